@@ -1,0 +1,70 @@
+# Flags and small functions shared by the folders' CMakeLists.txt.
+
+add_library(pp_flags INTERFACE)
+target_compile_features(pp_flags INTERFACE c_std_17)
+target_compile_definitions(pp_flags INTERFACE _GNU_SOURCE)
+target_compile_options(
+  pp_flags
+  INTERFACE -Wall
+            -Wextra
+            -Wpedantic
+            -Wshadow
+            -Wstrict-prototypes
+            -Wmissing-prototypes
+            -Wold-style-definition
+            -Wpointer-arith
+            -Wcast-qual
+            -Wwrite-strings
+            -Wformat=2
+            -Wundef
+            -Wvla
+            -Wdouble-promotion
+            -Wimplicit-fallthrough
+            -Wno-gnu-statement-expression
+            -Werror
+            -fvisibility=hidden
+            -fno-common)
+# Statement expressions (PP_TAKE) are a GNU extension that gcc and clang both have.
+target_compile_options(pp_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wlogical-op
+                                          -Wduplicated-cond -Wno-pedantic>)
+target_include_directories(pp_flags INTERFACE ${PROJECT_SOURCE_DIR})
+
+option(PP_HARDEN "Stack protector, fortify, full RELRO" OFF)
+if(PP_HARDEN)
+  target_compile_options(pp_flags INTERFACE -fstack-protector-strong -D_FORTIFY_SOURCE=2)
+  target_link_options(pp_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()
+
+set(PP_SANITIZE
+    ""
+    CACHE STRING "Sanitizers for everything but the hook, e.g. address,undefined")
+if(PP_SANITIZE)
+  target_compile_options(pp_flags INTERFACE -fsanitize=${PP_SANITIZE} -fno-omit-frame-pointer
+                                            -fno-sanitize-recover=all)
+  target_link_options(pp_flags INTERFACE -fsanitize=${PP_SANITIZE})
+endif()
+
+# pp_library(NAME SOURCES... [LIBS libs...]): a static library of one folder.
+function(pp_library name)
+  cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
+  add_library(${name} STATIC ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC pp_flags ${A_LIBS})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...]): one cmocka program.
+function(pp_test name)
+  cmake_parse_arguments(A "" "" "LIBS;LABELS;ENV" ${ARGN})
+  add_executable(${name} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE pp_flags ${A_LIBS} PkgConfig::CMOCKA)
+  target_compile_definitions(${name} PRIVATE PP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(
+    ${name}
+    PROPERTIES TIMEOUT
+               300
+               LABELS
+               "${A_LABELS}"
+               ENVIRONMENT
+               "${A_ENV};ASAN_OPTIONS=detect_leaks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1")
+endfunction()
