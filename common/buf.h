@@ -1,0 +1,41 @@
+/*
+ * A growing byte buffer with a maximum given at its start: every place that gathers bytes from
+ * outside has a limit. The bytes are always followed by a NUL that is not counted.
+ */
+#ifndef PP_COMMON_BUF_H
+#define PP_COMMON_BUF_H
+
+#include "common/error.h"
+
+#include <stddef.h>
+
+typedef struct pp_buf {
+    char *data;      /**< NUL-terminated when not NULL; owned */
+    size_t len;      /**< bytes in use, the NUL not counted */
+    size_t capacity; /**< bytes allocated */
+    size_t max;      /**< len never passes this */
+} pp_buf;
+
+/** An empty buffer that holds at most max bytes; allocates nothing yet. */
+void pp_buf_init(pp_buf *buf, size_t max);
+
+/** Frees what it holds; the buffer may be used again with the same maximum. */
+void pp_buf_done(pp_buf *buf);
+
+/** Empties it, keeping the memory. */
+void pp_buf_reset(pp_buf *buf);
+
+/** Appends n bytes. Fails with PP_ERR_TOO_LARGE or PP_ERR_NOMEM and then appends nothing. */
+int pp_buf_append(pp_buf *buf, const void *data, size_t n, pp_error *err);
+
+/** Appends formatted text; same failures. */
+__attribute__((format(printf, 3, 4))) int pp_buf_printf(pp_buf *buf, pp_error *err, const char *fmt,
+                                                        ...);
+
+/** Drops the first n bytes (n <= len), keeping the tail. */
+void pp_buf_consume(pp_buf *buf, size_t n);
+
+/** Hands the NUL-terminated bytes to the caller, who frees them; the buffer is empty after. */
+char *pp_buf_take(pp_buf *buf);
+
+#endif
