@@ -1,0 +1,262 @@
+-- The result store. Times are bigint nanoseconds since 1970 where they take part in arithmetic,
+-- timestamptz where people read them. Unmeasured is NULL, never 0.
+
+CREATE TABLE session (
+    uid            text PRIMARY KEY,          -- metadata.uid of the ProfileSession
+    namespace      text NOT NULL,
+    name           text NOT NULL,
+    spec           jsonb NOT NULL,
+    method         text NOT NULL,             -- as asked for
+    phase          text NOT NULL,             -- as in status.phase
+    created_at     timestamptz NOT NULL,
+    first_step_ns  bigint,                    -- start of the first sampled step of any target
+    last_step_ns   bigint,                    -- end of the last one
+    finished_at    timestamptz
+);
+CREATE INDEX session_by_name ON session (namespace, name);
+
+-- One row per injected pod of a session.
+CREATE TABLE target (
+    session_uid    text NOT NULL REFERENCES session (uid) ON DELETE CASCADE,
+    pod_uid        text NOT NULL,
+    namespace      text NOT NULL,
+    pod_name       text NOT NULL,
+    container      text,
+    node           text,
+    host_name      text,                      -- host name inside the pod
+    ip             text,                      -- the pod's address
+    workload_kind  text NOT NULL,             -- top owner: Job, ..., or Pod
+    workload_name  text NOT NULL,
+    cpu_request    double precision,          -- cores that the pod's containers request; NULL: none
+    events         bigint NOT NULL DEFAULT 0, -- intervals (or grid calls) stored, each once
+    steps          bigint NOT NULL DEFAULT 0,
+    dropped        bigint NOT NULL DEFAULT 0, -- marks lost before they reached the operator
+    cost_ns        bigint NOT NULL DEFAULT 0, -- the hook's own measured cost
+    batches        bigint NOT NULL DEFAULT 0,
+    first_ns       bigint,
+    last_ns        bigint,
+    epoch          bigint,                    -- of the last step seen
+    batch          bigint,
+    PRIMARY KEY (session_uid, pod_uid)
+);
+
+-- One row per training process of a target: a pod may run several ranks.
+CREATE TABLE process (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    instance       text NOT NULL,             -- the agent process that saw it
+    process        integer NOT NULL,
+    rank           integer,
+    world_size     integer,
+    gpus           text[] NOT NULL,
+    python         text,
+    torch          text,
+    clock          text NOT NULL,             -- host, or cuda
+    model          text,
+    PRIMARY KEY (session_uid, pod_uid, instance, process),
+    FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+
+CREATE TABLE layer (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    instance       text NOT NULL,
+    process        integer NOT NULL,
+    layer          integer NOT NULL,          -- the id used in activity
+    name           text NOT NULL,             -- qualified module name
+    type           text NOT NULL,             -- class name
+    parameters     bigint,
+    PRIMARY KEY (session_uid, pod_uid, instance, process, layer),
+    FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+
+-- One row per acknowledged batch: what ran when. Parallel arrays, absolute values.
+CREATE TABLE activity (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    instance       text NOT NULL,
+    seq            bigint NOT NULL,
+    process        integer NOT NULL,
+    stretch        bigint NOT NULL,
+    stretch_last   boolean NOT NULL,          -- the stretch ends with this batch
+    start_ns       bigint NOT NULL,           -- what the batch says everything about
+    end_ns         bigint NOT NULL,
+    events         bigint NOT NULL,
+    step_number    bigint[] NOT NULL,
+    step_start     bigint[] NOT NULL,
+    step_duration  bigint[] NOT NULL,
+    step_epoch     bigint[] NOT NULL,
+    step_batch     bigint[] NOT NULL,
+    -- intervals; empty where the batch came as a grid
+    layer          integer[] NOT NULL,
+    phase          smallint[] NOT NULL,       -- 0 forward, 1 backward, 2 optimizer
+    step           bigint[] NOT NULL,
+    start          bigint[] NOT NULL,
+    duration       bigint[] NOT NULL,
+    -- grid; NULL where the batch came as intervals
+    grid_start     bigint,
+    grid_cell      bigint,
+    grid_cells     bigint[],
+    grid_layer     integer[],
+    grid_phase     smallint[],
+    grid_busy      bigint[],
+    grid_calls     bigint[],
+    received_at    timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (session_uid, pod_uid, instance, seq),
+    FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+CREATE INDEX activity_by_time ON activity (session_uid, pod_uid, start_ns);
+
+-- Raw samples as Prometheus had them, one row per GPU, metric and scrape.
+CREATE TABLE metric_sample (
+    gpu_uuid       text NOT NULL,
+    metric         text NOT NULL,             -- gpu_util, gpu_mem, dram_active, ...
+    source         text NOT NULL,             -- prometheus
+    at_ns          bigint NOT NULL,           -- the sample's own stamp
+    value          double precision NOT NULL, -- in the units of the result view
+    PRIMARY KEY (gpu_uuid, metric, source, at_ns)
+) PARTITION BY RANGE (at_ns);
+CREATE TABLE metric_sample_default PARTITION OF metric_sample DEFAULT;
+
+-- What each metric window held for a layer, repeated values folded into one row.
+CREATE TABLE sample (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    gpu_uuid       text NOT NULL,
+    layer          text NOT NULL,
+    phase          text NOT NULL,             -- forward, backward, optimizer, other, idle
+    first_ns       bigint NOT NULL,           -- end of the first window folded into this row
+    last_ns        bigint NOT NULL,
+    windows        bigint NOT NULL,           -- how many windows this row stands for
+    share          double precision NOT NULL, -- mean share of those windows that the layer took
+    gpu_util       double precision,
+    gpu_mem        double precision,
+    dram_active    double precision,
+    fp32_active    double precision,
+    sm_occupancy   double precision,
+    sm_active      double precision,
+    PRIMARY KEY (session_uid, pod_uid, gpu_uuid, layer, phase, first_ns),
+    FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+
+-- One row per target and GPU: how the last solution stands.
+CREATE TABLE attribution (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    gpu_uuid       text NOT NULL,
+    revision       bigint NOT NULL,           -- counts solutions; the last one is kept
+    solved_at      timestamptz NOT NULL DEFAULT now(),
+    final          boolean NOT NULL,
+    windows        bigint NOT NULL,           -- metric windows used
+    samples        bigint NOT NULL,           -- raw samples joined
+    lag_ns         bigint,                    -- from a window's end to its sample's stamp
+    lag_stderr_ns  double precision,
+    window_ns      bigint,                    -- the exporter's collection window
+    observed_ns    bigint NOT NULL,           -- length of the observed stretches
+    step_count     bigint NOT NULL,
+    step_mean_ns   double precision,
+    PRIMARY KEY (session_uid, pod_uid, gpu_uuid),
+    FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+
+-- One row per item of a target's GPU. kind: layer, optimizer, other, idle, job.
+CREATE TABLE item (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    gpu_uuid       text NOT NULL,
+    kind           text NOT NULL,
+    layer          text NOT NULL,             -- '' where kind is not layer
+    phase          text NOT NULL,             -- forward, backward; '' where kind is not layer
+    type           text,
+    parameters     bigint,
+    calls          bigint NOT NULL,
+    total_ns       bigint NOT NULL,           -- time in the observed stretches
+    share          double precision,          -- of the steps' time
+    PRIMARY KEY (session_uid, pod_uid, gpu_uuid, kind, layer, phase),
+    FOREIGN KEY (session_uid, pod_uid, gpu_uuid) REFERENCES attribution ON DELETE CASCADE
+);
+
+-- One row per item and metric.
+CREATE TABLE estimate (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    gpu_uuid       text NOT NULL,
+    kind           text NOT NULL,
+    layer          text NOT NULL,
+    phase          text NOT NULL,
+    metric         text NOT NULL,
+    mean           double precision,          -- NULL: not identifiable on its own
+    stderr         double precision,
+    windows        double precision,          -- effective number of windows
+    method         text NOT NULL,             -- job, direct, none
+    source         text NOT NULL,             -- prometheus
+    group_name     text,                      -- the named group this item was merged into
+    group_mean     double precision,
+    group_stderr   double precision,
+    reason         text,                      -- why mean is NULL
+    PRIMARY KEY (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric),
+    FOREIGN KEY (session_uid, pod_uid, gpu_uuid, kind, layer, phase) REFERENCES item ON DELETE CASCADE
+);
+
+-- Per workload: what a scheduler wants to know; the latest finished session wins.
+CREATE TABLE pattern (
+    namespace      text NOT NULL,
+    workload_kind  text NOT NULL,
+    workload_name  text NOT NULL,
+    session_uid    text NOT NULL REFERENCES session (uid) ON DELETE CASCADE,
+    metric         text NOT NULL,
+    mean           double precision,
+    p95            double precision,
+    PRIMARY KEY (namespace, workload_kind, workload_name, metric)
+);
+
+CREATE VIEW latest_session AS
+SELECT DISTINCT ON (t.namespace, t.workload_kind, t.workload_name)
+       t.namespace, t.workload_kind, t.workload_name, s.uid AS session_uid
+FROM target t
+JOIN session s ON s.uid = t.session_uid
+WHERE s.phase = 'Succeeded'
+  AND EXISTS (SELECT 1 FROM attribution a WHERE a.session_uid = s.uid AND a.pod_uid = t.pod_uid AND a.final)
+ORDER BY t.namespace, t.workload_kind, t.workload_name, s.finished_at DESC NULLS LAST, s.uid;
+
+-- Exactly the columns of the 2024 paper's Table II, in its order.
+CREATE VIEW result AS
+SELECT t.namespace || '/' || t.workload_name AS job_id,
+       t.host_name,
+       t.ip,
+       i.phase = 'forward' AS forward,
+       i.layer,
+       t.cpu_request AS cpu_num,
+       max(a.windows) AS data_num,
+       max(e.mean) FILTER (WHERE e.metric = 'gpu_util') AS gpu_util,
+       max(e.mean) FILTER (WHERE e.metric = 'gpu_mem') AS gpu_mem,
+       max(e.mean) FILTER (WHERE e.metric = 'dram_active') AS dram_active,
+       max(e.mean) FILTER (WHERE e.metric = 'fp32_active') AS fp32_active,
+       max(e.mean) FILTER (WHERE e.metric = 'sm_occupancy') AS sm_occupancy,
+       max(e.mean) FILTER (WHERE e.metric = 'sm_active') AS sm_active
+FROM latest_session l
+JOIN target t ON t.session_uid = l.session_uid AND t.namespace = l.namespace
+             AND t.workload_kind = l.workload_kind AND t.workload_name = l.workload_name
+JOIN attribution a ON a.session_uid = t.session_uid AND a.pod_uid = t.pod_uid
+JOIN item i ON i.session_uid = a.session_uid AND i.pod_uid = a.pod_uid AND i.gpu_uuid = a.gpu_uuid
+           AND i.kind = 'layer'
+LEFT JOIN estimate e ON e.session_uid = i.session_uid AND e.pod_uid = i.pod_uid AND e.gpu_uuid = i.gpu_uuid
+           AND e.kind = i.kind AND e.layer = i.layer AND e.phase = i.phase
+GROUP BY t.namespace, t.workload_name, t.pod_uid, t.host_name, t.ip, i.layer, i.phase, t.cpu_request;
+
+-- The same and everything else, one row per item and metric.
+CREATE VIEW result_detail AS
+SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
+       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, i.gpu_uuid,
+       i.kind, i.layer, i.phase, i.type, i.parameters, i.calls, i.total_ns,
+       i.total_ns / 1e6 / nullif(a.step_count, 0) AS ms_per_step, i.share,
+       e.metric, e.mean, e.stderr, e.windows, e.method, e.source,
+       e.group_name, e.group_mean, e.group_stderr, e.reason,
+       a.lag_ns, a.lag_stderr_ns, a.window_ns, a.revision, a.final,
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
+               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+FROM item i
+JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
+JOIN target t USING (session_uid, pod_uid)
+JOIN session s ON s.uid = t.session_uid
+LEFT JOIN estimate e USING (session_uid, pod_uid, gpu_uuid, kind, layer, phase);
