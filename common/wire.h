@@ -1,0 +1,211 @@
+/*
+ * The messages between agent and operator (docs/wire.md): the agent encodes batches and decodes the
+ * answers, the operator decodes batches and encodes the answers. Structs hold absolute values;
+ * delta coding exists in the text only. Decoding trusts nothing: whatever it accepts is consistent
+ * and within the limits below, so that nothing behind it checks again.
+ */
+#ifndef PP_COMMON_WIRE_H
+#define PP_COMMON_WIRE_H
+
+#include "common/buf.h"
+#include "common/error.h"
+#include "common/json.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PP_WIRE_PATH "/v1/ingest"
+#define PP_WIRE_SUBPROTOCOL "precisionprobe.v1"
+#define PP_WIRE_AUDIENCE "precisionprobe"
+
+enum {
+    PP_WIRE_MAX_MESSAGE = 1 << 20, /**< bytes of one message */
+    PP_WIRE_MAX_INTERVALS = 20000, /**< per batch */
+    PP_WIRE_MAX_STEPS = 10000,     /**< per batch */
+    PP_WIRE_MAX_LAYERS = 4096,     /**< per batch */
+    PP_WIRE_MAX_CELLS = 40000,     /**< entries of a grid */
+    PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
+    PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
+    PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch and clock texts */
+    PP_WIRE_MAX_GPUS = 16,         /**< per process */
+    PP_WIRE_MAX_PROCESS = 65535,   /**< greatest process id, rank and world size */
+    PP_WIRE_MAX_IN_FLIGHT = 64,    /**< unacknowledged batches per connection */
+    PP_WIRE_MAX_MALFORMED = 3,     /**< the connection is closed at this many */
+    PP_WIRE_MAX_REASON = 256,      /**< bytes of bye's reason and refused's message */
+};
+
+#define PP_WIRE_TIME_MIN INT64_C(946684800000000000)  /**< 2000-01-01 */
+#define PP_WIRE_TIME_MAX INT64_C(4102444800000000000) /**< 2100-01-01 */
+#define PP_WIRE_MAX_STRETCH INT64_C(86400000000000)   /**< a day: what one batch may cover */
+#define PP_WIRE_MAX_DURATION INT64_C(86400000000000)  /**< of an interval or a step */
+#define PP_WIRE_MAX_COUNT (INT64_C(1) << 53)          /**< seq, step, epoch, batch, dropped, ... */
+#define PP_WIRE_CELL_MIN INT64_C(100000)              /**< a grid's cell, ns */
+#define PP_WIRE_CELL_MAX INT64_C(10000000)            /**< 10 ms: a coarser one loses the lag */
+
+typedef enum pp_wire_phase {
+    PP_WIRE_FORWARD = 0,
+    PP_WIRE_BACKWARD = 1,
+    PP_WIRE_OPTIMIZER = 2, /**< layer 0, and no other */
+} pp_wire_phase;
+
+typedef struct pp_wire_process {
+    int64_t id;   /**< number of the process within the pod, from 0 */
+    int64_t rank; /**< 0 .. world_size - 1 */
+    int64_t world_size;
+    pp_strings gpus; /**< UUIDs, without duplicates; empty where there is none */
+    char *hostname;
+    char *python; /**< versions; never NULL, "" when not known */
+    char *torch;
+    char *clock; /**< "host" or "cuda" */
+    char *model; /**< class of the model; never NULL, "" when not known */
+} pp_wire_process;
+
+/** The time that a batch says everything about. */
+typedef struct pp_wire_stretch {
+    int64_t id;
+    int64_t start; /**< ns since 1970 */
+    int64_t end;   /**< ns since 1970, >= start */
+    bool last;     /**< no later batch of this stretch follows */
+} pp_wire_stretch;
+
+typedef struct pp_wire_layer {
+    int64_t id; /**< >= 1, unique in the batch */
+    char *name; /**< qualified module name */
+    char *type; /**< class name */
+    int64_t parameters;
+} pp_wire_layer;
+
+/** A step that ended within the batch's stretch. */
+typedef struct pp_wire_step {
+    int64_t number;
+    int64_t start;    /**< ns since 1970 */
+    int64_t duration; /**< ns */
+    int64_t epoch;
+    int64_t batch;
+} pp_wire_step;
+
+/** One layer's work in one phase of one step. */
+typedef struct pp_wire_interval {
+    int64_t layer; /**< a layer's id, or 0 for the optimizer */
+    int64_t step;  /**< number of the step it belongs to; that step may end in a later batch */
+    int64_t start; /**< ns since 1970 */
+    int64_t duration;
+    pp_wire_phase phase;
+} pp_wire_interval;
+
+/** What one layer did in one phase in one cell of the grid. */
+typedef struct pp_wire_cell {
+    int64_t cell;  /**< number of the cell, from 0 at grid.start; never decreasing */
+    int64_t layer; /**< as in an interval */
+    int64_t busy;  /**< ns, 0 .. grid.cell */
+    int64_t calls; /**< intervals that ended in the cell; 0 where one only passes through */
+    pp_wire_phase phase;
+} pp_wire_cell;
+
+typedef struct pp_wire_grid {
+    int64_t start; /**< ns since 1970; at most one cell before stretch.start */
+    int64_t cell;  /**< ns; 0: the batch carries intervals and no grid */
+    pp_wire_cell *cells;
+    size_t count;
+} pp_wire_grid;
+
+/** What the hook measured of its own cost in this batch. */
+typedef struct pp_wire_cost {
+    int64_t nanoseconds;
+    int64_t marks;
+} pp_wire_cost;
+
+/**
+ * One self-contained batch. Every text is owned and not NULL after decoding; a batch built by hand
+ * for encoding may leave optional ones NULL.
+ */
+typedef struct pp_wire_batch {
+    char *session;  /**< UID of the ProfileSession */
+    char *instance; /**< UUID of the agent process */
+    int64_t seq;    /**< >= 0, counted by the agent process */
+    pp_wire_process process;
+    pp_wire_stretch stretch;
+    pp_wire_layer *layers;
+    size_t layer_count;
+    pp_wire_step *steps;
+    size_t step_count;
+    pp_wire_interval *intervals;
+    size_t interval_count;
+    pp_wire_grid grid;
+    int64_t dropped; /**< marks lost since the batch before */
+    pp_wire_cost cost;
+} pp_wire_batch;
+
+/**
+ * Decodes and checks a `batch` object (its `type` is not looked at). On success *ret owns the
+ * batch. On failure returns -1 with PP_ERR_INVALID and the element's name in err->field
+ * ("intervals.duration[3]"), or PP_ERR_TOO_LARGE with the field whose limit was passed.
+ */
+int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *err);
+
+/**
+ * Appends the batch's text to out. Checks the same rules as decoding, so that an agent learns of a
+ * defect of its own before it sends; on failure out is as it was. PP_ERR_TOO_LARGE where the text
+ * passes out's maximum (give it PP_WIRE_MAX_MESSAGE).
+ */
+int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err);
+
+/** Frees a batch and all it owns; NULL is allowed. */
+void pp_wire_batch_free(pp_wire_batch *batch);
+
+typedef enum pp_wire_type {
+    PP_WIRE_BATCH,
+    PP_WIRE_BYE,
+    PP_WIRE_WELCOME,
+    PP_WIRE_ACK,
+    PP_WIRE_REFUSED,
+} pp_wire_type;
+
+/** Reads the `type` of a message. */
+int pp_wire_type_of(const json_t *object, pp_wire_type *ret, pp_error *err);
+
+/** The agent is done: everything it had is acknowledged. */
+typedef struct pp_wire_bye {
+    char session[PP_WIRE_MAX_ID + 1];
+    char instance[PP_WIRE_MAX_ID + 1];
+    char reason[PP_WIRE_MAX_REASON + 1];
+} pp_wire_bye;
+
+/** Whether stretches shall be sampled now. */
+typedef struct pp_wire_welcome {
+    char session[PP_WIRE_MAX_ID + 1];
+    bool sampling;
+} pp_wire_welcome;
+
+/** The transaction that holds exactly this batch has committed. */
+typedef struct pp_wire_ack {
+    char instance[PP_WIRE_MAX_ID + 1];
+    int64_t seq;
+} pp_wire_ack;
+
+/** The batch will never be taken. */
+typedef struct pp_wire_refused {
+    int64_t seq;   /**< -1 where the message had none that could be read */
+    char code[32]; /**< pp_error_code_name of the reason */
+    char field[160];
+    char message[PP_WIRE_MAX_REASON + 1];
+} pp_wire_refused;
+
+/* Each appends one message to out, or leaves out as it was and returns -1. */
+int pp_wire_bye_encode(const pp_wire_bye *bye, pp_buf *out, pp_error *err);
+int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error *err);
+int pp_wire_ack_encode(const pp_wire_ack *ack, pp_buf *out, pp_error *err);
+int pp_wire_refused_encode(const pp_wire_refused *refused, pp_buf *out, pp_error *err);
+
+/* Each decodes one message whose type is known; PP_ERR_INVALID with the field on failure. */
+int pp_wire_bye_decode(const json_t *object, pp_wire_bye *ret, pp_error *err);
+int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error *err);
+int pp_wire_ack_decode(const json_t *object, pp_wire_ack *ret, pp_error *err);
+int pp_wire_refused_decode(const json_t *object, pp_wire_refused *ret, pp_error *err);
+
+/** Fills a refusal from the error that decoding gave. */
+void pp_wire_refused_from_error(const pp_error *why, int64_t seq, pp_wire_refused *ret);
+
+#endif
