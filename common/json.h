@@ -33,7 +33,8 @@ typedef struct pp_json_field {
     pp_json_type type;
     size_t offset;
     bool required;
-    int64_t max; /**< INT: greatest value; STRING: longest; STRINGS: most items; 0: the default limit */
+    int64_t
+        max; /**< INT: greatest value; STRING: longest; STRINGS: most items; 0: the default limit */
 } pp_json_field;
 
 /**
@@ -48,7 +49,8 @@ int pp_json_decode(const json_t *object, const pp_json_field *fields, bool stric
 /** Frees what the table's fields own in `out` and zeroes them. */
 void pp_json_free_fields(const pp_json_field *fields, void *out);
 
-/** Parses text of n bytes, refusing duplicate keys and nesting beyond jansson's limit. NULL on error. */
+/** Parses text of n bytes, refusing duplicate keys and nesting beyond jansson's limit. NULL on
+ * error. */
 json_t *pp_json_parse(const char *text, size_t n, pp_error *err);
 
 /** Follows keys ("spec", "template", NULL-terminated) through nested objects; borrowed, or NULL. */

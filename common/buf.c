@@ -1,0 +1,92 @@
+#include "common/buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 256 };
+
+void pp_buf_init(pp_buf *buf, size_t max)
+{
+    *buf = (pp_buf){.max = max};
+}
+
+void pp_buf_done(pp_buf *buf)
+{
+    free(buf->data);
+    pp_buf_init(buf, buf->max);
+}
+
+void pp_buf_reset(pp_buf *buf)
+{
+    buf->len = 0;
+    if (buf->data)
+        buf->data[0] = '\0';
+}
+
+/* Makes room for n more bytes and the NUL, doubling so that appending stays linear overall. */
+static int reserve(pp_buf *buf, size_t n, pp_error *err)
+{
+    if (n > buf->max - buf->len)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "more than %zu bytes", buf->max);
+    size_t need = buf->len + n + 1;
+    if (need <= buf->capacity)
+        return 0;
+    size_t capacity = buf->capacity ? buf->capacity : FIRST_CAPACITY;
+    while (capacity < need)
+        capacity *= 2;
+    char *data = realloc(buf->data, capacity);
+    if (!data)
+        return pp_error_nomem(err);
+    buf->data = data;
+    buf->capacity = capacity;
+    return 0;
+}
+
+int pp_buf_append(pp_buf *buf, const void *data, size_t n, pp_error *err)
+{
+    if (reserve(buf, n, err) < 0)
+        return -1;
+    if (n)
+        memcpy(buf->data + buf->len, data, n);
+    buf->len += n;
+    buf->data[buf->len] = '\0';
+    return 0;
+}
+
+int pp_buf_printf(pp_buf *buf, pp_error *err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return pp_error_set(err, PP_ERR_INTERNAL, "bad format");
+    if (reserve(buf, (size_t)n, err) < 0)
+        return -1;
+    va_start(args, fmt);
+    (void)vsnprintf(buf->data + buf->len, (size_t)n + 1, fmt, args);
+    va_end(args);
+    buf->len += (size_t)n;
+    return 0;
+}
+
+void pp_buf_consume(pp_buf *buf, size_t n)
+{
+    if (!buf->data || n == 0)
+        return;
+    if (n > buf->len)
+        n = buf->len;
+    memmove(buf->data, buf->data + n, buf->len - n + 1);
+    buf->len -= n;
+}
+
+char *pp_buf_take(pp_buf *buf)
+{
+    if (!buf->data && reserve(buf, 0, NULL) == 0)
+        buf->data[0] = '\0';
+    char *data = buf->data;
+    pp_buf_init(buf, buf->max);
+    return data;
+}
