@@ -1,0 +1,56 @@
+# Shared by the scripts of e2e/: where things lie, progress, locks, atomic
+# results. Sourced, never run; needs bash and coreutils only.
+# shellcheck shell=bash
+
+PP_CACHE=${PP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/precisionprobe}
+PP_LOGS=$PP_CACHE/logs
+mkdir -p "$PP_LOGS"
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$(basename "$0"): $*"; exit 1; }
+
+# step TEXT LOG COMMAND...: one line for the reader ("TEXT ... 12 s"), the
+# command's own output into LOG; on failure the end of LOG, and status 1. On a
+# terminal the seconds count up while the command runs. step_pid is the running
+# command, for the caller's own signal traps.
+step_pid=''
+step() {
+    local text=$1 log=$2 ticker='' began=$SECONDS rc=0
+    shift 2
+    mkdir -p "$(dirname "$log")"
+    if [ -t 2 ]; then
+        { while :; do printf '\r%-58s %4d s' "$text" $((SECONDS - began)) >&2; sleep 1; done; } &
+        ticker=$!
+    fi
+    # In the background because `set -e` means nothing left of `||`, where
+    # callers put this function; background jobs ignore INT unless told.
+    ( trap - INT QUIT; set -e; "$@" ) >>"$log" 2>&1 </dev/null &
+    step_pid=$!
+    wait "$step_pid" || rc=$?
+    step_pid=''
+    if [ -n "$ticker" ]; then
+        kill "$ticker" 2>/dev/null || true
+        wait "$ticker" 2>/dev/null || true
+        printf '\r' >&2
+    fi
+    if [ $rc -eq 0 ]; then
+        printf '%-58s %4d s\n' "$text" $((SECONDS - began)) >&2
+        return 0
+    fi
+    printf '%-58s failed after %d s; the end of %s:\n' "$text" $((SECONDS - began)) "$log" >&2
+    tail -n 25 "$log" | sed 's/^/    /' >&2
+    return 1
+}
+
+# Holds the lock FILE for the rest of the process, on file descriptor 9.
+# Whatever is started in the background must close it (9>&-).
+lock() {
+    mkdir -p "$(dirname "$1")"
+    exec 9>"$1"
+    flock -n 9 && return
+    say "waiting for another run that holds $1"
+    flock 9
+}
+
+# Eight hexadecimal digits that change when a file's content does.
+key_of() { cat "$@" | sha256sum | cut -c1-8; }
