@@ -1,0 +1,81 @@
+/*
+ * Injection: a Pod that is about to be created -> the JSON patch that makes it report.
+ *
+ * Pure: used by the admission webhook, and by the reconciler to say why a pod that runs without
+ * the hook was not injected. What is added, and what makes a pod be left as it is, is described in
+ * docs/injection.md.
+ */
+#ifndef PP_CONTROLLER_INJECT_H
+#define PP_CONTROLLER_INJECT_H
+
+#include "common/error.h"
+#include "common/json.h"
+#include "controller/session.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What a patch adds; docs/injection.md explains. */
+#define PP_INJECT_HOOK "precisionprobe-hook"         /* init container and volume */
+#define PP_INJECT_AGENT "precisionprobe-agent"       /* sidecar */
+#define PP_INJECT_RING "precisionprobe-ring"         /* volume */
+#define PP_INJECT_IDENTITY "precisionprobe-identity" /* volume */
+#define PP_INJECT_HOOK_PATH "/opt/precisionprobe"
+#define PP_INJECT_PYTHON_PATH "/opt/precisionprobe/python"
+#define PP_INJECT_RING_PATH "/run/precisionprobe"
+/* Not below /var/run: where an image links /var/run to /run it would hide the ring. */
+#define PP_INJECT_IDENTITY_PATH "/etc/precisionprobe/identity"
+
+/** All texts are borrowed. Zero and NULL mean the default where one is given. */
+typedef struct pp_inject_options {
+    const char *image;              /**< of the hook and the agent; needed */
+    const char *pull_policy;        /**< default "IfNotPresent" */
+    const pp_strings *pull_secrets; /**< names added to spec.imagePullSecrets; may be NULL */
+    const char *endpoint;           /**< wss://service.namespace.svc:port/v1/ingest; needed */
+    const char *ca;                 /**< PEM that the agent trusts; needed */
+    bool native_sidecar; /**< the server runs init containers with restartPolicy Always */
+    const char *cpu;     /**< request and limit; default "100m" */
+    const char *memory;  /**< request and limit; default "64Mi" */
+    const pp_strings *gpu_resources; /**< default nvidia.com/gpu, amd.com/gpu */
+    double stretch_seconds;          /**< least length of a sampled stretch; default 10 */
+} pp_inject_options;
+
+typedef enum pp_inject_result {
+    PP_INJECT_PATCHED = 0, /**< *ret_patch adds everything */
+    PP_INJECT_ALREADY,     /**< injected for this session before: the patch is empty */
+    PP_INJECT_OTHER,       /**< injected for another session: the patch is empty */
+    PP_INJECT_REFUSED,     /**< cannot be injected: the patch is empty, the refusal says why */
+} pp_inject_result;
+
+typedef struct pp_inject_refusal {
+    char reason[64];   /**< CamelCase, e.g. "PythonPathFromSource" */
+    char message[400]; /**< a sentence that ends with what to do */
+} pp_inject_refusal;
+
+/**
+ * The patch for one pod. Returns a pp_inject_result; *ret_patch is then a new array (empty unless
+ * PATCHED). Returns -1 with err set when the input is no pod or memory is short. `refusal` is
+ * filled only for REFUSED. The pod is not changed.
+ */
+int pp_inject_patch(const json_t *pod, const pp_session *session, const pp_inject_options *opt,
+                    json_t **ret_patch, pp_inject_refusal *refusal, pp_error *err);
+
+/**
+ * Why a pod that exists is not injected for the session, for its status: what pp_inject_patch
+ * would refuse, else CreatedBefore or WebhookMissed. Not for pods that are injected for it.
+ */
+void pp_inject_explain(const json_t *pod, const pp_session *session, const pp_inject_options *opt,
+                       pp_inject_refusal *ret);
+
+/**
+ * The session that a pod of this namespace with these labels belongs to: of the live ones that
+ * match, the oldest, then the first by name. NULL: none. Entries may be NULL.
+ */
+const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n,
+                                     const char *namespace_, const json_t *labels);
+
+/** The agent's settings.json for a session; a new reference, NULL when out of memory. */
+json_t *pp_inject_settings(const pp_session *session, const pp_inject_options *opt);
+
+#endif

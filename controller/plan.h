@@ -1,0 +1,106 @@
+/*
+ * Which raw samples to ask Prometheus for, and when: all GPUs and metrics of the observed time in
+ * few range queries, asked again while some are missing, and given up after a bounded wait.
+ *
+ * Pure: the caller tells what is needed, what is stored, what was answered and what time it is.
+ * The state can be built again from the store at any time (what is needed from `activity`, what is
+ * there from `metric_sample`); asking twice is harmless, since samples are stored by their stamp.
+ *
+ * What is sure: a series' samples become visible in the order of their stamps, at the latest
+ * `settle_ns` after the stamp (the scrape's timeout). So what an answer of time t did not hold up
+ * to t - settle_ns does not exist, and is not asked for again.
+ */
+#ifndef PP_CONTROLLER_PLAN_H
+#define PP_CONTROLLER_PLAN_H
+
+#include "common/error.h"
+#include "controller/metric.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PP_PLAN_MAX_GPUS 4096     /* of one plan */
+#define PP_PLAN_MAX_QUERIES 8     /* of one call of pp_plan_next */
+#define PP_PLAN_MAX_QUERY_GPUS 64 /* of one query */
+#define PP_PLAN_MAX_UUID 128      /* bytes of a GPU's UUID */
+
+/** Zero means the default. */
+typedef struct pp_plan_options {
+    unsigned metrics;    /**< bits of the metrics asked for; default all */
+    int64_t interval_ns; /**< between questions about running work; default 5 s */
+    int64_t scrape_ns;   /**< hint: the scrape interval, bounds a query's size; default 1 s */
+    int64_t lead_ns;     /**< samples before the observed time that are wanted; default 60 s */
+    int64_t lag_ns;      /**< samples after it that are wanted (lag, scrape); default 60 s */
+    int64_t settle_ns;   /**< until a sample is visible at the latest; default 15 s */
+    int64_t wait_ns;     /**< for Prometheus to answer, after the end, before giving up; 10 min */
+    int64_t backoff_max_ns; /**< after failures; default 60 s */
+    int64_t range_max_ns;   /**< of one query; default 15 min */
+    int64_t samples_max;    /**< expected in one answer; default 40,000 */
+} pp_plan_options;
+
+typedef struct pp_plan pp_plan;
+
+/** The source is copied. NULL when out of memory. */
+pp_plan *pp_plan_new(const pp_metric_source *source, const pp_plan_options *opt);
+/** Accepts NULL; returns NULL. */
+pp_plan *pp_plan_free(pp_plan *plan);
+
+/**
+ * Samples of this GPU are needed for [from_ns, to_ns]; ranges of one GPU are joined. Fails with
+ * PP_ERR_INVALID (UUID empty, too long, not printable) or PP_ERR_TOO_LARGE (too many GPUs).
+ */
+int pp_plan_need(pp_plan *plan, const char *gpu, int64_t from_ns, int64_t to_ns, pp_error *err);
+
+/** The newest stamp that the store holds of this GPU and metric. Unknown GPUs are ignored. */
+void pp_plan_stored(pp_plan *plan, const char *gpu, pp_metric metric, int64_t stamp_ns);
+
+/** One instant query of a range selector: the raw samples of (time - range, time]. */
+typedef struct pp_plan_query {
+    uint64_t id;
+    char *text;       /**< PromQL, e.g. {__name__=~"A|B",UUID=~"GPU-1|GPU-2"}[30000ms] */
+    int64_t time_ns;  /**< the query's `time`; whole milliseconds */
+    int64_t range_ns; /**< length of the range; whole milliseconds */
+    size_t n_gpus;
+} pp_plan_query;
+
+typedef struct pp_plan_queries {
+    pp_plan_query items[PP_PLAN_MAX_QUERIES];
+    size_t count;
+} pp_plan_queries;
+
+/**
+ * The queries to send now; their GPUs are busy until pp_plan_answered. *ret is freed with
+ * pp_plan_queries_done. Fails with PP_ERR_NOMEM only.
+ */
+int pp_plan_next(pp_plan *plan, int64_t now_ns, pp_plan_queries *ret, pp_error *err);
+void pp_plan_queries_done(pp_plan_queries *queries);
+
+/**
+ * The query was answered (its samples stored and told through pp_plan_stored) or failed. `now_ns`
+ * of an answer is the time at which it was sent. Unknown ids are ignored.
+ */
+void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok);
+
+/** When pp_plan_next will have something to ask; INT64_MAX: not before something changes. */
+int64_t pp_plan_due(const pp_plan *plan);
+
+/** Whether nothing is left to ask at this time: everything that exists is stored, or given up. */
+bool pp_plan_complete(const pp_plan *plan, int64_t now_ns);
+
+/** Whether some GPU was given up because Prometheus did not answer for too long. */
+bool pp_plan_gave_up(const pp_plan *plan, int64_t now_ns);
+
+/** Bits of the wanted metrics of which no sample of any GPU is stored. */
+unsigned pp_plan_missing(const pp_plan *plan);
+
+/** Of the GPUs: how many have no sample of any metric. */
+size_t pp_plan_silent_gpus(const pp_plan *plan);
+
+/**
+ * Appends `text` to `out` (NUL-terminated, `size` bytes, *len used) as a literal within a regular
+ * expression within a double-quoted PromQL string. Returns -1 where it does not fit.
+ */
+int pp_plan_quote(const char *text, char *out, size_t size, size_t *len);
+
+#endif

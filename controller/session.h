@@ -1,0 +1,327 @@
+/*
+ * A ProfileSession: what was asked for, which pods it means, and what to do next.
+ *
+ * Pure decisions: no I/O, no threads, no clock. The operator observes (watches, the store,
+ * Prometheus), calls pp_session_step, and carries the decision out; it may be called as often as
+ * one likes, since everything that it remembers is in the object's status. docs/profilesession.md
+ * describes the same for users.
+ *
+ * Times are ns since 1970; 0 means "not yet" or "never" for a point in time.
+ */
+#ifndef PP_CONTROLLER_SESSION_H
+#define PP_CONTROLLER_SESSION_H
+
+#include "common/error.h"
+#include "common/json.h"
+#include "controller/metric.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PP_SESSION_MAX_TARGETS 100    /* listed in status */
+#define PP_SESSION_MAX_EVENTS 16      /* of one decision */
+#define PP_SESSION_MAX_LABELS 64      /* matchLabels */
+#define PP_SESSION_MAX_EXPRESSIONS 32 /* matchExpressions */
+
+/* Keys on pods. */
+#define PP_ANNOTATION_SESSION "precisionprobe.io/session"
+#define PP_ANNOTATION_SESSION_UID "precisionprobe.io/session-uid"
+#define PP_ANNOTATION_CONTAINERS "precisionprobe.io/containers"
+#define PP_ANNOTATION_SETTINGS "precisionprobe.io/settings"
+#define PP_ANNOTATION_CA "precisionprobe.io/ca"
+#define PP_ANNOTATION_PYTHONPATH "precisionprobe.io/pythonpath"
+#define PP_LABEL_INJECTED "precisionprobe.io/injected"
+
+typedef enum pp_session_phase {
+    PP_SESSION_PENDING = 0, /**< waiting for a pod to report its first step */
+    PP_SESSION_COLLECTING,  /**< steps are sampled */
+    PP_SESSION_FINISHING,   /**< sampling is over; the last data is gathered and solved */
+    PP_SESSION_SUCCEEDED,   /**< final */
+    PP_SESSION_FAILED,      /**< final */
+    PP_SESSION_SUSPENDED,   /**< spec.suspend */
+} pp_session_phase;
+
+/** "Pending", ... as in status.phase and the store. */
+const char *pp_session_phase_name(pp_session_phase phase);
+
+/* Bits of pp_session.phases. */
+#define PP_SESSION_FORWARD 1U
+#define PP_SESSION_BACKWARD 2U
+#define PP_SESSION_OPTIMIZER 4U
+
+typedef struct pp_label {
+    char *key;
+    char *value;
+} pp_label;
+
+typedef enum pp_selector_operator {
+    PP_SELECTOR_IN,
+    PP_SELECTOR_NOT_IN,
+    PP_SELECTOR_EXISTS,
+    PP_SELECTOR_DOES_NOT_EXIST,
+} pp_selector_operator;
+
+typedef struct pp_selector_requirement {
+    char *key;
+    pp_selector_operator op;
+    pp_strings values;
+} pp_selector_requirement;
+
+typedef struct pp_selector {
+    pp_label *labels;
+    size_t n_labels;
+    pp_selector_requirement *requirements;
+    size_t n_requirements;
+} pp_selector;
+
+/** A ProfileSession, decoded. Owned strings are never NULL after a successful decode. */
+typedef struct pp_session {
+    /* metadata */
+    char *namespace_;
+    char *name;
+    char *uid;
+    char *resource_version;
+    int64_t generation;
+    int64_t created_ns;
+    bool deleting; /**< has a deletionTimestamp */
+
+    /* spec */
+    json_t *spec; /**< as it came, for the store */
+    pp_selector selector;
+    pp_strings containers; /**< empty: those that ask for a GPU, else the first */
+    int64_t duration_ns;
+    int64_t deadline_ns;
+    int64_t steps_skip;
+    int64_t steps_max; /**< 0: no limit */
+    pp_strings include, exclude, types;
+    int64_t depth;    /**< 0: leaves at any depth */
+    unsigned phases;  /**< PP_SESSION_FORWARD | ... */
+    unsigned metrics; /**< bits 1 << pp_metric */
+    double overhead_budget_percent;
+    char *method;        /**< "Auto", "Job" or "Direct" */
+    char *existing_pods; /**< "Report" */
+    double tolerance_percent;
+    bool suspend;
+    int64_t ttl_ns; /**< after its end; -1: kept */
+
+    /** Set when the spec breaks a rule (an older CRD may have let it pass); else PP_OK. */
+    pp_error invalid;
+
+    /* status, as last written */
+    bool has_status; /**< status.phase was there */
+    pp_session_phase phase;
+    int64_t start_ns;        /**< start of the first sampled step */
+    int64_t sampling_end_ns; /**< when sampling was ended */
+    int64_t completion_ns;
+    int64_t ends_at_ns;     /**< when sampling ends, suspension counted */
+    int64_t deadline_at_ns; /**< when the session gives up, suspension counted */
+    int64_t suspended_at_ns;
+    json_t *status; /**< as it came; never NULL */
+} pp_session;
+
+/**
+ * Decodes an API object. Only metadata that cannot be used fails the call; a spec that breaks a
+ * rule gives a session with `invalid` set, so that its status can say so. *ret is owned.
+ */
+int pp_session_decode(const json_t *object, pp_session **ret, pp_error *err);
+
+/** Accepts NULL and half-decoded ones; returns NULL. */
+pp_session *pp_session_free(pp_session *session);
+
+/** The rules of the spec, the same as the CRD's; 0, or -1 with the field's path. */
+int pp_session_validate(const pp_session *session, pp_error *err);
+
+/** Whether pods are injected for it: valid, not deleted, and neither finishing nor final. */
+bool pp_session_live(const pp_session *session);
+
+/** Whether batches of its pods are taken: live, or finishing. */
+bool pp_session_takes_batches(const pp_session *session);
+
+/** Whether its phase is Succeeded or Failed. */
+bool pp_session_final(const pp_session *session);
+
+/** Whether the labels (an object of strings, NULL: none) satisfy the selector. */
+bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
+
+/** Whether the selector matches the pod's labels; the caller compares namespaces. */
+bool pp_session_matches(const pp_session *session, const json_t *pod);
+
+/**
+ * The pod's containers to profile, as indices into spec.containers: those named in the spec, else
+ * those that ask for one of gpu_resources, else the first. Fills at most max and returns how many;
+ * -1 with PP_ERR_NOT_FOUND where a named container does not exist.
+ */
+int pp_session_containers(const pp_session *session, const json_t *pod,
+                          const pp_strings *gpu_resources, size_t *ret, size_t max, pp_error *err);
+
+/** One pod that the selector matches, in the session's namespace. Texts are borrowed. */
+typedef struct pp_session_pod {
+    /* from the pod: pp_session_pod_from_json */
+    const char *name;
+    const char *uid;
+    const char *node;        /**< NULL: not scheduled */
+    const char *session_uid; /**< of the session that it is injected for; NULL: none */
+    int64_t created_ns;
+    bool running;
+    bool finished;       /**< phase Succeeded or Failed */
+    bool failed;         /**< phase Failed */
+    int64_t finished_ns; /**< end of its last container; 0: unknown */
+
+    /* why it is not injected, where it is not: CamelCase and a sentence with the remedy */
+    const char *refusal_reason;
+    const char *refusal;
+
+    /* from the ingest and the store */
+    const char *const *gpus; /**< UUIDs that its processes named */
+    size_t n_gpus;
+    int64_t rank;          /**< lowest of its processes; -1: unknown */
+    bool connected;        /**< its agent is connected now */
+    bool open_stretch;     /**< its last batch did not end a stretch */
+    int64_t last_batch_ns; /**< when the last batch was stored; 0: none yet */
+    int64_t events;        /**< stored */
+    int64_t steps;         /**< stored, of the process that has fewest */
+    int64_t dropped;       /**< marks lost before they reached the operator */
+    int64_t epoch, batch;  /**< of its last step; -1: unknown */
+} pp_session_pod;
+
+/**
+ * Fills what the pod's JSON says (texts borrowed from it) and zeroes the rest (rank, epoch and
+ * batch -1). Returns -1 where it has no name or UID.
+ */
+int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret, pp_error *err);
+
+/** What the store holds of the session; all zero before its first batch. */
+typedef struct pp_session_stats {
+    int64_t first_step_ns; /**< start of the first sampled step */
+    int64_t last_step_ns;  /**< end of the last one */
+    int64_t last_batch_ns; /**< when the newest batch was stored */
+    int64_t layers;        /**< distinct qualified names */
+    int64_t steps;
+    int64_t events;
+    int64_t dropped;
+    int64_t samples_joined;       /**< raw metric samples used by the last solution */
+    int64_t samples_stored;       /**< sample rows */
+    int64_t samples_deduplicated; /**< windows folded into a row that was there */
+    unsigned metrics_seen;        /**< bits of metrics with at least one raw sample */
+    bool samples_complete;        /**< nothing is left to ask Prometheus for (pp_plan_complete) */
+    bool final_written;           /**< a solution marked final is in the store, with: */
+    int64_t final_layers;         /**< items of kind layer */
+    int64_t final_job_means;      /**< estimates of kind job with a mean */
+    int64_t final_reported;       /**< layers' estimates with a mean of their own or a group's */
+} pp_session_stats;
+
+typedef struct pp_session_observation {
+    const pp_session *session;
+    int64_t now_ns;
+    const pp_session_pod *pods; /**< those that match or are injected for it; any order */
+    size_t n_pods;
+    pp_session_stats stats;       /**< the last known while the store is away */
+    const char *store_error;      /**< NULL: reachable */
+    const char *prometheus_error; /**< NULL: reachable, or not asked yet */
+    bool prometheus_asked;        /**< at least one query for this session was answered */
+} pp_session_observation;
+
+/** Waits, in ns; zero means the default. */
+typedef struct pp_session_options {
+    int64_t grace_ns;       /**< for a new pod after the last has finished; default 10 s */
+    int64_t drain_ns;       /**< for the last batches after sampling ended; default 60 s */
+    int64_t sample_wait_ns; /**< for the last samples after sampling ended; default 15 min */
+    int64_t poll_ns;        /**< between looks while something is awaited; default 2 s */
+} pp_session_options;
+
+typedef enum pp_condition_type {
+    PP_CONDITION_ACCEPTED = 0,
+    PP_CONDITION_INJECTED,
+    PP_CONDITION_COLLECTING,
+    PP_CONDITION_METRICS_AVAILABLE,
+    PP_CONDITION_STORED,
+    PP_CONDITION_READY,
+    PP_CONDITION_RECONCILING,
+    PP_CONDITION_STALLED,
+    PP_CONDITION_SUCCEEDED,
+    PP_CONDITION_COUNT,
+} pp_condition_type;
+
+typedef enum pp_condition_status {
+    PP_CONDITION_UNKNOWN = 0,
+    PP_CONDITION_TRUE,
+    PP_CONDITION_FALSE,
+} pp_condition_status;
+
+typedef struct pp_condition {
+    pp_condition_status status;
+    char reason[64];
+    char message[512];
+    int64_t transition_ns; /**< kept while the status stays */
+} pp_condition;
+
+typedef struct pp_session_event {
+    bool warning;
+    char reason[64];
+    char message[512];
+    /** What it is about: this pod of the session's namespace, or "" for the session itself. */
+    char pod_name[256];
+    char pod_uid[64];
+} pp_session_event;
+
+typedef struct pp_session_target {
+    char pod[256];
+    char uid[64];
+    char node[256];
+    char gpus[512];  /**< UUIDs joined by "," as far as they fit */
+    char reason[64]; /**< why it is not injected; "" where it is */
+    int64_t rank;    /**< -1: unknown */
+    int64_t last_seen_ns;
+    int64_t steps, events;
+    bool injected, reporting, finished;
+} pp_session_target;
+
+/** What to do and to say. Plain data but for `targets`. */
+typedef struct pp_session_decision {
+    pp_session_phase phase;
+    bool sampling;      /**< agents shall sample: pass it on in `welcome` */
+    bool collect;       /**< ask Prometheus for the samples of what is stored */
+    bool finalise;      /**< solve once more and write the solution marked final */
+    bool remove;        /**< delete the object: its time to live is over */
+    bool urgent;        /**< phase or a condition changed: write the status at once */
+    int64_t requeue_ns; /**< look again after this time even if nothing happens; 0: no need */
+
+    int64_t start_ns, sampling_end_ns, completion_ns;
+    int64_t ends_at_ns, deadline_at_ns, suspended_at_ns;
+
+    pp_condition conditions[PP_CONDITION_COUNT];
+    pp_session_event events[PP_SESSION_MAX_EVENTS];
+    size_t n_events;
+
+    int64_t pods_matched, pods_injected, pods_reporting;
+    pp_session_stats stats;
+    int64_t epoch, batch; /**< of the furthest target; -1: unknown */
+    int64_t sampled_ns;   /**< of duration_ns, so far */
+    int64_t duration_ns;
+    int64_t generation;
+    char session_uid[64];
+
+    pp_session_target *targets; /**< those with a reason first; at most PP_SESSION_MAX_TARGETS */
+    size_t n_targets;
+} pp_session_decision;
+
+/**
+ * The session's next step. Depends on nothing but its input; the same input gives the same output.
+ * *ret is filled on success and freed with pp_session_decision_done. Fails with PP_ERR_NOMEM only.
+ */
+int pp_session_step(const pp_session_observation *obs, const pp_session_options *opt,
+                    pp_session_decision *ret, pp_error *err);
+
+/** Frees what a decision owns; a zeroed one is fine. */
+void pp_session_decision_done(pp_session_decision *decision);
+
+/**
+ * The status as a JSON merge patch against the previous status: {"status": {...}} with the keys
+ * that differ, null where one is to vanish; an empty object where nothing differs. New reference,
+ * NULL when out of memory.
+ */
+json_t *pp_session_status_json(const pp_session_decision *decision, const json_t *previous);
+
+#endif
