@@ -11,21 +11,22 @@ die() { say "$(basename "$0"): $*"; exit 1; }
 
 # step TEXT LOG COMMAND...: one line for the reader ("TEXT ... 12 s"), the
 # command's own output into LOG; on failure the end of LOG, and status 1. On a
-# terminal the seconds count up while the command runs. step_pid is the running
-# command, for the caller's own signal traps.
+# terminal the seconds count up while the command runs. Call it plainly, under
+# `set -e`: left of || or && (or in an if) bash ignores `set -e` in everything
+# below, and a failure in the middle of COMMAND would pass. step_pid is the
+# running command, for the caller's own signal traps.
 step_pid=''
 step() {
     local text=$1 log=$2 ticker='' began=$SECONDS rc=0
     shift 2
     mkdir -p "$(dirname "$log")"
+    # Background jobs ignore INT unless told.
+    ( trap - INT QUIT EXIT; set -e; "$@" ) >>"$log" 2>&1 </dev/null &
+    step_pid=$!
     if [ -t 2 ]; then
-        { while :; do printf '\r%-58s %4d s' "$text" $((SECONDS - began)) >&2; sleep 1; done; } &
+        { while :; do printf '\r%-58s %4d s' "$text" $((SECONDS - began)) >&2; sleep 1; done; } 9>&- &
         ticker=$!
     fi
-    # In the background because `set -e` means nothing left of `||`, where
-    # callers put this function; background jobs ignore INT unless told.
-    ( trap - INT QUIT; set -e; "$@" ) >>"$log" 2>&1 </dev/null &
-    step_pid=$!
     wait "$step_pid" || rc=$?
     step_pid=''
     if [ -n "$ticker" ]; then

@@ -165,7 +165,7 @@ load_image() {
         return
     fi
     : >"$logs/load-image.log"
-    step "loading $(echo $names)" "$logs/load-image.log" ctr images import "$archive" || return 1
+    step "loading $(echo $names)" "$logs/load-image.log" ctr images import "$archive"
     for image in $names; do
         printf '%s %s' "$identity" "$(loaded_digest "$image")" >"$containerd_root/loaded/${image//\//%}"
     done
