@@ -1,0 +1,536 @@
+/* The wire codec: what goes round comes round, and each wrong element is named. */
+#include "common/cleanup.h"
+#include "common/tests/cmocka_all.h"
+#include "common/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define T0 INT64_C(1769000000000000000)
+
+/* The example of docs/wire.md, its stretch shortened to what the intervals need. */
+static const char example[] =
+    "{\"type\":\"batch\",\"session\":\"5d7f0a5e-1111\",\"instance\":\"a-b-c\",\"seq\":7,"
+    "\"process\":{\"id\":0,\"rank\":0,\"worldSize\":2,\"gpus\":[\"GPU-1\",\"GPU-2\"],"
+    "\"hostname\":\"dlrm-0\",\"python\":\"3.13.1\",\"torch\":\"2.6.0\",\"clock\":\"host\","
+    "\"model\":\"DLRM\"},"
+    "\"stretch\":{\"id\":3,\"start\":1769000000000000000,\"end\":1769000004200000000,"
+    "\"last\":false},"
+    "\"layers\":[{\"id\":1,\"name\":\"bot.0\",\"type\":\"Linear\",\"parameters\":262656}],"
+    "\"steps\":{\"number\":[41,1],\"start\":[1769000000000000000,1500000000],"
+    "\"duration\":[1500000000,1490000000],\"epoch\":[2,0],\"batch\":[9,1]},"
+    "\"intervals\":{\"layer\":[1,1,0],\"phase\":[0,1,2],\"step\":[41,0,1],"
+    "\"start\":[1769000000000000000,700000,-100],\"duration\":[510000,980000,5]},"
+    "\"dropped\":3,\"cost\":{\"nanoseconds\":81234,\"marks\":160}}";
+
+static const char example_grid[] =
+    "{\"start\":1769000000000000000,\"cell\":10000000,\"cells\":[0,1],\"layer\":[1,1],"
+    "\"phase\":[0,0],\"busy\":[7200000,10000000],\"calls\":[3,4]}";
+
+static json_t *parse(const char *text)
+{
+    pp_error err = {0};
+    json_t *value = pp_json_parse(text, strlen(text), &err);
+    if (!value)
+        fail_msg("%s", err.message);
+    return value;
+}
+
+static void test_decodes_absolute_values(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_string_equal(b->session, "5d7f0a5e-1111");
+    assert_int_equal(b->seq, 7);
+    assert_int_equal(b->process.gpus.count, 2);
+    assert_string_equal(b->process.hostname, "dlrm-0");
+    assert_int_equal(b->stretch.end - b->stretch.start, 4200000000);
+    assert_false(b->stretch.last);
+    assert_string_equal(b->layers[0].type, "Linear");
+    assert_int_equal(b->step_count, 2);
+    assert_int_equal(b->steps[1].number, 42);
+    assert_int_equal(b->steps[1].start, T0 + 1500000000);
+    assert_int_equal(b->steps[1].batch, 10);
+    assert_int_equal(b->interval_count, 3);
+    assert_int_equal(b->intervals[2].start, T0 + 699900);
+    assert_int_equal(b->intervals[2].step, 42);
+    assert_int_equal(b->intervals[2].phase, PP_WIRE_OPTIMIZER);
+    assert_int_equal(b->dropped, 3);
+    assert_int_equal(b->cost.marks, 160);
+    pp_wire_batch_free(b);
+}
+
+/** decode, encode, decode: both structs encode to the same text. */
+static void assert_round_trip(const json_t *object)
+{
+    pp_error err = {0};
+    pp_wire_batch *a = NULL;
+    pp_wire_batch *b = NULL;
+    pp_buf first;
+    pp_buf second;
+    pp_buf_init(&first, PP_WIRE_MAX_MESSAGE);
+    pp_buf_init(&second, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_decode(object, &a, &err), 0);
+    if (pp_wire_batch_encode(a, &first, &err) < 0)
+        fail_msg("%s: %s", err.field, err.message);
+    PP_CLEANUP_JSON json_t *again = parse(first.data);
+    /* Text and object agree beyond what our own decoder reads. */
+    assert_true(json_equal(object, again));
+    assert_int_equal(pp_wire_batch_decode(again, &b, &err), 0);
+    assert_int_equal(pp_wire_batch_encode(b, &second, &err), 0);
+    assert_string_equal(first.data, second.data);
+    pp_buf_done(&first);
+    pp_buf_done(&second);
+    pp_wire_batch_free(a);
+    pp_wire_batch_free(b);
+}
+
+static json_t *grid_example(void)
+{
+    json_t *object = parse(example);
+    json_object_del(object, "intervals");
+    json_object_set_new(object, "grid", parse(example_grid));
+    return object;
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *intervals = parse(example);
+    assert_round_trip(intervals);
+    PP_CLEANUP_JSON json_t *grid = grid_example();
+    assert_round_trip(grid);
+}
+
+static void test_grid_values(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = grid_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->interval_count, 0);
+    assert_int_equal(b->grid.count, 2);
+    assert_int_equal(b->grid.cells[1].cell, 1);
+    assert_int_equal(b->grid.cells[1].busy, 10000000);
+    assert_int_equal(b->grid.cells[1].calls, 4);
+    pp_wire_batch_free(b);
+}
+
+/** Sets the value at a path such as "intervals.duration[1]"; a JSON text, or NULL to remove it. */
+static void set_at(json_t *object, const char *path, const char *value)
+{
+    char key[64];
+    json_t *at = object;
+    while (*path) {
+        size_t n = strcspn(path, ".[]");
+        (void)snprintf(key, sizeof key, "%.*s", (int)n, path);
+        path += n;
+        while (*path == ']' || *path == '.')
+            path++;
+        bool index = *path == '[';
+        path += index ? 1 : 0;
+        json_t *fresh = *path || !value ? NULL : json_loads(value, JSON_DECODE_ANY, NULL);
+        if (*path)
+            at = json_is_array(at) ? json_array_get(at, (size_t)atoi(key))
+                                   : json_object_get(at, key);
+        else if (!value)
+            json_object_del(at, key);
+        else if (json_is_array(at))
+            json_array_set_new(at, (size_t)atoi(key), fresh);
+        else
+            json_object_set_new(at, key, fresh);
+        assert_non_null(at);
+    }
+}
+
+typedef struct broken {
+    const char *path;
+    const char *value;
+    const char *field; /* NULL: the path itself */
+} broken;
+
+static void assert_refused(json_t *object, const broken *c)
+{
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    set_at(object, c->path, c->value);
+    if (pp_wire_batch_decode(object, &b, &err) == 0)
+        fail_msg("%s = %s was taken", c->path, c->value ? c->value : "(absent)");
+    assert_string_equal(err.field, c->field ? c->field : c->path);
+    assert_true(err.message[0]);
+    assert_null(b);
+}
+
+static void test_each_field_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"session", NULL, NULL},
+        {"session", "\"\"", NULL},
+        {"session", "\"a b\"", NULL},
+        {"session", "7", NULL},
+        {"instance", "\"0123456789012345678901234567890123456789012345678901234567890123456\"",
+         NULL},
+        {"seq", "-1", NULL},
+        {"seq", "1.5", NULL},
+        {"seq", "\"7\"", NULL},
+        {"seq", "9007199254740993", NULL},
+        {"dropped", "-3", NULL},
+        {"cost", "[]", NULL},
+        {"cost.nanoseconds", "-1", NULL},
+        {"cost.marks", "\"x\"", NULL},
+        {"process", NULL, NULL},
+        {"process.id", "65536", NULL},
+        {"process.rank", "2", NULL},
+        {"process.worldSize", "0", NULL},
+        {"process.gpus", "{}", NULL},
+        {"process.gpus[1]", "\"GPU-1\"", NULL},
+        {"process.gpus[1]", "\"\"", NULL},
+        {"process.gpus[0]", "5", NULL},
+        {"process.hostname", "\"\"", NULL},
+        {"process.clock", "\"sundial\"", NULL},
+        {"process.python", "5", NULL},
+        {"stretch", NULL, NULL},
+        {"stretch.id", "-1", NULL},
+        {"stretch.start", "5", NULL},
+        {"stretch.start", "-9223372036854775808", NULL},
+        {"stretch.start", "1769000009000000000", "stretch.end"},
+        {"stretch.end", "9223372036854775807", NULL},
+        {"stretch.end", "1769099999000000000", NULL},
+        {"stretch.last", "0", NULL},
+        {"layers", NULL, NULL},
+        {"layers", "{}", NULL},
+        {"layers[0]", "1", NULL},
+        {"layers[0].id", "0", "layers[0]"},
+        {"layers[0].id", "-4", NULL},
+        {"layers[0].id", "2", "intervals.layer[0]"},
+        {"layers[0].name", "\"\"", NULL},
+        {"layers[0].type", NULL, NULL},
+        {"layers[0].parameters", "-1", NULL},
+        {"steps", NULL, NULL},
+        {"steps.epoch", NULL, NULL},
+        {"steps.number", "[41]", "steps.start"},
+        {"steps.number[1]", "0", NULL},
+        {"steps.number[0]", "-1", NULL},
+        {"steps.start[0]", "0", NULL},
+        {"steps.start[1]", "9223372036854775807", NULL},
+        {"steps.duration[1]", "-1", NULL},
+        {"steps.duration[1]", "4000000000", NULL},
+        {"steps.epoch[1]", "-3", NULL},
+        {"steps.batch[1]", "null", NULL},
+        {"intervals", NULL, NULL},
+        {"intervals", "[]", NULL},
+        {"intervals.duration", "[1,2]", NULL},
+        {"intervals.phase", "7", NULL},
+        {"intervals.layer[1]", "2", NULL},
+        {"intervals.layer[1]", "0", "intervals.phase[1]"},
+        {"intervals.layer[1]", "4294967297", NULL},
+        {"intervals.phase[0]", "3", NULL},
+        {"intervals.phase[0]", "-1", NULL},
+        {"intervals.phase[0]", "2", NULL},
+        {"intervals.phase[2]", "0", NULL},
+        {"intervals.step[2]", "-50", NULL},
+        {"intervals.start[0]", "true", NULL},
+        {"intervals.start[1]", "9223372036854775807", NULL},
+        {"intervals.start[1]", "-9223372036854775808", NULL},
+        {"intervals.start[2]", "4200000000", NULL},
+        {"intervals.duration[2]", "-5", NULL},
+        {"intervals.duration[2]", "4200000000", NULL},
+        {"intervals.start[0]", "1768999999000000000", "intervals.duration[0]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        assert_refused(object, &cases[i]);
+    }
+}
+
+static void test_each_grid_field_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"grid.start", "1768999999980000000", NULL},
+        {"grid.start", "1769000004200000001", NULL},
+        {"grid.cell", "0", NULL},
+        {"grid.cell", "10000001", NULL},
+        {"grid.cell", "99999", NULL},
+        {"grid.cells[1]", "-1", NULL},
+        {"grid.cells[0]", "-1", NULL},
+        {"grid.cells[1]", "421", NULL},
+        {"grid.layer[0]", "9", NULL},
+        {"grid.phase[0]", "2", NULL},
+        {"grid.busy[1]", "10000001", NULL},
+        {"grid.busy[1]", "-1", NULL},
+        {"grid.calls[0]", "-1", NULL},
+        {"grid.calls", "[1]", NULL},
+        {"intervals", "{}", "grid"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = grid_example();
+        assert_refused(object, &cases[i]);
+    }
+}
+
+static void fill(json_t *group, const char *name, size_t count, int64_t value)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, json_integer(value));
+    json_object_set_new(group, name, array);
+}
+
+static void test_counts_past_the_limit(void **state)
+{
+    (void)state;
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *many = parse(example);
+    json_t *intervals = json_object_get(many, "intervals");
+    static const char *const columns[] = {"layer", "phase", "step", "start", "duration"};
+    for (size_t i = 0; i < 5; i++)
+        fill(intervals, columns[i], PP_WIRE_MAX_INTERVALS + 1, 0);
+    assert_int_equal(pp_wire_batch_decode(many, &b, &err), -1);
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    assert_string_equal(err.field, "intervals.layer");
+
+    PP_CLEANUP_JSON json_t *layers = parse(example);
+    json_t *array = json_object_get(layers, "layers");
+    while (json_array_size(array) <= PP_WIRE_MAX_LAYERS)
+        json_array_append(array, json_array_get(array, 0));
+    assert_int_equal(pp_wire_batch_decode(layers, &b, &err), -1);
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    assert_string_equal(err.field, "layers");
+}
+
+static void test_layer_listed_twice(void **state)
+{
+    (void)state;
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    json_t *array = json_object_get(object, "layers");
+    json_array_append(array, json_array_get(array, 0));
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+    assert_string_equal(err.field, "layers");
+}
+
+static void test_not_an_object(void **state)
+{
+    (void)state;
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *list = json_array();
+    assert_int_equal(pp_wire_batch_decode(list, &b, &err), -1);
+    assert_int_equal(pp_wire_batch_decode(NULL, &b, &err), -1);
+}
+
+static void test_encoding_checks_and_leaves_the_buffer(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_wire_batch *b = NULL;
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    pp_buf out;
+    pp_buf_init(&out, 300);
+    assert_int_equal(pp_buf_append(&out, "before", 6, &err), 0);
+    assert_int_equal(pp_wire_batch_encode(b, &out, &err), -1);
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    assert_string_equal(out.data, "before");
+    b->intervals[1].duration = -1;
+    assert_int_equal(pp_wire_batch_encode(b, &out, &err), -1);
+    assert_string_equal(err.field, "intervals.duration[1]");
+    assert_string_equal(out.data, "before");
+    pp_buf_done(&out);
+    pp_wire_batch_free(b);
+}
+
+static void test_text_that_needs_escapes(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    set_at(object, "layers[0].name", "\"a\\\"b\\\\c\\n\\u20ac\"");
+    assert_round_trip(object);
+}
+
+/** A small generator of its own, so that a failure can be run again. */
+static uint32_t draw(uint32_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 17;
+    *seed ^= *seed << 5;
+    return *seed;
+}
+
+/** Changes, inserts or removes one byte, or copies a piece over another. */
+static void mutate(char *text, size_t *n, size_t capacity, uint32_t *seed)
+{
+    static const char likely[] = "0123456789-.eE,:[]{}\"\\nulltrefas\x00\xff";
+    size_t at = draw(seed) % *n;
+    switch (draw(seed) % 4) {
+    case 0:
+        text[at] = likely[draw(seed) % (sizeof likely - 1)];
+        break;
+    case 1:
+        (void)memmove(text + at, text + at + 1, *n - at - 1);
+        *n -= *n > 1;
+        break;
+    case 2:
+        if (*n + 1 < capacity) {
+            (void)memmove(text + at + 1, text + at, *n - at);
+            text[at] = likely[draw(seed) % (sizeof likely - 1)];
+            *n += 1;
+        }
+        break;
+    default: {
+        size_t from = draw(seed) % *n;
+        size_t len = draw(seed) % 16;
+        if (at + len < *n && from + len < *n)
+            (void)memmove(text + at, text + from, len);
+        break;
+    }
+    }
+}
+
+/** Whatever is accepted must encode again: decoding lets nothing inconsistent through. */
+static size_t try_text(const char *text, size_t n)
+{
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *object = pp_json_parse(text, n, &err);
+    pp_wire_batch *b = NULL;
+    if (!object)
+        return 0;
+    if (pp_wire_batch_decode(object, &b, &err) < 0) {
+        assert_true(err.message[0]);
+        return 1;
+    }
+    pp_buf out;
+    pp_buf_init(&out, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &out, &err), 0);
+    pp_buf_done(&out);
+    pp_wire_batch_free(b);
+    return 1;
+}
+
+static void test_random_mutations(void **state)
+{
+    (void)state;
+    uint32_t seed = 20260118;
+    size_t parsed = 0;
+    PP_CLEANUP_JSON json_t *grid = grid_example();
+    PP_CLEANUP_FREE char *grid_text = json_dumps(grid, JSON_COMPACT);
+    for (size_t round = 0; round < 30000; round++) {
+        char text[2048];
+        const char *from = round % 2 ? example : grid_text;
+        size_t n = strlen(from);
+        (void)memcpy(text, from, n);
+        for (size_t i = draw(&seed) % 4 + 1; i; i--)
+            mutate(text, &n, sizeof text, &seed);
+        parsed += try_text(text, n);
+    }
+    assert_true(parsed > 3000); /* else the mutations only ever test the JSON parser */
+}
+
+static void test_small_messages(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_buf out;
+    pp_buf_init(&out, 4096);
+    pp_wire_type type = PP_WIRE_BATCH;
+
+    pp_wire_refused refused = {.seq = 7, .code = "invalid", .field = "intervals.duration[3]"};
+    pp_wire_refused refused_back = {0};
+    assert_int_equal(pp_wire_refused_encode(&refused, &out, &err), 0);
+    PP_CLEANUP_JSON json_t *a = parse(out.data);
+    assert_int_equal(pp_wire_type_of(a, &type, &err), 0);
+    assert_int_equal(type, PP_WIRE_REFUSED);
+    assert_int_equal(pp_wire_refused_decode(a, &refused_back, &err), 0);
+    assert_string_equal(refused_back.field, "intervals.duration[3]");
+
+    pp_buf_reset(&out);
+    pp_wire_ack ack = {.instance = "x-1", .seq = 9};
+    pp_wire_ack ack_back = {0};
+    assert_int_equal(pp_wire_ack_encode(&ack, &out, &err), 0);
+    PP_CLEANUP_JSON json_t *b = parse(out.data);
+    assert_int_equal(pp_wire_ack_decode(b, &ack_back, &err), 0);
+    assert_int_equal(ack_back.seq, 9);
+
+    pp_buf_reset(&out);
+    pp_wire_welcome welcome = {.session = "s", .sampling = true};
+    pp_wire_welcome welcome_back = {0};
+    assert_int_equal(pp_wire_welcome_encode(&welcome, &out, &err), 0);
+    PP_CLEANUP_JSON json_t *c = parse(out.data);
+    assert_int_equal(pp_wire_welcome_decode(c, &welcome_back, &err), 0);
+    assert_true(welcome_back.sampling);
+
+    pp_buf_reset(&out);
+    pp_wire_bye bye = {.session = "s", .instance = "i", .reason = "trainer \"finished\""};
+    pp_wire_bye bye_back = {0};
+    assert_int_equal(pp_wire_bye_encode(&bye, &out, &err), 0);
+    PP_CLEANUP_JSON json_t *d = parse(out.data);
+    assert_int_equal(pp_wire_bye_decode(d, &bye_back, &err), 0);
+    assert_string_equal(bye_back.reason, bye.reason);
+    pp_buf_done(&out);
+}
+
+static void test_small_messages_refuse(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_wire_type type = PP_WIRE_BATCH;
+    pp_wire_ack ack = {.seq = 4};
+    pp_wire_bye bye;
+    pp_wire_welcome welcome;
+    PP_CLEANUP_JSON json_t *a = parse("{\"type\":\"hello\",\"instance\":\"i\",\"seq\":-1}");
+    assert_int_equal(pp_wire_type_of(a, &type, &err), -1);
+    assert_string_equal(err.field, "type");
+    assert_int_equal(pp_wire_ack_decode(a, &ack, &err), -1);
+    assert_string_equal(err.field, "seq");
+    assert_int_equal(ack.seq, 4); /* results are not touched on failure */
+    assert_int_equal(pp_wire_bye_decode(a, &bye, &err), -1);
+    assert_string_equal(err.field, "session");
+    assert_int_equal(pp_wire_welcome_decode(a, &welcome, &err), -1);
+    PP_CLEANUP_JSON json_t *b = json_array();
+    assert_int_equal(pp_wire_type_of(b, &type, &err), -1);
+}
+
+static void test_refusal_from_an_error(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    (void)pp_error_field(&err, "steps.start[1]", "%0300d\xe2\x82\xac", 1);
+    pp_wire_refused refused;
+    pp_wire_refused_from_error(&err, 5, &refused);
+    assert_string_equal(refused.code, "invalid");
+    assert_string_equal(refused.field, "steps.start[1]");
+    pp_buf out;
+    pp_buf_init(&out, 4096);
+    assert_int_equal(pp_wire_refused_encode(&refused, &out, &err), 0);
+    pp_buf_done(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decodes_absolute_values),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_grid_values),
+        cmocka_unit_test(test_each_field_is_named),
+        cmocka_unit_test(test_each_grid_field_is_named),
+        cmocka_unit_test(test_counts_past_the_limit),
+        cmocka_unit_test(test_layer_listed_twice),
+        cmocka_unit_test(test_not_an_object),
+        cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
+        cmocka_unit_test(test_text_that_needs_escapes),
+        cmocka_unit_test(test_random_mutations),
+        cmocka_unit_test(test_small_messages),
+        cmocka_unit_test(test_small_messages_refuse),
+        cmocka_unit_test(test_refusal_from_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,883 @@
+#include "common/wire.h"
+
+#include "common/cleanup.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables: one description of each object serves decoding, checking and freeing --------------
+ */
+
+static const pp_json_field batch_fields[] = {
+    {"session", PP_JSON_STRING, offsetof(pp_wire_batch, session), true, PP_WIRE_MAX_ID},
+    {"instance", PP_JSON_STRING, offsetof(pp_wire_batch, instance), true, PP_WIRE_MAX_ID},
+    {"seq", PP_JSON_INT, offsetof(pp_wire_batch, seq), true, PP_WIRE_MAX_COUNT},
+    {"dropped", PP_JSON_INT, offsetof(pp_wire_batch, dropped), false, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
+static const pp_json_field process_fields[] = {
+    {"id", PP_JSON_INT, offsetof(pp_wire_process, id), true, PP_WIRE_MAX_PROCESS},
+    {"rank", PP_JSON_INT, offsetof(pp_wire_process, rank), true, PP_WIRE_MAX_PROCESS},
+    {"worldSize", PP_JSON_INT, offsetof(pp_wire_process, world_size), true, PP_WIRE_MAX_PROCESS},
+    {"gpus", PP_JSON_STRINGS, offsetof(pp_wire_process, gpus), true, PP_WIRE_MAX_GPUS},
+    {"hostname", PP_JSON_STRING, offsetof(pp_wire_process, hostname), true, PP_WIRE_MAX_TEXT},
+    {"python", PP_JSON_STRING, offsetof(pp_wire_process, python), false, PP_WIRE_MAX_VERSION},
+    {"torch", PP_JSON_STRING, offsetof(pp_wire_process, torch), false, PP_WIRE_MAX_VERSION},
+    {"clock", PP_JSON_STRING, offsetof(pp_wire_process, clock), true, PP_WIRE_MAX_VERSION},
+    {"model", PP_JSON_STRING, offsetof(pp_wire_process, model), false, PP_WIRE_MAX_TEXT},
+    {0},
+};
+
+static const pp_json_field stretch_fields[] = {
+    {"id", PP_JSON_INT, offsetof(pp_wire_stretch, id), true, PP_WIRE_MAX_COUNT},
+    {"start", PP_JSON_INT, offsetof(pp_wire_stretch, start), true, PP_WIRE_TIME_MAX},
+    {"end", PP_JSON_INT, offsetof(pp_wire_stretch, end), true, PP_WIRE_TIME_MAX},
+    {"last", PP_JSON_BOOL, offsetof(pp_wire_stretch, last), true, 0},
+    {0},
+};
+
+static const pp_json_field layer_fields[] = {
+    {"id", PP_JSON_INT, offsetof(pp_wire_layer, id), true, INT32_MAX},
+    {"name", PP_JSON_STRING, offsetof(pp_wire_layer, name), true, PP_WIRE_MAX_TEXT},
+    {"type", PP_JSON_STRING, offsetof(pp_wire_layer, type), true, PP_WIRE_MAX_TEXT},
+    {"parameters", PP_JSON_INT, offsetof(pp_wire_layer, parameters), false, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
+static const pp_json_field grid_fields[] = {
+    {"start", PP_JSON_INT, offsetof(pp_wire_grid, start), true, PP_WIRE_TIME_MAX},
+    {"cell", PP_JSON_INT, offsetof(pp_wire_grid, cell), true, PP_WIRE_CELL_MAX},
+    {0},
+};
+
+static const pp_json_field cost_fields[] = {
+    {"nanoseconds", PP_JSON_INT, offsetof(pp_wire_cost, nanoseconds), true, PP_WIRE_MAX_COUNT},
+    {"marks", PP_JSON_INT, offsetof(pp_wire_cost, marks), true, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
+/** A column of parallel numbers in the text, a member of an array of structs in memory. */
+typedef struct column {
+    const char *name;
+    enum { PLAIN, DELTA, PHASE } kind;
+    size_t offset; /* of an int64_t, or of a pp_wire_phase for PHASE */
+    int64_t min;
+    int64_t max;
+} column;
+
+static const column step_columns[] = {
+    {"number", DELTA, offsetof(pp_wire_step, number), 0, PP_WIRE_MAX_COUNT},
+    {"start", DELTA, offsetof(pp_wire_step, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
+    {"duration", PLAIN, offsetof(pp_wire_step, duration), 0, PP_WIRE_MAX_DURATION},
+    {"epoch", DELTA, offsetof(pp_wire_step, epoch), 0, PP_WIRE_MAX_COUNT},
+    {"batch", DELTA, offsetof(pp_wire_step, batch), 0, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
+static const column interval_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_interval, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_interval, phase), PP_WIRE_FORWARD, PP_WIRE_OPTIMIZER},
+    {"step", DELTA, offsetof(pp_wire_interval, step), 0, PP_WIRE_MAX_COUNT},
+    {"start", DELTA, offsetof(pp_wire_interval, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
+    {"duration", PLAIN, offsetof(pp_wire_interval, duration), 0, PP_WIRE_MAX_DURATION},
+    {0},
+};
+
+static const column cell_columns[] = {
+    {"cells", DELTA, offsetof(pp_wire_cell, cell), 0, INT32_MAX},
+    {"layer", PLAIN, offsetof(pp_wire_cell, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_cell, phase), PP_WIRE_FORWARD, PP_WIRE_OPTIMIZER},
+    {"busy", PLAIN, offsetof(pp_wire_cell, busy), 0, PP_WIRE_CELL_MAX},
+    {"calls", PLAIN, offsetof(pp_wire_cell, calls), 0, INT32_MAX},
+    {0},
+};
+
+/** A group of columns: its name, its limit and the size of its structs. */
+typedef struct column_group {
+    const char *name;
+    const column *columns;
+    size_t stride;
+    size_t max;
+} column_group;
+
+static const column_group steps_group = {"steps", step_columns, sizeof(pp_wire_step),
+                                         PP_WIRE_MAX_STEPS};
+static const column_group intervals_group = {"intervals", interval_columns,
+                                             sizeof(pp_wire_interval), PP_WIRE_MAX_INTERVALS};
+static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cell),
+                                        PP_WIRE_MAX_CELLS};
+
+/* ---- small helpers -----------------------------------------------------------------------------
+ */
+
+/** Refuses the element i of a group's column, as "intervals.duration[3]". */
+__attribute__((format(printf, 5, 6))) static int
+refuse_element(pp_error *err, const char *group, const char *name, size_t i, const char *fmt, ...)
+{
+    char field[sizeof err->field];
+    char why[160];
+    (void)snprintf(field, sizeof field, "%s%s%s[%zu]", group, *name ? "." : "", name, i);
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    return pp_error_field(err, field, "%s", why);
+}
+
+static int refuse_large(pp_error *err, const char *field, size_t count, size_t max)
+{
+    (void)pp_error_field(err, field, "has %zu items, at most %zu are taken", count, max);
+    if (err)
+        err->code = PP_ERR_TOO_LARGE;
+    return -1;
+}
+
+static int64_t get_value(const column *c, const void *element)
+{
+    const char *slot = (const char *)element + c->offset;
+    if (c->kind == PHASE)
+        return *(const pp_wire_phase *)(const void *)slot;
+    return *(const int64_t *)(const void *)slot;
+}
+
+static void set_value(const column *c, void *element, int64_t value)
+{
+    char *slot = (char *)element + c->offset;
+    if (c->kind == PHASE)
+        *(pp_wire_phase *)(void *)slot = (pp_wire_phase)value;
+    else
+        *(int64_t *)(void *)slot = value;
+}
+
+/* ---- checks: what decoding accepts and encoding is willing to send ------------------------------
+ */
+
+static bool is_id_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("-_.:/", c));
+}
+
+/** An id is opaque here, but it ends up in logs, keys and queries: letters, digits and -_.:/ only.
+ */
+static int check_id(const char *text, size_t max, const char *field, pp_error *err)
+{
+    if (!text || !*text)
+        return pp_error_field(err, field, "must not be empty");
+    if (strlen(text) > max)
+        return pp_error_field(err, field, "must be at most %zu bytes long", max);
+    for (const char *p = text; *p; p++) {
+        if (!is_id_char(*p))
+            return pp_error_field(err, field, "may hold letters, digits and -_.:/ only");
+    }
+    return 0;
+}
+
+/** Bounds of the table's members: integers are never negative, texts never too long. */
+static int check_fields(const pp_json_field *fields, const char *path, const void *object,
+                        pp_error *err)
+{
+    for (const pp_json_field *f = fields; f->name; f++) {
+        const char *slot = (const char *)object + f->offset;
+        char at[sizeof err->field];
+        (void)snprintf(at, sizeof at, "%s%s%s", path, *path ? "." : "", f->name);
+        if (f->type == PP_JSON_INT) {
+            int64_t value = *(const int64_t *)(const void *)slot;
+            if (value < 0)
+                return pp_error_field(err, at, "must not be negative");
+            if (value > f->max)
+                return pp_error_field(err, at, "must be at most %" PRId64, f->max);
+        } else if (f->type == PP_JSON_STRING) {
+            const char *text = *(char *const *)(const void *)slot;
+            if (f->required && (!text || !*text))
+                return pp_error_field(err, at, "must not be empty");
+            if (text && strlen(text) > (size_t)f->max)
+                return pp_error_field(err, at, "must be at most %" PRId64 " bytes long", f->max);
+        }
+    }
+    return 0;
+}
+
+static int check_gpus(const pp_strings *gpus, pp_error *err)
+{
+    if (gpus->count > PP_WIRE_MAX_GPUS)
+        return refuse_large(err, "process.gpus", gpus->count, PP_WIRE_MAX_GPUS);
+    for (size_t i = 0; i < gpus->count; i++) {
+        char at[64];
+        (void)snprintf(at, sizeof at, "process.gpus[%zu]", i);
+        if (check_id(gpus->items[i], 2 * PP_WIRE_MAX_ID, at, err) < 0)
+            return -1;
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(gpus->items[i], gpus->items[j]) == 0)
+                return pp_error_field(err, at, "is listed twice");
+        }
+    }
+    return 0;
+}
+
+static int check_process(const pp_wire_process *process, pp_error *err)
+{
+    if (check_fields(process_fields, "process", process, err) < 0)
+        return -1;
+    if (process->world_size < 1)
+        return pp_error_field(err, "process.worldSize", "must be at least 1");
+    if (process->rank >= process->world_size)
+        return pp_error_field(err, "process.rank", "must be less than worldSize");
+    if (strcmp(process->clock, "host") != 0 && strcmp(process->clock, "cuda") != 0)
+        return pp_error_field(err, "process.clock", "must be host or cuda");
+    return check_gpus(&process->gpus, err);
+}
+
+static int check_stretch(const pp_wire_stretch *stretch, pp_error *err)
+{
+    if (check_fields(stretch_fields, "stretch", stretch, err) < 0)
+        return -1;
+    if (stretch->start < PP_WIRE_TIME_MIN)
+        return pp_error_field(err, "stretch.start", "must not be before the year 2000");
+    if (stretch->end < stretch->start)
+        return pp_error_field(err, "stretch.end", "must not be before stretch.start");
+    if (stretch->end - stretch->start > PP_WIRE_MAX_STRETCH)
+        return pp_error_field(err, "stretch.end", "must be within a day of stretch.start");
+    return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a;
+    int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/** Sorted ids of the batch's layers, for look-ups; the caller frees them. */
+static int sorted_ids(const pp_wire_batch *batch, int64_t **ret, pp_error *err)
+{
+    int64_t *ids = malloc((batch->layer_count + 1) * sizeof *ids);
+    if (!ids)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < batch->layer_count; i++)
+        ids[i] = batch->layers[i].id;
+    qsort(ids, batch->layer_count, sizeof *ids, compare_ids);
+    *ret = ids;
+    return 0;
+}
+
+static int check_layers(const pp_wire_batch *batch, int64_t **ret_ids, pp_error *err)
+{
+    if (batch->layer_count > PP_WIRE_MAX_LAYERS)
+        return refuse_large(err, "layers", batch->layer_count, PP_WIRE_MAX_LAYERS);
+    for (size_t i = 0; i < batch->layer_count; i++) {
+        char at[64];
+        (void)snprintf(at, sizeof at, "layers[%zu]", i);
+        if (check_fields(layer_fields, at, &batch->layers[i], err) < 0)
+            return -1;
+        if (batch->layers[i].id < 1)
+            return refuse_element(err, "layers", "", i, "id must be at least 1");
+    }
+    PP_CLEANUP_FREE int64_t *ids = NULL;
+    if (sorted_ids(batch, &ids, err) < 0)
+        return -1;
+    for (size_t i = 1; i < batch->layer_count; i++) {
+        if (ids[i] == ids[i - 1])
+            return pp_error_field(err, "layers", "id %" PRId64 " is listed twice", ids[i]);
+    }
+    *ret_ids = PP_TAKE(ids);
+    return 0;
+}
+
+static int check_columns(const column_group *group, const void *elements, size_t count,
+                         pp_error *err)
+{
+    if (count > group->max)
+        return refuse_large(err, group->name, count, group->max);
+    for (const column *c = group->columns; c->name; c++) {
+        for (size_t i = 0; i < count; i++) {
+            int64_t value = get_value(c, (const char *)elements + i * group->stride);
+            if (value < c->min || value > c->max)
+                return refuse_element(err, group->name, c->name, i,
+                                      "is %" PRId64 ", must be %" PRId64 " to %" PRId64, value,
+                                      c->min, c->max);
+        }
+    }
+    return 0;
+}
+
+/** Ids of layers, and what a layer may do: the optimizer is layer 0 in phase 2 and nothing else. */
+static int check_layer_phase(const pp_wire_batch *batch, const int64_t *ids, const char *group,
+                             size_t i, int64_t layer, pp_wire_phase phase, pp_error *err)
+{
+    if ((phase == PP_WIRE_OPTIMIZER) != (layer == 0))
+        return refuse_element(err, group, "phase", i, "2 (optimizer) goes with layer 0 only");
+    if (layer && !bsearch(&layer, ids, batch->layer_count, sizeof *ids, compare_ids))
+        return refuse_element(err, group, "layer", i, "%" PRId64 " is not in layers", layer);
+    return 0;
+}
+
+static int check_steps(const pp_wire_batch *batch, pp_error *err)
+{
+    const pp_wire_step *steps = batch->steps;
+    if (check_columns(&steps_group, steps, batch->step_count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < batch->step_count; i++) {
+        int64_t end = steps[i].start + steps[i].duration; /* both bounded: cannot overflow */
+        if (end < batch->stretch.start || end > batch->stretch.end)
+            return refuse_element(err, "steps", "duration", i, "the step ends outside the stretch");
+        if (i && steps[i].number <= steps[i - 1].number)
+            return refuse_element(err, "steps", "number", i, "must be greater than the one before");
+    }
+    return 0;
+}
+
+static int check_intervals(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    if (check_columns(&intervals_group, batch->intervals, batch->interval_count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < batch->interval_count; i++) {
+        const pp_wire_interval *v = &batch->intervals[i];
+        if (check_layer_phase(batch, ids, "intervals", i, v->layer, v->phase, err) < 0)
+            return -1;
+        /* An interval may have begun in an earlier batch, but it belongs to the one with its end.
+         */
+        int64_t end = v->start + v->duration;
+        if (v->start > batch->stretch.end)
+            return refuse_element(err, "intervals", "start", i, "is after stretch.end");
+        if (end < batch->stretch.start || end > batch->stretch.end)
+            return refuse_element(err, "intervals", "duration", i,
+                                  "the interval ends outside the stretch");
+    }
+    return 0;
+}
+
+static int check_grid_span(const pp_wire_batch *batch, pp_error *err)
+{
+    const pp_wire_grid *grid = &batch->grid;
+    if (check_fields(grid_fields, "grid", grid, err) < 0)
+        return -1;
+    if (grid->cell < PP_WIRE_CELL_MIN)
+        return pp_error_field(err, "grid.cell", "must be at least %" PRId64 " ns",
+                              PP_WIRE_CELL_MIN);
+    if (grid->start < batch->stretch.start - grid->cell || grid->start > batch->stretch.end)
+        return pp_error_field(err, "grid.start", "must be within the stretch, or a cell before");
+    return 0;
+}
+
+static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    const pp_wire_grid *grid = &batch->grid;
+    if (batch->interval_count)
+        return pp_error_field(err, "grid", "a batch has either intervals or a grid");
+    if (check_grid_span(batch, err) < 0 ||
+        check_columns(&grid_group, grid->cells, grid->count, err) < 0)
+        return -1;
+    int64_t last = (batch->stretch.end - grid->start) / grid->cell;
+    for (size_t i = 0; i < grid->count; i++) {
+        const pp_wire_cell *c = &grid->cells[i];
+        if (check_layer_phase(batch, ids, "grid", i, c->layer, c->phase, err) < 0)
+            return -1;
+        if (c->cell > last)
+            return refuse_element(err, "grid", "cells", i, "is after stretch.end");
+        if (i && c->cell < c[-1].cell)
+            return refuse_element(err, "grid", "cells", i, "must not decrease");
+        if (c->busy > grid->cell)
+            return refuse_element(err, "grid", "busy", i, "is more than the cell's length");
+    }
+    return 0;
+}
+
+static int check_batch(const pp_wire_batch *batch, pp_error *err)
+{
+    if (check_id(batch->session, PP_WIRE_MAX_ID, "session", err) < 0 ||
+        check_id(batch->instance, PP_WIRE_MAX_ID, "instance", err) < 0 ||
+        check_fields(batch_fields, "", batch, err) < 0 || check_process(&batch->process, err) < 0 ||
+        check_stretch(&batch->stretch, err) < 0 ||
+        check_fields(cost_fields, "cost", &batch->cost, err) < 0)
+        return -1;
+    PP_CLEANUP_FREE int64_t *ids = NULL;
+    if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0)
+        return -1;
+    return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
+}
+
+/* ---- decoding ----------------------------------------------------------------------------------
+ */
+
+/** One column of the text into the elements; undoes the delta coding without overflow. */
+static int decode_column(const json_t *array, const column_group *group, const column *c,
+                         char *elements, pp_error *err)
+{
+    int64_t before = 0;
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)(uintptr_t)array, i, item)
+    {
+        if (!json_is_integer(item))
+            return refuse_element(err, group->name, c->name, i, "must be an integer");
+        int64_t value = json_integer_value(item);
+        if (c->kind == DELTA && __builtin_add_overflow(before, value, &value))
+            return refuse_element(err, group->name, c->name, i, "the sum overflows");
+        if (value < c->min || value > c->max)
+            return refuse_element(err, group->name, c->name, i,
+                                  "is %" PRId64 ", must be %" PRId64 " to %" PRId64, value, c->min,
+                                  c->max);
+        before = value;
+        set_value(c, elements + i * group->stride, value);
+    }
+    return 0;
+}
+
+/** All columns of a group: present, of equal length, within the limit. */
+static int check_shape(const json_t *object, const column_group *group, size_t *ret_count,
+                       pp_error *err)
+{
+    size_t count = 0;
+    if (!json_is_object(object))
+        return pp_error_field(err, group->name, object ? "must be an object" : "is required");
+    for (const column *c = group->columns; c->name; c++) {
+        char at[64];
+        (void)snprintf(at, sizeof at, "%s.%s", group->name, c->name);
+        const json_t *array = json_object_get(object, c->name);
+        if (!json_is_array(array))
+            return pp_error_field(err, at, array ? "must be a list" : "is required");
+        size_t size = json_array_size(array);
+        if (size > group->max)
+            return refuse_large(err, at, size, group->max);
+        if (c != group->columns && size != count)
+            return pp_error_field(err, at, "has %zu items where %s has %zu", size,
+                                  group->columns[0].name, count);
+        count = size;
+    }
+    *ret_count = count;
+    return 0;
+}
+
+static int decode_columns(const json_t *object, const column_group *group, void **ret_elements,
+                          size_t *ret_count, pp_error *err)
+{
+    size_t count = 0;
+    if (check_shape(object, group, &count, err) < 0)
+        return -1;
+    PP_CLEANUP_FREE char *elements = calloc(count + 1, group->stride);
+    if (!elements)
+        return pp_error_nomem(err);
+    for (const column *c = group->columns; c->name; c++) {
+        if (decode_column(json_object_get(object, c->name), group, c, elements, err) < 0)
+            return -1;
+    }
+    *ret_elements = PP_TAKE(elements);
+    *ret_count = count;
+    return 0;
+}
+
+static int decode_layers(const json_t *array, pp_wire_batch *batch, pp_error *err)
+{
+    if (!json_is_array(array))
+        return pp_error_field(err, "layers", array ? "must be a list" : "is required");
+    size_t count = json_array_size(array);
+    if (count > PP_WIRE_MAX_LAYERS)
+        return refuse_large(err, "layers", count, PP_WIRE_MAX_LAYERS);
+    batch->layers = calloc(count + 1, sizeof *batch->layers);
+    if (!batch->layers)
+        return pp_error_nomem(err);
+    batch->layer_count = count;
+    for (size_t i = 0; i < count; i++) {
+        char at[64];
+        (void)snprintf(at, sizeof at, "layers[%zu]", i);
+        if (pp_json_decode(json_array_get(array, i), layer_fields, false, at, &batch->layers[i],
+                           err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int decode_activity(const json_t *object, pp_wire_batch *batch, pp_error *err)
+{
+    const json_t *intervals = json_object_get(object, "intervals");
+    const json_t *grid = json_object_get(object, "grid");
+    if (intervals && grid)
+        return pp_error_field(err, "grid", "a batch has either intervals or a grid");
+    void *elements = NULL;
+    if (!grid) {
+        if (decode_columns(intervals, &intervals_group, &elements, &batch->interval_count, err) < 0)
+            return -1;
+        batch->intervals = elements;
+        return 0;
+    }
+    if (pp_json_decode(grid, grid_fields, false, "grid", &batch->grid, err) < 0)
+        return -1;
+    if (batch->grid.cell < PP_WIRE_CELL_MIN) /* 0 would read as "no grid" further on */
+        return pp_error_field(err, "grid.cell", "must be at least %" PRId64 " ns",
+                              PP_WIRE_CELL_MIN);
+    if (decode_columns(grid, &grid_group, &elements, &batch->grid.count, err) < 0)
+        return -1;
+    batch->grid.cells = elements;
+    return 0;
+}
+
+/** The texts that may be absent are empty rather than NULL. */
+static int default_texts(pp_wire_process *process, pp_error *err)
+{
+    char **texts[] = {&process->python, &process->torch, &process->model};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        *texts[i] = strdup("");
+        if (!*texts[i])
+            return pp_error_nomem(err);
+    }
+    return 0;
+}
+
+static int decode_cost(const json_t *object, pp_wire_cost *cost, pp_error *err)
+{
+    const json_t *value = json_object_get(object, "cost");
+    return value ? pp_json_decode(value, cost_fields, false, "cost", cost, err) : 0;
+}
+
+static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err)
+{
+    void *steps = NULL;
+    if (default_texts(&batch->process, err) < 0 ||
+        pp_json_decode(object, batch_fields, false, "", batch, err) < 0 ||
+        pp_json_decode(json_object_get(object, "process"), process_fields, false, "process",
+                       &batch->process, err) < 0 ||
+        pp_json_decode(json_object_get(object, "stretch"), stretch_fields, false, "stretch",
+                       &batch->stretch, err) < 0 ||
+        decode_cost(object, &batch->cost, err) < 0 ||
+        decode_layers(json_object_get(object, "layers"), batch, err) < 0 ||
+        decode_columns(json_object_get(object, "steps"), &steps_group, &steps, &batch->step_count,
+                       err) < 0)
+        return -1;
+    batch->steps = steps;
+    if (decode_activity(object, batch, err) < 0)
+        return -1;
+    return check_batch(batch, err);
+}
+
+int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *err)
+{
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return pp_error_nomem(err);
+    if (decode_into(object, batch, err) < 0) {
+        pp_wire_batch_free(batch);
+        return -1;
+    }
+    *ret = batch;
+    return 0;
+}
+
+void pp_wire_batch_free(pp_wire_batch *batch)
+{
+    if (!batch)
+        return;
+    pp_json_free_fields(batch_fields, batch);
+    pp_json_free_fields(process_fields, &batch->process);
+    for (size_t i = 0; i < batch->layer_count; i++)
+        pp_json_free_fields(layer_fields, &batch->layers[i]);
+    free(batch->layers);
+    free(batch->steps);
+    free(batch->intervals);
+    free(batch->grid.cells);
+    free(batch);
+}
+
+/* ---- encoding ----------------------------------------------------------------------------------
+ */
+
+static int append_text(pp_buf *out, const char *text, pp_error *err)
+{
+    return pp_buf_append(out, text, strlen(text), err);
+}
+
+/** A jansson value as text; takes the reference. */
+static int append_json(pp_buf *out, json_t *value, pp_error *err)
+{
+    PP_CLEANUP_JSON json_t *owned = value;
+    if (!owned) /* json_pack gives NULL for text that is not UTF-8, or without memory */
+        return pp_error_set(err, PP_ERR_INVALID, "a text is not UTF-8");
+    PP_CLEANUP_FREE char *text = json_dumps(owned, JSON_COMPACT | JSON_ENCODE_ANY);
+    return text ? append_text(out, text, err) : pp_error_nomem(err);
+}
+
+static int append_column(pp_buf *out, const column *c, const char *elements, size_t stride,
+                         size_t count, pp_error *err)
+{
+    int64_t before = 0;
+    if (pp_buf_printf(out, err, "\"%s\":[", c->name) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        int64_t value = get_value(c, elements + i * stride);
+        char text[24];
+        int n = snprintf(text, sizeof text, "%s%" PRId64, i ? "," : "", value - before);
+        if (pp_buf_append(out, text, (size_t)n, err) < 0)
+            return -1;
+        if (c->kind == DELTA)
+            before = value;
+    }
+    return append_text(out, "]", err);
+}
+
+static int append_columns(pp_buf *out, const column_group *group, const void *elements,
+                          size_t count, pp_error *err)
+{
+    for (const column *c = group->columns; c->name; c++) {
+        if ((c != group->columns && append_text(out, ",", err) < 0) ||
+            append_column(out, c, elements, group->stride, count, err) < 0)
+            return -1;
+    }
+    return append_text(out, "}", err);
+}
+
+static json_t *strings_json(const pp_strings *strings)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < strings->count; i++)
+        (void)json_array_append_new(array, json_string(strings->items[i]));
+    return array;
+}
+
+static const char *text_or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+static json_t *process_json(const pp_wire_process *p)
+{
+    return json_pack("{sIsIsIsossssssssss}", "id", (json_int_t)p->id, "rank", (json_int_t)p->rank,
+                     "worldSize", (json_int_t)p->world_size, "gpus", strings_json(&p->gpus),
+                     "hostname", p->hostname, "python", text_or_empty(p->python), "torch",
+                     text_or_empty(p->torch), "clock", p->clock, "model", text_or_empty(p->model));
+}
+
+static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
+{
+    if (pp_buf_printf(out, err,
+                      "{\"type\":\"batch\",\"session\":\"%s\",\"instance\":\"%s\",\"seq\":%" PRId64
+                      ",\"process\":",
+                      b->session, b->instance, b->seq) < 0 ||
+        append_json(out, process_json(&b->process), err) < 0)
+        return -1;
+    return pp_buf_printf(out, err,
+                         ",\"stretch\":{\"id\":%" PRId64 ",\"start\":%" PRId64 ",\"end\":%" PRId64
+                         ",\"last\":%s},\"dropped\":%" PRId64 ",\"cost\":{\"nanoseconds\":%" PRId64
+                         ",\"marks\":%" PRId64 "}",
+                         b->stretch.id, b->stretch.start, b->stretch.end,
+                         b->stretch.last ? "true" : "false", b->dropped, b->cost.nanoseconds,
+                         b->cost.marks);
+}
+
+static int append_layers(pp_buf *out, const pp_wire_batch *b, pp_error *err)
+{
+    if (append_text(out, ",\"layers\":[", err) < 0)
+        return -1;
+    for (size_t i = 0; i < b->layer_count; i++) {
+        const pp_wire_layer *l = &b->layers[i];
+        if ((i && append_text(out, ",", err) < 0) ||
+            append_json(out,
+                        json_pack("{sIsssssI}", "id", (json_int_t)l->id, "name", l->name, "type",
+                                  l->type, "parameters", (json_int_t)l->parameters),
+                        err) < 0)
+            return -1;
+    }
+    return append_text(out, "]", err);
+}
+
+static int append_activity(pp_buf *out, const pp_wire_batch *b, pp_error *err)
+{
+    if (!b->grid.cell) {
+        if (append_text(out, ",\"intervals\":{", err) < 0)
+            return -1;
+        return append_columns(out, &intervals_group, b->intervals, b->interval_count, err);
+    }
+    if (pp_buf_printf(out, err, ",\"grid\":{\"start\":%" PRId64 ",\"cell\":%" PRId64 ",",
+                      b->grid.start, b->grid.cell) < 0)
+        return -1;
+    return append_columns(out, &grid_group, b->grid.cells, b->grid.count, err);
+}
+
+static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
+{
+    if (append_head(out, b, err) < 0 || append_layers(out, b, err) < 0 ||
+        append_text(out, ",\"steps\":{", err) < 0 ||
+        append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
+        append_activity(out, b, err) < 0)
+        return -1;
+    return append_text(out, "}", err);
+}
+
+/** Back to what out held before a message was begun. */
+static int rewind_to(pp_buf *out, size_t len)
+{
+    out->len = len;
+    if (out->data)
+        out->data[len] = '\0';
+    return -1;
+}
+
+int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err)
+{
+    size_t before = out->len;
+    if (check_batch(batch, err) < 0)
+        return -1;
+    return append_batch(out, batch, err) < 0 ? rewind_to(out, before) : 0;
+}
+
+/* ---- the small messages ------------------------------------------------------------------------
+ */
+
+static const char *const type_names[] = {
+    [PP_WIRE_BATCH] = "batch", [PP_WIRE_BYE] = "bye",         [PP_WIRE_WELCOME] = "welcome",
+    [PP_WIRE_ACK] = "ack",     [PP_WIRE_REFUSED] = "refused",
+};
+
+int pp_wire_type_of(const json_t *object, pp_wire_type *ret, pp_error *err)
+{
+    const char *name = json_string_value(json_object_get(object, "type"));
+    if (!name)
+        return pp_error_field(err, "type", "is required");
+    for (size_t i = 0; i < sizeof type_names / sizeof *type_names; i++) {
+        if (strcmp(name, type_names[i]) == 0) {
+            *ret = (pp_wire_type)i;
+            return 0;
+        }
+    }
+    return pp_error_field(err, "type", "is not a known type");
+}
+
+/** Appends a message, leaving out untouched when it does not fit; takes the reference. */
+static int append_message(pp_buf *out, json_t *message, pp_error *err)
+{
+    size_t before = out->len;
+    return append_json(out, message, err) < 0 ? rewind_to(out, before) : 0;
+}
+
+int pp_wire_bye_encode(const pp_wire_bye *bye, pp_buf *out, pp_error *err)
+{
+    return append_message(out,
+                          json_pack("{ssssssss}", "type", "bye", "session", bye->session,
+                                    "instance", bye->instance, "reason", bye->reason),
+                          err);
+}
+
+int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error *err)
+{
+    return append_message(out,
+                          json_pack("{sssssb}", "type", "welcome", "session", welcome->session,
+                                    "sampling", (int)welcome->sampling),
+                          err);
+}
+
+int pp_wire_ack_encode(const pp_wire_ack *ack, pp_buf *out, pp_error *err)
+{
+    return append_message(out,
+                          json_pack("{sssssI}", "type", "ack", "instance", ack->instance, "seq",
+                                    (json_int_t)ack->seq),
+                          err);
+}
+
+int pp_wire_refused_encode(const pp_wire_refused *refused, pp_buf *out, pp_error *err)
+{
+    json_t *message =
+        json_pack("{sssIssssss}", "type", "refused", "seq", (json_int_t)refused->seq, "code",
+                  refused->code, "field", refused->field, "message", refused->message);
+    return append_message(out, message, err);
+}
+
+/** A required text of an object into a fixed array. */
+static int copy_text(const json_t *object, const char *name, char *out, size_t size, pp_error *err)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *text = json_string_value(value);
+    if (!text)
+        return pp_error_field(err, name, value ? "must be a string" : "is required");
+    if (strlen(text) >= size)
+        return pp_error_field(err, name, "must be at most %zu bytes long", size - 1);
+    (void)memcpy(out, text, strlen(text) + 1);
+    return 0;
+}
+
+static int copy_id(const json_t *object, const char *name, char *out, size_t size, pp_error *err)
+{
+    if (copy_text(object, name, out, size, err) < 0)
+        return -1;
+    return check_id(out, size - 1, name, err);
+}
+
+static int copy_seq(const json_t *object, int64_t min, int64_t *ret, pp_error *err)
+{
+    const json_t *value = json_object_get(object, "seq");
+    if (!json_is_integer(value))
+        return pp_error_field(err, "seq", value ? "must be an integer" : "is required");
+    if (json_integer_value(value) < min || json_integer_value(value) > PP_WIRE_MAX_COUNT)
+        return pp_error_field(err, "seq", "is out of range");
+    *ret = json_integer_value(value);
+    return 0;
+}
+
+int pp_wire_bye_decode(const json_t *object, pp_wire_bye *ret, pp_error *err)
+{
+    pp_wire_bye bye = {0};
+    if (copy_id(object, "session", bye.session, sizeof bye.session, err) < 0 ||
+        copy_id(object, "instance", bye.instance, sizeof bye.instance, err) < 0 ||
+        copy_text(object, "reason", bye.reason, sizeof bye.reason, err) < 0)
+        return -1;
+    *ret = bye;
+    return 0;
+}
+
+int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error *err)
+{
+    pp_wire_welcome welcome = {0};
+    const json_t *sampling = json_object_get(object, "sampling");
+    if (copy_id(object, "session", welcome.session, sizeof welcome.session, err) < 0)
+        return -1;
+    if (!json_is_boolean(sampling))
+        return pp_error_field(err, "sampling", "must be true or false");
+    welcome.sampling = json_is_true(sampling);
+    *ret = welcome;
+    return 0;
+}
+
+int pp_wire_ack_decode(const json_t *object, pp_wire_ack *ret, pp_error *err)
+{
+    pp_wire_ack ack = {0};
+    if (copy_id(object, "instance", ack.instance, sizeof ack.instance, err) < 0 ||
+        copy_seq(object, 0, &ack.seq, err) < 0)
+        return -1;
+    *ret = ack;
+    return 0;
+}
+
+int pp_wire_refused_decode(const json_t *object, pp_wire_refused *ret, pp_error *err)
+{
+    pp_wire_refused refused = {0};
+    if (copy_seq(object, -1, &refused.seq, err) < 0 ||
+        copy_text(object, "code", refused.code, sizeof refused.code, err) < 0 ||
+        copy_text(object, "field", refused.field, sizeof refused.field, err) < 0 ||
+        copy_text(object, "message", refused.message, sizeof refused.message, err) < 0)
+        return -1;
+    *ret = refused;
+    return 0;
+}
+
+/** Copies text, cutting it at a character's boundary so that what is left is UTF-8. */
+static void copy_cut(char *out, size_t size, const char *text)
+{
+    size_t n = strlen(text);
+    if (n >= size) {
+        n = size - 1;
+        while (n && ((unsigned char)text[n] & 0xC0U) == 0x80U)
+            n--;
+    }
+    (void)memcpy(out, text, n);
+    out[n] = '\0';
+}
+
+void pp_wire_refused_from_error(const pp_error *why, int64_t seq, pp_wire_refused *ret)
+{
+    *ret = (pp_wire_refused){.seq = seq};
+    copy_cut(ret->code, sizeof ret->code, pp_error_code_name(why->code));
+    copy_cut(ret->field, sizeof ret->field, why->field);
+    copy_cut(ret->message, sizeof ret->message, why->message);
+}
