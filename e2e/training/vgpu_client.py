@@ -1,0 +1,181 @@
+"""Tells the virtual GPU (e2e/gpu) what this training runs, and when.
+
+A real GPU knows by itself what keeps it busy; the virtual one must be told. This is the training script's own
+instrumentation, made for that alone: it belongs to no profiler and knows of none. Without VGPU_SOCKET every method
+does nothing. It changes no result: hooks only look at the clock and write to a socket, and nothing is raised.
+
+How the edges are taken (CLOCK_REALTIME, nanoseconds):
+  forward    around the call of each leaf module's forward();
+  backward   from the moment the gradient of the leaf's output arrives (a tensor hook, which runs right before the
+             autograd node that made the output) to the end of the last node of the leaf: the AccumulateGrad of its
+             parameters, or the one node of a leaf without parameters;
+  optimizer  around optimizer.step();
+  step       from one step() to the next, data loading, zero_grad and printing included.
+What lies inside a step and in none of these is `other` to the virtual GPU.
+
+Wire: text lines on a unix stream socket, described in ../gpu/README.md.
+"""
+import json
+import os
+import socket
+import time
+
+import torch
+
+RETRY_SECONDS = 2.0  # between attempts to reach a virtual GPU that is not there or went away
+WRITE_SECONDS = 1.0  # a virtual GPU that does not read for so long is given up until the next attempt
+
+
+class _Silent:
+    """Stands in where there is no virtual GPU."""
+
+    def attach(self, model, loss_fn, optimizer):
+        pass
+
+    def step(self, step, epoch, batch):
+        pass
+
+    def close(self):
+        pass
+
+
+def connect(rank):
+    """The virtual GPU's client, or one that does nothing where VGPU_SOCKET is not set."""
+    path = os.environ.get("VGPU_SOCKET")
+    return Client(path, rank) if path else _Silent()
+
+
+def leaf_modules(model, loss_fn):
+    """(name, module) of every leaf: qualified names; the loss goes by its class name where it is outside the model."""
+    leaves = [(name, module) for name, module in model.named_modules() if not any(module.children())]
+    if all(module is not loss_fn for _, module in leaves):
+        leaves.append((type(loss_fn).__name__, loss_fn))
+    return leaves
+
+
+class Client:
+    def __init__(self, path, rank):
+        self._path = path
+        self._rank = rank
+        self._layers = []
+        self._socket = None
+        self._next_try = 0.0
+        self._open = None  # key of the layer and phase that runs now
+        self._hooks = []  # autograd nodes whose hooks must outlive the forward (a node is else held weakly)
+
+    # What the training calls.
+
+    def attach(self, model, loss_fn, optimizer):
+        """Takes the edges of every leaf of `model`, of the loss and of the optimizer from now on."""
+        leaves = leaf_modules(model, loss_fn)
+        self._layers = [name for name, _ in leaves]
+        for index, (_, module) in enumerate(leaves):
+            self._wrap_leaf(index, module)
+        inner = optimizer.step
+
+        def step(*args, **kwargs):
+            self._begin("o", 0)
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self._end("o", 0)
+
+        optimizer.step = step
+
+    def step(self, step, epoch, batch):
+        """A step begins, and with it the one before ends."""
+        self._open = None
+        if self._socket is None:
+            self._say_hello()
+        self._send(b"s %d %d %d %d\n" % (time.time_ns(), step, epoch, batch))
+
+    def close(self):
+        """The last step is over."""
+        self._open = None
+        self._send(b"q %d\n" % time.time_ns())
+        self._drop()
+
+    # Edges.
+
+    def _wrap_leaf(self, index, module):
+        inner = module.forward
+        node_of = [self._accumulator(p) for p in module.parameters() if p.requires_grad]
+        pending = [0]
+
+        def part_done(*_):
+            pending[0] -= 1
+            if pending[0] == 0:
+                self._end("b", index)
+
+        for node in node_of:
+            node.register_hook(part_done)
+
+        def gradient_arrived(_):
+            pending[0] = max(1, len(node_of))
+            self._begin("b", index)
+
+        def forward(*args, **kwargs):
+            self._begin("f", index)
+            try:
+                out = inner(*args, **kwargs)
+            finally:
+                self._end("f", index)
+            if isinstance(out, torch.Tensor) and out.requires_grad:
+                out.register_hook(gradient_arrived)
+                if not node_of:
+                    out.grad_fn.register_hook(part_done)
+            return out
+
+        module.forward = forward
+
+    def _accumulator(self, parameter):
+        """The node that adds up the parameter's gradient; kept alive here, since a parameter holds it weakly."""
+        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        self._hooks.append(node)
+        return node
+
+    def _begin(self, phase, index):
+        self._open = (phase, index)
+        self._send(b"b %d %s %d\n" % (time.time_ns(), phase.encode(), index))
+
+    def _end(self, phase, index):
+        if self._open == (phase, index):  # else the next leaf has begun, which ended this one
+            self._open = None
+            self._send(b"e %d %s %d\n" % (time.time_ns(), phase.encode(), index))
+
+    # The socket.
+
+    def _say_hello(self):
+        now = time.monotonic()
+        if now < self._next_try:
+            return
+        self._next_try = now + RETRY_SECONDS
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.settimeout(WRITE_SECONDS)
+            self._socket.connect(self._path)
+        except OSError:
+            self._drop()
+            return
+        self._send(b"hello " + json.dumps({
+            "version": 1,
+            "gpu": os.environ.get("NVIDIA_VISIBLE_DEVICES", "").split(",")[0],
+            "host": socket.gethostname(),
+            "namespace": os.environ.get("POD_NAMESPACE", ""),
+            "pod": os.environ.get("POD_NAME", ""),
+            "rank": self._rank,
+            "layers": self._layers,
+        }).encode() + b"\n")
+
+    def _send(self, line):
+        if self._socket is None:
+            return
+        try:
+            self._socket.sendall(line)
+        except OSError:
+            self._drop()
+
+    def _drop(self):
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
