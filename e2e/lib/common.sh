@@ -13,22 +13,23 @@ die() { say "$(basename "$0"): $*"; exit 1; }
 # command's own output into LOG; on failure the end of LOG, and status 1. On a
 # terminal the seconds count up while the command runs. Call it plainly, under
 # `set -e`: left of || or && (or in an if) bash ignores `set -e` in everything
-# below, and a failure in the middle of COMMAND would pass. step_pid is the
-# running command, for the caller's own signal traps.
-step_pid=''
+# below, and a failure in the middle of COMMAND would pass.
+step_group=''
 step() {
     local text=$1 log=$2 ticker='' began=$SECONDS rc=0
     shift 2
     mkdir -p "$(dirname "$log")"
-    # Background jobs ignore INT unless told.
-    ( trap - INT QUIT EXIT; set -e; "$@" ) >>"$log" 2>&1 </dev/null &
-    step_pid=$!
+    # A process group of its own, so that stop_step ends all of it.
+    set -m
+    ( trap - INT QUIT TERM HUP EXIT; set -e +m; "$@" ) >>"$log" 2>&1 </dev/null &
+    step_group=$!
+    set +m
     if [ -t 2 ]; then
         { while :; do printf '\r%-58s %4d s' "$text" $((SECONDS - began)) >&2; sleep 1; done; } 9>&- &
         ticker=$!
     fi
-    wait "$step_pid" || rc=$?
-    step_pid=''
+    wait "$step_group" || rc=$?
+    step_group=''
     if [ -n "$ticker" ]; then
         kill "$ticker" 2>/dev/null || true
         wait "$ticker" 2>/dev/null || true
@@ -42,6 +43,15 @@ step() {
     tail -n 25 "$log" | sed 's/^/    /' >&2
     return 1
 }
+
+# Ends the step that runs, if one does, and waits for its end. For traps.
+stop_step() {
+    [ -n "$step_group" ] || return 0
+    kill -TERM -- "-$step_group" 2>/dev/null || true
+    wait "$step_group" 2>/dev/null || true
+    step_group=''
+}
+trap 'stop_step; exit 130' INT TERM HUP
 
 # Holds the lock FILE for the rest of the process, on file descriptor 9.
 # Whatever is started in the background must close it (9>&-).

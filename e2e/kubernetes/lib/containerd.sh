@@ -100,18 +100,16 @@ forget_containers() {
 # arguments; what runs under them in our cgroups goes with them.
 stop_shims() {
     local file pid
-    for file in /proc/[0-9]*/cmdline; do
-        if tr '\0' '\n' <"$file" 2>/dev/null | grep -qxF "$containerd_socket" &&
-            tr '\0' '\n' <"$file" 2>/dev/null | head -n 1 | grep -q 'containerd-shim-runc-v2$'; then
-            pid=${file#/proc/}
-            pid=${pid%/cmdline}
-            stop_pid "$pid" "$(start_time "$pid")" 2
-        fi
+    for file in $(grep -lzxF -- "$containerd_socket" /proc/[0-9]*/cmdline 2>/dev/null); do
+        pid=${file#/proc/}
+        pid=${pid%/cmdline}
+        [ "$(basename "$(readlink "/proc/$pid/exe")")" = containerd-shim-runc-v2 ] || continue
+        stop_pid "$pid" "$(start_time "$pid")" 2
     done
     for pid in $(for file in $(cgroup_mounts); do
         find "$file/$name" -name cgroup.procs -exec cat {} + 2>/dev/null
     done | sort -u); do
-        kill -KILL "$pid" 2>/dev/null || true
+        kill -KILL "$pid" 2>/dev/null
     done
 }
 

@@ -8,7 +8,7 @@ kubelet_sysctls="vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_
 
 # Folders that the kubelet, containerd and CNI make at places of their own
 # choice; those that were not there before are removed at the end.
-outside="/var/lib/kubelet /var/log/pods /var/log/containers /var/lib/cni /run/containerd /opt/containerd"
+outside="/var/lib/kubelet /var/log/pods /var/log/containers /var/lib/cni /run/containerd /run/netns"
 
 note_outside() {
     local path
@@ -84,7 +84,8 @@ cgroup_mounts() {
     if [ "$(cgroup_version)" = 2 ]; then
         echo /sys/fs/cgroup
     else
-        awk '$3 == "cgroup" { print $2 }' /proc/mounts
+        # With the hybrid layout's v2 tree, in which runc makes folders too.
+        awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts
     fi
 }
 
@@ -125,11 +126,12 @@ remove_cgroups() {
 
 # --- mounts and folders ------------------------------------------------------
 
+# The folder itself too: the kubelet mounts its own on itself.
 unmount_below() {
     local path
     while read -r path; do
         umount "$path" 2>/dev/null || umount --lazy "$path" || true
-    done < <(awk -v below="$1/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -r)
+    done < <(awk -v top="$1" '$2 == top || index($2, top "/") == 1 { print $2 }' /proc/mounts | sort -r)
 }
 
 # What pods left in folders that were there before.
@@ -152,7 +154,17 @@ remove_folders() {
     fi
     unmount_below "$run"
     [ ! -f "$run/made" ] || while read -r path; do
-        [[ " $(echo $outside) " == *" $path "* ]] || continue
-        rm -rf --one-file-system "$path"
+        case $path in
+        /run/netns) remove_empty_netns ;;
+        /run/containerd) find "$path" -depth -type d -empty -delete 2>/dev/null ;;
+        /var/lib/kubelet | /var/lib/cni | /var/log/pods | /var/log/containers) rm -rf --one-file-system "$path" ;;
+        esac
     done <"$run/made"
+}
+
+# `ip netns` mounts the folder on itself; other namespaces may have come since.
+remove_empty_netns() {
+    [ -d /run/netns ] && [ -z "$(ls -A /run/netns)" ] || return
+    unmount_below /run/netns
+    rmdir /run/netns
 }

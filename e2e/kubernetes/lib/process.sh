@@ -12,8 +12,13 @@ alive() {
     local pid began
     [ -f "$run/pids/$1" ] || return 1
     read -r pid began <"$run/pids/$1" || return 1
-    [ -n "$began" ] && [ "$(start_time "$pid")" = "$began" ]
+    [ -n "$began" ] && runs "$pid" "$began"
 }
+
+# A process that ended stays visible, as a zombie, until its parent looks.
+runs() { [ "$(start_time "$1")" = "$2" ] && [ "$(process_state "$1")" != Z ]; }
+
+process_state() { sed -n 's/.*) \(.\) .*/\1/p' "/proc/$1/stat" 2>/dev/null; }
 
 # launch NAME COMMAND...: in the node's network namespace, in a session of its
 # own, output to a log. nsenter, not `ip netns exec`: that mounts /sys anew,
@@ -51,15 +56,13 @@ wait_for() {
 stop_pid() {
     local pid=$1 began=$2 limit=$((SECONDS + $3))
     [ -n "$began" ] || return 0
-    [ "$(start_time "$pid")" = "$began" ] || return 0
+    runs "$pid" "$began" || return 0
     kill -TERM "$pid" 2>/dev/null || return 0
-    while [ "$(start_time "$pid")" = "$began" ] && [ "$(process_state "$pid")" != Z ]; do
+    while runs "$pid" "$began"; do
         [ $SECONDS -lt $limit ] || { kill -KILL "$pid" 2>/dev/null || true; limit=$((SECONDS + 5)); }
         sleep 0.05
     done
 }
-
-process_state() { sed -n 's/.*) \(.\) .*/\1/p' "/proc/$1/stat" 2>/dev/null; }
 
 # stop NAME SECONDS
 stop() {
