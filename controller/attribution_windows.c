@@ -1,0 +1,166 @@
+/*
+ * From scrapes to distinct collections. Nominally the scrape at t read collection
+ * floor((t - phase) / W); publication jitters by some ms, so a scrape close to a publication may
+ * have read the one before or after. Which, the repeats and changes tell: the cheapest path
+ * through three states per scrape (Viterbi).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "controller/attribution_internal.h"
+
+#define STATES 3 /* one collection earlier than nominal, nominal, one later */
+#define CONTRADICTION 4.0
+
+typedef struct path {
+    double cost[STATES];
+    int8_t from[STATES];
+} path;
+
+static double displacement(double u, double window, int state)
+{
+    double jitter = 0.04 * window;
+    jitter = jitter < 4e6 ? 4e6 : jitter > 4e7 ? 4e7 : jitter;
+    double frac = u - floor(u);
+    if (state == 0)
+        return 0.1 + frac * window / jitter;
+    if (state == 2)
+        return 0.1 + (1 - frac) * window / jitter;
+    return 0;
+}
+
+static double transition(int8_t change, double step)
+{
+    if (step < 0)
+        return PP_ATTR_INF;
+    if (change == PP_ATTR_SAME || change == PP_ATTR_STALE)
+        return step > 0 ? CONTRADICTION : 0;
+    if (change == PP_ATTR_CHANGED)
+        return step > 0 ? 0 : CONTRADICTION;
+    return 0;
+}
+
+static void path_step(path *now, const path *before, double k, double k_before, double u,
+                      double window, int8_t change)
+{
+    for (int a = 0; a < STATES; a++) {
+        now->cost[a] = PP_ATTR_INF;
+        now->from[a] = 1;
+        for (int b = 0; b < STATES; b++) {
+            double c = before->cost[b] + transition(change, (k + a) - (k_before + b));
+            if (c < now->cost[a]) {
+                now->cost[a] = c;
+                now->from[a] = (int8_t)b;
+            }
+        }
+        now->cost[a] += displacement(u, window, a);
+    }
+}
+
+/** number[j]: which collection scrape j read. */
+static int decode(const pp_attr_scrapes *s, double phase, double *number, pp_error *err)
+{
+    PP_CLEANUP_FREE path *paths = malloc((s->n + 1) * sizeof *paths);
+    if (!paths)
+        return pp_error_nomem(err);
+    for (size_t j = 0; j < s->n; j++) {
+        double u = (s->stamps[j] - phase) / s->window;
+        number[j] = floor(u);
+        if (j == 0) {
+            for (int a = 0; a < STATES; a++) {
+                paths[j].cost[a] = displacement(u, s->window, a);
+                paths[j].from[a] = 1;
+            }
+        } else {
+            path_step(&paths[j], &paths[j - 1], number[j], number[j - 1], u, s->window,
+                      s->change[j]);
+        }
+    }
+    int at = 1;
+    if (s->n > 0)
+        for (int a = 0; a < STATES; a++)
+            if (paths[s->n - 1].cost[a] < paths[s->n - 1].cost[at])
+                at = a;
+    for (size_t j = s->n; j-- > 0;) {
+        int here = at;
+        at = paths[j].from[here];
+        number[j] += here - 1;
+    }
+    return 0;
+}
+
+static int windows_alloc(pp_attr_windows *w, const pp_attr_scrapes *s, pp_error *err)
+{
+    memset(w, 0, sizeof *w);
+    w->n_metrics = s->n_metrics;
+    w->window = s->window;
+    w->scrape = s->scrape;
+    w->grid = s->grid;
+    w->half = s->half;
+    w->min_lag = s->grid ? -s->half : 0;
+    w->stamps = malloc((s->n + 1) * sizeof *w->stamps);
+    w->ends = malloc((s->n + 1) * sizeof *w->ends);
+    w->values = malloc((s->n * s->n_metrics + 1) * sizeof *w->values);
+    if (!w->stamps || !w->ends || !w->values) {
+        pp_attr_windows_done(w);
+        return pp_error_nomem(err);
+    }
+    return 0;
+}
+
+/** Opens a window for scrape j, or fills gaps of the last one from another reading of it. */
+static void window_add(pp_attr_windows *w, const pp_attr_scrapes *s, size_t j, bool fresh,
+                       double end)
+{
+    if (fresh) {
+        w->stamps[w->n] = s->stamps[j];
+        w->ends[w->n] = end;
+        w->n++;
+    }
+    for (size_t m = 0; m < s->n_metrics; m++) {
+        double *v = &w->values[m * s->n + w->n - 1];
+        if (fresh || isnan(*v))
+            *v = s->values[m * s->n + j];
+    }
+}
+
+int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double phase, pp_error *err)
+{
+    PP_CLEANUP_FREE double *number = malloc((s->n + 1) * sizeof *number);
+    if (!number)
+        return pp_error_nomem(err);
+    if (s->grid && decode(s, phase, number, err) < 0)
+        return -1;
+    if (windows_alloc(w, s, err) < 0)
+        return -1;
+    for (size_t j = 0; j < s->n; j++) {
+        bool same = s->change[j] == PP_ATTR_SAME;
+        if (s->change[j] == PP_ATTR_STALE)
+            continue;
+        if (!s->grid) {
+            if (!same || w->n == 0)
+                window_add(w, s, j, true, s->stamps[j]);
+            continue;
+        }
+        double end = phase + number[j] * s->window;
+        bool fresh = w->n == 0 || end > w->ends[w->n - 1] + 0.5 * s->window;
+        window_add(w, s, j, fresh, end);
+    }
+    for (size_t i = 0; i < w->n; i++)
+        if (w->grid && w->ends[i] - w->stamps[i] > w->min_lag)
+            w->min_lag = w->ends[i] - w->stamps[i];
+    /* Rows were laid out for every scrape; close the gaps. */
+    for (size_t m = 1; m < s->n_metrics; m++)
+        memmove(w->values + m * w->n, w->values + m * s->n, w->n * sizeof *w->values);
+    return 0;
+}
+
+void pp_attr_windows_done(pp_attr_windows *w)
+{
+    free(w->stamps);
+    free(w->ends);
+    free(w->values);
+    memset(w, 0, sizeof *w);
+}
