@@ -84,7 +84,7 @@ start_containerd() {
 
 run_containerd() {
     launch containerd containerd --config "$etc/containerd.toml"
-    wait_for 30 "containerd" containerd ctr version
+    wait_for 30 containerd ctr version
 }
 
 forget_containers() {

@@ -30,22 +30,30 @@ launch() {
     record "$process" $!
 }
 
-# The end of a program's log, when it ended by itself.
-explain_death() {
-    say "$1 ended; the end of $logs/$1.log:"
+# log_end NAME TEXT: the end of a program's log, for a reader who has to find
+# out why.
+log_end() {
+    say "$1 $2; the end of $logs/$1.log:"
     tail -n 15 "$logs/$1.log" | cut -c1-400 | sed 's/^/    /' >&2
 }
 
-# wait_for SECONDS WHAT PROCESS COMMAND...: polls; gives up at once when the
-# process is gone.
+all_alive() {
+    local file
+    for file in "$run"/pids/*; do
+        alive "$(basename "$file")" || { log_end "$(basename "$file")" "ended by itself"; return 1; }
+    done
+}
+
+# wait_for SECONDS PROCESS COMMAND...: polls until COMMAND is true of PROCESS;
+# gives up at once when any program of the cluster is gone.
 wait_for() {
-    local limit=$((SECONDS + $1)) what=$2 process=$3
-    shift 3
-    until "$@" >>"$logs/up.log" 2>&1; do
-        alive "$process" || { explain_death "$process"; return 1; }
+    local limit=$((SECONDS + $1)) process=$2
+    shift 2
+    until "$@" >>"$logs/$process-wait.log" 2>&1; do
+        all_alive || return 1
         if [ $SECONDS -ge $limit ]; then
-            say "gave up waiting for: $what"
-            explain_death "$process"
+            log_end "$process-wait" "(what was waited for)"
+            log_end "$process" "was not ready in time"
             return 1
         fi
         sleep 0.2
