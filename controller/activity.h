@@ -1,0 +1,98 @@
+/*
+ * What is known of one pod before anything is solved: its activity as the store keeps it, and the
+ * raw samples of the GPUs that it used. Plain data between the store (which fills it), Prometheus
+ * (which brings the samples) and controller/solution (which solves it).
+ *
+ * Times are ns since 1970. Rows refer to each other by index.
+ */
+#ifndef PP_CONTROLLER_ACTIVITY_H
+#define PP_CONTROLLER_ACTIVITY_H
+
+#include "common/json.h"
+#include "controller/metric.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** A training process, as one agent saw it. */
+typedef struct pp_activity_process {
+    char *instance;  /**< the agent process */
+    int32_t process; /**< the process' number in the pod */
+    pp_strings gpus;
+} pp_activity_process;
+
+typedef struct pp_activity_layer {
+    uint32_t process; /**< index into processes */
+    int32_t id;
+    int64_t parameters;
+    char *name;
+    char *type;
+} pp_activity_layer;
+
+/** The time that one batch says everything about. */
+typedef struct pp_activity_batch {
+    uint32_t process; /**< index into processes */
+    bool last;        /**< its stretch ends with it */
+    int64_t stretch;
+    int64_t start_ns;
+    int64_t end_ns;
+} pp_activity_batch;
+
+typedef struct pp_activity_step {
+    uint32_t batch; /**< index into batches */
+    int64_t number;
+    int64_t start_ns;
+    int64_t duration_ns;
+} pp_activity_step;
+
+typedef struct pp_activity_interval {
+    uint32_t batch;
+    int32_t layer; /**< a layer's id; 0: the optimizer */
+    uint8_t phase; /**< pp_wire_phase */
+    int64_t start_ns;
+    int64_t duration_ns;
+} pp_activity_interval;
+
+typedef struct pp_activity_cell {
+    uint32_t batch;
+    int32_t layer;
+    uint8_t phase;
+    int64_t start_ns;
+    int64_t width_ns;
+    int64_t busy_ns;
+    int64_t calls;
+} pp_activity_cell;
+
+/** One raw sample with the stamp that Prometheus gave it, in the metric's unit; never NaN. */
+typedef struct pp_activity_sample {
+    uint32_t gpu; /**< index into the UUIDs beside it */
+    pp_metric metric;
+    int64_t stamp_ns;
+    double value;
+} pp_activity_sample;
+
+/** All of one pod in one session; owned. In the order of time within each array. */
+typedef struct pp_activity {
+    pp_activity_process *processes;
+    size_t n_processes;
+    pp_activity_layer *layers;
+    size_t n_layers;
+    pp_activity_batch *batches;
+    size_t n_batches;
+    pp_activity_step *steps;
+    size_t n_steps;
+    pp_activity_interval *intervals;
+    size_t n_intervals;
+    pp_activity_cell *cells;
+    size_t n_cells;
+    pp_strings gpus; /**< UUIDs that the samples name, and those of the processes */
+    pp_activity_sample *samples;
+    size_t n_samples;
+    bool truncated; /**< more was stored than one problem may hold: the earliest are here */
+} pp_activity;
+
+/** Accepts NULL; returns NULL. */
+pp_activity *pp_activity_free(pp_activity *activity);
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * From stored activity and samples to the rows of a solution: builds the attribution problem of
+ * one pod and GPU, solves it, and says what each table of the store gets. No I/O; may run on any
+ * thread, on data of its own. The same data gives the same rows, in the same order.
+ */
+#ifndef PP_CONTROLLER_SOLUTION_H
+#define PP_CONTROLLER_SOLUTION_H
+
+#include "controller/activity.h"
+#include "controller/attribution.h"
+#include "controller/dedup.h"
+#include "controller/metric.h"
+
+typedef struct pp_solution_options {
+    pp_attribution_options attribution;
+    unsigned metrics;         /**< bits of the metrics wanted; 0: all */
+    double tolerance_percent; /**< of de-duplication */
+} pp_solution_options;
+
+typedef enum pp_solution_kind {
+    PP_SOLUTION_LAYER = 0,
+    PP_SOLUTION_OPTIMIZER,
+    PP_SOLUTION_OTHER,
+    PP_SOLUTION_IDLE,
+    PP_SOLUTION_JOB,
+} pp_solution_kind;
+
+/** "layer", "optimizer", "other", "idle", "job". */
+const char *pp_solution_kind_name(pp_solution_kind kind);
+
+/** "forward", "backward", "optimizer", "other", "idle". */
+const char *pp_solution_phase_name(pp_attribution_phase phase);
+
+typedef struct pp_solution_item {
+    pp_solution_kind kind;
+    pp_attribution_phase phase; /**< LAYER: forward or backward */
+    char *layer;                /**< never NULL; "" unless LAYER */
+    char *type;                 /**< never NULL; "" when not known */
+    int64_t parameters;         /**< -1: not known */
+    int64_t calls;
+    int64_t total_ns; /**< in the observed time */
+    double share;     /**< of the steps' time (idle: of the observed); NaN: not defined */
+    int64_t windows;  /**< metric windows in which it ran */
+} pp_solution_item;
+
+typedef struct pp_solution_estimate {
+    uint32_t item; /**< index into items */
+    pp_metric metric;
+    double mean; /**< NaN: not identifiable on its own */
+    double standard_error;
+    double windows;
+    pp_attribution_method method;
+    char *group_name; /**< NULL: in no group */
+    double group_mean;
+    double group_standard_error;
+    const char *reason; /**< static; why mean is NaN; NULL where it is not */
+} pp_solution_estimate;
+
+/** How one metric's fit stands. */
+typedef struct pp_solution_fit {
+    pp_metric metric;
+    double r2; /**< NaN: no fit; so below */
+    double noise;
+    double step_variation;
+    double closure;
+    int64_t windows;
+    int64_t dropped_samples;
+    int64_t repeated_samples;
+} pp_solution_fit;
+
+typedef struct pp_solution_sample {
+    uint32_t item;
+    pp_sample_row row;
+} pp_solution_sample;
+
+typedef struct pp_solution {
+    char *gpu;
+    int64_t windows;      /**< metric windows used */
+    int64_t samples;      /**< raw samples that they come from */
+    double lag_ns;        /**< NaN: not known */
+    double lag_stderr_ns; /**< NaN: not known */
+    int64_t window_ns;    /**< the exporter's collection interval; 0: not known */
+    int64_t observed_ns;
+    int64_t step_count;
+    double step_mean_ns; /**< NaN: no step */
+    pp_solution_item *items;
+    size_t n_items;
+    pp_solution_estimate *estimates;
+    size_t n_estimates;
+    pp_solution_fit *fits;
+    size_t n_fits;
+    pp_solution_sample *sample_rows; /**< de-duplicated */
+    size_t n_sample_rows;
+    bool truncated; /**< more data than one solution may hold: the earliest were taken */
+} pp_solution;
+
+/**
+ * Solves one GPU (a UUID that a process of the activity names). An activity without samples gives
+ * times and no values. Errors: as pp_attribution_solve; PP_ERR_NOT_FOUND for an unknown GPU.
+ */
+int pp_solution_solve(const pp_activity *activity, const char *gpu,
+                      const pp_solution_options *options, pp_solution **ret, pp_error *err);
+
+/** Accepts NULL; returns NULL. */
+pp_solution *pp_solution_free(pp_solution *solution);
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * Raw samples from Prometheus: instant queries with a range selector (POST /api/v1/query), whose
+ * answer is a matrix with the samples' own stamps. What to ask and when is controller/plan's.
+ *
+ * Series become metrics of a GPU through a pp_metric_source. Several series of one GPU and metric
+ * (a shared GPU repeats one per pod) are merged: one sample per stamp. Series of MIG instances are
+ * left out and counted: they are no values of the whole GPU. Blank values are dropped and counted.
+ */
+#ifndef PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
+#define PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
+
+#include "common/error.h"
+#include "controller/activity.h"
+#include "controller/metric.h"
+#include "operator/net/http_client.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PP_PROMETHEUS_MAX_SERIES = 100000, /**< of one answer */
+    PP_PROMETHEUS_MAX_SAMPLES = 1000000,
+};
+
+typedef struct pp_prometheus_answer {
+    pp_strings gpus; /**< UUIDs, sorted */
+    /** By GPU, metric and stamp, each once. */
+    pp_activity_sample *samples;
+    size_t n_samples;
+    size_t series;
+    size_t blank;          /**< samples dropped: NaN, infinite, DCGM's blanks, out of range */
+    size_t repeated;       /**< samples that another series of the GPU and metric had too */
+    size_t conflicting;    /**< of these: with another value; the smaller was kept */
+    size_t mig_series;     /**< left out: of a MIG instance */
+    size_t foreign_series; /**< left out: no metric of ours, or without a UUID */
+    char warning[256];     /**< Prometheus' first warning, or ""; also says what was left out */
+} pp_prometheus_answer;
+
+/** Frees what it owns; a zeroed one is fine. */
+void pp_prometheus_answer_done(pp_prometheus_answer *answer);
+
+/**
+ * Decodes the body of an answer. Fails with PP_ERR_INVALID (not Prometheus' JSON, the query was
+ * refused as bad_data), PP_ERR_TIMEOUT, PP_ERR_UNAVAILABLE (other errors that it reports, with its
+ * text), PP_ERR_TOO_LARGE, PP_ERR_NOMEM. `ret` is filled on success only.
+ */
+int pp_prometheus_decode(const char *body, size_t n, const pp_metric_source *source,
+                         pp_prometheus_answer *ret, pp_error *err);
+
+typedef struct pp_prometheus pp_prometheus;
+
+typedef struct pp_prometheus_options {
+    const char *url;               /**< base URL, with a path prefix or without */
+    const char *bearer_token_file; /**< read again for every query; NULL or "": none */
+    const char *ca_file;           /**< NULL or "": the system's */
+    pp_metric_source source;       /**< copied */
+    int64_t timeout_ns;            /**< of a query; 0: 10 s */
+    size_t max_body;               /**< bytes of an answer; 0: 16 MiB */
+} pp_prometheus_options;
+
+/** `http` outlives it. NULL on error (PP_ERR_INVALID: not an http or https URL). */
+pp_prometheus *pp_prometheus_new(pp_http_client *http, const pp_prometheus_options *options,
+                                 pp_error *err);
+
+/** Outstanding queries are cancelled, their callbacks not called; run the loop afterwards, work on
+ *  its thread pool may be under way. NULL is allowed. */
+void pp_prometheus_free(pp_prometheus *prometheus);
+
+/** Called once per query, on the loop's thread. The answer is borrowed, NULL with an error. */
+typedef void (*pp_prometheus_fn)(void *user, uint64_t id, const pp_prometheus_answer *answer,
+                                 const pp_error *error);
+
+/**
+ * Asks. `text` is PromQL with a range selector, `time_ns` its evaluation time (whole ms; further
+ * digits are cut). Answers are decoded on the thread pool. The callback is never called before
+ * this returns.
+ */
+int pp_prometheus_query(pp_prometheus *prometheus, const char *text, int64_t time_ns,
+                        pp_prometheus_fn done, void *user, uint64_t *ret_id, pp_error *err);
+
+#endif

@@ -1,0 +1,218 @@
+/*
+ * The result store: Postgres through libpq on the loop, in pipeline mode.
+ *
+ * Every call is one transaction. It copies what it needs, is queued (bounded), and its callback is
+ * called exactly once, never before the call returns: after COMMIT, or with an error that trying
+ * again would not cure, or with PP_ERR_UNAVAILABLE when the store is freed first. While Postgres
+ * is away calls are kept and sent again after reconnecting, also those whose COMMIT nobody saw:
+ * each is idempotent. Two connections: one for what the ingest waits for, in order; one for what is
+ * large or slow (loads, solutions, samples, retention), in order too. Between the two there is no
+ * order but that of the callbacks.
+ *
+ * A call returns -1 (and calls nothing) with PP_ERR_UNAVAILABLE when the queue is full, with
+ * PP_ERR_INVALID for wrong arguments. Errors that callbacks get: PP_ERR_INVALID (the data is
+ * refused by the database), PP_ERR_NOT_FOUND (session or target is not in the store),
+ * PP_ERR_UNAVAILABLE (rights, schema, or given up), PP_ERR_NOMEM, PP_ERR_TOO_LARGE.
+ *
+ * Callbacks run on the loop's thread; they may call the store and free it. Times are ns since
+ * 1970. Schema: migrations/; applied at every connect, under an advisory lock.
+ */
+#ifndef PP_OPERATOR_STORE_STORE_H
+#define PP_OPERATOR_STORE_STORE_H
+
+#include "common/error.h"
+#include "common/wire.h"
+#include "controller/activity.h"
+#include "controller/session.h"
+#include "controller/solution.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+typedef struct pp_store pp_store;
+
+typedef struct pp_store_options {
+    const char *conninfo_file;  /**< libpq connection string or URI; or */
+    const char *conninfo;       /**< the same as text */
+    int64_t connect_timeout_ns; /**< 0: 10 s */
+    int64_t stall_timeout_ns;   /**< no answer to what was sent: reconnect; 0: 120 s */
+    int64_t backoff_min_ns;     /**< between attempts to connect, doubling; 0: 200 ms */
+    int64_t backoff_max_ns;     /**< 0: 10 s */
+    size_t max_queued_bytes;    /**< of what waits and is on its way; 0: 64 MiB */
+    /** Called when `ready` or the text of the health changed; may be NULL. */
+    void (*on_health)(void *user, bool ready, const char *text);
+    void *user;
+} pp_store_options;
+
+/** Starts to connect. The loop outlives the store. NULL on error. */
+pp_store *pp_store_new(uv_loop_t *loop, const pp_store_options *options, pp_error *err);
+
+/** Every outstanding call gets PP_ERR_UNAVAILABLE now; run the loop until the handles are closed.
+ *  NULL is allowed. */
+void pp_store_free(pp_store *store);
+
+/** Whether both connections work; *ret_text (may be NULL) says how it stands, borrowed until the
+ *  next turn of the loop. */
+bool pp_store_ready(const pp_store *store, const char **ret_text);
+
+typedef struct pp_store_counters {
+    uint64_t committed;   /**< transactions */
+    uint64_t failed;      /**< calls that ended with an error */
+    uint64_t retried;     /**< sent again after a lost connection or a conflict */
+    uint64_t connects;    /**< connections that became ready */
+    uint64_t disconnects; /**< connections lost */
+    size_t queued;        /**< calls that wait or are on their way */
+    size_t queued_bytes;
+} pp_store_counters;
+
+void pp_store_get_counters(const pp_store *store, pp_store_counters *ret);
+
+/** error is NULL on success; borrowed. */
+typedef void (*pp_store_done_fn)(void *user, const pp_error *error);
+
+/** Texts are borrowed during the call. */
+typedef struct pp_store_session {
+    const char *uid;
+    const char *ns;
+    const char *name;
+    const char *spec; /**< JSON text */
+    const char *method;
+    const char *phase;
+    int64_t created_ns;
+} pp_store_session;
+
+/** Inserts or updates; a session that is finished stays as it is. */
+int pp_store_put_session(pp_store *store, const pp_store_session *session, pp_store_done_fn done,
+                         void *user, pp_error *err);
+
+/** Texts are borrowed during the call; NULL: not known (uids, ns, names and kind are needed). */
+typedef struct pp_store_target {
+    const char *session_uid;
+    const char *pod_uid;
+    const char *ns;
+    const char *pod_name;
+    const char *container;
+    const char *node;
+    const char *host_name; /**< NULL keeps what a batch said */
+    const char *ip;
+    const char *workload_kind;
+    const char *workload_name;
+    double cpu_request; /**< cores; NaN: none */
+} pp_store_target;
+
+/** Inserts or updates what describes it; never its counters. A known value is not unlearnt. */
+int pp_store_put_target(pp_store *store, const pp_store_target *target, pp_store_done_fn done,
+                        void *user, pp_error *err);
+
+/** `inserted` is false where the batch was there already and nothing changed. */
+typedef void (*pp_store_batch_fn)(void *user, bool inserted, const pp_error *error);
+
+/** Stores a batch and advances the target's and the process' counters, once. */
+int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod_uid,
+                       const pp_wire_batch *batch, pp_store_batch_fn done, void *user,
+                       pp_error *err);
+
+/**
+ * Stores raw samples; those that are there stay. At most 100,000 in a call, over at most 400 days;
+ * a sample that is not finite is refused. Makes the days' partitions.
+ */
+int pp_store_put_samples(pp_store *store, const pp_strings *gpus, const pp_activity_sample *samples,
+                         size_t n, pp_store_done_fn done, void *user, pp_error *err);
+
+/** On success *activity is the caller's (take it and leave NULL, or leave it to be freed). */
+typedef void (*pp_store_load_fn)(void *user, pp_activity **activity, const pp_error *error);
+
+/**
+ * Everything needed to solve a target: its activity, and the samples of its GPUs from `before_ns`
+ * before its first to `after_ns` after its last observed moment. Bounded: see `truncated`.
+ */
+int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid, int64_t before_ns,
+                  int64_t after_ns, pp_store_load_fn done, void *user, pp_error *err);
+
+/** Replaces the target's solution for the solution's GPU and counts its revision up. A final one
+ *  is replaced only by a final one. */
+int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
+                          const pp_solution *solution, bool final, pp_store_done_fn done,
+                          void *user, pp_error *err);
+
+/** One target, as in pp_session_pod. */
+typedef struct pp_store_target_stats {
+    char *pod_uid;
+    pp_strings gpus;
+    int64_t rank;              /**< lowest of its processes; -1: unknown */
+    bool open_stretch;         /**< the last batch of a process did not end its stretch */
+    int64_t last_batch_ns;     /**< when the last batch was stored; 0: none yet */
+    int64_t first_ns;          /**< start of its first sampled step; 0: none yet */
+    int64_t last_ns;           /**< end of its last one */
+    int64_t observed_first_ns; /**< what its batches cover; 0: none yet */
+    int64_t observed_last_ns;
+    int64_t events, steps, dropped; /**< steps: of the process that has fewest */
+    int64_t cost_ns;
+    int64_t batches;
+    int64_t epoch, batch; /**< -1: unknown */
+} pp_store_target_stats;
+
+/** Last stored sample of one GPU and metric. */
+typedef struct pp_store_stamp {
+    uint32_t gpu; /**< index into gpus */
+    pp_metric metric;
+    int64_t stamp_ns;
+} pp_store_stamp;
+
+typedef struct pp_store_stats {
+    bool known; /**< the session is in the store */
+    /** All but samples_complete, which the store cannot know. */
+    pp_session_stats session;
+    pp_store_target_stats *targets; /**< by pod_uid */
+    size_t n_targets;
+    pp_strings gpus;
+    pp_store_stamp *stamps; /**< within the session's time; a metric without samples has none */
+    size_t n_stamps;
+} pp_store_stats;
+
+/** *stats is borrowed for the call. */
+typedef void (*pp_store_stats_fn)(void *user, const pp_store_stats *stats, const pp_error *error);
+
+/** How a session stands in the store. `after_ns`: stamps are looked for that long after its last
+ *  observed moment. */
+int pp_store_load_stats(pp_store *store, const char *session_uid, int64_t after_ns,
+                        pp_store_stats_fn done, void *user, pp_error *err);
+
+/** Final phase, time, first and last step, and for "Succeeded" the workloads' patterns. The first
+ *  call wins; an unknown session is no error. */
+int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,
+                    int64_t finished_ns, pp_store_done_fn done, void *user, pp_error *err);
+
+/** Borrowed for the call. */
+typedef void (*pp_store_uids_fn)(void *user, const pp_strings *uids, const pp_error *error);
+
+/** UIDs of sessions (at most 10,000, oldest first) that are not finished: those whose object is
+ *  gone are to be finished. */
+int pp_store_load_unfinished(pp_store *store, pp_store_uids_fn done, void *user, pp_error *err);
+
+/** Ages, ns; 0: for ever. */
+typedef struct pp_store_retention {
+    int64_t activity; /**< since the session's end */
+    int64_t samples;  /**< raw samples since their day's end; sample rows since the session's end */
+    int64_t results;  /**< since the session's end: the session with all that is its own */
+} pp_store_retention;
+
+/** What one call deleted. */
+typedef struct pp_store_retired {
+    int64_t batches;
+    int64_t sample_rows;
+    int64_t sessions;
+    int64_t partitions; /**< days of raw samples */
+    bool more;          /**< a bound was reached: call again */
+} pp_store_retired;
+
+typedef void (*pp_store_retired_fn)(void *user, const pp_store_retired *retired,
+                                    const pp_error *error);
+
+/** Deletes what is past its retention at `now_ns`: a bounded piece per call. */
+int pp_store_retire(pp_store *store, const pp_store_retention *retention, int64_t now_ns,
+                    pp_store_retired_fn done, void *user, pp_error *err);
+
+#endif
