@@ -3,8 +3,8 @@
  * few range queries, asked again while some are missing, and given up after a bounded wait.
  *
  * Pure: the caller tells what is needed, what is stored, what was answered and what time it is.
- * The state can be built again from the store at any time (what is needed from `activity`, what is
- * there from `metric_sample`); asking twice is harmless, since samples are stored by their stamp.
+ * The state can be built again at any time (what is needed from the store's `activity`); asking
+ * twice is harmless, since samples are stored by their stamp.
  *
  * What is sure: a series' samples become visible in the order of their stamps, at the latest
  * `settle_ns` after the stamp (the scrape's timeout). So what an answer of time t did not hold up
@@ -13,6 +13,7 @@
 #ifndef PP_CONTROLLER_PLAN_H
 #define PP_CONTROLLER_PLAN_H
 
+#include "common/buf.h"
 #include "common/error.h"
 #include "controller/metric.h"
 
@@ -27,13 +28,13 @@
 
 /** Zero means the default. */
 typedef struct pp_plan_options {
-    unsigned metrics;    /**< bits of the metrics asked for; default all */
-    int64_t interval_ns; /**< between questions about running work; default 5 s */
-    int64_t scrape_ns;   /**< hint: the scrape interval, bounds a query's size; default 1 s */
-    int64_t lead_ns;     /**< samples before the observed time that are wanted; default 60 s */
-    int64_t lag_ns;      /**< samples after it that are wanted (lag, scrape); default 60 s */
-    int64_t settle_ns;   /**< until a sample is visible at the latest; default 15 s */
-    int64_t wait_ns;     /**< for Prometheus to answer, after the end, before giving up; 10 min */
+    unsigned metrics;       /**< bits of the metrics asked for; default all */
+    int64_t interval_ns;    /**< between questions about running work; default 5 s */
+    int64_t scrape_ns;      /**< hint: the scrape interval, bounds a query's size; default 1 s */
+    int64_t lead_ns;        /**< samples before the observed time that are wanted; default 15 s */
+    int64_t lag_ns;         /**< samples after it that are wanted (lag, scrape); default 60 s */
+    int64_t settle_ns;      /**< until a sample is visible at the latest; default 15 s */
+    int64_t wait_ns;        /**< without an answer, once all should be there; default 10 min */
     int64_t backoff_max_ns; /**< after failures; default 60 s */
     int64_t range_max_ns;   /**< of one query; default 15 min */
     int64_t samples_max;    /**< expected in one answer; default 40,000 */
@@ -52,7 +53,11 @@ pp_plan *pp_plan_free(pp_plan *plan);
  */
 int pp_plan_need(pp_plan *plan, const char *gpu, int64_t from_ns, int64_t to_ns, pp_error *err);
 
-/** The newest stamp that the store holds of this GPU and metric. Unknown GPUs are ignored. */
+/**
+ * Samples of this GPU and metric up to this stamp are stored, without a gap since the range's
+ * beginning. Tell it what answers of this plan's queries held; after a restart tell nothing, and
+ * the range is asked for again. Unknown GPUs are ignored.
+ */
 void pp_plan_stored(pp_plan *plan, const char *gpu, pp_metric metric, int64_t stamp_ns);
 
 /** One instant query of a range selector: the raw samples of (time - range, time]. */
@@ -98,9 +103,9 @@ unsigned pp_plan_missing(const pp_plan *plan);
 size_t pp_plan_silent_gpus(const pp_plan *plan);
 
 /**
- * Appends `text` to `out` (NUL-terminated, `size` bytes, *len used) as a literal within a regular
- * expression within a double-quoted PromQL string. Returns -1 where it does not fit.
+ * Appends `text` as a literal of a regular expression within a double-quoted PromQL string. Fails
+ * as pp_buf_append does, or with PP_ERR_INVALID where it holds a control character.
  */
-int pp_plan_quote(const char *text, char *out, size_t size, size_t *len);
+int pp_plan_quote(const char *text, pp_buf *out, pp_error *err);
 
 #endif

@@ -158,7 +158,7 @@ int pp_session_containers(const pp_session *session, const json_t *pod,
 
 /** One pod that the selector matches, in the session's namespace. Texts are borrowed. */
 typedef struct pp_session_pod {
-    /* from the pod: pp_session_pod_from_json */
+    /* from the pod */
     const char *name;
     const char *uid;
     const char *node;        /**< NULL: not scheduled */
@@ -169,7 +169,8 @@ typedef struct pp_session_pod {
     bool failed;         /**< phase Failed */
     int64_t finished_ns; /**< end of its last container; 0: unknown */
 
-    /* why it is not injected, where it is not: CamelCase and a sentence with the remedy */
+    /* Why it is not injected, where it is not: pp_inject_explain, or what the webhook refused.
+     * NULL: told from session_uid and created_ns. */
     const char *refusal_reason;
     const char *refusal;
 
@@ -190,7 +191,7 @@ typedef struct pp_session_pod {
  * Fills what the pod's JSON says (texts borrowed from it) and zeroes the rest (rank, epoch and
  * batch -1). Returns -1 where it has no name or UID.
  */
-int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret, pp_error *err);
+int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret);
 
 /** What the store holds of the session; all zero before its first batch. */
 typedef struct pp_session_stats {
@@ -220,15 +221,16 @@ typedef struct pp_session_observation {
     pp_session_stats stats;       /**< the last known while the store is away */
     const char *store_error;      /**< NULL: reachable */
     const char *prometheus_error; /**< NULL: reachable, or not asked yet */
+    bool prometheus_off;          /**< no Prometheus is configured: layers are timed only */
     bool prometheus_asked;        /**< at least one query for this session was answered */
+    int64_t serving_since_ns;     /**< since when this process takes connections; 0: long */
 } pp_session_observation;
 
 /** Waits, in ns; zero means the default. */
 typedef struct pp_session_options {
-    int64_t grace_ns;       /**< for a new pod after the last has finished; default 10 s */
-    int64_t drain_ns;       /**< for the last batches after sampling ended; default 60 s */
-    int64_t sample_wait_ns; /**< for the last samples after sampling ended; default 15 min */
-    int64_t poll_ns;        /**< between looks while something is awaited; default 2 s */
+    int64_t grace_ns; /**< for a new pod after the last has finished; default 10 s */
+    int64_t drain_ns; /**< for the last batches after sampling ended; default 60 s */
+    int64_t poll_ns;  /**< between looks while something is awaited; default 2 s */
 } pp_session_options;
 
 typedef enum pp_condition_type {
@@ -285,6 +287,7 @@ typedef struct pp_session_decision {
     bool collect;       /**< ask Prometheus for the samples of what is stored */
     bool finalise;      /**< solve once more and write the solution marked final */
     bool remove;        /**< delete the object: its time to live is over */
+    bool frozen;        /**< final already: the status stays as it is, nothing is said */
     bool urgent;        /**< phase or a condition changed: write the status at once */
     int64_t requeue_ns; /**< look again after this time even if nothing happens; 0: no need */
 

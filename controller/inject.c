@@ -1,0 +1,423 @@
+#include "controller/inject.h"
+
+#include "common/cleanup.h"
+#include "controller/inject_internal.h"
+#include "controller/session_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static json_t *op(const char *name, const char *path, json_t *value)
+{
+    return json_pack("{s:s, s:s, s:o}", "op", name, "path", path, "value", value);
+}
+
+/* json_array_append_new fails when the value could not be made, so that one check at the end of a
+ * chain of additions suffices. */
+static int add(json_t *patch, const char *path, json_t *value)
+{
+    return json_array_append_new(patch, op("add", path, value));
+}
+
+/* "a/b~c" as one part of a JSON pointer. */
+static void pointer_part(const char *key, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *key && n + 3 < size; key++) {
+        if (*key == '~' || *key == '/') {
+            out[n++] = '~';
+            out[n++] = *key == '~' ? '0' : '1';
+        } else {
+            out[n++] = *key;
+        }
+    }
+    out[n] = '\0';
+}
+
+/* Makes sure that the list or object at path exists before something is added to it. */
+static int ensure(json_t *patch, const json_t *there, json_type type, const char *path)
+{
+    if (there && json_typeof(there) == type)
+        return 0;
+    return add(patch, path, type == JSON_ARRAY ? json_array() : json_object());
+}
+
+static int add_key(json_t *patch, const char *path, const char *key, json_t *value)
+{
+    char part[128], full[192];
+    pointer_part(key, part, sizeof part);
+    (void)snprintf(full, sizeof full, "%s/%s", path, part);
+    return add(patch, full, value);
+}
+
+static json_t *container_names(const pp_inject_turn *turn)
+{
+    char joined[1200] = "";
+    size_t len = 0;
+    const json_t *containers = json_object_get(turn->spec, "containers");
+    for (size_t i = 0; i < turn->n_trainers; i++) {
+        const char *name =
+            pp_json_get_string(json_array_get(containers, turn->trainers[i]), "name", NULL);
+        if (name && len + strlen(name) + 2 < sizeof joined)
+            len +=
+                (size_t)snprintf(joined + len, sizeof joined - len, "%s%s", len ? "," : "", name);
+    }
+    return json_string(joined);
+}
+
+static int add_metadata(const pp_inject_turn *turn, json_t *patch)
+{
+    static const char at[] = "/metadata/annotations";
+    const json_t *metadata = json_object_get(turn->pod, "metadata");
+    PP_CLEANUP_JSON json_t *settings = pp_inject_settings(turn->session, turn->opt);
+    PP_CLEANUP_FREE char *text = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
+    if (!text)
+        return -1;
+    if (ensure(patch, metadata, JSON_OBJECT, "/metadata") < 0 ||
+        ensure(patch, json_object_get(metadata, "annotations"), JSON_OBJECT, at) < 0 ||
+        add_key(patch, at, PP_ANNOTATION_SESSION, json_string(turn->session->name)) < 0 ||
+        add_key(patch, at, PP_ANNOTATION_SESSION_UID, json_string(turn->session->uid)) < 0 ||
+        add_key(patch, at, PP_ANNOTATION_CONTAINERS, container_names(turn)) < 0 ||
+        add_key(patch, at, PP_ANNOTATION_SETTINGS, json_string(text)) < 0 ||
+        add_key(patch, at, PP_ANNOTATION_CA, json_string(turn->opt->ca)) < 0)
+        return -1;
+    if (ensure(patch, json_object_get(metadata, "labels"), JSON_OBJECT, "/metadata/labels") < 0)
+        return -1;
+    return add_key(patch, "/metadata/labels", PP_LABEL_INJECTED, json_string("true"));
+}
+
+static json_t *annotation_file(const char *file, const char *annotation)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "metadata.annotations['%s']", annotation);
+    return json_pack("{s:s, s:{s:s}}", "path", file, "fieldRef", "fieldPath", path);
+}
+
+static json_t *identity_volume(void)
+{
+    json_t *token = json_pack("{s:{s:s, s:i, s:s}}", "serviceAccountToken", "audience",
+                              "precisionprobe", "expirationSeconds", 3600, "path", "token");
+    json_t *files = json_pack("{s:{s:[o, o]}}", "downwardAPI", "items",
+                              annotation_file("settings.json", PP_ANNOTATION_SETTINGS),
+                              annotation_file("ca.crt", PP_ANNOTATION_CA));
+    return json_pack("{s:s, s:{s:[o, o]}}", "name", PP_INJECT_IDENTITY, "projected", "sources",
+                     token, files);
+}
+
+static int add_volumes(const pp_inject_turn *turn, json_t *patch)
+{
+    static const char end[] = "/spec/volumes/-";
+    if (ensure(patch, json_object_get(turn->spec, "volumes"), JSON_ARRAY, "/spec/volumes") < 0)
+        return -1;
+    if (add(patch, end,
+            json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_HOOK, "emptyDir", "sizeLimit", "64Mi")) <
+            0 ||
+        add(patch, end,
+            json_pack("{s:s, s:{s:s, s:s}}", "name", PP_INJECT_RING, "emptyDir", "medium", "Memory",
+                      "sizeLimit", "64Mi")) < 0)
+        return -1;
+    return add(patch, end, identity_volume());
+}
+
+static json_t *mount(const char *volume, const char *path, bool read_only)
+{
+    json_t *value = json_pack("{s:s, s:s}", "name", volume, "mountPath", path);
+    if (value && read_only)
+        (void)json_object_set_new(value, "readOnly", json_true());
+    return value;
+}
+
+/* Passes PodSecurity "restricted" whatever the pod says for itself. */
+static json_t *security_context(void)
+{
+    return json_pack("{s:b, s:b, s:b, s:i, s:i, s:{s:[s]}, s:{s:s}}", "allowPrivilegeEscalation", 0,
+                     "readOnlyRootFilesystem", 1, "runAsNonRoot", 1, "runAsUser", 65532,
+                     "runAsGroup", 65532, "capabilities", "drop", "ALL", "seccompProfile", "type",
+                     "RuntimeDefault");
+}
+
+/* Requests equal limits, so that a Guaranteed pod stays one. */
+static json_t *resources(const pp_inject_options *opt)
+{
+    const char *cpu = opt->cpu ? opt->cpu : "100m";
+    const char *memory = opt->memory ? opt->memory : "128Mi";
+    return json_pack("{s:{s:s, s:s}, s:{s:s, s:s}}", "requests", "cpu", cpu, "memory", memory,
+                     "limits", "cpu", cpu, "memory", memory);
+}
+
+static json_t *container(const pp_inject_options *opt, const char *name, json_t *command,
+                         json_t *mounts)
+{
+    const char *policy = opt->pull_policy ? opt->pull_policy : "IfNotPresent";
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", name, "image", opt->image,
+                     "imagePullPolicy", policy, "command", command, "resources", resources(opt),
+                     "securityContext", security_context(), "volumeMounts", mounts);
+}
+
+static json_t *hook_container(const pp_inject_options *opt)
+{
+    return container(
+        opt, PP_INJECT_HOOK,
+        json_pack("[s, s, s]", "/usr/bin/precisionprobe-agent", "install", PP_INJECT_HOOK_PATH),
+        json_pack("[o]", mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)));
+}
+
+static json_t *field_env(const char *name, const char *field)
+{
+    return json_pack("{s:s, s:{s:{s:s}}}", "name", name, "valueFrom", "fieldRef", "fieldPath",
+                     field);
+}
+
+static json_t *value_env(const char *name, const char *value)
+{
+    return json_pack("{s:s, s:s}", "name", name, "value", value);
+}
+
+static json_t *agent_container(const pp_inject_options *opt)
+{
+    json_t *value =
+        container(opt, PP_INJECT_AGENT, json_pack("[s, s]", "/usr/bin/precisionprobe-agent", "run"),
+                  json_pack("[o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
+                            mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)));
+    json_t *env = json_pack(
+        "[o, o, o, o, o, o, o]", field_env("POD_NAME", "metadata.name"),
+        field_env("POD_NAMESPACE", "metadata.namespace"), field_env("POD_UID", "metadata.uid"),
+        field_env("POD_IP", "status.podIP"), field_env("NODE_NAME", "spec.nodeName"),
+        value_env("PRECISIONPROBE_RING", PP_INJECT_RING_PATH),
+        value_env("PRECISIONPROBE_IDENTITY", PP_INJECT_IDENTITY_PATH));
+    if (env && !opt->native_sidecar)
+        (void)json_array_append_new(env, value_env("PRECISIONPROBE_EXIT_WITH_TRAINER", "1"));
+    if (value && opt->native_sidecar)
+        (void)json_object_set_new(value, "restartPolicy", json_string("Always"));
+    if (!value || json_object_set_new(value, "env", env) < 0) {
+        json_decref(value);
+        return NULL;
+    }
+    return value;
+}
+
+static int add_containers(const pp_inject_turn *turn, json_t *patch)
+{
+    static const char first[] = "/spec/initContainers/0";
+    const json_t *init = json_object_get(turn->spec, "initContainers");
+    if (ensure(patch, init, JSON_ARRAY, "/spec/initContainers") < 0)
+        return -1;
+    const char *agent_at = turn->opt->native_sidecar ? first : "/spec/containers/-";
+    if (add(patch, agent_at, agent_container(turn->opt)) < 0)
+        return -1;
+    /* Last, so that it comes before the agent: the pod's first container of all. */
+    return add(patch, first, hook_container(turn->opt));
+}
+
+static int add_pull_secrets(const pp_inject_turn *turn, json_t *patch)
+{
+    const pp_strings *names = turn->opt->pull_secrets;
+    if (!names || names->count == 0)
+        return 0;
+    const json_t *there = json_object_get(turn->spec, "imagePullSecrets");
+    if (ensure(patch, there, JSON_ARRAY, "/spec/imagePullSecrets") < 0)
+        return -1;
+    for (size_t i = 0; i < names->count; i++) {
+        bool known = false;
+        for (size_t j = 0; j < json_array_size(there); j++) {
+            const char *name = pp_json_get_string(json_array_get(there, j), "name", NULL);
+            known = known || (name && strcmp(name, names->items[i]) == 0);
+        }
+        if (!known &&
+            add(patch, "/spec/imagePullSecrets/-", json_pack("{s:s}", "name", names->items[i])) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Sets one variable of a container whose env is known to exist. */
+static int set_env(json_t *patch, const json_t *trainer, const char *base, const char *name,
+                   const char *value)
+{
+    char path[96];
+    size_t at;
+    if (!pp_inject_env(trainer, name, &at)) {
+        (void)snprintf(path, sizeof path, "%s/env/-", base);
+        return add(patch, path, value_env(name, value));
+    }
+    (void)snprintf(path, sizeof path, "%s/env/%zu", base, at);
+    return json_array_append_new(patch, op("replace", path, value_env(name, value)));
+}
+
+/* What follows our folder in PYTHONPATH. The kubelet puts what envFrom brings in place of
+ * $(PYTHONPATH), and leaves the text, which names no folder, where nothing does. */
+static const char *inherited_path(const json_t *trainer)
+{
+    size_t at;
+    const json_t *entry = pp_inject_env(trainer, "PYTHONPATH", &at);
+    const char *value = pp_json_get_string(entry, "value", NULL);
+    if (entry)
+        return value ? value : "";
+    return json_array_size(json_object_get(trainer, "envFrom")) > 0 ? "$(PYTHONPATH)" : "";
+}
+
+static char *python_path(const pp_inject_turn *turn, const json_t *trainer)
+{
+    const char *old = inherited_path(trainer);
+    const char *more =
+        pp_json_get_string(turn->pod, "metadata", "annotations", PP_ANNOTATION_PYTHONPATH, NULL);
+    char *text = NULL;
+    int n = asprintf(&text, "%s%s%s%s%s", PP_INJECT_PYTHON_PATH, *old ? ":" : "", old,
+                     more && *more ? ":" : "", more ? more : "");
+    return n < 0 ? NULL : text;
+}
+
+static int add_trainer(const pp_inject_turn *turn, json_t *patch, size_t index)
+{
+    const json_t *trainer = json_array_get(json_object_get(turn->spec, "containers"), index);
+    char base[64], path[96];
+    (void)snprintf(base, sizeof base, "/spec/containers/%zu", index);
+    PP_CLEANUP_FREE char *python = python_path(turn, trainer);
+    if (!python)
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/env", base);
+    if (ensure(patch, json_object_get(trainer, "env"), JSON_ARRAY, path) < 0 ||
+        set_env(patch, trainer, base, "PYTHONPATH", python) < 0 ||
+        set_env(patch, trainer, base, "PRECISIONPROBE_RING", PP_INJECT_RING_PATH) < 0)
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/volumeMounts", base);
+    if (ensure(patch, json_object_get(trainer, "volumeMounts"), JSON_ARRAY, path) < 0)
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/volumeMounts/-", base);
+    if (add(patch, path, mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, true)) < 0)
+        return -1;
+    return add(patch, path, mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false));
+}
+
+static int build(const pp_inject_turn *turn, json_t *patch)
+{
+    if (add_metadata(turn, patch) < 0 || add_volumes(turn, patch) < 0)
+        return -1;
+    for (size_t i = 0; i < turn->n_trainers; i++) {
+        if (add_trainer(turn, patch, turn->trainers[i]) < 0)
+            return -1;
+    }
+    return add_containers(turn, patch) < 0 || add_pull_secrets(turn, patch) < 0 ? -1 : 0;
+}
+
+static bool has_named(const json_t *list, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *known = pp_json_get_string(json_array_get(list, i), "name", NULL);
+        if (known && strcmp(known, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The UID of the session whose injection the pod carries; an annotation alone is none. */
+static const char *injected_for(const json_t *pod, const json_t *spec)
+{
+    const json_t *init = json_object_get(spec, "initContainers");
+    bool agent = has_named(init, PP_INJECT_AGENT) ||
+                 has_named(json_object_get(spec, "containers"), PP_INJECT_AGENT);
+    if (!agent || !has_named(init, PP_INJECT_HOOK) ||
+        !has_named(json_object_get(spec, "volumes"), PP_INJECT_RING))
+        return NULL;
+    return pp_json_get_string(pod, "metadata", "annotations", PP_ANNOTATION_SESSION_UID, NULL);
+}
+
+int pp_inject_patch(const json_t *pod, const pp_session *session, const pp_inject_options *opt,
+                    json_t **ret_patch, pp_inject_refusal *refusal, pp_error *err)
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    if (!json_is_array(json_object_get(spec, "containers")))
+        return pp_error_field(err, "spec.containers", "must be a list");
+    PP_CLEANUP_JSON json_t *patch = json_array();
+    if (!patch)
+        return pp_error_nomem(err);
+    pp_inject_turn turn = {
+        .pod = pod, .spec = spec, .session = session, .opt = opt, .refusal = refusal};
+    int result = PP_INJECT_PATCHED;
+    const char *uid = injected_for(pod, spec);
+    if (uid)
+        result = strcmp(uid, session->uid) == 0 ? PP_INJECT_ALREADY : PP_INJECT_OTHER;
+    else if (pp_inject_refused(&turn))
+        result = PP_INJECT_REFUSED;
+    else if (build(&turn, patch) < 0)
+        return pp_error_nomem(err);
+    *ret_patch = PP_TAKE(patch);
+    return result;
+}
+
+void pp_inject_explain(const json_t *pod, const pp_session *session, const pp_inject_options *opt,
+                       pp_inject_refusal *ret)
+{
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    pp_error ignored;
+    *ret = (pp_inject_refusal){0};
+    int result = pp_inject_patch(pod, session, opt, &patch, ret, &ignored);
+    if (result == PP_INJECT_REFUSED)
+        return;
+    pp_session_pod seen;
+    if (pp_session_pod_from_json(pod, &seen) < 0)
+        seen = (pp_session_pod){0};
+    if (result != PP_INJECT_OTHER)
+        seen.session_uid = NULL; /* an annotation without its injection counts for nothing */
+    const char *message;
+    const char *reason = pp_session_pod_refusal(session, &seen, &message);
+    (void)snprintf(ret->reason, sizeof ret->reason, "%s", reason);
+    (void)snprintf(ret->message, sizeof ret->message, "%s", message);
+}
+
+static bool goes_before(const pp_session *a, const pp_session *b)
+{
+    if (a->created_ns != b->created_ns)
+        return a->created_ns < b->created_ns;
+    return strcmp(a->name, b->name) < 0;
+}
+
+const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n,
+                                     const char *namespace_, const json_t *labels)
+{
+    const pp_session *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const pp_session *s = sessions[i];
+        if (!s || !pp_session_live(s) || strcmp(s->namespace_, namespace_) != 0 ||
+            !pp_selector_matches(&s->selector, labels))
+            continue;
+        if (!best || goes_before(s, best))
+            best = s;
+    }
+    return best;
+}
+
+static json_t *strings_value(const pp_strings *strings)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < strings->count; i++)
+        (void)json_array_append_new(list, json_string(strings->items[i]));
+    return list;
+}
+
+static json_t *phases_value(unsigned phases)
+{
+    json_t *list = json_array();
+    if (phases & PP_SESSION_FORWARD)
+        (void)json_array_append_new(list, json_string("Forward"));
+    if (phases & PP_SESSION_BACKWARD)
+        (void)json_array_append_new(list, json_string("Backward"));
+    if (phases & PP_SESSION_OPTIMIZER)
+        (void)json_array_append_new(list, json_string("Optimizer"));
+    return list;
+}
+
+json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
+{
+    double stretch = opt->stretch_seconds > 0 ? opt->stretch_seconds : 10;
+    json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
+                               "exclude", strings_value(&s->exclude), "types",
+                               strings_value(&s->types), "depth", (json_int_t)s->depth);
+    return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}}",
+                     "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name",
+                     s->name, "endpoint", opt->endpoint, "layers", layers, "phases",
+                     phases_value(s->phases), "steps", "skip", (json_int_t)s->steps_skip, "max",
+                     (json_int_t)s->steps_max, "durationSeconds", (double)s->duration_ns / 1e9,
+                     "overheadBudgetPercent", s->overhead_budget_percent, "stretch", "seconds",
+                     stretch);
+}

@@ -1,0 +1,52 @@
+/* What session.c decides and session_say.c puts into words. Private to controller/session*. */
+#ifndef PP_CONTROLLER_SESSION_INTERNAL_H
+#define PP_CONTROLLER_SESSION_INTERNAL_H
+
+#include "controller/session.h"
+
+/** Everything that is counted over the observed pods. */
+typedef struct pp_session_tally {
+    int64_t matched, injected, reporting, connected;
+    int64_t unfinished;  /**< injected and not finished */
+    int64_t undrained;   /**< unfinished, with a stretch that has not ended */
+    int64_t below_max;   /**< unfinished, with fewer than steps.max steps */
+    int64_t with_gpu;    /**< reporting, with at least one GPU */
+    int64_t quiet_since; /**< the last sign of life of any pod */
+} pp_session_tally;
+
+/** One call of pp_session_step. */
+typedef struct pp_session_turn {
+    const pp_session_observation *obs;
+    const pp_session *session;
+    pp_session_options opt; /**< defaults filled in */
+    pp_session_tally tally;
+    pp_session_decision *to;
+    pp_session_phase from; /**< the phase before */
+    char end_reason[64];   /**< why sampling ended, or the final phase's reason */
+    char end_message[400];
+} pp_session_turn;
+
+/** Whether a pod carries this session's hook. */
+bool pp_session_pod_injected(const pp_session *session, const pp_session_pod *pod);
+
+/** Whether the pod takes part: a pod that ended without the hook does not matter any more. */
+bool pp_session_pod_counts(const pp_session *session, const pp_session_pod *pod);
+
+/** Why the pod carries no hook: CamelCase; *ret_message points to a sentence. */
+const char *pp_session_pod_refusal(const pp_session *session, const pp_session_pod *pod,
+                                   const char **ret_message);
+
+/** Fills conditions and events of the turn's decision. */
+void pp_session_say(pp_session_turn *turn);
+
+/** Fills the targets; fails with PP_ERR_NOMEM. */
+int pp_session_list_targets(pp_session_turn *turn, pp_error *err);
+
+/** A condition as the previous status had it; zeroed where it had none. */
+void pp_session_previous_condition(const pp_session *session, pp_condition_type type,
+                                   pp_condition *ret);
+
+/** "Accepted", ... */
+const char *pp_session_condition_name(pp_condition_type type);
+
+#endif

@@ -1,0 +1,148 @@
+/* Which pods a session means, and which of their containers. */
+#include "controller/session.h"
+
+#include <string.h>
+
+static bool requirement_met(const pp_selector_requirement *r, const char *value)
+{
+    switch (r->op) {
+    case PP_SELECTOR_IN:
+        return value && pp_strings_contain(&r->values, value);
+    case PP_SELECTOR_NOT_IN: /* as Kubernetes has it: a pod without the label matches */
+        return !value || !pp_strings_contain(&r->values, value);
+    case PP_SELECTOR_EXISTS:
+        return value != NULL;
+    case PP_SELECTOR_DOES_NOT_EXIST:
+        return value == NULL;
+    }
+    return false;
+}
+
+bool pp_selector_matches(const pp_selector *selector, const json_t *labels)
+{
+    if (selector->n_labels == 0 && selector->n_requirements == 0)
+        return false;
+    for (size_t i = 0; i < selector->n_labels; i++) {
+        const char *value = json_string_value(json_object_get(labels, selector->labels[i].key));
+        if (!value || strcmp(value, selector->labels[i].value) != 0)
+            return false;
+    }
+    for (size_t i = 0; i < selector->n_requirements; i++) {
+        const pp_selector_requirement *r = &selector->requirements[i];
+        if (!requirement_met(r, json_string_value(json_object_get(labels, r->key))))
+            return false;
+    }
+    return true;
+}
+
+bool pp_session_matches(const pp_session *session, const json_t *pod)
+{
+    return pp_selector_matches(&session->selector, pp_json_get(pod, "metadata", "labels", NULL));
+}
+
+/* "0" asks for nothing; whatever else stands there asks for something. */
+static bool asks_for(const json_t *container, const char *resource)
+{
+    static const char *const kinds[] = {"limits", "requests"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *amount = pp_json_get(container, "resources", kinds[i], resource, NULL);
+        const char *text = json_string_value(amount);
+        if (text ? strcmp(text, "0") != 0 : json_integer_value(amount) > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool asks_for_gpu(const json_t *container, const pp_strings *gpu_resources)
+{
+    if (!gpu_resources || gpu_resources->count == 0)
+        return asks_for(container, "nvidia.com/gpu") || asks_for(container, "amd.com/gpu");
+    for (size_t i = 0; i < gpu_resources->count; i++) {
+        if (asks_for(container, gpu_resources->items[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool listed(const size_t *list, size_t n, size_t index)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (list[i] == index)
+            return true;
+    }
+    return false;
+}
+
+static int named_containers(const pp_session *session, const json_t *containers, size_t *ret,
+                            size_t max, pp_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < session->containers.count && n < max; i++) {
+        const char *wanted = session->containers.items[i];
+        size_t at = 0;
+        for (; at < json_array_size(containers); at++) {
+            const char *name = pp_json_get_string(json_array_get(containers, at), "name", NULL);
+            if (name && strcmp(name, wanted) == 0)
+                break;
+        }
+        if (at == json_array_size(containers))
+            return pp_error_set(err, PP_ERR_NOT_FOUND, "the pod has no container named \"%s\"",
+                                wanted);
+        if (!listed(ret, n, at))
+            ret[n++] = at;
+    }
+    return (int)n;
+}
+
+int pp_session_containers(const pp_session *session, const json_t *pod,
+                          const pp_strings *gpu_resources, size_t *ret, size_t max, pp_error *err)
+{
+    const json_t *containers = pp_json_get(pod, "spec", "containers", NULL);
+    if (!json_is_array(containers) || json_array_size(containers) == 0)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "the pod has no containers");
+    if (session->containers.count > 0)
+        return named_containers(session, containers, ret, max, err);
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(containers) && n < max; i++) {
+        if (asks_for_gpu(json_array_get(containers, i), gpu_resources))
+            ret[n++] = i;
+    }
+    if (n == 0 && max > 0)
+        ret[n++] = 0;
+    return (int)n;
+}
+
+static int64_t last_finish(const json_t *pod)
+{
+    int64_t last = 0;
+    const json_t *statuses = pp_json_get(pod, "status", "containerStatuses", NULL);
+    for (size_t i = 0; i < json_array_size(statuses); i++) {
+        const char *text = pp_json_get_string(json_array_get(statuses, i), "state", "terminated",
+                                              "finishedAt", NULL);
+        int64_t at = 0;
+        if (text && pp_time_parse(text, &at, NULL) == 0 && at > last)
+            last = at;
+    }
+    return last;
+}
+
+int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret)
+{
+    *ret = (pp_session_pod){.rank = -1, .epoch = -1, .batch = -1};
+    ret->name = pp_json_get_string(pod, "metadata", "name", NULL);
+    ret->uid = pp_json_get_string(pod, "metadata", "uid", NULL);
+    if (!ret->name || !ret->uid)
+        return -1;
+    ret->node = pp_json_get_string(pod, "spec", "nodeName", NULL);
+    ret->session_uid =
+        pp_json_get_string(pod, "metadata", "annotations", PP_ANNOTATION_SESSION_UID, NULL);
+    const char *created = pp_json_get_string(pod, "metadata", "creationTimestamp", NULL);
+    if (created)
+        (void)pp_time_parse(created, &ret->created_ns, NULL);
+    const char *phase = pp_json_get_string(pod, "status", "phase", NULL);
+    ret->running = phase && strcmp(phase, "Running") == 0;
+    ret->failed = phase && strcmp(phase, "Failed") == 0;
+    ret->finished = ret->failed || (phase && strcmp(phase, "Succeeded") == 0);
+    ret->finished_ns = ret->finished ? last_finish(pod) : 0;
+    return 0;
+}
