@@ -1,0 +1,113 @@
+/*
+ * What the parts of the extension share. Everything here runs inside the user's training: nothing
+ * blocks, raises, prints or allocates without a bound; what fails is counted and given up.
+ *
+ * Unless a comment says otherwise the caller holds the GIL, which is what serialises the producers
+ * of the ring.
+ */
+#ifndef PP_HOOK_H
+#define PP_HOOK_H
+
+#define Py_LIMITED_API 0x03080000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "sidecar/ring.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* ---- ring.c: the shared memory, trainer's side ---- */
+
+/** Makes and maps the ring in `directory`. Returns NULL, or what failed (static text). */
+const char *pp_ring_open(const char *directory);
+
+/** Lets the ring go; `abandon` in a forked child, which must not touch what is its parent's. */
+void pp_ring_close(bool abandon);
+
+/** The header, or NULL where there is no ring. */
+pp_ring_header *pp_ring(void);
+
+/** Adds a layer and returns its id (from 1), or 0 where the table is full. */
+uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters);
+
+/** Writes one mark whose time is known; drops and counts it where the ring is full. */
+void pp_ring_push(const pp_mark *mark);
+
+/** Counts a mark that was lost before it reached the ring. */
+void pp_ring_lose(uint64_t count);
+
+/** Adds to the cost that the hook measured. */
+void pp_ring_cost(int64_t ns);
+
+/** What the agent asks for now; PP_RING_IDLE without a ring. No GIL needed. */
+uint32_t pp_ring_mode_now(void);
+
+/** Sleeps until the mode is no longer `seen` or `ns` have passed. No GIL needed. */
+void pp_ring_wait(uint32_t seen, int64_t ns);
+
+/** Ends a wait in another thread. No GIL needed. */
+void pp_ring_wake(void);
+
+/** Copies text into a field of `size` bytes, cut where it is too long. */
+void pp_copy_text(char *out, size_t size, const char *text);
+
+/* ---- clock.c: when a mark happens ---- */
+
+typedef struct pp_clock {
+    const char *name;
+    /** Stamps the mark and returns true, or takes it over to emit it later and returns false. */
+    bool (*stamp)(pp_mark *mark);
+    /** Emits what is known by now. Called by the hook's own thread without the GIL; ns to sleep. */
+    int64_t (*poll)(void);
+} pp_clock;
+
+extern const pp_clock pp_clock_host;
+
+/** ns, CLOCK_MONOTONIC. */
+int64_t pp_now(void);
+
+/**
+ * The clock of CUDA events, from the libcuda that is in the process already. `stream_of` is
+ * torch._C._cuda_getCurrentRawStream. NULL where something of it is missing.
+ */
+const pp_clock *pp_clock_cuda(PyObject *stream_of);
+
+/** The clock in use; the hook changes it between stretches only. */
+extern const pp_clock *pp_clock_now;
+
+/** Stamps and emits one mark. */
+void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int64_t value,
+                 int32_t epoch, int32_t batch);
+
+/* ---- nodes.c: a layer's part of the autograd graph ---- */
+
+/** What nodes.c needs of torch; the objects are owned. NULL where this torch does not have it. */
+typedef struct pp_torch {
+    PyObject *tensor;           /**< torch.Tensor */
+    PyObject *accumulate_grad;  /**< the type of the nodes that add to .grad */
+    PyObject *get_sequence_nr;  /**< number that the next node will get; torch >= 2.1 */
+    PyObject *graph_task;       /**< id of the running backward, or -1; torch >= 1.13 */
+} pp_torch;
+
+extern pp_torch pp_torch_api;
+
+int pp_nodes_init(void);
+
+/**
+ * What separates a layer's nodes from those before it, taken as its forward begins: the next
+ * sequence number where torch has them, else the nodes of its inputs. A new reference, or NULL
+ * with an exception set.
+ */
+PyObject *pp_nodes_edge(PyObject *args);
+
+/**
+ * Walks from the output back to the edge and has the nodes call `begin` and `end` as backward
+ * runs them. Returns -1 with an exception set.
+ */
+int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end);
+
+/** Takes the hooks off the nodes that outlive a step; -1 with an exception set. */
+int pp_nodes_release(void);
+
+#endif

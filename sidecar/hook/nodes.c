@@ -1,0 +1,232 @@
+/*
+ * A layer's part of the autograd graph: the nodes that its forward made, found by walking back from
+ * its output.
+ *
+ * Not by full backward hooks: those wrap tensors as views, which breaks in-place operations, and
+ * they fire when the output's gradient arrives, for a layer with integer inputs before its own
+ * backward has run. Hooks on the nodes see every kernel of the layer and change nothing.
+ *
+ * `begin` goes before the nodes that made the output, `end` after those from which the layer is
+ * left: towards its inputs, or into the AccumulateGrad of a parameter. The nodes in between run
+ * back to back with these, so they carry no hook.
+ */
+#include "hook.h"
+
+enum { NODES_MAX = 4096, DEPTH_MAX = 4 };
+
+pp_torch pp_torch_api;
+
+/* AccumulateGrad nodes that carry a hook now, and its handle. With DDP they live for ever. */
+static PyObject *accumulators;
+/* Interned names and arguments used on every call. */
+static PyObject *s_grad_fn, *s_next_functions, *s_sequence_nr, *s_register_hook;
+static PyObject *s_register_prehook, *s_remove;
+
+int pp_nodes_init(void)
+{
+    accumulators = PyDict_New();
+    s_grad_fn = PyUnicode_InternFromString("grad_fn");
+    s_next_functions = PyUnicode_InternFromString("next_functions");
+    s_sequence_nr = PyUnicode_InternFromString("_sequence_nr");
+    s_register_hook = PyUnicode_InternFromString("register_hook");
+    s_register_prehook = PyUnicode_InternFromString("register_prehook");
+    s_remove = PyUnicode_InternFromString("remove");
+    return accumulators && s_grad_fn && s_next_functions && s_sequence_nr && s_register_hook &&
+                   s_register_prehook && s_remove
+               ? 0
+               : -1;
+}
+
+/* Adds the nodes behind every tensor in a nested value to a list. */
+static int gather(PyObject *value, PyObject *nodes, int depth)
+{
+    if (depth > DEPTH_MAX || PyList_Size(nodes) >= NODES_MAX)
+        return 0;
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        Py_ssize_t n = PySequence_Size(value);
+        n = n > NODES_MAX ? NODES_MAX : n;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            PyObject *item = PySequence_GetItem(value, i);
+            int rc = item ? gather(item, nodes, depth + 1) : -1;
+            Py_XDECREF(item);
+            if (rc < 0)
+                return -1;
+        }
+        return 0;
+    }
+    if (PyDict_Check(value)) {
+        PyObject *items = PyDict_Values(value);
+        int rc = items ? gather(items, nodes, depth + 1) : -1;
+        Py_XDECREF(items);
+        return rc;
+    }
+    int is = PyObject_IsInstance(value, pp_torch_api.tensor);
+    if (is <= 0)
+        return is;
+    PyObject *node = PyObject_GetAttr(value, s_grad_fn);
+    int rc = node ? 0 : -1;
+    if (node && node != Py_None)
+        rc = PyList_Append(nodes, node);
+    Py_XDECREF(node);
+    return rc;
+}
+
+PyObject *pp_nodes_edge(PyObject *args)
+{
+    if (pp_torch_api.get_sequence_nr)
+        return PyObject_CallFunctionObjArgs(pp_torch_api.get_sequence_nr, NULL);
+    PyObject *nodes = PyList_New(0);
+    if (nodes && gather(args, nodes, 0) < 0)
+        Py_CLEAR(nodes);
+    PyObject *set = nodes ? PySet_New(nodes) : NULL;
+    Py_XDECREF(nodes);
+    return set;
+}
+
+static bool accumulates(PyObject *node)
+{
+    return (PyObject *)Py_TYPE(node) == pp_torch_api.accumulate_grad;
+}
+
+/* Whether the node was made by this forward: 1, 0, or -1 with an exception. */
+static int inside(PyObject *node, PyObject *edge)
+{
+    if (!PyLong_Check(edge)) {
+        int before = PySet_Contains(edge, node);
+        return before < 0 ? -1 : !before;
+    }
+    if (accumulates(node))
+        return 1; /* they carry no number; those met here are what the layer adds into */
+    PyObject *number = PyObject_CallMethodObjArgs(node, s_sequence_nr, NULL);
+    int rc = number ? PyObject_RichCompareBool(number, edge, Py_GE) : -1;
+    Py_XDECREF(number);
+    return rc;
+}
+
+/* Registers through the node's own method; the handle, or NULL with an exception. */
+static PyObject *put_hook(PyObject *node, PyObject *method, PyObject *hook)
+{
+    return PyObject_CallMethodObjArgs(node, method, hook, NULL);
+}
+
+/* Shared by several layers or calls, it is hooked once a step and let go at the step's end. */
+static int hook_accumulator(PyObject *node, PyObject *end)
+{
+    int known = PyDict_Contains(accumulators, node);
+    if (known)
+        return known < 0 ? -1 : 0;
+    PyObject *handle = put_hook(node, s_register_hook, end);
+    int rc = handle ? PyDict_SetItem(accumulators, node, handle) : -1;
+    Py_XDECREF(handle);
+    return rc;
+}
+
+static int hook_node(PyObject *node, PyObject *method, PyObject *hook)
+{
+    PyObject *handle = put_hook(node, method, hook);
+    Py_XDECREF(handle);
+    return handle ? 0 : -1;
+}
+
+typedef struct walk {
+    PyObject *queue;   /* list of the nodes found, in order */
+    PyObject *visited; /* the same as a set */
+    PyObject *edge;
+    PyObject *end;
+} walk;
+
+/* Puts a node on the queue unless it has been there. */
+static int visit(walk *w, PyObject *node)
+{
+    int seen = PySet_Contains(w->visited, node);
+    if (seen)
+        return seen < 0 ? -1 : 0;
+    if (PySet_Add(w->visited, node) < 0)
+        return -1;
+    return PyList_Size(w->queue) < NODES_MAX ? PyList_Append(w->queue, node) : 0;
+}
+
+/* Looks at what comes after a node in backward; *ret_leaves: the layer may be left from it. */
+static int follow(walk *w, PyObject *node, bool *ret_leaves)
+{
+    PyObject *next = PyObject_GetAttr(node, s_next_functions);
+    if (!next)
+        return -1;
+    bool outward = false, inward = false;
+    int rc = 0;
+    Py_ssize_t n = PyTuple_Size(next);
+    for (Py_ssize_t i = 0; rc == 0 && i < n; i++) {
+        PyObject *pair = PyTuple_GetItem(next, i);
+        PyObject *to = pair ? PyTuple_GetItem(pair, 0) : NULL;
+        if (!to)
+            rc = -1;
+        else if (to != Py_None) {
+            int in = inside(to, w->edge);
+            inward = inward || in > 0;
+            outward = outward || in == 0;
+            rc = in < 0 ? -1 : in ? visit(w, to) : 0;
+        }
+    }
+    Py_DECREF(next);
+    *ret_leaves = outward || !inward;
+    return rc;
+}
+
+static int walk_node(walk *w, PyObject *node)
+{
+    bool leaves = false;
+    if (accumulates(node))
+        return hook_accumulator(node, w->end);
+    if (follow(w, node, &leaves) < 0)
+        return -1;
+    return leaves ? hook_node(node, s_register_hook, w->end) : 0;
+}
+
+static int walk_all(walk *w, PyObject *outputs, PyObject *begin)
+{
+    for (Py_ssize_t i = 0; i < PyList_Size(outputs); i++) {
+        PyObject *node = PyList_GetItem(outputs, i);
+        int in = inside(node, w->edge);
+        int seen = in > 0 ? PySet_Contains(w->visited, node) : 0;
+        if (in < 0 || seen < 0)
+            return -1;
+        /* A layer that hands its input through has no node; a leaf tensor is no work of its. */
+        if (!in || seen || accumulates(node))
+            continue;
+        if (hook_node(node, s_register_prehook, begin) < 0 || visit(w, node) < 0)
+            return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(w->queue); i++)
+        if (walk_node(w, PyList_GetItem(w->queue, i)) < 0)
+            return -1;
+    return 0;
+}
+
+int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end)
+{
+    PyObject *outputs = PyList_New(0);
+    walk w = {.queue = PyList_New(0), .visited = PySet_New(NULL), .edge = edge, .end = end};
+    int rc = outputs && w.queue && w.visited ? gather(output, outputs, 0) : -1;
+    if (rc == 0 && PyList_Size(outputs) > 0)
+        rc = walk_all(&w, outputs, begin);
+    Py_XDECREF(outputs);
+    Py_XDECREF(w.queue);
+    Py_XDECREF(w.visited);
+    return rc;
+}
+
+int pp_nodes_release(void)
+{
+    if (PyDict_Size(accumulators) == 0)
+        return 0;
+    PyObject *handles = PyDict_Values(accumulators);
+    PyDict_Clear(accumulators);
+    int rc = handles ? 0 : -1;
+    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(handles); i++) {
+        PyObject *done = PyObject_CallMethodObjArgs(PyList_GetItem(handles, i), s_remove, NULL);
+        rc = done ? 0 : -1;
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(handles);
+    return rc;
+}

@@ -1,0 +1,87 @@
+"""
+Epoch and batch of a step, for trainings that iterate a torch DataLoader. Both are -1 where they are
+not known: an own generator, a streaming data set, a loader made anew for every epoch.
+
+Only within a stretch: the iterators' __next__ is replaced by one that remembers which iterator it
+was. How many batches an iterator has yielded it knows by itself, also of those between stretches.
+"""
+import weakref
+
+from precisionprobe_hook import _marks
+
+UNKNOWN = -1
+
+
+class Position:
+    def __init__(self, torch):
+        self.torch = torch
+        self.original = None
+        self.iterator = None  # weak reference to the one that yielded last
+        self.loader = None  # id of what the iterators of one DataLoader share
+        self.epoch = UNKNOWN
+        self.last = None  # (steps, batch) when position() was asked last
+        self.started = None  # weak reference to the iterator that self.epoch belongs to
+
+    def install(self, has_position):
+        dataloader = getattr(getattr(self.torch.utils, "data", None), "dataloader", None)
+        base = getattr(dataloader, "_BaseDataLoaderIter", None)
+        if base is None or self.original is not None:
+            return
+        original = base.__dict__.get("__next__")
+        if original is None:
+            return
+
+        def __next__(iterator):
+            item = original(iterator)
+            self.iterator = weakref.ref(iterator)
+            return item
+
+        __next__.__wrapped__ = original
+        self.base, self.original, self.replacement = base, original, __next__
+        base.__next__ = __next__
+        has_position(True)
+
+    def remove(self):
+        if self.original is not None:
+            if self.base.__dict__.get("__next__") is self.replacement:
+                self.base.__next__ = self.original
+            self.original = None
+            _marks.has_position(False)
+
+    def get(self):
+        """(epoch, batch) of the step that ends now."""
+        iterator = self.iterator() if self.iterator else None
+        if iterator is None:
+            return UNKNOWN, UNKNOWN
+        batch = iterator._num_yielded - 1
+        steps = _marks.steps()
+        if self.started is None or self.started() is not iterator:
+            self.epoch = self._next_epoch(iterator, batch, steps)
+            self.started = weakref.ref(iterator)
+            self.loader = id(iterator._index_sampler)
+        elif self.last is not None and batch < self.last[1]:
+            self.epoch += 1 if self.epoch >= 0 else 0  # a persistent iterator began again
+        self.last = (steps, batch)
+        return self.epoch, batch
+
+    def _next_epoch(self, iterator, batch, steps):
+        """The epoch of an iterator that is new to us."""
+        if self.last is None:
+            # The first: it is epoch 0 if every step since the process began was one of its batches.
+            return 0 if steps == batch + 1 else self._told(iterator)
+        if id(iterator._index_sampler) != self.loader or self.epoch < 0:
+            return self._told(iterator)
+        try:
+            length = len(iterator._index_sampler)
+        except TypeError:
+            return self._told(iterator)
+        # Batches since then, one a step; the gap between stretches may hold whole epochs.
+        at = self.last[1] + steps - self.last[0]
+        return self.epoch + at // length if at % length == batch else self._told(iterator)
+
+    @staticmethod
+    def _told(iterator):
+        """What a DistributedSampler was told by set_epoch."""
+        sampler = getattr(iterator._index_sampler, "sampler", None)
+        epoch = getattr(sampler, "epoch", None)
+        return epoch if isinstance(epoch, int) and 0 < epoch < 1 << 31 else UNKNOWN

@@ -1,0 +1,306 @@
+"""Puts hooks into torch when the agent asks for it, and takes all of them out again.
+
+What runs per mark is C (_marks). The agent's wish reaches the hook's own thread, which sleeps
+without the GIL; it registers one global forward pre-hook, and the training's thread itself does the
+rest as its next forward begins (settle): no hook table is changed while torch walks it.
+"""
+import _thread
+import atexit
+import os
+import sys
+import time
+import weakref
+
+from precisionprobe_hook import _marks, layers, position, settings
+
+_IDLE, _COUNT, _SAMPLE = 0, 1, 2
+_FAILURES = 3  # after so many errors of ours no further stretch is tried
+_CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be measured
+
+
+class _Probe:
+    def __init__(self, torch, directory):
+        self.torch = torch
+        self.directory = directory
+        self.filters = {}
+        self.entries = []  # handles of the global forward pre-hook: one, or two after a race
+        self.optimizer_hooks = []
+        self.layer_hooks = []
+        self.ids = {}  # id(module) -> (weak reference, layer id, name)
+        self.positions = position.Position(torch)
+        self.left = _thread.allocate_lock()
+        self.left.acquire()
+        self.calibrated = False
+        self.failures = 0
+        self.early = False  # asked before any module of this process was called
+
+    # ---- the hook's own thread ----
+
+    def run(self):
+        try:
+            mode = _IDLE
+            while mode >= 0:
+                if mode != _IDLE or self.installed():
+                    self.ask()
+                mode = _marks.wait(mode)
+        except Exception:
+            _marks.fail()
+        finally:
+            self.left.release()
+
+    def installed(self):
+        return bool(self.optimizer_hooks or self.layer_hooks or self.entries)
+
+    def ask(self):
+        """Has the next forward settle. Reads files here, not in the training's thread."""
+        if self.failures < _FAILURES:
+            self.filters = settings.read(self.directory)
+            self.install_entry()
+
+    def install_entry(self):
+        if not self.entries:
+            self.entries.append(self.torch.nn.modules.module.register_module_forward_pre_hook(
+                _marks.marker(_marks.CALL)))
+
+    # ---- called from C, in the training's thread ----
+
+    def settle(self):
+        """Carries out the mode: a forward is beginning, so no table is being walked."""
+        self.remove_layers()
+        mode = _marks.mode()
+        if mode == _IDLE:
+            self.remove_entry()
+            self.remove_optimizer()
+            _marks.set_state(_marks.OFF)
+            return
+        self.install_optimizer()
+        if mode == _COUNT:
+            self.remove_entry()
+            _marks.set_state(_marks.COUNTING)
+            return
+        self.install_entry()
+        self.set_clock()
+        _marks.set_state(_marks.DISCOVERING, not self.early)
+        self.early = False
+
+    def found(self):
+        """A step has ended and its modules are known: hooks every layer, and the stretch starts."""
+        called = list({id(module): module for module in _marks.collected()}.values())
+        if _marks.mode() != _SAMPLE:
+            _marks.set_state(_marks.STOPPING)
+            return  # the next forward settles, by the entry
+        self.remove_entry()
+        chosen, model = layers.choose(called, self.filters.get("layers", {}))
+        self.describe(model)
+        self.calibrate()
+        phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
+        _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
+        for module, name, type_name, parameters in chosen:
+            layer = self.layer_id(module, name, type_name, parameters)
+            if layer:
+                self.hook_layer(module, layer)
+        self.positions.install(_marks.has_position)
+        _marks.set_state(_marks.MARKING)
+
+    def stray(self, module):
+        """A module that was copied while hooked still carries the copy of a hook."""
+        for table in (module._forward_pre_hooks, module._forward_hooks):
+            for key in [k for k, hook in table.items() if isinstance(hook, _marks.Marker)]:
+                del table[key]
+
+    def failed(self):
+        """An error of ours: out with everything that can go at once. What stays does nothing."""
+        self.failures += 1
+        for remove in (self.remove_layers, self.remove_entry):
+            try:
+                remove()
+            except Exception:
+                pass
+
+    # ---- pieces ----
+
+    def layer_id(self, module, name, type_name, parameters):
+        known = self.ids.get(id(module))
+        if known and known[0]() is module and known[2] == name:
+            return known[1]
+        layer = _marks.layer(name, type_name, parameters)
+        self.ids[id(module)] = (weakref.ref(module), layer, name)
+        return layer
+
+    def hook_layer(self, module, layer):
+        """Ours come last before the forward and first after it, where this torch can say so."""
+        begin, end = (_marks.marker(kind, layer)
+                      for kind in (_marks.FORWARD_BEGIN, _marks.FORWARD_END))
+        self.layer_hooks.append(module.register_forward_pre_hook(begin))
+        try:
+            handle = module.register_forward_hook(end, prepend=True)
+        except TypeError:  # torch < 2.0
+            handle = module.register_forward_hook(end)
+        self.layer_hooks.append(handle)
+
+    def remove_layers(self):
+        self.positions.remove()
+        while self.layer_hooks:
+            self.layer_hooks.pop().remove()
+
+    def remove_entry(self):
+        while self.entries:
+            self.entries.pop().remove()
+
+    def install_optimizer(self):
+        if self.optimizer_hooks:
+            return
+        begin, end = (_marks.marker(kind)
+                      for kind in (_marks.OPTIMIZER_BEGIN, _marks.OPTIMIZER_END))
+        module = sys.modules["torch.optim.optimizer"]
+        if hasattr(module, "register_optimizer_step_pre_hook"):
+            self.optimizer_hooks = [module.register_optimizer_step_pre_hook(begin),
+                                    module.register_optimizer_step_post_hook(end)]
+        else:
+            self.optimizer_hooks = [_RecordedSteps(self.torch.autograd.profiler, begin, end)]
+
+    def remove_optimizer(self):
+        while self.optimizer_hooks:
+            self.optimizer_hooks.pop().remove()
+
+    def set_clock(self):
+        """CUDA events where the training uses CUDA, else the host clock."""
+        cuda = self.torch.cuda
+        stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
+        _marks.use_clock(stream if stream and cuda.is_initialized() else None)
+
+    def describe(self, model):
+        rank, world = settings.rank(self.torch)
+        _marks.describe(model, ",".join(settings.gpus(self.torch)), rank, world)
+
+    def calibrate(self):
+        """What a hooked module call costs outside our callables: torch's slower way of calling."""
+        if self.calibrated:
+            return
+        self.calibrated = True
+        tables = self.torch.nn.modules.module
+        if any(getattr(tables, name, None) for name in dir(tables)
+               if name.startswith("_global_") and name.endswith("_hooks")):
+            _marks.call_cost(_CALL_COST)  # the user's global hooks are not to see a module of ours
+            return
+        module = self.torch.nn.Identity()
+
+        def best():
+            times = []
+            for _ in range(32):
+                begun = time.perf_counter_ns()
+                module(None)
+                times.append(time.perf_counter_ns() - begun)
+            return min(times)
+
+        plain = best()
+        module.register_forward_pre_hook(_marks.marker(_marks.BACKWARD_BEGIN))
+        module.register_forward_hook(_marks.marker(_marks.BACKWARD_END))
+        _marks.call_cost(best() - plain + 100)  # two marks: their clock and store
+
+    def position(self):
+        return self.positions.get()
+
+    # ---- fork ----
+
+    def forget(self):
+        """In a forked child: it is another process, and nobody marks it."""
+        _marks.forget()
+        for remove in (self.remove_layers, self.remove_entry, self.remove_optimizer):
+            try:
+                remove()
+            except Exception:
+                pass
+
+
+class _RecordedSteps:
+    """
+    Optimizer steps for torch < 2.0, which has no global optimizer hooks: every step and nothing
+    else enters a record_function named Optimizer.step#..., looked up by name each time.
+    """
+
+    def __init__(self, profiler, begin, end):
+        self.profiler = profiler
+        self.original = profiler.record_function
+
+        class record_function(self.original):
+            def __enter__(self):
+                result = super().__enter__()
+                if self.name.startswith("Optimizer.step#"):
+                    begin(self.name)
+                return result
+
+            def __exit__(self, exc_type, exc_value, traceback):
+                if exc_type is None and self.name.startswith("Optimizer.step#"):
+                    end(self.name)
+                return super().__exit__(exc_type, exc_value, traceback)
+
+        self.replacement = record_function
+        profiler.record_function = record_function
+
+    def remove(self):
+        if self.profiler.record_function is self.replacement:
+            self.profiler.record_function = self.original
+
+
+def _accumulate_grad(torch):
+    """The type of AccumulateGrad nodes, from a graph of one node."""
+    with torch.enable_grad():
+        leaf = torch.zeros(1, device="cpu", requires_grad=True)
+        return type(leaf.view(1).grad_fn.next_functions[0][0])
+
+
+def _leave(probe):
+    """At exit: the thread must not wait for the GIL of an interpreter that is going away."""
+    _marks.leave()
+    probe.left.acquire(timeout=0.5)
+    _marks.close()
+
+
+def _wait_in_child(probe):
+    """
+    A process made by multiprocessing may be a rank of the training or a worker of a DataLoader:
+    a worker knows that it is one before it gets any work.
+    """
+    time.sleep(1)
+    info = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", None)
+    if info is None or info() is None:
+        _begin(probe)
+
+
+def _begin(probe):
+    torch = probe.torch
+    control = settings.read(probe.directory)
+    rank, world = settings.rank(torch)
+    _marks.open(probe.directory, sys.version.split()[0], str(torch.__version__),
+                os.uname().nodename, ",".join(settings.gpus(torch)), rank, world,
+                {"count": _COUNT, "sample": _SAMPLE}.get(control.get("mode"), _IDLE))
+    sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task)
+    if _marks.mode() != _IDLE:
+        probe.early = True
+        probe.ask()  # before the first step, whatever the thread does
+    atexit.register(_leave, probe)
+    os.register_at_fork(after_in_child=probe.forget)
+    _thread.start_new_thread(probe.run, ())
+
+
+def start():
+    """Called once torch is imported. Without the agent's directory nothing happens."""
+    directory = os.environ.get("PRECISIONPROBE_RING") or ""
+    if not os.path.isdir(directory):
+        return
+    probe = _Probe(sys.modules["torch"], directory)
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing and multiprocessing.parent_process() is not None:
+        _thread.start_new_thread(_quietly, (_wait_in_child, probe))
+    else:
+        _begin(probe)
+
+
+def _quietly(function, *args):
+    try:
+        function(*args)
+    except Exception:
+        pass

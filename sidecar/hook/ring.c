@@ -1,0 +1,260 @@
+/* The trainer's side of the shared memory: makes the file, writes marks into it. */
+#include "hook.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    pp_ring_header *header; /* NULL: no ring */
+    pp_ring_layer *layers;
+    pp_mark *marks;
+    uint64_t head;    /* private copies: the agent's side cannot spoil them */
+    uint64_t tail;    /* the last that was believed */
+    uint64_t pending; /* marks lost since the last one written */
+    uint32_t layer_count;
+    int fd;
+} ring = {.fd = -1};
+
+pp_ring_header *pp_ring(void)
+{
+    return ring.header;
+}
+
+void pp_copy_text(char *out, size_t size, const char *text)
+{
+    size_t n = strlen(text);
+    if (n >= size)
+        n = size - 1;
+    /* Not in the middle of a UTF-8 sequence. */
+    while (n > 0 && text[n] != '\0' && ((unsigned char)text[n] & 0xC0) == 0x80)
+        n--;
+    memcpy(out, text, n);
+    memset(out + n, 0, size - n);
+}
+
+/* Keeps the tail of a name that is too long: the end is what tells layers apart. */
+static void copy_name(char *out, size_t size, const char *name)
+{
+    size_t n = strlen(name);
+    if (n < size) {
+        pp_copy_text(out, size, name);
+        return;
+    }
+    const char *from = name + (n - (size - 4));
+    while (((unsigned char)*from & 0xC0) == 0x80)
+        from++;
+    memcpy(out, "...", 3);
+    pp_copy_text(out + 3, size - 3, from);
+}
+
+static int random_id(char *out, size_t size)
+{
+    unsigned char bytes[8];
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, bytes, sizeof bytes);
+    close(fd);
+    if (n != (ssize_t)sizeof bytes || size < 2 * sizeof bytes + 1)
+        return -1;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+/* Any user may write: trainer and agent often run as different ones, in a volume of their own. */
+static const char *make_file(const char *path, int *ret_fd)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return "the ring directory cannot be written";
+    const char *why = NULL;
+    if (fchmod(fd, 0666) < 0)
+        why = "the ring's mode cannot be set";
+    else if (posix_fallocate(fd, 0, (off_t)PP_RING_SIZE) != 0)
+        why = "the ring directory is full";
+    else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        why = "the ring cannot be locked";
+    if (why) {
+        close(fd);
+        (void)unlink(path);
+        return why;
+    }
+    *ret_fd = fd;
+    return NULL;
+}
+
+static void fill_header(pp_ring_header *h)
+{
+    h->version = PP_RING_VERSION;
+    h->header_size = sizeof *h;
+    h->mark_size = sizeof(pp_mark);
+    h->mark_count = PP_RING_MARKS;
+    h->layer_size = sizeof(pp_ring_layer);
+    h->layer_capacity = PP_RING_LAYERS;
+    h->tail_check = ~UINT64_C(0);
+    h->process_id = getpid();
+    h->magic = PP_RING_MAGIC;
+}
+
+static const char *map_file(int fd)
+{
+    char *base = mmap(NULL, PP_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return "the ring cannot be mapped";
+    ring.header = (pp_ring_header *)(void *)base;
+    ring.layers = (pp_ring_layer *)(void *)(base + PP_RING_LAYERS_AT);
+    ring.marks = (pp_mark *)(void *)(base + PP_RING_MARKS_AT);
+    ring.head = ring.tail = ring.pending = 0;
+    ring.layer_count = 0;
+    ring.fd = fd;
+    fill_header(ring.header);
+    return NULL;
+}
+
+const char *pp_ring_open(const char *directory)
+{
+    char id[17];
+    char fresh[PATH_MAX];
+    char final[PATH_MAX];
+    if (ring.header)
+        return "there is a ring already";
+    if (random_id(id, sizeof id) < 0)
+        return "no random id";
+    int n = snprintf(fresh, sizeof fresh, "%s/.new-%s", directory, id);
+    int m = snprintf(final, sizeof final, "%s/%s" PP_RING_SUFFIX, directory, id);
+    if (n < 0 || (size_t)n >= sizeof fresh || m < 0 || (size_t)m >= sizeof final)
+        return "the ring directory's name is too long";
+    int fd = -1;
+    const char *why = make_file(fresh, &fd);
+    if (why)
+        return why;
+    why = map_file(fd);
+    if (!why && rename(fresh, final) < 0) {
+        pp_ring_close(true);
+        fd = -1;
+        why = "the ring cannot be named";
+    }
+    if (why) {
+        (void)unlink(fresh);
+        if (fd >= 0)
+            close(fd);
+    }
+    return why;
+}
+
+void pp_ring_close(bool abandon)
+{
+    if (!ring.header)
+        return;
+    pp_ring_header *h = ring.header;
+    ring.header = NULL;
+    if (!abandon) {
+        /* Still mapped and locked until the process is gone: another thread may be looking. */
+        __atomic_store_n(&h->state, PP_RING_IDLE, __ATOMIC_RELEASE);
+        __atomic_store_n(&h->detached, 1, __ATOMIC_RELEASE);
+        return;
+    }
+    (void)munmap(h, PP_RING_SIZE);
+    /* The lock belongs to the open file, which the forked child's parent still has. */
+    close(ring.fd);
+    ring.fd = -1;
+}
+
+uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters)
+{
+    if (!ring.header || ring.layer_count >= PP_RING_LAYERS)
+        return 0;
+    pp_ring_layer *layer = &ring.layers[ring.layer_count];
+    layer->parameters = parameters;
+    copy_name(layer->name, sizeof layer->name, name);
+    pp_copy_text(layer->type, sizeof layer->type, type);
+    ring.layer_count++;
+    __atomic_store_n(&ring.header->layer_count, ring.layer_count, __ATOMIC_RELEASE);
+    return ring.layer_count;
+}
+
+/* Free places, believing only a tail that is whole and possible. */
+static uint64_t room(void)
+{
+    uint64_t tail = __atomic_load_n(&ring.header->tail, __ATOMIC_ACQUIRE);
+    uint64_t check = __atomic_load_n(&ring.header->tail_check, __ATOMIC_ACQUIRE);
+    if (tail == ~check && tail >= ring.tail && tail <= ring.head)
+        ring.tail = tail;
+    return PP_RING_MARKS - (ring.head - ring.tail);
+}
+
+static void write_mark(const pp_mark *mark)
+{
+    ring.marks[ring.head & (PP_RING_MARKS - 1)] = *mark;
+    ring.head++;
+    __atomic_store_n(&ring.header->head, ring.head, __ATOMIC_RELEASE);
+}
+
+void pp_ring_lose(uint64_t count)
+{
+    if (!ring.header)
+        return;
+    ring.pending += count;
+    __atomic_fetch_add(&ring.header->lost, count, __ATOMIC_RELAXED);
+}
+
+void pp_ring_push(const pp_mark *mark)
+{
+    if (!ring.header)
+        return;
+    __atomic_fetch_add(&ring.header->marks, 1, __ATOMIC_RELAXED);
+    /* Two places: what was lost is told before the first mark that is not. */
+    if (PP_RING_MARKS - (ring.head - ring.tail) < 2 && room() < 2) {
+        pp_ring_lose(1);
+        return;
+    }
+    if (ring.pending) {
+        pp_mark lost = *mark;
+        lost.kind = PP_MARK_LOST;
+        lost.value = (int64_t)ring.pending;
+        ring.pending = 0;
+        write_mark(&lost);
+        if (PP_RING_MARKS - (ring.head - ring.tail) < 1 && room() < 1) {
+            pp_ring_lose(1);
+            return;
+        }
+    }
+    write_mark(mark);
+}
+
+void pp_ring_cost(int64_t ns)
+{
+    if (ring.header && ns > 0)
+        __atomic_fetch_add(&ring.header->cost, ns, __ATOMIC_RELAXED);
+}
+
+uint32_t pp_ring_mode_now(void)
+{
+    pp_ring_header *h = ring.header;
+    return h ? __atomic_load_n(&h->mode, __ATOMIC_ACQUIRE) : PP_RING_IDLE;
+}
+
+void pp_ring_wait(uint32_t seen, int64_t ns)
+{
+    pp_ring_header *h = ring.header;
+    struct timespec timeout = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    if (h)
+        (void)syscall(SYS_futex, &h->mode, FUTEX_WAIT, seen, &timeout, NULL, 0);
+}
+
+void pp_ring_wake(void)
+{
+    if (ring.header)
+        (void)syscall(SYS_futex, &ring.header->mode, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,138 @@
+/*
+ * The shared memory between the hook (in the trainer) and the agent (beside it): one file per
+ * training process in the ring directory, a memory-backed volume.
+ *
+ * - The hook makes `.new-<id>`, reserves all its pages (so that a full volume fails there and never
+ *   by a fault inside the training), fills in the header, takes flock(LOCK_EX) on it and renames it
+ *   to `<id>.ring`. The lock falls when the process is gone, whatever ended it, and works across
+ *   pid namespaces.
+ * - The agent reads with pread() and writes with pwrite(): the file belongs to the user's process,
+ *   which may truncate it or write anything into it; through a mapping that would be a SIGBUS.
+ *   Whatever it reads it checks.
+ * - Marks flow through a single-producer single-consumer queue. The producers of one process are
+ *   serialised by the GIL (or by the hook's own thread, where times come from the GPU).
+ *
+ * Depends on nothing; both sides are compiled from it, and `PP_RING_VERSION` guards against two
+ * sides of different builds.
+ */
+#ifndef PP_SIDECAR_RING_H
+#define PP_SIDECAR_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PP_RING_MAGIC UINT64_C(0x31474e4952505000) /* "\0PPRING1" */
+#define PP_RING_DIRECTORY "/run/precisionprobe"
+#define PP_RING_SUFFIX ".ring"
+/** Written by the agent before any trainer starts: mode and filters for those that come. */
+#define PP_RING_CONTROL "control.json"
+
+enum {
+    PP_RING_VERSION = 1,
+    PP_RING_MARKS = 65536, /**< a power of two */
+    PP_RING_LAYERS = 4096,
+    PP_RING_NAME = 184, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
+    PP_RING_TYPE = 64,
+    PP_RING_TEXT = 256,
+    PP_RING_GPUS = 1024,
+};
+
+/** What the agent asks of the hook. */
+typedef enum pp_ring_mode {
+    PP_RING_IDLE = 0,   /**< nothing is installed in torch */
+    PP_RING_COUNT = 1,  /**< steps are counted: one C call per optimizer step, nothing else */
+    PP_RING_SAMPLE = 2, /**< find the layers, then mark every step */
+} pp_ring_mode;
+
+typedef enum pp_mark_kind {
+    PP_MARK_BEGIN = 1, /**< layer and phase begin */
+    PP_MARK_END,       /**< layer and phase end; in backward also without a begin, see pairing.h */
+    PP_MARK_STEP,      /**< a step ended: value is its number, aux epoch and batch */
+    PP_MARK_START,     /**< a stretch starts here, at a step's end: value is its number */
+    PP_MARK_STOP,      /**< the stretch stops here, at a step's end */
+    PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
+} pp_mark_kind;
+
+typedef enum pp_mark_phase {
+    PP_MARK_FORWARD = 0,
+    PP_MARK_BACKWARD = 1,
+    PP_MARK_OPTIMIZER = 2, /**< layer 0 */
+} pp_mark_phase;
+
+enum {
+    PP_MARK_RECOMPUTE = 1, /**< flag: a forward that runs inside backward (checkpointing) */
+};
+
+#define PP_MARK_UNKNOWN INT32_C(-1) /**< an epoch or batch that is not known */
+
+/** One mark, 32 bytes. */
+typedef struct pp_mark {
+    int64_t time; /**< ns, CLOCK_MONOTONIC of this kernel */
+    uint32_t layer;
+    uint8_t kind;
+    uint8_t phase;
+    uint8_t flags;
+    uint8_t thread; /**< small number of the thread that made it, modulo 256 */
+    int64_t value;
+    int32_t epoch; /**< of a STEP; PP_MARK_UNKNOWN where not known */
+    int32_t batch;
+} pp_mark;
+
+/** One layer; written once, before the header's layer_count covers it. */
+typedef struct pp_ring_layer {
+    int64_t parameters;
+    char name[PP_RING_NAME];
+    char type[PP_RING_TYPE];
+} pp_ring_layer;
+
+/**
+ * The start of the file. Each side writes only its own part, and the parts lie on lines of their
+ * own. `tail` is written by pwrite(), which promises no atomicity: the producer believes it only
+ * where `tail_check` is its complement.
+ */
+typedef struct pp_ring_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_size; /**< sizeof(pp_ring_header) */
+    uint32_t mark_size;
+    uint32_t mark_count;
+    uint32_t layer_size;
+    uint32_t layer_capacity;
+    char python[PP_RING_TYPE];
+    char torch[PP_RING_TYPE];
+    char hostname[PP_RING_TEXT];
+    char model[PP_RING_TEXT]; /**< class of the model; set when layers were found */
+    char clock[16];           /**< "host" or "cuda" */
+    char gpus[PP_RING_GPUS];  /**< UUIDs, comma-separated */
+    int32_t rank;
+    int32_t world_size;
+    int64_t process_id; /**< in the trainer's own pid namespace; for people */
+
+    /* Written by the hook. */
+    _Alignas(64) uint64_t head; /**< marks ever written */
+    uint64_t lost;              /**< marks ever lost */
+    uint64_t marks;             /**< marks ever made, the lost ones included */
+    int64_t cost;               /**< ns that the hook has cost the training, as it measures it */
+    int64_t steps;              /**< steps ever counted */
+    int64_t clock_error;        /**< ns: how far GPU times may be off the host clock; 0 for "host" */
+    uint32_t layer_count;
+    uint32_t state;    /**< what is installed now, a pp_ring_mode */
+    uint32_t failures; /**< times that the hook gave up because of an error of its own */
+    uint32_t detached; /**< 1: the hook has left for good */
+
+    /* Written by the agent. */
+    _Alignas(64) uint64_t tail; /**< marks ever read */
+    uint64_t tail_check;        /**< ~tail */
+    _Alignas(64) uint32_t mode; /**< a pp_ring_mode; the hook waits on it as a futex */
+    uint32_t reserved[15];
+} pp_ring_header;
+
+_Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
+_Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
+_Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of their own");
+
+#define PP_RING_LAYERS_AT sizeof(pp_ring_header)
+#define PP_RING_MARKS_AT (PP_RING_LAYERS_AT + PP_RING_LAYERS * sizeof(pp_ring_layer))
+#define PP_RING_SIZE (PP_RING_MARKS_AT + PP_RING_MARKS * sizeof(pp_mark))
+
+#endif
