@@ -15,6 +15,7 @@ typedef struct pp_solution_options {
     pp_attribution_options attribution;
     unsigned metrics;         /**< bits of the metrics wanted; 0: all */
     double tolerance_percent; /**< of de-duplication */
+    bool job_only;            /**< method Job: times and job averages, no layer's values */
 } pp_solution_options;
 
 typedef enum pp_solution_kind {

@@ -1,0 +1,154 @@
+#include "operator/operator.h"
+
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Raw samples: the plan says what to ask, Prometheus answers, the store keeps it, and only then is
+ * the plan told that it is there. A query that failed anywhere on this way is asked again.
+ */
+
+/** One query on its way. */
+typedef struct errand {
+    pp_operator *op;
+    char uid[64];
+    uint64_t serial; /* of the work */
+    uint64_t plan_id;
+    int64_t sent_ns;
+    /* newest stamp per GPU and metric of the answer, for the plan once it is stored */
+    pp_strings gpus;
+    int64_t *newest; /* [gpu * PP_METRIC_COUNT + metric]; 0: none */
+    size_t n_samples;
+} errand;
+
+static void errand_free(errand *e)
+{
+    pp_strings_free(&e->gpus);
+    free(e->newest);
+    free(e);
+}
+
+static void finish(errand *e, bool ok)
+{
+    pp_work *work = pp_operator_same_work(e->op, e->uid, e->serial);
+    if (work) {
+        work->queries--;
+        for (size_t i = 0; ok && e->newest && i < e->gpus.count * PP_METRIC_COUNT; i++) {
+            if (e->newest[i])
+                pp_plan_stored(work->plan, e->gpus.items[i / PP_METRIC_COUNT],
+                               (pp_metric)(i % PP_METRIC_COUNT), e->newest[i]);
+        }
+        pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
+        if (ok && e->n_samples) {
+            work->unsolved = true;
+            work->stats_dirty = true;
+        }
+        pp_operator_touch(work->op, work->key);
+    }
+    errand_free(e);
+}
+
+static void on_stored(void *user, const pp_error *error)
+{
+    errand *e = user;
+    if (error)
+        pp_warn(NULL, "storing samples: %s", error->message);
+    else
+        pp_meter_add(e->op->meters.samples, (double)e->n_samples);
+    finish(e, !error);
+}
+
+static int note_newest(errand *e, const pp_prometheus_answer *answer)
+{
+    e->newest = calloc(answer->gpus.count * PP_METRIC_COUNT + 1, sizeof *e->newest);
+    if (!e->newest)
+        return -1;
+    for (size_t i = 0; i < answer->gpus.count; i++) {
+        if (pp_strings_add(&e->gpus, answer->gpus.items[i], NULL) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < answer->n_samples; i++) {
+        const pp_activity_sample *s = &answer->samples[i];
+        int64_t *newest = &e->newest[s->gpu * PP_METRIC_COUNT + s->metric];
+        if (s->stamp_ns > *newest)
+            *newest = s->stamp_ns;
+    }
+    e->n_samples = answer->n_samples;
+    return 0;
+}
+
+static void remember_error(errand *e, const char *text)
+{
+    pp_work *work = pp_operator_same_work(e->op, e->uid, e->serial);
+    if (!work)
+        return;
+    if (strcmp(work->prometheus_error, text) != 0 && *text)
+        pp_warn(work->key, "Prometheus: %s", text);
+    (void)snprintf(work->prometheus_error, sizeof work->prometheus_error, "%s", text);
+    if (!*text)
+        work->asked = true;
+}
+
+static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answer,
+                      const pp_error *error)
+{
+    errand *e = user;
+    pp_error err = {0};
+    (void)id;
+    remember_error(e, error ? error->message : "");
+    if (error) {
+        finish(e, false);
+        return;
+    }
+    if (answer->n_samples == 0) {
+        finish(e, true);
+        return;
+    }
+    if (note_newest(e, answer) < 0 ||
+        pp_store_put_samples(e->op->store, &answer->gpus, answer->samples, answer->n_samples,
+                             on_stored, e, &err) < 0) {
+        pp_warn(NULL, "storing samples: %s", err.message);
+        finish(e, false);
+    }
+}
+
+static void ask(pp_work *work, const pp_plan_query *query)
+{
+    pp_operator *op = work->op;
+    errand *e = calloc(1, sizeof *e);
+    pp_error err = {0};
+    if (!e) {
+        pp_plan_answered(work->plan, query->id, pp_time_now(), false);
+        return;
+    }
+    e->op = op;
+    e->serial = work->serial;
+    e->plan_id = query->id;
+    e->sent_ns = pp_time_now();
+    (void)snprintf(e->uid, sizeof e->uid, "%s", work->uid);
+    work->queries++;
+    if (pp_prometheus_query(op->prometheus, query->text, query->time_ns, on_answer, e, NULL, &err) <
+        0) {
+        remember_error(e, err.message);
+        finish(e, false);
+    }
+}
+
+void pp_collect_tick(pp_work *work)
+{
+    pp_operator *op = work->op;
+    int64_t now = pp_time_now();
+    if (!work->collect || !op->prometheus || pp_plan_due(work->plan) > now)
+        return;
+    pp_plan_queries queries;
+    pp_error err = {0};
+    if (pp_plan_next(work->plan, now, &queries, &err) < 0) {
+        pp_warn(work->key, "planning queries: %s", err.message);
+        return;
+    }
+    for (size_t i = 0; i < queries.count; i++)
+        ask(work, &queries.items[i]);
+    pp_plan_queries_done(&queries);
+}

@@ -1,0 +1,304 @@
+#include "operator/operator.h"
+
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Agents: who is it (TokenReview, then: is its pod injected for a session that takes batches), what
+ * does it send, and the acknowledgement once the store has it. A batch that the store cannot take
+ * now is not answered: its connection is closed, and the agent sends it again to whoever leads.
+ */
+
+/* ---- who is it ---- */
+
+typedef struct question {
+    pp_operator *op;
+    pp_http_id id;
+} question;
+
+static void answer(pp_operator *op, pp_http_id id, pp_http_decision decision, const char *message)
+{
+    pp_http_authorize_respond(op->server, id, decision, NULL, message);
+}
+
+static const pp_pod *pod_of(const pp_operator *op, const char *ns, const char *name)
+{
+    char key[330];
+    (void)snprintf(key, sizeof key, "%s/%s", ns, name);
+    return pp_kube_informer_get(op->pods, key);
+}
+
+static void decide(pp_operator *op, pp_http_id id, const pp_kube_identity *who)
+{
+    if (!who->authenticated) {
+        answer(op, id, PP_HTTP_UNAUTHORIZED, who->reason);
+        return;
+    }
+    if (!*who->pod_name || !*who->pod_uid) {
+        answer(op, id, PP_HTTP_FORBIDDEN, "the token is not bound to a pod");
+        return;
+    }
+    const pp_pod *pod = pod_of(op, who->ns, who->pod_name);
+    if (!pod || strcmp(pod->uid, who->pod_uid) != 0) {
+        answer(op, id, PP_HTTP_UNAVAILABLE, "the pod is not known here yet");
+        return;
+    }
+    if (!pod->session_uid) {
+        answer(op, id, PP_HTTP_FORBIDDEN, "the pod was not injected for a session");
+        return;
+    }
+    const pp_session *session = pp_operator_find_session(op, pod->session_uid);
+    if (!session || !pp_session_takes_batches(session)) {
+        answer(op, id, PP_HTTP_FORBIDDEN, "the pod's session has ended");
+        return;
+    }
+    pp_http_identity identity = {{0}, {0}, {0}};
+    (void)snprintf(identity.namespace_name, sizeof identity.namespace_name, "%s", who->ns);
+    (void)snprintf(identity.pod, sizeof identity.pod, "%s", who->pod_name);
+    (void)snprintf(identity.pod_uid, sizeof identity.pod_uid, "%s", who->pod_uid);
+    pp_http_authorize_respond(op->server, id, PP_HTTP_GRANTED, &identity, NULL);
+}
+
+static void on_reviewed(void *user, const pp_kube_identity *who, const pp_error *error)
+{
+    question *q = user;
+    if (error) {
+        pp_warn(NULL, "reviewing an agent's token: %s", error->message);
+        answer(q->op, q->id, PP_HTTP_UNAVAILABLE, "the token cannot be reviewed now");
+    } else {
+        decide(q->op, q->id, who);
+    }
+    free(q);
+}
+
+void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
+{
+    question *q = malloc(sizeof *q);
+    pp_error err = {0};
+    if (!q) {
+        answer(op, id, PP_HTTP_UNAVAILABLE, "out of memory");
+        return;
+    }
+    *q = (question){.op = op, .id = id};
+    if (pp_kube_review(op->reviewer, token, on_reviewed, q, NULL, &err) < 0) {
+        free(q);
+        answer(op, id, err.code == PP_ERR_INVALID ? PP_HTTP_UNAUTHORIZED : PP_HTTP_UNAVAILABLE,
+               err.message);
+    }
+}
+
+/* ---- connections ---- */
+
+void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity)
+{
+    const pp_pod *pod = pod_of(op, identity->namespace_name, identity->pod);
+    const pp_session *session =
+        pod && pod->session_uid ? pp_operator_find_session(op, pod->session_uid) : NULL;
+    pp_work *work = session ? pp_operator_work(op, session) : NULL;
+    pp_peer *peer = work ? calloc(1, sizeof *peer) : NULL;
+    if (!peer) {
+        pp_http_ingest_close(op->server, connection, 1013, "no session for this pod");
+        return;
+    }
+    peer->connection = connection;
+    peer->identity = *identity;
+    (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", session->uid);
+    HASH_ADD(hh, op->peers, connection, sizeof peer->connection, peer);
+    pp_http_ingest_welcome(op->server, connection, session->uid,
+                           work->decided ? work->sampling : pp_session_live(session));
+    pp_operator_touch(op, work->key);
+}
+
+static pp_peer *find_peer(const pp_operator *op, pp_http_id connection)
+{
+    pp_peer *peer = NULL;
+    HASH_FIND(hh, op->peers, &connection, sizeof connection, peer);
+    return peer;
+}
+
+void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
+{
+    pp_peer *peer = find_peer(op, connection);
+    if (!peer)
+        return;
+    pp_work *work = pp_operator_find_work(op, peer->session_uid);
+    HASH_DEL(op->peers, peer);
+    free(peer);
+    if (work)
+        pp_operator_touch(op, work->key);
+}
+
+void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling)
+{
+    for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next) {
+        if (strcmp(peer->session_uid, session_uid) == 0)
+            pp_http_ingest_welcome(op->server, peer->connection, session_uid, sampling);
+    }
+}
+
+bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid)
+{
+    for (const pp_peer *peer = op->peers; peer; peer = peer->hh.next) {
+        if (strcmp(peer->identity.pod_uid, pod_uid) == 0)
+            return true;
+    }
+    return false;
+}
+
+void pp_intake_forget_all(pp_operator *op)
+{
+    pp_peer *peer;
+    pp_peer *next;
+    HASH_ITER(hh, op->peers, peer, next)
+    {
+        HASH_DEL(op->peers, peer);
+        free(peer);
+    }
+}
+
+/* ---- batches ---- */
+
+/** A batch on its way into the store. */
+typedef struct delivery {
+    pp_operator *op;
+    pp_http_id connection;
+    char session_uid[64];
+    char pod_uid[64];
+    pp_wire_batch *batch;
+} delivery;
+
+static void delivery_free(delivery *d)
+{
+    if (d)
+        pp_wire_batch_free(d->batch);
+    free(d);
+}
+
+/* What the batch says about its pod, for the session's status and for the questions to Prometheus.
+ */
+static void take_note(pp_work *work, const delivery *d)
+{
+    const pp_wire_batch *batch = d->batch;
+    pp_work_target *target = pp_work_get_target(work, d->pod_uid);
+    if (!target)
+        return;
+    for (size_t i = 0; i < batch->process.gpus.count; i++) {
+        const char *gpu = batch->process.gpus.items[i];
+        if (!pp_strings_contain(&target->gpus, gpu))
+            (void)pp_strings_add(&target->gpus, gpu, NULL);
+        (void)pp_plan_need(work->plan, gpu, batch->stretch.start, batch->stretch.end, NULL);
+    }
+    if (target->rank < 0 || batch->process.rank < target->rank)
+        target->rank = batch->process.rank;
+    target->open_stretch = !batch->stretch.last;
+    target->last_batch_ns = pp_time_now();
+    work->stats_dirty = true;
+    work->unsolved = true;
+}
+
+static void on_stored(void *user, bool inserted, const pp_error *error)
+{
+    delivery *d = user;
+    pp_operator *op = d->op;
+    pp_work *work = pp_operator_find_work(op, d->session_uid);
+    if (!error) {
+        if (inserted) {
+            pp_meter_add(op->meters.batches, 1);
+            pp_meter_add(op->meters.events, (double)d->batch->interval_count);
+        }
+        if (work) {
+            take_note(work, d);
+            pp_operator_touch(op, work->key);
+        }
+        if (op->server)
+            pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);
+    } else if (error->code == PP_ERR_INVALID || error->code == PP_ERR_TOO_LARGE) {
+        pp_warn(work ? work->key : NULL, "a batch is refused: %s", error->message);
+        if (op->server)
+            pp_http_ingest_refuse(op->server, d->connection, d->batch->seq, error);
+    } else {
+        pp_warn(work ? work->key : NULL, "a batch cannot be stored now: %s", error->message);
+        if (work && error->code == PP_ERR_NOT_FOUND) { /* its rows are gone: write them again */
+            work->row_written = false;
+            pp_work_target *target = pp_work_get_target(work, d->pod_uid);
+            if (target)
+                target->row_written = false;
+        }
+        if (op->server)
+            pp_http_ingest_close(op->server, d->connection, 1013, "try again later");
+    }
+    delivery_free(d);
+}
+
+/* The rows that the batch refers to are on their way before it. */
+static bool rows_ahead(pp_work *work, const pp_session *session, const pp_pod *pod)
+{
+    if (!work->row_written) {
+        const pp_session_decision now = {.phase = session->phase};
+        if (pp_record_session(work, session, &now) < 0)
+            return false;
+        work->row_written = true;
+        work->row_generation = session->generation;
+        work->row_phase = session->phase;
+    }
+    pp_record_target(work, pod);
+    const pp_work_target *target = pp_work_get_target(work, pod->uid);
+    return target && target->row_written;
+}
+
+static int refuse(pp_operator *op, pp_http_id connection, pp_wire_batch *batch, pp_error_code code,
+                  const char *field, const char *message)
+{
+    pp_error why = {.code = code};
+    (void)snprintf(why.field, sizeof why.field, "%s", field);
+    (void)snprintf(why.message, sizeof why.message, "%s", message);
+    pp_http_ingest_refuse(op->server, connection, batch->seq, &why);
+    pp_wire_batch_free(batch);
+    return -1;
+}
+
+/* Whether the batch may be taken from this peer; answers and frees it where it may not. */
+static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp_wire_batch *batch,
+                 const pp_session **ret_session, const pp_pod **ret_pod)
+{
+    if (!peer || strcmp(batch->session, peer->session_uid) != 0)
+        return refuse(op, connection, batch, PP_ERR_DENIED, "session",
+                      "the pod was not injected for this session");
+    const pp_session *session = pp_operator_find_session(op, batch->session);
+    if (!session || !pp_session_takes_batches(session))
+        return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
+    const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
+    if (!pod || strcmp(pod->uid, peer->identity.pod_uid) != 0)
+        return refuse(op, connection, batch, PP_ERR_GONE, "session", "the pod is gone");
+    *ret_session = session;
+    *ret_pod = pod;
+    return 0;
+}
+
+void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch)
+{
+    const pp_peer *peer = find_peer(op, connection);
+    const pp_session *session = NULL;
+    const pp_pod *pod = NULL;
+    if (check(op, peer, connection, batch, &session, &pod) < 0)
+        return;
+    pp_work *work = pp_operator_work(op, session);
+    delivery *d = calloc(1, sizeof *d);
+    pp_error err = {0};
+    if (!work || !d || !rows_ahead(work, session, pod)) {
+        pp_wire_batch_free(batch);
+        free(d);
+        pp_http_ingest_close(op->server, connection, 1013, "try again later");
+        return;
+    }
+    *d = (delivery){.op = op, .connection = connection, .batch = batch};
+    (void)snprintf(d->session_uid, sizeof d->session_uid, "%s", session->uid);
+    (void)snprintf(d->pod_uid, sizeof d->pod_uid, "%s", pod->uid);
+    if (pp_store_put_batch(op->store, session->uid, pod->uid, batch, on_stored, d, &err) < 0) {
+        delivery_free(d);
+        pp_warn(work->key, "a batch cannot be stored now: %s", err.message);
+        pp_http_ingest_close(op->server, connection, 1013, "try again later");
+    }
+}

@@ -1,0 +1,224 @@
+#include "operator/operator.h"
+
+#include "common/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Solving a session: each target in turn is loaded from the store, solved on the thread pool for
+ * each of its GPUs, and its solutions are written. One target at a time, so that a large session
+ * never takes more memory or more than one core. While data still comes in a solution is made again
+ * when the interval has passed, and no sooner than ten times what the last one took.
+ */
+
+static const int64_t SECOND = 1000000000;
+
+/** One target's way from the store through the thread pool and back. */
+typedef struct job {
+    uv_work_t work;
+    pp_operator *op;
+    char uid[64];
+    uint64_t serial; /* of the work */
+    char pod_uid[64];
+    bool final;
+    int64_t began_ns;
+    pp_solution_options options;
+    pp_activity *activity;
+    pp_solution **solutions; /* one per GPU of the target's processes */
+    size_t n_solutions;
+    size_t writing; /* solutions on their way into the store */
+    bool failed;
+    pp_error error;
+    pp_strings left; /* targets still to come */
+    size_t next;
+} job;
+
+static void next_target(job *j);
+
+static void free_data(job *j)
+{
+    for (size_t i = 0; i < j->n_solutions; i++)
+        pp_solution_free(j->solutions[i]);
+    free(j->solutions);
+    j->solutions = NULL;
+    j->n_solutions = 0;
+    j->activity = pp_activity_free(j->activity);
+}
+
+static void job_free(job *j)
+{
+    free_data(j);
+    pp_strings_free(&j->left);
+    free(j);
+}
+
+static void session_solved(job *j)
+{
+    pp_work *work = pp_operator_same_work(j->op, j->uid, j->serial);
+    if (work) {
+        work->solving = false;
+        work->solved_ns = pp_time_monotonic();
+        work->solve_took_ns = work->solved_ns - j->began_ns;
+        work->stats_dirty = true;
+        if (j->failed) {
+            work->unsolved = true;
+            pp_warn(work->key, "solving: %s", j->error.message);
+        } else {
+            pp_meter_add(j->op->meters.solutions, 1);
+            work->final_done = j->final;
+        }
+        pp_operator_touch(work->op, work->key);
+    }
+    job_free(j);
+}
+
+static void note_failure(job *j, const pp_error *error)
+{
+    j->failed = true;
+    j->error = *error;
+}
+
+static void on_written(void *user, const pp_error *error)
+{
+    job *j = user;
+    if (error)
+        note_failure(j, error);
+    if (--j->writing == 0)
+        next_target(j);
+}
+
+static void on_solved(uv_work_t *request, int status)
+{
+    job *j = request->data;
+    bool wanted = status == 0 && pp_operator_same_work(j->op, j->uid, j->serial);
+    j->writing = 1; /* ours, until all are handed over */
+    for (size_t i = 0; wanted && !j->failed && i < j->n_solutions; i++) {
+        pp_error err = {0};
+        j->writing++;
+        if (pp_store_put_solution(j->op->store, j->uid, j->pod_uid, j->solutions[i], j->final,
+                                  on_written, j, &err) < 0) {
+            j->writing--;
+            note_failure(j, &err);
+        }
+    }
+    if (--j->writing == 0)
+        next_target(j);
+}
+
+/* On a thread of the pool, on the job's own data. */
+static void solve(uv_work_t *request)
+{
+    job *j = request->data;
+    pp_strings gpus = {0};
+    for (size_t p = 0; p < j->activity->n_processes; p++) {
+        const pp_strings *have = &j->activity->processes[p].gpus;
+        for (size_t g = 0; g < have->count; g++) {
+            if (!pp_strings_contain(&gpus, have->items[g]) &&
+                pp_strings_add(&gpus, have->items[g], &j->error) < 0)
+                j->failed = true;
+        }
+    }
+    j->solutions = calloc(gpus.count + 1, sizeof(pp_solution *));
+    if (!j->solutions)
+        j->failed = true;
+    for (size_t g = 0; !j->failed && g < gpus.count; g++) {
+        if (pp_solution_solve(j->activity, gpus.items[g], &j->options, &j->solutions[g],
+                              &j->error) < 0)
+            j->failed = true;
+        else
+            j->n_solutions++;
+    }
+    pp_strings_free(&gpus);
+}
+
+static void on_loaded(void *user, pp_activity **activity, const pp_error *error)
+{
+    job *j = user;
+    if (error && error->code == PP_ERR_NOT_FOUND) {
+        next_target(j);
+        return;
+    }
+    if (error) {
+        note_failure(j, error);
+        next_target(j);
+        return;
+    }
+    j->activity = *activity;
+    *activity = NULL;
+    j->work.data = j;
+    if (uv_queue_work(j->op->loop, &j->work, solve, on_solved) < 0) {
+        const pp_error why = {.code = PP_ERR_INTERNAL, .message = "the thread pool refused work"};
+        note_failure(j, &why);
+        next_target(j);
+    }
+}
+
+static void next_target(job *j)
+{
+    static const int64_t before_ns = 90 * SECOND;
+    static const int64_t after_ns = 120 * SECOND;
+    free_data(j);
+    if (j->failed || j->next >= j->left.count || !pp_operator_same_work(j->op, j->uid, j->serial)) {
+        session_solved(j);
+        return;
+    }
+    (void)snprintf(j->pod_uid, sizeof j->pod_uid, "%s", j->left.items[j->next++]);
+    pp_error err = {0};
+    if (pp_store_load(j->op->store, j->uid, j->pod_uid, before_ns, after_ns, on_loaded, j, &err) <
+        0) {
+        note_failure(j, &err);
+        session_solved(j);
+    }
+}
+
+static void set_options(job *j, const pp_session *session)
+{
+    const pp_config *config = j->op->config;
+    j->options = (pp_solution_options){
+        .attribution = {.window_ns = config->prometheus.collection_interval,
+                        .scrape_ns = config->prometheus.scrape_interval,
+                        .max_lag_ns = config->prometheus.max_lag,
+                        .max_standard_error =
+                            config->attribution.max_standard_error_points / 100.0},
+        .metrics = session->metrics,
+        .tolerance_percent = session->tolerance_percent,
+        .job_only = strcmp(session->method, "Job") == 0,
+    };
+}
+
+static bool due(const pp_work *work)
+{
+    if (work->solving || !work->unsolved || !work->targets || work->final_done)
+        return false;
+    int64_t wait = work->op->config->attribution.solve_interval;
+    if (wait < 10 * work->solve_took_ns)
+        wait = 10 * work->solve_took_ns;
+    /* The final one waits for nobody, unless it has just failed. */
+    if (work->finalise)
+        wait = 2 * SECOND;
+    return !work->solved_ns || pp_time_monotonic() - work->solved_ns >= wait;
+}
+
+void pp_solve_tick(pp_work *work)
+{
+    const pp_session *session = pp_operator_find_session(work->op, work->uid);
+    if (!session || !due(work))
+        return;
+    job *j = calloc(1, sizeof *j);
+    if (!j)
+        return;
+    j->op = work->op;
+    j->serial = work->serial;
+    j->final = work->finalise;
+    j->began_ns = pp_time_monotonic();
+    (void)snprintf(j->uid, sizeof j->uid, "%s", work->uid);
+    set_options(j, session);
+    for (pp_work_target *target = work->targets; target; target = target->hh.next) {
+        if (target->last_batch_ns && pp_strings_add(&j->left, target->pod_uid, NULL) < 0)
+            break;
+    }
+    work->solving = true;
+    work->unsolved = false;
+    next_target(j);
+}

@@ -1,0 +1,313 @@
+#include "operator/operator.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Every replica runs this: read the Secret, renew what is due, write it back where it changed (the
+ * resourceVersion makes one replica win, the others read again), serve it, and keep the webhook's
+ * caBundle equal to it. It is looked at again every minute, so that a renewal by another replica or
+ * a caBundle that was taken away is noticed within that time.
+ */
+
+enum { LOOK_AGAIN_MS = 60000, RETRY_MS = 2000 };
+
+struct pp_tls {
+    pp_operator *op;
+    pp_tls_ready_fn ready;
+    bool was_ready;
+    pp_certificates certificates;
+    char *resource_version; /**< of the Secret; NULL: it does not exist */
+    pp_strings names;
+    char *served; /**< the certificate in use */
+    pp_kube_id call;
+    uv_timer_t timer;
+};
+
+static void read_secret(pp_tls *tls);
+static void read_webhook(pp_tls *tls);
+
+static void on_timer(uv_timer_t *timer)
+{
+    read_secret(timer->data);
+}
+
+static void again(pp_tls *tls, uint64_t ms)
+{
+    if (!tls->op->stopping)
+        uv_timer_start(&tls->timer, on_timer, ms, 0);
+}
+
+static void failed(pp_tls *tls, const char *what, const pp_error *error)
+{
+    pp_warn(NULL, "%s: %s", what, error->message);
+    again(tls, RETRY_MS);
+}
+
+static int start_call(pp_tls *tls, pp_kube_call *call)
+{
+    pp_error err = {0};
+    call->user = tls;
+    if (pp_kube_call_start(tls->op->kube, call, &tls->call, &err) < 0) {
+        failed(tls, "asking the API server", &err);
+        return -1;
+    }
+    return 0;
+}
+
+/* Takes what is in tls->certificates into use. */
+static void serve(pp_tls *tls)
+{
+    pp_operator *op = tls->op;
+    pp_error err = {0};
+    char *bundle = pp_certificates_bundle(&tls->certificates, &err);
+    if (!bundle) {
+        failed(tls, "the certificate bundle", &err);
+        return;
+    }
+    free(op->ca_bundle);
+    op->ca_bundle = bundle;
+    if (!tls->was_ready) {
+        tls->was_ready = true;
+        tls->ready(op, tls->certificates.certificate, tls->certificates.key);
+    } else if (op->server && tls->served &&
+               strcmp(tls->served, tls->certificates.certificate) != 0) {
+        if (pp_http_server_set_certificate(op->server, tls->certificates.certificate,
+                                           tls->certificates.key, &err) < 0)
+            pp_err(NULL, "the renewed certificate cannot be used: %s", err.message);
+        else
+            pp_info(NULL, "serving a renewed certificate");
+    }
+    free(tls->served);
+    tls->served = strdup(tls->certificates.certificate);
+    read_webhook(tls);
+}
+
+static void on_written(void *user, json_t *object, const pp_error *error)
+{
+    pp_tls *tls = user;
+    tls->call = 0;
+    if (error && (error->code == PP_ERR_CONFLICT || error->code == PP_ERR_NOT_FOUND)) {
+        read_secret(tls); /* another replica was faster: take what it wrote */
+        return;
+    }
+    if (error) {
+        failed(tls, "writing the certificates' Secret", error);
+        return;
+    }
+    (void)object;
+    serve(tls);
+}
+
+static json_t *secret_object(pp_tls *tls, pp_error *err)
+{
+    json_t *data = pp_certificates_to_secret(&tls->certificates, err);
+    if (!data)
+        return NULL;
+    pp_operator *op = tls->op;
+    json_t *metadata = json_pack("{s:s, s:s, s:{s:s}}", "name", op->config->webhook.secret_name,
+                                 "namespace", pp_kube_client_namespace(op->kube), "labels",
+                                 "app.kubernetes.io/managed-by", "precisionprobe");
+    if (tls->resource_version)
+        json_object_set_new(metadata, "resourceVersion", json_string(tls->resource_version));
+    if (op->owner)
+        json_object_set_new(metadata, "ownerReferences", json_pack("[O]", op->owner));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "apiVersion", "v1", "kind", "Secret", "type",
+                     "kubernetes.io/tls", "metadata", metadata, "data", data);
+}
+
+static void write_secret(pp_tls *tls)
+{
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *secret = secret_object(tls, &err);
+    if (!secret) {
+        failed(tls, "the certificates' Secret", &err);
+        return;
+    }
+    pp_kube_call call = {.verb = tls->resource_version ? PP_KUBE_UPDATE : PP_KUBE_CREATE,
+                         .resource = &PP_KUBE_SECRETS,
+                         .ns = pp_kube_client_namespace(tls->op->kube),
+                         .name =
+                             tls->resource_version ? tls->op->config->webhook.secret_name : NULL,
+                         .body = secret,
+                         .done = on_written};
+    (void)start_call(tls, &call);
+}
+
+static void renew(pp_tls *tls)
+{
+    pp_error err = {0};
+    bool changed = false;
+    int64_t next_check = 0;
+    if (pp_certificates_renew(&tls->certificates, &tls->names, pp_time_now(), &changed, &next_check,
+                              &err) < 0) {
+        failed(tls, "making certificates", &err);
+        return;
+    }
+    if (changed)
+        write_secret(tls);
+    else
+        serve(tls);
+}
+
+static void on_read(void *user, json_t *object, const pp_error *error)
+{
+    pp_tls *tls = user;
+    tls->call = 0;
+    free(tls->resource_version);
+    tls->resource_version = NULL;
+    pp_certificates_done(&tls->certificates);
+    if (error && error->code != PP_ERR_NOT_FOUND) {
+        failed(tls, "reading the certificates' Secret", error);
+        return;
+    }
+    if (!error) {
+        pp_error err = {0};
+        const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
+        tls->resource_version = strdup(version ? version : "");
+        /* An unreadable Secret is made anew. */
+        if (pp_certificates_from_secret(json_object_get(object, "data"), &tls->certificates, &err) <
+            0)
+            pp_warn(NULL, "the certificates' Secret is unreadable: %s", err.message);
+    }
+    renew(tls);
+}
+
+static void read_secret(pp_tls *tls)
+{
+    pp_kube_call call = {.verb = PP_KUBE_GET,
+                         .resource = &PP_KUBE_SECRETS,
+                         .ns = pp_kube_client_namespace(tls->op->kube),
+                         .name = tls->op->config->webhook.secret_name,
+                         .done = on_read};
+    (void)start_call(tls, &call);
+}
+
+static void on_webhook_patched(void *user, json_t *object, const pp_error *error)
+{
+    pp_tls *tls = user;
+    (void)object;
+    tls->call = 0;
+    if (error && error->code != PP_ERR_NOT_FOUND) {
+        failed(tls, "telling the webhook its CA", error);
+        return;
+    }
+    pp_info(NULL, "the webhook knows the CA");
+    again(tls, LOOK_AGAIN_MS);
+}
+
+static char *bundle_in_base64(const pp_operator *op)
+{
+    size_t n = strlen(op->ca_bundle);
+    char *text = malloc(4 * ((n + 2) / 3) + 1);
+    if (text)
+        (void)EVP_EncodeBlock((unsigned char *)text, (const unsigned char *)op->ca_bundle, (int)n);
+    return text;
+}
+
+/* The JSON patch that gives every entry of the webhook configuration our CA; empty when they have
+ * it. */
+static json_t *webhook_patch(const json_t *object, const char *bundle)
+{
+    json_t *patch = json_array();
+    const json_t *hooks = json_object_get(object, "webhooks");
+    for (size_t i = 0; i < json_array_size(hooks); i++) {
+        const char *have =
+            pp_json_get_string(json_array_get(hooks, i), "clientConfig", "caBundle", NULL);
+        if (have && strcmp(have, bundle) == 0)
+            continue;
+        char path[64];
+        (void)snprintf(path, sizeof path, "/webhooks/%zu/clientConfig/caBundle", i);
+        json_array_append_new(
+            patch, json_pack("{s:s, s:s, s:s}", "op", "add", "path", path, "value", bundle));
+    }
+    return patch;
+}
+
+static void on_webhook(void *user, json_t *object, const pp_error *error)
+{
+    pp_tls *tls = user;
+    tls->call = 0;
+    if (error) {
+        if (error->code != PP_ERR_NOT_FOUND)
+            pp_warn(NULL, "reading the webhook configuration: %s", error->message);
+        again(tls, error->code == PP_ERR_NOT_FOUND ? LOOK_AGAIN_MS : RETRY_MS);
+        return;
+    }
+    PP_CLEANUP_FREE char *bundle = bundle_in_base64(tls->op);
+    PP_CLEANUP_JSON json_t *patch = bundle ? webhook_patch(object, bundle) : NULL;
+    if (json_array_size(patch) == 0) {
+        again(tls, LOOK_AGAIN_MS);
+        return;
+    }
+    pp_kube_call call = {.verb = PP_KUBE_PATCH_JSON,
+                         .resource = &PP_KUBE_MUTATING_WEBHOOKS,
+                         .name = tls->op->config->webhook.configuration_name,
+                         .body = patch,
+                         .done = on_webhook_patched};
+    (void)start_call(tls, &call);
+}
+
+static void read_webhook(pp_tls *tls)
+{
+    pp_kube_call call = {.verb = PP_KUBE_GET,
+                         .resource = &PP_KUBE_MUTATING_WEBHOOKS,
+                         .name = tls->op->config->webhook.configuration_name,
+                         .done = on_webhook};
+    (void)start_call(tls, &call);
+}
+
+/* The names under which the API server and the agents call us. */
+static int add_names(pp_tls *tls, pp_error *err)
+{
+    const pp_config *config = tls->op->config;
+    const char *ns = *config->webhook.service_namespace ? config->webhook.service_namespace
+                                                        : pp_kube_client_namespace(tls->op->kube);
+    static const char *const suffixes[] = {".svc", ".svc.cluster.local", ""};
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        char name[256];
+        (void)snprintf(name, sizeof name, "%s.%s%s", config->webhook.service_name, ns, suffixes[i]);
+        if (pp_strings_add(&tls->names, name, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int pp_tls_start(pp_operator *op, pp_tls_ready_fn ready, pp_error *err)
+{
+    pp_tls *tls = calloc(1, sizeof *tls);
+    if (!tls)
+        return pp_error_nomem(err);
+    tls->op = op;
+    tls->ready = ready;
+    op->tls = tls;
+    uv_timer_init(op->loop, &tls->timer);
+    tls->timer.data = tls;
+    if (add_names(tls, err) < 0)
+        return -1;
+    read_secret(tls);
+    return 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    pp_tls *tls = handle->data;
+    pp_certificates_done(&tls->certificates);
+    pp_strings_free(&tls->names);
+    free(tls->resource_version);
+    free(tls->served);
+    free(tls);
+}
+
+void pp_tls_stop(pp_operator *op)
+{
+    if (!op->tls)
+        return;
+    pp_kube_call_cancel(op->kube, op->tls->call);
+    uv_close((uv_handle_t *)&op->tls->timer, on_closed);
+    op->tls = NULL;
+}
