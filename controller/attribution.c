@@ -16,6 +16,9 @@
 /* Where in the feasible arc collections are published, when scrapes alone do not tell. */
 #define PHASE_STARTS 12
 #define PHASE_ROUNDS 3
+#define MATCH_ROUNDS 2
+/* Share of the observed time that windows must cover for their plain mean to stand. */
+#define COVERED 0.95
 
 static int too_large(pp_error *err, const char *field, size_t n, size_t max)
 {
@@ -263,9 +266,9 @@ static int phase_try(solver *s, double phase, double *best, pp_error *err)
 {
     pp_attr_windows w;
     pp_attr_lag lag;
-    if (pp_attr_windows_init(&w, &s->scrapes, phase, err) < 0)
+    if (pp_attr_windows_init(&w, &s->scrapes, phase, NULL, false, err) < 0)
         return -1;
-    int rc = pp_attr_lag_coarse(&s->problem, &w, &lag, err);
+    int rc = pp_attr_lag_coarse(&s->problem, &w, false, &lag, err);
     pp_attr_windows_done(&w);
     if (rc == 0 && lag.known && lag.evidence < *best) {
         *best = lag.evidence;
@@ -291,16 +294,35 @@ static int phase_search(solver *s, pp_error *err)
     return 0;
 }
 
+/** Decides by the values which collection each scrape read, where the clock leaves it open. */
+static int windows_match(solver *s, pp_error *err)
+{
+    PP_CLEANUP_FREE double *misfit = calloc(s->scrapes.n * PP_ATTR_STATES + 1, sizeof *misfit);
+    pp_attr_lag lag;
+    if (!misfit)
+        return pp_error_nomem(err);
+    if (pp_attr_lag_coarse(&s->problem, &s->windows, true, &lag, err) < 0)
+        return -1;
+    if (lag.known &&
+        pp_attr_misfit(&s->problem, &s->scrapes, &s->windows, lag.lag, s->phase, misfit, err) < 0)
+        return -1;
+    pp_attr_windows_done(&s->windows);
+    return pp_attr_windows_init(&s->windows, &s->scrapes, s->phase, misfit, false, err);
+}
+
 static int windows_find(solver *s, pp_error *err)
 {
     if (s->scrapes.window <= 0)
         return 0;
     if (s->scrapes.grid && s->scrapes.searched && s->columns.n > 0 && phase_search(s, err) < 0)
         return -1;
-    if (pp_attr_windows_init(&s->windows, &s->scrapes, s->phase, err) < 0)
+    if (pp_attr_windows_init(&s->windows, &s->scrapes, s->phase, NULL, true, err) < 0)
         return -1;
     if (s->columns.n == 0)
         return 0;
+    for (int round = 0; round < MATCH_ROUNDS && s->scrapes.grid; round++)
+        if (windows_match(s, err) < 0)
+            return -1;
     return pp_attr_lag_find(&s->problem, &s->windows, s->fits, &s->lag, err);
 }
 
@@ -506,6 +528,41 @@ static void fit_report(const solver *s, size_t metric, const rows_used *u)
     r->closure = (fitted / (double)u->n - u->mean) * s->scale[metric];
 }
 
+/**
+ * Where scrapes missed many windows, those that were read may hold a mix of layers unlike the
+ * job's: the fit moves their mean to the mix of all observed time.
+ */
+static int job_adjust(solver *s, size_t metric, const rows_used *u, pp_error *err)
+{
+    const pp_attr_fit *f = &s->fits[metric];
+    const pp_attr_timeline *t = &s->timeline;
+    pp_attribution_estimate *job = &s->ret->fits[s->order[metric]].job;
+    double hull = t->stretch[2 * t->n_stretches - 1] - t->stretch[0], all = 0, sum = 0, rest = 0;
+    PP_CLEANUP_FREE double *miss = calloc(f->p + 1, sizeof *miss);
+    if (!miss)
+        return pp_error_nomem(err);
+    for (size_t k = 0; k < f->p; k++)
+        all += s->columns.time[k];
+    if (job->windows * s->windows.window > COVERED * hull || all < COVERED * hull)
+        return 0;
+    for (size_t k = 0; k < f->p; k++)
+        miss[k] = s->columns.time[k] / all;
+    for (size_t i = 0; i < u->n; i++) {
+        const double *x = s->design.x + i * f->p;
+        double e = u->y[i] - pp_attr_dot(x, f->b, f->p);
+        rest += e * e;
+        sum += u->y[i] / (double)u->n;
+        for (size_t k = 0; k < f->p; k++)
+            miss[k] -= x[k] / (double)u->n;
+    }
+    double var = rest / ((double)u->n * (double)u->n);
+    for (size_t i = 0; i < f->p; i++)
+        var += miss[i] * pp_attr_dot(miss, f->cov + i * f->p, f->p);
+    job->mean = (sum + pp_attr_dot(miss, f->b, f->p)) * s->scale[metric];
+    job->standard_error = sqrt(fmax(var, 0)) * s->scale[metric];
+    return 0;
+}
+
 /** Estimate of columns from .. to - 1 in the metric's unit. */
 static pp_attribution_estimate range_estimate(const solver *s, size_t metric, size_t from,
                                               size_t to, double max_se)
@@ -641,7 +698,9 @@ static int metric_report(solver *s, size_t metric, pp_error *err)
             fit_report(s, metric, &u);
         if (rc == 0 && (double)u.n >= 2 * s->fits[metric].effective + 10) {
             few_windows(&s->fits[metric], u.n);
-            rc = estimates_report(s, metric, err);
+            rc = job_adjust(s, metric, &u, err);
+            if (rc == 0)
+                rc = estimates_report(s, metric, err);
         }
     }
     free(u.ends);

@@ -107,6 +107,7 @@ typedef struct pp_attr_scrapes {
     bool grid;
     double phase;  /* middle of the feasible arc */
     double half;   /* half its width */
+    double jitter; /* of publications against their phase, at most */
     bool searched; /* scrapes fall into the arc: where in it the phase is, the fit must tell */
 } pp_attr_scrapes;
 
@@ -120,8 +121,15 @@ typedef enum pp_attr_change {
 int pp_attr_scrapes_init(pp_attr_scrapes *s, const pp_attribution_input *in, const uint32_t *order,
                          int64_t base_ns, pp_error *err);
 void pp_attr_scrapes_done(pp_attr_scrapes *s);
-/** Windows for one publication phase (ignored without a grid). */
-int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double phase, pp_error *err);
+/* A scrape read one collection earlier than nominal, the nominal one, or one later. */
+#define PP_ATTR_STATES 3
+/**
+ * Windows for one publication phase (ignored without a grid). misfit[j * PP_ATTR_STATES + state]
+ * says how badly scrape j's values fit each collection that it may have read, in log likelihood;
+ * NULL: not known yet. With `sure`, scrapes too close to a publication are left out.
+ */
+int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double phase,
+                         const double *misfit, bool sure, pp_error *err);
 void pp_attr_windows_done(pp_attr_windows *w);
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -228,12 +236,16 @@ typedef struct pp_attr_lag {
     double evidence; /* of the coarse search; compares publication phases */
 } pp_attr_lag;
 
+/** The lag by least squares: on a grid of starts, the best one refined if `refine`. */
+int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, bool refine,
+                       pp_attr_lag *ret, pp_error *err);
 /** Estimates the lag of w over all metrics; fits[metric] then hold the variances at it. */
-int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_lag *ret,
-                       pp_error *err);
 int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_fit *fits,
                      pp_attr_lag *ret, pp_error *err);
 /** Prior, bounds and scale of one metric; y are its scaled values. */
+/** misfit for pp_attr_windows_init, by least squares over the windows w at this lag. */
+int pp_attr_misfit(const pp_attr_problem *q, const pp_attr_scrapes *s, const pp_attr_windows *w,
+                   double lag, double phase, double *misfit, pp_error *err);
 void pp_attr_fit_prior(const pp_attr_problem *q, size_t metric, double mean, pp_attr_fit *f);
 
 /* ---- groups ---------------------------------------------------------------------------------- */

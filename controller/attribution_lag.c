@@ -231,11 +231,11 @@ static void minima_pick(const minimum *grid, size_t n, minima *ret)
     memcpy(ret->at, all, ret->n * sizeof *all);
 }
 
-static int minima_find(coarse *o, bool refine, minima *ret, pp_error *err)
+static int minima_find(coarse *o, int starts, size_t refine, minima *ret, pp_error *err)
 {
     minimum grid[MAX_STARTS];
     double range = o->s->high - o->s->low;
-    size_t n = (size_t)ceil(range / o->w->window * STARTS_PER_WINDOW) + 1;
+    size_t n = (size_t)ceil(range / o->w->window * starts) + 1;
     n = n < 3 ? 3 : n > MAX_STARTS ? MAX_STARTS : n;
     double step = range / (double)(n - 1);
     for (size_t i = 0; i < n; i++) {
@@ -246,7 +246,7 @@ static int minima_find(coarse *o, bool refine, minima *ret, pp_error *err)
     minima_pick(grid, n, ret);
     qsort(grid, n, sizeof *grid, order_minimum);
     ret->typical = grid[n / 2].value;
-    for (size_t i = 0; i < ret->n && refine; i++) {
+    for (size_t i = 0; i < ret->n && i < refine; i++) {
         double low = fmax(ret->at[i].lag - step, o->s->low);
         double high = fmin(ret->at[i].lag + step, o->s->high);
         if (coarse_refine(o, low, high, step / 20, &ret->at[i].lag, &ret->at[i].value, err) < 0)
@@ -273,8 +273,8 @@ static void coarse_done(coarse *o)
     free(o->c);
 }
 
-int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_lag *ret,
-                       pp_error *err)
+int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, bool refine,
+                       pp_attr_lag *ret, pp_error *err)
 {
     sample_set s = {0};
     coarse o = {0};
@@ -284,7 +284,8 @@ int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, pp_at
     if (set_fill(q, w, &s, err) == 0 && coarse_init(&o, q, w, &s, err) == 0) {
         rc = 0;
         if (s.n >= 8 && s.n_metrics > 0 && q->columns->n > 0)
-            rc = minima_find(&o, true, &m, err);
+            rc = minima_find(&o, refine ? STARTS_PER_WINDOW : STARTS_PER_WINDOW / 2, refine ? 1 : 0,
+                             &m, err);
         if (rc == 0 && m.n > 0)
             *ret = (pp_attr_lag){true, m.at[0].lag, 0, m.at[0].value / (double)s.n};
     }
@@ -462,7 +463,7 @@ int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr
     if (s.n < 16 || s.n_metrics == 0 || q->columns->n == 0)
         goto out;
     o.fits = spare;
-    rc = minima_find(&c, true, &m, err);
+    rc = minima_find(&c, STARTS_PER_WINDOW, MAX_MINIMA, &m, err);
     if (rc == 0)
         rc = lag_polish(&o, &m, fits, ret, err);
 out:

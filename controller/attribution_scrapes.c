@@ -258,11 +258,15 @@ static double wrap(double t, double w)
 static size_t turns_collect(const pp_attr_scrapes *s, turn *turns, int *score, int *changed)
 {
     size_t n = 0;
+    double jitter = s->jitter;
+    *score = *changed = 0;
     for (size_t j = 1; j < s->n; j++) {
         int sign = s->change[j] == PP_ATTR_CHANGED ? 1 : s->change[j] == PP_ATTR_SAME ? -1 : 0;
-        if (sign == 0 || s->stamps[j] - s->stamps[j - 1] >= s->window)
+        /* Publications jitter: a change admits a little more, a repeat excludes a little less. */
+        double start = s->stamps[j - 1] - sign * jitter, end = s->stamps[j] + sign * jitter;
+        if (sign == 0 || end - start >= s->window || end <= start)
             continue;
-        double from = wrap(s->stamps[j - 1], s->window), to = wrap(s->stamps[j], s->window);
+        double from = wrap(start, s->window), to = wrap(end, s->window);
         turns[n++] = (turn){from, sign};
         turns[n++] = (turn){to, -sign};
         *score += from > to ? sign : 0;
@@ -324,22 +328,14 @@ static double inside(const pp_attr_scrapes *s)
     return s->n ? (double)n / (double)s->n : 0;
 }
 
-static int phase_find(pp_attr_scrapes *s, pp_error *err)
+/** Phase, half width and how many pairs contradict it, at the present jitter. */
+static size_t phase_at(pp_attr_scrapes *s, turn *turns, int *score, size_t *ret_against)
 {
-    PP_CLEANUP_FREE turn *turns = malloc((2 * s->n + 1) * sizeof *turns);
-    PP_CLEANUP_FREE int *score = malloc((2 * s->n + 1) * sizeof *score);
-    if (!turns || !score)
-        return pp_error_nomem(err);
-    int at = 0, changed = 0;
+    int at, changed;
     size_t n = turns_collect(s, turns, &at, &changed);
-    s->grid = true;
-    s->half = 0.5 * s->window;
-    if (n < 8) {
-        double concentration;
-        s->phase = opposite(s, &concentration);
-        s->searched = concentration < 0.98;
-        return 0;
-    }
+    *ret_against = 0;
+    if (n < 8)
+        return n;
     qsort(turns, n, sizeof *turns, order_turn);
     int best = at;
     for (size_t i = 0; i < n; i++) {
@@ -348,8 +344,33 @@ static int phase_find(pp_attr_scrapes *s, pp_error *err)
         best = at > best ? at : best;
     }
     arc_best(s, turns, score, n, 1 + (int)(n / 400));
-    s->grid = best >= changed - (int)(n / 8);
-    s->searched = s->half > 0.1 * s->window && inside(s) > 0.05;
+    *ret_against = (size_t)(changed - best);
+    return n;
+}
+
+/** The least jitter at which nearly all pairs agree on a phase. */
+static int phase_find(pp_attr_scrapes *s, pp_error *err)
+{
+    PP_CLEANUP_FREE turn *turns = malloc((2 * s->n + 1) * sizeof *turns);
+    PP_CLEANUP_FREE int *score = malloc((2 * s->n + 1) * sizeof *score);
+    if (!turns || !score)
+        return pp_error_nomem(err);
+    size_t n = 0, against = 0;
+    double least = fmin(fmax(0.02 * s->window, 2e6), 0.1 * s->window);
+    for (s->jitter = least; s->jitter <= 0.25 * s->window; s->jitter *= 1.6) {
+        n = phase_at(s, turns, score, &against);
+        if (against * 200 <= n)
+            break;
+    }
+    s->grid = against * 8 <= n;
+    if (n >= 8) {
+        s->searched = s->half > 0.1 * s->window && inside(s) > 0.05;
+        return 0;
+    }
+    double concentration;
+    s->half = 0.5 * s->window;
+    s->phase = opposite(s, &concentration);
+    s->searched = concentration < 0.9 || (s->scrape > 1.2 * s->window && concentration < 0.999);
     return 0;
 }
 

@@ -11,24 +11,31 @@
 #include "common/cleanup.h"
 #include "controller/attribution_internal.h"
 
-#define STATES 3 /* one collection earlier than nominal, nominal, one later */
-#define CONTRADICTION 4.0
+#define STATES PP_ATTR_STATES
+#define CONTRADICTION 6.0
 
 typedef struct path {
     double cost[STATES];
     int8_t from[STATES];
 } path;
 
-static double displacement(double u, double window, int state)
+/** Cost of having read another collection than the nominal one, by how far off that would be. */
+static double displacement(const pp_attr_scrapes *s, double u, int state)
 {
-    double jitter = 0.04 * window;
-    jitter = jitter < 4e6 ? 4e6 : jitter > 4e7 ? 4e7 : jitter;
-    double frac = u - floor(u);
+    double frac = u - floor(u), scale = s->window / s->jitter;
     if (state == 0)
-        return 0.1 + frac * window / jitter;
+        return 0.1 + frac * scale;
     if (state == 2)
-        return 0.1 + (1 - frac) * window / jitter;
+        return 0.1 + (1 - frac) * scale;
     return 0;
+}
+
+/** Too close to a publication to say by the clock alone which collection was read. */
+static bool doubtful(const pp_attr_scrapes *s, double phase, size_t j)
+{
+    double u = (s->stamps[j] - phase) / s->window, frac = u - floor(u);
+    double band = fmin(2 * s->jitter / s->window, 0.25);
+    return frac < band || frac > 1 - band;
 }
 
 static double transition(int8_t change, double step)
@@ -42,8 +49,7 @@ static double transition(int8_t change, double step)
     return 0;
 }
 
-static void path_step(path *now, const path *before, double k, double k_before, double u,
-                      double window, int8_t change)
+static void path_step(path *now, const path *before, double k, double k_before, int8_t change)
 {
     for (int a = 0; a < STATES; a++) {
         now->cost[a] = PP_ATTR_INF;
@@ -55,12 +61,12 @@ static void path_step(path *now, const path *before, double k, double k_before, 
                 now->from[a] = (int8_t)b;
             }
         }
-        now->cost[a] += displacement(u, window, a);
     }
 }
 
-/** number[j]: which collection scrape j read. */
-static int decode(const pp_attr_scrapes *s, double phase, double *number, pp_error *err)
+/** number[j]: which collection scrape j read; `misfit` as for pp_attr_windows_init. */
+static int decode(const pp_attr_scrapes *s, double phase, const double *misfit, double *number,
+                  pp_error *err)
 {
     PP_CLEANUP_FREE path *paths = malloc((s->n + 1) * sizeof *paths);
     if (!paths)
@@ -68,15 +74,12 @@ static int decode(const pp_attr_scrapes *s, double phase, double *number, pp_err
     for (size_t j = 0; j < s->n; j++) {
         double u = (s->stamps[j] - phase) / s->window;
         number[j] = floor(u);
-        if (j == 0) {
-            for (int a = 0; a < STATES; a++) {
-                paths[j].cost[a] = displacement(u, s->window, a);
-                paths[j].from[a] = 1;
-            }
-        } else {
-            path_step(&paths[j], &paths[j - 1], number[j], number[j - 1], u, s->window,
-                      s->change[j]);
-        }
+        paths[j] = (path){{0}, {1, 1, 1}};
+        if (j > 0)
+            path_step(&paths[j], &paths[j - 1], number[j], number[j - 1], s->change[j]);
+        for (int a = 0; a < STATES; a++)
+            paths[j].cost[a] +=
+                displacement(s, u, a) + (misfit ? misfit[j * STATES + (size_t)a] : 0);
     }
     int at = 1;
     if (s->n > 0)
@@ -126,18 +129,29 @@ static void window_add(pp_attr_windows *w, const pp_attr_scrapes *s, size_t j, b
     }
 }
 
-int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double phase, pp_error *err)
+/** Whether leaving out the doubtful scrapes leaves enough of them. */
+static bool sure_enough(const pp_attr_scrapes *s, double phase)
 {
+    size_t n = 0;
+    for (size_t j = 0; j < s->n; j++)
+        n += !doubtful(s, phase, j);
+    return n * 4 >= s->n;
+}
+
+int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double phase,
+                         const double *misfit, bool sure, pp_error *err)
+{
+    sure = sure && s->grid && sure_enough(s, phase);
     PP_CLEANUP_FREE double *number = malloc((s->n + 1) * sizeof *number);
     if (!number)
         return pp_error_nomem(err);
-    if (s->grid && decode(s, phase, number, err) < 0)
+    if (s->grid && decode(s, phase, misfit, number, err) < 0)
         return -1;
     if (windows_alloc(w, s, err) < 0)
         return -1;
     for (size_t j = 0; j < s->n; j++) {
         bool same = s->change[j] == PP_ATTR_SAME;
-        if (s->change[j] == PP_ATTR_STALE)
+        if (s->change[j] == PP_ATTR_STALE || (sure && doubtful(s, phase, j)))
             continue;
         if (!s->grid) {
             if (!same || w->n == 0)
