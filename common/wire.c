@@ -73,8 +73,8 @@ static const column step_columns[] = {
     {"number", DELTA, offsetof(pp_wire_step, number), 0, PP_WIRE_MAX_COUNT},
     {"start", DELTA, offsetof(pp_wire_step, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
     {"duration", PLAIN, offsetof(pp_wire_step, duration), 0, PP_WIRE_MAX_DURATION},
-    {"epoch", DELTA, offsetof(pp_wire_step, epoch), 0, PP_WIRE_MAX_COUNT},
-    {"batch", DELTA, offsetof(pp_wire_step, batch), 0, PP_WIRE_MAX_COUNT},
+    {"epoch", DELTA, offsetof(pp_wire_step, epoch), -1, PP_WIRE_MAX_COUNT},
+    {"batch", DELTA, offsetof(pp_wire_step, batch), -1, PP_WIRE_MAX_COUNT},
     {0},
 };
 

@@ -82,8 +82,8 @@ typedef struct pp_wire_step {
     int64_t number;
     int64_t start;    /**< ns since 1970 */
     int64_t duration; /**< ns */
-    int64_t epoch;
-    int64_t batch;
+    int64_t epoch;    /**< -1: not known */
+    int64_t batch;    /**< -1: not known */
 } pp_wire_step;
 
 /** One layer's work in one phase of one step. */

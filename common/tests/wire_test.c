@@ -221,7 +221,7 @@ static void test_each_field_is_named(void **state)
         {"steps.start[1]", "9223372036854775807", NULL},
         {"steps.duration[1]", "-1", NULL},
         {"steps.duration[1]", "4000000000", NULL},
-        {"steps.epoch[1]", "-3", NULL},
+        {"steps.epoch[1]", "-4", NULL},
         {"steps.batch[1]", "null", NULL},
         {"intervals", NULL, NULL},
         {"intervals", "[]", NULL},

@@ -19,8 +19,9 @@
 #include <stdint.h>
 
 #define PP_DAY INT64_C(86400000000000)
-#define PP_CA_LIFE (3650 * PP_DAY)        /**< of an authority */
-#define PP_CA_INTRODUCTION (90 * PP_DAY)  /**< a new authority is known this long before it signs  \
+#define PP_CA_LIFE (3650 * PP_DAY) /**< of an authority */
+#define PP_CA_INTRODUCTION                                                                         \
+    (90 * PP_DAY)                         /**< a new authority is known this long before it signs  \
                                            */
 #define PP_CERTIFICATE_LIFE (90 * PP_DAY) /**< of a serving certificate; renewed at 2/3 of it */
 #define PP_CLOCK_SKEW                                                                              \

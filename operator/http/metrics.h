@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 typedef struct pp_metrics pp_metrics;
-typedef struct pp_metric pp_metric;
+typedef struct pp_meter pp_meter;
 
 enum {
     PP_METRICS_MAX_SERIES = 1000,  /**< of one registry */
@@ -33,27 +33,27 @@ void pp_metrics_free(pp_metrics *metrics);
  * one, has another type already, or a limit is passed. All functions below take a NULL metric and
  * then do nothing, so that a missing metric never breaks its owner.
  */
-pp_metric *pp_metrics_counter(pp_metrics *metrics, const char *name, const char *help,
+pp_meter *pp_metrics_counter(pp_metrics *metrics, const char *name, const char *help,
                               const char *labels, pp_error *err);
-pp_metric *pp_metrics_gauge(pp_metrics *metrics, const char *name, const char *help,
+pp_meter *pp_metrics_gauge(pp_metrics *metrics, const char *name, const char *help,
                             const char *labels, pp_error *err);
 
 /** bounds: ascending upper bounds of the buckets, without +Inf; copied. */
-pp_metric *pp_metrics_histogram(pp_metrics *metrics, const char *name, const char *help,
+pp_meter *pp_metrics_histogram(pp_metrics *metrics, const char *name, const char *help,
                                 const char *labels, const double *bounds, size_t count,
                                 pp_error *err);
 
 /** Counter: adds n >= 0 (a negative n is ignored). Gauge: adds n. */
-void pp_metric_add(pp_metric *metric, double n);
+void pp_meter_add(pp_meter *metric, double n);
 
 /** Gauge: becomes value. */
-void pp_metric_set(pp_metric *metric, double value);
+void pp_meter_set(pp_meter *metric, double value);
 
 /** Histogram: counts one observation. */
-void pp_metric_observe(pp_metric *metric, double value);
+void pp_meter_observe(pp_meter *metric, double value);
 
 /** The counter's or gauge's value; a histogram's number of observations. */
-double pp_metric_value(const pp_metric *metric);
+double pp_meter_value(const pp_meter *metric);
 
 /** Called at each rendering before anything is written, to bring gauges up to date. */
 int pp_metrics_on_render(pp_metrics *metrics, void (*collect)(void *context), void *context,

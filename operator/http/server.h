@@ -149,9 +149,9 @@ void pp_http_server_free(pp_http_server *server);
 void pp_http_admission_respond(pp_http_server *server, pp_http_id id, const json_t *patch,
                                const pp_strings *warnings);
 
-/** Answers authorize. identity is needed with PP_HTTP_GRANTED only; message goes to the agent. */
+/** Answers authorize. identity is needed with PP_HTTP_GRANTED only; text goes to the agent. */
 void pp_http_authorize_respond(pp_http_server *server, pp_http_id id, pp_http_decision decision,
-                               const pp_http_identity *identity, const char *message);
+                               const pp_http_identity *identity, const char *text);
 
 /** After the transaction that holds the batch committed. */
 void pp_http_ingest_ack(pp_http_server *server, pp_http_id connection, const char *instance,
