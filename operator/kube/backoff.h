@@ -18,8 +18,8 @@ typedef struct pp_backoff {
 void pp_backoff_init(pp_backoff *backoff, uint64_t seed);
 
 /**
- * The delay before the next try in ms: random between the current step and twice it, at most
- * max_ms; then doubles the step. `now_ns` is monotonic.
+ * The delay before the next try in ms: random between the current step and twice it; then doubles
+ * the step, up to half of max_ms. `now_ns` is monotonic.
  */
 int64_t pp_backoff_next(pp_backoff *backoff, int64_t now_ns);
 

@@ -31,7 +31,9 @@ void pp_workqueue_free(pp_workqueue *queue);
 /** Adds a key; process is called from the loop, never from here. PP_ERR_TOO_LARGE when full. */
 int pp_workqueue_add(pp_workqueue *queue, const char *key, pp_error *err);
 
-/** Adds it after delay_ms, or earlier where an earlier time is already set or it is added plainly.
+/**
+ * Adds it after delay_ms; of two delays for one key the earlier wins. A plain add meanwhile leaves
+ * the delay standing, so a wake-up is never lost.
  */
 int pp_workqueue_add_after(pp_workqueue *queue, const char *key, int64_t delay_ms, pp_error *err);
 
