@@ -144,6 +144,12 @@ class Check(unittest.TestCase):
         for lines in self.listener.said:
             self.expect_steps(lines)
 
+    def test_it_learns(self):
+        lines = losses(launch("dlrm.py", "--epochs", "4", "--batch", "64"))
+        values = [float.fromhex(line.split("hex=")[1]) for line in lines]
+        self.assertEqual(len(values), 48)
+        self.assertLess(sum(values[36:]) / 12, sum(values[:12]) / 12 - 0.01)
+
     def test_a_deaf_virtual_gpu_stops_nothing(self):
         self.listener.server.close()
         self.assertEqual(run(**self.vgpu), run())

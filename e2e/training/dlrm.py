@@ -40,21 +40,27 @@ class DLRM(nn.Module):
             nn.Linear(DENSE, 256), nn.ReLU(),
             nn.Linear(256, 256), nn.ReLU(),
             nn.Linear(256, DIM), nn.ReLU())
-        self.emb = nn.ModuleList(nn.EmbeddingBag(rows, DIM, mode="mean") for rows, _ in TABLES)
+        self.emb = nn.ModuleList(nn.EmbeddingBag(rows, DIM, mode="sum") for rows, _ in TABLES)
         vectors = 1 + len(TABLES)
         self.top = nn.Sequential(
             nn.Linear(vectors * DIM + vectors * (vectors - 1) // 2, 144), nn.ReLU(),
             nn.Linear(144, 288), nn.ReLU(),
             nn.Linear(288, SLOTS), nn.Sigmoid())
+        for layer in (*self.bot, *self.top):
+            if isinstance(layer, nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.zeros_(layer.bias)
+        for table, (_, per) in zip(self.emb, TABLES):
+            nn.init.normal_(table.weight, std=per ** -0.5)  # so that a bag's sum is of unit size
         pairs = torch.triu_indices(vectors, vectors, offset=1)
         self.register_buffer("pair_row", pairs[0], persistent=False)
         self.register_buffer("pair_col", pairs[1], persistent=False)
 
     def interact(self, vectors):
-        """The vectors themselves and the dot product of every pair."""
+        """The vectors themselves and the scaled dot product of every pair."""
         stacked = torch.stack(vectors, dim=1)
         dots = torch.bmm(stacked, stacked.transpose(1, 2))[:, self.pair_row, self.pair_col]
-        return torch.cat([stacked.flatten(1), dots], dim=1)
+        return torch.cat([stacked.flatten(1), dots * DIM ** -0.5], dim=1)
 
     def forward(self, dense, bags):
         vectors = [self.bot(dense)]
@@ -104,7 +110,7 @@ def arguments():
     parser.add_argument("--epochs", type=int, default=0, help="stop after this many epochs (0: no limit)")
     parser.add_argument("--batch", type=int, default=1408, help="samples per step and rank")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=30.0, help="learning rate")
+    parser.add_argument("--rate", type=float, default=4.0, help="learning rate")
     parser.add_argument("--ddp", action="store_true", help="data parallel over gloo; RANK, WORLD_SIZE, MASTER_ADDR "
                         "and MASTER_PORT as torchrun sets them")
     args = parser.parse_args()
