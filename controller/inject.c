@@ -322,12 +322,23 @@ static const char *injected_for(const json_t *pod, const json_t *spec)
     return pp_json_get_string(pod, "metadata", "annotations", PP_ANNOTATION_SESSION_UID, NULL);
 }
 
+static int check_containers(const json_t *containers, pp_error *err)
+{
+    if (!json_is_array(containers))
+        return pp_error_field(err, "spec.containers", "must be a list");
+    for (size_t i = 0; i < json_array_size(containers); i++) {
+        if (!json_is_object(json_array_get(containers, i)))
+            return pp_error_field(err, "spec.containers", "must be a list of objects");
+    }
+    return 0;
+}
+
 int pp_inject_patch(const json_t *pod, const pp_session *session, const pp_inject_options *opt,
                     json_t **ret_patch, pp_inject_refusal *refusal, pp_error *err)
 {
     const json_t *spec = json_object_get(pod, "spec");
-    if (!json_is_array(json_object_get(spec, "containers")))
-        return pp_error_field(err, "spec.containers", "must be a list");
+    if (check_containers(json_object_get(spec, "containers"), err) < 0)
+        return -1;
     PP_CLEANUP_JSON json_t *patch = json_array();
     if (!patch)
         return pp_error_nomem(err);

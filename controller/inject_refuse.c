@@ -152,19 +152,25 @@ static bool is_python(const char *program)
     return strncmp(base ? base + 1 : program, "python", 6) == 0;
 }
 
-/* -I, -E and -S make Python ignore PYTHONPATH or sitecustomize; options with an argument of their
- * own, and the script's name, end the search. */
-static const char *isolating_option(const char *option)
+/* -I, -E and -S make Python ignore PYTHONPATH or sitecustomize. NULL: none of them in this word;
+ * *ret_last is set where Python's own options end: at the script's name, at -c and at -m. */
+static const char *isolating_option(const char *text, bool *ret_last)
 {
-    if (option[0] != '-' || option[1] == '-' || option[1] == '\0')
+    if (text[0] != '-' || text[1] == '\0') {
+        *ret_last = true;
         return NULL;
-    for (const char *c = option + 1; *c && !strchr("cmWX", *c); c++) {
+    }
+    for (const char *c = text + 1; *c && !strchr("-WX", *c); c++) {
         if (*c == 'I')
             return "-I";
         if (*c == 'E')
             return "-E";
         if (*c == 'S')
             return "-S";
+        if (*c == 'c' || *c == 'm') {
+            *ret_last = true;
+            return NULL;
+        }
     }
     return NULL;
 }
@@ -181,21 +187,18 @@ static const char *word(const json_t *container, size_t n)
 
 static bool refused_command(pp_inject_turn *turn, const json_t *container)
 {
+    size_t i = 0;
     const char *text;
-    bool python = false;
-    for (size_t i = 0; (text = word(container, i)); i++) {
-        if (!python) {
-            python = is_python(text);
-            continue;
-        }
-        const char *option = isolating_option(text);
+    while ((text = word(container, i)) && !is_python(text))
+        i++;
+    bool last = false;
+    while (text && !last && (text = word(container, ++i))) {
+        const char *option = isolating_option(text, &last);
         if (option)
             return refuse(turn, "PythonIsolated",
                           "container %s starts Python with %s, which switches PYTHONPATH or "
                           "sitecustomize off; start it without",
                           name_of(container), option);
-        if (text[0] != '-')
-            return false;
     }
     return false;
 }

@@ -30,7 +30,7 @@ struct pp_plan {
     uint64_t next_id;
     struct flight { /* queries under way */
         uint64_t id;
-        int64_t end;
+        int64_t end, sent;
     } * flights;
     size_t n_flights;
 };
@@ -342,22 +342,22 @@ static int write_query(const pp_plan *plan, const batch *b, pp_plan_query *ret, 
     return 0;
 }
 
-static int remember(pp_plan *plan, uint64_t id, int64_t end, pp_error *err)
+static int remember(pp_plan *plan, struct flight flight, pp_error *err)
 {
     struct flight *grown = realloc(plan->flights, (plan->n_flights + 1) * sizeof *grown);
     if (!grown)
         return pp_error_nomem(err);
     plan->flights = grown;
-    grown[plan->n_flights++] = (struct flight){id, end};
+    grown[plan->n_flights++] = flight;
     return 0;
 }
 
-static int next_query(pp_plan *plan, const batch *b, uint64_t id, pp_plan_queries *ret,
+static int next_query(pp_plan *plan, const batch *b, struct flight flight, pp_plan_queries *ret,
                       pp_error *err)
 {
     pp_plan_query *query = &ret->items[ret->count];
-    *query = (pp_plan_query){.id = id};
-    if (write_query(plan, b, query, err) < 0 || remember(plan, id, b->end, err) < 0) {
+    *query = (pp_plan_query){.id = flight.id};
+    if (write_query(plan, b, query, err) < 0 || remember(plan, flight, err) < 0) {
         free(query->text);
         for (size_t i = 0; i < b->n; i++)
             b->gpus[i]->busy = 0;
@@ -372,7 +372,8 @@ int pp_plan_next(pp_plan *plan, int64_t now_ns, pp_plan_queries *ret, pp_error *
     batch b;
     ret->count = 0;
     while (ret->count < PP_PLAN_MAX_QUERIES && gather(plan, now_ns, plan->next_id, &b)) {
-        if (next_query(plan, &b, plan->next_id++, ret, err) < 0) {
+        struct flight flight = {.id = plan->next_id++, .end = b.end, .sent = now_ns};
+        if (next_query(plan, &b, flight, ret, err) < 0) {
             for (size_t i = 0; i < ret->count; i++)
                 pp_plan_answered(plan, ret->items[i].id, now_ns, false);
             pp_plan_queries_done(ret);
@@ -389,15 +390,16 @@ void pp_plan_queries_done(pp_plan_queries *queries)
     queries->count = 0;
 }
 
-static void answered(const pp_plan *plan, gpu *g, int64_t end, int64_t now_ns)
+static void answered(const pp_plan *plan, gpu *g, const struct flight *flight, int64_t now_ns)
 {
-    int64_t settled = now_ns - plan->opt.settle_ns < end ? now_ns - plan->opt.settle_ns : end;
+    int64_t sure = flight->sent - plan->opt.settle_ns;
+    int64_t settled = sure < flight->end ? sure : flight->end;
     if (settled > g->settled)
         g->settled = settled;
     g->failures = 0;
     g->failing_since = 0;
     /* A range that was cut short is continued at once; else new samples are waited for. */
-    bool more = end < now_ns && end < end_of(plan, g);
+    bool more = flight->end < flight->sent && flight->end < end_of(plan, g);
     g->due = more ? now_ns : now_ns + plan->opt.interval_ns;
 }
 
@@ -419,7 +421,7 @@ void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
         f++;
     if (f == plan->n_flights)
         return;
-    int64_t end = plan->flights[f].end;
+    struct flight flight = plan->flights[f];
     plan->flights[f] = plan->flights[--plan->n_flights];
     for (size_t i = 0; i < plan->n_gpus; i++) {
         gpu *g = plan->gpus[i];
@@ -427,7 +429,7 @@ void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
             continue;
         g->busy = 0;
         if (ok)
-            answered(plan, g, end, now_ns);
+            answered(plan, g, &flight, now_ns);
         else
             failed(plan, g, now_ns);
     }

@@ -81,10 +81,8 @@ typedef struct pp_plan_queries {
 int pp_plan_next(pp_plan *plan, int64_t now_ns, pp_plan_queries *ret, pp_error *err);
 void pp_plan_queries_done(pp_plan_queries *queries);
 
-/**
- * The query was answered (its samples stored and told through pp_plan_stored) or failed. `now_ns`
- * of an answer is the time at which it was sent. Unknown ids are ignored.
- */
+/** The query was answered (its samples are stored, and told through pp_plan_stored), or failed.
+ * Unknown ids are ignored. */
 void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok);
 
 /** When pp_plan_next will have something to ask; INT64_MAX: not before something changes. */

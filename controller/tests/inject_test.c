@@ -1,0 +1,594 @@
+#include "controller/inject.h"
+#include "controller/tests/fixtures.h"
+
+#include <string.h>
+
+#define SPEC                                                                                       \
+    "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'steps': {'skip': 2}, 'duration': '90s'}"
+
+static pp_inject_options options(void)
+{
+    return (pp_inject_options){
+        .image = "registry.example/precisionprobe-sidecar:0.1.0",
+        .endpoint = "wss://precisionprobe.system.svc:443/v1/ingest",
+        .ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+        .native_sidecar = true,
+    };
+}
+
+/* ---- RFC 6902, as far as patches use it, so that the pod that comes out can be looked at ---- */
+
+static void unescape(char *part)
+{
+    char *to = part;
+    for (const char *from = part; *from; from++) {
+        if (*from == '~') {
+            from++;
+            *to++ = *from == '0' ? '~' : '/';
+        } else {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+}
+
+static void put(json_t *parent, const char *last, json_t *value, bool replace)
+{
+    if (json_is_array(parent)) {
+        size_t at = strcmp(last, "-") == 0 ? json_array_size(parent) : strtoul(last, NULL, 10);
+        assert_true(at < json_array_size(parent) + !replace);
+        assert_int_equal(
+            replace ? json_array_set(parent, at, value) : json_array_insert(parent, at, value), 0);
+        return;
+    }
+    assert_true(json_is_object(parent));
+    assert_true(!replace || json_object_get(parent, last));
+    assert_int_equal(json_object_set(parent, last, value), 0);
+}
+
+static void apply_op(json_t *pod, const json_t *op)
+{
+    const char *name = pp_json_get_string(op, "op", NULL);
+    PP_CLEANUP_FREE char *path = strdup(pp_json_get_string(op, "path", NULL));
+    json_t *parent = pod;
+    assert_int_equal(path[0], '/');
+    char *part = path + 1, *slash;
+    while ((slash = strchr(part, '/'))) {
+        *slash = '\0';
+        unescape(part);
+        parent = json_is_array(parent) ? json_array_get(parent, strtoul(part, NULL, 10))
+                                       : json_object_get(parent, part);
+        assert_non_null(parent);
+        part = slash + 1;
+    }
+    unescape(part);
+    assert_true(strcmp(name, "add") == 0 || strcmp(name, "replace") == 0);
+    put(parent, part, json_object_get(op, "value"), name[0] == 'r');
+}
+
+static json_t *apply(const json_t *pod, const json_t *patch)
+{
+    json_t *copy = json_deep_copy(pod);
+    for (size_t i = 0; i < json_array_size(patch); i++)
+        apply_op(copy, json_array_get(patch, i));
+    return copy;
+}
+
+static const json_t *named(const json_t *list, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *known = pp_json_get_string(json_array_get(list, i), "name", NULL);
+        if (known && strcmp(known, name) == 0)
+            return json_array_get(list, i);
+    }
+    return NULL;
+}
+
+static const char *env_value(const json_t *container, const char *name)
+{
+    return pp_json_get_string(named(json_object_get(container, "env"), name), "value", NULL);
+}
+
+/* Injects; NULL for a refusal. The pod that goes in stays as it was. */
+static json_t *inject(const json_t *pod, const pp_inject_options *opt, pp_inject_refusal *refusal)
+{
+    pp_session *session = fixture_session(SPEC);
+    PP_CLEANUP_JSON json_t *before = json_deep_copy(pod);
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    pp_error err = {0};
+    int rc = pp_inject_patch(pod, session, opt, &patch, refusal, &err);
+    (void)pp_session_free(session);
+    assert_true(json_equal(before, pod));
+    assert_true(rc == PP_INJECT_PATCHED || rc == PP_INJECT_REFUSED);
+    assert_int_equal(json_array_size(patch) > 0, rc == PP_INJECT_PATCHED);
+    return rc == PP_INJECT_PATCHED ? apply(pod, patch) : NULL;
+}
+
+static void check_restricted(const json_t *container)
+{
+    const json_t *sc = json_object_get(container, "securityContext");
+    assert_true(json_is_true(json_object_get(sc, "runAsNonRoot")));
+    assert_true(json_is_true(json_object_get(sc, "readOnlyRootFilesystem")));
+    assert_true(json_is_false(json_object_get(sc, "allowPrivilegeEscalation")));
+    assert_int_equal(json_integer_value(json_object_get(sc, "runAsUser")), 65532);
+    assert_string_equal(pp_json_get_string(sc, "seccompProfile", "type", NULL), "RuntimeDefault");
+    const json_t *drop = pp_json_get(sc, "capabilities", "drop", NULL);
+    assert_string_equal(json_string_value(json_array_get(drop, 0)), "ALL");
+    const json_t *resources = json_object_get(container, "resources");
+    assert_true(json_equal((json_t *)(uintptr_t)json_object_get(resources, "requests"),
+                           (json_t *)(uintptr_t)json_object_get(resources, "limits")));
+}
+
+static void check_trainer(const json_t *trainer)
+{
+    const json_t *env = json_object_get(trainer, "env");
+    assert_string_equal(env_value(trainer, "PYTHONPATH"),
+                        "/opt/precisionprobe/python:/app/$(EPOCHS):/app/lib");
+    assert_string_equal(pp_json_get_string(json_array_get(env, 1), "name", NULL), "PYTHONPATH");
+    assert_string_equal(env_value(trainer, "PRECISIONPROBE_RING"), "/run/precisionprobe");
+    assert_int_equal(json_array_size(env), 4);
+    const json_t *mounts = json_object_get(trainer, "volumeMounts");
+    assert_int_equal(json_array_size(mounts), 4);
+    const json_t *hook = named(mounts, PP_INJECT_HOOK), *ring = named(mounts, PP_INJECT_RING);
+    assert_true(json_is_true(json_object_get(hook, "readOnly")));
+    assert_string_equal(pp_json_get_string(hook, "mountPath", NULL), "/opt/precisionprobe");
+    assert_null(json_object_get(ring, "readOnly"));
+}
+
+static void check_volumes(const json_t *spec)
+{
+    const json_t *volumes = json_object_get(spec, "volumes");
+    assert_int_equal(json_array_size(volumes), 5);
+    assert_string_equal(
+        pp_json_get_string(named(volumes, PP_INJECT_RING), "emptyDir", "medium", NULL), "Memory");
+    const json_t *sources =
+        pp_json_get(named(volumes, PP_INJECT_IDENTITY), "projected", "sources", NULL);
+    const json_t *token = json_object_get(json_array_get(sources, 0), "serviceAccountToken");
+    assert_string_equal(pp_json_get_string(token, "audience", NULL), "precisionprobe");
+    const json_t *items = pp_json_get(json_array_get(sources, 1), "downwardAPI", "items", NULL);
+    assert_string_equal(pp_json_get_string(json_array_get(items, 1), "fieldRef", "fieldPath", NULL),
+                        "metadata.annotations['precisionprobe.io/ca']");
+}
+
+static void test_realistic_pod(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod = fixture_file("controller/tests/data/pod.json");
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+    const json_t *spec = json_object_get(got, "spec"), *meta = json_object_get(got, "metadata");
+    const json_t *notes = json_object_get(meta, "annotations");
+    assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_SESSION, NULL), "dlrm");
+    assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_SESSION_UID, NULL), FIXTURE_UID);
+    assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_CONTAINERS, NULL), "trainer");
+    assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_CA, NULL), opt.ca);
+    assert_string_equal(pp_json_get_string(meta, "labels", PP_LABEL_INJECTED, NULL), "true");
+    assert_string_equal(pp_json_get_string(meta, "labels", "app", NULL), "dlrm");
+
+    const json_t *init = json_object_get(spec, "initContainers");
+    assert_int_equal(json_array_size(init), 3);
+    static const char *const order[] = {PP_INJECT_HOOK, PP_INJECT_AGENT, "fetch"};
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(pp_json_get_string(json_array_get(init, i), "name", NULL), order[i]);
+    const json_t *agent = json_array_get(init, 1);
+    assert_string_equal(pp_json_get_string(agent, "restartPolicy", NULL), "Always");
+    assert_null(env_value(agent, "PRECISIONPROBE_EXIT_WITH_TRAINER"));
+    assert_null(json_object_get(json_array_get(init, 0), "restartPolicy"));
+    check_restricted(json_array_get(init, 0));
+    check_restricted(agent);
+    check_volumes(spec);
+    const json_t *containers = json_object_get(spec, "containers");
+    assert_int_equal(json_array_size(containers), 2);
+    check_trainer(named(containers, "trainer"));
+    /* The other container is as it was. */
+    assert_true(json_equal(
+        (json_t *)(uintptr_t)named(containers, "logger"),
+        (json_t *)(uintptr_t)named(pp_json_get(pod, "spec", "containers", NULL), "logger")));
+}
+
+static void test_settings(void **state)
+{
+    (void)state;
+    pp_session *s = fixture_session(
+        "{'selector': {'matchLabels': {'a': 'b'}}, 'duration': '90s', 'steps': {'skip': 2, 'max':"
+        " 50}, 'phases': ['Backward'], 'overheadBudgetPercent': 0.5,"
+        " 'layers': {'include': ['top.*'], 'depth': 2}}");
+    pp_inject_options opt = options();
+    opt.stretch_seconds = 30;
+    PP_CLEANUP_JSON json_t *got = pp_inject_settings(s, &opt);
+    PP_CLEANUP_JSON json_t *want = fixture_json(
+        "{'version': 1, 'session': {'uid': '" FIXTURE_UID "', 'namespace': 'ml', 'name': 'dlrm'},"
+        " 'endpoint': 'wss://precisionprobe.system.svc:443/v1/ingest',"
+        " 'layers': {'include': ['top.*'], 'exclude': [], 'types': [], 'depth': 2},"
+        " 'phases': ['Backward'], 'steps': {'skip': 2, 'max': 50}, 'durationSeconds': 90.0,"
+        " 'overheadBudgetPercent': 0.5, 'stretch': {'seconds': 30.0}}");
+    assert_true(json_equal(got, want));
+    (void)pp_session_free(s);
+}
+
+static void test_bare_pod(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod =
+        fixture_json("{'metadata': {'name': 'p'}, 'spec': {'containers': [{'name': 'c'}]}}");
+    pp_inject_options opt = options();
+    opt.native_sidecar = false;
+    char *names[] = {(char *)(uintptr_t) "pull"};
+    pp_strings secrets = {names, 1};
+    opt.pull_secrets = &secrets;
+    opt.pull_policy = "Never";
+    PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+    const json_t *spec = json_object_get(got, "spec");
+    const json_t *containers = json_object_get(spec, "containers");
+    assert_int_equal(json_array_size(containers), 2);
+    const json_t *agent = json_array_get(containers, 1);
+    assert_string_equal(pp_json_get_string(agent, "name", NULL), PP_INJECT_AGENT);
+    assert_string_equal(env_value(agent, "PRECISIONPROBE_EXIT_WITH_TRAINER"), "1");
+    assert_string_equal(pp_json_get_string(agent, "imagePullPolicy", NULL), "Never");
+    assert_null(json_object_get(agent, "restartPolicy"));
+    check_restricted(agent);
+    assert_int_equal(json_array_size(json_object_get(spec, "initContainers")), 1);
+    assert_non_null(named(json_object_get(spec, "imagePullSecrets"), "pull"));
+    assert_string_equal(env_value(json_array_get(containers, 0), "PYTHONPATH"),
+                        "/opt/precisionprobe/python");
+}
+
+static void test_python_path(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *container, *annotation, *path;
+    } cases[] = {
+        {"'env': []", NULL, "/opt/precisionprobe/python"},
+        {"'env': [{'name': 'PYTHONPATH', 'value': ''}]", NULL, "/opt/precisionprobe/python"},
+        {"'env': [{'name': 'PYTHONPATH'}]", NULL, "/opt/precisionprobe/python"},
+        {"'env': [{'name': 'PYTHONPATH', 'value': '/a'}]", "/b",
+         "/opt/precisionprobe/python:/a:/b"},
+        {"'env': []", "/image/lib", "/opt/precisionprobe/python:/image/lib"},
+        {"'envFrom': [{'configMapRef': {'name': 'x'}}]", NULL,
+         "/opt/precisionprobe/python:$(PYTHONPATH)"},
+        {"'envFrom': [{'configMapRef': {'name': 'x'}}],"
+         " 'env': [{'name': 'PYTHONPATH', 'value': '/a'}]",
+         NULL, "/opt/precisionprobe/python:/a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "{'spec': {'containers': [{'name': 'c', %s}]}}",
+                       cases[i].container);
+        PP_CLEANUP_JSON json_t *pod = fixture_json(text);
+        if (cases[i].annotation)
+            (void)json_object_set_new(pod, "metadata",
+                                      json_pack("{s:{s:s}}", "annotations",
+                                                PP_ANNOTATION_PYTHONPATH, cases[i].annotation));
+        pp_inject_options opt = options();
+        PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+        const json_t *c = json_array_get(pp_json_get(got, "spec", "containers", NULL), 0);
+        assert_string_equal(env_value(c, "PYTHONPATH"), cases[i].path);
+    }
+}
+
+/* Of a variable given twice the last counts, for Kubernetes and so for us. */
+static void test_python_path_twice(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod =
+        fixture_json("{'spec': {'containers': [{'name': 'c', 'env': [{'name': 'PYTHONPATH',"
+                     " 'value': '/a'}, {'name': 'PYTHONPATH', 'value': '/b'}]}]}}");
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+    const json_t *c = json_array_get(pp_json_get(got, "spec", "containers", NULL), 0);
+    const json_t *last = json_array_get(json_object_get(c, "env"), 1);
+    assert_string_equal(pp_json_get_string(last, "value", NULL), "/opt/precisionprobe/python:/b");
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *reason;
+    } cases[] = {
+        {"'os': {'name': 'windows'}, 'containers': [{'name': 'c'}]", "NotLinux"},
+        {"'resources': {'limits': {'cpu': '2'}}, 'containers': [{'name': 'c'}]",
+         "PodLevelResources"},
+        {"'volumes': [{'name': 'precisionprobe-ring'}], 'containers': [{'name': 'c'}]",
+         "NameClash"},
+        {"'containers': [{'name': 'c'}, {'name': 'precisionprobe-agent'}]", "NameClash"},
+        {"'initContainers': [{'name': 'precisionprobe-hook'}], 'containers': [{'name': 'c'}]",
+         "NameClash"},
+        {"'containers': []", "ContainerNotFound"},
+        {"'containers': [{'name': 'c', 'volumeMounts': [{'mountPath': '/opt/precisionprobe'}]}]",
+         "MountPathClash"},
+        {"'containers': [{'name': 'c', 'volumeMounts': [{'mountPath': '/opt/'}]}]",
+         "MountPathClash"},
+        {"'containers': [{'name': 'c', 'volumeMounts': [{'mountPath': '/'}]}]", "MountPathClash"},
+        {"'containers': [{'name': 'c', 'volumeMounts': [{'mountPath': '/var/run'}]}]",
+         "MountPathClash"},
+        {"'containers': [{'name': 'c', 'volumeMounts': [{'mountPath':"
+         " '/run/precisionprobe/x'}]}]",
+         "MountPathClash"},
+        {"'containers': [{'name': 'c', 'env': [{'name': 'PYTHONPATH', 'valueFrom':"
+         " {'configMapKeyRef': {'name': 'x', 'key': 'y'}}}]}]",
+         "PythonPathFromSource"},
+        {"'containers': [{'name': 'c', 'command': ['python3', '-u', '-I', 'train.py']}]",
+         "PythonIsolated"},
+        {"'containers': [{'name': 'c', 'command': ['/usr/bin/python3.13'], 'args': ['-sE',"
+         " 'train.py']}]",
+         "PythonIsolated"},
+        {"'containers': [{'name': 'c', 'args': ['nice', 'python', '-S', '-m', 'train']}]",
+         "PythonIsolated"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "{'spec': {%s}}", cases[i].spec);
+        PP_CLEANUP_JSON json_t *pod = fixture_json(text);
+        pp_inject_options opt = options();
+        pp_inject_refusal why = {0};
+        json_t *got = inject(pod, &opt, &why);
+        if (got || strcmp(why.reason, cases[i].reason) != 0)
+            fail_msg("%s: %s", cases[i].spec, why.reason);
+        assert_true(strlen(why.message) > 20);
+    }
+}
+
+/* What looks like a reason to refuse, and is none. */
+static void test_not_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "'os': {'name': 'linux'}, 'containers': [{'name': 'c'}]",
+        "'containers': [{'name': 'c', 'volumeMounts': [{'mountPath': '/optional'},"
+        " {'mountPath': '/opt/precisionprobe2'}, {'mountPath': '/run/secrets'},"
+        " {'mountPath': '/var/run/secrets/kubernetes.io/serviceaccount'},"
+        " {'mountPath': '/opt/venv'}]}]",
+        "'containers': [{'name': 'c', 'command': ['python3', 'train.py', '-S', '-I']}]",
+        "'containers': [{'name': 'c', 'command': ['python3', '-c', 'x', '-S']}]",
+        "'containers': [{'name': 'c', 'command': ['python3', '-mtrainS', '-E']}]",
+        "'containers': [{'name': 'c', 'command': ['python3', '-Wignore', 'x']}]",
+        "'containers': [{'name': 'c', 'command': ['train', '-S', '-I']}]",
+        "'hostNetwork': true, 'hostUsers': false, 'shareProcessNamespace': true, 'containers':"
+        " [{'name': 'c'}]",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "{'spec': {%s}}", cases[i]);
+        PP_CLEANUP_JSON json_t *pod = fixture_json(text);
+        pp_inject_options opt = options();
+        pp_inject_refusal why = {0};
+        PP_CLEANUP_JSON json_t *got = inject(pod, &opt, &why);
+        if (!got)
+            fail_msg("%s: %s", cases[i], why.message);
+    }
+}
+
+static void test_too_many_annotations(void **state)
+{
+    (void)state;
+    PP_CLEANUP_FREE char *large = calloc(1, 250 * 1024);
+    memset(large, 'x', 250 * 1024 - 1);
+    PP_CLEANUP_JSON json_t *pod = fixture_json("{'spec': {'containers': [{'name': 'c'}]}}");
+    (void)json_object_set_new(pod, "metadata", json_pack("{s:{s:s}}", "annotations", "a", large));
+    pp_inject_options opt = options();
+    pp_inject_refusal why = {0};
+    assert_null(inject(pod, &opt, &why));
+    assert_string_equal(why.reason, "AnnotationsTooLarge");
+}
+
+static void test_idempotent(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod = fixture_file("controller/tests/data/pod.json");
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *injected = inject(pod, &opt, NULL);
+    pp_session *session = fixture_session(SPEC);
+    pp_inject_refusal why = {0};
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    assert_int_equal(pp_inject_patch(injected, session, &opt, &patch, &why, NULL),
+                     PP_INJECT_ALREADY);
+    assert_int_equal(json_array_size(patch), 0);
+
+    json_t *notes = json_object_get(json_object_get(injected, "metadata"), "annotations");
+    (void)json_object_set_new(notes, PP_ANNOTATION_SESSION_UID, json_string("other"));
+    PP_CLEANUP_JSON json_t *second = NULL;
+    assert_int_equal(pp_inject_patch(injected, session, &opt, &second, &why, NULL),
+                     PP_INJECT_OTHER);
+    assert_int_equal(json_array_size(second), 0);
+
+    /* Our parts without the annotation, as a copied manifest has them: not ours to touch. */
+    (void)json_object_del(notes, PP_ANNOTATION_SESSION_UID);
+    PP_CLEANUP_JSON json_t *third = NULL;
+    assert_int_equal(pp_inject_patch(injected, session, &opt, &third, &why, NULL),
+                     PP_INJECT_REFUSED);
+    assert_string_equal(why.reason, "NameClash");
+    (void)pp_session_free(session);
+
+    /* The annotation without our parts is no injection. */
+    json_t *meta = json_object_get(pod, "metadata");
+    (void)json_object_set_new(meta, "annotations",
+                              json_pack("{s:s}", PP_ANNOTATION_SESSION_UID, FIXTURE_UID));
+    PP_CLEANUP_JSON json_t *again = inject(pod, &opt, NULL);
+    assert_non_null(again);
+}
+
+static void test_explain(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pod, *reason;
+    } cases[] = {
+        {"{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T12:00:00Z'},"
+         " 'spec': {'containers': [{'name': 'c'}]}}",
+         "CreatedBefore"},
+        {"{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T13:00:00Z'},"
+         " 'spec': {'containers': [{'name': 'c'}]}}",
+         "WebhookMissed"},
+        {"{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T12:00:00Z'},"
+         " 'spec': {'containers': [{'name': 'c', 'command': ['python', '-I', 'x']}]}}",
+         "PythonIsolated"},
+    };
+    pp_session *session = fixture_session(SPEC);
+    pp_inject_options opt = options();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        PP_CLEANUP_JSON json_t *pod = fixture_json(cases[i].pod);
+        pp_inject_refusal why;
+        pp_inject_explain(pod, session, &opt, &why);
+        assert_string_equal(why.reason, cases[i].reason);
+        assert_true(strlen(why.message) > 20);
+    }
+    (void)pp_session_free(session);
+}
+
+static void test_matching(void **state)
+{
+    (void)state;
+    pp_session *a = fixture_session(SPEC), *b = fixture_session(SPEC), *c = fixture_session(SPEC);
+    PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
+    const pp_session *list[] = {a, NULL, b, c};
+    b->created_ns -= FIXTURE_SECOND;
+    assert_ptr_equal(pp_inject_matching(list, 4, "ml", labels), b);
+    b->created_ns = a->created_ns;
+    c->name[0] = 'a'; /* the first by name */
+    assert_ptr_equal(pp_inject_matching(list, 4, "ml", labels), c);
+    c->phase = PP_SESSION_FINISHING;
+    b->deleting = true;
+    assert_ptr_equal(pp_inject_matching(list, 4, "ml", labels), a);
+    assert_null(pp_inject_matching(list, 4, "other", labels));
+    assert_null(pp_inject_matching(list, 4, "ml", NULL));
+    assert_null(pp_inject_matching(list, 0, "ml", labels));
+    (void)pp_session_free(a);
+    (void)pp_session_free(b);
+    (void)pp_session_free(c);
+}
+
+/* ---- whatever arrives, nothing crashes: pods with parts replaced at random ---- */
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 17;
+    *seed ^= *seed << 5;
+    return *seed;
+}
+
+static json_t *random_value(uint32_t *seed)
+{
+    switch (next_random(seed) % 8) {
+    case 0:
+        return json_null();
+    case 1:
+        return json_integer((json_int_t)next_random(seed) - 1000);
+    case 2:
+        return json_string("PYTHONPATH");
+    case 3:
+        return json_array();
+    case 4:
+        return json_object();
+    case 5:
+        return json_pack("[n, s, {s:s}]", "x", "name", "precisionprobe-agent");
+    case 6:
+        return json_pack("{s:n, s:[i]}", "name", "env", 1);
+    default:
+        return json_true();
+    }
+}
+
+/* Replaces about one value in `rate` somewhere below. */
+static void damage(json_t *value, uint32_t *seed, uint32_t rate)
+{
+    if (json_is_array(value)) {
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            if (next_random(seed) % rate == 0)
+                (void)json_array_set_new(value, i, random_value(seed));
+            else
+                damage(json_array_get(value, i), seed, rate);
+        }
+        return;
+    }
+    void *at = json_object_iter(value);
+    while (at) {
+        if (next_random(seed) % rate == 0)
+            (void)json_object_iter_set_new(value, at, random_value(seed));
+        else
+            damage(json_object_iter_value(at), seed, rate);
+        at = json_object_iter_next(value, at);
+    }
+}
+
+static void try_damaged(const json_t *pod, const pp_session *session, size_t *patched)
+{
+    pp_inject_options opt = options();
+    pp_inject_refusal why = {0};
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    int rc = pp_inject_patch(pod, session, &opt, &patch, &why, NULL);
+    if (rc == PP_INJECT_PATCHED) {
+        PP_CLEANUP_JSON json_t *got = apply(pod, patch);
+        PP_CLEANUP_JSON json_t *second = NULL;
+        assert_int_equal(pp_inject_patch(got, session, &opt, &second, &why, NULL),
+                         PP_INJECT_ALREADY);
+        (*patched)++;
+    }
+    pp_inject_explain(pod, session, &opt, &why);
+    pp_session_pod seen;
+    (void)pp_session_pod_from_json(pod, &seen);
+    (void)pp_session_matches(session, pod);
+}
+
+static void test_damaged_pods(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod = fixture_file("controller/tests/data/pod.json");
+    pp_session *session = fixture_session(SPEC);
+    uint32_t seed = 2463534242U;
+    size_t patched = 0;
+    for (int i = 0; i < 3000; i++) {
+        PP_CLEANUP_JSON json_t *copy = json_deep_copy(pod);
+        damage(copy, &seed, i % 2 ? 10 : 60);
+        try_damaged(copy, session, &patched);
+    }
+    assert_in_range(patched, 100, 2900); /* both ways were taken */
+    (void)pp_session_free(session);
+}
+
+static void test_damaged_sessions(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *cases = fixture_file("crds/tests/specs.json");
+    json_t *spec = json_object_get(json_object_get(cases, "accepted"), "everything");
+    uint32_t seed = 88172645U;
+    size_t valid = 0, invalid = 0;
+    for (int i = 0; i < 3000; i++) {
+        PP_CLEANUP_JSON json_t *object = fixture_object(
+            json_deep_copy(spec),
+            fixture_json("{'phase': 'Collecting', 'targets': [{'uid': 'u', 'gpus': ['a', 'b'],"
+                         " 'lastSeen': '2026-01-21T12:53:20Z'}], 'conditions': [{'type':"
+                         " 'Injected', 'status': 'True', 'reason': 'x'}],"
+                         " 'startTime': '2026-01-21T12:53:20.5Z', 'counts': {'podsMatched': 3}}"));
+        damage(object, &seed, 15);
+        pp_session *s = NULL;
+        if (pp_session_decode(object, &s, NULL) < 0)
+            continue;
+        valid += s->invalid.code == PP_OK;
+        invalid += s->invalid.code != PP_OK;
+        pp_session_observation obs = {.session = s, .now_ns = FIXTURE_CREATED};
+        pp_session_decision did;
+        assert_int_equal(pp_session_step(&obs, NULL, &did, NULL), 0);
+        PP_CLEANUP_JSON json_t *status = pp_session_status_json(&did, s->status);
+        assert_non_null(status);
+        pp_session_decision_done(&did);
+        (void)pp_session_free(s);
+    }
+    assert_true(valid > 50 && invalid > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_realistic_pod),     cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_bare_pod),          cmocka_unit_test(test_python_path),
+        cmocka_unit_test(test_python_path_twice), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_refused),       cmocka_unit_test(test_too_many_annotations),
+        cmocka_unit_test(test_idempotent),        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_matching),          cmocka_unit_test(test_damaged_pods),
+        cmocka_unit_test(test_damaged_sessions),
+    };
+    return cmocka_run_group_tests_name("inject", tests, NULL, NULL);
+}

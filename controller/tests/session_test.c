@@ -1,0 +1,852 @@
+#include "controller/tests/fixtures.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SPEC "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s', 'deadline': '10m'}"
+#define T(seconds) (FIXTURE_CREATED + (int64_t)(seconds)*FIXTURE_SECOND)
+
+/* ---- decoding and validation ---- */
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    pp_session *s = fixture_session("{'selector': {'matchLabels': {'app': 'dlrm'}}}");
+    assert_int_equal(s->invalid.code, PP_OK);
+    assert_string_equal(s->namespace_, "ml");
+    assert_string_equal(s->name, "dlrm");
+    assert_string_equal(s->uid, FIXTURE_UID);
+    assert_int_equal(s->generation, 3);
+    assert_true(s->created_ns == FIXTURE_CREATED);
+    assert_true(s->duration_ns == 120 * FIXTURE_SECOND);
+    assert_true(s->deadline_ns == 24 * 3600 * FIXTURE_SECOND);
+    assert_int_equal(s->phases, 7);
+    assert_int_equal(s->metrics, PP_METRIC_ALL);
+    assert_true(s->overhead_budget_percent == 1 && s->tolerance_percent == 5);
+    assert_true(s->ttl_ns == -1 && !s->suspend);
+    assert_string_equal(s->method, "Auto");
+    assert_false(s->has_status);
+    assert_true(pp_session_live(s) && pp_session_takes_batches(s));
+    (void)pp_session_free(s);
+}
+
+static void test_every_field(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *cases = fixture_file("crds/tests/specs.json");
+    json_t *spec = json_object_get(json_object_get(cases, "accepted"), "everything");
+    PP_CLEANUP_JSON json_t *object = fixture_object(json_incref(spec), NULL);
+    pp_session *s = NULL;
+    assert_int_equal(pp_session_decode(object, &s, NULL), 0);
+    assert_int_equal(s->invalid.code, PP_OK);
+    assert_int_equal(s->selector.n_labels, 2);
+    assert_int_equal(s->containers.count, 1);
+    assert_true(s->duration_ns == 150 * FIXTURE_SECOND && s->deadline_ns == 5400 * FIXTURE_SECOND);
+    assert_true(s->steps_skip == 3 && s->steps_max == 1000 && s->depth == 2);
+    assert_string_equal(s->include.items[0], "top.*");
+    assert_string_equal(s->exclude.items[0], "*.dropout");
+    assert_string_equal(s->types.items[0], "Linear");
+    assert_int_equal(s->phases, PP_SESSION_FORWARD | PP_SESSION_BACKWARD);
+    assert_int_equal(s->metrics, 1U << PP_METRIC_SM_ACTIVE | 1U << PP_METRIC_GPU_MEM);
+    assert_true(s->overhead_budget_percent == 0.5 && s->tolerance_percent == 2.5);
+    assert_true(s->suspend && s->ttl_ns == 0);
+    (void)pp_session_free(s);
+}
+
+/* The same table is held against the CRD on a real API server (crds/tests/admission.py). */
+static void test_shared_specs(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *cases = fixture_file("crds/tests/specs.json");
+    const char *name;
+    json_t *spec;
+    json_object_foreach(json_object_get(cases, "accepted"), name, spec)
+    {
+        PP_CLEANUP_JSON json_t *object = fixture_object(json_incref(spec), NULL);
+        pp_session *s = NULL;
+        assert_int_equal(pp_session_decode(object, &s, NULL), 0);
+        if (s->invalid.code != PP_OK)
+            fail_msg("%s: %s %s", name, s->invalid.field, s->invalid.message);
+        (void)pp_session_free(s);
+    }
+    size_t i;
+    json_t *item;
+    json_array_foreach(json_object_get(cases, "refused"), i, item)
+    {
+        PP_CLEANUP_JSON json_t *object =
+            fixture_object(json_incref(json_object_get(item, "spec")), NULL);
+        pp_session *s = NULL;
+        assert_int_equal(pp_session_decode(object, &s, NULL), 0);
+        const char *field = pp_json_get_string(item, "field", NULL);
+        if (s->invalid.code == PP_OK || strcmp(s->invalid.field, field) != 0)
+            fail_msg("%s: got \"%s\"", pp_json_get_string(item, "name", NULL), s->invalid.field);
+        assert_false(pp_session_live(s));
+        (void)pp_session_free(s);
+    }
+    assert_true(i > 20);
+}
+
+static void test_metadata_is_needed(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = fixture_json("{'metadata': {'name': 'x'}, 'spec': {}}");
+    pp_session *s = NULL;
+    pp_error err = {0};
+    assert_int_equal(pp_session_decode(object, &s, &err), -1);
+    assert_string_equal(err.field, "metadata.namespace");
+    assert_null(s);
+    PP_CLEANUP_JSON json_t *text = json_string("x");
+    assert_int_equal(pp_session_decode(text, &s, &err), -1);
+    assert_int_equal(pp_session_decode(NULL, &s, &err), -1);
+}
+
+/* ---- selector and containers ---- */
+
+static void test_selector(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *selector, *labels;
+        bool matches;
+    } cases[] = {
+        {"{'matchLabels': {'a': '1'}}", "{'a': '1', 'b': '2'}", true},
+        {"{'matchLabels': {'a': '1'}}", "{'a': '2'}", false},
+        {"{'matchLabels': {'a': ''}}", "{'a': ''}", true},
+        {"{'matchLabels': {'a': ''}}", "{}", false},
+        {"{'matchLabels': {'a': '1', 'b': '2'}}", "{'a': '1'}", false},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['1', '2']}]}",
+         "{'a': '2'}", true},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['1']}]}", "{}", false},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'NotIn', 'values': ['1']}]}", "{}", true},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'NotIn', 'values': ['1']}]}", "{'a': '1'}",
+         false},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'Exists'}]}", "{'a': ''}", true},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'Exists'}]}", "{'b': ''}", false},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'DoesNotExist'}]}", "{'b': ''}", true},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'DoesNotExist'}]}", "{'a': ''}", false},
+        {"{'matchLabels': {'a': '1'}, 'matchExpressions': [{'key': 'b', 'operator': 'Exists'}]}",
+         "{'a': '1'}", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[256];
+        (void)snprintf(spec, sizeof spec, "{'selector': %s}", cases[i].selector);
+        pp_session *s = fixture_session(spec);
+        PP_CLEANUP_JSON json_t *labels = fixture_json(cases[i].labels);
+        if (pp_selector_matches(&s->selector, labels) != cases[i].matches)
+            fail_msg("%s on %s", cases[i].selector, cases[i].labels);
+        (void)pp_session_free(s);
+    }
+    pp_session *empty = fixture_session("{'selector': {}}");
+    PP_CLEANUP_JSON json_t *labels = json_object();
+    assert_false(pp_selector_matches(&empty->selector, labels));
+    assert_false(pp_selector_matches(&empty->selector, NULL));
+    (void)pp_session_free(empty);
+}
+
+static void test_containers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *pod;
+        int n;
+        size_t first;
+    } cases[] = {
+        {"", "[{'name': 'a'}, {'name': 'b'}]", 1, 0},
+        {"", "[{'name': 'a'}, {'name': 'b', 'resources': {'limits': {'nvidia.com/gpu': '2'}}}]", 1,
+         1},
+        {"", "[{'name': 'a'}, {'name': 'b', 'resources': {'requests': {'amd.com/gpu': 1}}}]", 1, 1},
+        {"", "[{'name': 'a', 'resources': {'limits': {'nvidia.com/gpu': '0'}}}, {'name': 'b'}]", 1,
+         0},
+        {", 'containers': ['b']", "[{'name': 'a'}, {'name': 'b'}]", 1, 1},
+        {", 'containers': ['b', 'a', 'b']", "[{'name': 'a'}, {'name': 'b'}]", 2, 1},
+        {", 'containers': ['c']", "[{'name': 'a'}]", -1, 0},
+        {"", "[]", -1, 0},
+        {"", "'none'", -1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[256], text[256];
+        (void)snprintf(spec, sizeof spec, "{'selector': {'matchLabels': {'a': 'b'}}%s}",
+                       cases[i].spec);
+        (void)snprintf(text, sizeof text, "{'spec': {'containers': %s}}", cases[i].pod);
+        pp_session *s = fixture_session(spec);
+        PP_CLEANUP_JSON json_t *pod = fixture_json(text);
+        size_t found[4] = {9, 9, 9, 9};
+        assert_int_equal(pp_session_containers(s, pod, NULL, found, 4, NULL), cases[i].n);
+        if (cases[i].n > 0)
+            assert_int_equal(found[0], cases[i].first);
+        (void)pp_session_free(s);
+    }
+    pp_session *s = fixture_session(SPEC);
+    PP_CLEANUP_JSON json_t *pod = fixture_json(
+        "{'spec': {'containers': [{'name': 'a', 'resources': {'limits': {'nvidia.com/gpu': '1'}}},"
+        " {'name': 'b', 'resources': {'limits': {'nvidia.com/mig-1g.5gb': '1'}}}]}}");
+    char *names[] = {(char *)(uintptr_t) "nvidia.com/mig-1g.5gb"};
+    pp_strings configured = {names, 1};
+    size_t found[4];
+    assert_int_equal(pp_session_containers(s, pod, &configured, found, 4, NULL), 1);
+    assert_int_equal(found[0], 1);
+    (void)pp_session_free(s);
+}
+
+static void test_pod_from_json(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod = fixture_json(
+        "{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T12:53:21Z',"
+        " 'annotations': {'precisionprobe.io/session-uid': 's'}}, 'spec': {'nodeName': 'n'},"
+        " 'status': {'phase': 'Failed', 'containerStatuses': ["
+        "  {'state': {'terminated': {'finishedAt': '2026-01-21T12:53:30Z'}}},"
+        "  {'state': {'terminated': {'finishedAt': '2026-01-21T12:53:25Z'}}}]}}");
+    pp_session_pod seen;
+    assert_int_equal(pp_session_pod_from_json(pod, &seen), 0);
+    assert_string_equal(seen.session_uid, "s");
+    assert_string_equal(seen.node, "n");
+    assert_true(seen.created_ns == T(1) && seen.finished_ns == T(10));
+    assert_true(seen.finished && seen.failed && !seen.running);
+    assert_true(seen.rank == -1 && seen.epoch == -1 && seen.batch == -1);
+    PP_CLEANUP_JSON json_t *none = fixture_json("{'metadata': {'name': 'p'}}");
+    assert_int_equal(pp_session_pod_from_json(none, &seen), -1);
+}
+
+/* ---- the state machine: a session object that the decisions are written back to ---- */
+
+typedef struct world {
+    json_t *object;
+    pp_session *session;
+    pp_session_pod pods[4];
+    pp_session_observation obs;
+    pp_session_decision did;
+} world;
+
+static const char *const one_gpu[] = {"GPU-1"};
+
+static void read_back(world *w)
+{
+    w->session = pp_session_free(w->session);
+    pp_error err = {0};
+    if (pp_session_decode(w->object, &w->session, &err) < 0)
+        fail_msg("%s %s", err.field, err.message);
+    w->obs.session = w->session;
+}
+
+static void world_init(world *w, const char *spec)
+{
+    *w = (world){.object = fixture_object(fixture_json(spec), NULL)};
+    w->obs.pods = w->pods;
+    w->obs.now_ns = T(1);
+    read_back(w);
+}
+
+static void world_done(world *w)
+{
+    pp_session_decision_done(&w->did);
+    (void)pp_session_free(w->session);
+    json_decref(w->object);
+}
+
+static void apply_merge(json_t *to, json_t *patch)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(patch, key, value)
+    {
+        json_t *there = json_object_get(to, key);
+        if (json_is_null(value)) {
+            (void)json_object_del(to, key);
+        } else if (json_is_object(value)) {
+            if (!json_is_object(there)) {
+                (void)json_object_set_new(to, key, json_object());
+                there = json_object_get(to, key);
+            }
+            apply_merge(there, value);
+        } else {
+            (void)json_object_set(to, key, value);
+        }
+    }
+}
+
+/* One turn at this second: decides, writes the status as the API server would, reads it back. */
+static pp_session_phase step(world *w, double second)
+{
+    pp_session_decision_done(&w->did);
+    w->obs.now_ns = FIXTURE_CREATED + (int64_t)(second * 1e9);
+    assert_int_equal(pp_session_step(&w->obs, NULL, &w->did, NULL), 0);
+    PP_CLEANUP_JSON json_t *patch =
+        pp_session_status_json(&w->did, json_object_get(w->object, "status"));
+    assert_non_null(patch);
+    apply_merge(w->object, patch);
+    PP_CLEANUP_JSON json_t *again =
+        pp_session_status_json(&w->did, json_object_get(w->object, "status"));
+    assert_int_equal(json_object_size(again), 0); /* written once is written */
+    read_back(w);
+    return w->did.phase;
+}
+
+static const pp_condition *condition(const world *w, pp_condition_type type, const char *reason)
+{
+    const pp_condition *c = &w->did.conditions[type];
+    if (strcmp(c->reason, reason) != 0)
+        fail_msg("condition %d has reason %s, not %s: %s", type, c->reason, reason, c->message);
+    return c;
+}
+
+static bool told(const world *w, const char *reason, const char *pod)
+{
+    for (size_t i = 0; i < w->did.n_events; i++) {
+        if (strcmp(w->did.events[i].reason, reason) == 0 &&
+            strcmp(w->did.events[i].pod_name, pod) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_pod(world *w, const char *name, const char *session_uid, int64_t created_ns)
+{
+    w->pods[w->obs.n_pods++] = (pp_session_pod){.name = name,
+                                                .uid = name,
+                                                .node = "node-1",
+                                                .session_uid = session_uid,
+                                                .created_ns = created_ns,
+                                                .running = true,
+                                                .rank = 0,
+                                                .epoch = -1,
+                                                .batch = -1};
+}
+
+/* The pod reports its first steps, from this second on. */
+static void report(world *w, size_t pod, double first, double last)
+{
+    pp_session_pod *p = &w->pods[pod];
+    p->connected = true;
+    p->gpus = one_gpu;
+    p->n_gpus = 1;
+    p->last_batch_ns = FIXTURE_CREATED + (int64_t)(last * 1e9);
+    p->events += 100;
+    p->steps += 10;
+    p->epoch = 1;
+    p->batch = 7;
+    pp_session_stats *st = &w->obs.stats;
+    st->first_step_ns =
+        st->first_step_ns ? st->first_step_ns : FIXTURE_CREATED + (int64_t)(first * 1e9);
+    st->last_step_ns = st->last_batch_ns = p->last_batch_ns;
+    st->events += 100;
+    st->steps += 10;
+    st->layers = 21;
+}
+
+static void samples_seen(world *w)
+{
+    w->obs.prometheus_asked = true;
+    w->obs.stats.metrics_seen = PP_METRIC_ALL;
+    w->obs.stats.samples_joined = 400;
+}
+
+static void final_solution(world *w)
+{
+    w->obs.stats.final_written = true;
+    w->obs.stats.final_layers = 42;
+    w->obs.stats.final_job_means = 6;
+    w->obs.stats.final_reported = 200;
+}
+
+static void test_main_path(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    assert_int_equal(step(&w, 1), PP_SESSION_PENDING);
+    assert_true(w.did.sampling && !w.did.collect && w.did.urgent);
+    assert_true(w.did.requeue_ns == 599 * FIXTURE_SECOND);
+    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "NoMatchingPods")->status,
+                     PP_CONDITION_FALSE);
+    condition(&w, PP_CONDITION_COLLECTING, "WaitingForPods");
+    assert_int_equal(condition(&w, PP_CONDITION_SUCCEEDED, "Pending")->status,
+                     PP_CONDITION_UNKNOWN);
+    assert_int_equal(w.did.n_events, 0);
+
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    assert_int_equal(step(&w, 3), PP_SESSION_PENDING);
+    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "PodsInjected")->status,
+                     PP_CONDITION_TRUE);
+    condition(&w, PP_CONDITION_COLLECTING, "WaitingForAgents");
+    w.pods[0].connected = true;
+    assert_int_equal(step(&w, 4), PP_SESSION_PENDING);
+    condition(&w, PP_CONDITION_COLLECTING, "WaitingForSteps");
+    assert_int_equal(step(&w, 5), PP_SESSION_PENDING);
+    assert_false(w.did.urgent);
+
+    report(&w, 0, 10, 20);
+    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
+    assert_true(told(&w, "CollectingStarted", ""));
+    assert_true(w.did.collect && w.did.sampling);
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NotAsked");
+    int64_t since = condition(&w, PP_CONDITION_COLLECTING, "Sampling")->transition_ns;
+    assert_true(since == T(21));
+    samples_seen(&w);
+    assert_int_equal(step(&w, 60), PP_SESSION_COLLECTING);
+    assert_true(condition(&w, PP_CONDITION_COLLECTING, "Sampling")->transition_ns == T(21));
+    assert_int_equal(w.did.n_events, 0);
+    assert_true(w.did.sampled_ns == 50 * FIXTURE_SECOND);
+    const json_t *status = json_object_get(w.object, "status");
+    assert_string_equal(pp_json_get_string(status, "progress", "sampled", NULL), "50s/1m40s");
+    assert_string_equal(pp_json_get_string(status, "pods", NULL), "1/1");
+    assert_true(w.did.requeue_ns == 2 * FIXTURE_SECOND);
+
+    assert_int_equal(step(&w, 109.9), PP_SESSION_COLLECTING);
+    assert_true(w.did.requeue_ns <= FIXTURE_SECOND / 10);
+    w.pods[0].open_stretch = true;
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    assert_true(told(&w, "DurationReached", ""));
+    assert_false(w.did.sampling);
+    assert_false(pp_session_live(w.session));
+    assert_true(pp_session_takes_batches(w.session));
+
+    w.obs.stats.samples_complete = true;
+    assert_int_equal(step(&w, 115), PP_SESSION_FINISHING); /* the open stretch is awaited */
+    assert_false(w.did.finalise);
+    w.pods[0].open_stretch = false;
+    assert_int_equal(step(&w, 116), PP_SESSION_FINISHING);
+    assert_true(w.did.finalise);
+    final_solution(&w);
+    assert_int_equal(step(&w, 117), PP_SESSION_SUCCEEDED);
+    assert_int_equal(condition(&w, PP_CONDITION_SUCCEEDED, "Completed")->status, PP_CONDITION_TRUE);
+    assert_int_equal(condition(&w, PP_CONDITION_READY, "Completed")->status, PP_CONDITION_TRUE);
+    assert_int_equal(condition(&w, PP_CONDITION_STALLED, "Completed")->status, PP_CONDITION_FALSE);
+    condition(&w, PP_CONDITION_COLLECTING, "DurationReached");
+    assert_true(told(&w, "Completed", ""));
+    assert_true(w.session->completion_ns == T(117));
+
+    PP_CLEANUP_JSON json_t *before = json_deep_copy(w.object);
+    w.obs.n_pods = 0;
+    w.obs.stats = (pp_session_stats){0};
+    assert_int_equal(step(&w, 5000), PP_SESSION_SUCCEEDED); /* final is final */
+    assert_true(json_equal(before, w.object));
+    assert_true(w.did.n_events == 0 && !w.did.remove && w.did.requeue_ns == 0);
+    world_done(&w);
+}
+
+static void test_restart_loses_nothing(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
+    /* Another process, the store away, no agent connected yet. */
+    w.pods[0].connected = false;
+    w.pods[0].last_batch_ns = 0;
+    w.obs.stats = (pp_session_stats){0};
+    w.obs.store_error = "connection refused";
+    w.obs.serving_since_ns = T(40);
+    assert_int_equal(step(&w, 41), PP_SESSION_COLLECTING);
+    assert_int_equal(condition(&w, PP_CONDITION_STORED, "StoreUnavailable")->status,
+                     PP_CONDITION_FALSE);
+    assert_true(told(&w, "StoreUnavailable", ""));
+    assert_true(w.session->start_ns == T(10) && w.session->ends_at_ns == T(110));
+    assert_int_equal(step(&w, 42), PP_SESSION_COLLECTING);
+    assert_false(told(&w, "StoreUnavailable", ""));
+    world_done(&w);
+}
+
+/* Sampling ended while no operator ran: agents get time to connect before it is over. */
+static void test_late_restart_drains(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    samples_seen(&w);
+    (void)step(&w, 21);
+    assert_int_equal(step(&w, 111), PP_SESSION_FINISHING);
+    w.obs.serving_since_ns = T(400);
+    w.pods[0].open_stretch = true;
+    w.obs.stats.samples_complete = true;
+    (void)step(&w, 401);
+    assert_false(w.did.finalise);
+    (void)step(&w, 461);
+    assert_true(w.did.finalise); /* but not for ever */
+    world_done(&w);
+}
+
+static void test_no_pod(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    (void)step(&w, 1);
+    assert_int_equal(step(&w, 599), PP_SESSION_PENDING);
+    assert_int_equal(step(&w, 600), PP_SESSION_FAILED);
+    assert_int_equal(condition(&w, PP_CONDITION_SUCCEEDED, "NoMatchingPods")->status,
+                     PP_CONDITION_FALSE);
+    assert_int_equal(condition(&w, PP_CONDITION_STALLED, "NoMatchingPods")->status,
+                     PP_CONDITION_TRUE);
+    condition(&w, PP_CONDITION_INJECTED, "NoMatchingPods");
+    assert_true(told(&w, "NoMatchingPods", ""));
+    assert_true(w.did.events[0].warning);
+    world_done(&w);
+}
+
+static void test_not_injected(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *session_uid, *refusal_reason, *refusal, *reason;
+        int created;
+    } cases[] = {
+        {NULL, NULL, NULL, "CreatedBefore", -5},
+        {NULL, NULL, NULL, "WebhookMissed", 5},
+        {"another", NULL, NULL, "OtherSession", 5},
+        {NULL, "PythonPathFromSource", "give it as a value", "PythonPathFromSource", 5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", cases[i].session_uid, T(cases[i].created));
+        w.pods[0].refusal_reason = cases[i].refusal_reason;
+        w.pods[0].refusal = cases[i].refusal;
+        assert_int_equal(step(&w, 6), PP_SESSION_PENDING);
+        const pp_condition *c = condition(&w, PP_CONDITION_INJECTED, cases[i].reason);
+        assert_int_equal(c->status, PP_CONDITION_FALSE);
+        assert_non_null(strstr(c->message, "1 of 1 pods carry no hook; dlrm-0: "));
+        assert_true(told(&w, cases[i].reason, "dlrm-0"));
+        assert_int_equal(condition(&w, PP_CONDITION_STALLED, "NoPodInjected")->status,
+                         PP_CONDITION_TRUE);
+        (void)step(&w, 8);
+        assert_false(told(&w, cases[i].reason, "dlrm-0")); /* once */
+        assert_int_equal(step(&w, 601), PP_SESSION_FAILED);
+        condition(&w, PP_CONDITION_SUCCEEDED, "NoPodInjected");
+        world_done(&w);
+    }
+}
+
+static void test_one_of_two_injected(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "old", NULL, T(-100));
+    add_pod(&w, "new", FIXTURE_UID, T(3));
+    add_pod(&w, "done", NULL, T(-200));
+    w.pods[2].finished = true; /* over before: does not matter */
+    report(&w, 1, 10, 12);
+    assert_int_equal(step(&w, 13), PP_SESSION_COLLECTING);
+    assert_non_null(
+        strstr(condition(&w, PP_CONDITION_INJECTED, "CreatedBefore")->message, "1 of 2 pods"));
+    condition(&w, PP_CONDITION_STALLED, "Collecting");
+    assert_int_equal(w.did.n_targets, 2);
+    assert_string_equal(w.did.targets[0].pod, "old");
+    assert_string_equal(w.did.targets[1].gpus, "GPU-1");
+    world_done(&w);
+}
+
+static void test_pods_finish_early(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    w.pods[0].finished = true;
+    w.pods[0].finished_ns = T(4);
+    assert_int_equal(step(&w, 30), PP_SESSION_PENDING); /* nothing sampled: another may come */
+    condition(&w, PP_CONDITION_COLLECTING, "WaitingForPods");
+    w.pods[0].finished = false;
+    report(&w, 0, 10, 30);
+    assert_int_equal(step(&w, 31), PP_SESSION_COLLECTING);
+    w.pods[0].finished = true;
+    w.pods[0].connected = false;
+    w.pods[0].finished_ns = T(40);
+    assert_int_equal(step(&w, 45), PP_SESSION_COLLECTING); /* a Job may try again */
+    w.obs.store_error = "away";
+    assert_int_equal(step(&w, 51), PP_SESSION_COLLECTING);
+    w.obs.store_error = NULL;
+    assert_int_equal(step(&w, 52), PP_SESSION_FINISHING);
+    assert_true(told(&w, "PodsFinished", ""));
+    w.obs.n_pods = 0; /* deleted with its Job */
+    w.obs.stats.samples_complete = true;
+    (void)step(&w, 53);
+    condition(&w, PP_CONDITION_INJECTED, "PodsInjected");
+    assert_int_equal(w.did.n_targets, 1);
+    assert_string_equal(w.did.targets[0].pod, "dlrm-0");
+    assert_string_equal(w.did.targets[0].gpus, "GPU-1");
+    assert_int_equal(w.did.pods_injected, 1);
+    assert_true(w.did.finalise);
+    world_done(&w);
+}
+
+static void test_steps_max(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'steps': {'max': 20}}");
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 11);
+    report(&w, 0, 10, 12);
+    report(&w, 1, 10, 12);
+    assert_int_equal(step(&w, 13), PP_SESSION_COLLECTING);
+    report(&w, 1, 10, 13);
+    assert_int_equal(step(&w, 14), PP_SESSION_FINISHING);
+    condition(&w, PP_CONDITION_COLLECTING, "StepsReached");
+    world_done(&w);
+}
+
+static void test_suspend(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    json_t *spec = json_object_get(w.object, "spec");
+    (void)json_object_set_new(spec, "suspend", json_true());
+    read_back(&w);
+    assert_int_equal(step(&w, 60), PP_SESSION_SUSPENDED);
+    assert_false(w.did.sampling);
+    assert_true(w.did.collect && w.did.requeue_ns == 0);
+    assert_true(told(&w, "Suspended", ""));
+    assert_true(pp_session_live(w.session));                /* new pods get the hook all the same */
+    assert_int_equal(step(&w, 1000), PP_SESSION_SUSPENDED); /* past deadline and duration */
+    assert_true(w.did.sampled_ns == 50 * FIXTURE_SECOND);
+    (void)json_object_set_new(spec, "suspend", json_false());
+    read_back(&w);
+    assert_int_equal(step(&w, 1060), PP_SESSION_COLLECTING);
+    assert_true(w.did.sampling && told(&w, "Resumed", "") && !told(&w, "CollectingStarted", ""));
+    assert_true(w.session->ends_at_ns == T(1110) && w.session->deadline_at_ns == T(1600));
+    assert_true(w.session->suspended_at_ns == 0);
+    assert_int_equal(step(&w, 1109), PP_SESSION_COLLECTING);
+    assert_int_equal(step(&w, 1110), PP_SESSION_FINISHING);
+    world_done(&w);
+}
+
+static void test_suspended_from_the_start(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    json_t *spec = json_object_get(w.object, "spec");
+    (void)json_object_set_new(spec, "suspend", json_true());
+    read_back(&w);
+    assert_int_equal(step(&w, 1), PP_SESSION_SUSPENDED);
+    assert_int_equal(step(&w, 5000), PP_SESSION_SUSPENDED);
+    (void)json_object_set_new(spec, "suspend", json_false());
+    read_back(&w);
+    assert_int_equal(step(&w, 5001), PP_SESSION_PENDING);
+    assert_int_equal(step(&w, 5599), PP_SESSION_PENDING);
+    assert_int_equal(step(&w, 5600), PP_SESSION_FAILED);
+    world_done(&w);
+}
+
+static void test_deadline_while_collecting(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 550, 560);
+    assert_int_equal(step(&w, 561), PP_SESSION_COLLECTING);
+    assert_int_equal(step(&w, 600), PP_SESSION_FINISHING);
+    condition(&w, PP_CONDITION_COLLECTING, "DeadlineReached");
+    world_done(&w);
+}
+
+/* How a session ends, by what the final solution holds. */
+static void test_conclusions(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t layers, means;
+        bool gpu, off;
+        const char *reason;
+        pp_session_phase phase;
+    } cases[] = {
+        {42, 6, true, false, "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, true, false, "NoMetrics", PP_SESSION_FAILED},
+        {42, 0, false, false, "NoGPU", PP_SESSION_FAILED},
+        {42, 0, false, true, "TimedOnly", PP_SESSION_SUCCEEDED},
+        {0, 6, true, false, "NoLayerTimed", PP_SESSION_FAILED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        w.pods[0].n_gpus = cases[i].gpu;
+        w.obs.prometheus_off = cases[i].off;
+        (void)step(&w, 21);
+        (void)step(&w, 111);
+        w.obs.stats.samples_complete = w.obs.stats.final_written = true;
+        w.obs.stats.final_layers = cases[i].layers;
+        w.obs.stats.final_job_means = cases[i].means;
+        assert_int_equal(step(&w, 112), cases[i].phase);
+        condition(&w, PP_CONDITION_SUCCEEDED, cases[i].reason);
+        assert_true(told(&w, cases[i].reason, ""));
+        world_done(&w);
+    }
+}
+
+static void test_metrics_condition(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    w.obs.prometheus_asked = true;
+    (void)step(&w, 21);
+    assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples")->status,
+                     PP_CONDITION_UNKNOWN);
+    (void)step(&w, 71);
+    assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NoSamples")->status,
+                     PP_CONDITION_FALSE);
+    w.obs.stats.metrics_seen = 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_GPU_MEM;
+    (void)step(&w, 72);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "MetricsMissing")->message,
+                           "DRAMActive, FP32Active, SMOccupancy, SMActive"));
+    assert_true(told(&w, "MetricsMissing", ""));
+    w.obs.prometheus_error = "connection refused";
+    (void)step(&w, 73);
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "PrometheusUnavailable");
+    w.obs.prometheus_error = NULL;
+    w.obs.stats.metrics_seen = PP_METRIC_ALL;
+    (void)step(&w, 74);
+    assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound")->status,
+                     PP_CONDITION_TRUE);
+    assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(74));
+    world_done(&w);
+}
+
+static void test_invalid_spec(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, "{'selector': {'matchLabels': {'a': 'b'}}, 'duration': '25h'}");
+    assert_int_equal(step(&w, 1), PP_SESSION_FAILED);
+    const pp_condition *c = condition(&w, PP_CONDITION_ACCEPTED, "InvalidSpec");
+    assert_int_equal(c->status, PP_CONDITION_FALSE);
+    assert_string_equal(c->message, "spec.duration must be from 1s to 24h");
+    assert_true(w.did.n_events == 1 && told(&w, "InvalidSpec", ""));
+    assert_false(w.did.sampling);
+    world_done(&w);
+}
+
+static void test_ttl(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, "{'selector': {'matchLabels': {'a': 'b'}}, 'duration': '1s', 'deadline': '10s',"
+                   " 'ttlSecondsAfterFinished': 30}");
+    (void)step(&w, 1);
+    assert_int_equal(step(&w, 10), PP_SESSION_FAILED);
+    assert_false(w.did.remove);
+    assert_true(w.did.requeue_ns == 30 * FIXTURE_SECOND);
+    (void)step(&w, 39);
+    assert_false(w.did.remove);
+    (void)step(&w, 40);
+    assert_true(w.did.remove);
+    world_done(&w);
+}
+
+static void test_many_targets(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    enum { N = 300 };
+    pp_session_pod *pods = calloc(N, sizeof *pods);
+    char names[N][16];
+    for (size_t i = 0; i < N; i++) {
+        (void)snprintf(names[i], sizeof names[i], "pod-%03zu", i);
+        pods[i] = (pp_session_pod){.name = names[i], .uid = names[i], .created_ns = T(3)};
+        if (i != 299)
+            pods[i].session_uid = FIXTURE_UID;
+    }
+    w.obs.pods = pods;
+    w.obs.n_pods = N;
+    (void)step(&w, 5);
+    assert_int_equal(w.did.n_targets, PP_SESSION_MAX_TARGETS);
+    assert_string_equal(w.did.targets[0].pod, "pod-299"); /* the one with a problem */
+    assert_int_equal(w.did.pods_matched, N);
+    for (size_t i = 0; i < N; i++)
+        pods[i].session_uid = NULL;
+    (void)step(&w, 6);
+    assert_true(w.did.n_events <= PP_SESSION_MAX_EVENTS);
+    world_done(&w);
+    free(pods);
+}
+
+/* A cut-off text in another script must not break the patch. */
+static void test_cut_text(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    char text[700];
+    for (size_t i = 0; i + 3 < sizeof text; i += 3)
+        memcpy(text + i, "\xe2\x82\xac", 4);
+    for (size_t shift = 0; shift < 3; shift++) {
+        char shifted[710];
+        (void)snprintf(shifted, sizeof shifted, "%.*s%s", (int)shift, "xx", text);
+        w.obs.store_error = shifted;
+        (void)step(&w, 5);
+        const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
+        assert_int_equal(json_array_size(list), PP_CONDITION_COUNT);
+        const char *message =
+            pp_json_get_string(json_array_get(list, PP_CONDITION_STORED), "message", NULL);
+        assert_true(message && strlen(message) > 400);
+    }
+    world_done(&w);
+}
+
+static void test_conditions_are_complete(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    (void)step(&w, 1);
+    const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
+    assert_int_equal(json_array_size(list), PP_CONDITION_COUNT);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *c = json_array_get(list, i);
+        assert_true(*pp_json_get_string(c, "reason", NULL) != '\0');
+        assert_true(*pp_json_get_string(c, "message", NULL) != '\0');
+        assert_string_equal(pp_json_get_string(c, "lastTransitionTime", NULL),
+                            "2026-01-21T12:53:21Z");
+        assert_int_equal(json_integer_value(json_object_get(c, "observedGeneration")), 3);
+    }
+    world_done(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_every_field),
+        cmocka_unit_test(test_shared_specs),
+        cmocka_unit_test(test_metadata_is_needed),
+        cmocka_unit_test(test_selector),
+        cmocka_unit_test(test_containers),
+        cmocka_unit_test(test_pod_from_json),
+        cmocka_unit_test(test_main_path),
+        cmocka_unit_test(test_restart_loses_nothing),
+        cmocka_unit_test(test_late_restart_drains),
+        cmocka_unit_test(test_no_pod),
+        cmocka_unit_test(test_not_injected),
+        cmocka_unit_test(test_one_of_two_injected),
+        cmocka_unit_test(test_pods_finish_early),
+        cmocka_unit_test(test_steps_max),
+        cmocka_unit_test(test_suspend),
+        cmocka_unit_test(test_suspended_from_the_start),
+        cmocka_unit_test(test_deadline_while_collecting),
+        cmocka_unit_test(test_conclusions),
+        cmocka_unit_test(test_metrics_condition),
+        cmocka_unit_test(test_invalid_spec),
+        cmocka_unit_test(test_ttl),
+        cmocka_unit_test(test_many_targets),
+        cmocka_unit_test(test_cut_text),
+        cmocka_unit_test(test_conditions_are_complete),
+    };
+    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}
