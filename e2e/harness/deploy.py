@@ -1,0 +1,141 @@
+"""What is built and put on the cluster: images, Prometheus, Postgres, virtual GPUs, the operator, trainings."""
+import glob
+import hashlib
+import os
+import subprocess
+
+from .cluster import E2E
+from .progress import CACHE, LOGS, ROOT, run, step, wait_until
+
+SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
+SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
+RELEASE = "precisionprobe"
+PRODUCT_IMAGE = "docker.io/precisionprobe/precisionprobe"
+EVLIB = "/usr/lib/*/libwebsockets-evlib_uv.so"
+
+
+def sources_key():
+    """Changes when anything that goes into the programs does."""
+    digest = hashlib.sha256()
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "CMakeLists.txt",
+                             "CMakePresets.json", "cmake", "common", "controller", "operator", "sidecar"],
+                            check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    for name in sorted(listed):
+        path = os.path.join(ROOT, name)
+        if os.path.isfile(path):
+            digest.update(name.encode() + b"\0")
+            with open(path, "rb") as file:
+                digest.update(file.read())
+    return digest.hexdigest()[:12]
+
+
+def build_product(preset="release"):
+    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by its sources."""
+    key = f"{preset}-{sources_key()}"
+    image = f"{PRODUCT_IMAGE}:{key}"
+    archive = os.path.join(CACHE, "images", f"precisionprobe-{key}.tar")
+    if os.path.exists(archive):
+        return archive, image
+    build = os.path.join(CACHE, "build", preset)
+    stage = os.path.join(CACHE, "build", f"stage-{preset}")
+    with step(f"programs ({preset})"):
+        run("cmake", "--preset", preset, "-S", ROOT, "-B", build, timeout=120, log="build.log")
+        run("cmake", "--build", build, "-j2", timeout=900, log="build.log")
+        run("rm", "-rf", stage)
+        run("cmake", "--install", build, "--prefix", f"{stage}/usr", log="build.log")
+    with step("image of the programs"):
+        files = []
+        for folder, _, names in os.walk(stage):
+            for name in names:
+                path = os.path.join(folder, name)
+                files += ["--file", f"{path}:/{os.path.relpath(path, stage)}"]
+        for path in glob.glob(EVLIB):
+            files += ["--file", f"{path}:{path}"]
+        os.makedirs(os.path.dirname(archive), exist_ok=True)
+        run(f"{E2E}/images/bundle", "--out", archive, "--tag", image, "--certificates", *files,
+            "--entrypoint", "/usr/bin/precisionprobe-operator", log="images.log")
+    return archive, image
+
+
+class Deployment:
+    """Everything on one cluster, with the settings of this run."""
+
+    def __init__(self, cluster, collect_interval="250ms", scrape_interval="250ms", gpus=4, preset="release",
+                 steps=400, batch=1408, seed=1):
+        self.cluster = cluster
+        self.collect_interval = collect_interval
+        self.scrape_interval = scrape_interval
+        self.preset = preset
+        self.environment = {
+            "NAMESPACE": SERVICES, "GPUS": str(gpus), "COLLECT_INTERVAL": collect_interval,
+            "SCRAPE_INTERVAL": scrape_interval, "TRAIN_STEPS": str(steps), "TRAIN_BATCH": str(batch),
+            "TRAIN_SEED": str(seed), "KUBELET_ROOT": cluster.kubelet_root,
+        }
+        self.image = None
+
+    def load_images(self):
+        archive, image = build_product(self.preset)
+        wanted = [("VGPU_IMAGE", [f"{E2E}/gpu/build"]), ("TORCH_IMAGE", [f"{E2E}/images/build", "torch"]),
+                  ("SERVICES_IMAGE", [f"{E2E}/images/build", "services"])]
+        built = []
+        for variable, command in wanted:
+            # These show their own progress.
+            path = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+            name = subprocess.run([*command, "--image"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+            built.append((variable, path, name))
+        with step("images on the node"):
+            self.image = self.cluster.load(archive, image)
+            for variable, path, name in built:
+                self.environment[variable] = self.cluster.load(path, name)
+
+    def render(self, *files):
+        return run(f"{E2E}/manifests/render", *[f"{E2E}/manifests/{name}" for name in files], env=self.environment)
+
+    def start_services(self):
+        """Virtual GPUs, Prometheus and Postgres; returns when they serve."""
+        cluster = self.cluster
+        with step("virtual GPUs, Prometheus, Postgres"):
+            cluster.apply(self.render("namespace.yaml", "vgpu.yaml", "prometheus.yaml", "postgres.yaml"))
+            cluster.kubectl("-n", SERVICES, "rollout", "status", "daemonset/vgpu", "--timeout=120s")
+            cluster.kubectl("-n", SERVICES, "rollout", "status", "deployment/prometheus", "--timeout=120s")
+            cluster.kubectl("-n", SERVICES, "rollout", "status", "statefulset/postgres", "--timeout=120s")
+            wait_until("GPUs on a node", self.gpus_there, 60)
+            text = run("kubectl", "-n", SERVICES, "create", "configmap", "training",
+                       f"--from-file={E2E}/training", "--dry-run=client", "-o", "yaml", env=cluster.environment)
+            cluster.apply(text)
+
+    def gpus_there(self):
+        nodes = self.cluster.get("nodes")["items"]
+        return sum(int(n["status"].get("allocatable", {}).get("nvidia.com/gpu", 0)) for n in nodes)
+
+    def helm_values(self):
+        repository, tag = self.image.rsplit(":", 1)
+        return ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}",
+                "--set", "postgres.existingSecret=postgres", "--set", "postgres.secretKey=conninfo",
+                "--set", f"config.prometheus.url=http://prometheus.{SERVICES}.svc:9090",
+                "--set", f"config.prometheus.collectionInterval={self.collect_interval}",
+                "--set", f"config.prometheus.scrapeInterval={self.scrape_interval}"]
+
+    def install(self, *more):
+        """helm upgrade --install of the operator; returns when it is ready."""
+        cluster = self.cluster
+        with step("helm install precisionprobe"):
+            cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SYSTEM}}}\n")
+            secret = cluster.get("-n", SERVICES, "secret", "postgres")
+            secret["metadata"] = {"name": "postgres", "namespace": SYSTEM}
+            import json
+            cluster.apply(json.dumps(secret))
+            cluster.helm("upgrade", "--install", RELEASE, f"{ROOT}/charts/precisionprobe", "-n", SYSTEM,
+                         *self.helm_values(), *more, "--wait", "--timeout", "120s")
+
+    def operator_pod(self):
+        pods = self.cluster.get("-n", SYSTEM, "pods", "-l", "app.kubernetes.io/name=precisionprobe")["items"]
+        running = [p["metadata"]["name"] for p in pods if p["status"].get("phase") == "Running"
+                   and not p["metadata"].get("deletionTimestamp")]
+        return running[0] if running else None
+
+    def uninstall(self):
+        self.cluster.helm("uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout", "90s")
+
+
+__all__ = ["Deployment", "SERVICES", "SYSTEM", "RELEASE", "build_product", "LOGS"]
