@@ -6,7 +6,7 @@
 
 static const pp_metric_info infos[PP_METRIC_COUNT] = {
     [PP_METRIC_GPU_UTIL] = {"GPUUtil", "gpu_util", 0, 100},
-    [PP_METRIC_GPU_MEM] = {"GPUMem", "gpu_mem", NAN, NAN},
+    [PP_METRIC_GPU_MEM] = {"GPUMem", "gpu_mem", (double)NAN, (double)NAN},
     [PP_METRIC_DRAM_ACTIVE] = {"DRAMActive", "dram_active", 0, 1},
     [PP_METRIC_FP32_ACTIVE] = {"FP32Active", "fp32_active", 0, 1},
     [PP_METRIC_SM_OCCUPANCY] = {"SMOccupancy", "sm_occupancy", 0, 1},

@@ -4,11 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#define NONE ((double)NAN)
+
 static pp_sample_row row(int64_t at, double util, double mem, double sm)
 {
     pp_sample_row r = {.first_ns = at, .last_ns = at, .windows = 1, .share = 0.5};
     for (int m = 0; m < PP_METRIC_COUNT; m++)
-        r.values[m] = NAN;
+        r.values[m] = NONE;
     r.values[PP_METRIC_GPU_UTIL] = util;
     r.values[PP_METRIC_GPU_MEM] = mem;
     r.values[PP_METRIC_SM_ACTIVE] = sm;
@@ -22,9 +24,9 @@ static void test_same(void **state)
         double util, mem, sm, tolerance;
         bool same;
     } cases[] = {
-        {50, 1000, 0.5, 0, true},    {54.9, 1000, 0.5, 5, true},  {55.1, 1000, 0.5, 5, false},
-        {50, 1050, 0.5, 5, true},    {50, 1051, 0.5, 5, false},   {50, 1000, 0.549, 5, true},
-        {50, 1000, 0.551, 5, false}, {50, 1000, NAN, 100, false}, {50.01, 1000, 0.5, 0, false},
+        {50, 1000, 0.5, 0, true},    {54.9, 1000, 0.5, 5, true},   {55.1, 1000, 0.5, 5, false},
+        {50, 1050, 0.5, 5, true},    {50, 1051, 0.5, 5, false},    {50, 1000, 0.549, 5, true},
+        {50, 1000, 0.551, 5, false}, {50, 1000, NONE, 100, false}, {50.01, 1000, 0.5, 0, false},
         {45.1, 951, 0.451, 5, true},
     };
     pp_sample_row a = row(1, 50, 1000, 0.5);
@@ -105,18 +107,18 @@ static void test_convert(void **state)
         double raw, value; /* NaN: dropped */
     } cases[] = {
         {false, PP_METRIC_GPU_UTIL, 97, 97},
-        {false, PP_METRIC_GPU_UTIL, 9223372036854775794.0, NAN},
-        {false, PP_METRIC_GPU_UTIL, 2147483632, NAN},
-        {false, PP_METRIC_GPU_MEM, 9223372036854775794.0, NAN},
-        {false, PP_METRIC_GPU_MEM, 140737488355328.0, NAN},
+        {false, PP_METRIC_GPU_UTIL, 9223372036854775794.0, NONE},
+        {false, PP_METRIC_GPU_UTIL, 2147483632, NONE},
+        {false, PP_METRIC_GPU_MEM, 9223372036854775794.0, NONE},
+        {false, PP_METRIC_GPU_MEM, 140737488355328.0, NONE},
         {false, PP_METRIC_GPU_MEM, 81559, 81559},
-        {false, PP_METRIC_GPU_MEM, -1, NAN},
+        {false, PP_METRIC_GPU_MEM, -1, NONE},
         {false, PP_METRIC_SM_ACTIVE, 0.432, 0.432},
         {false, PP_METRIC_SM_ACTIVE, 1.004, 1},
-        {false, PP_METRIC_SM_ACTIVE, 43.2, NAN},
-        {false, PP_METRIC_SM_ACTIVE, -0.5, NAN},
-        {false, PP_METRIC_SM_ACTIVE, INFINITY, NAN},
-        {false, PP_METRIC_SM_ACTIVE, NAN, NAN},
+        {false, PP_METRIC_SM_ACTIVE, 43.2, NONE},
+        {false, PP_METRIC_SM_ACTIVE, -0.5, NONE},
+        {false, PP_METRIC_SM_ACTIVE, (double)INFINITY, NONE},
+        {false, PP_METRIC_SM_ACTIVE, NONE, NONE},
         {true, PP_METRIC_SM_ACTIVE, 43, 0.43},
         {true, PP_METRIC_GPU_UTIL, 43, 43},
     };

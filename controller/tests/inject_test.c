@@ -345,8 +345,7 @@ static void test_not_refused(void **state)
         "'containers': [{'name': 'c', 'command': ['python3', '-mtrainS', '-E']}]",
         "'containers': [{'name': 'c', 'command': ['python3', '-Wignore', 'x']}]",
         "'containers': [{'name': 'c', 'command': ['train', '-S', '-I']}]",
-        "'hostNetwork': true, 'hostUsers': false, 'shareProcessNamespace': true, 'containers':"
-        " [{'name': 'c'}]",
+        "'hostNetwork': true, 'hostUsers': false, 'containers': [{'name': 'c'}]",
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[512];
