@@ -157,7 +157,7 @@ void pp_http_admission_respond(pp_http_server *server, pp_http_id id, const json
         return;
     PP_CLEANUP_FREE char *text = encode_answer(ex->uid, patch, warnings);
     pp_meter_observe(server->metrics.review_seconds,
-                      (double)(pp_time_monotonic() - ex->began) / (double)SECOND);
+                     (double)(pp_time_monotonic() - ex->began) / (double)SECOND);
     if (!text) {
         exchange_answer_text(ex, 503, "", "out of memory");
         return;

@@ -102,8 +102,8 @@ static void count_answer(const exchange *ex, int status)
     (void)snprintf(labels, sizeof labels, "code=\"%d\",port=\"%s\"", status,
                    ex->plain ? "plain" : "tls");
     pp_meter_add(pp_metrics_counter(metrics, "precisionprobe_http_requests_total",
-                                     "HTTP requests answered.", labels, NULL),
-                  1);
+                                    "HTTP requests answered.", labels, NULL),
+                 1);
 }
 
 void exchange_answer(exchange *ex, int status, const char *type, const char *headers,
@@ -213,8 +213,11 @@ static bool read_length(exchange *ex)
         exchange_answer_text(ex, 411, "", "a Content-Length is needed");
         return false;
     }
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0)
+    if (lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0) {
+        /* libwebsockets takes whatever follows another method for its body. */
+        ex->close = lws_hdr_total_length(wsi, WSI_TOKEN_GET_URI) <= 0;
         return true;
+    }
     if (lws_hdr_copy(wsi, text, sizeof text, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0 ||
         !parse_length(text, &ex->expected)) {
         ex->close = true;

@@ -145,7 +145,16 @@ static int write_one(connection *c)
         lws_callback_on_writable(c->peer.wsi);
         return 0;
     }
-    if (!c->close_code)
+    /* Builds of libwebsockets with _DEBUG, Debian's among them, close twice on -1 from here, which
+     * cuts the close frame off; from a timer they do not. */
+    if (c->close_code)
+        lws_set_timer_usecs(c->peer.wsi, 1);
+    return 0;
+}
+
+static int close_now(connection *c)
+{
+    if (c->closing || !c->close_code || c->queue)
         return 0;
     return hang_up(c, c->close_code, c->close_reason);
 }
@@ -353,6 +362,8 @@ int ingest_callback(struct lws *wsi, enum lws_callback_reasons reason, void *use
         return c ? receive(c, in, len) : -1;
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return c ? write_one(c) : -1;
+    case LWS_CALLBACK_TIMER:
+        return c ? close_now(c) : 0;
     case LWS_CALLBACK_CLOSED:
         if (c) {
             lws_set_opaque_user_data(wsi, NULL);

@@ -141,7 +141,7 @@ static family *get_family(pp_metrics *metrics, const char *name, const char *hel
 }
 
 static pp_meter *get_series(pp_metrics *metrics, const char *name, const char *help,
-                             const char *labels, metric_type type, pp_error *err)
+                            const char *labels, metric_type type, pp_error *err)
 {
     family *f = get_family(metrics, name, help, type, err);
     if (!f)
@@ -173,20 +173,20 @@ static pp_meter *get_series(pp_metrics *metrics, const char *name, const char *h
 }
 
 pp_meter *pp_metrics_counter(pp_metrics *metrics, const char *name, const char *help,
-                              const char *labels, pp_error *err)
+                             const char *labels, pp_error *err)
 {
     return get_series(metrics, name, help, labels, COUNTER, err);
 }
 
 pp_meter *pp_metrics_gauge(pp_metrics *metrics, const char *name, const char *help,
-                            const char *labels, pp_error *err)
+                           const char *labels, pp_error *err)
 {
     return get_series(metrics, name, help, labels, GAUGE, err);
 }
 
 pp_meter *pp_metrics_histogram(pp_metrics *metrics, const char *name, const char *help,
-                                const char *labels, const double *bounds, size_t count,
-                                pp_error *err)
+                               const char *labels, const double *bounds, size_t count,
+                               pp_error *err)
 {
     if (count < 1 || count > PP_METRICS_MAX_BUCKETS) {
         (void)pp_error_set(err, PP_ERR_INVALID, "metric %s: 1 to %d buckets", name,

@@ -34,14 +34,14 @@ void pp_metrics_free(pp_metrics *metrics);
  * then do nothing, so that a missing metric never breaks its owner.
  */
 pp_meter *pp_metrics_counter(pp_metrics *metrics, const char *name, const char *help,
-                              const char *labels, pp_error *err);
+                             const char *labels, pp_error *err);
 pp_meter *pp_metrics_gauge(pp_metrics *metrics, const char *name, const char *help,
-                            const char *labels, pp_error *err);
+                           const char *labels, pp_error *err);
 
 /** bounds: ascending upper bounds of the buckets, without +Inf; copied. */
 pp_meter *pp_metrics_histogram(pp_metrics *metrics, const char *name, const char *help,
-                                const char *labels, const double *bounds, size_t count,
-                                pp_error *err);
+                               const char *labels, const double *bounds, size_t count,
+                               pp_error *err);
 
 /** Counter: adds n >= 0 (a negative n is ignored). Gauge: adds n. */
 void pp_meter_add(pp_meter *metric, double n);

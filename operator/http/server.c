@@ -160,7 +160,9 @@ static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, 
         .keepalive_timeout = KEEPALIVE_SECONDS,
         .timeout_secs = HANDSHAKE_SECONDS,
         .retry_and_idle_policy = &server->retry,
-        .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND | LWS_SERVER_OPTION_VALIDATE_UTF8,
+        /* Each vhost makes a context for clients too, and loads the system's authorities for it. */
+        .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND | LWS_SERVER_OPTION_VALIDATE_UTF8 |
+                   LWS_SERVER_OPTION_DISABLE_OS_CA_CERTS,
         .user = server,
     };
     if (certificate) {

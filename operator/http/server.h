@@ -169,7 +169,7 @@ void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection, const
 void pp_http_ingest_close(pp_http_server *server, pp_http_id connection, int code,
                           const char *reason);
 
-/** Closes every agent's connection (the Lease was lost: 1012) and forgets all decisions. */
+/** Closes every agent's connection (the Lease was lost: 1001) and forgets all decisions. */
 void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reason);
 
 /** WebSocket connections that stand. */
