@@ -1,0 +1,179 @@
+"""The main job: a cluster, the operator, real trainings, a session, a per-layer table held against the truth."""
+import argparse
+import signal
+import subprocess
+import sys
+import time
+
+from . import report, truth
+from .cluster import Cluster
+from .database import Database
+from .deploy import SERVICES, SYSTEM, Deployment
+from .progress import CommandError, say, step, timings, wait_until
+from .session import Session, losses, manifest, pods_of
+
+SESSION = "dlrm"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="e2e/demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the cluster and everything on it up")
+    parser.add_argument("--report", metavar="FILE", help="write the report as JSON")
+    parser.add_argument("--duration", default="120s", help="length of the session (default %(default)s)")
+    parser.add_argument("--kubernetes-version", metavar="V", help="of the cluster that is brought up")
+    parser.add_argument("--images", choices=["preloaded"], default="preloaded",
+                        help="with KUBECONFIG: the nodes have the images already")
+    parser.add_argument("--registry", metavar="HOST/PATH", help="with KUBECONFIG: push the images there (skopeo)")
+    parser.add_argument("--seed", type=int, default=1, help="of the trainings")
+    return parser.parse_args()
+
+
+def start_trainings(deployment, args):
+    """One file with the session and the Jobs, as a user would apply it."""
+    cluster = deployment.cluster
+    with step("session and trainings applied"):
+        cluster.apply(manifest(SESSION, duration=args.duration) + "---\n"
+                      + deployment.render("dlrm.yaml", "dlrm-ddp.yaml", "dlrm-twin.yaml"))
+        wait_until("four training pods that run",
+                   lambda: sum(p["status"].get("phase") == "Running" for p in trainings(cluster)) == 4, 120)
+
+
+def trainings(cluster):
+    return pods_of(cluster, "app in (dlrm, dlrm-twin)")
+
+
+def profiled(cluster):
+    return pods_of(cluster, "profile=yes")
+
+
+def observed(database, session_uid):
+    """Per pod the (from, to) in ns that was observed, and the rows of the session."""
+    stretches = database.rows(f"SELECT t.pod_name, a.start_ns, a.end_ns FROM activity a JOIN target t USING "
+                              f"(session_uid, pod_uid) WHERE session_uid = '{session_uid}' ORDER BY 1, 2")
+    ranges = {}
+    for row in stretches:
+        merged = ranges.setdefault(row["pod_name"], [])
+        if merged and row["start_ns"] <= merged[-1][1] + 1000:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], row["end_ns"]))
+        else:
+            merged.append((row["start_ns"], row["end_ns"]))
+    rows = database.rows(f"SELECT * FROM result_detail WHERE session_uid = '{session_uid}'")
+    return ranges, rows
+
+
+def compare(cluster, ranges, rows):
+    comparison = truth.Comparison()
+    for pod, spans in ranges.items():
+        # A long list of spans would not fit into a URL; the ends of what was observed are enough then.
+        spans = spans if len(spans) <= 20 else [(spans[0][0], spans[-1][1])]
+        item = truth.workload(truth.fetch(cluster, spans), pod)
+        comparison.add_pod(pod, [r for r in rows if r["pod_name"] == pod], item)
+    return comparison
+
+
+def check_twin(cluster):
+    """The unselected twin: untouched, and bit for bit the same losses as the profiled job. Returns what is wrong."""
+    twin = pods_of(cluster, "app=dlrm-twin")[0]
+    single = pods_of(cluster, "job-name=dlrm")[0]
+    names = [c["name"] for c in twin["spec"]["containers"] + twin["spec"].get("initContainers", [])]
+    wrong = []
+    if names != ["trainer"] or "precisionprobe.io/session" in twin["metadata"].get("annotations", {}):
+        wrong.append(f"the unselected twin was changed: {names}")
+    ours, theirs = losses(cluster, single["metadata"]["name"]), losses(cluster, twin["metadata"]["name"])
+    common = sorted(set(ours) & set(theirs))
+    different = [n for n in common if ours[n] != theirs[n]]
+    if len(common) < 10:
+        wrong.append(f"only {len(common)} losses to compare")
+    if different:
+        wrong.append(f"losses differ from step {different[0]} on: {ours[different[0]]} and {theirs[different[0]]}")
+    return wrong, len(common)
+
+
+def show(cluster, rows, pods):
+    say()
+    say(cluster.kubectl("-n", SERVICES, "get", "psess").rstrip())
+    for pod in pods:
+        say(f"\npod {pod} (percent, mean±standard error; in brackets: of a group; -: not known)")
+        say(report.table(rows, pod))
+
+
+def profile(deployment, args):
+    """Runs the session to its end; returns the report."""
+    cluster = deployment.cluster
+    session = Session(cluster, SESSION)
+    start_trainings(deployment, args)
+    with step(f"session of {args.duration}"):
+        item = session.follow(timeout=900)
+    cluster.kubectl("-n", SERVICES, "wait", "--for=condition=Succeeded", f"psess/{SESSION}", "--timeout=10s")
+    database = Database(cluster)
+    ranges, rows = observed(database, item["metadata"]["uid"])
+    comparison = compare(cluster, ranges, rows)
+    wrong, common = check_twin(cluster)
+    figures = comparison.figures()
+    wrong += truth.failures(figures)
+    show(cluster, comparison.rows, sorted(ranges))
+    return {"session": item, "conditions": item["status"]["conditions"], "rows": comparison.rows,
+            "result": database.rows("SELECT * FROM result"), "truth": figures, "limits": truth.LIMITS,
+            "losses_compared": common, "failures": wrong, "timings": timings}
+
+
+def finish(deployment, args):
+    if args.keep:
+        say("\nThe cluster is up. To look around:\n"
+            "  eval \"$(e2e/cluster shell-env)\"\n"
+            f"  kubectl -n {SERVICES} get psess,pods\n"
+            f"  kubectl -n {SERVICES} exec postgres-0 -- psql -c 'SELECT * FROM result'\n"
+            "  e2e/cluster down   # when done")
+        return
+    cluster = deployment.cluster
+    if cluster.started:
+        with step("cluster taken down"):
+            cluster.down()
+    elif cluster.external:
+        with step("everything taken off the cluster"):
+            deployment.uninstall()
+            cluster.delete_namespaces(SERVICES, SYSTEM)
+
+
+def print_summary(result):
+    t = result["truth"]
+    say(f"\nAgainst the truth: job means within {t['job_error_percent']:.2f} %, memory within "
+        f"{t['memory_error_percent']:.2f} %;\nlayers with {t['reported_share'] * 100:.0f} % of the step's time reported "
+        f"({t['estimates']} values), {t['within_3_se'] * 100:.1f} % of them within 3 standard errors,\n"
+        f"mean error {t['mean_error_points']:.2f} points, error over standard error {t['rms_z']:.2f} (rms). "
+        f"{result['losses_compared']} losses bit-identical with the unprofiled twin's.")
+    for text in result["failures"]:
+        say(f"FAILED: {text}")
+
+
+def main():
+    args = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    began = time.monotonic()
+    cluster = Cluster(args.kubernetes_version, args.images, args.registry)
+    deployment = Deployment(cluster, seed=args.seed)
+    code = 1
+    try:
+        cluster.up()
+        deployment.load_images()
+        deployment.start_services()
+        deployment.install()
+        result = profile(deployment, args)
+        timings["all"] = round(time.monotonic() - began, 1)
+        if args.report:
+            report.write(args.report, result)
+        print_summary(result)
+        code = 1 if result["failures"] else 0
+    except (CommandError, TimeoutError, KeyError, subprocess.CalledProcessError) as error:
+        say(f"demo: {error}")
+    except KeyboardInterrupt:
+        say("\ninterrupted")
+        code = 130
+    finally:
+        finish(deployment, args)
+    say(f"{'done' if code == 0 else 'not well'} after {time.monotonic() - began:.0f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

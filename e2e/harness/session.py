@@ -1,0 +1,75 @@
+"""A ProfileSession on the cluster: apply, follow, read how it stands."""
+import json
+import re
+import time
+
+from .deploy import SERVICES
+from .progress import say
+
+MANIFEST = """\
+apiVersion: precisionprobe.io/v1alpha1
+kind: ProfileSession
+metadata:
+  name: {name}
+  namespace: {namespace}
+spec:
+  selector:
+    matchLabels: {{{labels}}}
+  duration: {duration}
+  deadline: {deadline}
+"""
+
+
+def manifest(name, labels='profile: "yes"', duration="120s", deadline="15m", more=""):
+    return MANIFEST.format(name=name, namespace=SERVICES, labels=labels, duration=duration, deadline=deadline) + more
+
+
+class Session:
+    def __init__(self, cluster, name):
+        self.cluster = cluster
+        self.name = name
+
+    def get(self):
+        return self.cluster.get("-n", SERVICES, "profilesession", self.name)
+
+    def phase(self):
+        return ((self.get() or {}).get("status") or {}).get("phase", "")
+
+    def condition(self, kind):
+        for condition in ((self.get() or {}).get("status") or {}).get("conditions", []):
+            if condition["type"] == kind:
+                return condition
+        return None
+
+    def follow(self, timeout, until=("Succeeded", "Failed")):
+        """Prints a line whenever something visible changes; returns the object in one of the phases `until`."""
+        end = time.monotonic() + timeout
+        shown = None
+        while True:
+            item = self.get()
+            status = (item or {}).get("status") or {}
+            phase = status.get("phase", "")
+            if phase != shown:
+                conditions = {c["type"]: c for c in status.get("conditions", [])}
+                why = conditions.get("Ready", {}).get("message", "")
+                say(f"  session {self.name}: {phase or 'not seen yet'}{' - ' + why if why else ''}")
+                shown = phase
+            if phase in until:
+                return item
+            if time.monotonic() > end:
+                raise TimeoutError(f"session {self.name} is still {phase or 'unseen'} after {timeout:.0f} s: "
+                                   + json.dumps(status.get("conditions", []))[:1500])
+            time.sleep(1)
+
+
+LOSS = re.compile(r"^step=(\d+) .*?loss=(\S+)", re.M)
+
+
+def losses(cluster, pod, container="trainer"):
+    """The losses that a training printed, by step, with all their digits."""
+    text = cluster.kubectl("-n", SERVICES, "logs", pod, "-c", container)
+    return {int(step): loss for step, loss in LOSS.findall(text)}
+
+
+def pods_of(cluster, selector):
+    return cluster.get("-n", SERVICES, "pods", "-l", selector)["items"]
