@@ -505,7 +505,7 @@ static int metric_fit(solver *s, size_t metric, const rows_used *u, pp_error *er
     }
     if (design_at(s, u, 0, s->lag.lag, err) < 0 ||
         pp_attr_estimate(&s->work, &s->design, u->y, f, err) < 0 ||
-        lag_uncertainty(s, u, f, err) < 0)
+        pp_attr_robust(&s->work, u->n, f, err) < 0 || lag_uncertainty(s, u, f, err) < 0)
         return -1;
     return design_at(s, u, 0, s->lag.lag, err);
 }
@@ -563,14 +563,14 @@ static int job_adjust(solver *s, size_t metric, const rows_used *u, pp_error *er
     return 0;
 }
 
-/** Estimate of columns from .. to - 1 in the metric's unit. */
+/** Estimate of columns from .. to - 1 in the metric's unit; `missing` as in pp_attr_determined. */
 static pp_attribution_estimate range_estimate(const solver *s, size_t metric, size_t from,
-                                              size_t to, double max_se)
+                                              size_t to, double missing, double max_se)
 {
     const pp_attr_fit *f = &s->fits[metric];
     pp_attribution_estimate e = unknown();
     double se, sum = 0, time = 0, spread = 0;
-    e.identifiable = pp_attr_determined(f, &s->columns, from, to, max_se, &se);
+    e.identifiable = pp_attr_determined(f, &s->columns, from, to, missing, max_se, &se);
     for (size_t i = from; i < to; i++) {
         time += s->columns.time[i];
         sum += s->columns.time[i] * f->b[i];
@@ -625,7 +625,7 @@ static int group_add(solver *s, size_t metric, pp_attr_range range, double max_s
         time += s->timeline.time[c->members[c->first[range.from] + i]];
     }
     g->time_ns = llround(time);
-    g->estimate = range_estimate(s, metric, range.from, range.to, max_se);
+    g->estimate = range_estimate(s, metric, range.from, range.to, 0, max_se);
     return group_name(s, g, err);
 }
 
@@ -667,13 +667,13 @@ static int estimates_report(solver *s, size_t metric, pp_error *err)
     pp_attribution_result *r = s->ret;
     const pp_attr_columns *c = &s->columns;
     double max_se = max_se_of(s, metric);
-    for (size_t k = 0; k < c->n; k++) {
-        if (c->first[k + 1] - c->first[k] > 1)
-            continue;
-        uint32_t row = s->timeline.original[c->members[c->first[k]]];
-        r->estimates[row * r->n_metrics + s->order[metric]] =
-            range_estimate(s, metric, k, k + 1, max_se);
-    }
+    for (size_t k = 0; k < c->n; k++)
+        for (size_t i = c->first[k]; i < c->first[k + 1]; i++) {
+            double missing = 1 - s->timeline.time[c->members[i]] / c->time[k];
+            uint32_t row = s->timeline.original[c->members[i]];
+            r->estimates[row * r->n_metrics + s->order[metric]] =
+                range_estimate(s, metric, k, k + 1, missing, max_se);
+        }
     return groups_report(s, metric, max_se, err);
 }
 

@@ -6,6 +6,9 @@
 #include "common/cleanup.h"
 #include "controller/attribution_internal.h"
 
+/* Share of a bundle's time that another item may add without mattering. */
+#define SLIGHT 0.05
+
 typedef struct place {
     uint32_t row;
     pp_attribution_phase phase;
@@ -31,21 +34,30 @@ static pp_attribution_phase phase_of(const pp_attr_timeline *t, const pp_attribu
     return row == t->n_items ? PP_PHASE_OTHER : PP_PHASE_IDLE;
 }
 
-/** Bundles neighbours of one phase until a bundle has `least` time; returns how many bundles. */
+/**
+ * Bundles neighbours of one phase until a bundle has `least` time; what is slight beside a full
+ * bundle still joins it, so that a large layer takes its activation along rather than another
+ * large one. Returns how many bundles there are; first (may be NULL) receives where each begins.
+ */
 static size_t bundle(const place *places, size_t n, double least, size_t *first)
 {
     size_t k = 0;
-    double sum = 0;
+    double sum = 0, extra = 0;
     for (size_t i = 0; i < n; i++) {
-        bool open = k > 0 && places[i].phase == places[i - 1].phase && sum < least &&
-                    places[i].time < least;
-        if (!open) {
+        double time = places[i].time;
+        bool near = i > 0 && least > 0 && places[i].phase == places[i - 1].phase;
+        bool slight = time < SLIGHT * sum && extra + time < 2 * SLIGHT * sum;
+        if (near && sum < least) {
+            sum += time;
+        } else if (near && slight) {
+            extra += time;
+        } else {
             if (first)
                 first[k] = i;
             k++;
-            sum = 0;
+            sum = time;
+            extra = 0;
         }
-        sum += places[i].time;
     }
     if (first)
         first[k] = n;

@@ -40,13 +40,14 @@ static double range_time(const pp_attr_columns *c, pp_attr_range a)
 }
 
 bool pp_attr_determined(const pp_attr_fit *f, const pp_attr_columns *c, size_t from, size_t to,
-                        double max_se, double *ret_se)
+                        double missing, double max_se, double *ret_se)
 {
     pp_attr_range r = {from, to};
     double var = fmax(range_cov(f, c, r, r), 0), time = range_time(c, r), prior = 0;
     for (size_t i = from; i < to; i++)
         prior += c->time[i] * c->time[i] / f->prior_precision[i];
     prior /= time * time;
+    var += missing * missing * 2 / f->prior_precision[from];
     *ret_se = sqrt(var);
     return *ret_se <= max_se && var <= PRIOR_LEFT * prior;
 }
@@ -108,7 +109,7 @@ int pp_attr_group(const pp_attr_fit *f, const pp_attr_columns *c, double max_se,
     double se;
     for (size_t i = 0; i < n; i++) {
         k[i] = (cluster){{i, i + 1}, c->time[i], false, false};
-        k[i].determined = pp_attr_determined(f, c, i, i + 1, max_se, &se);
+        k[i].determined = pp_attr_determined(f, c, i, i + 1, 0, max_se, &se);
     }
     for (size_t i = next_open(k, n); i < n; i = next_open(k, n)) {
         size_t left = best_pair(f, c, k, n, i, max_time);
@@ -118,7 +119,7 @@ int pp_attr_group(const pp_attr_fit *f, const pp_attr_columns *c, double max_se,
         }
         n = join(k, n, left);
         k[left].determined =
-            pp_attr_determined(f, c, k[left].range.from, k[left].range.to, max_se, &se);
+            pp_attr_determined(f, c, k[left].range.from, k[left].range.to, 0, max_se, &se);
     }
     int count = 0;
     for (size_t i = 0; i < n; i++) {

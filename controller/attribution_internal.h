@@ -218,6 +218,10 @@ int pp_attr_variances(pp_attr_work *w, const pp_attr_design *d, const double *y,
 int pp_attr_estimate(pp_attr_work *w, const pp_attr_design *d, const double *y, pp_attr_fit *f,
                      pp_error *err);
 
+/** After pp_attr_estimate with the same w: widens cov where residuals are larger than the model has
+ *  it (sandwich estimate), e.g. where windows' edges or the activity's stamps are not exact. */
+int pp_attr_robust(pp_attr_work *w, size_t n, pp_attr_fit *f, pp_error *err);
+
 /* ---- the lag --------------------------------------------------------------------------------- */
 
 typedef struct pp_attr_problem {
@@ -251,9 +255,10 @@ void pp_attr_fit_prior(const pp_attr_problem *q, size_t metric, double mean, pp_
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /** Columns from .. to - 1 as one: standard error of their time-weighted mean (scaled), and whether
- *  it is within max_se and owed to the data rather than to the prior. */
+ *  it is within max_se and owed to the data rather than to the prior. The value of one item of a
+ *  bundle may differ from the bundle's by what the rest of it, `missing` of its time, may hold. */
 bool pp_attr_determined(const pp_attr_fit *f, const pp_attr_columns *c, size_t from, size_t to,
-                        double max_se, double *ret_se);
+                        double missing, double max_se, double *ret_se);
 
 /** A determined group of neighbouring columns. */
 typedef struct pp_attr_range {

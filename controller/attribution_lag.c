@@ -373,6 +373,63 @@ static void fits_start(polish *o)
     }
 }
 
+/** Adds one window's pull on the lag, metric by metric: see lag_widen. */
+static void pull_add(const polish *o, const pp_attr_design *left, const pp_attr_design *right,
+                     const double *variance, size_t i, double *pull, double *information)
+{
+    const sample_set *s = o->s;
+    size_t p = o->d.p;
+    *pull = 0;
+    for (size_t k = 0; k < s->n_metrics; k++) {
+        const double *b = o->fits[s->metrics[k]].b;
+        double e = s->y[k * s->n + i] - pp_attr_dot(o->d.x + i * p, b, p);
+        double slope = pp_attr_dot(right->x + i * p, b, p) - pp_attr_dot(left->x + i * p, b, p);
+        *pull += e * slope / variance[k];
+        *information += slope * slope / variance[k];
+    }
+}
+
+static void variances_of(const polish *o, double *variance)
+{
+    const sample_set *s = o->s;
+    for (size_t k = 0; k < s->n_metrics; k++) {
+        const double *b = o->fits[s->metrics[k]].b;
+        variance[k] = FLOOR_NOISE * FLOOR_NOISE;
+        for (size_t i = 0; i < s->n; i++) {
+            double e = s->y[k * s->n + i] - pp_attr_dot(o->d.x + i * o->d.p, b, o->d.p);
+            variance[k] += e * e / (double)s->n;
+        }
+    }
+}
+
+/**
+ * Errors of the windows' edges or of the activity's stamps pull on all metrics alike, while the
+ * evidence takes metrics for independent: widens the lag's error by what the windows show.
+ */
+static int lag_widen(polish *o, pp_attr_lag *at, pp_error *err)
+{
+    const sample_set *s = o->s;
+    double delta = fmax(at->se, 5e4), meat = 0, information = 0, pull;
+    double variance[PP_ATTRIBUTION_MAX_METRICS];
+    pp_attr_design side[2] = {{0}, {0}};
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = pp_attr_design_set(&side[i], o->q->timeline, o->q->columns, s->ends, s->n,
+                                o->w->window, at->lag + (i ? delta : -delta), false, err);
+    if (rc == 0) {
+        variances_of(o, variance);
+        for (size_t i = 0; i < s->n; i++) {
+            pull_add(o, &side[0], &side[1], variance, i, &pull, &information);
+            meat += pull * pull;
+        }
+        if (information > 0)
+            at->se *= sqrt(fmax(1, meat / information));
+    }
+    pp_attr_design_done(&side[0]);
+    pp_attr_design_done(&side[1]);
+    return rc;
+}
+
 static int fits_alloc(pp_attr_fit **ret, size_t n, size_t p, pp_error *err)
 {
     pp_attr_fit *fits = calloc(n + 1, sizeof *fits);
@@ -440,6 +497,8 @@ static int lag_polish(polish *o, const minima *m, pp_attr_fit *best, pp_attr_lag
         if (rc == 0)
             rc = evidence_total(o, ret->lag, true, &f, err);
     }
+    if (rc == 0 && isfinite(ret->se))
+        rc = lag_widen(o, ret, err);
     ret->known = ret->known && m->typical - m->at[0].value > SHOULDER && enough(o) &&
                  ret->se < o->w->window / 4;
     o->fits = spare;

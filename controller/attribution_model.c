@@ -409,3 +409,48 @@ int pp_attr_estimate(pp_attr_work *w, const pp_attr_design *d, const double *y, 
     f->valid = true;
     return 0;
 }
+
+/** Sum over windows of squared residual (at leverage 1: e^2 / (1 - h)) times their rows. */
+static void scores_fill(const pp_attr_work *w, const pp_attr_fit *f, size_t n, const double *dev,
+                        double *meat, double *half)
+{
+    size_t p = f->p;
+    memset(meat, 0, p * p * sizeof *meat);
+    for (size_t i = 0; i < n; i++) {
+        const double *x = w->wx + i * p;
+        for (size_t a = 0; a < p; a++)
+            half[a] = pp_attr_dot(f->cov + a * p, x, p);
+        double h = pp_attr_dot(half, x, p) / f->noise2;
+        double e = w->wr[i] - pp_attr_dot(x, dev, p);
+        double v = e * e / (fmax(1 - h, 0.1) * f->noise2 * f->noise2);
+        for (size_t a = 0; a < p; a++)
+            for (size_t b = 0; x[a] != 0 && b <= a; b++)
+                meat[a * p + b] += v * x[a] * x[b];
+    }
+    for (size_t a = 0; a < p; a++)
+        for (size_t b = 0; b < a; b++)
+            meat[b * p + a] = meat[a * p + b];
+}
+
+int pp_attr_robust(pp_attr_work *w, size_t n, pp_attr_fit *f, pp_error *err)
+{
+    size_t p = f->p;
+    PP_CLEANUP_FREE double *meat = malloc((p * p + 3 * p + 1) * sizeof *meat);
+    if (!meat)
+        return pp_error_nomem(err);
+    double *dev = meat + p * p, *half = dev + p, *widen = half + p;
+    for (size_t a = 0; a < p; a++)
+        dev[a] = pp_attr_dot(f->cov + a * p, w->c, p) / f->noise2;
+    scores_fill(w, f, n, dev, meat, half);
+    for (size_t a = 0; a < p; a++) {
+        const double *row = f->cov + a * p;
+        double robust = 0;
+        for (size_t b = 0; b < p; b++)
+            robust += row[b] * (pp_attr_dot(meat + b * p, row, p) + f->prior_precision[b] * row[b]);
+        widen[a] = sqrt(fmax(1, robust / row[a]));
+    }
+    for (size_t a = 0; a < p; a++)
+        for (size_t b = 0; b < p; b++)
+            f->cov[a * p + b] *= widen[a] * widen[b];
+    return 0;
+}
