@@ -114,7 +114,7 @@ typedef struct pp_ring_header {
     uint64_t marks;             /**< marks ever made, the lost ones included */
     int64_t cost;               /**< ns that the hook has cost the training, as it measures it */
     int64_t steps;              /**< steps ever counted */
-    int64_t clock_error;        /**< ns: how far GPU times may be off the host clock; 0 for "host" */
+    int64_t clock_error; /**< ns: how far GPU times may be off the host clock; 0 for "host" */
     uint32_t layer_count;
     uint32_t state;    /**< what is installed now, a pp_ring_mode */
     uint32_t failures; /**< times that the hook gave up because of an error of its own */

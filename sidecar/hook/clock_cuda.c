@@ -70,11 +70,11 @@ typedef struct device {
     cu_context context;
     PyObject *ordinal; /* argument for torch's "current stream" */
     /* The rest belongs to the hook's thread. */
-    cu_stream stream;  /* idle, for calibration */
-    cu_event probe;    /* for calibration */
-    cu_event anchor;   /* the event resolved last, at `host` */
-    double host;       /* ns, CLOCK_MONOTONIC */
-    double rate;       /* host ns per GPU ns */
+    cu_stream stream;   /* idle, for calibration */
+    cu_event probe;     /* for calibration */
+    cu_event anchor;    /* the event resolved last, at `host` */
+    double host;        /* ns, CLOCK_MONOTONIC */
+    double rate;        /* host ns per GPU ns */
     int64_t calibrated; /* when, ns; 0: never */
     bool broken;
 } device;
@@ -202,7 +202,8 @@ static void swap(cu_event *a, cu_event *b)
     *b = t;
 }
 
-/* Sets the GPU's clock at first and after a gap; else steers its rate so that a second takes the error away. */
+/* Sets the GPU's clock at first and after a gap; else steers its rate so that a second takes the
+ * error away. */
 static bool calibrate(device *d)
 {
     double host = 0;

@@ -84,10 +84,10 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
 
 /** What nodes.c needs of torch; the objects are owned. NULL where this torch does not have it. */
 typedef struct pp_torch {
-    PyObject *tensor;           /**< torch.Tensor */
-    PyObject *accumulate_grad;  /**< the type of the nodes that add to .grad */
-    PyObject *get_sequence_nr;  /**< number that the next node will get; torch >= 2.1 */
-    PyObject *graph_task;       /**< id of the running backward, or -1; torch >= 1.13 */
+    PyObject *tensor;          /**< torch.Tensor */
+    PyObject *accumulate_grad; /**< the type of the nodes that add to .grad */
+    PyObject *get_sequence_nr; /**< number that the next node will get; torch >= 2.1 */
+    PyObject *graph_task;      /**< id of the running backward, or -1; torch >= 1.13 */
 } pp_torch;
 
 extern pp_torch pp_torch_api;

@@ -37,8 +37,7 @@ enum {
 };
 
 typedef struct marker {
-    PyObject_HEAD
-    uint32_t layer;
+    PyObject_HEAD uint32_t layer;
     uint8_t kind;
     PyObject *begin; /* FORWARD_END: what backward's nodes call; else NULL */
     PyObject *end;
@@ -53,15 +52,15 @@ typedef struct frame {
 static struct {
     state state;
     bool phases[3];
-    bool partial;  /* discovering began within a step: what it called first was missed */
-    bool fresh;    /* the stretch has started and no forward has begun */
-    bool settling; /* a settle is running, or has failed: not again */
+    bool partial;       /* discovering began within a step: what it called first was missed */
+    bool fresh;         /* the stretch has started and no forward has begun */
+    bool settling;      /* a settle is running, or has failed: not again */
     Py_hash_t boundary; /* the optimizer whose steps are the training's; 0: not known */
     int others;
-    int depth;            /* optimizers open: wrappers call the one they wrap */
-    Py_hash_t outermost;  /* the outermost of these */
+    int depth;           /* optimizers open: wrappers call the one they wrap */
+    Py_hash_t outermost; /* the outermost of these */
     int64_t steps;
-    int64_t call_cost; /* ns that hooking one module's call costs outside the callables */
+    int64_t call_cost;   /* ns that hooking one module's call costs outside the callables */
     PyObject *collected; /* list of modules, while discovering */
     PyObject *probe;     /* the Python side: settle, found, position, stray, failed */
     bool has_position;
@@ -424,8 +423,8 @@ static PyType_Slot marker_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec marker_spec = {
-    "precisionprobe_hook._marks.Marker", sizeof(marker), 0, Py_TPFLAGS_DEFAULT, marker_slots};
+static PyType_Spec marker_spec = {"precisionprobe_hook._marks.Marker", sizeof(marker), 0,
+                                  Py_TPFLAGS_DEFAULT, marker_slots};
 
 /* ---- the module's functions ---- */
 
@@ -644,8 +643,7 @@ static PyObject *m_wait(PyObject *self, PyObject *args)
     unsigned int seen;
     if (!PyArg_ParseTuple(args, "I", &seen))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    sigset_t all;
+    Py_BEGIN_ALLOW_THREADS sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     while (!atomic_load(&closing) && pp_ring_mode_now() == seen) {
@@ -654,9 +652,7 @@ static PyObject *m_wait(PyObject *self, PyObject *args)
     }
     if (atomic_load(&closing))
         (void)pp_clock_now->poll();
-    Py_END_ALLOW_THREADS
-    if (atomic_load(&closing))
-        return PyLong_FromLong(-1);
+    Py_END_ALLOW_THREADS if (atomic_load(&closing)) return PyLong_FromLong(-1);
     return PyLong_FromUnsignedLong(pp_ring_mode_now());
 }
 
@@ -721,8 +717,8 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions,
-                                        NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__marks(void);
 

@@ -1,0 +1,495 @@
+#include "sidecar/agent/agent.h"
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/wire.h"
+#include "sidecar/agent/backoff.h"
+#include "sidecar/agent/link.h"
+#include "sidecar/agent/outbox.h"
+#include "sidecar/agent/process.h"
+#include "sidecar/agent/settings.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <uv.h>
+
+enum {
+    TICK_MS = 50,
+    SCAN_TICKS = 4, /* the directory is looked at every fourth tick */
+    PROCESSES_MAX = 64,
+    BAD_MAX = 64,     /* files that are no rings: remembered so as to be named once */
+    LEAVE_MS = 20000, /* for acknowledgements, at the end */
+    SETTINGS_RETRY_MS = 1000,
+};
+
+typedef struct agent {
+    const pp_agent_options *options;
+    uv_loop_t loop;
+    uv_timer_t tick;
+    uv_timer_t retry;
+    uv_signal_t signals[2];
+    pp_settings settings;
+    pp_pod pod;
+    pp_process *processes[PROCESSES_MAX];
+    size_t process_count;
+    char bad[BAD_MAX][NAME_MAX + 1];
+    size_t bad_count;
+    bool seen; /* a trainer was there */
+    unsigned ticks;
+    const char *mode; /* in the control file */
+    pp_outbox *outbox;
+    pp_link *link; /* NULL when dumping */
+    pp_backoff backoff;
+    char instance[40];
+    int64_t seq;
+    int64_t dropped; /* events of batches that were given up */
+    bool leaving;
+    bool bye_sent;
+    bool stopped;
+    const char *reason;
+    int64_t leave_by; /* ns, monotonic */
+    char *bye;        /* text to send last; owned */
+} agent;
+
+static int make_instance(char *out, size_t size, pp_error *err)
+{
+    unsigned char b[16];
+    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+        return pp_error_errno(err, "random numbers");
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    (void)snprintf(out, size,
+                   "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                   b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+                   b[14], b[15]);
+    return 0;
+}
+
+static uint64_t random_number(void)
+{
+    uint64_t n = 0;
+    (void)getrandom(&n, sizeof n, GRND_NONBLOCK);
+    return n;
+}
+
+/* ---- batches ---- */
+
+static void log_sent(const agent *a, int64_t seq, int64_t events, size_t bytes)
+{
+    pp_info(a->settings.name, "batch sent instance=%s seq=%" PRId64 " events=%" PRId64 " bytes=%zu",
+            a->instance, seq, events, bytes);
+}
+
+static void dump(agent *a, int64_t events, const pp_buf *text)
+{
+    (void)fwrite(text->data, 1, text->len, stdout);
+    (void)fputc('\n', stdout);
+    (void)fflush(stdout);
+    log_sent(a, a->seq, events, text->len);
+}
+
+static void emit(void *user, pp_wire_batch *batch, int64_t events)
+{
+    agent *a = user;
+    pp_error err = {0};
+    pp_buf text;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    batch->session = strdup(a->settings.session);
+    batch->instance = strdup(a->instance);
+    batch->seq = a->seq;
+    a->dropped += pp_outbox_take_dropped(a->outbox);
+    batch->dropped += a->dropped;
+    if (!batch->session || !batch->instance || pp_wire_batch_encode(batch, &text, &err) < 0) {
+        pp_err(a->settings.name, "a batch of %" PRId64 " events is given up: %s %s", events,
+               err.field, err.message);
+        a->dropped += events;
+        pp_buf_done(&text);
+        return;
+    }
+    a->dropped = 0;
+    if (a->options->dump)
+        dump(a, events, &text);
+    else {
+        size_t length = text.len;
+        if (pp_outbox_add(a->outbox, a->seq, events, pp_buf_take(&text), length, &err) < 0)
+            pp_err(a->settings.name, "a batch is given up: %s", err.message);
+    }
+    a->seq++;
+    pp_buf_done(&text);
+    if (a->link)
+        pp_link_wake(a->link);
+}
+
+/* ---- the operator ---- */
+
+static void on_opened(void *user)
+{
+    agent *a = user;
+    pp_outbox_rewind(a->outbox);
+    pp_info(a->settings.name, "connected, %zu batches to send", pp_outbox_count(a->outbox));
+}
+
+static void write_control(agent *a)
+{
+    pp_error err = {0};
+    const pp_duty_policy *policy = &a->pod.policy;
+    bool over = policy->duration > 0 && a->pod.first > 0 &&
+                pp_time_monotonic() - a->pod.first >= policy->duration;
+    const char *mode = !a->pod.allowed || over ? "idle" : policy->skip > 0 ? "count" : "sample";
+    if (a->mode == mode)
+        return;
+    if (pp_settings_control(&a->settings, a->options->ring_directory, mode, &err) < 0)
+        pp_err(a->settings.name, "%s", err.message);
+    else
+        a->mode = mode;
+}
+
+static void on_welcome(agent *a, const json_t *message)
+{
+    pp_error err = {0};
+    pp_wire_welcome welcome;
+    if (pp_wire_welcome_decode(message, &welcome, &err) < 0) {
+        pp_warn(a->settings.name, "the operator's welcome is wrong: %s %s", err.field, err.message);
+        return;
+    }
+    pp_backoff_reset(&a->backoff);
+    if (strcmp(welcome.session, a->settings.session) != 0)
+        return; /* of another session that this agent does not carry */
+    if (a->pod.allowed != welcome.sampling)
+        pp_info(a->settings.name, "sampling is %s", welcome.sampling ? "wanted" : "not wanted");
+    a->pod.allowed = welcome.sampling;
+    write_control(a);
+}
+
+static void on_ack(agent *a, const json_t *message)
+{
+    pp_error err = {0};
+    pp_wire_ack ack;
+    if (pp_wire_ack_decode(message, &ack, &err) < 0)
+        pp_warn(a->settings.name, "the operator's ack is wrong: %s %s", err.field, err.message);
+    else if (strcmp(ack.instance, a->instance) == 0)
+        (void)pp_outbox_remove(a->outbox, ack.seq);
+}
+
+static void on_refused(agent *a, const json_t *message)
+{
+    pp_error err = {0};
+    pp_wire_refused refused;
+    if (pp_wire_refused_decode(message, &refused, &err) < 0) {
+        pp_warn(a->settings.name, "the operator's refusal is wrong: %s", err.message);
+        return;
+    }
+    pp_err(a->settings.name, "batch refused seq=%" PRId64 " code=%s field=%s: %s", refused.seq,
+           refused.code, refused.field, refused.message);
+    if (refused.seq >= 0)
+        (void)pp_outbox_remove(a->outbox, refused.seq);
+}
+
+static void on_message(void *user, const char *text, size_t n)
+{
+    agent *a = user;
+    pp_error err = {0};
+    pp_wire_type type;
+    PP_CLEANUP_JSON json_t *message = pp_json_parse(text, n, &err);
+    if (!message || pp_wire_type_of(message, &type, &err) < 0) {
+        pp_warn(a->settings.name, "the operator's message is wrong: %s", err.message);
+        return;
+    }
+    if (type == PP_WIRE_WELCOME)
+        on_welcome(a, message);
+    else if (type == PP_WIRE_ACK)
+        on_ack(a, message);
+    else if (type == PP_WIRE_REFUSED)
+        on_refused(a, message);
+    pp_link_wake(a->link);
+}
+
+/* After the last acknowledgement, on the agent's way out. */
+static bool next_bye(agent *a, const char **ret_text, size_t *ret_n)
+{
+    pp_error err = {0};
+    if (!a->leaving || a->bye_sent || pp_outbox_count(a->outbox) > 0)
+        return false;
+    pp_wire_bye bye = {0};
+    pp_buf text;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    (void)snprintf(bye.session, sizeof bye.session, "%s", a->settings.session);
+    (void)snprintf(bye.instance, sizeof bye.instance, "%s", a->instance);
+    (void)snprintf(bye.reason, sizeof bye.reason, "%s", a->reason);
+    a->bye_sent = true;
+    if (pp_wire_bye_encode(&bye, &text, &err) < 0)
+        return false;
+    *ret_n = text.len;
+    a->bye = pp_buf_take(&text);
+    *ret_text = a->bye;
+    return true;
+}
+
+static bool on_next(void *user, const char **ret_text, size_t *ret_n)
+{
+    agent *a = user;
+    pp_outbox_item item;
+    if (!pp_outbox_next(a->outbox, &item))
+        return next_bye(a, ret_text, ret_n);
+    if (item.first)
+        log_sent(a, item.seq, item.events, item.length);
+    *ret_text = item.text;
+    *ret_n = item.length;
+    return true;
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+    agent *a = timer->data;
+    pp_link_connect(a->link);
+}
+
+static void on_closed(void *user, int status, int retry_after, const char *why)
+{
+    agent *a = user;
+    if (a->stopped)
+        return;
+    int64_t wait = pp_backoff_next(&a->backoff, retry_after, random_number());
+    pp_info(a->settings.name, "not connected (%s, status %d), next attempt in %" PRId64 " ms", why,
+            status, wait);
+    uv_timer_start(&a->retry, on_retry, (uint64_t)wait, 0);
+}
+
+static const pp_link_events link_events = {on_opened, on_message, on_next, on_closed};
+
+/* ---- the trainers ---- */
+
+static bool is_known(const agent *a, const char *name)
+{
+    for (size_t i = 0; i < a->process_count; i++) {
+        const char *slash = strrchr(pp_process_path(a->processes[i]), '/');
+        if (strcmp(slash ? slash + 1 : pp_process_path(a->processes[i]), name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < a->bad_count; i++)
+        if (strcmp(a->bad[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void note_bad(agent *a, const char *name)
+{
+    if (a->bad_count < BAD_MAX)
+        (void)snprintf(a->bad[a->bad_count++], sizeof a->bad[0], "%s", name);
+}
+
+static void adopt(agent *a, const char *name)
+{
+    pp_error err = {0};
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", a->options->ring_directory, name);
+    if (n < 0 || (size_t)n >= sizeof path || a->process_count == PROCESSES_MAX)
+        return;
+    if (pp_process_open(path, &a->processes[a->process_count], &err) < 0) {
+        pp_warn(path, "this ring is left alone: %s", err.message);
+        note_bad(a, name);
+        return;
+    }
+    a->process_count++;
+    a->seen = true;
+    pp_info(path, "a trainer is here");
+}
+
+static void scan(agent *a)
+{
+    DIR *directory = opendir(a->options->ring_directory);
+    if (!directory)
+        return; /* comes with the first trainer, or the volume is gone with the pod */
+    const struct dirent *entry;
+    while ((entry = readdir(directory))) {
+        size_t n = strlen(entry->d_name);
+        size_t suffix = strlen(PP_RING_SUFFIX);
+        if (n > suffix && strcmp(entry->d_name + n - suffix, PP_RING_SUFFIX) == 0 &&
+            !is_known(a, entry->d_name))
+            adopt(a, entry->d_name);
+    }
+    (void)closedir(directory);
+}
+
+static void forget(agent *a, size_t i, bool damaged)
+{
+    pp_process *p = a->processes[i];
+    const char *path = pp_process_path(p);
+    const char *slash = strrchr(path, '/');
+    pp_info(path, "the trainer is %s, %" PRIu64 " stretches were broken",
+            damaged ? "not to be trusted" : "gone", pp_process_broken(p));
+    if (damaged)
+        note_bad(a, slash ? slash + 1 : path);
+    else
+        (void)unlink(path);
+    pp_process_free(p);
+    a->processes[i] = a->processes[--a->process_count];
+}
+
+static void poll_processes(agent *a)
+{
+    int64_t now = pp_time_monotonic();
+    int64_t real = pp_time_now();
+    for (size_t i = a->process_count; i-- > 0;) {
+        pp_error err = {0};
+        int rc = pp_process_poll(a->processes[i], &a->pod, now, real, &err);
+        if (rc < 0)
+            pp_warn(pp_process_path(a->processes[i]), "%s", err.message);
+        if (rc != 0)
+            forget(a, i, rc < 0);
+    }
+}
+
+/* ---- leaving ---- */
+
+static void stop(agent *a)
+{
+    if (a->stopped)
+        return;
+    a->stopped = true;
+    uv_close((uv_handle_t *)&a->tick, NULL);
+    uv_close((uv_handle_t *)&a->retry, NULL);
+    for (size_t i = 0; i < sizeof a->signals / sizeof *a->signals; i++)
+        uv_close((uv_handle_t *)&a->signals[i], NULL);
+    if (a->link)
+        pp_link_stop(a->link);
+}
+
+/* Everything that is there is emitted; then only acknowledgements are waited for. */
+static void leave(agent *a, const char *reason)
+{
+    if (a->leaving)
+        return;
+    a->leaving = a->pod.leaving = true;
+    a->reason = reason;
+    a->leave_by = pp_time_monotonic() + (int64_t)LEAVE_MS * 1000000;
+    scan(a);
+    poll_processes(a);
+    while (a->process_count > 0) {
+        pp_process *p = a->processes[--a->process_count];
+        pp_process_finish(p, &a->pod);
+        pp_process_free(p);
+    }
+    pp_info(a->settings.name, "leaving (%s), %zu batches to be acknowledged", reason,
+            pp_outbox_count(a->outbox));
+    if (a->link)
+        pp_link_wake(a->link);
+}
+
+static void check_leave(agent *a)
+{
+    size_t left = pp_outbox_count(a->outbox);
+    bool done = left == 0 && (!a->link || a->bye_sent || !pp_link_is_open(a->link));
+    if (!done && pp_time_monotonic() < a->leave_by) {
+        if (a->link)
+            pp_link_wake(a->link);
+        return;
+    }
+    if (left)
+        pp_err(a->settings.name, "%zu batches were never acknowledged", left);
+    stop(a);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    agent *a = handle->data;
+    leave(a, number == SIGTERM ? "trainer finished" : "interrupted");
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    agent *a = timer->data;
+    if (a->leaving) {
+        check_leave(a);
+        return;
+    }
+    if (a->ticks++ % SCAN_TICKS == 0)
+        scan(a);
+    poll_processes(a);
+    write_control(a);
+    if (a->options->exit_with_trainer && a->seen && a->process_count == 0)
+        leave(a, "trainer finished");
+}
+
+/* ---- start ---- */
+
+static int start_handles(agent *a, pp_error *err)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    a->tick.data = a->retry.data = a;
+    bool ok = uv_timer_init(&a->loop, &a->tick) == 0 && uv_timer_init(&a->loop, &a->retry) == 0 &&
+              uv_timer_start(&a->tick, on_tick, 0, TICK_MS) == 0;
+    for (size_t i = 0; ok && i < sizeof numbers / sizeof *numbers; i++) {
+        a->signals[i].data = a;
+        ok = uv_signal_init(&a->loop, &a->signals[i]) == 0 &&
+             uv_signal_start(&a->signals[i], on_signal, numbers[i]) == 0;
+    }
+    return ok ? 0 : pp_error_set(err, PP_ERR_INTERNAL, "libuv handles could not be made");
+}
+
+static int start(agent *a, pp_error *err)
+{
+    const pp_agent_options *o = a->options;
+    if (pp_settings_read(o->settings_path, &a->settings, err) < 0 ||
+        make_instance(a->instance, sizeof a->instance, err) < 0)
+        return -1;
+    a->outbox = pp_outbox_new(PP_OUTBOX_BYTES);
+    if (!a->outbox)
+        return pp_error_nomem(err);
+    /* Samples at once: the operator may be away, and says so when it is not wanted. */
+    a->pod = (pp_pod){
+        .policy = pp_settings_policy(&a->settings), .allowed = true, .emit = emit, .user = a};
+    write_control(a);
+    if (!o->dump) {
+        pp_link_config config = {.loop = &a->loop,
+                                 .endpoint = a->settings.endpoint,
+                                 .token_path = o->token_path,
+                                 .ca_path = o->ca_path,
+                                 .events = &link_events,
+                                 .user = a};
+        if (pp_link_new(&config, &a->link, err) < 0)
+            return -1;
+    }
+    if (start_handles(a, err) < 0)
+        return -1;
+    pp_info(a->settings.name, "session %s/%s uid=%s instance=%s", a->settings.namespace_,
+            a->settings.name, a->settings.session, a->instance);
+    if (a->link)
+        pp_link_connect(a->link);
+    return 0;
+}
+
+static void release(agent *a)
+{
+    while (a->process_count > 0)
+        pp_process_free(a->processes[--a->process_count]);
+    pp_link_free(a->link);
+    pp_outbox_free(a->outbox);
+    pp_settings_free(&a->settings);
+    free(a->bye);
+}
+
+int pp_agent_run(const pp_agent_options *options, pp_error *err)
+{
+    PP_CLEANUP_FREE agent *a = calloc(1, sizeof *a);
+    if (!a)
+        return pp_error_nomem(err);
+    a->options = options;
+    if (uv_loop_init(&a->loop) != 0)
+        return pp_error_set(err, PP_ERR_INTERNAL, "no libuv loop");
+    int rc = start(a, err);
+    if (rc == 0)
+        (void)uv_run(&a->loop, UV_RUN_DEFAULT);
+    release(a);
+    (void)uv_run(&a->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&a->loop);
+    return rc;
+}

@@ -1,0 +1,24 @@
+/*
+ * The agent: finds the training processes of its pod by their rings, has their batches sent and
+ * acknowledged, obeys the operator's wish to sample, and leaves only when all is sent.
+ */
+#ifndef PP_AGENT_AGENT_H
+#define PP_AGENT_AGENT_H
+
+#include "common/error.h"
+
+#include <stdbool.h>
+
+typedef struct pp_agent_options {
+    const char *settings_path;
+    const char *token_path;
+    const char *ca_path;
+    const char *ring_directory;
+    bool dump;              /**< print batches on standard output; they count as acknowledged */
+    bool exit_with_trainer; /**< leave when trainers were there and all have gone */
+} pp_agent_options;
+
+/** Runs until SIGTERM or SIGINT, or until the trainers are gone where that is asked for. */
+int pp_agent_run(const pp_agent_options *options, pp_error *err);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * Gathers whole steps of one stretch into self-contained batches of the wire format. No I/O.
+ * Times come in as the marks' and leave as ns since 1970, by the offset of their stretch.
+ */
+#ifndef PP_AGENT_BATCH_H
+#define PP_AGENT_BATCH_H
+
+#include "common/error.h"
+#include "common/wire.h"
+#include "sidecar/agent/pairing.h"
+
+#include <stdbool.h>
+
+enum {
+    PP_BATCH_INTERVALS = 12000, /**< more steps are not added past it: well below 1 MiB of text */
+    PP_BATCH_STEPS = 5000,
+    PP_BATCH_RATE = 2000, /**< intervals per second of stretch above which a grid is sent */
+    PP_BATCH_CELLS = 30000,
+};
+
+typedef struct pp_batcher pp_batcher;
+
+pp_batcher *pp_batcher_new(void);
+void pp_batcher_free(pp_batcher *batcher);
+
+/** Starts a stretch at `start` (marks' clock); `offset` turns it into ns since 1970. */
+void pp_batcher_start(pp_batcher *batcher, int64_t id, int64_t start, int64_t offset);
+
+/** Goes on as another stretch from the last cut on: what was in between is lost. */
+void pp_batcher_renumber(pp_batcher *batcher, int64_t id);
+
+/** Whether a step of so many pieces still fits; where not, cut first. */
+bool pp_batcher_fits(const pp_batcher *batcher, size_t pieces);
+
+/** Adds a step. */
+int pp_batcher_add(pp_batcher *batcher, const pp_step *step, pp_error *err);
+
+/** Steps gathered since the last cut. */
+size_t pp_batcher_steps(const pp_batcher *batcher);
+
+/** Finds a layer by id; fills in name, type and parameters (texts owned by the callee). */
+typedef int (*pp_batcher_layer)(void *user, uint32_t id, pp_wire_layer *ret, pp_error *err);
+
+/**
+ * Fills the batch's stretch, layers, steps, and intervals or grid, which it then owns, and begins
+ * the next batch where this one ends. `last`: the stretch ends here. *ret_events: pieces in it.
+ * Where it fails with PP_ERR_TOO_LARGE what was gathered is gone and the stretch goes on.
+ */
+int pp_batcher_cut(pp_batcher *batcher, bool last, pp_batcher_layer layer, void *user,
+                   pp_wire_batch *batch, int64_t *ret_events, pp_error *err);
+
+#endif

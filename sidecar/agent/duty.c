@@ -1,0 +1,71 @@
+#include "sidecar/agent/duty.h"
+
+/* The earliest time at which the cost since `armed_at` is within the budget. */
+static int64_t paid_at(const pp_duty *duty, const pp_duty_policy *policy, int64_t cost)
+{
+    double spent = (double)(cost - duty->cost_before);
+    double needed = policy->budget > 0 ? spent / policy->budget : 0;
+    const double year = 365.0 * 86400 * 1e9;
+    return duty->armed_at + (int64_t)(needed < year ? needed : year);
+}
+
+static void arm(pp_duty *duty, const pp_duty_input *in)
+{
+    duty->armed = true;
+    duty->started = false;
+    duty->armed_at = in->now;
+    duty->cost_before = in->cost;
+}
+
+static void disarm(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
+{
+    if (duty->armed)
+        duty->not_before = paid_at(duty, policy, in->cost);
+    duty->armed = false;
+}
+
+static bool is_over(const pp_duty_policy *policy, const pp_duty_input *in)
+{
+    if (policy->duration > 0 && in->first > 0 && in->now - in->first >= policy->duration)
+        return true;
+    return policy->max > 0 && in->sampled >= policy->max;
+}
+
+/* Whether the running stretch should end. */
+static bool is_enough(const pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
+{
+    int64_t length = in->now - duty->started_at;
+    if (length < policy->stretch)
+        return false;
+    return length >= policy->longest || paid_at(duty, policy, in->cost) > in->now;
+}
+
+/* A stretch that has been armed: it starts at a step's end and may be broken by losses. */
+static pp_ring_mode armed(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
+{
+    if (in->running && !duty->started) {
+        duty->started = true;
+        duty->started_at = in->now;
+    }
+    if (duty->started && is_enough(duty, policy, in)) {
+        disarm(duty, policy, in);
+        return PP_RING_COUNT;
+    }
+    return PP_RING_SAMPLE;
+}
+
+pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
+{
+    duty->finished = duty->finished || is_over(policy, in);
+    if (duty->finished || !in->allowed) {
+        disarm(duty, policy, in);
+        return PP_RING_IDLE;
+    }
+    if (duty->armed)
+        return armed(duty, policy, in);
+    bool waiting = in->running || in->now < duty->not_before;
+    if (waiting || (in->sampled == 0 && in->steps < policy->skip))
+        return PP_RING_COUNT;
+    arm(duty, in);
+    return PP_RING_SAMPLE;
+}

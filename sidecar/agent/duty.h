@@ -1,0 +1,51 @@
+/*
+ * When to sample: policy without I/O or a clock of its own.
+ *
+ * A stretch lasts at least `stretch` ns, as the metric windows need. Where the hook's cost stays
+ * within the budget it goes on; else it ends at that length, and the next one waits until the cost
+ * so far is within the budget again: cost / (time since the stretch was armed) <= budget, by
+ * construction and for any training.
+ */
+#ifndef PP_AGENT_DUTY_H
+#define PP_AGENT_DUTY_H
+
+#include "sidecar/ring.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct pp_duty_policy {
+    int64_t stretch; /**< ns, the least length of a stretch */
+    int64_t longest; /**< ns, after which a stretch is begun anew: layers and clock are looked at */
+    double budget;   /**< share of the time that the hook may cost, e.g. 0.01 */
+    int64_t duration; /**< ns from the first sampled step; 0: no end */
+    int64_t skip;     /**< steps before the first sampled one */
+    int64_t max;      /**< sampled steps; 0: no end */
+} pp_duty_policy;
+
+/** What has been seen of one process. */
+typedef struct pp_duty_input {
+    int64_t now;     /**< ns, monotonic */
+    bool allowed;    /**< the operator (or, without it, the settings) wants sampling */
+    bool running;    /**< a stretch is running: started and not stopped */
+    int64_t cost;    /**< ns that the hook has cost so far */
+    int64_t steps;   /**< steps that the hook has counted */
+    int64_t sampled; /**< steps taken out of stretches */
+    int64_t first;   /**< when the first sampled step of the pod began, ns; 0: none yet */
+} pp_duty_input;
+
+/** State of one process; begins as zeros. */
+typedef struct pp_duty {
+    bool armed;          /**< SAMPLE is asked for */
+    bool started;        /**< and the stretch has been seen running */
+    bool finished;       /**< for good: duration or steps reached */
+    int64_t armed_at;    /**< ns */
+    int64_t started_at;  /**< ns */
+    int64_t cost_before; /**< the cost when it was armed */
+    int64_t not_before;  /**< ns: no stretch until then */
+} pp_duty;
+
+/** The mode to ask of the hook now. */
+pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *input);
+
+#endif

@@ -1,0 +1,109 @@
+/* precisionprobe-agent: what the webhook puts beside a trainer. */
+#include "common/log.h"
+#include "sidecar/agent/agent.h"
+#include "sidecar/agent/install.h"
+#include "sidecar/ring.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOOK_DIRECTORY "/usr/share/precisionprobe/hook"
+#define CONFIG_DIRECTORY "/var/run/precisionprobe"
+
+enum { OPTION_FROM = 256, OPTION_SETTINGS, OPTION_TOKEN, OPTION_CA, OPTION_RING, OPTION_DUMP };
+
+typedef struct arguments {
+    const char *verb;
+    const char *directory;
+    const char *from;
+    pp_agent_options run;
+} arguments;
+
+static const struct argp_option options[] = {
+    {"from", OPTION_FROM, "DIR", 0, "install: where the hook is (" HOOK_DIRECTORY ")", 0},
+    {"settings", OPTION_SETTINGS, "FILE", 0, "run: the session's settings", 0},
+    {"token", OPTION_TOKEN, "FILE", 0, "run: the pod's token for the operator", 0},
+    {"ca", OPTION_CA, "FILE", 0, "run: the CA that signed the operator's certificate", 0},
+    {"ring", OPTION_RING, "DIR", 0, "run: the volume shared with the trainer", 0},
+    {"dump", OPTION_DUMP, NULL, 0, "run: print batches instead of sending them", 0},
+    {0},
+};
+
+static void parse_word(arguments *a, const char *word, struct argp_state *state)
+{
+    if (!a->verb)
+        a->verb = word;
+    else if (!a->directory && strcmp(a->verb, "install") == 0)
+        a->directory = word;
+    else
+        argp_usage(state);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case OPTION_FROM:
+        a->from = arg;
+        return 0;
+    case OPTION_SETTINGS:
+        a->run.settings_path = arg;
+        return 0;
+    case OPTION_TOKEN:
+        a->run.token_path = arg;
+        return 0;
+    case OPTION_CA:
+        a->run.ca_path = arg;
+        return 0;
+    case OPTION_RING:
+        a->run.ring_directory = arg;
+        return 0;
+    case OPTION_DUMP:
+        a->run.dump = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        parse_word(a, arg, state);
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->verb || (strcmp(a->verb, "run") != 0 && !a->directory))
+            argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int run(const arguments *a)
+{
+    pp_error err = {0};
+    int rc = strcmp(a->verb, "run") == 0 ? pp_agent_run(&a->run, &err)
+                                         : pp_install(a->from, a->directory, &err);
+    if (rc < 0)
+        pp_err(NULL, "%s: %s%s%s", a->verb, err.field, *err.field ? " " : "", err.message);
+    return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options,
+        parse,
+        "install DIR\nrun",
+        "The part of PrecisionProbe beside a training: `install` copies the hook to where the "
+        "trainer finds it, `run` sends what the hook marks.",
+        NULL,
+        NULL,
+        NULL};
+    const char *with_trainer = getenv("PRECISIONPROBE_EXIT_WITH_TRAINER");
+    const char *ring = getenv("PRECISIONPROBE_RING");
+    arguments a = {.from = HOOK_DIRECTORY,
+                   .run = {.settings_path = CONFIG_DIRECTORY "/settings.json",
+                           .token_path = CONFIG_DIRECTORY "/token",
+                           .ca_path = CONFIG_DIRECTORY "/ca.crt",
+                           .ring_directory = ring && *ring ? ring : PP_RING_DIRECTORY,
+                           .exit_with_trainer = with_trainer && strcmp(with_trainer, "1") == 0}};
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+        return EXIT_FAILURE;
+    return run(&a);
+}

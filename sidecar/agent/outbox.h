@@ -1,0 +1,58 @@
+/*
+ * Batches that are not acknowledged yet, in order, in bounded memory. A batch is sent once per
+ * connection and kept, unchanged, until the operator has taken or refused it. No I/O.
+ */
+#ifndef PP_AGENT_OUTBOX_H
+#define PP_AGENT_OUTBOX_H
+
+#include "common/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PP_OUTBOX_BYTES = 16 << 20,
+    PP_OUTBOX_IN_FLIGHT = 32, /**< half of what the operator allows */
+};
+
+typedef struct pp_outbox pp_outbox;
+
+typedef struct pp_outbox_item {
+    int64_t seq;
+    int64_t events;
+    const char *text;
+    size_t length;
+    bool first; /**< it is sent for the first time */
+} pp_outbox_item;
+
+/** An outbox that holds at most max_bytes of text; NULL where memory is out. */
+pp_outbox *pp_outbox_new(size_t max_bytes);
+void pp_outbox_free(pp_outbox *outbox);
+
+/**
+ * Adds a batch and takes over its text (from malloc), also on failure. Where there is no room the
+ * oldest batches go; their events are counted (pp_outbox_take_dropped).
+ */
+int pp_outbox_add(pp_outbox *outbox, int64_t seq, int64_t events, char *text, size_t length,
+                  pp_error *err);
+
+/** The next batch to send on this connection, marked as sent; false: none, or enough in flight. */
+bool pp_outbox_next(pp_outbox *outbox, pp_outbox_item *ret);
+
+/** Whether pp_outbox_next would give one. */
+bool pp_outbox_has_next(const pp_outbox *outbox);
+
+/** Forgets an acknowledged or refused batch; false where it is not here (any more). */
+bool pp_outbox_remove(pp_outbox *outbox, int64_t seq);
+
+/** A new connection: everything is to be sent again. */
+void pp_outbox_rewind(pp_outbox *outbox);
+
+/** Batches that wait for their acknowledgement. */
+size_t pp_outbox_count(const pp_outbox *outbox);
+
+/** Events dropped for want of room since this was asked last. */
+int64_t pp_outbox_take_dropped(pp_outbox *outbox);
+
+#endif

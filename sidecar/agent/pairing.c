@@ -1,0 +1,270 @@
+#include "sidecar/agent/pairing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 256, DEPTH = 32 };
+
+/* Work that has begun in a thread; `since` is when it went on last. */
+typedef struct open_piece {
+    int64_t since;
+    uint32_t layer;
+    uint8_t phase;
+    uint8_t flags;
+} open_piece;
+
+typedef struct thread {
+    open_piece stack[DEPTH];
+    int depth;
+    ssize_t last; /* index of the piece that the thread's last mark closed in backward, or -1 */
+} thread;
+
+struct pp_pairing {
+    bool running;
+    bool whole; /* step was handed out by the last event */
+    pp_step step;
+    size_t capacity;
+    uint64_t broken;
+    thread threads[THREADS];
+};
+
+pp_pairing *pp_pairing_new(void)
+{
+    return calloc(1, sizeof(pp_pairing));
+}
+
+void pp_pairing_free(pp_pairing *p)
+{
+    if (!p)
+        return;
+    free(p->step.pieces);
+    free(p);
+}
+
+const pp_step *pp_pairing_step(const pp_pairing *p)
+{
+    return &p->step;
+}
+
+bool pp_pairing_running(const pp_pairing *p)
+{
+    return p->running;
+}
+
+uint64_t pp_pairing_broken(const pp_pairing *p)
+{
+    return p->broken;
+}
+
+static void clear_threads(pp_pairing *p)
+{
+    for (int i = 0; i < THREADS; i++) {
+        p->threads[i].depth = 0;
+        p->threads[i].last = -1;
+    }
+}
+
+static int start(pp_pairing *p, const pp_mark *mark)
+{
+    p->running = true;
+    p->whole = false;
+    p->step.number = mark->value;
+    p->step.start = p->step.end = mark->time;
+    p->step.count = 0;
+    clear_threads(p);
+    return PP_PAIRING_START;
+}
+
+static int break_stretch(pp_pairing *p)
+{
+    bool was = p->running;
+    p->running = false;
+    p->step.count = 0;
+    if (was)
+        p->broken++;
+    return was ? PP_PAIRING_STOP : PP_PAIRING_NONE;
+}
+
+bool pp_pairing_end(pp_pairing *p)
+{
+    bool was = p->running;
+    p->running = false;
+    p->step.count = 0;
+    return was;
+}
+
+/* Adds a piece; 0, or -1 where memory is out. Pieces of no length are kept: they count as calls. */
+static int add(pp_pairing *p, const open_piece *o, int64_t end, pp_error *err)
+{
+    if (p->step.count == p->capacity) {
+        size_t more = p->capacity ? p->capacity * 2 : 256;
+        pp_piece *pieces = realloc(p->step.pieces, more * sizeof *pieces);
+        if (!pieces)
+            return pp_error_nomem(err);
+        p->step.pieces = pieces;
+        p->capacity = more;
+    }
+    p->step.pieces[p->step.count++] = (pp_piece){.start = o->since,
+                                                 .end = end > o->since ? end : o->since,
+                                                 .layer = o->layer,
+                                                 .phase = o->phase,
+                                                 .flags = o->flags};
+    return 0;
+}
+
+static int find(const thread *t, uint32_t layer, uint8_t phase)
+{
+    int at = t->depth - 1;
+    while (at >= 0 && (t->stack[at].layer != layer || t->stack[at].phase != phase))
+        at--;
+    return at;
+}
+
+/* A backward that never ended: only a forward that is run again can begin inside one. */
+static bool is_stale(const open_piece *o, const pp_mark *mark)
+{
+    return o->phase == PP_MARK_BACKWARD && mark->phase != PP_MARK_BACKWARD &&
+           !(mark->flags & PP_MARK_RECOMPUTE);
+}
+
+static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_error *err)
+{
+    t->last = -1;
+    int known = find(t, mark->layer, mark->phase);
+    if (known >= 0) {
+        if (mark->phase == PP_MARK_BACKWARD && known == t->depth - 1)
+            return 0;     /* a second output of the layer: its work goes on */
+        t->depth = known; /* it was left by an exception and begins again */
+    }
+    if (t->depth > 0 && is_stale(&t->stack[t->depth - 1], mark))
+        t->depth--;
+    if (t->depth > 0) {
+        open_piece *outer = &t->stack[t->depth - 1];
+        if (time > outer->since && add(p, outer, time, err) < 0)
+            return -1;
+        outer->since = time;
+        /* Nodes run one after the other: one that has begun and not ended has no end hook left. */
+        if (outer->phase == PP_MARK_BACKWARD && mark->phase == PP_MARK_BACKWARD)
+            t->depth--;
+    }
+    if (t->depth == DEPTH)
+        t->depth = 0; /* begins that never ended */
+    t->stack[t->depth++] = (open_piece){
+        .since = time, .layer = mark->layer, .phase = mark->phase, .flags = mark->flags};
+    return 0;
+}
+
+/* An end without a begin: in backward it prolongs the piece that the mark before it closed. */
+static void prolong(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time)
+{
+    if (mark->phase != PP_MARK_BACKWARD || t->last < 0)
+        return;
+    pp_piece *piece = &p->step.pieces[t->last];
+    if (piece->layer == mark->layer && piece->phase == mark->phase && time > piece->end)
+        piece->end = time;
+    else if (piece->layer != mark->layer)
+        t->last = -1;
+}
+
+static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_error *err)
+{
+    int at = find(t, mark->layer, mark->phase);
+    if (at < 0) {
+        prolong(p, t, mark, time);
+        return 0;
+    }
+    if (add(p, &t->stack[at], time, err) < 0)
+        return -1;
+    t->last = mark->phase == PP_MARK_BACKWARD ? (ssize_t)p->step.count - 1 : -1;
+    t->depth = at;
+    if (t->depth > 0)
+        t->stack[t->depth - 1].since = time; /* what was around it goes on */
+    return 0;
+}
+
+static int compare_ends(const void *a, const void *b)
+{
+    const pp_piece *x = a;
+    const pp_piece *y = b;
+    return x->end != y->end ? (x->end < y->end ? -1 : 1) : 0;
+}
+
+/* The next step starts where this one ended. */
+static void next_step(pp_pairing *p)
+{
+    p->whole = false;
+    p->step.start = p->step.end;
+    p->step.count = 0;
+}
+
+static int end_step(pp_pairing *p, const pp_mark *mark)
+{
+    if (mark->value <= p->step.number || mark->time < p->step.start)
+        return break_stretch(p);
+    p->step.number = mark->value;
+    p->step.end = mark->time;
+    p->step.epoch = mark->epoch < 0 ? PP_MARK_UNKNOWN : mark->epoch;
+    p->step.batch = mark->batch < 0 ? PP_MARK_UNKNOWN : mark->batch;
+    /* Streams of a GPU may finish out of order: nothing reaches over the step's end. */
+    for (size_t i = 0; i < p->step.count; i++) {
+        pp_piece *piece = &p->step.pieces[i];
+        piece->end = piece->end > mark->time ? mark->time : piece->end;
+        piece->start = piece->start > piece->end ? piece->end : piece->start;
+    }
+    if (p->step.count > 1)
+        qsort(p->step.pieces, p->step.count, sizeof *p->step.pieces, compare_ends);
+    clear_threads(p);
+    p->whole = true;
+    return PP_PAIRING_STEP;
+}
+
+/* Whether a mark can be what the hook writes. */
+static bool possible(const pp_mark *mark)
+{
+    bool work = mark->kind == PP_MARK_BEGIN || mark->kind == PP_MARK_END;
+    if (mark->kind < PP_MARK_BEGIN || mark->kind > PP_MARK_LOST || mark->time < 0)
+        return false;
+    if (mark->kind != PP_MARK_LOST && !work && (mark->value < -1 || mark->value > INT64_MAX / 4))
+        return false;
+    if (work && (mark->phase > PP_MARK_OPTIMIZER || mark->layer > PP_RING_LAYERS))
+        return false;
+    return !work || (mark->phase == PP_MARK_OPTIMIZER) == (mark->layer == 0);
+}
+
+static int feed_outside(pp_pairing *p, const pp_mark *mark)
+{
+    /* After a break, or where an agent before this one saw the start, any step's end will do. */
+    if (mark->kind == PP_MARK_START || mark->kind == PP_MARK_STEP)
+        return start(p, mark);
+    return PP_PAIRING_NONE;
+}
+
+int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
+{
+    if (!possible(mark) || mark->kind == PP_MARK_LOST)
+        return break_stretch(p);
+    if (!p->running)
+        return feed_outside(p, mark);
+    if (p->whole)
+        next_step(p);
+    thread *t = &p->threads[mark->thread];
+    int64_t time = mark->time > p->step.start ? mark->time : p->step.start;
+    switch ((pp_mark_kind)mark->kind) {
+    case PP_MARK_BEGIN:
+    case PP_MARK_END:
+        if (p->step.count + 2 > PP_PAIRING_MAX_PIECES)
+            return break_stretch(p);
+        return mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err)
+                                           : end(p, t, mark, time, err);
+    case PP_MARK_STEP:
+        return end_step(p, mark);
+    case PP_MARK_STOP:
+        (void)pp_pairing_end(p);
+        return PP_PAIRING_STOP;
+    case PP_MARK_START:
+        return start(p, mark);
+    case PP_MARK_LOST:
+        break;
+    }
+    return PP_PAIRING_NONE;
+}

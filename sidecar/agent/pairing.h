@@ -1,0 +1,74 @@
+/*
+ * From marks to steps with the pieces of work in them. No I/O, no clock: marks in, steps out.
+ *
+ * Per thread the innermost begin wins, so that pieces of one thread never overlap: what runs inside
+ * (a forward inside an optimizer's closure, a layer that calls another) is cut out of what runs
+ * around it. Begins that never end (exceptions) vanish at the step's end.
+ *
+ * In backward only a layer's first and last nodes carry hooks. An end closes the layer's piece; a
+ * further end, with no other mark of that thread in between, prolongs it (the AccumulateGrad of a
+ * second parameter); with other marks in between it is ignored.
+ *
+ * Marks lost, or impossible ones, break the stretch: it ends at the last whole step and another
+ * starts at the next step's end, so that no time is reported of which marks are missing.
+ */
+#ifndef PP_AGENT_PAIRING_H
+#define PP_AGENT_PAIRING_H
+
+#include "common/error.h"
+#include "sidecar/ring.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Pieces kept for one step; a step with more breaks the stretch. */
+#define PP_PAIRING_MAX_PIECES 200000
+
+typedef struct pp_piece {
+    int64_t start; /**< ns, as in the marks */
+    int64_t end;
+    uint32_t layer; /**< 0: the optimizer */
+    uint8_t phase;  /**< pp_mark_phase */
+    uint8_t flags;
+} pp_piece;
+
+/** A whole step of a stretch. */
+typedef struct pp_step {
+    int64_t number;
+    int64_t start;
+    int64_t end;
+    int32_t epoch;
+    int32_t batch;
+    pp_piece *pieces; /**< in order of their ends, within the step; owned by the pairing */
+    size_t count;
+} pp_step;
+
+typedef enum pp_pairing_event {
+    PP_PAIRING_NONE,
+    PP_PAIRING_START, /**< a stretch starts at step.end */
+    PP_PAIRING_STEP,  /**< step is whole; valid until the next mark */
+    PP_PAIRING_STOP,  /**< the stretch has ended, at the last step's end */
+} pp_pairing_event;
+
+typedef struct pp_pairing pp_pairing;
+
+/** NULL where memory is out. */
+pp_pairing *pp_pairing_new(void);
+void pp_pairing_free(pp_pairing *pairing);
+
+/** Takes one mark. Returns a pp_pairing_event, or -1 where memory is out. */
+int pp_pairing_feed(pp_pairing *pairing, const pp_mark *mark, pp_error *err);
+
+/** The step that the last event is about. */
+const pp_step *pp_pairing_step(const pp_pairing *pairing);
+
+/** Whether a stretch is running. */
+bool pp_pairing_running(const pp_pairing *pairing);
+
+/** Ends the stretch because no more marks will come; true where one was running. */
+bool pp_pairing_end(pp_pairing *pairing);
+
+/** Stretches that were broken so far. */
+uint64_t pp_pairing_broken(const pp_pairing *pairing);
+
+#endif

@@ -1,0 +1,266 @@
+#include "sidecar/agent/process.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "sidecar/agent/batch.h"
+#include "sidecar/agent/pairing.h"
+#include "sidecar/agent/reader.h"
+
+#include <string.h>
+
+enum { MARKS_AT_ONCE = 4096, ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1 };
+
+#define BATCH_EVERY INT64_C(1000000000) /* ns */
+
+struct pp_process {
+    char *path;
+    pp_reader *reader;
+    pp_pairing *pairing;
+    pp_batcher *batcher;
+    pp_duty duty;
+    int64_t id; /* -1: nothing was sampled yet */
+    int64_t sampled;
+    int64_t cut_at; /* when the last batch was cut, monotonic ns */
+    uint64_t lost;  /* of the ring's counters, what is told already */
+    uint64_t marks;
+    int64_t cost;
+    pp_mark buffer[MARKS_AT_ONCE];
+};
+
+int pp_process_open(const char *path, pp_process **ret, pp_error *err)
+{
+    pp_process *p = calloc(1, sizeof *p);
+    if (!p)
+        return pp_error_nomem(err);
+    p->id = -1;
+    p->path = strdup(path);
+    p->pairing = pp_pairing_new();
+    p->batcher = pp_batcher_new();
+    if (!p->path || !p->pairing || !p->batcher)
+        (void)pp_error_nomem(err);
+    else if (pp_reader_open(path, &p->reader, err) == 0) {
+        *ret = p;
+        return 0;
+    }
+    pp_process_free(p);
+    return -1;
+}
+
+void pp_process_free(pp_process *p)
+{
+    if (!p)
+        return;
+    pp_reader_free(p->reader);
+    pp_batcher_free(p->batcher);
+    pp_pairing_free(p->pairing);
+    free(p->path);
+    free(p);
+}
+
+const char *pp_process_path(const pp_process *p)
+{
+    return p->path;
+}
+
+uint64_t pp_process_broken(const pp_process *p)
+{
+    return pp_pairing_broken(p->pairing);
+}
+
+/* ---- what the user's process says of itself, made fit for the wire ---- */
+
+/* A copy that is UTF-8, without control characters, not empty. NULL where memory is out. */
+static char *clean_text(const char *text, size_t max)
+{
+    char *copy = strndup(*text ? text : "?", max);
+    json_t *probe = copy ? json_string(copy) : NULL;
+    for (char *c = copy; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f || (!probe && (unsigned char)*c >= 0x80))
+            *c = '?';
+    json_decref(probe);
+    return copy;
+}
+
+static bool is_id(const char *text)
+{
+    size_t n = strlen(text);
+    return n > 0 && n <= PP_WIRE_MAX_ID &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/") == n;
+}
+
+static int fill_gpus(const char *text, pp_strings *gpus, pp_error *err)
+{
+    PP_CLEANUP_FREE char *copy = strdup(text);
+    char *save = NULL;
+    if (!copy)
+        return pp_error_nomem(err);
+    for (char *one = strtok_r(copy, ",", &save); one; one = strtok_r(NULL, ",", &save)) {
+        if (!is_id(one) || gpus->count >= PP_WIRE_MAX_GPUS || pp_strings_contain(gpus, one))
+            continue;
+        if (pp_strings_add(gpus, one, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    to->id = p->id;
+    to->world_size = h->world_size >= 1 && h->world_size <= PP_WIRE_MAX_PROCESS ? h->world_size : 1;
+    to->rank = h->rank >= 0 && h->rank < to->world_size ? h->rank : 0;
+    to->hostname = clean_text(h->hostname, PP_WIRE_MAX_TEXT);
+    to->python = clean_text(h->python, PP_WIRE_MAX_VERSION);
+    to->torch = clean_text(h->torch, PP_WIRE_MAX_VERSION);
+    to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
+    to->clock = strdup(strcmp(h->clock, "cuda") == 0 ? "cuda" : "host");
+    if (!to->hostname || !to->python || !to->torch || !to->model || !to->clock)
+        return pp_error_nomem(err);
+    return fill_gpus(h->gpus, &to->gpus, err);
+}
+
+static int describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *err)
+{
+    pp_process *p = user;
+    pp_ring_layer layer;
+    if (pp_reader_layer(p->reader, id, &layer, err) < 0)
+        return -1;
+    to->name = clean_text(layer.name, PP_WIRE_MAX_TEXT);
+    to->type = clean_text(layer.type, PP_WIRE_MAX_TEXT);
+    to->parameters =
+        layer.parameters >= 0 && layer.parameters < PP_WIRE_MAX_COUNT ? layer.parameters : 0;
+    return to->name && to->type ? 0 : pp_error_nomem(err);
+}
+
+/* ---- batches ---- */
+
+/* Counters of the ring since the last batch; a process that lets them run back is not believed. */
+static void count(pp_process *p, pp_wire_batch *batch)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    uint64_t lost = h->lost > p->lost ? h->lost - p->lost : 0;
+    uint64_t marks = h->marks > p->marks ? h->marks - p->marks : 0;
+    int64_t cost = h->cost > p->cost ? h->cost - p->cost : 0;
+    batch->dropped = lost < PP_WIRE_MAX_COUNT / 2 ? (int64_t)lost : 0;
+    batch->cost.marks = marks < PP_WIRE_MAX_COUNT ? (int64_t)marks : 0;
+    batch->cost.nanoseconds = cost < PP_WIRE_MAX_COUNT ? cost : 0;
+    p->lost = h->lost;
+    p->marks = h->marks;
+    p->cost = h->cost;
+}
+
+static void cut(pp_process *p, pp_pod *pod, bool last)
+{
+    pp_error err = {0};
+    int64_t events = 0;
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    bool ok = batch && describe(p, &batch->process, &err) == 0 &&
+              pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0;
+    if (ok) {
+        count(p, batch);
+        pod->emit(pod->user, batch, events);
+    } else {
+        /* What was in it is lost, so its time must not count as observed. */
+        pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
+        pp_batcher_renumber(p->batcher, pod->stretches++);
+    }
+    pp_wire_batch_free(batch);
+}
+
+static void on_start(pp_process *p, pp_pod *pod, int64_t now, int64_t real)
+{
+    const pp_step *step = pp_pairing_step(p->pairing);
+    if (p->id < 0)
+        p->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
+    if (pod->first == 0)
+        pod->first = step->end;
+    pp_batcher_start(p->batcher, pod->stretches++, step->end, real - now);
+    p->cut_at = now;
+}
+
+static int on_step(pp_process *p, pp_pod *pod, pp_error *err)
+{
+    const pp_step *step = pp_pairing_step(p->pairing);
+    if (pod->policy.max > 0 && p->sampled >= pod->policy.max)
+        return 0; /* came between the last wanted step and the hook's hearing of it */
+    if (!pp_batcher_fits(p->batcher, step->count))
+        cut(p, pod, false);
+    p->sampled++;
+    return pp_batcher_add(p->batcher, step, err);
+}
+
+static int take(pp_process *p, pp_pod *pod, const pp_mark *mark, int64_t now, int64_t real,
+                pp_error *err)
+{
+    bool was = pp_pairing_running(p->pairing);
+    int event = pp_pairing_feed(p->pairing, mark, err);
+    switch (event) {
+    case PP_PAIRING_START:
+        if (was)
+            cut(p, pod, true);
+        on_start(p, pod, now, real);
+        return 0;
+    case PP_PAIRING_STEP:
+        return on_step(p, pod, err);
+    case PP_PAIRING_STOP:
+        cut(p, pod, true);
+        return 0;
+    default:
+        return event;
+    }
+}
+
+static int drain(pp_process *p, pp_pod *pod, int64_t now, int64_t real, pp_error *err)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        if (pp_reader_refresh(p->reader, err) < 0)
+            return -1;
+        long n = pp_reader_take(p->reader, p->buffer, MARKS_AT_ONCE, err);
+        if (n <= 0)
+            return (int)n;
+        for (long i = 0; i < n; i++)
+            if (take(p, pod, &p->buffer[i], now, real, err) < 0)
+                return -1;
+    }
+    return 0;
+}
+
+/* ---- the mode ---- */
+
+static int set_mode(pp_process *p, pp_pod *pod, int64_t now, pp_error *err)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    pp_duty_input input = {.now = now,
+                           .allowed = pod->allowed && !pod->leaving,
+                           .running = pp_pairing_running(p->pairing),
+                           .cost = h->cost,
+                           .steps = h->steps,
+                           .sampled = p->sampled,
+                           .first = pod->first};
+    return pp_reader_set_mode(p->reader, pp_duty_next(&p->duty, &pod->policy, &input), err);
+}
+
+void pp_process_finish(pp_process *p, pp_pod *pod)
+{
+    if (pp_pairing_end(p->pairing))
+        cut(p, pod, true);
+}
+
+int pp_process_poll(pp_process *p, pp_pod *pod, int64_t now, int64_t real, pp_error *err)
+{
+    /* Asked before reading: what a process wrote before it went is there now. */
+    bool gone = pp_reader_gone(p->reader);
+    if (drain(p, pod, now, real, err) < 0) {
+        pp_process_finish(p, pod);
+        return -1;
+    }
+    if (gone) {
+        pp_process_finish(p, pod);
+        return 1;
+    }
+    if (pp_batcher_steps(p->batcher) > 0 && now - p->cut_at >= BATCH_EVERY) {
+        cut(p, pod, false);
+        p->cut_at = now;
+    }
+    return set_mode(p, pod, now, err);
+}

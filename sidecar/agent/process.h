@@ -1,0 +1,51 @@
+/*
+ * One training process of the pod: its ring is read, its marks are paired, its steps are gathered
+ * into batches, and its hook is told when to sample. Files but no loop and no clock of its own.
+ */
+#ifndef PP_AGENT_PROCESS_H
+#define PP_AGENT_PROCESS_H
+
+#include "common/error.h"
+#include "common/wire.h"
+#include "sidecar/agent/duty.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct pp_process pp_process;
+
+/** What all processes of the agent share. */
+typedef struct pp_pod {
+    pp_duty_policy policy;
+    bool allowed;      /**< sampling is wanted */
+    bool leaving;      /**< the agent is about to end: nothing new is begun */
+    int64_t first;     /**< when the first sampled step began, monotonic ns; 0: none yet */
+    int64_t processes; /**< numbers given out to processes */
+    int64_t stretches; /**< numbers given out to stretches */
+    /** Takes a finished batch (session, instance, seq and dropped are still to be set). */
+    void (*emit)(void *user, pp_wire_batch *batch, int64_t events);
+    void *user;
+} pp_pod;
+
+/** Opens the ring at `path`. */
+int pp_process_open(const char *path, pp_process **ret, pp_error *err);
+void pp_process_free(pp_process *process);
+
+/** The path it was opened with. */
+const char *pp_process_path(const pp_process *process);
+
+/**
+ * Reads what has come, emits the batches that are due, and tells the hook the mode. `now` is
+ * monotonic ns, `real` the same moment in ns since 1970. Returns 1 when the trainer is gone and all
+ * that it left has been emitted, 0 else, -1 where the ring is damaged: what was gathered of it has
+ * been emitted then.
+ */
+int pp_process_poll(pp_process *process, pp_pod *pod, int64_t now, int64_t real, pp_error *err);
+
+/** Ends its stretch and emits what is left: nothing more will be read. */
+void pp_process_finish(pp_process *process, pp_pod *pod);
+
+/** For people: stretches broken by losses, and what the hook calls itself. */
+uint64_t pp_process_broken(const pp_process *process);
+
+#endif

@@ -1,0 +1,195 @@
+#include "sidecar/agent/reader.h"
+
+#include "common/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+struct pp_reader {
+    int fd;
+    pp_ring_header header;
+    uint64_t tail;
+    uint32_t mode; /* as told to the hook last */
+    void *page;    /* the header, mapped only so that the kernel finds the futex; never touched */
+};
+
+static int read_at(const pp_reader *r, void *out, size_t size, size_t at, pp_error *err)
+{
+    ssize_t n = pread(r->fd, out, size, (off_t)at);
+    if (n < 0)
+        return pp_error_errno(err, "reading a ring");
+    if ((size_t)n != size)
+        return pp_error_set(err, PP_ERR_INVALID, "the ring was cut short");
+    return 0;
+}
+
+static int write_at(const pp_reader *r, const void *data, size_t size, size_t at, pp_error *err)
+{
+    ssize_t n = pwrite(r->fd, data, size, (off_t)at);
+    if (n != (ssize_t)size)
+        return pp_error_errno(err, "writing to a ring");
+    return 0;
+}
+
+static void terminate_texts(pp_ring_header *h)
+{
+    h->python[sizeof h->python - 1] = '\0';
+    h->torch[sizeof h->torch - 1] = '\0';
+    h->hostname[sizeof h->hostname - 1] = '\0';
+    h->model[sizeof h->model - 1] = '\0';
+    h->clock[sizeof h->clock - 1] = '\0';
+    h->gpus[sizeof h->gpus - 1] = '\0';
+}
+
+static int check_layout(const pp_ring_header *h, pp_error *err)
+{
+    if (h->magic != PP_RING_MAGIC)
+        return pp_error_set(err, PP_ERR_INVALID, "not a ring");
+    if (h->version != PP_RING_VERSION || h->header_size != sizeof *h ||
+        h->mark_size != sizeof(pp_mark) || h->mark_count != PP_RING_MARKS ||
+        h->layer_size != sizeof(pp_ring_layer) || h->layer_capacity != PP_RING_LAYERS)
+        return pp_error_set(err, PP_ERR_INVALID, "a ring of another build of the hook (version %u)",
+                            h->version);
+    return 0;
+}
+
+/* head is copied without atomicity: two equal looks make it whole. */
+static int read_head(const pp_reader *r, uint64_t *ret, pp_error *err)
+{
+    uint64_t a = 0;
+    uint64_t b = 1;
+    for (int i = 0; i < 16 && a != b; i++) {
+        if (read_at(r, &a, sizeof a, offsetof(pp_ring_header, head), err) < 0 ||
+            read_at(r, &b, sizeof b, offsetof(pp_ring_header, head), err) < 0)
+            return -1;
+    }
+    *ret = a < b ? a : b; /* still moving after 16 looks: both are whole, the smaller is safe */
+    return 0;
+}
+
+int pp_reader_refresh(pp_reader *r, pp_error *err)
+{
+    pp_ring_header h;
+    uint64_t head;
+    if (read_head(r, &head, err) < 0 || read_at(r, &h, sizeof h, 0, err) < 0 ||
+        check_layout(&h, err) < 0)
+        return -1;
+    terminate_texts(&h);
+    h.head = head;
+    if (h.layer_count > PP_RING_LAYERS)
+        h.layer_count = PP_RING_LAYERS;
+    if (head < r->tail || head - r->tail > PP_RING_MARKS)
+        return pp_error_set(err, PP_ERR_INVALID, "the ring's head %" PRIu64 " is impossible", head);
+    r->header = h;
+    return 0;
+}
+
+int pp_reader_open(const char *path, pp_reader **ret, pp_error *err)
+{
+    PP_CLEANUP_FD int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return pp_error_errno(err, "opening a ring");
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != PP_RING_SIZE)
+        return pp_error_set(err, PP_ERR_INVALID, "not a ring: its size is wrong");
+    pp_reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return pp_error_nomem(err);
+    r->fd = fd;
+    fd = -1;
+    r->mode = UINT32_MAX;
+    r->page = mmap(NULL, sizeof(pp_ring_header), PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+    uint64_t tail[2];
+    if (r->page == MAP_FAILED)
+        (void)pp_error_errno(err, "mapping a ring");
+    else if (read_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err) == 0) {
+        r->tail = tail[0] == ~tail[1] ? tail[0] : 0; /* an agent before this one read so far */
+        if (pp_reader_refresh(r, err) == 0) {
+            *ret = r;
+            return 0;
+        }
+    }
+    pp_reader_free(r);
+    return -1;
+}
+
+void pp_reader_free(pp_reader *r)
+{
+    if (!r)
+        return;
+    if (r->page && r->page != MAP_FAILED)
+        (void)munmap(r->page, sizeof(pp_ring_header));
+    close(r->fd);
+    free(r);
+}
+
+const pp_ring_header *pp_reader_header(const pp_reader *r)
+{
+    return &r->header;
+}
+
+static int publish_tail(const pp_reader *r, pp_error *err)
+{
+    uint64_t tail[2] = {r->tail, ~r->tail};
+    return write_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err);
+}
+
+long pp_reader_take(pp_reader *r, pp_mark *marks, size_t max, pp_error *err)
+{
+    uint64_t ready = r->header.head - r->tail;
+    size_t n = ready < max ? (size_t)ready : max;
+    size_t done = 0;
+    while (done < n) {
+        size_t at = (size_t)((r->tail + done) & (PP_RING_MARKS - 1));
+        size_t run = n - done < PP_RING_MARKS - at ? n - done : PP_RING_MARKS - at;
+        if (read_at(r, marks + done, run * sizeof *marks, PP_RING_MARKS_AT + at * sizeof *marks,
+                    err) < 0)
+            return -1;
+        done += run;
+    }
+    if (n == 0)
+        return 0;
+    r->tail += n;
+    return publish_tail(r, err) < 0 ? -1 : (long)n;
+}
+
+int pp_reader_layer(pp_reader *r, uint32_t id, pp_ring_layer *ret, pp_error *err)
+{
+    if (id < 1 || id > r->header.layer_count)
+        return pp_error_set(err, PP_ERR_INVALID, "layer %u is not in the ring's table", id);
+    if (read_at(r, ret, sizeof *ret, PP_RING_LAYERS_AT + (id - 1) * sizeof *ret, err) < 0)
+        return -1;
+    ret->name[sizeof ret->name - 1] = '\0';
+    ret->type[sizeof ret->type - 1] = '\0';
+    return 0;
+}
+
+int pp_reader_set_mode(pp_reader *r, pp_ring_mode mode, pp_error *err)
+{
+    uint32_t value = mode;
+    if (r->mode == value)
+        return 0;
+    if (write_at(r, &value, sizeof value, offsetof(pp_ring_header, mode), err) < 0)
+        return -1;
+    r->mode = value;
+    /* On a file that was cut short this is EFAULT, not a signal. */
+    char *word = (char *)r->page + offsetof(pp_ring_header, mode);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return 0;
+}
+
+bool pp_reader_gone(const pp_reader *r)
+{
+    if (flock(r->fd, LOCK_SH | LOCK_NB) < 0)
+        return false;
+    (void)flock(r->fd, LOCK_UN);
+    return true;
+}

@@ -1,0 +1,186 @@
+#include "sidecar/agent/settings.h"
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TEXT_MAX = 256 << 10, LONGEST_S = 600 };
+
+#define DEFAULT_BUDGET_PERCENT 1.0
+#define DEFAULT_STRETCH 10.0
+#define SECONDS_MAX (30 * 86400.0)
+
+#define AT(member) offsetof(pp_settings, member)
+
+static const pp_json_field top_fields[] = {
+    {"version", PP_JSON_INT, AT(version), true, 0},
+    {"endpoint", PP_JSON_STRING, AT(endpoint), false, 1024},
+    {"phases", PP_JSON_STRINGS, AT(phases), false, 8},
+    {"durationSeconds", PP_JSON_NUMBER, AT(duration), false, 0},
+    {"overheadBudgetPercent", PP_JSON_NUMBER, AT(budget_percent), false, 0},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
+static const pp_json_field session_fields[] = {
+    {"uid", PP_JSON_STRING, AT(session), true, 64},
+    {"namespace", PP_JSON_STRING, AT(namespace_), true, 253},
+    {"name", PP_JSON_STRING, AT(name), true, 253},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
+static const pp_json_field layer_fields[] = {
+    {"include", PP_JSON_STRINGS, AT(include), false, 1000},
+    {"exclude", PP_JSON_STRINGS, AT(exclude), false, 1000},
+    {"types", PP_JSON_STRINGS, AT(types), false, 1000},
+    {"depth", PP_JSON_INT, AT(depth), false, 1000},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
+static const pp_json_field step_fields[] = {
+    {"skip", PP_JSON_INT, AT(skip), false, 0},
+    {"max", PP_JSON_INT, AT(max), false, 0},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
+static const pp_json_field stretch_fields[] = {
+    {"seconds", PP_JSON_NUMBER, AT(stretch), false, 0},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
+/* Parts of the file, each decoded into the one struct. Unknown keys are for newer agents. */
+static const struct {
+    const char *key; /* NULL: the file itself */
+    const pp_json_field *fields;
+    bool required;
+} parts[] = {
+    {NULL, top_fields, true},           {"session", session_fields, true},
+    {"layers", layer_fields, false},    {"steps", step_fields, false},
+    {"stretch", stretch_fields, false},
+};
+
+static int in_range(double value, double least, double most, const char *field, pp_error *err)
+{
+    if (!isfinite(value) || value < least || value > most)
+        return pp_error_field(err, field, "must be %g to %g", least, most);
+    return 0;
+}
+
+static int check(const pp_settings *s, pp_error *err)
+{
+    static const char *const known[] = {"Forward", "Backward", "Optimizer"};
+    if (s->version != 1)
+        return pp_error_field(err, "version", "must be 1");
+    if (in_range(s->duration, 0, SECONDS_MAX, "durationSeconds", err) < 0 ||
+        in_range(s->budget_percent, 0.001, 100, "overheadBudgetPercent", err) < 0 ||
+        in_range(s->stretch, 0, SECONDS_MAX, "stretch.seconds", err) < 0)
+        return -1;
+    if (s->depth < 0 || s->skip < 0 || s->max < 0)
+        return pp_error_field(err, "steps", "numbers must not be negative");
+    for (size_t i = 0; i < s->phases.count; i++) {
+        bool found = false;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            found = found || strcmp(s->phases.items[i], known[k]) == 0;
+        if (!found)
+            return pp_error_field(err, "phases", "no such phase: %s", s->phases.items[i]);
+    }
+    return 0;
+}
+
+int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err)
+{
+    *ret = (pp_settings){.budget_percent = DEFAULT_BUDGET_PERCENT, .stretch = DEFAULT_STRETCH};
+    PP_CLEANUP_JSON json_t *root = pp_json_parse(text, n, err);
+    if (!root)
+        return -1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *key = parts[i].key;
+        const json_t *object = key ? json_object_get(root, key) : root;
+        if (!object && parts[i].required)
+            return pp_error_field(err, key, "is required");
+        if (object && !json_is_null(object) &&
+            pp_json_decode(object, parts[i].fields, false, key ? key : "", ret, err) < 0)
+            return -1;
+    }
+    return check(ret, err);
+}
+
+int pp_settings_read(const char *path, pp_settings *ret, pp_error *err)
+{
+    memset(ret, 0, sizeof *ret);
+    PP_CLEANUP_FILE FILE *file = fopen(path, "re");
+    if (!file)
+        return pp_error_errno(err, "opening %s", path);
+    PP_CLEANUP_FREE char *text = malloc(TEXT_MAX);
+    if (!text)
+        return pp_error_nomem(err);
+    size_t n = fread(text, 1, TEXT_MAX, file);
+    if (ferror(file))
+        return pp_error_errno(err, "reading %s", path);
+    if (n == TEXT_MAX)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "%s is larger than %d bytes", path, TEXT_MAX);
+    return pp_settings_parse(text, n, ret, err) < 0 ? pp_error_prefix(err, "%s", path) : 0;
+}
+
+void pp_settings_free(pp_settings *s)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        pp_json_free_fields(parts[i].fields, s);
+}
+
+pp_duty_policy pp_settings_policy(const pp_settings *s)
+{
+    return (pp_duty_policy){.stretch = (int64_t)(s->stretch * 1e9),
+                            .longest = (int64_t)LONGEST_S * 1000000000,
+                            .budget = s->budget_percent / 100,
+                            .duration = (int64_t)(s->duration * 1e9),
+                            .skip = s->skip,
+                            .max = s->max};
+}
+
+static json_t *strings(const pp_strings *from)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < from->count; i++)
+        (void)json_array_append_new(list, json_string(from->items[i]));
+    return list;
+}
+
+/* Readable by every user: the trainer often is another one than the agent. */
+static int write_file(const char *path, const char *text, pp_error *err)
+{
+    PP_CLEANUP_FILE FILE *file = fopen(path, "we");
+    if (!file)
+        return pp_error_errno(err, "opening %s", path);
+    if (fputs(text, file) == EOF || fflush(file) == EOF || fchmod(fileno(file), 0644) < 0)
+        return pp_error_errno(err, "writing %s", path);
+    return 0;
+}
+
+int pp_settings_control(const pp_settings *s, const char *directory, const char *mode,
+                        pp_error *err)
+{
+    char path[PATH_MAX];
+    char fresh[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/" PP_RING_CONTROL, directory);
+    int m = snprintf(fresh, sizeof fresh, "%s/.new-" PP_RING_CONTROL, directory);
+    if (n < 0 || (size_t)n >= sizeof path || m < 0 || (size_t)m >= sizeof fresh)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the ring directory's name is too long");
+    PP_CLEANUP_JSON json_t *root =
+        json_pack("{s:i, s:s, s:{s:o, s:o, s:o, s:I}, s:o}", "version", 1, "mode", mode, "layers",
+                  "include", strings(&s->include), "exclude", strings(&s->exclude), "types",
+                  strings(&s->types), "depth", (json_int_t)s->depth, "phases", strings(&s->phases));
+    PP_CLEANUP_FREE char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (!text)
+        return pp_error_nomem(err);
+    if (write_file(fresh, text, err) < 0)
+        return -1;
+    if (rename(fresh, path) < 0)
+        return pp_error_errno(err, "renaming %s", fresh);
+    return 0;
+}

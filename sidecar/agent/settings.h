@@ -1,0 +1,48 @@
+/*
+ * The session's settings, as the operator's webhook puts them into the pod (an annotation,
+ * projected as a file).
+ */
+#ifndef PP_AGENT_SETTINGS_H
+#define PP_AGENT_SETTINGS_H
+
+#include "common/error.h"
+#include "common/json.h"
+#include "sidecar/agent/duty.h"
+
+typedef struct pp_settings {
+    int64_t version;
+    char *session; /**< UID of the ProfileSession */
+    char *namespace_;
+    char *name;
+    char *endpoint; /**< wss://host[:port]/path */
+    pp_strings include;
+    pp_strings exclude;
+    pp_strings types;
+    int64_t depth;
+    pp_strings phases; /**< empty: all */
+    int64_t skip;
+    int64_t max;
+    double duration;       /**< seconds from the first sampled step; 0: no end */
+    double budget_percent; /**< what the hook may cost */
+    double stretch;        /**< seconds */
+} pp_settings;
+
+/** Reads and checks the file; free with pp_settings_free, also after a failure. */
+int pp_settings_read(const char *path, pp_settings *ret, pp_error *err);
+
+/** The same from text. */
+int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err);
+
+void pp_settings_free(pp_settings *settings);
+
+/** What follows for when to sample. */
+pp_duty_policy pp_settings_policy(const pp_settings *settings);
+
+/**
+ * Writes the hook's control file into the ring directory, in one piece: the mode in which trainers
+ * that start from now on begin ("idle", "count" or "sample"), and the filters.
+ */
+int pp_settings_control(const pp_settings *settings, const char *directory, const char *mode,
+                        pp_error *err);
+
+#endif
