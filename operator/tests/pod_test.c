@@ -1,0 +1,96 @@
+#include "common/cleanup.h"
+#include "common/tests/cmocka_all.h"
+#include "operator/pod.h"
+
+#include <math.h>
+#include <string.h>
+
+static pp_pod *decode(const char *text, pp_error *err)
+{
+    PP_CLEANUP_JSON json_t *object = pp_json_parse(text, strlen(text), err);
+    assert_non_null(object);
+    return pp_pod_decode(object, err);
+}
+
+static void test_keeps_what_is_used(void **state)
+{
+    (void)state;
+    pp_pod *pod = decode(
+        "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"dlrm-x\",\"uid\":\"u1\","
+        "\"creationTimestamp\":"
+        "\"2026-01-02T03:04:05Z\",\"labels\":{\"app\":\"dlrm\"},\"annotations\":{"
+        "\"precisionprobe.io/session-uid\":\"s1\"},\"ownerReferences\":[{\"kind\":\"Job\",\"name\":"
+        "\"dlrm\",\"controller\":true}]},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"name\":"
+        "\"a\","
+        "\"resources\":{\"requests\":{\"cpu\":\"250m\"}}},{\"name\":\"b\",\"resources\":{"
+        "\"requests\":{"
+        "\"cpu\":2}}}]},\"status\":{\"phase\":\"Running\",\"podIP\":\"10.0.0.7\"}}",
+        NULL);
+    assert_non_null(pod);
+    assert_string_equal(pod->session_uid, "s1");
+    assert_string_equal(pod->owner_kind, "Job");
+    assert_string_equal(pod->owner_name, "dlrm");
+    assert_string_equal(pod->host_name, "dlrm-x");
+    assert_string_equal(pod->ip, "10.0.0.7");
+    assert_true(pod->running);
+    assert_true(fabs(pod->cpu_request - 2.25) < 1e-9);
+    assert_string_equal(json_string_value(json_object_get(pod->labels, "app")), "dlrm");
+    pp_session_pod view;
+    pp_pod_view(pod, &view);
+    assert_string_equal(view.uid, "u1");
+    assert_int_equal(view.rank, -1);
+    pp_pod_free(pod);
+}
+
+static void test_owner_of_a_deployment_and_of_nobody(void **state)
+{
+    (void)state;
+    pp_pod *pod =
+        decode("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"web-6f7d-x\",\"uid\":\"u\","
+               "\"labels\":{\"pod-template-hash\":\"6f7d\"},\"ownerReferences\":[{\"kind\":"
+               "\"ReplicaSet\",\"name\":\"web-6f7d\",\"controller\":true}]}}",
+               NULL);
+    assert_string_equal(pod->owner_kind, "Deployment");
+    assert_string_equal(pod->owner_name, "web");
+    assert_true(isnan(pod->cpu_request));
+    pp_pod_free(pod);
+    pod = decode("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"alone\",\"uid\":\"u\"}}", NULL);
+    assert_string_equal(pod->owner_kind, "Pod");
+    assert_string_equal(pod->owner_name, "alone");
+    pp_pod_free(pod);
+}
+
+static void test_refuses_what_is_no_pod(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"{}", "[]", "{\"metadata\":7}",
+                                      "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"x\"}}",
+                                      "{\"metadata\":{\"name\":\"x\",\"uid\":\"u\"}}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        pp_error err = {0};
+        assert_null(decode(bad[i], &err));
+        assert_int_equal(err.code, PP_ERR_INVALID);
+    }
+}
+
+static void test_cores(void **state)
+{
+    (void)state;
+    assert_true(pp_pod_parse_cores("100m") == 0.1);
+    assert_true(pp_pod_parse_cores("1.5") == 1.5);
+    assert_true(pp_pod_parse_cores("2k") == 2000.0);
+    static const char *const bad[] = {"", "m", "-1", "1x", "nan", "inf"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_true(pp_pod_parse_cores(bad[i]) < 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keeps_what_is_used),
+        cmocka_unit_test(test_owner_of_a_deployment_and_of_nobody),
+        cmocka_unit_test(test_refuses_what_is_no_pod),
+        cmocka_unit_test(test_cores),
+    };
+    return cmocka_run_group_tests_name("pod", tests, NULL, NULL);
+}
