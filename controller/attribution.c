@@ -543,7 +543,7 @@ static int job_adjust(solver *s, size_t metric, const rows_used *u, pp_error *er
         return pp_error_nomem(err);
     for (size_t k = 0; k < f->p; k++)
         all += s->columns.time[k];
-    if (job->windows * s->windows.window > COVERED * hull || all < COVERED * hull)
+    if (job->windows * s->windows.window > COVERED * hull || all < 0.5 * hull)
         return 0;
     for (size_t k = 0; k < f->p; k++)
         miss[k] = s->columns.time[k] / all;
