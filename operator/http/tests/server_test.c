@@ -5,10 +5,13 @@
 #include "operator/http/tests/client.h"
 #include "operator/http/tests/fixture.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define MS INT64_C(1000000)
@@ -297,6 +300,7 @@ static void test_upgrade_statuses(void **state)
     assert_upgrade(f, "good", 101, "Sec-WebSocket-Protocol: precisionprobe.v1\r\n");
     assert_upgrade(f, "late", 503, "Retry-After: 0\r\n");
     assert_upgrade(f, "late", 101, NULL);
+    assert_true(fixture_wait(&f->connected, 2));
     assert_string_equal(f->last_identity.pod, "late");
     f->closed = true;
     assert_upgrade(f, "good", 503, "Retry-After: 2\r\n");
@@ -608,6 +612,48 @@ static void test_silent_peers_are_pinged_then_dropped(void **state)
     client_close(&silent);
 }
 
+/** A small generator of its own, so that a failure can be run again. */
+static uint32_t draw(uint32_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 17;
+    *seed ^= *seed << 5;
+    return *seed;
+}
+
+/** Bytes that begin like a request, or like frames, and go astray; the server must outlive them. */
+static void test_garbage(void **state)
+{
+    fixture *f = *state;
+    static const char request[] =
+        "POST /mutate-pods HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+        "Content-Length: 20\r\nAuthorization: Bearer x\r\n\r\n{\"apiVersion\":\"v1\"}";
+    uint32_t seed = 20260118;
+    for (int i = 0; i < 150; i++) {
+        char text[sizeof request];
+        client c;
+        (void)memcpy(text, request, sizeof request);
+        for (uint32_t n = draw(&seed) % 8; n; n--)
+            text[draw(&seed) % (sizeof text - 1)] = (char)draw(&seed);
+        assert_true(client_open(&c, i % 2 ? f->port : f->plain_port, i % 2 ? f->ca : NULL));
+        (void)client_send(&c, text, draw(&seed) % sizeof text);
+        client_close(&c);
+    }
+    for (int i = 0; i < 60; i++) {
+        client c = connect_agent(f, "good");
+        char frame[64];
+        for (size_t n = 0; n < sizeof frame; n++)
+            frame[n] = (char)draw(&seed);
+        frame[0] = (char)(i % 3 ? frame[0] : (char)0x81);
+        (void)client_send(&c, frame, sizeof frame);
+        client_close(&c);
+    }
+    client c = connect_agent(f, "good");
+    send_batch(&c, "s-1", 1, 1);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&c);
+}
+
 /* ---- many at once ------------------------------------------------------------------------------
  */
 
@@ -853,24 +899,49 @@ static void test_stop_with_open_connections(void **state)
     client_close(&waiting);
 }
 
+/** A listening socket; its port. */
+static int listen_somewhere(int *ret_fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t size = sizeof at;
+    *ret_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*ret_fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(*ret_fd, 1), 0);
+    assert_int_equal(getsockname(*ret_fd, (struct sockaddr *)&at, &size), 0);
+    return ntohs(at.sin_port);
+}
+
+/** Without a server beside: libwebsockets bears one context in a process. */
 static void test_starts_that_fail(void **state)
 {
-    fixture *f = *state;
+    (void)state;
     uv_loop_t loop;
     pp_error err = {0};
     pp_http_server *server = NULL;
     pp_http_handlers handlers = {0};
+    pp_certificates made = {0};
+    pp_strings names = {0};
+    bool changed = false;
+    int64_t next = 0;
+    PP_CLEANUP_FD int taken = -1;
+    PP_CLEANUP_FD int taken_too = -1;
+    assert_int_equal(pp_strings_add(&names, "localhost", NULL), 0);
+    assert_int_equal(pp_certificates_renew(&made, &names, pp_time_now(), &changed, &next, NULL), 0);
     assert_int_equal(uv_loop_init(&loop), 0);
-    pp_http_options options = {
-        .loop = &loop, .certificate = f->certificates.certificate, .key = f->certificates.ca_key};
+    pp_http_options options = {.loop = &loop, .certificate = made.certificate, .key = made.ca_key};
     assert_int_equal(pp_http_server_new(&options, &handlers, &server, &err), -1);
     assert_int_equal(err.code, PP_ERR_INVALID);
-    options.key = f->certificates.key;
-    options.plain_port = f->plain_port; /* taken */
+    options.key = made.key;
+    options.plain_port = listen_somewhere(&taken);
     assert_int_equal(pp_http_server_new(&options, &handlers, &server, &err), -1);
     assert_int_equal(err.code, PP_ERR_IO);
+    options.plain_port = 0;
+    options.tls_port = listen_somewhere(&taken_too);
+    assert_int_equal(pp_http_server_new(&options, &handlers, &server, &err), -1);
     assert_null(server);
     assert_int_equal(uv_loop_close(&loop), 0);
+    pp_certificates_done(&made);
+    pp_strings_free(&names);
 }
 
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -900,12 +971,13 @@ int main(void)
         ON_SERVER(test_reading_stops_while_batches_wait),
         ON_SERVER(test_connections_are_limited),
         ON_SERVER(test_silent_peers_are_pinged_then_dropped),
+        ON_SERVER(test_garbage),
         ON_SERVER(test_fifty_agents),
         ON_SERVER(test_certificates_change_under_load),
         ON_SERVER(test_tls_peers_that_do_not_fit),
         ON_SERVER(test_health_and_metrics),
         ON_SERVER(test_stop_with_open_connections),
-        ON_SERVER(test_starts_that_fail),
+        cmocka_unit_test(test_starts_that_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
