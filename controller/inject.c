@@ -136,30 +136,68 @@ static json_t *security_context(void)
                      "RuntimeDefault");
 }
 
-/* Requests equal limits, so that a Guaranteed pod stays one. */
-static json_t *resources(const pp_inject_options *opt)
+/*
+ * Memory's request is its limit. CPU is limited only where all of the pod's own containers are:
+ * then the pod is Guaranteed and stays it, or a quota asks for limits. `limit` is NULL elsewhere.
+ */
+static json_t *resources(const pp_inject_options *opt, const char *cpu, const char *limit)
 {
-    const char *cpu = opt->cpu ? opt->cpu : "100m";
     const char *memory = opt->memory ? opt->memory : "128Mi";
-    return json_pack("{s:{s:s, s:s}, s:{s:s, s:s}}", "requests", "cpu", cpu, "memory", memory,
-                     "limits", "cpu", cpu, "memory", memory);
+    return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*}}", "requests", "cpu", limit ? limit : cpu,
+                     "memory", memory, "limits", "memory", memory, "cpu", limit);
+}
+
+static const char *agent_cpu(const pp_inject_options *opt)
+{
+    return opt->cpu ? opt->cpu : "100m";
+}
+
+/* A CPU limit as text; "" where a container has none. */
+static void cpu_limit(const json_t *container, char *out, size_t size)
+{
+    const json_t *limit = pp_json_get(container, "resources", "limits", "cpu", NULL);
+    const char *text = json_string_value(limit);
+    out[0] = '\0';
+    if (text)
+        (void)snprintf(out, size, "%s", text);
+    else if (json_is_number(limit))
+        (void)snprintf(out, size, "%g", json_number_value(limit));
+}
+
+static bool all_cpu_limited(const json_t *spec)
+{
+    const json_t *containers = json_object_get(spec, "containers");
+    for (size_t i = 0; i < json_array_size(containers); i++) {
+        char limit[32];
+        cpu_limit(json_array_get(containers, i), limit, sizeof limit);
+        if (!limit[0])
+            return false;
+    }
+    return true;
 }
 
 static json_t *container(const pp_inject_options *opt, const char *name, json_t *command,
-                         json_t *mounts)
+                         json_t *mounts, json_t *amounts)
 {
     const char *policy = opt->pull_policy ? opt->pull_policy : "IfNotPresent";
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", name, "image", opt->image,
-                     "imagePullPolicy", policy, "command", command, "resources", resources(opt),
+                     "imagePullPolicy", policy, "command", command, "resources", amounts,
                      "securityContext", security_context(), "volumeMounts", mounts);
 }
 
-static json_t *hook_container(const pp_inject_options *opt)
+/* It runs alone, before the trainer, and may use what that may: a small limit would only delay the
+ * training's start. */
+static json_t *hook_container(const pp_inject_turn *turn)
 {
+    char limit[32] = "";
+    if (all_cpu_limited(turn->spec))
+        cpu_limit(json_array_get(json_object_get(turn->spec, "containers"), turn->trainers[0]),
+                  limit, sizeof limit);
     return container(
-        opt, PP_INJECT_HOOK,
+        turn->opt, PP_INJECT_HOOK,
         json_pack("[s, s, s]", "/usr/bin/precisionprobe-agent", "install", PP_INJECT_HOOK_PATH),
-        json_pack("[o]", mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)));
+        json_pack("[o]", mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)),
+        resources(turn->opt, agent_cpu(turn->opt), limit[0] ? limit : NULL));
 }
 
 static json_t *field_env(const char *name, const char *field)
@@ -173,18 +211,23 @@ static json_t *value_env(const char *name, const char *value)
     return json_pack("{s:s, s:s}", "name", name, "value", value);
 }
 
-static json_t *agent_container(const pp_inject_options *opt)
+static json_t *agent_container(const pp_inject_turn *turn)
 {
-    json_t *value =
-        container(opt, PP_INJECT_AGENT, json_pack("[s, s]", "/usr/bin/precisionprobe-agent", "run"),
-                  json_pack("[o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
-                            mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)));
+    const pp_inject_options *opt = turn->opt;
+    const char *limit = all_cpu_limited(turn->spec) ? agent_cpu(opt) : NULL;
+    json_t *value = container(opt, PP_INJECT_AGENT,
+                              json_pack("[s, s, s, s, s, s]", "/usr/bin/precisionprobe-agent",
+                                        "run", "--ring=" PP_INJECT_RING_PATH,
+                                        "--settings=" PP_INJECT_IDENTITY_PATH "/settings.json",
+                                        "--token=" PP_INJECT_IDENTITY_PATH "/token",
+                                        "--ca=" PP_INJECT_IDENTITY_PATH "/ca.crt"),
+                              json_pack("[o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
+                                        mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
+                              resources(opt, agent_cpu(opt), limit));
     json_t *env = json_pack(
-        "[o, o, o, o, o, o, o]", field_env("POD_NAME", "metadata.name"),
+        "[o, o, o, o, o]", field_env("POD_NAME", "metadata.name"),
         field_env("POD_NAMESPACE", "metadata.namespace"), field_env("POD_UID", "metadata.uid"),
-        field_env("POD_IP", "status.podIP"), field_env("NODE_NAME", "spec.nodeName"),
-        value_env("PRECISIONPROBE_RING", PP_INJECT_RING_PATH),
-        value_env("PRECISIONPROBE_IDENTITY", PP_INJECT_IDENTITY_PATH));
+        field_env("POD_IP", "status.podIP"), field_env("NODE_NAME", "spec.nodeName"));
     if (env && !opt->native_sidecar)
         (void)json_array_append_new(env, value_env("PRECISIONPROBE_EXIT_WITH_TRAINER", "1"));
     if (value && opt->native_sidecar)
@@ -203,10 +246,10 @@ static int add_containers(const pp_inject_turn *turn, json_t *patch)
     if (ensure(patch, init, JSON_ARRAY, "/spec/initContainers") < 0)
         return -1;
     const char *agent_at = turn->opt->native_sidecar ? first : "/spec/containers/-";
-    if (add(patch, agent_at, agent_container(turn->opt)) < 0)
+    if (add(patch, agent_at, agent_container(turn)) < 0)
         return -1;
     /* Last, so that it comes before the agent: the pod's first container of all. */
-    return add(patch, first, hook_container(turn->opt));
+    return add(patch, first, hook_container(turn));
 }
 
 static int add_pull_secrets(const pp_inject_turn *turn, json_t *patch)

@@ -35,8 +35,9 @@ typedef struct pp_inject_options {
     const char *endpoint;           /**< wss://service.namespace.svc:port/v1/ingest; needed */
     const char *ca;                 /**< PEM that the agent trusts; needed */
     bool native_sidecar; /**< the server runs init containers with restartPolicy Always */
-    const char *cpu;     /**< request and limit; default "100m" */
-    const char *memory;  /**< request and limit; default "64Mi" */
+    const char
+        *cpu; /**< the agent's request, and limit where the pod's containers have one; "100m" */
+    const char *memory;              /**< request and limit; default "128Mi" */
     const pp_strings *gpu_resources; /**< default nvidia.com/gpu, amd.com/gpu */
     double stretch_seconds;          /**< least length of a sampled stretch; default 10 */
 } pp_inject_options;

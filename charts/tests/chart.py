@@ -35,7 +35,8 @@ def helm(*args):
 
 
 def render(*sets, release="precisionprobe"):
-    flags = [word for value in sets for word in ("--set", value)]
+    # --set makes texts of fractions.
+    flags = [word for value in sets for word in ("--set-json" if value.endswith(".5") else "--set", value)]
     return helm("template", release, str(CHART), "-n", "system", "--kube-version", "1.36.3", *flags)
 
 

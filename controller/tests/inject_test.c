@@ -115,8 +115,8 @@ static void check_restricted(const json_t *container)
     const json_t *drop = pp_json_get(sc, "capabilities", "drop", NULL);
     assert_string_equal(json_string_value(json_array_get(drop, 0)), "ALL");
     const json_t *resources = json_object_get(container, "resources");
-    assert_true(json_equal((json_t *)(uintptr_t)json_object_get(resources, "requests"),
-                           (json_t *)(uintptr_t)json_object_get(resources, "limits")));
+    assert_string_equal(pp_json_get_string(resources, "limits", "memory", NULL), "128Mi");
+    assert_string_equal(pp_json_get_string(resources, "requests", "memory", NULL), "128Mi");
 }
 
 static void check_trainer(const json_t *trainer)
@@ -173,6 +173,15 @@ static void test_realistic_pod(void **state)
     const json_t *agent = json_array_get(init, 1);
     assert_string_equal(pp_json_get_string(agent, "restartPolicy", NULL), "Always");
     assert_null(env_value(agent, "PRECISIONPROBE_EXIT_WITH_TRAINER"));
+    static const char *const command[] = {"/usr/bin/precisionprobe-agent",
+                                          "run",
+                                          "--ring=/run/precisionprobe",
+                                          "--settings=/etc/precisionprobe/identity/settings.json",
+                                          "--token=/etc/precisionprobe/identity/token",
+                                          "--ca=/etc/precisionprobe/identity/ca.crt"};
+    for (size_t i = 0; i < 6; i++)
+        assert_string_equal(json_string_value(json_array_get(json_object_get(agent, "command"), i)),
+                            command[i]);
     assert_null(json_object_get(json_array_get(init, 0), "restartPolicy"));
     check_restricted(json_array_get(init, 0));
     check_restricted(agent);
@@ -184,6 +193,51 @@ static void test_realistic_pod(void **state)
     assert_true(json_equal(
         (json_t *)(uintptr_t)named(containers, "logger"),
         (json_t *)(uintptr_t)named(pp_json_get(pod, "spec", "containers", NULL), "logger")));
+}
+
+/* Whether the pod is Guaranteed, by Kubernetes' rule. */
+static bool guaranteed(const json_t *spec)
+{
+    static const char *const lists[] = {"containers", "initContainers"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *list = json_object_get(spec, lists[i]);
+        for (size_t j = 0; j < json_array_size(list); j++) {
+            const json_t *r = json_object_get(json_array_get(list, j), "resources");
+            const json_t *limits = json_object_get(r, "limits");
+            if (!json_object_get(limits, "cpu") || !json_object_get(limits, "memory") ||
+                !json_equal((json_t *)(uintptr_t)limits,
+                            (json_t *)(uintptr_t)json_object_get(r, "requests")))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void test_resources(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod = fixture_json(
+        "{'spec': {'containers': [{'name': 'c', 'resources': {"
+        "'limits': {'cpu': '4', 'memory': '8Gi'}, 'requests': {'cpu': '4', 'memory': '8Gi'}}}]}}");
+    assert_true(guaranteed(json_object_get(pod, "spec")));
+    pp_inject_options opt = options();
+    opt.cpu = "50m";
+    for (int native = 0; native < 2; native++) {
+        opt.native_sidecar = native;
+        PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+        const json_t *spec = json_object_get(got, "spec");
+        assert_true(guaranteed(spec));
+        const json_t *hook = named(json_object_get(spec, "initContainers"), PP_INJECT_HOOK);
+        assert_string_equal(pp_json_get_string(hook, "resources", "limits", "cpu", NULL), "4");
+    }
+    /* One container without a limit: nothing of ours is throttled. */
+    PP_CLEANUP_JSON json_t *burstable =
+        fixture_json("{'spec': {'containers': [{'name': 'c', 'resources': {'limits': {'cpu': 4}}},"
+                     " {'name': 'd'}]}}");
+    PP_CLEANUP_JSON json_t *got = inject(burstable, &opt, NULL);
+    const json_t *agent = named(pp_json_get(got, "spec", "initContainers", NULL), PP_INJECT_AGENT);
+    assert_null(pp_json_get(agent, "resources", "limits", "cpu", NULL));
+    assert_string_equal(pp_json_get_string(agent, "resources", "requests", "cpu", NULL), "50m");
 }
 
 static void test_settings(void **state)
@@ -581,12 +635,19 @@ static void test_damaged_sessions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_realistic_pod),     cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_bare_pod),          cmocka_unit_test(test_python_path),
-        cmocka_unit_test(test_python_path_twice), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_not_refused),       cmocka_unit_test(test_too_many_annotations),
-        cmocka_unit_test(test_idempotent),        cmocka_unit_test(test_explain),
-        cmocka_unit_test(test_matching),          cmocka_unit_test(test_damaged_pods),
+        cmocka_unit_test(test_realistic_pod),
+        cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_bare_pod),
+        cmocka_unit_test(test_python_path),
+        cmocka_unit_test(test_python_path_twice),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_refused),
+        cmocka_unit_test(test_too_many_annotations),
+        cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_matching),
+        cmocka_unit_test(test_damaged_pods),
         cmocka_unit_test(test_damaged_sessions),
     };
     return cmocka_run_group_tests_name("inject", tests, NULL, NULL);
