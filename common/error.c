@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void set_message(pp_error *err, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static void set_message(pp_error *err, const char *fmt,
+                                                              va_list args)
 {
     int n = vsnprintf(err->message, sizeof err->message, fmt, args);
     if (n < 0)

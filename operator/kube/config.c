@@ -97,7 +97,7 @@ static char *decode_base64(const char *text, const char *field, pp_error *err)
     size_t n = strlen(text);
     PP_CLEANUP_FREE unsigned char *out = malloc(n + 4);
     EVP_ENCODE_CTX *ctx = EVP_ENCODE_CTX_new();
-    int len = 0, last = 0;
+    int len = 0, last = 0; /* never negative after a success */
     bool ok = out && ctx;
     if (ok) {
         EVP_DecodeInit(ctx);
@@ -105,7 +105,7 @@ static char *decode_base64(const char *text, const char *field, pp_error *err)
              EVP_DecodeFinal(ctx, out + len, &last) >= 0;
     }
     EVP_ENCODE_CTX_free(ctx);
-    size_t total = (size_t)(len + last);
+    size_t total = (size_t)len + (size_t)last;
     if (!ok || total == 0 || memchr(out, '\0', total)) {
         (void)pp_error_field(err, field, "is not base64 of a PEM text");
         return NULL;

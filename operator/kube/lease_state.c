@@ -5,6 +5,7 @@
 
 static const int64_t NS_PER_MS = 1000000;
 static const int64_t NS_PER_S = 1000000000;
+static const int64_t DAY_S = 86400;
 
 void pp_lease_state_init(pp_lease_state *state, const char *identity, int64_t lease_ms,
                          int64_t renew_deadline_ms, int64_t retry_ms)
@@ -45,7 +46,7 @@ pp_lease_action pp_lease_observe(pp_lease_state *state, const pp_lease_record *r
         return PP_LEASE_UPDATE;
     /* Its own duration counts, from when we saw it change: clocks of two nodes may differ. A
      * duration that cannot be is held against nobody but taken as ours, and no overflow follows. */
-    int64_t duration_ns = record->duration_s > 0 && record->duration_s <= 24 * 3600
+    int64_t duration_ns = record->duration_s > 0 && record->duration_s <= DAY_S
                               ? record->duration_s * NS_PER_S
                               : state->lease_ns;
     return now_ns - state->observed_ns >= duration_ns ? PP_LEASE_UPDATE : PP_LEASE_WAIT;

@@ -112,8 +112,8 @@ static CURLcode set_pem(CURL *easy, CURLoption file_option, const char *file,
                         CURLoption blob_option, const char *pem)
 {
     if (pem) {
-        struct curl_blob blob = {
-            .data = (void *)(uintptr_t)pem, .len = strlen(pem), .flags = CURL_BLOB_COPY};
+        struct curl_blob blob = {.len = strlen(pem), .flags = CURL_BLOB_COPY};
+        memcpy(&blob.data, &pem, sizeof pem); /* curl's field is not const, though it only reads */
         return curl_easy_setopt(easy, blob_option, &blob);
     }
     return file ? curl_easy_setopt(easy, file_option, file) : CURLE_OK;

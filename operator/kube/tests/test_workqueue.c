@@ -159,7 +159,7 @@ static void test_delay(void **state)
     assert_int_equal(pp_workqueue_add_after(w->queue, "now", 0, NULL), 0);
     run_dry(w);
     assert_string_equal(w->log.data, "now soon middle late ");
-    assert_true(w->at_ns - start >= 40 * 1000000);
+    assert_true(w->at_ns - start >= INT64_C(40000000));
     assert_true(w->at_ns - start < 4000 * INT64_C(1000000));
 }
 
@@ -186,12 +186,12 @@ static void test_retries_wait_longer(void **state)
     add(w, "a");
     run_dry(w);
     assert_string_equal(w->log.data, "a a a a a ");
-    assert_true(w->at_ns - start >= 75 * 1000000);
+    assert_true(w->at_ns - start >= INT64_C(75000000));
     start = pp_time_monotonic();
     w->retry_left = 1; /* forgotten when it succeeded: 5 ms again, not 80 */
     add(w, "a");
     run_dry(w);
-    assert_true(w->at_ns - start < 75 * 1000000);
+    assert_true(w->at_ns - start < INT64_C(75000000));
 }
 
 static void test_backoff_bounds(void **state)

@@ -96,7 +96,7 @@ static void on_piece(uv_timer_t *timer)
 
 static void answer_huge(peer *p)
 {
-    enum { SIZE = 3 * 1024 * 1024 };
+    enum { SIZE = 3145728 };
     char *body = malloc(SIZE);
     memset(body, 'x', SIZE);
     peer_text(p, "HTTP/1.1 200 OK\r\nContent-Length: 3145728\r\n\r\n");
@@ -489,7 +489,7 @@ static void test_body_limit(void **state)
     run_until_done(w, 1);
     assert_int_equal(w->error.code, PP_ERR_TOO_LARGE);
     assert_true(w->got.len <= 100000);
-    request.max_body = 4 * 1024 * 1024;
+    request.max_body = 4194304;
     assert_int_equal(pp_http_send(w->client, &request, NULL, NULL), 0);
     run_until_done(w, 2);
     assert_int_equal(w->error.code, PP_OK);
