@@ -16,18 +16,29 @@
 
 #define MS INT64_C(1000000)
 
-static int start(void **state)
+static int start_with(void **state, pp_http_options options)
 {
     fixture *f = calloc(1, sizeof *f);
-    fixture_start(f, (pp_http_options){.body_timeout = 500 * MS,
-                                       .admission_timeout = 400 * MS,
-                                       .authorize_timeout = 400 * MS,
-                                       .ping_after = 1,
-                                       .hangup_after = 3,
-                                       .max_connections = 60,
-                                       .max_batches = 100});
+    options.max_connections = 60;
+    options.max_batches = 100;
+    fixture_start(f, options);
     *state = f;
     return 0;
+}
+
+static int start(void **state)
+{
+    return start_with(state, (pp_http_options){0});
+}
+
+/** For the tests of what happens when time runs out. */
+static int start_hasty(void **state)
+{
+    return start_with(state, (pp_http_options){.body_timeout = 500 * MS,
+                                               .admission_timeout = 400 * MS,
+                                               .authorize_timeout = 1000 * MS,
+                                               .ping_after = 1,
+                                               .hangup_after = 3});
 }
 
 static int stop(void **state)
@@ -53,15 +64,15 @@ static client open_tls(fixture *f)
 
 static char *review_text(const char *name, size_t padding)
 {
-    char *text = NULL;
-    assert_true(
-        asprintf(
-            &text,
-            "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{"
-            "\"uid\":\"r-7\",\"namespace\":\"ml\",\"operation\":\"CREATE\",\"dryRun\":true,"
-            "\"kind\":{\"group\":\"\",\"version\":\"v1\",\"kind\":\"Pod\"},"
-            "\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\"}}}}%*s",
-            name, (int)padding, "") > 0);
+    size_t size = 512 + padding;
+    char *text = malloc(size);
+    assert_non_null(text);
+    (void)snprintf(text, size,
+                   "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\","
+                   "\"request\":{\"uid\":\"r-7\",\"namespace\":\"ml\",\"operation\":\"CREATE\","
+                   "\"dryRun\":true,\"kind\":{\"group\":\"\",\"version\":\"v1\",\"kind\":\"Pod\"},"
+                   "\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\"}}}}%*s",
+                   name, (int)padding, "");
     return text;
 }
 
@@ -130,7 +141,7 @@ static void test_review_never_answered_is_allowed(void **state)
     response r = post_review(&c, text);
     assert_null(allowed_patch(&r));
     assert_true(pp_time_monotonic() - began >= 400 * MS);
-    assert_true(pp_time_monotonic() - began < 3000 * MS);
+    assert_true(pp_time_monotonic() - began < 2500 * MS);
     response_free(&r);
     client_close(&c);
 }
@@ -203,8 +214,8 @@ static void test_bodies_that_are_no_review(void **state)
         "{}",
         "{\"apiVersion\":\"admission.k8s.io/v1beta1\",\"kind\":\"AdmissionReview\"}",
         "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\"}",
-        "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{"
-        "\"uid\":7,\"operation\":\"CREATE\",\"kind\":{}}}",
+        ("{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{"
+         "\"uid\":7,\"operation\":\"CREATE\",\"kind\":{}}}"),
     };
     client c = open_tls(f);
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
@@ -335,8 +346,10 @@ static void test_upgrade_verdicts_are_kept(void **state)
     client_close(&waiting[0]); /* who asked first need not stay */
     for (int i = 1; i < 5; i++) {
         response r = client_response(&waiting[i]);
-        assert_int_equal(r.status, 503);
-        assert_non_null(strstr(r.head, "Retry-After: 0\r\n"));
+        if (r.status != 101) { /* it may also have come when all was known */
+            assert_int_equal(r.status, 503);
+            assert_non_null(strstr(r.head, "Retry-After: 0\r\n"));
+        }
         response_free(&r);
         client_close(&waiting[i]);
     }
@@ -945,20 +958,21 @@ static void test_starts_that_fail(void **state)
 }
 
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define ON_HASTY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_hasty, stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_SERVER(test_review_is_patched),
         ON_SERVER(test_review_answered_later),
-        ON_SERVER(test_review_never_answered_is_allowed),
+        ON_HASTY_SERVER(test_review_never_answered_is_allowed),
         ON_SERVER(test_review_with_a_large_patch),
         ON_SERVER(test_review_size),
         ON_SERVER(test_bodies_without_a_proper_length),
         ON_SERVER(test_bodies_that_are_no_review),
-        ON_SERVER(test_dripping_body),
+        ON_HASTY_SERVER(test_dripping_body),
         ON_SERVER(test_paths_and_methods),
-        ON_SERVER(test_upgrade_statuses),
+        ON_HASTY_SERVER(test_upgrade_statuses),
         ON_SERVER(test_upgrade_on_one_connection),
         ON_SERVER(test_upgrade_verdicts_are_kept),
         ON_SERVER(test_upgrade_requests_that_are_wrong),
@@ -970,7 +984,7 @@ int main(void)
         ON_SERVER(test_too_many_in_flight),
         ON_SERVER(test_reading_stops_while_batches_wait),
         ON_SERVER(test_connections_are_limited),
-        ON_SERVER(test_silent_peers_are_pinged_then_dropped),
+        ON_HASTY_SERVER(test_silent_peers_are_pinged_then_dropped),
         ON_SERVER(test_garbage),
         ON_SERVER(test_fifty_agents),
         ON_SERVER(test_certificates_change_under_load),
