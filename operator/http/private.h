@@ -12,9 +12,6 @@
 
 #include <libwebsockets.h>
 #include <openssl/ssl.h>
-
-/* uthash's own choice is a switch that falls through in a way that clang refuses. */
-#define HASH_FUNCTION(keyptr, keylen, hashv) HASH_OAT(keyptr, keylen, hashv)
 #include <uthash.h>
 
 enum {
