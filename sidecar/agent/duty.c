@@ -22,6 +22,7 @@ static void disarm(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_in
     if (duty->armed)
         duty->not_before = paid_at(duty, policy, in->cost);
     duty->armed = false;
+    duty->stopping = in->running;
 }
 
 static bool is_over(const pp_duty_policy *policy, const pp_duty_input *in)
@@ -63,6 +64,12 @@ pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_
     }
     if (duty->armed)
         return armed(duty, policy, in);
+    duty->stopping = duty->stopping && in->running;
+    if (in->running && !duty->stopping) {
+        /* The hook began by the control file, or by an agent before this one. */
+        arm(duty, in);
+        return armed(duty, policy, in);
+    }
     bool waiting = in->running || in->now < duty->not_before;
     if (waiting || (in->sampled == 0 && in->steps < policy->skip))
         return PP_RING_COUNT;

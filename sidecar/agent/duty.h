@@ -37,6 +37,7 @@ typedef struct pp_duty_input {
 /** State of one process; begins as zeros. */
 typedef struct pp_duty {
     bool armed;          /**< SAMPLE is asked for */
+    bool stopping;       /**< a stretch was asked to end and may still run */
     bool started;        /**< and the stretch has been seen running */
     bool finished;       /**< for good: duration or steps reached */
     int64_t armed_at;    /**< ns */

@@ -20,6 +20,7 @@ struct pp_process {
     pp_duty duty;
     int64_t id; /* -1: nothing was sampled yet */
     int64_t sampled;
+    int64_t steps;     /* of the running stretch */
     int64_t cut_at; /* when the last batch was cut, monotonic ns */
     uint64_t lost;  /* of the ring's counters, what is told already */
     uint64_t marks;
@@ -167,6 +168,14 @@ static void cut(pp_process *p, pp_pod *pod, bool last)
     pp_wire_batch_free(batch);
 }
 
+/* Ends a stretch; one without a step is not worth a word. */
+static void end_stretch(pp_process *p, pp_pod *pod)
+{
+    if (p->steps > 0)
+        cut(p, pod, true);
+    p->steps = 0;
+}
+
 static void on_start(pp_process *p, pp_pod *pod, int64_t now, int64_t real)
 {
     const pp_step *step = pp_pairing_step(p->pairing);
@@ -186,6 +195,7 @@ static int on_step(pp_process *p, pp_pod *pod, pp_error *err)
     if (!pp_batcher_fits(p->batcher, step->count))
         cut(p, pod, false);
     p->sampled++;
+    p->steps++;
     return pp_batcher_add(p->batcher, step, err);
 }
 
@@ -197,13 +207,13 @@ static int take(pp_process *p, pp_pod *pod, const pp_mark *mark, int64_t now, in
     switch (event) {
     case PP_PAIRING_START:
         if (was)
-            cut(p, pod, true);
+            end_stretch(p, pod);
         on_start(p, pod, now, real);
         return 0;
     case PP_PAIRING_STEP:
         return on_step(p, pod, err);
     case PP_PAIRING_STOP:
-        cut(p, pod, true);
+        end_stretch(p, pod);
         return 0;
     default:
         return event;
@@ -243,7 +253,7 @@ static int set_mode(pp_process *p, pp_pod *pod, int64_t now, pp_error *err)
 void pp_process_finish(pp_process *p, pp_pod *pod)
 {
     if (pp_pairing_end(p->pairing))
-        cut(p, pod, true);
+        end_stretch(p, pod);
 }
 
 int pp_process_poll(pp_process *p, pp_pod *pod, int64_t now, int64_t real, pp_error *err)

@@ -122,10 +122,21 @@ static int settle(void)
     return rc;
 }
 
-static void clear_frames(void)
+/* Takes the innermost frame off; its edge is the caller's. */
+static PyObject *take_frame(void)
 {
-    while (frame_count > 0)
-        Py_CLEAR(frames[--frame_count].edge);
+    frame *f = &frames[--frame_count];
+    PyObject *edge = f->edge;
+    f->edge = NULL;
+    return edge;
+}
+
+static void clear_frames(int keep)
+{
+    while (frame_count > keep) {
+        PyObject *edge = take_frame();
+        Py_XDECREF(edge);
+    }
 }
 
 /* ---- what each kind does; -1 with an exception ---- */
@@ -170,7 +181,7 @@ static int on_forward_begin(const marker *m, PyObject *module, PyObject *args)
         return -1;
     hook.fresh = false;
     if (frame_count == FRAMES)
-        clear_frames(); /* forwards that ended in exceptions */
+        clear_frames(0); /* forwards that ended in exceptions */
     frame *f = &frames[frame_count];
     f->layer = m->layer;
     f->edge = NULL;
@@ -194,9 +205,8 @@ static PyObject *pop_frame(uint32_t layer)
         at--;
     if (at == 0)
         return NULL;
-    while (frame_count > at)
-        Py_CLEAR(frames[--frame_count].edge);
-    return frames[--frame_count].edge;
+    clear_frames(at); /* forwards inside this one that ended in exceptions */
+    return take_frame();
 }
 
 static int on_forward_end(const marker *m, PyObject *output)
@@ -286,7 +296,7 @@ static int on_step(void)
     if (position(&epoch, &batch) < 0)
         return -1;
     pp_mark_put(PP_MARK_STEP, 0, 0, 0, number, epoch, batch);
-    clear_frames();
+    clear_frames(0);
     int64_t begun = pp_now();
     if (pp_nodes_release() < 0)
         return -1;

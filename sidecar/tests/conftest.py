@@ -1,0 +1,125 @@
+"""What the tests of hook and agent share: the built programs, a ring directory, trainings.
+
+PP_AGENT         the agent's program
+PP_HOOK          the folder with the built hook's Python (sitecustomize.py in it)
+PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all tested
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+TRAIN = str(HERE / "train.py")
+SESSION = "11111111-2222-3333-4444-555555555555"
+
+
+def needed(name):
+    value = os.environ.get(name)
+    if not value:
+        pytest.exit("%s is not set: see sidecar/tests/conftest.py" % name, returncode=2)
+    return value
+
+
+def pythons():
+    return needed("PP_TORCH_PYTHON").split(":")
+
+
+def pytest_generate_tests(metafunc):
+    if "python" in metafunc.fixturenames:
+        metafunc.parametrize("python", pythons())
+
+
+class Probe:
+    """A ring directory, the agent on it, and trainings beside it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ring = folder / "ring"
+        self.ring.mkdir()
+        self.settings = folder / "settings.json"
+        self.log = folder / "agent.log"
+        self.agent = None
+
+    def configure(self, **changes):
+        settings = {"version": 1, "session": {"uid": SESSION, "namespace": "ml", "name": "dlrm"},
+                    "endpoint": "wss://localhost:1/v1/ingest",
+                    "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
+                    "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": 0, "max": 0},
+                    "durationSeconds": 0, "overheadBudgetPercent": 100, "stretch": {"seconds": 1}}
+        settings.update(changes)
+        self.settings.write_text(json.dumps(settings))
+
+    def start(self, *options, environment=None):
+        """Starts the agent and waits until it has told trainers-to-be what to do."""
+        command = [needed("PP_AGENT"), "run", "--settings", str(self.settings), "--ring", str(self.ring),
+                   *options]
+        self.out = open(self.folder / "dump.txt", "w")
+        self.agent = subprocess.Popen(command, stdout=self.out, stderr=open(self.log, "a"),
+                                      env={**os.environ, **(environment or {})})
+        until(lambda: (self.ring / "control.json").exists(), "the agent's control file")
+        return self.agent
+
+    def finish(self):
+        """SIGTERM, as the kubelet sends a native sidecar when the trainer is done."""
+        if self.agent.poll() is None:
+            self.agent.send_signal(signal.SIGTERM)
+        assert self.agent.wait(30) == 0, self.log.read_text()
+
+    def environment(self, extra=None):
+        path = [needed("PP_HOOK")] + ([extra.pop("PYTHONPATH")] if extra and "PYTHONPATH" in extra else [])
+        return {**os.environ, "PYTHONPATH": ":".join(path), "PRECISIONPROBE_RING": str(self.ring),
+                "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **(extra or {})}
+
+    def batches(self):
+        return [json.loads(line) for line in (self.folder / "dump.txt").read_text().splitlines()]
+
+
+def until(condition, what, seconds=20):
+    """Waits for a condition, not for a time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited %d s for %s" % (seconds, what)
+        time.sleep(0.01)
+
+
+def run(python, *arguments, environment=None, check=True):
+    clean = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    clean.pop("PYTHONPATH", None)
+    result = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=240,
+                            env=environment or clean)
+    if check:
+        assert result.returncode == 0, result.stderr
+    return result
+
+
+def losses(result):
+    return [line for line in result.stdout.splitlines() if line.startswith("loss ")]
+
+
+def told(result, word):
+    for line in result.stdout.splitlines():
+        if line.startswith(word + " "):
+            return json.loads(line[len(word) + 1:])
+    raise AssertionError("the training did not print %s" % word)
+
+
+def undelta(values):
+    total, result = 0, []
+    for value in values:
+        total += value
+        result.append(total)
+    return result
+
+
+@pytest.fixture
+def probe(tmp_path):
+    p = Probe(tmp_path)
+    yield p
+    if p.agent and p.agent.poll() is None:
+        p.agent.kill()
+        p.agent.wait()
