@@ -35,15 +35,33 @@ pp_work *pp_operator_same_work(pp_operator *op, const char *uid, uint64_t serial
     return work && work->serial == serial ? work : NULL;
 }
 
+/*
+ * How long after the last step samples are still wanted: until the window that holds its end was
+ * published and scraped. Where the intervals are not configured the plan's own defaults hold.
+ */
+static void set_plan_options(const pp_operator *op, const pp_session *session, pp_plan_options *ret)
+{
+    static const int64_t margin = INT64_C(2000000000);
+    int64_t window = op->config->prometheus.collection_interval;
+    int64_t scrape = op->config->prometheus.scrape_interval;
+    int64_t lag = op->config->prometheus.max_lag ? op->config->prometheus.max_lag : 5 * window / 2;
+    *ret = (pp_plan_options){.metrics = session->metrics,
+                             .scrape_ns = scrape,
+                             .wait_ns = op->config->prometheus.max_wait};
+    if (window && scrape) {
+        ret->lag_ns = window + lag + scrape + margin;
+        ret->settle_ns = scrape + margin;
+    }
+}
+
 pp_work *pp_operator_work(pp_operator *op, const pp_session *session)
 {
     pp_work *work = pp_operator_find_work(op, session->uid);
     if (work)
         return work;
     work = calloc(1, sizeof *work);
-    const pp_plan_options plan = {.metrics = session->metrics,
-                                  .scrape_ns = op->config->prometheus.scrape_interval,
-                                  .wait_ns = op->config->prometheus.max_wait};
+    pp_plan_options plan;
+    set_plan_options(op, session, &plan);
     if (!work || !(work->plan = pp_plan_new(&op->source, &plan)) ||
         asprintf(&work->key, "%s/%s", session->namespace_, session->name) < 0) {
         if (work)
@@ -365,6 +383,7 @@ static void on_started_leading(void *user)
     pp_operator *op = user;
     pp_info(NULL, "leading as %s", op->identity);
     op->leading = true;
+    op->serving_since_ns = pp_time_now();
     pp_meter_set(op->meters.leading, 1);
     touch_all(op);
 }

@@ -147,6 +147,7 @@ struct pp_operator {
     char identity[128]; /**< of this process: host name and random digits */
     bool native_sidecar;
     bool leading;
+    int64_t serving_since_ns; /**< when this process began to lead, ns since 1970 */
     bool stopping;
     bool failed; /**< stopped because of an error */
     uint64_t works_made;

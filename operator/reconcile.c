@@ -216,7 +216,8 @@ static void remove_session(pp_operator *op, const pp_session *session)
 static void carry_out(pp_work *work, const pp_session *session, const pp_session_decision *decision)
 {
     pp_operator *op = work->op;
-    write_row(work, session, decision);
+    if (!decision->frozen)
+        write_row(work, session, decision);
     if (!work->decided || decision->sampling != work->sampling) {
         work->decided = true;
         work->sampling = decision->sampling;
@@ -256,6 +257,8 @@ static void step(pp_work *work, const pp_session *session)
         .store_error = store_up ? NULL : store_text,
         .prometheus_error = work->prometheus_error[0] ? work->prometheus_error : NULL,
         .prometheus_asked = work->asked,
+        .prometheus_off = !op->prometheus,
+        .serving_since_ns = op->serving_since_ns,
     };
     observation.stats.samples_complete =
         work->plan && work->queries == 0 && pp_plan_complete(work->plan, observation.now_ns);

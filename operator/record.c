@@ -163,9 +163,6 @@ static void take_stats(pp_work *work, const pp_store_stats *stats)
     work->stats = stats->session;
     for (size_t i = 0; i < stats->n_targets; i++)
         take_target(work, &stats->targets[i]);
-    for (size_t i = 0; i < stats->n_stamps; i++)
-        pp_plan_stored(work->plan, stats->gpus.items[stats->stamps[i].gpu], stats->stamps[i].metric,
-                       stats->stamps[i].stamp_ns);
 }
 
 static void on_stats(void *user, const pp_store_stats *stats, const pp_error *error)

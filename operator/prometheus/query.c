@@ -1,5 +1,6 @@
 #include "operator/prometheus/prometheus.h"
 
+#include "common/buf.h"
 #include "common/cleanup.h"
 
 #include <ctype.h>
@@ -156,10 +157,8 @@ static void refused(query *q, const pp_http_response *response)
                err.code == PP_ERR_INVALID) {
         pp_prometheus_answer_done(&none);
         bool refused_query = status == 400 || status == 422;
-        char text[200];
-        (void)snprintf(text, sizeof text, "%s", err.message);
-        (void)pp_error_set(&err, refused_query ? PP_ERR_INVALID : PP_ERR_UNAVAILABLE,
-                           "Prometheus answers %d: %s", status, text);
+        (void)pp_error_prefix(&err, "Prometheus answers %d", status);
+        err.code = refused_query ? PP_ERR_INVALID : PP_ERR_UNAVAILABLE;
     }
     answer_error(q, &err);
 }
