@@ -33,8 +33,11 @@ CREATE TABLE target (
     dropped        bigint NOT NULL DEFAULT 0, -- marks lost before they reached the operator
     cost_ns        bigint NOT NULL DEFAULT 0, -- the hook's own measured cost
     batches        bigint NOT NULL DEFAULT 0,
-    first_ns       bigint,
-    last_ns        bigint,
+    last_batch_at  timestamptz,               -- when the newest batch was stored
+    first_ns       bigint,                    -- start of the first sampled step
+    last_ns        bigint,                    -- end of the last one
+    observed_first_ns bigint,                 -- what the batches cover
+    observed_last_ns  bigint,
     epoch          bigint,                    -- of the last step seen
     batch          bigint,
     PRIMARY KEY (session_uid, pod_uid)
@@ -53,6 +56,10 @@ CREATE TABLE process (
     torch          text,
     clock          text NOT NULL,             -- host, or cuda
     model          text,
+    events         bigint NOT NULL DEFAULT 0,
+    steps          bigint NOT NULL DEFAULT 0,
+    last_end_ns    bigint NOT NULL DEFAULT 0, -- end of its latest batch
+    open_stretch   boolean NOT NULL DEFAULT false, -- that batch did not end its stretch
     PRIMARY KEY (session_uid, pod_uid, instance, process),
     FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
 );
@@ -82,6 +89,8 @@ CREATE TABLE activity (
     start_ns       bigint NOT NULL,           -- what the batch says everything about
     end_ns         bigint NOT NULL,
     events         bigint NOT NULL,
+    dropped        bigint NOT NULL,           -- marks lost since the batch before
+    cost_ns        bigint NOT NULL,
     step_number    bigint[] NOT NULL,
     step_start     bigint[] NOT NULL,
     step_duration  bigint[] NOT NULL,
@@ -116,14 +125,53 @@ CREATE TABLE metric_sample (
     value          double precision NOT NULL, -- in the units of the result view
     PRIMARY KEY (gpu_uuid, metric, source, at_ns)
 ) PARTITION BY RANGE (at_ns);
-CREATE TABLE metric_sample_default PARTITION OF metric_sample DEFAULT;
+
+-- The days' partitions, named metric_sample_<day since 1970>. Made before samples are inserted, so
+-- there is no default partition: rows in one would forbid to make their day's. Made as tables of
+-- their own and attached, which does not lock readers of the other days out.
+CREATE FUNCTION metric_sample_partitions(from_ns bigint, to_ns bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    day_ns CONSTANT bigint := 86400000000000;
+    part text;
+BEGIN
+    FOR day IN from_ns / day_ns .. to_ns / day_ns LOOP
+        part := 'metric_sample_' || day;
+        CONTINUE WHEN to_regclass(part) IS NOT NULL;
+        PERFORM pg_advisory_xact_lock(7738142, 1);
+        CONTINUE WHEN to_regclass(part) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE metric_sample INCLUDING ALL)', part);
+        EXECUTE format('ALTER TABLE metric_sample ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+                       part, day * day_ns, (day + 1) * day_ns);
+    END LOOP;
+END $$;
+
+-- Drops at most max_parts days that ended before before_ns, oldest first; returns how many.
+CREATE FUNCTION metric_sample_drop(before_ns bigint, max_parts integer) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    part text;
+    dropped bigint := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(7738142, 1);
+    FOR part IN
+        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'metric_sample'::regclass
+          AND (substr(c.relname, 15)::bigint + 1) * 86400000000000 <= before_ns
+        ORDER BY substr(c.relname, 15)::bigint LIMIT max_parts
+    LOOP
+        EXECUTE format('DROP TABLE %I', part);
+        dropped := dropped + 1;
+    END LOOP;
+    RETURN dropped;
+END $$;
 
 -- What each metric window held for a layer, repeated values folded into one row.
 CREATE TABLE sample (
     session_uid    text NOT NULL,
     pod_uid        text NOT NULL,
     gpu_uuid       text NOT NULL,
-    layer          text NOT NULL,
+    layer          text NOT NULL,             -- '' where phase is optimizer, other or idle
     phase          text NOT NULL,             -- forward, backward, optimizer, other, idle
     first_ns       bigint NOT NULL,           -- end of the first window folded into this row
     last_ns        bigint NOT NULL,
@@ -155,8 +203,26 @@ CREATE TABLE attribution (
     observed_ns    bigint NOT NULL,           -- length of the observed stretches
     step_count     bigint NOT NULL,
     step_mean_ns   double precision,
+    truncated      boolean NOT NULL,          -- more was stored than one solution may hold
     PRIMARY KEY (session_uid, pod_uid, gpu_uuid),
     FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+
+-- How one metric's fit stands. NULL: no fit.
+CREATE TABLE fit (
+    session_uid      text NOT NULL,
+    pod_uid          text NOT NULL,
+    gpu_uuid         text NOT NULL,
+    metric           text NOT NULL,
+    r2               double precision,
+    noise            double precision,        -- sd of a window's value around the model
+    step_variation   double precision,        -- cv of an item's value from step to step
+    closure          double precision,        -- time-weighted estimates less the windows' mean
+    windows          bigint NOT NULL,
+    dropped_samples  bigint NOT NULL,
+    repeated_samples bigint NOT NULL,
+    PRIMARY KEY (session_uid, pod_uid, gpu_uuid, metric),
+    FOREIGN KEY (session_uid, pod_uid, gpu_uuid) REFERENCES attribution ON DELETE CASCADE
 );
 
 -- One row per item of a target's GPU. kind: layer, optimizer, other, idle, job.
@@ -171,7 +237,8 @@ CREATE TABLE item (
     parameters     bigint,
     calls          bigint NOT NULL,
     total_ns       bigint NOT NULL,           -- time in the observed stretches
-    share          double precision,          -- of the steps' time
+    share          double precision,          -- of the steps' time; idle: of the observed time
+    windows        bigint NOT NULL,           -- metric windows in which it ran
     PRIMARY KEY (session_uid, pod_uid, gpu_uuid, kind, layer, phase),
     FOREIGN KEY (session_uid, pod_uid, gpu_uuid) REFERENCES attribution ON DELETE CASCADE
 );
@@ -205,8 +272,9 @@ CREATE TABLE pattern (
     workload_name  text NOT NULL,
     session_uid    text NOT NULL REFERENCES session (uid) ON DELETE CASCADE,
     metric         text NOT NULL,
-    mean           double precision,
-    p95            double precision,
+    mean           double precision,          -- mean of the pods' job averages
+    p95            double precision,          -- of the raw samples of their GPUs
+    finished_at    timestamptz NOT NULL,
     PRIMARY KEY (namespace, workload_kind, workload_name, metric)
 );
 
@@ -219,7 +287,8 @@ WHERE s.phase = 'Succeeded'
   AND EXISTS (SELECT 1 FROM attribution a WHERE a.session_uid = s.uid AND a.pod_uid = t.pod_uid AND a.final)
 ORDER BY t.namespace, t.workload_kind, t.workload_name, s.finished_at DESC NULLS LAST, s.uid;
 
--- Exactly the columns of the 2024 paper's Table II, in its order.
+-- Exactly the columns of the 2024 paper's Table II, in its order: one row per pod, layer and phase.
+-- Where a pod has several GPUs, the mean over those for which the value is known.
 CREATE VIEW result AS
 SELECT t.namespace || '/' || t.workload_name AS job_id,
        t.host_name,
@@ -227,28 +296,35 @@ SELECT t.namespace || '/' || t.workload_name AS job_id,
        i.phase = 'forward' AS forward,
        i.layer,
        t.cpu_request AS cpu_num,
-       max(a.windows) AS data_num,
-       max(e.mean) FILTER (WHERE e.metric = 'gpu_util') AS gpu_util,
-       max(e.mean) FILTER (WHERE e.metric = 'gpu_mem') AS gpu_mem,
-       max(e.mean) FILTER (WHERE e.metric = 'dram_active') AS dram_active,
-       max(e.mean) FILTER (WHERE e.metric = 'fp32_active') AS fp32_active,
-       max(e.mean) FILTER (WHERE e.metric = 'sm_occupancy') AS sm_occupancy,
-       max(e.mean) FILTER (WHERE e.metric = 'sm_active') AS sm_active
+       sum(i.windows)::bigint AS data_num,
+       avg(e.gpu_util) AS gpu_util,
+       avg(e.gpu_mem) AS gpu_mem,
+       avg(e.dram_active) AS dram_active,
+       avg(e.fp32_active) AS fp32_active,
+       avg(e.sm_occupancy) AS sm_occupancy,
+       avg(e.sm_active) AS sm_active
 FROM latest_session l
 JOIN target t ON t.session_uid = l.session_uid AND t.namespace = l.namespace
              AND t.workload_kind = l.workload_kind AND t.workload_name = l.workload_name
-JOIN attribution a ON a.session_uid = t.session_uid AND a.pod_uid = t.pod_uid
-JOIN item i ON i.session_uid = a.session_uid AND i.pod_uid = a.pod_uid AND i.gpu_uuid = a.gpu_uuid
-           AND i.kind = 'layer'
-LEFT JOIN estimate e ON e.session_uid = i.session_uid AND e.pod_uid = i.pod_uid AND e.gpu_uuid = i.gpu_uuid
-           AND e.kind = i.kind AND e.layer = i.layer AND e.phase = i.phase
-GROUP BY t.namespace, t.workload_name, t.pod_uid, t.host_name, t.ip, i.layer, i.phase, t.cpu_request;
+JOIN item i ON i.session_uid = t.session_uid AND i.pod_uid = t.pod_uid AND i.kind = 'layer'
+CROSS JOIN LATERAL (
+    SELECT max(mean) FILTER (WHERE metric = 'gpu_util') AS gpu_util,
+           max(mean) FILTER (WHERE metric = 'gpu_mem') AS gpu_mem,
+           max(mean) FILTER (WHERE metric = 'dram_active') AS dram_active,
+           max(mean) FILTER (WHERE metric = 'fp32_active') AS fp32_active,
+           max(mean) FILTER (WHERE metric = 'sm_occupancy') AS sm_occupancy,
+           max(mean) FILTER (WHERE metric = 'sm_active') AS sm_active
+    FROM estimate
+    WHERE session_uid = i.session_uid AND pod_uid = i.pod_uid AND gpu_uuid = i.gpu_uuid
+      AND kind = i.kind AND layer = i.layer AND phase = i.phase) e
+GROUP BY t.namespace, t.workload_kind, t.workload_name, t.pod_uid, t.host_name, t.ip, i.layer,
+         i.phase, t.cpu_request;
 
 -- The same and everything else, one row per item and metric.
 CREATE VIEW result_detail AS
 SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
        t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, i.gpu_uuid,
-       i.kind, i.layer, i.phase, i.type, i.parameters, i.calls, i.total_ns,
+       i.kind, i.layer, i.phase, i.type, i.parameters, i.calls, i.total_ns, i.windows AS data_num,
        i.total_ns / 1e6 / nullif(a.step_count, 0) AS ms_per_step, i.share,
        e.metric, e.mean, e.stderr, e.windows, e.method, e.source,
        e.group_name, e.group_mean, e.group_stderr, e.reason,
@@ -259,4 +335,5 @@ FROM item i
 JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
 JOIN target t USING (session_uid, pod_uid)
 JOIN session s ON s.uid = t.session_uid
-LEFT JOIN estimate e USING (session_uid, pod_uid, gpu_uuid, kind, layer, phase);
+LEFT JOIN estimate e ON e.session_uid = i.session_uid AND e.pod_uid = i.pod_uid AND e.gpu_uuid = i.gpu_uuid
+                    AND e.kind = i.kind AND e.layer = i.layer AND e.phase = i.phase;

@@ -1,0 +1,279 @@
+#include "controller/solution.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buf.h"
+#include "controller/solution_internal.h"
+
+static const char *const kind_names[] = {"layer", "optimizer", "other", "idle", "job"};
+static const char *const phase_names[] = {"forward", "backward", "optimizer", "other", "idle"};
+
+const char *pp_solution_kind_name(pp_solution_kind kind)
+{
+    return kind_names[kind];
+}
+
+const char *pp_solution_phase_name(pp_attribution_phase phase)
+{
+    return phase_names[phase];
+}
+
+pp_activity *pp_activity_free(pp_activity *a)
+{
+    if (!a)
+        return NULL;
+    for (size_t i = 0; i < a->n_processes; i++) {
+        free(a->processes[i].instance);
+        pp_strings_free(&a->processes[i].gpus);
+    }
+    for (size_t i = 0; i < a->n_layers; i++) {
+        free(a->layers[i].name);
+        free(a->layers[i].type);
+    }
+    pp_strings_free(&a->gpus);
+    free(a->processes);
+    free(a->layers);
+    free(a->batches);
+    free(a->steps);
+    free(a->intervals);
+    free(a->cells);
+    free(a->samples);
+    free(a);
+    return NULL;
+}
+
+pp_solution *pp_solution_free(pp_solution *s)
+{
+    if (!s)
+        return NULL;
+    for (size_t i = 0; i < s->n_items; i++) {
+        free(s->items[i].layer);
+        free(s->items[i].type);
+    }
+    for (size_t i = 0; i < s->n_estimates; i++)
+        free(s->estimates[i].group_name);
+    free(s->gpu);
+    free(s->items);
+    free(s->estimates);
+    free(s->fits);
+    free(s->sample_rows);
+    free(s);
+    return NULL;
+}
+
+static char *copy(const char *text)
+{
+    return strdup(text ? text : "");
+}
+
+static pp_solution_kind kind_of(pp_attribution_phase phase)
+{
+    switch (phase) {
+    case PP_PHASE_OPTIMIZER:
+        return PP_SOLUTION_OPTIMIZER;
+    case PP_PHASE_OTHER:
+        return PP_SOLUTION_OTHER;
+    case PP_PHASE_IDLE:
+        return PP_SOLUTION_IDLE;
+    default:
+        return PP_SOLUTION_LAYER;
+    }
+}
+
+/* The result's rows (items, other, idle), and the job after them. */
+static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_solution *s,
+                      pp_error *err)
+{
+    s->items = calloc(r->n_rows + 1, sizeof(*s->items));
+    if (!s->items)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < r->n_rows; i++) {
+        const pp_problem_item *from = i < p->n_items ? &p->items[i] : NULL;
+        pp_solution_item *to = &s->items[s->n_items++];
+        const pp_solution_kind kind = kind_of(r->rows[i].phase);
+        *to = (pp_solution_item){
+            .kind = kind,
+            .phase = r->rows[i].phase,
+            .layer = copy(kind == PP_SOLUTION_LAYER ? from->layer : ""),
+            .type = copy(kind == PP_SOLUTION_LAYER ? from->type : ""),
+            .parameters = from && kind == PP_SOLUTION_LAYER ? from->parameters : -1,
+            .calls = from ? from->calls : 0,
+            .total_ns = r->rows[i].time_ns,
+            .share = r->rows[i].share,
+        };
+        if (!to->layer || !to->type)
+            return pp_error_nomem(err);
+    }
+    pp_solution_item *job = &s->items[s->n_items++];
+    *job = (pp_solution_item){.kind = PP_SOLUTION_JOB,
+                              .phase = PP_PHASE_IDLE,
+                              .layer = copy(""),
+                              .type = copy(""),
+                              .parameters = -1,
+                              .total_ns = s->observed_ns,
+                              .share = (double)NAN};
+    return job->layer && job->type ? 0 : pp_error_nomem(err);
+}
+
+/* Why there is no value, in the words of docs/results.md. */
+static const char *why(const pp_attribution_result *r, size_t metric, bool job, bool in_group,
+                       bool ran)
+{
+    if (r->fits[metric].job.method == PP_METHOD_NONE)
+        return "no samples of this metric";
+    if (job)
+        return "no samples within the observed time";
+    if (!ran)
+        return "took no time while observed";
+    if (in_group)
+        return "known only together with its group";
+    if (r->fits[metric].fitted_windows == 0)
+        return "no metric window lies within the observed time";
+    if (!r->lag_known)
+        return "the exporter's lag could not be told from the data";
+    return "its standard error is above the limit";
+}
+
+static int set_group(const pp_attribution_result *r, const pp_attribution_estimate *from,
+                     pp_solution_estimate *to, pp_error *err)
+{
+    to->group_mean = (double)NAN;
+    to->group_standard_error = (double)NAN;
+    if (from->group < 0 || (size_t)from->group >= r->n_groups)
+        return 0;
+    const pp_attribution_group *g = &r->groups[from->group];
+    to->group_name = copy(g->name);
+    to->group_mean = g->estimate.mean;
+    to->group_standard_error = g->estimate.standard_error;
+    return to->group_name ? 0 : pp_error_nomem(err);
+}
+
+static int make_estimate(const pp_problem *p, const pp_attribution_result *r, size_t row,
+                         size_t metric, pp_solution *s, pp_error *err)
+{
+    const bool job = row == r->n_rows;
+    const pp_attribution_estimate *from =
+        job ? &r->fits[metric].job : pp_attribution_get(r, row, metric);
+    const bool known =
+        from->method != PP_METHOD_NONE && isfinite(from->mean) && (job || from->identifiable);
+    pp_solution_estimate *to = &s->estimates[s->n_estimates++];
+    *to = (pp_solution_estimate){
+        .item = (uint32_t)row,
+        .metric = p->metric_ids[metric],
+        .mean = known ? from->mean : (double)NAN,
+        .standard_error = known ? from->standard_error : (double)NAN,
+        .windows = from->windows,
+        .method = known ? from->method : PP_METHOD_NONE,
+    };
+    if (set_group(r, from, to, err) < 0)
+        return -1;
+    /* What a group says was solved as well; only its members' own share of it is unknown. */
+    if (to->group_name)
+        to->method = r->groups[from->group].estimate.method;
+    if (!known)
+        to->reason = why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0);
+    return 0;
+}
+
+static int make_estimates(const pp_problem *p, const pp_attribution_result *r, pp_solution *s,
+                          pp_error *err)
+{
+    s->estimates = calloc((r->n_rows + 1) * r->n_metrics + 1, sizeof(*s->estimates));
+    s->fits = calloc(r->n_metrics + 1, sizeof(*s->fits));
+    if (!s->estimates || !s->fits)
+        return pp_error_nomem(err);
+    for (size_t row = 0; row <= r->n_rows; row++) {
+        for (size_t m = 0; m < r->n_metrics; m++) {
+            if (make_estimate(p, r, row, m, s, err) < 0)
+                return -1;
+        }
+    }
+    for (size_t m = 0; m < r->n_metrics; m++) {
+        const pp_attribution_metric_fit *f = &r->fits[m];
+        s->fits[s->n_fits++] = (pp_solution_fit){
+            .metric = p->metric_ids[m],
+            .r2 = f->r2,
+            .noise = f->noise,
+            .step_variation = f->step_variation,
+            .closure = f->closure,
+            .windows = (int64_t)f->fitted_windows,
+            .dropped_samples = (int64_t)f->dropped_samples,
+            .repeated_samples = (int64_t)f->repeated_samples,
+        };
+    }
+    return 0;
+}
+
+static int64_t span_sum(const pp_attribution_span *spans, size_t n)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += spans[i].end_ns - spans[i].start_ns;
+    return sum;
+}
+
+static void make_summary(const pp_problem *p, const pp_attribution_result *r, pp_solution *s)
+{
+    s->lag_ns = r->lag_known ? r->lag_ns : (double)NAN;
+    s->lag_stderr_ns = r->lag_known ? r->lag_se_ns : (double)NAN;
+    s->window_ns = r->window_ns;
+    s->observed_ns = span_sum(p->stretches, p->n_stretches);
+    s->step_count = (int64_t)p->n_steps;
+    s->step_mean_ns =
+        p->n_steps ? (double)span_sum(p->steps, p->n_steps) / (double)p->n_steps : (double)NAN;
+    for (size_t i = 0; i < r->n_windows; i++)
+        s->windows += r->windows[i].usable;
+    for (size_t m = 0; m < p->n_metrics; m++)
+        s->samples += (int64_t)p->metrics[m].n_samples;
+    s->truncated = p->truncated;
+}
+
+static int make_rows(const pp_problem *p, const pp_attribution_result *r,
+                     const pp_solution_options *options, pp_solution *s, pp_error *err)
+{
+    make_summary(p, r, s);
+    if (make_items(p, r, s, err) < 0 || make_estimates(p, r, s, err) < 0)
+        return -1;
+    return pp_solution_make_samples(p, r, options->tolerance_percent, s, err);
+}
+
+int pp_solution_solve(const pp_activity *activity, const char *gpu,
+                      const pp_solution_options *options, pp_solution **ret, pp_error *err)
+{
+    pp_problem p = {0};
+    pp_attribution_result *result = NULL;
+    pp_solution *s = calloc(1, sizeof(*s));
+    int rc = s ? pp_problem_build(activity, gpu, options, &p, err) : pp_error_nomem(err);
+    if (rc == 0) {
+        const pp_attribution_input in = {
+            .items = p.names,
+            .n_items = p.n_items,
+            .intervals = p.intervals,
+            .n_intervals = p.n_intervals,
+            .cells = p.cells,
+            .n_cells = p.n_cells,
+            .steps = p.steps,
+            .n_steps = p.n_steps,
+            .stretches = p.stretches,
+            .n_stretches = p.n_stretches,
+            .metrics = p.metrics,
+            .n_metrics = p.n_metrics,
+            .options = options->attribution,
+        };
+        rc = pp_attribution_solve(&in, &result, err);
+    }
+    if (rc == 0) {
+        s->gpu = copy(gpu);
+        rc = s->gpu ? make_rows(&p, result, options, s, err) : pp_error_nomem(err);
+    }
+    pp_attribution_result_free(result);
+    pp_problem_done(&p);
+    if (rc < 0) {
+        pp_solution_free(s);
+        return -1;
+    }
+    *ret = s;
+    return 0;
+}

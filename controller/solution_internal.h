@@ -1,0 +1,44 @@
+/* Between the files of the solution: the attribution problem with what it stands for. */
+#ifndef PP_CONTROLLER_SOLUTION_INTERNAL_H
+#define PP_CONTROLLER_SOLUTION_INTERNAL_H
+
+#include "controller/solution.h"
+
+/** One (layer, phase); texts are borrowed from the activity. */
+typedef struct pp_problem_item {
+    const char *layer; /**< "" for the optimizer */
+    pp_attribution_phase phase;
+    const char *type;
+    int64_t parameters; /**< -1: not known */
+    int64_t calls;
+} pp_problem_item;
+
+/** What the solver gets; everything is owned but the texts. */
+typedef struct pp_problem {
+    pp_problem_item *items; /**< sorted by layer and phase; parallel to names */
+    pp_attribution_item *names;
+    size_t n_items;
+    pp_attribution_interval *intervals;
+    size_t n_intervals;
+    pp_attribution_cell *cells;
+    size_t n_cells;
+    pp_attribution_span *steps;
+    size_t n_steps;
+    pp_attribution_span *stretches; /**< sorted, apart from each other */
+    size_t n_stretches;
+    pp_attribution_metric metrics[PP_METRIC_COUNT];
+    pp_metric metric_ids[PP_METRIC_COUNT];
+    size_t n_metrics;
+    pp_attribution_sample *samples; /**< of all metrics, each metric's in the order of time */
+    bool truncated;
+} pp_problem;
+
+int pp_problem_build(const pp_activity *activity, const char *gpu,
+                     const pp_solution_options *options, pp_problem *ret, pp_error *err);
+void pp_problem_done(pp_problem *p);
+
+/** Sample rows of every item and its count of windows, from the reconstructed windows. */
+int pp_solution_make_samples(const pp_problem *p, const pp_attribution_result *r,
+                             double tolerance_percent, pp_solution *s, pp_error *err);
+
+#endif

@@ -1,0 +1,41 @@
+/* What the files of the store share: a call is a job that knows its store and its caller. */
+#ifndef PP_OPERATOR_STORE_INTERNAL_H
+#define PP_OPERATOR_STORE_INTERNAL_H
+
+#include "operator/store/connection.h"
+#include "operator/store/store.h"
+
+/** Which connection: what the ingest waits for, or what is large or slow. */
+typedef enum pp_lane { PP_LANE_INGEST, PP_LANE_BULK, PP_LANES } pp_lane;
+
+struct pp_store {
+    pp_store_options options;
+    char *conninfo;
+    char *conninfo_file;
+    pp_connection *lanes[PP_LANES];
+    int open_lanes; /**< not yet said to be closed */
+    bool closing;
+    bool was_ready;
+    char text[512];
+    pp_store_counters counters;
+};
+
+/** A call with nothing to say but whether it worked; others put it first in a struct of theirs. */
+typedef struct pp_call {
+    pp_job job;
+    pp_store_done_fn done;
+    void *user;
+} pp_call;
+
+/** A zeroed call of `size` bytes (at least pp_call's) whose end is `ended`; NULL: calls `done`.
+ *  NULL when out of memory. */
+void *pp_call_new(size_t size, void (*ended)(pp_job *job, const pp_error *error), void *user,
+                  pp_error *err);
+
+/** Queues the call, or frees it and returns -1. */
+int pp_call_submit(pp_store *store, pp_lane lane, void *call, pp_error *err);
+
+/** PP_ERR_INVALID unless the text is there. */
+int pp_store_need(const char *text, const char *what, pp_error *err);
+
+#endif

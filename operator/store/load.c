@@ -1,0 +1,303 @@
+/* A target's activity and samples out of the store. */
+#include "operator/store/internal.h"
+
+#include "controller/attribution.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows in an order that depends on the data alone. */
+static const char processes_sql[] =
+    "SELECT instance, process, gpus FROM process WHERE session_uid = $1 AND pod_uid = $2 "
+    "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
+static const char layers_sql[] =
+    "SELECT instance, process, layer, name, type, parameters FROM layer "
+    "WHERE session_uid = $1 AND pod_uid = $2 "
+    "ORDER BY instance COLLATE \"C\", process, layer LIMIT 200000";
+static const char activity_sql[] =
+    "SELECT instance, process, stretch, stretch_last, start_ns, end_ns, "
+    "step_number, step_start, step_duration, layer, phase, start, duration, "
+    "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls "
+    "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
+    "ORDER BY start_ns, instance COLLATE \"C\", seq";
+static const char samples_sql[] =
+    "SELECT gpu_uuid, metric, at_ns, value FROM metric_sample "
+    "WHERE gpu_uuid IN (SELECT unnest(gpus) FROM process WHERE session_uid = $1 AND pod_uid = $2) "
+    "AND at_ns >= (SELECT observed_first_ns FROM target WHERE session_uid = $1 AND pod_uid = $2) - "
+    "$3 "
+    "AND at_ns <= (SELECT observed_last_ns FROM target WHERE session_uid = $1 AND pod_uid = $2) + "
+    "$4 "
+    "ORDER BY gpu_uuid COLLATE \"C\", metric COLLATE \"C\", at_ns LIMIT 4000000";
+
+enum { PROCESSES, LAYERS, BATCHES }; /* then samples */
+
+/* Room of the growing arrays, in elements. */
+typedef struct capacities {
+    size_t processes, layers, batches, steps, intervals, cells, samples;
+} capacities;
+
+typedef struct load_call {
+    pp_call call;
+    pp_store_load_fn done;
+    pp_activity *activity;
+    capacities room;
+} load_call;
+
+/* Makes room for `more` elements after n. */
+static int grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
+{
+    void **base = array;
+    if (n + more <= *room)
+        return 0;
+    const size_t wanted = (n + more) + (n + more) / 2 + 16;
+    void *bigger = realloc(*base, wanted * size);
+    if (!bigger)
+        return pp_error_nomem(err);
+    *base = bigger;
+    *room = wanted;
+    return 0;
+}
+
+static int copy_text(const PGresult *r, int row, int column, char **ret, pp_error *err)
+{
+    const char *text = pp_row_text(r, row, column);
+    *ret = strdup(text ? text : "");
+    return *ret ? 0 : pp_error_nomem(err);
+}
+
+static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    if (grow(&a->processes, &c->room.processes, a->n_processes, 1, sizeof(*a->processes), err) < 0)
+        return -1;
+    pp_activity_process *p = &a->processes[a->n_processes++];
+    *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
+    if (copy_text(r, row, 0, &p->instance, err) < 0 || pp_row_strings(r, row, 2, &p->gpus, err) < 0)
+        return -1;
+    for (size_t i = 0; i < p->gpus.count; i++) {
+        if (!pp_strings_contain(&a->gpus, p->gpus.items[i]) &&
+            pp_strings_add(&a->gpus, p->gpus.items[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int find_process(const pp_activity *a, const PGresult *r, int row, uint32_t *ret)
+{
+    const char *instance = pp_row_text(r, row, 0);
+    const int64_t number = pp_row_int(r, row, 1, 0);
+    for (size_t i = 0; i < a->n_processes; i++) {
+        if (a->processes[i].process == number && strcmp(a->processes[i].instance, instance) == 0) {
+            *ret = (uint32_t)i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static int take_layer(load_call *c, const PGresult *r, int row, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    uint32_t process = 0;
+    /* One that came after the processes were read: the next solution will have it. */
+    if (find_process(a, r, row, &process) < 0)
+        return 0;
+    if (grow(&a->layers, &c->room.layers, a->n_layers, 1, sizeof(*a->layers), err) < 0)
+        return -1;
+    pp_activity_layer *l = &a->layers[a->n_layers++];
+    *l = (pp_activity_layer){.process = process,
+                             .id = (int32_t)pp_row_int(r, row, 2, 0),
+                             .parameters = pp_row_int(r, row, 5, -1)};
+    return copy_text(r, row, 3, &l->name, err) < 0 ? -1 : copy_text(r, row, 4, &l->type, err);
+}
+
+static int open_arrays(const PGresult *r, int row, int first, int n, pp_row_array *ret,
+                       pp_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        if (pp_row_array_open(r, row, first + i, &ret[i], err) < 0)
+            return -1;
+        if (ret[i].count != ret[0].count)
+            return pp_error_set(err, PP_ERR_INTERNAL, "arrays of a batch differ in length");
+    }
+    return 0;
+}
+
+static int take_steps(load_call *c, const PGresult *r, int row, uint32_t batch, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    pp_row_array in[3];
+    if (open_arrays(r, row, 6, 3, in, err) < 0 ||
+        grow(&a->steps, &c->room.steps, a->n_steps, in[0].count, sizeof(*a->steps), err) < 0)
+        return -1;
+    for (size_t i = 0; i < in[0].count; i++) {
+        pp_activity_step *s = &a->steps[a->n_steps++];
+        s->batch = batch;
+        s->number = pp_row_array_int(&in[0]);
+        s->start_ns = pp_row_array_int(&in[1]);
+        s->duration_ns = pp_row_array_int(&in[2]);
+    }
+    return 0;
+}
+
+static int take_intervals(load_call *c, const PGresult *r, int row, uint32_t batch, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    pp_row_array in[4];
+    if (open_arrays(r, row, 9, 4, in, err) < 0 ||
+        grow(&a->intervals, &c->room.intervals, a->n_intervals, in[0].count, sizeof(*a->intervals),
+             err) < 0)
+        return -1;
+    for (size_t i = 0; i < in[0].count; i++) {
+        pp_activity_interval *v = &a->intervals[a->n_intervals++];
+        v->batch = batch;
+        v->layer = (int32_t)pp_row_array_int(&in[0]);
+        v->phase = (uint8_t)pp_row_array_int(&in[1]);
+        v->start_ns = pp_row_array_int(&in[2]);
+        v->duration_ns = pp_row_array_int(&in[3]);
+    }
+    return 0;
+}
+
+static int take_cells(load_call *c, const PGresult *r, int row, uint32_t batch, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    const int64_t start = pp_row_int(r, row, 13, 0);
+    const int64_t width = pp_row_int(r, row, 14, 0);
+    pp_row_array in[5];
+    if (open_arrays(r, row, 15, 5, in, err) < 0 ||
+        grow(&a->cells, &c->room.cells, a->n_cells, in[0].count, sizeof(*a->cells), err) < 0)
+        return -1;
+    for (size_t i = 0; i < in[0].count; i++) {
+        pp_activity_cell *v = &a->cells[a->n_cells++];
+        v->batch = batch;
+        v->start_ns = start + width * pp_row_array_int(&in[0]);
+        v->width_ns = width;
+        v->layer = (int32_t)pp_row_array_int(&in[1]);
+        v->phase = (uint8_t)pp_row_array_int(&in[2]);
+        v->busy_ns = pp_row_array_int(&in[3]);
+        v->calls = pp_row_array_int(&in[4]);
+    }
+    return 0;
+}
+
+/* Batches come in the order of time: what passes the solver's limits is left out from there on. */
+static bool full(const pp_activity *a)
+{
+    return a->n_intervals + PP_WIRE_MAX_INTERVALS > PP_ATTRIBUTION_MAX_INTERVALS ||
+           a->n_cells + PP_WIRE_MAX_CELLS > PP_ATTRIBUTION_MAX_CELLS ||
+           a->n_steps + PP_WIRE_MAX_STEPS > PP_ATTRIBUTION_MAX_STEPS || a->n_batches >= UINT32_MAX;
+}
+
+static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    uint32_t process = 0;
+    if (find_process(a, r, row, &process) < 0)
+        return 0;
+    a->truncated |= full(a);
+    if (a->truncated)
+        return 0;
+    if (grow(&a->batches, &c->room.batches, a->n_batches, 1, sizeof(*a->batches), err) < 0)
+        return -1;
+    const uint32_t batch = (uint32_t)a->n_batches;
+    a->batches[a->n_batches++] = (pp_activity_batch){.process = process,
+                                                     .stretch = pp_row_int(r, row, 2, 0),
+                                                     .last = pp_row_bool(r, row, 3),
+                                                     .start_ns = pp_row_int(r, row, 4, 0),
+                                                     .end_ns = pp_row_int(r, row, 5, 0)};
+    if (take_steps(c, r, row, batch, err) < 0 || take_intervals(c, r, row, batch, err) < 0)
+        return -1;
+    return take_cells(c, r, row, batch, err);
+}
+
+static int take_sample(load_call *c, const PGresult *r, int row, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    pp_metric metric = PP_METRIC_COUNT;
+    const char *gpu = pp_row_text(r, row, 0);
+    size_t i = 0;
+    while (i < a->gpus.count && strcmp(a->gpus.items[i], gpu) != 0)
+        i++;
+    if (i == a->gpus.count || pp_metric_from_name(pp_row_text(r, row, 1), &metric) < 0)
+        return 0;
+    if (grow(&a->samples, &c->room.samples, a->n_samples, 1, sizeof(*a->samples), err) < 0)
+        return -1;
+    a->samples[a->n_samples++] = (pp_activity_sample){.gpu = (uint32_t)i,
+                                                      .metric = metric,
+                                                      .stamp_ns = pp_row_int(r, row, 2, 0),
+                                                      .value = pp_row_float(r, row, 3)};
+    return 0;
+}
+
+static int load_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+{
+    load_call *c = (load_call *)job;
+    switch (index) {
+    case PROCESSES:
+        return take_process(c, r, row, err);
+    case LAYERS:
+        return take_layer(c, r, row, err);
+    case BATCHES:
+        return take_batch(c, r, row, err);
+    default:
+        return take_sample(c, r, row, err);
+    }
+}
+
+static void load_reset(pp_job *job)
+{
+    load_call *c = (load_call *)job;
+    pp_activity_free(c->activity);
+    c->activity = calloc(1, sizeof(*c->activity));
+    c->room = (capacities){0};
+    if (!c->activity) {
+        job->failed = true;
+        pp_error_nomem(&job->error);
+    }
+}
+
+static void load_release(pp_job *job)
+{
+    pp_activity_free(((load_call *)job)->activity);
+}
+
+static void load_ended(pp_job *job, const pp_error *error)
+{
+    load_call *c = (load_call *)job;
+    pp_activity *none = NULL;
+    c->done(c->call.user, error ? &none : &c->activity, error);
+}
+
+static pp_statement *add_load(pp_job *job, const char *sql, const char *session_uid,
+                              const char *pod_uid)
+{
+    pp_statement *s = pp_job_add(job, sql);
+    s->streamed = true;
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, pod_uid);
+    return s;
+}
+
+int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid, int64_t before_ns,
+                  int64_t after_ns, pp_store_load_fn done, void *user, pp_error *err)
+{
+    if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0)
+        return -1;
+    load_call *c = pp_call_new(sizeof(*c), load_ended, user, err);
+    if (!c)
+        return -1;
+    pp_job *job = &c->call.job;
+    c->done = done;
+    job->row = load_row;
+    job->reset = load_reset;
+    job->release = load_release;
+    load_reset(job);
+    add_load(job, processes_sql, session_uid, pod_uid);
+    add_load(job, layers_sql, session_uid, pod_uid);
+    add_load(job, activity_sql, session_uid, pod_uid);
+    pp_statement *s = add_load(job, samples_sql, session_uid, pod_uid);
+    pp_sql_int8(s, before_ns);
+    pp_sql_int8(s, after_ns);
+    return pp_call_submit(store, PP_LANE_BULK, c, err);
+}

@@ -1,0 +1,130 @@
+/* The end of a session, and of what is past its retention. */
+#include "operator/store/internal.h"
+
+static const char finish_sql[] =
+    "UPDATE session s SET phase = $2, finished_at = to_timestamp($3::bigint / 1e9), "
+    "first_step_ns = t.first_ns, last_step_ns = t.last_ns "
+    "FROM (SELECT min(first_ns) AS first_ns, max(last_ns) AS last_ns FROM target "
+    " WHERE session_uid = $1) t "
+    "WHERE s.uid = $1 AND s.finished_at IS NULL";
+
+/* A workload's figures: the mean of its pods' job averages, and the 95th percentile of the raw
+ * samples of their GPUs while they were observed. A session that ended earlier does not replace a
+ * later one. Does nothing when the statement above did nothing to a session of this phase. */
+static const char pattern_sql[] =
+    "INSERT INTO pattern AS o (namespace, workload_kind, workload_name, session_uid, metric, mean, "
+    "p95, finished_at) "
+    "SELECT t.namespace, t.workload_kind, t.workload_name, $1, e.metric, avg(e.mean), avg(p.p95), "
+    "s.finished_at "
+    "FROM session s JOIN target t ON t.session_uid = s.uid "
+    "JOIN estimate e ON e.session_uid = t.session_uid AND e.pod_uid = t.pod_uid AND e.kind = 'job' "
+    "CROSS JOIN LATERAL (SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY m.value) AS p95 "
+    " FROM metric_sample m WHERE m.gpu_uuid = e.gpu_uuid AND m.metric = e.metric "
+    " AND m.at_ns BETWEEN t.observed_first_ns AND t.observed_last_ns) p "
+    "WHERE s.uid = $1 AND s.phase = 'Succeeded' "
+    "GROUP BY t.namespace, t.workload_kind, t.workload_name, e.metric, s.finished_at "
+    "ON CONFLICT (namespace, workload_kind, workload_name, metric) DO UPDATE SET "
+    "session_uid = excluded.session_uid, mean = excluded.mean, p95 = excluded.p95, "
+    "finished_at = excluded.finished_at WHERE excluded.finished_at >= o.finished_at";
+
+int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,
+                    int64_t finished_ns, pp_store_done_fn done, void *user, pp_error *err)
+{
+    if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(phase, "phase", err) < 0)
+        return -1;
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    pp_statement *s = pp_job_add(&call->job, finish_sql);
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, phase);
+    pp_sql_int8(s, finished_ns);
+    pp_sql_text(pp_job_add(&call->job, pattern_sql), session_uid);
+    return pp_call_submit(store, PP_LANE_INGEST, call, err);
+}
+
+enum { MAX_BATCHES = 500, MAX_SAMPLE_ROWS = 5000, MAX_SESSIONS = 1, MAX_PARTITIONS = 10 };
+
+/* $1: sessions that ended before this (ns) are due; NULL: none. $2: at most so many rows. */
+static const char activity_sql[] =
+    "WITH gone AS (DELETE FROM activity WHERE ctid = ANY (ARRAY (SELECT a.ctid FROM activity a "
+    "JOIN session s ON s.uid = a.session_uid WHERE s.finished_at < to_timestamp($1::bigint / 1e9) "
+    "LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone";
+static const char rows_sql[] =
+    "WITH gone AS (DELETE FROM sample WHERE ctid = ANY (ARRAY (SELECT a.ctid FROM sample a "
+    "JOIN session s ON s.uid = a.session_uid WHERE s.finished_at < to_timestamp($1::bigint / 1e9) "
+    "LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone";
+/* A session goes when its activity and rows are gone, so that no deletion is a large one. */
+static const char sessions_sql[] =
+    "WITH gone AS (DELETE FROM session WHERE uid IN (SELECT s.uid FROM session s "
+    "WHERE s.finished_at < to_timestamp($1::bigint / 1e9) "
+    "AND NOT EXISTS (SELECT 1 FROM activity a WHERE a.session_uid = s.uid) "
+    "AND NOT EXISTS (SELECT 1 FROM sample a WHERE a.session_uid = s.uid) "
+    "ORDER BY s.finished_at LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
+static const char partitions_sql[] =
+    "SELECT CASE WHEN $1::bigint IS NULL THEN 0::bigint ELSE metric_sample_drop($1, $2) END";
+
+enum { ACTIVITY, ROWS, SESSIONS, PARTITIONS };
+
+typedef struct retire_call {
+    pp_call call;
+    pp_store_retired_fn done;
+    pp_store_retired retired;
+} retire_call;
+
+static int retire_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+{
+    static const int64_t limits[] = {MAX_BATCHES, MAX_SAMPLE_ROWS, MAX_SESSIONS, MAX_PARTITIONS};
+    (void)err;
+    pp_store_retired *out = &((retire_call *)job)->retired;
+    int64_t *const counts[] = {&out->batches, &out->sample_rows, &out->sessions, &out->partitions};
+    *counts[index] = pp_row_int(r, row, 0, 0);
+    out->more |= *counts[index] >= limits[index];
+    return 0;
+}
+
+static void retire_reset(pp_job *job)
+{
+    ((retire_call *)job)->retired = (pp_store_retired){0};
+}
+
+static void retire_ended(pp_job *job, const pp_error *error)
+{
+    const retire_call *c = (const retire_call *)job;
+    c->done(c->call.user, error ? NULL : &c->retired, error);
+}
+
+static void add_limit(pp_job *job, const char *sql, int64_t age, int64_t now, int64_t most)
+{
+    pp_statement *s = pp_job_add(job, sql);
+    if (age > 0)
+        pp_sql_int8(s, now - age);
+    else
+        pp_sql_null(s, PP_SQL_INT8);
+    pp_sql_int4(s, most);
+}
+
+/* The sooner of two ages, where 0 is never. */
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+int pp_store_retire(pp_store *store, const pp_store_retention *in, int64_t now_ns,
+                    pp_store_retired_fn done, void *user, pp_error *err)
+{
+    if (in->activity < 0 || in->samples < 0 || in->results < 0)
+        return pp_error_set(err, PP_ERR_INVALID, "a retention is negative");
+    retire_call *c = pp_call_new(sizeof(*c), retire_ended, user, err);
+    if (!c)
+        return -1;
+    c->done = done;
+    c->call.job.row = retire_row;
+    c->call.job.reset = retire_reset;
+    add_limit(&c->call.job, activity_sql, sooner(in->activity, in->results), now_ns, MAX_BATCHES);
+    add_limit(&c->call.job, rows_sql, sooner(in->samples, in->results), now_ns, MAX_SAMPLE_ROWS);
+    add_limit(&c->call.job, sessions_sql, in->results, now_ns, MAX_SESSIONS);
+    add_limit(&c->call.job, partitions_sql, in->samples, now_ns, MAX_PARTITIONS);
+    return pp_call_submit(store, PP_LANE_BULK, c, err);
+}

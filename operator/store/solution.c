@@ -1,0 +1,356 @@
+/* A solution's rows into the store. */
+#include "operator/store/internal.h"
+
+#include <math.h>
+
+/*
+ * The first statement locks the target, so that two solutions of it follow each other, and lets
+ * the rest see whether this one counts: it does not where a final one is there and this is none.
+ */
+static const char lock_sql[] =
+    "SELECT 1 FROM target WHERE session_uid = $1 AND pod_uid = $2 FOR NO KEY UPDATE";
+
+static const char attribution_sql[] =
+    "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
+    "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated) "
+    "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+    "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
+    "solved_at = now(), final = excluded.final, windows = excluded.windows, "
+    "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
+    "window_ns = excluded.window_ns, observed_ns = excluded.observed_ns, "
+    "step_count = excluded.step_count, step_mean_ns = excluded.step_mean_ns, "
+    "truncated = excluded.truncated "
+    "WHERE excluded.final OR NOT a.final";
+
+/* True where this solution's row is the one that stands: it was written in this transaction. */
+#define STANDS                                                                                     \
+    "EXISTS (SELECT 1 FROM attribution WHERE session_uid = $1 AND pod_uid = $2 AND gpu_uuid = $3 " \
+    "AND solved_at = now())"
+
+static const char delete_items_sql[] =
+    "DELETE FROM item WHERE session_uid = $1 AND pod_uid = $2 AND gpu_uuid = $3 AND " STANDS;
+static const char delete_fits_sql[] =
+    "DELETE FROM fit WHERE session_uid = $1 AND pod_uid = $2 AND gpu_uuid = $3 AND " STANDS;
+static const char delete_samples_sql[] =
+    "DELETE FROM sample WHERE session_uid = $1 AND pod_uid = $2 AND gpu_uuid = $3 AND " STANDS;
+
+static const char items_sql[] =
+    "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, type, parameters, "
+    "calls, "
+    "total_ns, share, windows) "
+    "SELECT $1, $2, $3, kind, layer, phase, type, nullif(parameters, -1), calls, total_ns, share, "
+    "windows FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], "
+    "$9::bigint[], $10::bigint[], $11::float8[], $12::bigint[]) AS i (kind, layer, phase, type, "
+    "parameters, calls, total_ns, share, windows) WHERE " STANDS;
+
+static const char estimates_sql[] =
+    "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
+    "stderr, "
+    "windows, method, source, group_name, group_mean, group_stderr, reason) "
+    "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, 'prometheus', "
+    "group_name, group_mean, group_stderr, reason FROM unnest($4::text[], $5::text[], $6::text[], "
+    "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
+    "$13::float8[], $14::float8[], $15::text[]) AS e (kind, layer, phase, metric, mean, stderr, "
+    "windows, method, group_name, group_mean, group_stderr, reason) WHERE " STANDS;
+
+static const char fits_sql[] =
+    "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, r2, noise, step_variation, closure, "
+    "windows, dropped_samples, repeated_samples) "
+    "SELECT $1, $2, $3, f.* FROM unnest($4::text[], $5::float8[], $6::float8[], $7::float8[], "
+    "$8::float8[], $9::bigint[], $10::bigint[], $11::bigint[]) AS f WHERE " STANDS;
+
+static const char samples_sql[] =
+    "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, first_ns, last_ns, windows, "
+    "share, gpu_util, gpu_mem, dram_active, fp32_active, sm_occupancy, sm_active) "
+    "SELECT $1, $2, $3, s.* FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], "
+    "$8::bigint[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::float8[], "
+    "$14::float8[], $15::float8[]) AS s WHERE " STANDS;
+
+#define INT_GETTER(name, type, field)                                                              \
+    static int64_t name(const void *p)                                                             \
+    {                                                                                              \
+        return (int64_t)((const type *)p)->field;                                                  \
+    }
+#define FLOAT_GETTER(name, type, field)                                                            \
+    static double name(const void *p)                                                              \
+    {                                                                                              \
+        return ((const type *)p)->field;                                                           \
+    }
+
+/* Infinite values would be as wrong in a table as in an answer: not known. */
+static double finite_or_nan(double value)
+{
+    return isfinite(value) ? value : (double)NAN;
+}
+
+static const char *kind_text(const pp_solution_item *i)
+{
+    return pp_solution_kind_name(i->kind);
+}
+
+static const char *item_phase(const pp_solution_item *i)
+{
+    return i->kind == PP_SOLUTION_LAYER ? pp_solution_phase_name(i->phase) : "";
+}
+
+static const char *get_kind(const void *p)
+{
+    return kind_text(p);
+}
+
+static const char *get_layer(const void *p)
+{
+    return ((const pp_solution_item *)p)->layer;
+}
+
+static const char *get_phase(const void *p)
+{
+    return item_phase(p);
+}
+
+static const char *get_type(const void *p)
+{
+    const char *type = ((const pp_solution_item *)p)->type;
+    return *type ? type : NULL;
+}
+
+INT_GETTER(get_parameters, pp_solution_item, parameters)
+INT_GETTER(get_calls, pp_solution_item, calls)
+INT_GETTER(get_total, pp_solution_item, total_ns)
+INT_GETTER(get_item_windows, pp_solution_item, windows)
+FLOAT_GETTER(get_share, pp_solution_item, share)
+
+static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, const char *pod_uid,
+                         const pp_solution *in)
+{
+    pp_statement *s = pp_job_add(job, sql);
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, pod_uid);
+    pp_sql_text(s, in->gpu);
+    return s;
+}
+
+static void add_attribution(pp_statement *s, const pp_solution *in, bool final)
+{
+    pp_sql_bool(s, final);
+    pp_sql_int8(s, in->windows);
+    pp_sql_int8(s, in->samples);
+    if (isfinite(in->lag_ns))
+        pp_sql_int8(s, llround(in->lag_ns));
+    else
+        pp_sql_null(s, PP_SQL_INT8);
+    pp_sql_float8(s, finite_or_nan(in->lag_stderr_ns));
+    if (in->window_ns > 0)
+        pp_sql_int8(s, in->window_ns);
+    else
+        pp_sql_null(s, PP_SQL_INT8);
+    pp_sql_int8(s, in->observed_ns);
+    pp_sql_int8(s, in->step_count);
+    pp_sql_float8(s, finite_or_nan(in->step_mean_ns));
+    pp_sql_bool(s, in->truncated);
+}
+
+static void add_items(pp_statement *s, const pp_solution *in)
+{
+    const size_t size = sizeof(*in->items);
+    pp_sql_texts(s, in->items, in->n_items, size, get_kind);
+    pp_sql_texts(s, in->items, in->n_items, size, get_layer);
+    pp_sql_texts(s, in->items, in->n_items, size, get_phase);
+    pp_sql_texts(s, in->items, in->n_items, size, get_type);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_parameters);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_calls);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_total);
+    pp_sql_floats(s, in->items, in->n_items, size, get_share);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_item_windows);
+}
+
+/* Of items by index, so that estimates and sample rows can name theirs. */
+typedef struct named {
+    const pp_solution_item *item;
+    const pp_solution_estimate *estimate;
+    const pp_solution_sample *sample;
+} named;
+
+static const char *named_kind(const void *p)
+{
+    return kind_text(((const named *)p)->item);
+}
+
+static const char *named_layer(const void *p)
+{
+    return ((const named *)p)->item->layer;
+}
+
+static const char *named_phase(const void *p)
+{
+    return item_phase(((const named *)p)->item);
+}
+
+/* Sample rows have the phase's own name for optimizer, other and idle as well. */
+static const char *named_sample_phase(const void *p)
+{
+    return pp_solution_phase_name(((const named *)p)->item->phase);
+}
+
+static const char *get_metric(const void *p)
+{
+    return pp_metric_get(((const named *)p)->estimate->metric)->column;
+}
+
+static const char *get_method(const void *p)
+{
+    return pp_attribution_method_name(((const named *)p)->estimate->method);
+}
+
+static const char *get_group(const void *p)
+{
+    return ((const named *)p)->estimate->group_name;
+}
+
+static const char *get_reason(const void *p)
+{
+    return ((const named *)p)->estimate->reason;
+}
+
+#define ESTIMATE_GETTER(name, field)                                                               \
+    static double name(const void *p)                                                              \
+    {                                                                                              \
+        return finite_or_nan(((const named *)p)->estimate->field);                                 \
+    }
+ESTIMATE_GETTER(get_mean, mean)
+ESTIMATE_GETTER(get_stderr, standard_error)
+ESTIMATE_GETTER(get_windows, windows)
+ESTIMATE_GETTER(get_group_mean, group_mean)
+ESTIMATE_GETTER(get_group_stderr, group_standard_error)
+
+static void add_estimates(pp_statement *s, const named *e, size_t n)
+{
+    const size_t size = sizeof(*e);
+    pp_sql_texts(s, e, n, size, named_kind);
+    pp_sql_texts(s, e, n, size, named_layer);
+    pp_sql_texts(s, e, n, size, named_phase);
+    pp_sql_texts(s, e, n, size, get_metric);
+    pp_sql_floats(s, e, n, size, get_mean);
+    pp_sql_floats(s, e, n, size, get_stderr);
+    pp_sql_floats(s, e, n, size, get_windows);
+    pp_sql_texts(s, e, n, size, get_method);
+    pp_sql_texts(s, e, n, size, get_group);
+    pp_sql_floats(s, e, n, size, get_group_mean);
+    pp_sql_floats(s, e, n, size, get_group_stderr);
+    pp_sql_texts(s, e, n, size, get_reason);
+}
+
+static const char *fit_metric(const void *p)
+{
+    return pp_metric_get(((const pp_solution_fit *)p)->metric)->column;
+}
+
+FLOAT_GETTER(fit_r2, pp_solution_fit, r2)
+FLOAT_GETTER(fit_noise, pp_solution_fit, noise)
+FLOAT_GETTER(fit_variation, pp_solution_fit, step_variation)
+FLOAT_GETTER(fit_closure, pp_solution_fit, closure)
+INT_GETTER(fit_windows, pp_solution_fit, windows)
+INT_GETTER(fit_dropped, pp_solution_fit, dropped_samples)
+INT_GETTER(fit_repeated, pp_solution_fit, repeated_samples)
+
+static void add_fits(pp_statement *s, const pp_solution *in)
+{
+    const size_t size = sizeof(*in->fits);
+    pp_sql_texts(s, in->fits, in->n_fits, size, fit_metric);
+    pp_sql_floats(s, in->fits, in->n_fits, size, fit_r2);
+    pp_sql_floats(s, in->fits, in->n_fits, size, fit_noise);
+    pp_sql_floats(s, in->fits, in->n_fits, size, fit_variation);
+    pp_sql_floats(s, in->fits, in->n_fits, size, fit_closure);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->fits, in->n_fits, size, fit_windows);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->fits, in->n_fits, size, fit_dropped);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->fits, in->n_fits, size, fit_repeated);
+}
+
+#define ROW_INT_GETTER(name, field)                                                                \
+    static int64_t name(const void *p)                                                             \
+    {                                                                                              \
+        return ((const named *)p)->sample->row.field;                                              \
+    }
+#define ROW_FLOAT_GETTER(name, field)                                                              \
+    static double name(const void *p)                                                              \
+    {                                                                                              \
+        return finite_or_nan(((const named *)p)->sample->row.field);                               \
+    }
+ROW_INT_GETTER(row_first, first_ns)
+ROW_INT_GETTER(row_last, last_ns)
+ROW_INT_GETTER(row_windows, windows)
+ROW_FLOAT_GETTER(row_share, share)
+ROW_FLOAT_GETTER(row_gpu_util, values[PP_METRIC_GPU_UTIL])
+ROW_FLOAT_GETTER(row_gpu_mem, values[PP_METRIC_GPU_MEM])
+ROW_FLOAT_GETTER(row_dram, values[PP_METRIC_DRAM_ACTIVE])
+ROW_FLOAT_GETTER(row_fp32, values[PP_METRIC_FP32_ACTIVE])
+ROW_FLOAT_GETTER(row_occupancy, values[PP_METRIC_SM_OCCUPANCY])
+ROW_FLOAT_GETTER(row_sm, values[PP_METRIC_SM_ACTIVE])
+
+static void add_sample_rows(pp_statement *s, const named *r, size_t n)
+{
+    static double (*const values[])(const void *) = {row_gpu_util, row_gpu_mem,   row_dram,
+                                                     row_fp32,     row_occupancy, row_sm};
+    const size_t size = sizeof(*r);
+    pp_sql_texts(s, r, n, size, named_layer);
+    pp_sql_texts(s, r, n, size, named_sample_phase);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_first);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_last);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_windows);
+    pp_sql_floats(s, r, n, size, row_share);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        pp_sql_floats(s, r, n, size, values[i]);
+}
+
+static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
+                     const pp_solution *in, named *names)
+{
+    add_items(add(job, items_sql, session_uid, pod_uid, in), in);
+    for (size_t i = 0; i < in->n_estimates; i++)
+        names[i] =
+            (named){.item = &in->items[in->estimates[i].item], .estimate = &in->estimates[i]};
+    add_estimates(add(job, estimates_sql, session_uid, pod_uid, in), names, in->n_estimates);
+    add_fits(add(job, fits_sql, session_uid, pod_uid, in), in);
+    for (size_t i = 0; i < in->n_sample_rows; i++)
+        names[i] =
+            (named){.item = &in->items[in->sample_rows[i].item], .sample = &in->sample_rows[i]};
+    add_sample_rows(add(job, samples_sql, session_uid, pod_uid, in), names, in->n_sample_rows);
+}
+
+static int lock_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+{
+    (void)job;
+    (void)index;
+    (void)r;
+    (void)row;
+    (void)err;
+    return 0;
+}
+
+int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
+                          const pp_solution *solution, bool final, pp_store_done_fn done,
+                          void *user, pp_error *err)
+{
+    if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0)
+        return -1;
+    const size_t n = solution->n_estimates + solution->n_sample_rows + 1;
+    named *names = calloc(n, sizeof(*names));
+    pp_call *call = names ? pp_call_new(sizeof(*call), NULL, user, err) : NULL;
+    if (!call) {
+        free(names);
+        return pp_error_nomem(err);
+    }
+    pp_job *job = &call->job;
+    call->done = done;
+    job->row = lock_row;
+    pp_statement *lock = pp_job_add(job, lock_sql);
+    pp_sql_text(lock, session_uid);
+    pp_sql_text(lock, pod_uid);
+    add_attribution(add(job, attribution_sql, session_uid, pod_uid, solution), solution, final);
+    add(job, delete_items_sql, session_uid, pod_uid, solution);
+    add(job, delete_fits_sql, session_uid, pod_uid, solution);
+    add(job, delete_samples_sql, session_uid, pod_uid, solution);
+    add_rows(job, session_uid, pod_uid, solution, names);
+    free(names);
+    return pp_call_submit(store, PP_LANE_BULK, call, err);
+}

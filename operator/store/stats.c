@@ -1,0 +1,246 @@
+/* How a session stands in the store; which are not finished. */
+#include "operator/store/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char known_sql[] = "SELECT 1 FROM session WHERE uid = $1";
+
+/* rank: of the newest agent's processes. open_stretch too: an agent that was killed never closes
+ * its own. steps: of the process number that has fewest, over all agents. */
+static const char targets_sql[] =
+    "SELECT t.pod_uid, coalesce(p.gpus, '{}'), coalesce(p.rank, -1), "
+    "coalesce(p.open_stretch, false), "
+    "coalesce((extract(epoch FROM t.last_batch_at) * 1000000)::bigint * 1000, 0), "
+    "coalesce(t.first_ns, 0), coalesce(t.last_ns, 0), coalesce(t.observed_first_ns, 0), "
+    "coalesce(t.observed_last_ns, 0), t.events, coalesce(n.steps, 0), t.dropped, t.cost_ns, "
+    "t.batches, coalesce(t.epoch, -1), coalesce(t.batch, -1) "
+    "FROM target t "
+    "LEFT JOIN LATERAL (SELECT min(x.rank) AS rank, bool_or(x.open_stretch) AS open_stretch, "
+    "  (SELECT array_agg(DISTINCT g ORDER BY g) FROM process y, unnest(y.gpus) g "
+    "   WHERE y.session_uid = t.session_uid AND y.pod_uid = t.pod_uid) AS gpus "
+    " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid AND x.instance "
+    "= "
+    "  (SELECT z.instance FROM process z WHERE z.session_uid = t.session_uid "
+    "   AND z.pod_uid = t.pod_uid ORDER BY z.last_end_ns DESC, z.instance COLLATE \"C\" LIMIT 1)) "
+    "p "
+    " ON true "
+    "LEFT JOIN LATERAL (SELECT min(q.steps)::bigint AS steps FROM (SELECT sum(x.steps) AS steps "
+    " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid "
+    " GROUP BY x.process) q) n ON true "
+    "WHERE t.session_uid = $1 ORDER BY t.pod_uid COLLATE \"C\" LIMIT 10000";
+
+static const char figures_sql[] =
+    "SELECT (SELECT count(DISTINCT name) FROM layer WHERE session_uid = $1), "
+    "(SELECT coalesce(sum(samples), 0)::bigint FROM attribution WHERE session_uid = $1), "
+    "(SELECT count(*) FROM sample WHERE session_uid = $1), "
+    "(SELECT coalesce(sum(windows) - count(*), 0)::bigint FROM sample WHERE session_uid = $1), "
+    "(SELECT coalesce(bool_and(EXISTS (SELECT 1 FROM attribution a WHERE a.session_uid = $1 "
+    " AND a.pod_uid = t.pod_uid AND a.final)), false) FROM target t WHERE t.session_uid = $1 "
+    " AND t.batches > 0), "
+    "(SELECT count(*) FROM item i JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
+    " WHERE a.session_uid = $1 AND a.final AND i.kind = 'layer'), "
+    "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
+    " WHERE a.session_uid = $1 AND a.final AND e.kind = 'job' AND e.mean IS NOT NULL), "
+    "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
+    " WHERE a.session_uid = $1 AND a.final AND e.kind = 'layer' "
+    " AND coalesce(e.mean, e.group_mean) IS NOT NULL)";
+
+/* One descent of the key's index per GPU and metric and day. */
+static const char stamps_sql[] =
+    "SELECT g.gpu, m.metric, (SELECT max(s.at_ns) FROM metric_sample s WHERE s.gpu_uuid = g.gpu "
+    " AND s.metric = m.metric AND s.source = 'prometheus' AND s.at_ns >= r.first "
+    " AND s.at_ns <= r.last + $2) "
+    "FROM (SELECT min(observed_first_ns) AS first, max(observed_last_ns) AS last FROM target "
+    " WHERE session_uid = $1) r, "
+    "(SELECT DISTINCT unnest(gpus) AS gpu FROM process WHERE session_uid = $1) g, "
+    "unnest($3::text[]) AS m (metric) ORDER BY g.gpu COLLATE \"C\", m.metric COLLATE \"C\" "
+    "LIMIT 100000";
+
+enum { KNOWN, TARGETS, FIGURES }; /* then stamps */
+
+typedef struct stats_call {
+    pp_call call;
+    pp_store_stats_fn done;
+    pp_store_stats stats;
+} stats_call;
+
+static void clear(pp_store_stats *s)
+{
+    for (size_t i = 0; i < s->n_targets; i++) {
+        free(s->targets[i].pod_uid);
+        pp_strings_free(&s->targets[i].gpus);
+    }
+    free(s->targets);
+    free(s->stamps);
+    pp_strings_free(&s->gpus);
+    memset(s, 0, sizeof(*s));
+}
+
+static int64_t least_known(int64_t a, int64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+static void sum_up(pp_session_stats *all, const pp_store_target_stats *t)
+{
+    all->first_step_ns = least_known(all->first_step_ns, t->first_ns);
+    all->last_step_ns = t->last_ns > all->last_step_ns ? t->last_ns : all->last_step_ns;
+    all->last_batch_ns =
+        t->last_batch_ns > all->last_batch_ns ? t->last_batch_ns : all->last_batch_ns;
+    all->steps += t->steps;
+    all->events += t->events;
+    all->dropped += t->dropped;
+}
+
+static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *err)
+{
+    pp_store_target_stats *bigger = realloc(s->targets, (s->n_targets + 1) * sizeof(*bigger));
+    if (!bigger)
+        return pp_error_nomem(err);
+    s->targets = bigger;
+    pp_store_target_stats *t = &s->targets[s->n_targets++];
+    *t = (pp_store_target_stats){
+        .rank = pp_row_int(r, row, 2, -1),
+        .open_stretch = pp_row_bool(r, row, 3),
+        .last_batch_ns = pp_row_int(r, row, 4, 0),
+        .first_ns = pp_row_int(r, row, 5, 0),
+        .last_ns = pp_row_int(r, row, 6, 0),
+        .observed_first_ns = pp_row_int(r, row, 7, 0),
+        .observed_last_ns = pp_row_int(r, row, 8, 0),
+        .events = pp_row_int(r, row, 9, 0),
+        .steps = pp_row_int(r, row, 10, 0),
+        .dropped = pp_row_int(r, row, 11, 0),
+        .cost_ns = pp_row_int(r, row, 12, 0),
+        .batches = pp_row_int(r, row, 13, 0),
+        .epoch = pp_row_int(r, row, 14, -1),
+        .batch = pp_row_int(r, row, 15, -1),
+    };
+    t->pod_uid = strdup(pp_row_text(r, row, 0));
+    if (!t->pod_uid)
+        return pp_error_nomem(err);
+    sum_up(&s->session, t);
+    return pp_row_strings(r, row, 1, &t->gpus, err);
+}
+
+static void take_figures(pp_session_stats *all, const PGresult *r, int row)
+{
+    all->layers = pp_row_int(r, row, 0, 0);
+    all->samples_joined = pp_row_int(r, row, 1, 0);
+    all->samples_stored = pp_row_int(r, row, 2, 0);
+    all->samples_deduplicated = pp_row_int(r, row, 3, 0);
+    all->final_written = pp_row_bool(r, row, 4);
+    all->final_layers = pp_row_int(r, row, 5, 0);
+    all->final_job_means = pp_row_int(r, row, 6, 0);
+    all->final_reported = pp_row_int(r, row, 7, 0);
+}
+
+static int take_stamp(pp_store_stats *s, const PGresult *r, int row, pp_error *err)
+{
+    const char *gpu = pp_row_text(r, row, 0);
+    pp_metric metric = PP_METRIC_COUNT;
+    if ((s->gpus.count == 0 || strcmp(s->gpus.items[s->gpus.count - 1], gpu) != 0) &&
+        pp_strings_add(&s->gpus, gpu, err) < 0)
+        return -1;
+    if (pp_metric_from_name(pp_row_text(r, row, 1), &metric) < 0 || PQgetisnull(r, row, 2))
+        return 0;
+    pp_store_stamp *bigger = realloc(s->stamps, (s->n_stamps + 1) * sizeof(*bigger));
+    if (!bigger)
+        return pp_error_nomem(err);
+    s->stamps = bigger;
+    s->stamps[s->n_stamps++] = (pp_store_stamp){
+        .gpu = (uint32_t)s->gpus.count - 1, .metric = metric, .stamp_ns = pp_row_int(r, row, 2, 0)};
+    s->session.metrics_seen |= 1U << metric;
+    return 0;
+}
+
+static int stats_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+{
+    pp_store_stats *s = &((stats_call *)job)->stats;
+    switch (index) {
+    case KNOWN:
+        s->known = true;
+        return 0;
+    case TARGETS:
+        return take_target(s, r, row, err);
+    case FIGURES:
+        take_figures(&s->session, r, row);
+        return 0;
+    default:
+        return take_stamp(s, r, row, err);
+    }
+}
+
+static void stats_reset(pp_job *job)
+{
+    clear(&((stats_call *)job)->stats);
+}
+
+static void stats_ended(pp_job *job, const pp_error *error)
+{
+    const stats_call *c = (const stats_call *)job;
+    c->done(c->call.user, error ? NULL : &c->stats, error);
+}
+
+int pp_store_load_stats(pp_store *store, const char *session_uid, int64_t after_ns,
+                        pp_store_stats_fn done, void *user, pp_error *err)
+{
+    static const char *const statements[] = {known_sql, targets_sql, figures_sql, stamps_sql};
+    pp_statement *last = NULL;
+    char *names[PP_METRIC_COUNT];
+    if (pp_store_need(session_uid, "session", err) < 0)
+        return -1;
+    stats_call *c = pp_call_new(sizeof(*c), stats_ended, user, err);
+    if (!c)
+        return -1;
+    c->done = done;
+    c->call.job.row = stats_row;
+    c->call.job.reset = c->call.job.release = stats_reset;
+    for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
+        last = pp_job_add(&c->call.job, statements[i]);
+        pp_sql_text(last, session_uid);
+    }
+    for (int i = 0; i < PP_METRIC_COUNT; i++)
+        names[i] = (char *)(uintptr_t)pp_metric_get((pp_metric)i)->column;
+    pp_sql_int8(last, after_ns);
+    pp_sql_strings(last, &(pp_strings){.items = names, .count = PP_METRIC_COUNT});
+    return pp_call_submit(store, PP_LANE_BULK, c, err);
+}
+
+static const char unfinished_sql[] = "SELECT uid FROM session WHERE finished_at IS NULL "
+                                     "ORDER BY created_at, uid COLLATE \"C\" LIMIT 10000";
+
+typedef struct uids_call {
+    pp_call call;
+    pp_store_uids_fn done;
+    pp_strings uids;
+} uids_call;
+
+static int uids_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+{
+    (void)index;
+    return pp_strings_add(&((uids_call *)job)->uids, pp_row_text(r, row, 0), err);
+}
+
+static void uids_reset(pp_job *job)
+{
+    pp_strings_free(&((uids_call *)job)->uids);
+}
+
+static void uids_ended(pp_job *job, const pp_error *error)
+{
+    const uids_call *c = (const uids_call *)job;
+    c->done(c->call.user, error ? NULL : &c->uids, error);
+}
+
+int pp_store_load_unfinished(pp_store *store, pp_store_uids_fn done, void *user, pp_error *err)
+{
+    uids_call *c = pp_call_new(sizeof(*c), uids_ended, user, err);
+    if (!c)
+        return -1;
+    c->done = done;
+    c->call.job.row = uids_row;
+    c->call.job.reset = c->call.job.release = uids_reset;
+    pp_job_add(&c->call.job, unfinished_sql);
+    return pp_call_submit(store, PP_LANE_BULK, c, err);
+}

@@ -1,0 +1,1069 @@
+/*
+ * The store against a real Postgres, which the CTest fixture starts and this program kills and
+ * starts again. Every test has a database of its own.
+ */
+#include "operator/store/store.h"
+
+#include "common/cleanup.h"
+#include "operator/store/migrate.h"
+
+#include <libpq-fe.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000000)
+#define DAY (86400 * SECOND)
+#define T0 (INT64_C(1769000000) * SECOND)
+
+static char base_conninfo[512];
+
+typedef struct fixture {
+    uv_loop_t loop;
+    pp_store *store;
+    char conninfo[640];
+    PGconn *direct; /* a look from outside */
+    int waiting;    /* callbacks that have not come */
+    int failed;
+    int inserted;
+    int repeated;
+    pp_error last;
+    bool expired;
+    bool limit_closed;
+} fixture;
+
+static void server(const char *verb)
+{
+    char command[1024];
+    (void)snprintf(command, sizeof(command), "'%s' %s '%s'", getenv("PP_POSTGRES"), verb,
+                   getenv("PP_POSTGRES_STATE"));
+    /* NOLINTNEXTLINE(cert-env33-c): our own script */
+    assert_int_equal(system(command), 0);
+}
+
+static PGconn *open_direct(const char *conninfo)
+{
+    PGconn *conn = PQconnectdb(conninfo);
+    if (PQstatus(conn) != CONNECTION_OK)
+        fail_msg("%s", PQerrorMessage(conn));
+    return conn;
+}
+
+static void execute(PGconn *conn, const char *sql)
+{
+    PGresult *r = PQexec(conn, sql);
+    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(conn));
+    PQclear(r);
+}
+
+/* The result as text: columns with "|", rows with "\n". */
+static char *ask(PGconn *conn, const char *sql)
+{
+    static char text[65536];
+    PGresult *r = PQexec(conn, sql);
+    if (PQresultStatus(r) != PGRES_TUPLES_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(conn));
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; i < PQntuples(r); i++) {
+        for (int j = 0; j < PQnfields(r) && n < sizeof(text) - 1024; j++)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
+                                  j   ? "|"
+                                  : i ? "\n"
+                                      : "",
+                                  PQgetisnull(r, i, j) ? "NULL" : PQgetvalue(r, i, j));
+    }
+    PQclear(r);
+    return text;
+}
+
+static void expect(fixture *f, const char *sql, const char *answer)
+{
+    assert_string_equal(ask(f->direct, sql), answer);
+}
+
+static void on_expired(uv_timer_t *timer)
+{
+    ((fixture *)timer->data)->expired = true;
+}
+
+static void on_limit_closed(uv_handle_t *handle)
+{
+    ((fixture *)handle->data)->limit_closed = true;
+}
+
+/* Runs the loop until every callback has come. */
+static void wait_all(fixture *f)
+{
+    uv_timer_t limit;
+    f->expired = false;
+    limit.data = f;
+    uv_timer_init(&f->loop, &limit);
+    uv_timer_start(&limit, on_expired, 60000, 0);
+    while (f->waiting > 0 && !f->expired)
+        uv_run(&f->loop, UV_RUN_ONCE);
+    f->limit_closed = false;
+    uv_close((uv_handle_t *)&limit, on_limit_closed);
+    while (!f->limit_closed)
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    const char *text = NULL;
+    (void)pp_store_ready(f->store, &text);
+    if (f->expired)
+        fail_msg("%d callbacks are missing: %s", f->waiting, text);
+}
+
+static void on_done(void *user, const pp_error *error)
+{
+    fixture *f = user;
+    f->waiting--;
+    if (error) {
+        f->failed++;
+        f->last = *error;
+    }
+}
+
+static void on_batch(void *user, bool inserted, const pp_error *error)
+{
+    fixture *f = user;
+    on_done(user, error);
+    if (!error)
+        *(inserted ? &f->inserted : &f->repeated) += 1;
+}
+
+/* What a call returned: its callback is waited for. */
+static void called(fixture *f, int rc, const pp_error *err)
+{
+    if (rc < 0)
+        fail_msg("%s", err->message);
+    f->waiting++;
+}
+
+static void open_store(fixture *f)
+{
+    pp_error err = {0};
+    const pp_store_options options = {.conninfo = f->conninfo,
+                                      .backoff_min_ns = 20000000,
+                                      .backoff_max_ns = 300000000,
+                                      .max_queued_bytes = (size_t)256 << 20};
+    f->store = pp_store_new(&f->loop, &options, &err);
+    if (!f->store)
+        fail_msg("%s", err.message);
+}
+
+static void new_database(fixture *f, const char *name)
+{
+    char sql[128];
+    PGconn *conn = open_direct(base_conninfo);
+    (void)snprintf(sql, sizeof(sql), "DROP DATABASE IF EXISTS %s WITH (FORCE)", name);
+    execute(conn, sql);
+    (void)snprintf(sql, sizeof(sql), "CREATE DATABASE %s", name);
+    execute(conn, sql);
+    PQfinish(conn);
+    (void)snprintf(f->conninfo, sizeof(f->conninfo), "%s dbname=%s", base_conninfo, name);
+}
+
+/* Waits for a round trip of both connections: the schema is there. */
+static void wait_schema(fixture *f);
+
+static fixture *start(const char *database)
+{
+    fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    assert_int_equal(uv_loop_init(&f->loop), 0);
+    new_database(f, database);
+    open_store(f);
+    wait_schema(f);
+    f->direct = open_direct(f->conninfo);
+    execute(f->direct, "SET timezone = 'UTC'");
+    return f;
+}
+
+static void close_store(fixture *f)
+{
+    pp_store_free(f->store);
+    f->store = NULL;
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+}
+
+static void finish(fixture *f)
+{
+    close_store(f);
+    assert_int_equal(uv_loop_close(&f->loop), 0);
+    PQfinish(f->direct);
+    free(f);
+}
+
+static void on_uids(void *user, const pp_strings *uids, const pp_error *error)
+{
+    (void)uids;
+    on_done(user, error);
+}
+
+static void wait_schema(fixture *f)
+{
+    pp_error err = {0};
+    called(f, pp_store_load_unfinished(f->store, on_uids, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+}
+
+static void put_session(fixture *f, const char *uid, const char *phase)
+{
+    pp_error err = {0};
+    const pp_store_session s = {.uid = uid,
+                                .ns = "ml",
+                                .name = uid,
+                                .spec = "{\"duration\": \"120s\"}",
+                                .method = "Auto",
+                                .phase = phase,
+                                .created_ns = T0};
+    called(f, pp_store_put_session(f->store, &s, on_done, f, &err), &err);
+}
+
+static void put_target(fixture *f, const char *session, const char *pod)
+{
+    pp_error err = {0};
+    const pp_store_target t = {.session_uid = session,
+                               .pod_uid = pod,
+                               .ns = "ml",
+                               .pod_name = "dlrm-0",
+                               .node = "node-1",
+                               .ip = "10.1.2.3",
+                               .workload_kind = "Job",
+                               .workload_name = "dlrm",
+                               .cpu_request = 1.5};
+    called(f, pp_store_put_target(f->store, &t, on_done, f, &err), &err);
+}
+
+static const char hostile[] = "l'); DROP TABLE target; -- \"{},\\\\ \xc3\xa9 {NULL}";
+
+/* A batch of three intervals of two layers and the optimizer in one step. */
+typedef struct sample_batch {
+    pp_wire_batch batch;
+    pp_wire_layer layers[2];
+    pp_wire_step steps[1];
+    pp_wire_interval intervals[3];
+    char *gpus[1];
+} sample_batch;
+
+static void make_batch(sample_batch *b, int64_t seq)
+{
+    const int64_t start = T0 + seq * SECOND;
+    *b = (sample_batch){
+        .layers = {{1, (char *)(uintptr_t) "bot.0", (char *)(uintptr_t) "Linear", 1024},
+                   {2, (char *)(uintptr_t)hostile, (char *)(uintptr_t) "Linear", 0}},
+        .steps = {{seq, start, SECOND, seq / 10, seq % 10}},
+        .intervals = {{1, seq, start, SECOND / 4, PP_WIRE_FORWARD},
+                      {2, seq, start + SECOND / 4, SECOND / 4, PP_WIRE_BACKWARD},
+                      {0, seq, start + SECOND / 2, SECOND / 4, PP_WIRE_OPTIMIZER}},
+        .gpus = {(char *)(uintptr_t) "GPU-a"},
+    };
+    b->batch = (pp_wire_batch){
+        .session = (char *)(uintptr_t) "s1",
+        .instance = (char *)(uintptr_t) "agent-1",
+        .seq = seq,
+        .process = {.rank = 0,
+                    .world_size = 1,
+                    .gpus = {.items = b->gpus, .count = 1},
+                    .hostname = (char *)(uintptr_t) "dlrm-0",
+                    .python = (char *)(uintptr_t) "3.11",
+                    .torch = (char *)(uintptr_t) "2.6",
+                    .clock = (char *)(uintptr_t) "host",
+                    .model = (char *)(uintptr_t) "DLRM"},
+        .stretch = {.id = 1, .start = start, .end = start + SECOND, .last = false},
+        .layers = b->layers,
+        .layer_count = 2,
+        .steps = b->steps,
+        .step_count = 1,
+        .intervals = b->intervals,
+        .interval_count = 3,
+        .dropped = 1,
+        .cost = {.nanoseconds = 100, .marks = 6},
+    };
+}
+
+static void put_batch(fixture *f, int64_t seq)
+{
+    sample_batch b;
+    pp_error err = {0};
+    make_batch(&b, seq);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+}
+
+static void prepare_target(fixture *f)
+{
+    put_session(f, "s1", "Pending");
+    put_target(f, "s1", "p1");
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+}
+
+/* Tests */
+
+static void schema_is_made_once(void **state)
+{
+    (void)state;
+    fixture *f = start("t_once");
+    char before[256];
+    (void)snprintf(before, sizeof(before), "%s",
+                   ask(f->direct, "SELECT version, name, applied_at FROM schema_migration"));
+    assert_non_null(strstr(before, "1|0001_initial|"));
+    close_store(f);
+    open_store(f);
+    wait_schema(f);
+    expect(f, "SELECT version, name, applied_at FROM schema_migration", before);
+    finish(f);
+}
+
+/* A process of its own that opens the store and ends 0 when the schema is there. */
+static pid_t migrate_elsewhere(const char *conninfo)
+{
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    fixture f = {0};
+    (void)snprintf(f.conninfo, sizeof(f.conninfo), "%s", conninfo);
+    (void)uv_loop_init(&f.loop);
+    open_store(&f);
+    wait_schema(&f);
+    _exit(f.failed ? 1 : 0);
+}
+
+static void two_processes_migrate_at_once(void **state)
+{
+    (void)state;
+    fixture f = {0};
+    for (int round = 0; round < 3; round++) {
+        pid_t pids[4];
+        new_database(&f, "t_race");
+        for (int i = 0; i < 4; i++)
+            pids[i] = migrate_elsewhere(f.conninfo);
+        for (int i = 0; i < 4; i++) {
+            int status = -1;
+            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+            assert_int_equal(status, 0);
+        }
+        f.direct = open_direct(f.conninfo);
+        expect(&f, "SELECT count(*) FROM schema_migration", "1");
+        PQfinish(f.direct);
+    }
+}
+
+typedef struct health {
+    bool told;
+    char text[512];
+} health;
+
+static void on_health(void *user, bool ready, const char *text)
+{
+    health *h = user;
+    (void)ready;
+    h->told |= strstr(text, "needs a newer release") != NULL;
+    (void)snprintf(h->text, sizeof(h->text), "%s", text);
+}
+
+static void newer_schema_is_refused(void **state)
+{
+    (void)state;
+    fixture *f = start("t_newer");
+    health h = {0};
+    pp_error err = {0};
+    close_store(f);
+    execute(f->direct, "INSERT INTO schema_migration VALUES (2, '0002_future', 'x')");
+    const pp_store_options options = {.conninfo = f->conninfo, .on_health = on_health, .user = &h};
+    f->store = pp_store_new(&f->loop, &options, &err);
+    assert_non_null(f->store);
+    for (int i = 0; i < 1000 && !h.told; i++)
+        uv_run(&f->loop, UV_RUN_ONCE);
+    if (!h.told)
+        fail_msg("%s", h.text);
+    assert_false(pp_store_ready(f->store, NULL));
+    finish(f);
+}
+
+static void changed_migration_is_refused(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_buf out;
+    pp_buf_init(&out, 1024);
+    const pp_migration known[] = {{1, "0001_a", "abc", "SELECT 1"},
+                                  {2, "0002_b", "def", "SELECT 2"}};
+    PGconn *conn = open_direct(base_conninfo);
+    PGresult *r = PQexec(conn, "VALUES (1, '0001_a', 'other')");
+    assert_int_equal(pp_migrate_next(r, known, 2, &out, &err), -1);
+    assert_int_equal(err.code, PP_ERR_CONFLICT);
+    PQclear(r);
+    r = PQexec(conn, "VALUES (1, '0001_a', 'abc')");
+    assert_int_equal(pp_migrate_next(r, known, 2, &out, &err), 1);
+    assert_non_null(strstr(out.data, "SELECT 2\n;INSERT INTO schema_migration"));
+    PQclear(r);
+    PQfinish(conn);
+    pp_buf_done(&out);
+}
+
+static const char counters_sql[] =
+    "SELECT events, steps, dropped, cost_ns, batches, first_ns, last_ns, epoch, batch, host_name, "
+    "observed_first_ns, observed_last_ns FROM target";
+
+static void batch_twice_counts_once(void **state)
+{
+    (void)state;
+    fixture *f = start("t_twice");
+    prepare_target(f);
+    put_batch(f, 1);
+    put_batch(f, 0); /* late: counts, but is not the last seen */
+    put_batch(f, 1);
+    wait_all(f);
+    assert_int_equal(f->inserted, 2);
+    assert_int_equal(f->repeated, 1);
+    expect(f, counters_sql,
+           "6|2|2|200|2|1769000000000000000|1769000002000000000|0|1|dlrm-0|1769000000000000000|"
+           "1769000002000000000");
+    expect(f, "SELECT events, steps, open_stretch, last_end_ns FROM process",
+           "6|2|t|1769000002000000000");
+    expect(f, "SELECT layer, phase, step, start, duration, step_number FROM activity WHERE seq = 1",
+           "{1,2,0}|{0,1,2}|{1,1,1}|{1769000001000000000,1769000001250000000,1769000001500000000}|"
+           "{250000000,250000000,250000000}|{1}");
+    put_target(f, "s1", "p1"); /* described again: counters and what batches said stay */
+    wait_all(f);
+    expect(f, "SELECT events, host_name, cpu_request FROM target", "6|dlrm-0|1.5");
+    finish(f);
+}
+
+static void hostile_names_are_data(void **state)
+{
+    (void)state;
+    fixture *f = start("t_hostile");
+    prepare_target(f);
+    put_batch(f, 0);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_string_equal(ask(f->direct, "SELECT name FROM layer WHERE layer = 2"), hostile);
+    finish(f);
+}
+
+static void unknown_target_is_told(void **state)
+{
+    (void)state;
+    fixture *f = start("t_unknown");
+    put_batch(f, 0);
+    wait_all(f);
+    assert_int_equal(f->failed, 1);
+    assert_int_equal(f->last.code, PP_ERR_NOT_FOUND);
+    f->failed = 0;
+    prepare_target(f);
+    put_batch(f, 0);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_int_equal(f->inserted, 1);
+    finish(f);
+}
+
+/* Keeps the loop turning until `n` batches are stored, so that the server dies amid them. */
+static void run_until_inserted(fixture *f, int n)
+{
+    while (f->inserted < n)
+        uv_run(&f->loop, UV_RUN_ONCE);
+}
+
+static void killed_server_loses_and_doubles_nothing(void **state)
+{
+    (void)state;
+    fixture *f = start("t_kill");
+    pp_store_counters counters;
+    prepare_target(f);
+    for (int64_t seq = 0; seq < 1000; seq++)
+        put_batch(f, seq);
+    run_until_inserted(f, 100);
+    assert_true(f->waiting > 100);
+    server("kill");
+    server("restart");
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_int_equal(f->inserted + f->repeated, 1000);
+    pp_store_get_counters(f->store, &counters);
+    assert_true(counters.disconnects >= 1 && counters.retried >= 1);
+    assert_int_equal(counters.queued, 0);
+    assert_int_equal(counters.queued_bytes, 0);
+    PQfinish(f->direct);
+    f->direct = open_direct(f->conninfo);
+    expect(f, "SELECT events, steps, dropped, cost_ns, batches FROM target",
+           "3000|1000|1000|100000|1000");
+    expect(f, "SELECT count(*), sum(events) FROM activity", "1000|3000");
+    finish(f);
+}
+
+static void full_queue_refuses(void **state)
+{
+    (void)state;
+    fixture f = {0};
+    sample_batch b;
+    pp_error err = {0};
+    assert_int_equal(uv_loop_init(&f.loop), 0);
+    const pp_store_options options = {.conninfo = "host=127.0.0.1 port=1 connect_timeout=1",
+                                      .max_queued_bytes = 20000};
+    f.store = pp_store_new(&f.loop, &options, &err);
+    assert_non_null(f.store);
+    make_batch(&b, 0);
+    int taken = 0;
+    while (pp_store_put_batch(f.store, "s1", "p1", &b.batch, on_batch, &f, &err) == 0)
+        taken++;
+    assert_true(taken > 2 && taken < 50);
+    assert_int_equal(err.code, PP_ERR_UNAVAILABLE);
+    f.waiting = taken;
+    pp_store_free(f.store); /* everything that waits is told */
+    assert_int_equal(f.waiting, 0);
+    assert_int_equal(f.failed, taken);
+    assert_int_equal(f.last.code, PP_ERR_UNAVAILABLE);
+    uv_run(&f.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&f.loop), 0);
+}
+
+static void host_names_are_resolved(void **state)
+{
+    (void)state;
+    fixture *f = start("t_names");
+    char conninfo[640];
+    char *host = strstr(f->conninfo, "127.0.0.1");
+    assert_non_null(host);
+    (void)snprintf(conninfo, sizeof(conninfo), "host=nosuch.invalid,localhost %s",
+                   host + strlen("127.0.0.1"));
+    close_store(f);
+    (void)snprintf(f->conninfo, sizeof(f->conninfo), "%s", conninfo);
+    open_store(f);
+    wait_schema(f);
+    finish(f);
+}
+
+static pp_activity_sample samples[] = {
+    {0, PP_METRIC_SM_ACTIVE, T0, 0.5},
+    {0, PP_METRIC_SM_ACTIVE, T0 + SECOND, 0.25},
+    {0, PP_METRIC_GPU_UTIL, T0 + SECOND, 80},
+    {1, PP_METRIC_GPU_UTIL, T0 + DAY, 70},
+};
+
+static void put_samples(fixture *f, const pp_activity_sample *in, size_t n)
+{
+    char *names[] = {(char *)(uintptr_t) "GPU-a", (char *)(uintptr_t) "GPU-b"};
+    const pp_strings gpus = {.items = names, .count = 2};
+    pp_error err = {0};
+    called(f, pp_store_put_samples(f->store, &gpus, in, n, on_done, f, &err), &err);
+}
+
+static void samples_are_stored_once(void **state)
+{
+    (void)state;
+    fixture *f = start("t_samples");
+    pp_error err = {0};
+    const pp_strings none = {0};
+    put_samples(f, samples, 4);
+    put_samples(f, samples, 4);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f, "SELECT gpu_uuid, metric, source, at_ns, value FROM metric_sample ORDER BY 1, 2, 4",
+           "GPU-a|gpu_util|prometheus|1769000001000000000|80\n"
+           "GPU-a|sm_active|prometheus|1769000000000000000|0.5\n"
+           "GPU-a|sm_active|prometheus|1769000001000000000|0.25\n"
+           "GPU-b|gpu_util|prometheus|1769086400000000000|70");
+    expect(f, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'metric_sample'::regclass", "2");
+    const pp_activity_sample blank = {0, PP_METRIC_GPU_UTIL, T0, (double)NAN};
+    assert_int_equal(pp_store_put_samples(f->store, &none, &blank, 1, on_done, f, &err), -1);
+    assert_int_equal(err.code, PP_ERR_INVALID);
+    finish(f);
+}
+
+typedef struct loaded {
+    fixture *f;
+    pp_activity *activity;
+} loaded;
+
+static void on_loaded(void *user, pp_activity **activity, const pp_error *error)
+{
+    loaded *l = user;
+    on_done(l->f, error);
+    if (!error)
+        l->activity = PP_TAKE(*activity);
+}
+
+static pp_activity *load(fixture *f)
+{
+    loaded l = {.f = f};
+    pp_error err = {0};
+    called(f, pp_store_load(f->store, "s1", "p1", 10 * SECOND, 10 * SECOND, on_loaded, &l, &err),
+           &err);
+    wait_all(f);
+    assert_non_null(l.activity);
+    return l.activity;
+}
+
+static void stored_is_loaded(void **state)
+{
+    (void)state;
+    fixture *f = start("t_load");
+    prepare_target(f);
+    put_batch(f, 1);
+    put_batch(f, 0);
+    put_samples(f, samples, 4);
+    wait_all(f);
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_processes, 1);
+    assert_int_equal(a->n_layers, 2);
+    assert_string_equal(a->layers[1].name, hostile);
+    assert_int_equal(a->n_batches, 2);
+    assert_int_equal(a->batches[0].start_ns, T0);
+    assert_int_equal(a->n_steps, 2);
+    assert_int_equal(a->steps[1].number, 1);
+    assert_int_equal(a->n_intervals, 6);
+    assert_int_equal(a->intervals[1].layer, 2);
+    assert_int_equal(a->intervals[1].phase, 1);
+    assert_int_equal(a->intervals[1].duration_ns, SECOND / 4);
+    assert_int_equal(a->n_samples, 3); /* GPU-b is not this pod's */
+    assert_int_equal(a->samples[2].stamp_ns, T0 + SECOND);
+    pp_activity_free(a);
+    finish(f);
+}
+
+static void grid_is_loaded(void **state)
+{
+    (void)state;
+    fixture *f = start("t_grid");
+    sample_batch b;
+    pp_error err = {0};
+    pp_wire_cell cells[] = {{0, 1, 7000000, 3, PP_WIRE_FORWARD},
+                            {1, 2, 10000000, 4, PP_WIRE_BACKWARD}};
+    prepare_target(f);
+    make_batch(&b, 0);
+    b.batch.interval_count = 0;
+    b.batch.grid = (pp_wire_grid){.start = T0, .cell = 10000000, .cells = cells, .count = 2};
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    wait_all(f);
+    expect(f, "SELECT events FROM target", "7");
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_intervals, 0);
+    assert_int_equal(a->n_cells, 2);
+    assert_int_equal(a->cells[1].start_ns, T0 + 10000000);
+    assert_int_equal(a->cells[1].busy_ns, 10000000);
+    assert_int_equal(a->cells[1].calls, 4);
+    assert_int_equal(a->cells[1].layer, 2);
+    pp_activity_free(a);
+    finish(f);
+}
+
+/* Many batches in one load, streamed row by row: far more than one read of the socket. */
+static void large_load(void **state)
+{
+    (void)state;
+    enum { COUNT = 60, INTERVALS = 20000 };
+    fixture *f = start("t_large");
+    pp_error err = {0};
+    sample_batch b;
+    pp_wire_interval *many = calloc(INTERVALS, sizeof(*many));
+    assert_non_null(many);
+    prepare_target(f);
+    for (int64_t seq = 0; seq < COUNT; seq++) {
+        make_batch(&b, seq);
+        for (int i = 0; i < INTERVALS; i++)
+            many[i] = (pp_wire_interval){1, seq, T0 + seq * SECOND + i * 40000, 30000, i % 2};
+        b.batch.intervals = many;
+        b.batch.interval_count = INTERVALS;
+        called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    }
+    wait_all(f);
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_intervals, COUNT * INTERVALS);
+    assert_false(a->truncated);
+    int64_t sum = 0;
+    for (size_t i = 0; i < a->n_intervals; i++)
+        sum += a->intervals[i].duration_ns;
+    assert_int_equal(sum, INT64_C(30000) * COUNT * INTERVALS);
+    pp_activity_free(a);
+    free(many);
+    finish(f);
+}
+
+static void make_solution(pp_solution *s, double mean)
+{
+    static pp_solution_item items[] = {
+        {PP_SOLUTION_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, 0.25, 7},
+        {PP_SOLUTION_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, 0.5, 9},
+        {PP_SOLUTION_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, 0.1, 1},
+        {PP_SOLUTION_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, 0, 10},
+    };
+    static pp_solution_estimate estimates[5];
+    static pp_solution_sample rows[1];
+    static pp_solution_fit fits[1];
+    for (int i = 0; i < 4; i++) {
+        items[i].layer = (char *)(uintptr_t)(i < 2 ? "bot.0" : "");
+        items[i].type = (char *)(uintptr_t)(i < 2 ? "Linear" : "");
+    }
+    items[3].share = (double)NAN;
+    estimates[0] =
+        (pp_solution_estimate){0,    PP_METRIC_SM_ACTIVE, mean,        0.01, 6, PP_METHOD_DIRECT,
+                               NULL, (double)NAN,         (double)NAN, NULL};
+    estimates[1] =
+        (pp_solution_estimate){0,    PP_METRIC_GPU_UTIL, 100 * mean,  1,   6, PP_METHOD_DIRECT,
+                               NULL, (double)NAN,        (double)NAN, NULL};
+    estimates[2] = (pp_solution_estimate){1,
+                                          PP_METRIC_SM_ACTIVE,
+                                          (double)NAN,
+                                          (double)NAN,
+                                          0,
+                                          PP_METHOD_DIRECT,
+                                          (char *)(uintptr_t) "bot.0+bot.2",
+                                          0.3,
+                                          0.02,
+                                          "known only together with its group"};
+    estimates[3] =
+        (pp_solution_estimate){3,    PP_METRIC_SM_ACTIVE, mean / 2,    0.001, 10, PP_METHOD_JOB,
+                               NULL, (double)NAN,         (double)NAN, NULL};
+    estimates[4] = (pp_solution_estimate){3,           PP_METRIC_FP32_ACTIVE,
+                                          (double)NAN, (double)NAN,
+                                          0,           PP_METHOD_NONE,
+                                          NULL,        (double)NAN,
+                                          (double)NAN, "no samples of this metric"};
+    rows[0] = (pp_solution_sample){0, {T0, T0 + SECOND, 3, 0.5, {80, NAN, NAN, NAN, NAN, mean}}};
+    fits[0] = (pp_solution_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
+    *s = (pp_solution){.gpu = (char *)(uintptr_t) "GPU-a",
+                       .windows = 10,
+                       .samples = 20,
+                       .lag_ns = 123456.4,
+                       .lag_stderr_ns = 10,
+                       .window_ns = 250000000,
+                       .observed_ns = 4 * SECOND,
+                       .step_count = 5,
+                       .step_mean_ns = 0.5e9,
+                       .items = items,
+                       .n_items = 4,
+                       .estimates = estimates,
+                       .n_estimates = 5,
+                       .fits = fits,
+                       .n_fits = 1,
+                       .sample_rows = rows,
+                       .n_sample_rows = 1};
+}
+
+static void put_solution(fixture *f, double mean, bool final)
+{
+    pp_solution s;
+    pp_error err = {0};
+    make_solution(&s, mean);
+    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, final, on_done, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+}
+
+static void finish_session(fixture *f, const char *phase, int64_t at)
+{
+    pp_error err = {0};
+    called(f, pp_store_finish(f->store, "s1", phase, at, on_done, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+}
+
+static const char estimate_sql[] =
+    "SELECT a.revision, a.final, e.mean FROM attribution a JOIN estimate e USING (session_uid, "
+    "pod_uid, gpu_uuid) WHERE e.layer = 'bot.0' AND e.phase = 'forward' AND metric = 'sm_active'";
+
+static void solution_is_replaced(void **state)
+{
+    (void)state;
+    fixture *f = start("t_solution");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_solution(f, 0.5, false);
+    put_solution(f, 0.25, false);
+    expect(f, estimate_sql, "2|f|0.25");
+    put_solution(f, 0.125, true);
+    put_solution(f, 0.75, false); /* of an operator that has not heard of the end */
+    expect(f, estimate_sql, "3|t|0.125");
+    expect(f, "SELECT count(*) FROM item", "4");
+    expect(f,
+           "SELECT kind, layer, phase, reason, mean, stderr FROM estimate WHERE mean IS NULL "
+           "ORDER BY kind",
+           "job|||no samples of this metric|NULL|NULL\n"
+           "layer|bot.0|backward|known only together with its group|NULL|NULL");
+    expect(f, "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active FROM sample",
+           "bot.0|forward|3|80|NULL|0.125");
+    expect(f, "SELECT lag_ns, window_ns, truncated FROM attribution", "123456|250000000|f");
+    expect(f, "SELECT share FROM item WHERE kind = 'job'", "NULL");
+    expect(f, "SELECT r2, windows FROM fit", "0.9|10");
+    finish(f);
+}
+
+static void result_has_the_papers_columns(void **state)
+{
+    (void)state;
+    fixture *f = start("t_result");
+    expect(f,
+           "SELECT column_name FROM information_schema.columns WHERE table_name = 'result' "
+           "ORDER BY ordinal_position",
+           "job_id\nhost_name\nip\nforward\nlayer\ncpu_num\ndata_num\ngpu_util\ngpu_mem\n"
+           "dram_active\nfp32_active\nsm_occupancy\nsm_active");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_samples(f, samples, 4);
+    put_solution(f, 0.5, true);
+    expect(f, "SELECT count(*) FROM result", "0"); /* not finished yet */
+    finish_session(f, "Succeeded", T0 + 100 * SECOND);
+    expect(f, "SELECT * FROM result ORDER BY forward DESC",
+           "ml/dlrm|dlrm-0|10.1.2.3|t|bot.0|1.5|7|50|NULL|NULL|NULL|NULL|0.5\n"
+           "ml/dlrm|dlrm-0|10.1.2.3|f|bot.0|1.5|9|NULL|NULL|NULL|NULL|NULL|NULL");
+    expect(f,
+           "SELECT layer, phase, metric, group_name, group_mean, latest FROM result_detail "
+           "WHERE group_name IS NOT NULL",
+           "bot.0|backward|sm_active|bot.0+bot.2|0.3|t");
+    expect(f, "SELECT workload_kind, workload_name, metric, mean, p95 FROM pattern ORDER BY metric",
+           "Job|dlrm|fp32_active|NULL|NULL\nJob|dlrm|sm_active|0.25|0.4875");
+    expect(f,
+           "SELECT phase, first_step_ns, last_step_ns, extract(epoch FROM finished_at)::bigint "
+           "FROM session",
+           "Succeeded|1769000000000000000|1769000001000000000|1769000100");
+    put_session(f, "s1", "Collecting"); /* late: what is finished stays */
+    finish_session(f, "Failed", T0 + 200 * SECOND);
+    expect(f, "SELECT phase, extract(epoch FROM finished_at)::bigint FROM session",
+           "Succeeded|1769000100");
+    finish(f);
+}
+
+typedef struct stats_seen {
+    fixture *f;
+    pp_session_stats session;
+    pp_store_target_stats target;
+    size_t n_targets, n_stamps;
+    pp_store_stamp stamps[4];
+    bool known;
+} stats_seen;
+
+static void on_stats(void *user, const pp_store_stats *stats, const pp_error *error)
+{
+    stats_seen *s = user;
+    on_done(s->f, error);
+    if (error)
+        return;
+    s->known = stats->known;
+    s->session = stats->session;
+    s->n_targets = stats->n_targets;
+    if (stats->n_targets)
+        s->target = stats->targets[0];
+    s->n_stamps = stats->n_stamps;
+    for (size_t i = 0; i < stats->n_stamps && i < 4; i++)
+        s->stamps[i] = stats->stamps[i];
+}
+
+static stats_seen stats_of(fixture *f, const char *session)
+{
+    stats_seen s = {.f = f};
+    pp_error err = {0};
+    called(f, pp_store_load_stats(f->store, session, 60 * SECOND, on_stats, &s, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    return s;
+}
+
+static void statistics(void **state)
+{
+    (void)state;
+    fixture *f = start("t_stats");
+    assert_false(stats_of(f, "nobody").known);
+    prepare_target(f);
+    stats_seen s = stats_of(f, "s1");
+    assert_true(s.known && s.n_targets == 1);
+    assert_int_equal(s.target.rank, -1);
+    assert_int_equal(s.target.epoch, -1);
+    assert_int_equal(s.target.last_batch_ns, 0);
+    assert_false(s.session.final_written);
+    put_batch(f, 0);
+    put_batch(f, 1);
+    put_samples(f, samples, 4);
+    put_solution(f, 0.5, true);
+    s = stats_of(f, "s1");
+    assert_int_equal(s.session.first_step_ns, T0);
+    assert_int_equal(s.session.last_step_ns, T0 + 2 * SECOND);
+    assert_int_equal(s.session.events, 6);
+    assert_int_equal(s.session.steps, 2);
+    assert_int_equal(s.session.dropped, 2);
+    assert_int_equal(s.session.layers, 2);
+    assert_int_equal(s.session.samples_joined, 20);
+    assert_int_equal(s.session.samples_stored, 1);
+    assert_int_equal(s.session.samples_deduplicated, 2);
+    assert_int_equal(s.session.metrics_seen, 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_SM_ACTIVE);
+    assert_true(s.session.final_written);
+    assert_int_equal(s.session.final_layers, 2);
+    assert_int_equal(s.session.final_job_means, 1);
+    assert_int_equal(s.session.final_reported, 3);
+    assert_true(s.session.last_batch_ns > T0);
+    assert_int_equal(s.target.rank, 0);
+    assert_true(s.target.open_stretch);
+    assert_int_equal(s.target.epoch, 0);
+    assert_int_equal(s.target.batch, 1);
+    assert_int_equal(s.n_stamps, 2);
+    assert_int_equal(s.stamps[0].stamp_ns, T0 + SECOND);
+    finish(f);
+}
+
+typedef struct retired_seen {
+    fixture *f;
+    pp_store_retired retired;
+} retired_seen;
+
+static void on_retired(void *user, const pp_store_retired *retired, const pp_error *error)
+{
+    retired_seen *s = user;
+    on_done(s->f, error);
+    if (retired)
+        s->retired = *retired;
+}
+
+static pp_store_retired retire(fixture *f, pp_store_retention ages, int64_t now)
+{
+    retired_seen s = {.f = f};
+    pp_error err = {0};
+    called(f, pp_store_retire(f->store, &ages, now, on_retired, &s, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    return s.retired;
+}
+
+static void retention(void **state)
+{
+    (void)state;
+    fixture *f = start("t_retention");
+    const pp_store_retention ages = {.activity = DAY, .samples = 2 * DAY, .results = 10 * DAY};
+    prepare_target(f);
+    for (int i = 0; i < 3; i++)
+        put_batch(f, i);
+    put_samples(f, samples, 4);
+    put_solution(f, 0.5, true);
+    pp_store_retired r = retire(f, ages, T0 + 100 * DAY); /* not finished: only old samples go */
+    assert_int_equal(r.batches + r.sample_rows + r.sessions, 0);
+    assert_int_equal(r.partitions, 2);
+    put_samples(f, samples, 4); /* their days can be made again */
+    finish_session(f, "Succeeded", T0);
+    r = retire(f, ages, T0 + DAY / 2);
+    assert_int_equal(r.batches + r.sample_rows + r.sessions + r.partitions, 0);
+    r = retire(f, ages, T0 + DAY + SECOND);
+    assert_int_equal(r.batches, 3);
+    assert_int_equal(r.sample_rows, 0);
+    r = retire(f, ages, T0 + 3 * DAY + SECOND);
+    assert_int_equal(r.sample_rows, 1);
+    assert_int_equal(r.partitions, 1); /* the day of T0 + DAY has not been over for long enough */
+    expect(f, "SELECT count(*) FROM metric_sample", "1");
+    expect(f, "SELECT count(*) FROM result", "2"); /* results outlive what they come from */
+    r = retire(f, ages, T0 + 11 * DAY);
+    assert_int_equal(r.sessions, 1);
+    expect(f,
+           "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM item) + "
+           "(SELECT count(*) FROM layer) + (SELECT count(*) FROM pattern)",
+           "0");
+    finish(f);
+}
+
+static const char everything_sql[] =
+    "SELECT md5(string_agg(x, E'\\n' ORDER BY x)) FROM ("
+    "SELECT (to_jsonb(a) - 'received_at')::text AS x FROM activity a UNION ALL "
+    "SELECT (to_jsonb(t) - 'last_batch_at')::text FROM target t UNION ALL "
+    "SELECT to_jsonb(p)::text FROM process p UNION ALL SELECT to_jsonb(l)::text FROM layer l "
+    "UNION ALL SELECT to_jsonb(m)::text FROM metric_sample m UNION ALL "
+    "SELECT to_jsonb(e)::text FROM estimate e UNION ALL SELECT to_jsonb(i)::text FROM item i) q";
+
+/* What is in the store does not depend on the order in which it came, nor on repeats. */
+static void replay_gives_the_same(void **state)
+{
+    (void)state;
+    fixture *f = start("t_replay_a");
+    char first[64];
+    prepare_target(f);
+    for (int i = 0; i < 20; i++)
+        put_batch(f, i);
+    put_samples(f, samples, 4);
+    put_solution(f, 0.5, true);
+    (void)snprintf(first, sizeof(first), "%s", ask(f->direct, everything_sql));
+    finish(f);
+    f = start("t_replay_b");
+    prepare_target(f);
+    for (int i = 0; i < 20; i++) {
+        put_batch(f, 19 - i);
+        put_batch(f, (7 * i) % 20);
+    }
+    put_samples(f, samples + 2, 2);
+    put_samples(f, samples, 3);
+    put_solution(f, 0.5, true);
+    expect(f, everything_sql, first);
+    finish(f);
+}
+
+static void unfinished_seen(void *user, const pp_strings *uids, const pp_error *error)
+{
+    fixture *f = user;
+    on_done(f, error);
+    f->inserted = (int)uids->count;
+}
+
+static void unfinished_sessions(void **state)
+{
+    (void)state;
+    fixture *f = start("t_unfinished");
+    pp_error err = {0};
+    put_session(f, "s1", "Pending");
+    put_session(f, "s2", "Pending");
+    wait_all(f);
+    finish_session(f, "Failed", T0);
+    called(f, pp_store_load_unfinished(f->store, unfinished_seen, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->inserted, 1);
+    finish(f);
+}
+
+static void read_conninfo(void)
+{
+    char path[512] = "";
+    PP_CLEANUP_FILE FILE *state = fopen(getenv("PP_POSTGRES_STATE"), "re");
+    assert_non_null(state);
+    assert_int_equal(fscanf(state, "%255s", path), 1);
+    (void)strcat(path, "/conninfo");
+    PP_CLEANUP_FILE FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    assert_non_null(fgets(base_conninfo, sizeof(base_conninfo), f));
+    base_conninfo[strcspn(base_conninfo, "\n")] = '\0';
+}
+
+int main(void)
+{
+    if (!getenv("PP_POSTGRES_STATE")) {
+        (void)fputs("run by ctest, which starts Postgres\n", stderr);
+        return 1;
+    }
+    read_conninfo();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schema_is_made_once),
+        cmocka_unit_test(two_processes_migrate_at_once),
+        cmocka_unit_test(newer_schema_is_refused),
+        cmocka_unit_test(changed_migration_is_refused),
+        cmocka_unit_test(batch_twice_counts_once),
+        cmocka_unit_test(hostile_names_are_data),
+        cmocka_unit_test(unknown_target_is_told),
+        cmocka_unit_test(full_queue_refuses),
+        cmocka_unit_test(host_names_are_resolved),
+        cmocka_unit_test(samples_are_stored_once),
+        cmocka_unit_test(stored_is_loaded),
+        cmocka_unit_test(grid_is_loaded),
+        cmocka_unit_test(large_load),
+        cmocka_unit_test(solution_is_replaced),
+        cmocka_unit_test(result_has_the_papers_columns),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(retention),
+        cmocka_unit_test(replay_gives_the_same),
+        cmocka_unit_test(unfinished_sessions),
+        cmocka_unit_test(killed_server_loses_and_doubles_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,379 @@
+/* Sessions, targets, batches and raw samples into the store. */
+#include "operator/store/internal.h"
+
+#include <math.h>
+
+static const char session_sql[] =
+    "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at) "
+    "VALUES ($1, $2, $3, $4::jsonb, $5, $6, to_timestamp($7::bigint / 1e9)) "
+    "ON CONFLICT (uid) DO UPDATE SET spec = excluded.spec, method = excluded.method, "
+    "phase = excluded.phase WHERE session.finished_at IS NULL";
+
+int pp_store_put_session(pp_store *store, const pp_store_session *in, pp_store_done_fn done,
+                         void *user, pp_error *err)
+{
+    if (pp_store_need(in->uid, "uid", err) < 0 || pp_store_need(in->ns, "namespace", err) < 0 ||
+        pp_store_need(in->name, "name", err) < 0 || pp_store_need(in->spec, "spec", err) < 0 ||
+        pp_store_need(in->method, "method", err) < 0 || pp_store_need(in->phase, "phase", err) < 0)
+        return -1;
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    pp_statement *s = pp_job_add(&call->job, session_sql);
+    pp_sql_text(s, in->uid);
+    pp_sql_text(s, in->ns);
+    pp_sql_text(s, in->name);
+    pp_sql_text(s, in->spec);
+    pp_sql_text(s, in->method);
+    pp_sql_text(s, in->phase);
+    pp_sql_int8(s, in->created_ns);
+    return pp_call_submit(store, PP_LANE_INGEST, call, err);
+}
+
+static const char target_sql[] =
+    "INSERT INTO target (session_uid, pod_uid, namespace, pod_name, container, node, host_name, "
+    "ip, "
+    "workload_kind, workload_name, cpu_request) "
+    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) "
+    "ON CONFLICT (session_uid, pod_uid) DO UPDATE SET "
+    "container = coalesce(excluded.container, target.container), "
+    "node = coalesce(excluded.node, target.node), "
+    "host_name = coalesce(excluded.host_name, target.host_name), "
+    "ip = coalesce(excluded.ip, target.ip), "
+    "workload_kind = excluded.workload_kind, workload_name = excluded.workload_name, "
+    "cpu_request = coalesce(excluded.cpu_request, target.cpu_request)";
+
+int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_done_fn done,
+                        void *user, pp_error *err)
+{
+    if (pp_store_need(in->session_uid, "session_uid", err) < 0 ||
+        pp_store_need(in->pod_uid, "pod_uid", err) < 0 ||
+        pp_store_need(in->ns, "namespace", err) < 0 ||
+        pp_store_need(in->pod_name, "pod_name", err) < 0 ||
+        pp_store_need(in->workload_kind, "workload_kind", err) < 0 ||
+        pp_store_need(in->workload_name, "workload_name", err) < 0)
+        return -1;
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    pp_statement *s = pp_job_add(&call->job, target_sql);
+    pp_sql_text(s, in->session_uid);
+    pp_sql_text(s, in->pod_uid);
+    pp_sql_text(s, in->ns);
+    pp_sql_text(s, in->pod_name);
+    pp_sql_text(s, in->container);
+    pp_sql_text(s, in->node);
+    pp_sql_text(s, in->host_name);
+    pp_sql_text(s, in->ip);
+    pp_sql_text(s, in->workload_kind);
+    pp_sql_text(s, in->workload_name);
+    pp_sql_float8(s, in->cpu_request);
+    return pp_call_submit(store, PP_LANE_INGEST, call, err);
+}
+
+/*
+ * One statement, so that everything hangs on whether the activity row was new: seen again, a batch
+ * changes nothing. $39.. are figures derived from the batch: see add_batch.
+ */
+static const char batch_sql[] =
+    "WITH new AS ("
+    " INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, stretch_last, "
+    "  start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
+    "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
+    "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls) "
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
+    "$19, "
+    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29) "
+    " ON CONFLICT DO NOTHING RETURNING 1), "
+    "named AS ("
+    " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters) "
+    " SELECT $1, $2, $3, $5, l.* FROM new, unnest($30::integer[], $31::text[], $32::text[], "
+    "  $33::bigint[]) AS l "
+    " ON CONFLICT DO NOTHING), "
+    "seen AS ("
+    " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
+    "  python, torch, clock, model, events, steps, last_end_ns, open_stretch) "
+    " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
+    "$41, "
+    "  $9, NOT $7 FROM new "
+    " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
+    "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
+    "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
+    "   ELSE p.world_size END, "
+    "  gpus = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.gpus ELSE p.gpus END, "
+    "  model = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.model "
+    "   ELSE p.model END, "
+    "  open_stretch = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.open_stretch "
+    "   ELSE p.open_stretch END, "
+    "  events = p.events + excluded.events, steps = p.steps + excluded.steps, "
+    "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns)), "
+    "advanced AS ("
+    " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
+    "  cost_ns = cost_ns + $12, batches = batches + 1, last_batch_at = clock_timestamp(), "
+    "  host_name = coalesce(nullif($42, ''), host_name), "
+    "  epoch = CASE WHEN $44 >= coalesce(last_ns, $44) THEN $45::bigint ELSE epoch END, "
+    "  batch = CASE WHEN $44 >= coalesce(last_ns, $44) THEN $46::bigint ELSE batch END, "
+    "  first_ns = least(first_ns, $43), last_ns = greatest(last_ns, $44), "
+    "  observed_first_ns = least(observed_first_ns, $8), "
+    "  observed_last_ns = greatest(observed_last_ns, $9) "
+    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2) "
+    "SELECT count(*) FROM new";
+
+typedef struct batch_call {
+    pp_call call;
+    pp_store_batch_fn done;
+    bool inserted;
+} batch_call;
+
+#define GETTER(name, type, field)                                                                  \
+    static int64_t name(const void *p)                                                             \
+    {                                                                                              \
+        return (int64_t)((const type *)p)->field;                                                  \
+    }
+
+GETTER(step_number, pp_wire_step, number)
+GETTER(step_start, pp_wire_step, start)
+GETTER(step_duration, pp_wire_step, duration)
+GETTER(step_epoch, pp_wire_step, epoch)
+GETTER(step_batch, pp_wire_step, batch)
+GETTER(interval_layer, pp_wire_interval, layer)
+GETTER(interval_phase, pp_wire_interval, phase)
+GETTER(interval_step, pp_wire_interval, step)
+GETTER(interval_start, pp_wire_interval, start)
+GETTER(interval_duration, pp_wire_interval, duration)
+GETTER(cell_number, pp_wire_cell, cell)
+GETTER(cell_layer, pp_wire_cell, layer)
+GETTER(cell_phase, pp_wire_cell, phase)
+GETTER(cell_busy, pp_wire_cell, busy)
+GETTER(cell_calls, pp_wire_cell, calls)
+GETTER(layer_id, pp_wire_layer, id)
+GETTER(layer_parameters, pp_wire_layer, parameters)
+
+static const char *layer_name(const void *p)
+{
+    return ((const pp_wire_layer *)p)->name;
+}
+
+static const char *layer_type(const void *p)
+{
+    const char *type = ((const pp_wire_layer *)p)->type;
+    return type ? type : "";
+}
+
+static int64_t count_events(const pp_wire_batch *b)
+{
+    int64_t calls = 0;
+    if (b->grid.cell == 0)
+        return (int64_t)b->interval_count;
+    for (size_t i = 0; i < b->grid.count; i++)
+        calls += b->grid.cells[i].calls;
+    return calls;
+}
+
+/* $13 to $22 */
+static void add_steps_and_intervals(pp_statement *s, const pp_wire_batch *b)
+{
+    const size_t n = b->step_count;
+    const size_t step = sizeof(*b->steps);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_number);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_start);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_duration);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_epoch);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_batch);
+    const size_t count = b->grid.cell ? 0 : b->interval_count;
+    const size_t interval = sizeof(*b->intervals);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, b->intervals, count, interval, interval_layer);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->intervals, count, interval, interval_phase);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->intervals, count, interval, interval_step);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->intervals, count, interval, interval_start);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->intervals, count, interval, interval_duration);
+}
+
+/* $23 to $29 */
+static void add_grid(pp_statement *s, const pp_wire_grid *g)
+{
+    static const pp_sql_type none[] = {PP_SQL_INT8,       PP_SQL_INT8,       PP_SQL_INT8_ARRAY,
+                                       PP_SQL_INT4_ARRAY, PP_SQL_INT2_ARRAY, PP_SQL_INT8_ARRAY,
+                                       PP_SQL_INT8_ARRAY};
+    if (g->cell == 0) {
+        for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+            pp_sql_null(s, none[i]);
+        return;
+    }
+    const size_t size = sizeof(*g->cells);
+    pp_sql_int8(s, g->start);
+    pp_sql_int8(s, g->cell);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, g->cells, g->count, size, cell_number);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, g->cells, g->count, size, cell_layer);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, g->cells, g->count, size, cell_phase);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, g->cells, g->count, size, cell_busy);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, g->cells, g->count, size, cell_calls);
+}
+
+/* $30 to $40 */
+static void add_process(pp_statement *s, const pp_wire_batch *b)
+{
+    const pp_wire_process *p = &b->process;
+    const size_t size = sizeof(*b->layers);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, b->layers, b->layer_count, size, layer_id);
+    pp_sql_texts(s, b->layers, b->layer_count, size, layer_name);
+    pp_sql_texts(s, b->layers, b->layer_count, size, layer_type);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->layers, b->layer_count, size, layer_parameters);
+    pp_sql_int4(s, p->rank);
+    pp_sql_int4(s, p->world_size);
+    pp_sql_strings(s, &p->gpus);
+    pp_sql_text(s, p->python);
+    pp_sql_text(s, p->torch);
+    pp_sql_text(s, p->clock ? p->clock : "host");
+    pp_sql_text(s, p->model);
+}
+
+/* $41 to $46: steps, host name; first start, last end, epoch and batch of the steps */
+static void add_progress(pp_statement *s, const pp_wire_batch *b)
+{
+    pp_sql_int8(s, (int64_t)b->step_count);
+    pp_sql_text(s, b->process.hostname ? b->process.hostname : "");
+    int64_t first = INT64_MAX;
+    const pp_wire_step *last = NULL;
+    for (size_t i = 0; i < b->step_count; i++) {
+        const pp_wire_step *step = &b->steps[i];
+        first = step->start < first ? step->start : first;
+        if (!last || step->start + step->duration >= last->start + last->duration)
+            last = step;
+    }
+    if (!last) {
+        for (int i = 0; i < 4; i++)
+            pp_sql_null(s, PP_SQL_INT8);
+        return;
+    }
+    pp_sql_int8(s, first);
+    pp_sql_int8(s, last->start + last->duration);
+    pp_sql_int8(s, last->epoch);
+    pp_sql_int8(s, last->batch);
+}
+
+static void add_batch(pp_statement *s, const char *session_uid, const char *pod_uid,
+                      const pp_wire_batch *b)
+{
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, pod_uid);
+    pp_sql_text(s, b->instance);
+    pp_sql_int8(s, b->seq);
+    pp_sql_int4(s, b->process.id);
+    pp_sql_int8(s, b->stretch.id);
+    pp_sql_bool(s, b->stretch.last);
+    pp_sql_int8(s, b->stretch.start);
+    pp_sql_int8(s, b->stretch.end);
+    pp_sql_int8(s, count_events(b));
+    pp_sql_int8(s, b->dropped);
+    pp_sql_int8(s, b->cost.nanoseconds);
+    add_steps_and_intervals(s, b);
+    add_grid(s, &b->grid);
+    add_process(s, b);
+    add_progress(s, b);
+}
+
+static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+{
+    (void)index;
+    (void)err;
+    ((batch_call *)job)->inserted = pp_row_int(r, row, 0, 0) > 0;
+    return 0;
+}
+
+static void batch_ended(pp_job *job, const pp_error *error)
+{
+    const batch_call *call = (const batch_call *)job;
+    if (call->done)
+        call->done(call->call.user, !error && call->inserted, error);
+}
+
+int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod_uid,
+                       const pp_wire_batch *batch, pp_store_batch_fn done, void *user,
+                       pp_error *err)
+{
+    if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0 ||
+        pp_store_need(batch->instance, "instance", err) < 0)
+        return -1;
+    batch_call *call = pp_call_new(sizeof(*call), batch_ended, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    call->call.job.row = batch_row;
+    add_batch(pp_job_add(&call->call.job, batch_sql), session_uid, pod_uid, batch);
+    return pp_call_submit(store, PP_LANE_INGEST, call, err);
+}
+
+enum { MAX_SAMPLES = 100000 };
+#define DAY_NS INT64_C(86400000000000)
+
+static const char partitions_sql[] = "SELECT metric_sample_partitions($1, $2)";
+static const char samples_sql[] =
+    "INSERT INTO metric_sample (gpu_uuid, metric, source, at_ns, value) "
+    "SELECT ($1::text[])[g + 1], ($2::text[])[m + 1], 'prometheus', at, v "
+    "FROM unnest($3::integer[], $4::integer[], $5::bigint[], $6::float8[]) AS s (g, m, at, v) "
+    "ON CONFLICT DO NOTHING";
+
+GETTER(sample_gpu, pp_activity_sample, gpu)
+GETTER(sample_metric, pp_activity_sample, metric)
+GETTER(sample_stamp, pp_activity_sample, stamp_ns)
+
+static double sample_value(const void *p)
+{
+    return ((const pp_activity_sample *)p)->value;
+}
+
+static int check_samples(const pp_strings *gpus, const pp_activity_sample *samples, size_t n,
+                         int64_t *ret_first, int64_t *ret_last, pp_error *err)
+{
+    if (n == 0 || n > MAX_SAMPLES)
+        return pp_error_field(err, "samples", "must be 1 to %d", MAX_SAMPLES);
+    *ret_first = INT64_MAX;
+    *ret_last = 0;
+    for (size_t i = 0; i < n; i++) {
+        const pp_activity_sample *s = &samples[i];
+        if (s->gpu >= gpus->count || s->metric >= PP_METRIC_COUNT || !isfinite(s->value) ||
+            s->stamp_ns < 0)
+            return pp_error_field(err, "samples", "sample %zu is none", i);
+        *ret_first = s->stamp_ns < *ret_first ? s->stamp_ns : *ret_first;
+        *ret_last = s->stamp_ns > *ret_last ? s->stamp_ns : *ret_last;
+    }
+    if (*ret_last / DAY_NS - *ret_first / DAY_NS > 400)
+        return pp_error_field(err, "samples", "must lie within 400 days");
+    return 0;
+}
+
+static void add_metric_names(pp_statement *s)
+{
+    char *names[PP_METRIC_COUNT];
+    for (int i = 0; i < PP_METRIC_COUNT; i++)
+        names[i] = (char *)(uintptr_t)pp_metric_get((pp_metric)i)->column;
+    pp_sql_strings(s, &(pp_strings){.items = names, .count = PP_METRIC_COUNT});
+}
+
+int pp_store_put_samples(pp_store *store, const pp_strings *gpus, const pp_activity_sample *samples,
+                         size_t n, pp_store_done_fn done, void *user, pp_error *err)
+{
+    int64_t first = 0;
+    int64_t last = 0;
+    if (check_samples(gpus, samples, n, &first, &last, err) < 0)
+        return -1;
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    pp_statement *s = pp_job_add(&call->job, partitions_sql);
+    pp_sql_int8(s, first);
+    pp_sql_int8(s, last);
+    s = pp_job_add(&call->job, samples_sql);
+    pp_sql_strings(s, gpus);
+    add_metric_names(s);
+    const size_t size = sizeof(*samples);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, samples, n, size, sample_gpu);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, samples, n, size, sample_metric);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, samples, n, size, sample_stamp);
+    pp_sql_floats(s, samples, n, size, sample_value);
+    return pp_call_submit(store, PP_LANE_BULK, call, err);
+}
