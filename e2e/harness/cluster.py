@@ -3,7 +3,7 @@ import json
 import os
 import shlex
 
-from .progress import CACHE, LOGS, ROOT, CommandError, run, say, step
+from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, say, step
 
 E2E = os.path.join(ROOT, "e2e")
 
@@ -26,13 +26,14 @@ class Cluster:
             with step("the cluster of KUBECONFIG answers"):
                 self.kubectl("get", "--raw", "/readyz")
             return
-        import subprocess
-        already = subprocess.run([f"{E2E}/cluster", "status"], stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL).returncode == 0
+        already = "ready at" in run(f"{E2E}/cluster", "status", check=False)
         arguments = ["--kubernetes-version", self.version] if self.version else []
-        # Its own progress lines go straight to the reader.
-        subprocess.run([f"{E2E}/cluster", "up", *arguments], check=True)
         self.started = not already
+        run_shown(f"{E2E}/cluster", "up", *arguments)
+        self.adopt()
+
+    def adopt(self):
+        """Takes the environment of the cluster that e2e/cluster has brought up."""
         for line in run(f"{E2E}/cluster", "shell-env").splitlines():
             words = shlex.split(line)
             if len(words) == 2 and words[0] == "export" and "=" in words[1]:

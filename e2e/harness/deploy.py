@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from .cluster import E2E
-from .progress import CACHE, LOGS, ROOT, run, step, wait_until
+from .progress import CACHE, LOGS, ROOT, run, run_shown, step, wait_until
 
 SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
 SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
@@ -29,6 +29,27 @@ def sources_key():
     return digest.hexdigest()[:12]
 
 
+def configure(preset, *more):
+    """Configures the build folder of a preset in the cache; begins anew where it belongs to another clone."""
+    build = os.path.join(CACHE, "build", preset)
+    try:
+        with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+            ours = f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n" in file.read()
+    except FileNotFoundError:
+        ours = True
+    if not ours:
+        run("rm", "-rf", build)
+    run("cmake", "-S", ROOT, "-B", build, *(more or ("--preset", preset)), timeout=120, log="build.log")
+    return build
+
+
+def compile_preset(preset):
+    """Compiles everything with a preset; returns the build folder."""
+    build = configure(preset)
+    run("cmake", "--build", build, "-j2", timeout=1200, log="build.log")
+    return build
+
+
 def build_product(preset="release"):
     """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by its sources."""
     key = f"{preset}-{sources_key()}"
@@ -36,11 +57,9 @@ def build_product(preset="release"):
     archive = os.path.join(CACHE, "images", f"precisionprobe-{key}.tar")
     if os.path.exists(archive):
         return archive, image
-    build = os.path.join(CACHE, "build", preset)
     stage = os.path.join(CACHE, "build", f"stage-{preset}")
     with step(f"programs ({preset})"):
-        run("cmake", "--preset", preset, "-S", ROOT, "-B", build, timeout=120, log="build.log")
-        run("cmake", "--build", build, "-j2", timeout=900, log="build.log")
+        build = compile_preset(preset)
         run("rm", "-rf", stage)
         run("cmake", "--install", build, "--prefix", f"{stage}/usr", log="build.log")
     with step("image of the programs"):
@@ -73,16 +92,16 @@ class Deployment:
         }
         self.image = None
 
-    def load_images(self):
-        archive, image = build_product(self.preset)
+    def build_images(self):
+        """The images that are not the product's: [(variable, archive, name)]."""
         wanted = [("VGPU_IMAGE", [f"{E2E}/gpu/build"]), ("TORCH_IMAGE", [f"{E2E}/images/build", "torch"]),
                   ("SERVICES_IMAGE", [f"{E2E}/images/build", "services"])]
-        built = []
-        for variable, command in wanted:
-            # These show their own progress.
-            path = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-            name = subprocess.run([*command, "--image"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-            built.append((variable, path, name))
+        # These show their own progress.
+        return [(variable, run_shown(*command), run_shown(*command, "--image")) for variable, command in wanted]
+
+    def load_images(self):
+        archive, image = build_product(self.preset)
+        built = self.build_images()
         with step("images on the node"):
             self.image = self.cluster.load(archive, image)
             for variable, path, name in built:

@@ -1,7 +1,9 @@
 """Lines for the person who waits: what happens, how long it took, and commands with their output kept in a log."""
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 CACHE = os.environ.get("PP_CACHE") or os.path.join(
@@ -10,6 +12,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LOGS = os.path.join(CACHE, "logs")
 
 timings = {}
+_children = set()
+_lock = threading.Lock()
+_stopping = False
 
 
 class CommandError(Exception):
@@ -20,18 +25,80 @@ def say(text=""):
     print(text, file=sys.stderr, flush=True)
 
 
+def start(*command, env=None, **more):
+    """Starts a command in a process group of its own, which stop_children() can end."""
+    with _lock:
+        if _stopping:
+            raise CommandError(f"{command[0]} is not started: everything is being stopped")
+        child = subprocess.Popen(command, env=dict(os.environ, **(env or {})), start_new_session=True, **more)
+        _children.add(child)
+    return child
+
+
+def forget(child):
+    with _lock:
+        _children.discard(child)
+
+
+def stop(child, patience=10):
+    """Ends a command with all that it has started; gives it `patience` seconds to tidy up."""
+    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 5)):
+        if child.poll() is not None:
+            break
+        try:
+            os.killpg(child.pid, number)
+            child.wait(wait)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+    forget(child)
+
+
+def stop_children():
+    """Ends every command that still runs; none is started any more."""
+    global _stopping
+    with _lock:
+        _stopping = True
+        left = list(_children)
+    for child in left:
+        stop(child, patience=60)
+
+
+def allow_children():
+    """After stop_children(): what tidies up may start commands again."""
+    global _stopping
+    _stopping = False
+
+
 def run(*command, input=None, env=None, timeout=600, check=True, log=None):
     """Runs a command and returns its standard output; raises CommandError with the end of its output where it fails."""
-    environment = dict(os.environ, **(env or {}))
-    result = subprocess.run(command, input=input, env=environment, timeout=timeout, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = start(*command, env=env, text=True, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        output, errors = child.communicate(input, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"{' '.join(command[:6])} did not end within {timeout} s") from None
+    finally:
+        stop(child)
     if log:
+        os.makedirs(LOGS, exist_ok=True)
         with open(os.path.join(LOGS, log), "a", encoding="utf-8") as file:
-            file.write(f"$ {' '.join(command)}\n{result.stdout}{result.stderr}\n")
-    if check and result.returncode != 0:
-        tail = (result.stderr.strip() or result.stdout.strip())[-2000:]
-        raise CommandError(f"{' '.join(command[:6])} failed with {result.returncode}:\n{tail}")
-    return result.stdout
+            file.write(f"$ {' '.join(command)}\n{output}{errors}\n")
+    if check and child.returncode != 0:
+        tail = (errors.strip() or output.strip())[-2000:]
+        raise CommandError(f"{' '.join(command[:6])} failed with {child.returncode}:\n{tail}")
+    return output
+
+
+def run_shown(*command):
+    """Runs a command that shows its own progress (on standard error); returns its standard output."""
+    child = start(*command, text=True, stdout=subprocess.PIPE)
+    try:
+        output, _ = child.communicate()
+    finally:
+        stop(child)
+    if child.returncode != 0:
+        raise CommandError(f"{' '.join(command[:6])} failed with {child.returncode}")
+    return output.strip()
 
 
 class step:

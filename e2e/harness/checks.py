@@ -1,0 +1,159 @@
+"""What is tested without a cluster: format, lint, documents, unit tests under sanitizers, the hook, the virtual GPU."""
+import os
+import re
+import shutil
+import subprocess
+
+from .deploy import compile_preset, configure
+from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, start, step, stop
+
+# Loaded into other people's Python by a compiler and flags of its own.
+APART = ("sidecar/hook/", "e2e/")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+class Failure(Exception):
+    """A check that failed: what to show of it."""
+
+
+def tracked(*patterns):
+    """The project's files, also those that are not committed yet."""
+    text = run("git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "--", *patterns)
+    return [name for name in sorted(text.splitlines()) if os.path.isfile(os.path.join(ROOT, name))]
+
+
+def execute(log, *command, timeout=1800, cwd=ROOT, env=None):
+    """Runs a command with all its output in LOGS/log; returns (status, output)."""
+    path = os.path.join(LOGS, log)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        child = start(*command, cwd=cwd, env=env, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            status = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"not done within {timeout} s; see {path}") from None
+        finally:
+            stop(child)
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return status, file.read()
+
+
+def last_lines(text, count=30):
+    return "\n".join(text.rstrip().splitlines()[-count:])
+
+
+def expect(log, *command, keep=30, **more):
+    """As execute(); a status other than 0 is a Failure that shows the end of the output."""
+    status, output = execute(log, *command, **more)
+    if status != 0:
+        raise Failure(f"{' '.join(command[:4])} ... gave {status}; the end of {os.path.join(LOGS, log)}:\n"
+                      + last_lines(output, keep))
+    return output
+
+
+def found(pattern, output):
+    """The lines that match: what a test runner said in the end."""
+    return [line for line in output.splitlines() if re.search(pattern, line)]
+
+
+# --- each returns the lines that belong into the summary ---------------------
+
+def format_check():
+    expect("format.log", "clang-format", "--dry-run", "--Werror", *tracked("*.c", "*.h"))
+    return []
+
+
+def is_shell_script(name):
+    with open(os.path.join(ROOT, name), "rb") as file:
+        return re.match(rb"#!\s*/(usr/)?bin/(env )?(ba)?sh\b", file.readline(80)) is not None
+
+
+def shell_check():
+    scripts = [name for name in tracked(".ci", ".githooks", "e2e", "charts", "sidecar", "operator")
+               if is_shell_script(name)]
+    expect("shellcheck.log", "shellcheck", "--severity=warning", "--external-sources", "--source-path=SCRIPTDIR",
+           "--exclude=SC1090,SC2034,SC2154", *scripts)
+    return []
+
+
+def documents():
+    """Links between the project's own files lead somewhere; what the commands print is in reach of the reader."""
+    wrong = []
+    for name in tracked("*.md"):
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            text = file.read()
+        for target in LINK.findall(text):
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            if not os.path.exists(os.path.normpath(os.path.join(ROOT, os.path.dirname(name), target))):
+                wrong.append(f"{name}: no such file: {target}")
+        if re.search(r"/(root|home)/\w+/|/work/", text):
+            wrong.append(f"{name}: a path of somebody's machine")
+    if wrong:
+        raise Failure("\n".join(wrong))
+    return []
+
+
+def tests_of(preset):
+    """Compiles a preset and runs its tests."""
+    def check():
+        try:
+            build = compile_preset(preset)
+        except CommandError as error:
+            raise Failure(f"{error}\nall of it is in {os.path.join(LOGS, 'build.log')}") from None
+        output = expect(f"ctest-{preset}.log", "ctest", "--test-dir", build, "--output-on-failure", "-j2", keep=60)
+        return [f"{preset}: {line}" for line in found(r"tests passed", output)]
+    return check
+
+
+def tidy():
+    """clang-tidy over every source but the hook's, from a database of clang's own flags."""
+    build = configure("tidy", "-G", "Ninja", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+                      "-DCMAKE_BUILD_TYPE=Debug")
+    sources = [name for name in tracked("*.c") if not name.startswith(APART)]
+    listing = os.path.join(build, "sources")
+    with open(listing, "w", encoding="utf-8") as file:
+        file.write("\n".join(sources) + "\n")
+    status, output = execute("tidy.log", "xargs", "-a", listing, "-P2", "-n4", "clang-tidy", "-p", build, "--quiet")
+    if status != 0:
+        said = sorted(set(found(r"(error|warning): ", output)))
+        raise Failure(f"{len(said)} findings; the first of {os.path.join(LOGS, 'tidy.log')}:\n"
+                      + "\n".join(said[:20] or [last_lines(output)]))
+    return []
+
+
+def virtual_gpu():
+    go = run(os.path.join(ROOT, "e2e/setup"), "--go").strip()
+    output = expect("vgpu-test.log", go, "test", "./...", cwd=os.path.join(ROOT, "e2e/gpu"),
+                    env={"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"})
+    return [f"virtual GPU: {line}" for line in found(r"^ok\s", output)]
+
+
+def hook():
+    """Hook and agent together, in the Python and PyTorch of the machine's Debian and in those of the torch image."""
+    build = os.path.join(CACHE, "build", "asan", "sidecar")
+    image = os.path.join(ROOT, "e2e/images/torch-python")
+    run_shown(image, "-c", "")  # unpacks the image's files where they are missing
+    output = expect("hook.log", "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
+                    os.path.join(ROOT, "sidecar/tests"),
+                    env={"PP_AGENT": f"{build}/agent/precisionprobe-agent", "PP_HOOK": f"{build}/hook/python",
+                         "PP_TORCH_PYTHON": f"/usr/bin/python3:{image}"})
+    return [f"hook and agent: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
+
+
+def chart(cluster):
+    """The chart with the helm that the cluster has brought."""
+    folder = os.path.join(ROOT, "charts/precisionprobe")
+    for name, command in (("lint", ("lint", folder, "--strict")), ("template", ("template", "precisionprobe", folder))):
+        expect(f"helm-{name}.log", shutil.which("helm", path=cluster.environment.get("PATH")) or "helm", *command,
+               "--set", "postgres.existingSecret=postgres", env=cluster.environment)
+    return []
+
+
+BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents)]
+UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook),
+         ("unit tests under TSan", tests_of("tsan")), ("the virtual GPU's tests", virtual_gpu),
+         ("clang-tidy", tidy)]
+SLOW = ("unit tests under TSan", "clang-tidy")
+
+__all__ = ["BEFORE", "UNITS", "SLOW", "Failure", "chart", "step"]

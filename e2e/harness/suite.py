@@ -1,0 +1,179 @@
+"""All tests, in one command: format and lint, unit tests under sanitizers, scenarios on a real cluster.
+
+The cluster and its images are brought up while the unit tests run. What this command started it takes down again,
+also when it is interrupted. Logs are in the cache's folder logs.
+"""
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from . import checks
+from .cluster import Cluster
+from .deploy import Deployment
+from .progress import (LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children)
+
+RESULT = re.compile(r"^(\S+::\S.*?)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
+LAST = re.compile(r"^=+ .*\b(passed|failed|error|errors|skipped|deselected|no tests ran)\b.* =+$")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="e2e/test", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["unit", "scenarios"], help="only these")
+    parser.add_argument("--quick", action="store_true",
+                        help="without TSan, clang-tidy and the scenarios that take minutes")
+    parser.add_argument("-k", metavar="EXPR", help="only the scenarios that match, as pytest has it")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster and what is on it up")
+    parser.add_argument("--preset", default="asan", choices=["asan", "release", "dev"],
+                        help="of the operator that the scenarios run on (default %(default)s)")
+    return parser.parse_args()
+
+
+class Suite:
+    def __init__(self, args):
+        self.args = args
+        self.cluster = Cluster()
+        self.summary = []
+        self.failed = []
+
+    def check(self, text, function, *more):
+        """One line for the reader; a failure is shown and remembered, and the rest goes on."""
+        try:
+            with step(text):
+                self.summary += function(*more)
+            return True
+        except (checks.Failure, CommandError) as error:
+            say("    " + str(error).replace("\n", "\n    "))
+            self.failed.append(text)
+            return False
+
+    def units(self):
+        for text, function in checks.BEFORE + checks.UNITS:
+            if not (self.args.quick and text in checks.SLOW):
+                self.check(text, function)
+
+    # --- the cluster, beside the unit tests ---
+
+    def prepare(self):
+        try:
+            self.cluster.up()
+            Deployment(self.cluster).build_images()
+            self.ready = True
+        except (CommandError, subprocess.CalledProcessError, OSError) as error:
+            self.trouble = str(error)
+
+    def begin_preparing(self):
+        self.ready = False
+        self.trouble = ""
+        self.preparing = threading.Thread(target=self.prepare, daemon=True)
+        self.preparing.start()
+
+    def end_preparing(self):
+        self.preparing.join()
+        if not self.ready:
+            say(f"the cluster did not come up: {self.trouble}")
+            self.failed.append("the cluster")
+        return self.ready
+
+    # --- the scenarios ---
+
+    def scenarios(self):
+        """pytest on the cluster; its output goes to a log, a line per test to the reader."""
+        command = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v", "-ra", "--tb=short",
+                   "--durations=0", "--durations-min=5", os.path.join(ROOT, "e2e/scenarios")]
+        command += ["-k", self.args.k] if self.args.k else []
+        command += ["-m", "not long"] if self.args.quick else []
+        environment = dict(self.cluster.environment, PP_TEST_PRESET=self.args.preset,
+                           PP_TEST_KEEP="1" if self.args.keep else "", COLUMNS="100")
+        path = os.path.join(LOGS, "scenarios.log")
+        os.makedirs(LOGS, exist_ok=True)
+        child = start(*command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                      stdin=subprocess.DEVNULL)
+        try:
+            last, output = self.relay(child.stdout, path)
+            status = child.wait()
+        finally:
+            stop(child, patience=120)
+        self.summary.append(last or f"pytest ended with {status} and said nothing")
+        if status != 0:
+            self.failed.append("scenarios")
+            begin = max(output.rfind("= FAILURES ="), output.rfind("= ERRORS ="), 0)
+            say(f"\nfrom {path}:\n" + checks.last_lines(output[begin:], 120))
+
+    @staticmethod
+    def relay(lines, path):
+        """Copies to the log; shows results with the time since the result before. Returns (last line, all)."""
+        said, last, before = [], "", time.monotonic()
+        with open(path, "w", encoding="utf-8") as log:
+            for line in lines:
+                log.write(line)
+                log.flush()
+                said.append(line)
+                match = RESULT.match(line)
+                if match:
+                    now = time.monotonic()
+                    name = match.group(1).removeprefix("e2e/scenarios/")
+                    say(f"  {name:<62.62} {match.group(2).lower():<7} {now - before:4.0f} s")
+                    before = now
+                if LAST.match(line.rstrip()):
+                    last = line.rstrip()
+        return last, "".join(said)
+
+    def on_cluster(self):
+        if not self.end_preparing():
+            return
+        self.check("the Helm chart", checks.chart, self.cluster)
+        say("scenarios on the cluster:")
+        self.scenarios()
+
+    def run(self):
+        only = self.args.only
+        if only != "unit":
+            self.begin_preparing()
+        if only != "scenarios":
+            self.units()
+        if only != "unit":
+            self.on_cluster()
+
+    def finish(self):
+        """Takes down what was started, however this came to its end."""
+        stop_children()
+        allow_children()
+        if self.cluster.started and not self.args.keep:
+            with step("cluster taken down"):
+                self.cluster.down()
+
+
+def interrupted(number, _):
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def main():
+    args = arguments()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    began = time.monotonic()
+    suite = Suite(args)
+    try:
+        suite.run()
+    finally:
+        suite.finish()
+    say("")
+    for line in suite.summary:
+        print(line, flush=True)
+    minutes, seconds = divmod(int(time.monotonic() - began), 60)
+    if suite.failed:
+        say(f"FAILED after {minutes} min {seconds} s: {', '.join(suite.failed)} (logs in {LOGS})")
+        return 1
+    say(f"all passed after {minutes} min {seconds} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
