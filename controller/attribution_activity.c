@@ -13,7 +13,6 @@
 /* Deeper overlap than this is no activity of one GPU; it would make the sweep quadratic. */
 #define MAX_ACTIVE 256
 #define MAX_SHARES 16000000
-#define MAX_TIME_NS 4000000000000000000LL
 
 typedef struct source {
     int64_t start;
@@ -45,7 +44,7 @@ static void sweep_done(sweep *s)
 
 static bool sane(int64_t start, int64_t end)
 {
-    return start >= 0 && end <= MAX_TIME_NS && end >= start;
+    return start >= 0 && end <= PP_ATTR_MAX_TIME_NS && end >= start;
 }
 
 static int order_source(const void *pa, const void *pb)
@@ -125,7 +124,8 @@ static int sources_copy(sweep *s, const pp_attribution_input *in, const uint32_t
         const pp_attribution_cell *v = &in->cells[i];
         if (v->item >= in->n_items || v->width_ns <= 0 ||
             v->width_ns > PP_ATTRIBUTION_MAX_CELL_NS || v->busy_ns < 0 ||
-            v->busy_ns > v->width_ns || v->start_ns < 0 || v->start_ns > MAX_TIME_NS - v->width_ns)
+            v->busy_ns > v->width_ns || v->start_ns < 0 ||
+            v->start_ns > PP_ATTR_MAX_TIME_NS - v->width_ns)
             (*dropped)++;
         else if (v->busy_ns > 0)
             s->sources[m++] = (source){v->start_ns, v->start_ns + v->width_ns, canonical[v->item],
@@ -252,7 +252,8 @@ static void rows_sum(pp_attr_timeline *t, const sweep *s)
     for (size_t i = 0; i < t->n_pieces; i++) {
         const pp_attr_piece *v = &t->pieces[i];
         bool in_step = v->occurrence & 1;
-        double start = in_step ? (double)(s->steps[v->occurrence / 2].start_ns - t->base_ns) : 0;
+        size_t step = v->occurrence / 2;
+        double start = in_step ? (double)(s->steps[step].start_ns - t->base_ns) : 0;
         if (in_step)
             t->step_time += v->end - v->start;
         for (uint32_t k = v->first; k < v[1].first; k++) {

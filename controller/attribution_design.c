@@ -202,8 +202,10 @@ static int order_entry(const void *pa, const void *pb)
 
 static void band_measure(pp_attr_design *d)
 {
-    qsort(d->entries, d->n_entries, sizeof *d->entries, order_entry);
     d->band = 0;
+    if (d->n_entries == 0)
+        return;
+    qsort(d->entries, d->n_entries, sizeof *d->entries, order_entry);
     size_t start = 0;
     for (size_t i = 0; i < d->n_entries; i++) {
         const pp_attr_entry *e = &d->entries[i], *s = &d->entries[start];

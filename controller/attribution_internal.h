@@ -6,6 +6,8 @@
 
 #include "controller/attribution.h"
 
+/* Later times than this (year 2096) are no times; differences of times then never overflow. */
+#define PP_ATTR_MAX_TIME_NS 4000000000000000000LL
 /* Columns of one regression; more items than that are fitted in neighbouring bundles. */
 #define PP_ATTR_MAX_COLUMNS 128
 /* Windows of one regression: the newest ones count. */
@@ -269,5 +271,44 @@ typedef struct pp_attr_range {
  *  the determined groups; returns how many, -1 on error. */
 int pp_attr_group(const pp_attr_fit *f, const pp_attr_columns *c, double max_se, double max_time,
                   pp_attr_range *ranges, pp_error *err);
+
+/* ---- one solution ------------------------------------------------------------------------------
+ */
+
+/** Everything that one solution holds on its way. */
+typedef struct pp_attr_solver {
+    const pp_attribution_input *in;
+    pp_attribution_result *ret;
+    uint32_t *order; /* canonical metric -> the caller's index */
+    double *scale;   /* [canonical metric] */
+    pp_attr_timeline timeline;
+    pp_attr_columns columns;
+    pp_attr_scrapes scrapes;
+    pp_attr_windows windows;
+    pp_attr_problem problem;
+    pp_attr_fit *fits; /* [canonical metric] */
+    size_t n_fits;
+    pp_attr_lag lag;
+    double phase;
+    pp_attr_work work;
+    pp_attr_design design;
+    size_t cap_groups;
+} pp_attr_solver;
+
+/** Scaled values of one metric and its windows' nominal ends, observed at the lag found. */
+typedef struct pp_attr_rows {
+    size_t n;
+    double *ends;
+    double *y;
+    double mean;
+} pp_attr_rows;
+
+pp_attribution_result *pp_attr_result_new(const pp_attribution_input *in);
+int pp_attr_report_windows(pp_attr_solver *s, pp_error *err);
+void pp_attr_report_rows(pp_attr_solver *s);
+int pp_attr_report_job(pp_attr_solver *s, size_t metric, pp_error *err);
+int pp_attr_adjust_job(pp_attr_solver *s, size_t metric, const pp_attr_rows *u, pp_error *err);
+void pp_attr_report_fit(const pp_attr_solver *s, size_t metric, const pp_attr_rows *u);
+int pp_attr_report_estimates(pp_attr_solver *s, size_t metric, pp_error *err);
 
 #endif

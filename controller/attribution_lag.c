@@ -14,7 +14,8 @@
 #define MAX_STARTS 512
 #define MAX_MINIMA 6
 #define MAX_RIVALS 3
-#define ROUGH_NOISE 0.02 /* scaled sd of a window about a fit by least squares */
+/* Scaled sd of a window about a fit by least squares, against the prior's. */
+#define ROUGH_RIDGE (0.02 * 0.02 / (PP_ATTR_PRIOR_SD * PP_ATTR_PRIOR_SD))
 #define FLOOR_NOISE 1e-4 /* less residual than this tells no more */
 #define CONSTANT_SD 1e-5 /* scaled; what varies less carries no lag */
 #define UNAMBIGUOUS 12.0 /* in -2 log evidence, against the next minimum */
@@ -123,47 +124,63 @@ typedef struct coarse {
     double *c;
 } coarse;
 
-static void coarse_gram(coarse *o)
+/** Columns that take part in row i; they are few beside all. */
+static size_t row_columns(const pp_attr_design *d, size_t i, uint32_t *ret)
 {
+    const double *x = d->x + i * d->p;
+    size_t n = 0;
+    for (size_t a = 0; a < d->p; a++)
+        if (x[a] != 0)
+            ret[n++] = (uint32_t)a;
+    return n;
+}
+
+/** Sums the normal equations of all metrics; rest[k] := sum of squares about the mean. */
+static void coarse_sums(coarse *o, double *rest)
+{
+    const sample_set *s = o->s;
     size_t p = o->d.p;
-    double ridge = ROUGH_NOISE * ROUGH_NOISE / (PP_ATTR_PRIOR_SD * PP_ATTR_PRIOR_SD);
+    uint32_t column[PP_ATTR_MAX_COLUMNS];
     memset(o->gram, 0, p * p * sizeof(double));
-    for (size_t i = 0; i < o->d.n; i++) {
+    memset(o->c, 0, s->n_metrics * p * sizeof(double));
+    memset(rest, 0, s->n_metrics * sizeof(double));
+    for (size_t i = 0; i < s->n; i++) {
         const double *x = o->d.x + i * p;
-        for (size_t a = 0; a < p; a++)
-            for (size_t b = 0; x[a] != 0 && b <= a; b++)
-                o->gram[a * p + b] += x[a] * x[b];
+        size_t n = row_columns(&o->d, i, column);
+        for (size_t a = 0; a < n; a++)
+            for (size_t b = 0; b <= a; b++)
+                o->gram[column[a] * p + column[b]] += x[column[a]] * x[column[b]];
+        for (size_t k = 0; k < s->n_metrics; k++) {
+            double r = s->y[k * s->n + i] - s->mean[k];
+            rest[k] += r * r;
+            for (size_t a = 0; a < n; a++)
+                o->c[k * p + column[a]] += x[column[a]] * r;
+        }
     }
     for (size_t a = 0; a < p; a++)
-        o->gram[a * p + a] += ridge;
+        o->gram[a * p + a] += ROUGH_RIDGE;
 }
 
 /** Penalised residuals of least squares at one lag, as -2 log likelihood over all metrics. */
 static int coarse_at(coarse *o, double lag, double *ret, pp_error *err)
 {
     const sample_set *s = o->s;
+    double rest[PP_ATTRIBUTION_MAX_METRICS];
     if (pp_attr_design_set(&o->d, o->q->timeline, o->q->columns, s->ends, s->n, o->w->window, lag,
                            false, err) < 0)
         return -1;
-    size_t p = o->d.p, n = s->n;
-    coarse_gram(o);
+    size_t p = o->d.p;
+    coarse_sums(o, rest);
     if (!pp_attr_chol(o->gram, p))
         return pp_error_set(err, PP_ERR_INTERNAL, "least squares lost its rank");
     *ret = 0;
     for (size_t k = 0; k < s->n_metrics; k++) {
-        double rest = 0;
-        memset(o->c, 0, p * sizeof(double));
-        for (size_t i = 0; i < n; i++) {
-            double r = s->y[k * n + i] - s->mean[k];
-            rest += r * r;
-            for (size_t a = 0; a < p; a++)
-                o->c[a] += o->d.x[i * p + a] * r;
-        }
+        double *c = o->c + k * p;
         for (size_t a = 0; a < p; a++) {
-            o->c[a] = (o->c[a] - pp_attr_dot(o->gram + a * p, o->c, a)) / o->gram[a * p + a];
-            rest -= o->c[a] * o->c[a];
+            c[a] = (c[a] - pp_attr_dot(o->gram + a * p, c, a)) / o->gram[a * p + a];
+            rest[k] -= c[a] * c[a];
         }
-        *ret += (double)n * log(fmax(rest, 0) / (double)n + FLOOR_NOISE * FLOOR_NOISE);
+        *ret += (double)s->n * log(fmax(rest[k], 0) / (double)s->n + FLOOR_NOISE * FLOOR_NOISE);
     }
     return 0;
 }
@@ -262,7 +279,7 @@ static int coarse_init(coarse *o, const pp_attr_problem *q, const pp_attr_window
     size_t p = q->columns->n;
     *o = (coarse){.q = q, .w = w, .s = s};
     o->gram = malloc((p * p + 1) * sizeof(double));
-    o->c = malloc((p + 1) * sizeof(double));
+    o->c = malloc((s->n_metrics * p + 1) * sizeof(double));
     return o->gram && o->c ? 0 : pp_error_nomem(err);
 }
 

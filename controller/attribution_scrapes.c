@@ -57,11 +57,12 @@ static size_t points_take(const pp_attribution_metric *m, int64_t base_ns, point
     size_t n = 0;
     for (size_t i = 0; i < m->n_samples; i++) {
         point p = {0, m->samples[i].value};
-        if (m->samples[i].stamp_ns < 0 || !value_take(m, &p.value)) {
+        int64_t stamp = m->samples[i].stamp_ns;
+        if (stamp < 0 || stamp > PP_ATTR_MAX_TIME_NS || !value_take(m, &p.value)) {
             (*dropped)++;
             continue;
         }
-        p.stamp = (double)(m->samples[i].stamp_ns - base_ns);
+        p.stamp = (double)(stamp - base_ns);
         out[n++] = p;
     }
     qsort(out, n, sizeof *out, order_point);

@@ -16,7 +16,7 @@
 
 typedef struct path {
     double cost[STATES];
-    int8_t from[STATES];
+    int from[STATES];
 } path;
 
 /** Cost of having read another collection than the nominal one, by how far off that would be. */
@@ -58,7 +58,7 @@ static void path_step(path *now, const path *before, double k, double k_before, 
             double c = before->cost[b] + transition(change, (k + a) - (k_before + b));
             if (c < now->cost[a]) {
                 now->cost[a] = c;
-                now->from[a] = (int8_t)b;
+                now->from[a] = b;
             }
         }
     }

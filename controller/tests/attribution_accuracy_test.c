@@ -51,8 +51,16 @@ static void run_add(const sim_config *config, totals *t)
     sim_free(s);
 }
 
+/* Sanitizers look for other defects than statistical ones, at a tenth of the speed. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 static totals runs(sim_config config, int n)
 {
+    n = SANITIZED ? 1 : n;
     totals t = {.least_reported = 1};
     for (int i = 0; i < n; i++) {
         run_add(&config, &t);
@@ -72,11 +80,12 @@ static void check_targets(const totals *t, double most_error)
     assert_int_equal(t->known, t->runs);
     assert_true(t->least_reported >= 0.8);
     assert_true(t->most_error <= most_error);
-    assert_true((double)t->within3 >= 0.97 * (double)t->n);
-    double z = sqrt(t->z2 / (double)t->n);
-    assert_true(z > 0.8 && z < 1.25);
+    assert_true((double)t->within3 >= (SANITIZED ? 0.95 : 0.97) * (double)t->n);
+    /* The errors of one run go together more than those of several. */
+    double slack = SANITIZED ? 0.3 : 0, z = sqrt(t->z2 / (double)t->n);
+    assert_true(z > 0.8 - slack && z < 1.25 + slack);
     double group_z = sqrt(t->group_z2 / (double)t->groups);
-    assert_true(group_z > 0.7 && group_z < 1.4);
+    assert_true(group_z > 0.7 - slack && group_z < 1.4 + slack);
     assert_true(t->plain > 3 * t->error);
     assert_true(t->job < 0.02);
 }
@@ -120,8 +129,8 @@ static void steady_steps(void **state)
 static void lags_are_found(void **state)
 {
     (void)state;
-    const double delays[] = {0.02, 0.2, 0.24, 0.4, 0.55};
-    for (size_t i = 0; i < sizeof delays / sizeof delays[0]; i++) {
+    const double delays[] = {0.55, 0.02, 0.2, 0.24, 0.4};
+    for (size_t i = 0; i < (SANITIZED ? 1 : sizeof delays / sizeof delays[0]); i++) {
         sim_config c = sim_defaults(500 + i);
         c.delay = delays[i];
         c.drift = 3e-3;
@@ -244,7 +253,7 @@ static void fifteen_second_windows_report_no_layer(void **state)
 static void steps_below_the_window_report_no_layer(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 2; seed++) {
+    for (uint64_t seed = 0; seed < (SANITIZED ? 1 : 2); seed++) {
         sim_config c = sim_defaults(1300 + seed);
         c.window = c.scrape = 1;
         c.step = 0.05;

@@ -460,7 +460,8 @@ void sim_score_of(const sim *s, const pp_attribution_result *r, sim_score *ret)
     if (!r->lag_known || r->n_windows == 0)
         return;
     double w = s->config.window * 1e9;
-    double at = fmod((double)(r->windows[r->n_windows / 2].end_ns - ORIGIN_NS) - s->first_end, w);
+    const pp_attribution_window *middle = &r->windows[r->n_windows / 2];
+    double at = fmod((double)(middle->end_ns - ORIGIN_NS) - s->first_end, w);
     at += at < 0 ? w : 0;
     ret->end_error = (at > w / 2 ? at - w : at) / 1e6;
 }
