@@ -28,7 +28,9 @@ target_compile_options(
             -fno-common)
 # Statement expressions (PP_TAKE) are a GNU extension that gcc and clang both have.
 target_compile_options(pp_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wlogical-op
-                                          -Wduplicated-cond -Wno-pedantic>)
+                                          -Wduplicated-cond -Wno-pedantic
+                                          # Texts for people are cut at their limit on purpose.
+                                          -Wno-format-truncation>)
 target_include_directories(pp_flags INTERFACE ${PROJECT_SOURCE_DIR})
 
 option(PP_HARDEN "Stack protector, fortify, full RELRO" OFF)

@@ -76,7 +76,8 @@ static int make_instance(char *out, size_t size, pp_error *err)
 static uint64_t random_number(void)
 {
     uint64_t n = 0;
-    (void)getrandom(&n, sizeof n, GRND_NONBLOCK);
+    if (getrandom(&n, sizeof n, GRND_NONBLOCK) < 0)
+        n = (uint64_t)pp_time_now(); /* jitter only: any number will do */
     return n;
 }
 

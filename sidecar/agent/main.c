@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define HOOK_DIRECTORY "/usr/share/precisionprobe/hook"
-#define CONFIG_DIRECTORY "/var/run/precisionprobe"
+#define CONFIG_DIRECTORY "/etc/precisionprobe/identity"
 
 enum { OPTION_FROM = 256, OPTION_SETTINGS, OPTION_TOKEN, OPTION_CA, OPTION_RING, OPTION_DUMP };
 
