@@ -72,7 +72,8 @@ typedef struct pp_activity_sample {
     double value;
 } pp_activity_sample;
 
-/** All of one pod in one session; owned. In the order of time within each array. */
+/** All of one pod in one session; owned. Layers are sorted by process and id, samples of one GPU
+ * and metric by stamp; everything else may be in any order. */
 typedef struct pp_activity {
     pp_activity_process *processes;
     size_t n_processes;

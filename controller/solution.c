@@ -119,10 +119,12 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
 
 /* Why there is no value, in the words of docs/results.md. */
 static const char *why(const pp_attribution_result *r, size_t metric, bool job, bool in_group,
-                       bool ran)
+                       bool ran, bool job_only)
 {
     if (r->fits[metric].job.method == PP_METHOD_NONE)
         return "no samples of this metric";
+    if (!job && job_only)
+        return "only job averages were asked for";
     if (job)
         return "no samples within the observed time";
     if (!ran)
@@ -141,7 +143,7 @@ static int set_group(const pp_attribution_result *r, const pp_attribution_estima
 {
     to->group_mean = (double)NAN;
     to->group_standard_error = (double)NAN;
-    if (from->group < 0 || (size_t)from->group >= r->n_groups)
+    if (!from || from->group < 0 || (size_t)from->group >= r->n_groups)
         return 0;
     const pp_attribution_group *g = &r->groups[from->group];
     to->group_name = copy(g->name);
@@ -151,13 +153,13 @@ static int set_group(const pp_attribution_result *r, const pp_attribution_estima
 }
 
 static int make_estimate(const pp_problem *p, const pp_attribution_result *r, size_t row,
-                         size_t metric, pp_solution *s, pp_error *err)
+                         size_t metric, bool job_only, pp_solution *s, pp_error *err)
 {
     const bool job = row == r->n_rows;
     const pp_attribution_estimate *from =
         job ? &r->fits[metric].job : pp_attribution_get(r, row, metric);
-    const bool known =
-        from->method != PP_METHOD_NONE && isfinite(from->mean) && (job || from->identifiable);
+    const bool known = from->method != PP_METHOD_NONE && isfinite(from->mean) &&
+                       (job || (from->identifiable && !job_only));
     pp_solution_estimate *to = &s->estimates[s->n_estimates++];
     *to = (pp_solution_estimate){
         .item = (uint32_t)row,
@@ -167,18 +169,19 @@ static int make_estimate(const pp_problem *p, const pp_attribution_result *r, si
         .windows = from->windows,
         .method = known ? from->method : PP_METHOD_NONE,
     };
-    if (set_group(r, from, to, err) < 0)
+    if (set_group(r, job_only ? NULL : from, to, err) < 0)
         return -1;
     /* What a group says was solved as well; only its members' own share of it is unknown. */
     if (to->group_name)
         to->method = r->groups[from->group].estimate.method;
     if (!known)
-        to->reason = why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0);
+        to->reason =
+            why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0, job_only);
     return 0;
 }
 
-static int make_estimates(const pp_problem *p, const pp_attribution_result *r, pp_solution *s,
-                          pp_error *err)
+static int make_estimates(const pp_problem *p, const pp_attribution_result *r, bool job_only,
+                          pp_solution *s, pp_error *err)
 {
     s->estimates = calloc((r->n_rows + 1) * r->n_metrics + 1, sizeof(*s->estimates));
     s->fits = calloc(r->n_metrics + 1, sizeof(*s->fits));
@@ -186,7 +189,7 @@ static int make_estimates(const pp_problem *p, const pp_attribution_result *r, p
         return pp_error_nomem(err);
     for (size_t row = 0; row <= r->n_rows; row++) {
         for (size_t m = 0; m < r->n_metrics; m++) {
-            if (make_estimate(p, r, row, m, s, err) < 0)
+            if (make_estimate(p, r, row, m, job_only, s, err) < 0)
                 return -1;
         }
     }
@@ -234,7 +237,7 @@ static int make_rows(const pp_problem *p, const pp_attribution_result *r,
                      const pp_solution_options *options, pp_solution *s, pp_error *err)
 {
     make_summary(p, r, s);
-    if (make_items(p, r, s, err) < 0 || make_estimates(p, r, s, err) < 0)
+    if (make_items(p, r, s, err) < 0 || make_estimates(p, r, options->job_only, s, err) < 0)
         return -1;
     return pp_solution_make_samples(p, r, options->tolerance_percent, s, err);
 }

@@ -96,8 +96,9 @@ typedef struct pp_solution {
 } pp_solution;
 
 /**
- * Solves one GPU (a UUID that a process of the activity names). An activity without samples gives
- * times and no values. Errors: as pp_attribution_solve; PP_ERR_NOT_FOUND for an unknown GPU.
+ * Solves one GPU (a UUID that a process of the activity names; "": the processes that named none).
+ * An activity without samples gives times and no values. Errors: as pp_attribution_solve;
+ * PP_ERR_NOT_FOUND for an unknown GPU.
  */
 int pp_solution_solve(const pp_activity *activity, const char *gpu,
                       const pp_solution_options *options, pp_solution **ret, pp_error *err);

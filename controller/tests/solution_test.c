@@ -1,0 +1,379 @@
+/* From activity to rows: which time counts, what is told, and that order does not matter. */
+#include "attribution_sim.h"
+#include "common/tests/cmocka_all.h"
+#include "controller/solution.h"
+#include "controller/solution_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define S INT64_C(1000000000)
+#define T0 (INT64_C(1769000000) * S)
+
+static char gpu_a[] = "GPU-a";
+static char gpu_b[] = "GPU-b";
+static char *const list_a[] = {gpu_a};
+static char *const list_b[] = {gpu_b};
+
+/* One process on GPU-a with one layer; batches and steps are the test's. */
+static pp_activity_process processes[] = {
+    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}},
+    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}},
+    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}},
+};
+static pp_activity_layer layers[] = {
+    {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear"},
+    {0, 2, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear"},
+    {0, 3, 30, (char *)(uintptr_t) "never", (char *)(uintptr_t) "Linear"},
+    {1, 7, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear"},
+};
+
+static pp_activity base(void)
+{
+    return (pp_activity){.processes = processes, .n_processes = 3, .layers = layers, .n_layers = 4};
+}
+
+static pp_problem build(const pp_activity *a)
+{
+    pp_problem p = {0};
+    pp_error err = {0};
+    const pp_solution_options options = {0};
+    if (pp_problem_build(a, gpu_a, &options, &p, &err) < 0)
+        fail_msg("%s", err.message);
+    return p;
+}
+
+static void stretch_is(const pp_problem *p, size_t i, int64_t from, int64_t to)
+{
+    assert_true(i < p->n_stretches);
+    assert_int_equal(p->stretches[i].start_ns, T0 + from);
+    assert_int_equal(p->stretches[i].end_ns, T0 + to);
+}
+
+static void open_stretch_counts_whole_steps(void **state)
+{
+    (void)state;
+    pp_activity_batch batches[] = {{0, false, 1, T0, T0 + 5 * S},
+                                   {0, false, 1, T0 + 5 * S, T0 + 10 * S}};
+    pp_activity_step steps[] = {{0, 1, T0, 4 * S}, {1, 2, T0 + 4 * S, 4 * S}};
+    pp_activity a = base();
+    a.batches = batches;
+    a.n_batches = 2;
+    a.steps = steps;
+    a.n_steps = 2;
+    pp_problem p = build(&a);
+    assert_int_equal(p.n_stretches, 1);
+    stretch_is(&p, 0, 0, 8 * S);
+    pp_problem_done(&p);
+    batches[1].last = true;
+    p = build(&a);
+    stretch_is(&p, 0, 0, 10 * S);
+    pp_problem_done(&p);
+}
+
+static void missing_batch_leaves_a_gap(void **state)
+{
+    (void)state;
+    pp_activity_batch batches[] = {{0, true, 1, T0 + 10 * S, T0 + 15 * S},
+                                   {0, false, 1, T0, T0 + 5 * S}};
+    pp_activity_step steps[] = {{0, 4, T0 + 11 * S, 4 * S}, {1, 1, T0, 4 * S}};
+    pp_activity a = base();
+    a.batches = batches;
+    a.n_batches = 2;
+    a.steps = steps;
+    a.n_steps = 2;
+    pp_problem p = build(&a);
+    assert_int_equal(p.n_stretches, 2);
+    stretch_is(&p, 0, 0, 4 * S);
+    stretch_is(&p, 1, 10 * S, 15 * S);
+    pp_problem_done(&p);
+}
+
+static void lost_step_is_not_idle(void **state)
+{
+    (void)state;
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}};
+    pp_activity_step steps[] = {
+        {0, 1, T0, 2 * S}, {0, 3, T0 + 4 * S, 2 * S}, {0, 4, T0 + 7 * S, 2 * S}};
+    pp_activity a = base();
+    a.batches = batches;
+    a.n_batches = 1;
+    a.steps = steps;
+    a.n_steps = 3;
+    pp_problem p = build(&a);
+    assert_int_equal(p.n_stretches, 2);
+    stretch_is(&p, 0, 0, 2 * S);
+    stretch_is(&p, 1, 4 * S, 10 * S); /* the pause between steps 3 and 4 is idle */
+    pp_problem_done(&p);
+}
+
+static void shared_gpu_needs_both_processes(void **state)
+{
+    (void)state;
+    pp_activity_batch batches[] = {
+        {0, true, 1, T0, T0 + 10 * S},
+        {0, true, 2, T0 + 20 * S, T0 + 30 * S}, /* */
+        {1, true, 1, T0 + 5 * S, T0 + 25 * S},  /* alive until 25 s */
+        {2, true, 1, T0 + 2 * S, T0 + 40 * S},  /* of another GPU */
+    };
+    pp_activity a = base();
+    a.batches = batches;
+    a.n_batches = 4;
+    pp_problem p = build(&a);
+    assert_int_equal(p.n_stretches, 2);
+    stretch_is(&p, 0, 0, 10 * S);
+    stretch_is(&p, 1, 20 * S, 30 * S);
+    pp_problem_done(&p);
+}
+
+static void items_are_sorted_and_ran(void **state)
+{
+    (void)state;
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}, {1, true, 1, T0, T0 + 10 * S}};
+    pp_activity_interval intervals[] = {
+        {0, 1, PP_PHASE_BACKWARD, T0, S},          {0, 1, PP_PHASE_FORWARD, T0 + S, S},
+        {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S},   {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S},
+        {0, 0, PP_PHASE_OPTIMIZER, T0 + 4 * S, S}, {0, 99, PP_PHASE_FORWARD, T0 + 5 * S, S},
+    };
+    pp_activity a = base();
+    a.batches = batches;
+    a.n_batches = 2;
+    a.intervals = intervals;
+    a.n_intervals = 6;
+    pp_problem p = build(&a);
+    assert_int_equal(p.n_items, 4);
+    assert_string_equal(p.names[0].layer, "");
+    assert_int_equal(p.names[0].phase, PP_PHASE_OPTIMIZER);
+    assert_string_equal(p.names[1].layer, "a");
+    assert_int_equal(p.items[1].calls, 2); /* both processes' */
+    assert_int_equal(p.items[1].parameters, 20);
+    assert_string_equal(p.names[2].layer, "b");
+    assert_int_equal(p.names[2].phase, PP_PHASE_FORWARD);
+    assert_int_equal(p.names[3].phase, PP_PHASE_BACKWARD);
+    assert_int_equal(p.n_intervals, 5); /* layer 99 has no name */
+    assert_int_equal(p.intervals[0].item, 3);
+    pp_problem_done(&p);
+}
+
+static void unknown_gpu(void **state)
+{
+    (void)state;
+    pp_activity a = base();
+    pp_error err = {0};
+    pp_solution *s = NULL;
+    const pp_solution_options options = {0};
+    assert_int_equal(pp_solution_solve(&a, "GPU-none", &options, &s, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+}
+
+/* A simulated training as the store would have it: one batch per stretch. */
+typedef struct stored {
+    sim *from;
+    pp_activity activity;
+    pp_activity_layer layers[256];
+    pp_activity_batch batches[64];
+} stored;
+
+static int by_process_and_id(const void *a, const void *b)
+{
+    return ((const pp_activity_layer *)a)->id - ((const pp_activity_layer *)b)->id;
+}
+
+/* The batch whose time holds t. */
+static uint32_t batch_at(const stored *st, int64_t t)
+{
+    for (uint32_t i = 0; i + 1 < st->activity.n_batches; i++) {
+        if (t < st->batches[i].end_ns)
+            return i;
+    }
+    return (uint32_t)st->activity.n_batches - 1;
+}
+
+static void store(stored *st, const sim_config *config)
+{
+    st->from = sim_new(config);
+    const pp_attribution_input *in = &st->from->in;
+    pp_activity *a = &st->activity;
+    *a = base();
+    a->layers = st->layers;
+    a->n_layers = 0;
+    for (size_t i = 0; i < in->n_items; i++) {
+        if (in->items[i].phase == PP_PHASE_FORWARD || in->items[i].phase == PP_PHASE_BACKWARD)
+            st->layers[a->n_layers++] =
+                (pp_activity_layer){0, (int32_t)i + 1, 5, (char *)(uintptr_t)in->items[i].layer,
+                                    (char *)(uintptr_t) "Linear"};
+    }
+    qsort(st->layers, a->n_layers, sizeof(*st->layers), by_process_and_id);
+    a->batches = st->batches;
+    for (size_t i = 0; i < in->n_stretches; i++)
+        st->batches[a->n_batches++] = (pp_activity_batch){
+            0, true, (int64_t)i, in->stretches[i].start_ns, in->stretches[i].end_ns};
+    a->steps = calloc(in->n_steps + 1, sizeof(*a->steps));
+    for (size_t i = 0; i < in->n_steps; i++) {
+        const uint32_t batch = batch_at(st, in->steps[i].start_ns);
+        a->steps[a->n_steps++] = (pp_activity_step){batch, (int64_t)i, in->steps[i].start_ns,
+                                                    in->steps[i].end_ns - in->steps[i].start_ns};
+    }
+    a->intervals = calloc(in->n_intervals + 1, sizeof(*a->intervals));
+    for (size_t i = 0; i < in->n_intervals; i++) {
+        const pp_attribution_interval *v = &in->intervals[i];
+        const pp_attribution_phase phase = in->items[v->item].phase;
+        a->intervals[a->n_intervals++] = (pp_activity_interval){
+            batch_at(st, v->start_ns), phase == PP_PHASE_OPTIMIZER ? 0 : (int32_t)v->item + 1,
+            (uint8_t)phase, v->start_ns, v->end_ns - v->start_ns};
+    }
+    a->gpus = (pp_strings){(char **)(uintptr_t)list_a, 1};
+    a->samples = calloc(in->n_metrics * in->metrics[0].n_samples * 2 + 1, sizeof(*a->samples));
+    for (size_t m = 0; m < in->n_metrics; m++) {
+        pp_metric metric = PP_METRIC_COUNT;
+        if (pp_metric_from_name(in->metrics[m].name, &metric) < 0)
+            metric = (pp_metric)m;
+        for (size_t i = 0; i < in->metrics[m].n_samples; i++)
+            a->samples[a->n_samples++] =
+                (pp_activity_sample){0, PP_METRIC_SM_ACTIVE, in->metrics[m].samples[i].stamp_ns,
+                                     in->metrics[m].samples[i].value};
+        break; /* the first metric is a share: it stands for sm_active */
+    }
+}
+
+static void discard(stored *st)
+{
+    free(st->activity.steps);
+    free(st->activity.intervals);
+    free(st->activity.samples);
+    sim_free(st->from);
+}
+
+static pp_solution *solve(const pp_activity *a, bool job_only)
+{
+    pp_solution *s = NULL;
+    pp_error err = {0};
+    const pp_solution_options options = {.attribution = {.window_ns = S / 4, .scrape_ns = S / 4},
+                                         .metrics = 1U << PP_METRIC_SM_ACTIVE,
+                                         .tolerance_percent = 5,
+                                         .job_only = job_only};
+    if (pp_solution_solve(a, gpu_a, &options, &s, &err) < 0)
+        fail_msg("%s: %s", err.field, err.message);
+    return s;
+}
+
+static sim_config small(void)
+{
+    sim_config c = sim_defaults(7);
+    c.duration = 60;
+    c.window = c.scrape = 0.25;
+    return c;
+}
+
+static size_t count_known(const pp_solution *s, pp_solution_kind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_estimates; i++)
+        n += s->items[s->estimates[i].item].kind == kind && !isnan(s->estimates[i].mean);
+    return n;
+}
+
+static void training_becomes_rows(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    pp_solution *s = solve(&st.activity, false);
+    assert_string_equal(s->gpu, gpu_a);
+    assert_int_equal(s->step_count, st.activity.n_steps);
+    assert_true(s->windows > 100 && s->samples >= s->windows);
+    assert_int_equal(s->items[s->n_items - 1].kind, PP_SOLUTION_JOB);
+    assert_int_equal(s->items[s->n_items - 2].kind, PP_SOLUTION_IDLE);
+    assert_int_equal(s->n_estimates, s->n_items);
+    assert_int_equal(count_known(s, PP_SOLUTION_JOB), 1);
+    assert_true(count_known(s, PP_SOLUTION_LAYER) >= 4);
+    double share = 0;
+    int64_t folded = 0;
+    for (size_t i = 0; i + 2 < s->n_items; i++)
+        share += s->items[i].share;
+    assert_true(fabs(share - 1) < 0.01);
+    for (size_t i = 0; i < s->n_estimates; i++)
+        assert_true(isnan(s->estimates[i].mean) == (s->estimates[i].reason != NULL));
+    for (size_t i = 0; i < s->n_sample_rows; i++) {
+        const pp_sample_row *row = &s->sample_rows[i].row;
+        assert_true(row->share > 0 && row->share <= 1 && row->windows >= 1);
+        folded += row->windows;
+    }
+    assert_true(folded > (int64_t)s->n_sample_rows);
+    int64_t windows = 0;
+    for (size_t i = 0; i + 1 < s->n_items; i++)
+        windows += s->items[i].windows;
+    assert_int_equal(windows, folded); /* every window of every item is in one row */
+    pp_solution_free(s);
+    discard(&st);
+}
+
+static void job_only_says_no_layer(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    pp_solution *s = solve(&st.activity, true);
+    assert_int_equal(count_known(s, PP_SOLUTION_JOB), 1);
+    assert_int_equal(count_known(s, PP_SOLUTION_LAYER), 0);
+    for (size_t i = 0; i + 1 < s->n_estimates; i++)
+        assert_null(s->estimates[i].group_name);
+    pp_solution_free(s);
+    discard(&st);
+}
+
+static uint64_t shuffle_state = 42;
+
+static void shuffle(void *base_, size_t n, size_t size)
+{
+    char *bytes = base_;
+    char swap[64];
+    for (size_t i = n; i > 1; i--) {
+        const size_t j = (size_t)(sim_uniform(&shuffle_state) * (double)i);
+        memcpy(swap, bytes + (i - 1) * size, size);
+        memcpy(bytes + (i - 1) * size, bytes + j * size, size);
+        memcpy(bytes + j * size, swap, size);
+    }
+}
+
+static void order_does_not_matter(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    pp_solution *a = solve(&st.activity, false);
+    shuffle(st.activity.intervals, st.activity.n_intervals, sizeof(*st.activity.intervals));
+    shuffle(st.activity.steps, st.activity.n_steps, sizeof(*st.activity.steps));
+    pp_solution *b = solve(&st.activity, false);
+    assert_int_equal(a->n_estimates, b->n_estimates);
+    for (size_t i = 0; i < a->n_estimates; i++) {
+        assert_memory_equal(&a->estimates[i].mean, &b->estimates[i].mean, sizeof(double));
+        assert_memory_equal(&a->estimates[i].standard_error, &b->estimates[i].standard_error,
+                            sizeof(double));
+    }
+    assert_int_equal(a->n_sample_rows, b->n_sample_rows);
+    assert_memory_equal(a->sample_rows, b->sample_rows, a->n_sample_rows * sizeof(*a->sample_rows));
+    pp_solution_free(a);
+    pp_solution_free(b);
+    discard(&st);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(open_stretch_counts_whole_steps),
+        cmocka_unit_test(missing_batch_leaves_a_gap),
+        cmocka_unit_test(lost_step_is_not_idle),
+        cmocka_unit_test(shared_gpu_needs_both_processes),
+        cmocka_unit_test(items_are_sorted_and_ran),
+        cmocka_unit_test(unknown_gpu),
+        cmocka_unit_test(training_becomes_rows),
+        cmocka_unit_test(job_only_says_no_layer),
+        cmocka_unit_test(order_does_not_matter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
