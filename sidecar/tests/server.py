@@ -1,0 +1,116 @@
+"""A small operator for the tests of the agent: a real TLS WebSocket server that misbehaves on demand."""
+import asyncio
+import http
+import json
+import ssl
+import subprocess
+import threading
+
+import websockets
+
+
+def certificates(folder, names="DNS:localhost"):
+    """A CA and a certificate for localhost signed by it."""
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test CA", "-days", "2")
+    openssl("req", *key, "-keyout", "tls.key", "-out", "tls.csr", "-subj", "/CN=server")
+    (folder / "san").write_text("subjectAltName=" + names)
+    openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
+            "-out", "tls.crt", "-days", "2", "-extfile", "san")
+
+
+class Server:
+    def __init__(self, folder):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        self.stored = {}       # (instance, seq) -> events, as if committed
+        self.texts = {}        # (instance, seq) -> the text as first seen
+        self.changed = []      # batches whose text differed when sent again
+        self.received = 0
+        self.byes = []
+        self.tokens = []
+        self.connections = 0
+        self.refuse = set()    # seqs to refuse
+        self.answer = None     # (status, headers) instead of 101
+        self.ack = True
+        self.sampling = True
+        self.kill_every = 0    # cut the connection at every nth batch, unacknowledged
+        self.port = 0
+
+    def start(self):
+        started = threading.Event()
+
+        def serve():
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+            self.loop.run_until_complete(self.listen())
+            started.set()
+            self.loop.run_forever()
+
+        self.thread = threading.Thread(target=serve, daemon=True)
+        self.thread.start()
+        assert started.wait(10)
+        return self
+
+    async def listen(self):
+        self.listener = await websockets.serve(
+            self.serve, "localhost", self.port, ssl=self.context, subprotocols=["precisionprobe.v1"],
+            process_request=self.check, max_size=1 << 20)
+        self.port = self.listener.sockets[0].getsockname()[1]
+
+    async def check(self, path, headers):
+        self.tokens.append(headers.get("Authorization"))
+        if self.answer:
+            return http.HTTPStatus(self.answer[0]), self.answer[1], b""
+        if path != "/v1/ingest":
+            return http.HTTPStatus.NOT_FOUND, [], b""
+        return None
+
+    async def serve(self, socket, path=None):
+        self.connections += 1
+        session = "11111111-2222-3333-4444-555555555555"
+        await socket.send(json.dumps({"type": "welcome", "session": session, "sampling": self.sampling}))
+        try:
+            async for text in socket:
+                await self.take(socket, text)
+        except websockets.ConnectionClosed:
+            pass
+
+    async def take(self, socket, text):
+        message = json.loads(text)
+        if message["type"] == "bye":
+            self.byes.append(message)
+            return
+        key = message["instance"], message["seq"]
+        self.received += 1
+        if self.texts.setdefault(key, text) != text:
+            self.changed.append(key)
+        if message["seq"] in self.refuse:
+            await socket.send(json.dumps({"type": "refused", "seq": message["seq"], "code": "invalid",
+                                          "field": "steps", "message": "not wanted"}))
+            return
+        if self.kill_every and self.received % self.kill_every == 0:
+            # Sometimes before it is stored, sometimes after, always before the ack.
+            if self.received % (2 * self.kill_every):
+                self.store(key, message)
+            socket.transport.abort()
+            return
+        if self.ack:
+            self.store(key, message)
+            await socket.send(json.dumps({"type": "ack", "instance": message["instance"], "seq": key[1]}))
+
+    def store(self, key, message):
+        grid = message.get("grid")
+        self.stored[key] = sum(grid["calls"]) if grid else len(message["intervals"]["layer"])
+
+    def stop(self):
+        async def close():
+            self.listener.close()
+            await self.listener.wait_closed()
+
+        asyncio.run_coroutine_threadsafe(close(), self.loop).result(10)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)

@@ -1,0 +1,216 @@
+"""The agent against a real TLS WebSocket server, with a real training as its source."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import TRAIN, needed, run, until
+from server import Server, certificates
+
+
+@pytest.fixture
+def server(tmp_path):
+    certificates(tmp_path)
+    (tmp_path / "token").write_text("first-token\n")
+    s = Server(tmp_path).start()
+    yield s
+    s.stop()
+
+
+def options(probe):
+    return ["--token", str(probe.folder / "token"), "--ca", str(probe.folder / "ca.crt")]
+
+
+def connect(probe, server, **changes):
+    probe.configure(**{"endpoint": "wss://localhost:%d/v1/ingest" % server.port, **changes})
+    return probe.start(*options(probe))
+
+
+def train(probe, *arguments):
+    return run(needed("PP_TORCH_PYTHON").split(":")[0], TRAIN, *arguments, environment=probe.environment())
+
+
+def sent(probe):
+    """{seq: events} of the agent's log: one line per batch, when it is first sent."""
+    found = {}
+    for line in probe.log.read_text().splitlines():
+        match = re.match(r"batch sent .*seq=(\d+) events=(\d+)", json.loads(line)["message"])
+        if match:
+            assert int(match[1]) not in found, "logged twice"
+            found[int(match[1])] = int(match[2])
+    return found
+
+
+def stored(server):
+    return {seq: events for (_, seq), events in server.stored.items()}
+
+
+def test_everything_arrives_and_is_said_goodbye(probe, server):
+    connect(probe, server)
+    train(probe, "mixed", "100", "2.5")
+    probe.finish()
+    assert len(stored(server)) >= 2 and stored(server) == sent(probe)
+    assert sorted(stored(server)) == list(range(len(server.stored)))
+    assert server.tokens[0] == "Bearer first-token"
+    assert [bye["reason"] for bye in server.byes] == ["trainer finished"]
+
+
+def test_connections_cut_at_any_moment_lose_and_double_nothing(probe, server):
+    server.kill_every = 2
+    connect(probe, server, overheadBudgetPercent=60, stretch={"seconds": 0.05})
+    train(probe, "mixed", "100", "4")
+    server.kill_every = 0
+    probe.finish()
+    assert server.connections > 2
+    assert server.received > len(server.stored)  # some came twice
+    assert stored(server) == sent(probe)
+    assert not server.changed, "a batch was changed between two sendings"
+
+
+def test_sampling_begins_while_the_operator_is_away(probe, server):
+    """The server is there only after the training is over."""
+    port = server.port
+    server.stop()
+    agent = connect(probe, server)
+    train(probe, "mixed", "60", "1.5")
+    agent.send_signal(signal.SIGTERM)
+    until(lambda: "leaving" in probe.log.read_text(), "the agent's wish to leave")
+    server.port = port
+    server.start()
+    assert agent.wait(30) == 0
+    assert len(server.stored) >= 1 and stored(server) == sent(probe)
+
+
+def test_refused_batches_are_dropped_for_good(probe, server):
+    server.refuse = {0}
+    connect(probe, server)
+    train(probe, "mixed", "100", "2.5")
+    probe.finish()
+    assert set(sent(probe)) - set(stored(server)) == {0}
+    assert "refused seq=0 code=invalid field=steps" in probe.log.read_text()
+
+
+def test_sampling_stops_when_it_is_not_wanted(probe, server):
+    server.sampling = False
+    connect(probe, server)
+    until(lambda: json.loads((probe.ring / "control.json").read_text())["mode"] == "idle", "idle")
+    train(probe, "mixed", "60")
+    probe.finish()
+    assert server.stored == {}
+
+
+def test_busy_replica_is_left_at_once(probe, server):
+    """503 with Retry-After: 0 means that another replica may do."""
+    server.answer = (503, [("Retry-After", "0")])
+    connect(probe, server)
+    until(lambda: len(server.tokens) >= 4, "four attempts", 3)
+    server.answer = None
+    until(lambda: server.connections, "a connection")
+    probe.finish()
+
+
+def test_token_is_read_anew(probe, server):
+    server.answer = (401, [])
+    connect(probe, server)
+    until(lambda: server.tokens, "an attempt")
+    (probe.folder / "token").write_text("second-token")
+    until(lambda: server.tokens[-1] == "Bearer second-token", "the new token")
+    server.answer = None
+    until(lambda: server.connections, "a connection")
+    probe.finish()
+
+
+@pytest.mark.parametrize("wrong", ["another ca", "another name"])
+def test_server_that_is_not_trusted_gets_no_token(probe, server, wrong, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    if wrong == "another ca":
+        certificates(other)
+        (tmp_path / "ca.crt").write_text((other / "ca.crt").read_text())
+        connect(probe, server)
+    else:
+        connect(probe, server, endpoint="wss://127.0.0.1:%d/v1/ingest" % server.port)
+    until(lambda: probe.log.read_text().count("not connected") >= 2, "two failures")
+    assert server.tokens == []
+    probe.finish()
+
+
+def test_rotated_ca_is_taken(probe, server, tmp_path):
+    good = (tmp_path / "ca.crt").read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    certificates(other)
+    (tmp_path / "ca.crt").write_text((other / "ca.crt").read_text())
+    connect(probe, server)
+    until(lambda: "not connected" in probe.log.read_text(), "a failure")
+    (tmp_path / "ca.new").write_text(good)
+    (tmp_path / "ca.new").rename(tmp_path / "ca.crt")
+    until(lambda: server.connections, "a connection")
+    probe.finish()
+
+
+def test_unacknowledged_at_the_end_is_given_up_in_time(probe, server):
+    server.ack = False
+    agent = connect(probe, server)
+    train(probe, "mixed", "40")
+    begun = time.monotonic()
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(40) == 0
+    assert 15 < time.monotonic() - begun < 30
+    assert "never acknowledged" in probe.log.read_text()
+
+
+def test_ordinary_sidecar_leaves_with_the_trainer(probe, server):
+    probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
+    agent = probe.start(*options(probe), environment={"PRECISIONPROBE_EXIT_WITH_TRAINER": "1"})
+    train(probe, "mixed", "60")
+    assert agent.wait(20) == 0
+    assert stored(server) == sent(probe) and server.stored
+
+
+def test_rings_of_strangers_are_left_alone(probe, server):
+    """Whatever a user's process leaves in the volume, the agent lives and tells once."""
+    (probe.ring / "short.ring").write_bytes(b"x" * 100)
+    (probe.ring / "link.ring").symlink_to("/etc/passwd")
+    os.mkfifo(probe.ring / "fifo.ring")
+    (probe.ring / "folder.ring").mkdir()
+    connect(probe, server)
+    train(probe, "mixed", "40")
+    until(lambda: probe.log.read_text().count("left alone") == 4, "four warnings")
+    probe.finish()
+    assert probe.log.read_text().count("left alone") == 4
+    assert stored(server) == sent(probe) and server.stored
+
+
+def test_ring_that_is_cut_short_while_it_is_read(probe, server):
+    connect(probe, server)
+    trainer = subprocess.Popen([needed("PP_TORCH_PYTHON").split(":")[0], "-c",
+                                "import torch, time; time.sleep(60)"], env=probe.environment())
+    until(lambda: "a trainer is here" in probe.log.read_text(), "the trainer")
+    ring = next(probe.ring.glob("*.ring"))
+    os.truncate(ring, 100)
+    until(lambda: "not to be trusted" in probe.log.read_text(), "the agent to notice")
+    trainer.kill()
+    trainer.wait()
+    probe.finish()
+
+
+def test_bad_settings_are_refused_by_name(probe):
+    probe.configure(overheadBudgetPercent=-1)
+    result = run(needed("PP_AGENT"), "run", "--settings", str(probe.settings), "--ring", str(probe.ring),
+                 check=False)
+    assert result.returncode == 1 and "overheadBudgetPercent" in result.stderr
+
+
+def test_install_copies_the_hook_for_every_user(probe):
+    target = probe.folder / "volume"
+    for _ in range(2):  # a second time replaces it
+        run(needed("PP_AGENT"), "install", str(target), "--from", os.path.dirname(needed("PP_HOOK")))
+    copy = target / "python" / "precisionprobe_hook"
+    assert (copy / "_marks.abi3.so").stat().st_mode & 0o777 == 0o644
+    assert copy.stat().st_mode & 0o777 == 0o755
+    assert (target / "python" / "sitecustomize.py").exists()
+    assert not list(target.glob(".*")), "what it worked with is left behind"
