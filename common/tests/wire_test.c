@@ -344,6 +344,10 @@ static void test_encoding_checks_and_leaves_the_buffer(void **state)
     b->intervals[1].duration = -1;
     assert_int_equal(pp_wire_batch_encode(b, &out, &err), -1);
     assert_string_equal(err.field, "intervals.duration[1]");
+    b->intervals[1].duration = 1;
+    b->steps[1].epoch = PP_WIRE_MAX_COUNT + 1;
+    assert_int_equal(pp_wire_batch_encode(b, &out, &err), -1);
+    assert_string_equal(err.field, "steps.epoch[1]");
     assert_string_equal(out.data, "before");
     pp_buf_done(&out);
     pp_wire_batch_free(b);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PATH = 128, MAX_HEAD = 1024, DRAIN_MAX = 32 << 20 };
+enum { MAX_PATH = 128, MAX_HEAD = 1024 };
 
 /** What is served where. */
 static const struct route {
@@ -142,11 +142,6 @@ void exchange_answer_text(exchange *ex, int status, const char *headers, const c
 static int finish(exchange *ex)
 {
     struct lws *wsi = ex->peer.wsi;
-    if (ex->body_unread) {
-        /* Closing with unread bytes would reset the connection, and the answer be lost with it. */
-        exchange_enter(ex, STAGE_DRAIN, ex->peer.server->options.body_timeout);
-        return 0;
-    }
     bool close = ex->close;
     lws_set_opaque_user_data(wsi, NULL);
     exchange_free(ex);
@@ -227,11 +222,10 @@ static bool read_length(exchange *ex)
     return true;
 }
 
-/** Answers without reading the body that comes; small ones are read away, large ones cut off. */
+/** Answers without reading the body that comes, if any: the connection ends with that. */
 static void answer_early(exchange *ex, int status, const char *headers, const char *text)
 {
     ex->close = ex->close || ex->expected > 0;
-    ex->body_unread = ex->expected > 0 && ex->expected <= DRAIN_MAX;
     exchange_answer_text(ex, status, headers, text);
 }
 
@@ -259,13 +253,8 @@ static void route_request(exchange *ex)
 
 static int begin_request(struct lws *wsi, bool plain)
 {
-    exchange *before = exchange_of(wsi);
-    if (before && before->stage != STAGE_DRAIN)
+    if (exchange_of(wsi))
         return -1; /* a request behind an unanswered one */
-    if (before) {
-        lws_set_opaque_user_data(wsi, NULL);
-        exchange_free(before);
-    }
     exchange *ex = exchange_new(wsi, plain);
     if (!ex)
         return -1;
@@ -302,21 +291,9 @@ static int timer(exchange *ex)
         upgrade_late(ex);
         return 0;
     case STAGE_ANSWER:
-    case STAGE_DRAIN:
         break;
     }
     return -1;
-}
-
-static int body_complete(exchange *ex)
-{
-    if (ex->stage == STAGE_DRAIN)
-        return -1;
-    if (ex->stage == STAGE_BODY)
-        review_body(ex);
-    else
-        ex->body_unread = false;
-    return 0;
 }
 
 int exchange_callback(struct lws *wsi, enum lws_callback_reasons reason, void *in, size_t len,
@@ -331,7 +308,9 @@ int exchange_callback(struct lws *wsi, enum lws_callback_reasons reason, void *i
     case LWS_CALLBACK_HTTP_BODY:
         return take_body(ex, in, len);
     case LWS_CALLBACK_HTTP_BODY_COMPLETION:
-        return body_complete(ex);
+        if (ex->stage == STAGE_BODY)
+            review_body(ex);
+        return 0;
     case LWS_CALLBACK_HTTP_WRITEABLE:
         return ex->stage == STAGE_ANSWER ? write_piece(ex) : 0;
     default:

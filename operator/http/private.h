@@ -41,7 +41,6 @@ typedef enum exchange_stage {
     STAGE_REVIEW,    /* the handler has the review */
     STAGE_AUTHORIZE, /* the token is being decided on */
     STAGE_ANSWER,    /* the answer is being written */
-    STAGE_DRAIN,     /* answered before the body was read: the rest is thrown away */
 } exchange_stage;
 
 typedef struct exchange {
@@ -51,7 +50,6 @@ typedef struct exchange {
     int64_t deadline; /* monotonic ns, of the stage */
     bool plain;       /* on the plain port */
     bool close;       /* the connection ends with the answer */
-    bool body_unread; /* answered although a body is still to come */
     size_t expected;  /* bytes of the body */
     pp_buf body;
     char uid[129];                      /* of the admission review */

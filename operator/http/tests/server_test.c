@@ -164,12 +164,18 @@ static void test_review_size(void **state)
     PP_CLEANUP_FREE char *bare = review_text("now", 0);
     PP_CLEANUP_FREE char *fits = review_text("now", PP_HTTP_MAX_REVIEW - strlen(bare));
     PP_CLEANUP_FREE char *large = review_text("now", PP_HTTP_MAX_REVIEW - strlen(bare) + 1);
+    PP_CLEANUP_FREE char *huge = review_text("now", 20000000); /* answered long before its end */
     client c = open_tls(f);
     response r = post_review(&c, fits);
     PP_CLEANUP_JSON json_t *patch = allowed_patch(&r);
     assert_non_null(patch);
     response_free(&r);
     r = post_review(&c, large);
+    assert_int_equal(r.status, 413);
+    response_free(&r);
+    client_close(&c);
+    c = open_tls(f);
+    r = post_review(&c, huge);
     assert_int_equal(r.status, 413);
     response_free(&r);
     client_close(&c);
