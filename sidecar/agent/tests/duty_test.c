@@ -1,0 +1,158 @@
+#include "sidecar/agent/duty.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define S INT64_C(1000000000)
+
+static const pp_duty_policy policy = {
+    .stretch = 10 * S, .longest = 600 * S, .budget = 0.01, .duration = 0};
+
+/* A trainer that obeys at once and whose marks cost `share` of the sampled time. */
+typedef struct world {
+    pp_duty duty;
+    pp_duty_input in;
+    double share;
+    int64_t sampled_ns;
+    int stretches;
+} world;
+
+static void pass(world *w, const pp_duty_policy *p, int64_t ns, int64_t tick)
+{
+    for (int64_t end = w->in.now + ns; w->in.now < end; w->in.now += tick) {
+        pp_ring_mode mode = pp_duty_next(&w->duty, p, &w->in);
+        bool was = w->in.running;
+        w->in.running = mode == PP_RING_SAMPLE;
+        w->stretches += w->in.running && !was;
+        w->in.steps++;
+        if (!w->in.running)
+            continue;
+        if (w->in.first == 0)
+            w->in.first = w->in.now;
+        w->in.sampled++;
+        w->sampled_ns += tick;
+        w->in.cost += (int64_t)((double)tick * w->share);
+    }
+}
+
+static world begin(double share)
+{
+    return (world){.in = {.now = 1000 * S, .allowed = true}, .share = share};
+}
+
+static void test_cheap_marks_sample_all_the_time(void **state)
+{
+    (void)state;
+    world w = begin(0.001);
+    pass(&w, &policy, 500 * S, S / 20);
+    assert_int_equal(w.stretches, 1);
+    assert_true(w.sampled_ns > 499 * S);
+}
+
+static void test_the_budget_holds_by_construction(void **state)
+{
+    (void)state;
+    static const double shares[] = {0.0105, 0.02, 0.1, 0.37, 0.9};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        world w = begin(shares[i]);
+        pass(&w, &policy, 20000 * S, S / 20);
+        double spent = (double)w.in.cost / (double)(20000 * S);
+        assert_true(w.stretches >= 2);
+        /* The last stretch is not paid for yet: at most one stretch's cost over the budget. */
+        assert_true(spent <= 0.01 + shares[i] * 10.1 / 20000);
+        assert_true(spent >= 0.005);
+        assert_true(w.sampled_ns >= w.stretches * (10 * S - S / 10));
+    }
+}
+
+static void test_stretches_are_begun_anew(void **state)
+{
+    (void)state;
+    world w = begin(0.0001);
+    pass(&w, &policy, 1900 * S, S / 20);
+    assert_int_equal(w.stretches, 4);
+    assert_true(w.sampled_ns > 1890 * S);
+}
+
+static void test_skip_max_and_duration(void **state)
+{
+    (void)state;
+    pp_duty_policy p = policy;
+    p.skip = 100;
+    p.max = 40;
+    world w = begin(0);
+    pass(&w, &p, 100 * S, S / 20);
+    assert_int_equal(w.in.sampled, 40);
+    assert_int_equal(w.in.first, 1000 * S + 100 * (S / 20));
+    p = policy;
+    p.duration = 30 * S;
+    w = begin(0);
+    pass(&w, &p, 100 * S, S / 20);
+    assert_int_equal(w.sampled_ns, 30 * S);
+    assert_int_equal(pp_duty_next(&w.duty, &p, &w.in), PP_RING_IDLE);
+    w.in.first = 0; /* once over, over */
+    assert_int_equal(pp_duty_next(&w.duty, &p, &w.in), PP_RING_IDLE);
+}
+
+static void test_the_operators_wish(void **state)
+{
+    (void)state;
+    world w = begin(0);
+    w.in.allowed = false;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_IDLE);
+    w.in.allowed = true;
+    pass(&w, &policy, 5 * S, S / 20);
+    w.in.allowed = false;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_IDLE);
+    w.in.allowed = true;
+    /* The stretch still runs: it must have ended before another is asked for. */
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
+    w.in.running = false;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+}
+
+static void test_a_running_stretch_is_adopted(void **state)
+{
+    (void)state;
+    world w = begin(0);
+    w.in.running = true; /* the hook began by the control file */
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    assert_true(w.duty.started);
+}
+
+static void test_a_stretch_lasts_although_it_starts_late(void **state)
+{
+    (void)state;
+    world w = begin(0);
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    w.in.cost = 5 * S; /* finding the layers was dear */
+    w.in.now += 60 * S;
+    w.in.running = true;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    w.in.now += 10 * S - 1;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    w.in.now += 1;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
+    w.in.running = false;
+    w.in.now = 1000 * S + 500 * S - 1; /* 5 s of cost are 1 % of 500 s */
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
+    w.in.now += 1;
+    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cheap_marks_sample_all_the_time),
+        cmocka_unit_test(test_the_budget_holds_by_construction),
+        cmocka_unit_test(test_stretches_are_begun_anew),
+        cmocka_unit_test(test_skip_max_and_duration),
+        cmocka_unit_test(test_the_operators_wish),
+        cmocka_unit_test(test_a_running_stretch_is_adopted),
+        cmocka_unit_test(test_a_stretch_lasts_although_it_starts_late),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

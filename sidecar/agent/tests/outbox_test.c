@@ -1,0 +1,120 @@
+#include "sidecar/agent/backoff.h"
+#include "sidecar/agent/outbox.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void add(pp_outbox *o, int64_t seq, size_t length)
+{
+    pp_error err = {0};
+    char *text = calloc(1, length + 1);
+    memset(text, 'x', length);
+    assert_int_equal(pp_outbox_add(o, seq, 10, text, length, &err), 0);
+}
+
+static int64_t next(pp_outbox *o, bool *ret_first)
+{
+    pp_outbox_item item;
+    if (!pp_outbox_next(o, &item))
+        return -1;
+    if (ret_first)
+        *ret_first = item.first;
+    return item.seq;
+}
+
+static void test_order_and_resending(void **state)
+{
+    (void)state;
+    bool first;
+    pp_outbox *o = pp_outbox_new(1000);
+    for (int i = 0; i < 3; i++)
+        add(o, i, 10);
+    assert_int_equal(next(o, &first), 0);
+    assert_true(first);
+    assert_int_equal(next(o, NULL), 1);
+    assert_true(pp_outbox_remove(o, 0));
+    assert_false(pp_outbox_remove(o, 0)); /* an ack that comes twice */
+    pp_outbox_rewind(o);                  /* a new connection */
+    assert_int_equal(next(o, &first), 1);
+    assert_false(first);
+    assert_int_equal(next(o, &first), 2);
+    assert_true(first);
+    assert_int_equal(next(o, NULL), -1);
+    assert_true(pp_outbox_remove(o, 2)); /* acks come in any order */
+    assert_true(pp_outbox_remove(o, 1));
+    assert_int_equal(pp_outbox_count(o), 0);
+    pp_outbox_free(o);
+}
+
+static void test_in_flight_is_bounded(void **state)
+{
+    (void)state;
+    pp_outbox *o = pp_outbox_new(1000);
+    for (int i = 0; i < 40; i++)
+        add(o, i, 10);
+    for (int i = 0; i < PP_OUTBOX_IN_FLIGHT; i++)
+        assert_int_equal(next(o, NULL), i);
+    assert_int_equal(next(o, NULL), -1);
+    assert_false(pp_outbox_has_next(o));
+    assert_true(pp_outbox_remove(o, 5));
+    assert_int_equal(next(o, NULL), PP_OUTBOX_IN_FLIGHT);
+    pp_outbox_free(o);
+}
+
+static void test_the_oldest_goes_and_is_counted(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_outbox *o = pp_outbox_new(100);
+    for (int i = 0; i < 12; i++)
+        add(o, i, 10);
+    assert_int_equal(pp_outbox_count(o), 10);
+    assert_int_equal(pp_outbox_take_dropped(o), 20);
+    assert_int_equal(pp_outbox_take_dropped(o), 0);
+    assert_int_equal(next(o, NULL), 2);
+    add(o, 12, 95);
+    assert_int_equal(pp_outbox_count(o), 1);
+    assert_int_equal(next(o, NULL), 12); /* the one in flight went too: nothing is in flight */
+    assert_int_equal(pp_outbox_add(o, 13, 7, calloc(1, 200), 101, &err), -1);
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    assert_int_equal(pp_outbox_take_dropped(o), 107);
+    pp_outbox_free(o);
+}
+
+static void test_backoff(void **state)
+{
+    (void)state;
+    pp_backoff b = {0};
+    int64_t most = 0;
+    for (int i = 0; i < 20; i++) {
+        int64_t wait = pp_backoff_next(&b, -1, UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(i + 1));
+        assert_true(wait >= PP_BACKOFF_MIN_MS && wait <= PP_BACKOFF_MAX_MS);
+        most = wait > most ? wait : most;
+    }
+    assert_true(most > PP_BACKOFF_MAX_MS / 2);
+    pp_backoff_reset(&b);
+    assert_int_equal(pp_backoff_next(&b, -1, UINT64_MAX), PP_BACKOFF_MIN_MS);
+    assert_true(pp_backoff_next(&b, 30, 0) == 30000);
+    int64_t sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += pp_backoff_next(&b, 0, UINT64_MAX);
+    assert_true(sum < 200); /* at once */
+    for (int i = 0; i < 100; i++)
+        sum += pp_backoff_next(&b, 0, (uint64_t)i * 7919);
+    assert_true(sum > 50000); /* but not for ever */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_and_resending),
+        cmocka_unit_test(test_in_flight_is_bounded),
+        cmocka_unit_test(test_the_oldest_goes_and_is_counted),
+        cmocka_unit_test(test_backoff),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,328 @@
+#include "sidecar/agent/pairing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { F = PP_MARK_FORWARD, B = PP_MARK_BACKWARD, O = PP_MARK_OPTIMIZER };
+enum { BEGIN = PP_MARK_BEGIN, END = PP_MARK_END };
+
+static int feed(pp_pairing *p, pp_mark mark)
+{
+    pp_error err = {0};
+    return pp_pairing_feed(p, &mark, &err);
+}
+
+static int work(pp_pairing *p, int64_t time, int kind, int phase, uint32_t layer)
+{
+    return feed(
+        p, (pp_mark){.time = time, .kind = (uint8_t)kind, .phase = (uint8_t)phase, .layer = layer});
+}
+
+static int at_step(pp_pairing *p, int kind, int64_t time, int64_t number)
+{
+    return feed(
+        p, (pp_mark){.time = time, .kind = (uint8_t)kind, .value = number, .epoch = 2, .batch = 7});
+}
+
+static pp_pairing *started(int64_t time)
+{
+    pp_pairing *p = pp_pairing_new();
+    assert_non_null(p);
+    assert_int_equal(at_step(p, PP_MARK_START, time, 10), PP_PAIRING_START);
+    return p;
+}
+
+static void check(const pp_pairing *p, size_t i, uint32_t layer, int phase, int64_t start,
+                  int64_t end)
+{
+    const pp_step *step = pp_pairing_step(p);
+    assert_true(i < step->count);
+    assert_int_equal(step->pieces[i].layer, layer);
+    assert_int_equal(step->pieces[i].phase, phase);
+    assert_int_equal(step->pieces[i].start, start);
+    assert_int_equal(step->pieces[i].end, end);
+}
+
+static void test_a_step(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(100);
+    assert_int_equal(work(p, 110, BEGIN, F, 1), PP_PAIRING_NONE);
+    (void)work(p, 120, END, F, 1);
+    (void)work(p, 130, BEGIN, B, 1);
+    (void)work(p, 150, END, B, 1);
+    (void)work(p, 160, BEGIN, O, 0);
+    (void)work(p, 170, END, O, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 175, 11), PP_PAIRING_STEP);
+    const pp_step *step = pp_pairing_step(p);
+    assert_int_equal(step->number, 11);
+    assert_int_equal(step->start, 100);
+    assert_int_equal(step->end, 175);
+    assert_int_equal(step->epoch, 2);
+    assert_int_equal(step->batch, 7);
+    assert_int_equal(step->count, 3);
+    check(p, 0, 1, F, 110, 120);
+    check(p, 1, 1, B, 130, 150);
+    check(p, 2, 0, O, 160, 170);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 200, 12), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->start, 175);
+    assert_int_equal(pp_pairing_step(p)->count, 0);
+    assert_int_equal(at_step(p, PP_MARK_STOP, 200, 12), PP_PAIRING_STOP);
+    assert_int_equal(work(p, 210, BEGIN, F, 1), PP_PAIRING_NONE);
+    assert_false(pp_pairing_running(p));
+    pp_pairing_free(p);
+}
+
+static void test_a_begin_without_an_end_vanishes(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, F, 1); /* left by an exception */
+    (void)work(p, 20, BEGIN, F, 2);
+    (void)work(p, 30, END, F, 2);
+    (void)at_step(p, PP_MARK_STEP, 40, 11);
+    /* What ran before the inner one is the outer's, as far as anybody knows. */
+    assert_int_equal(pp_pairing_step(p)->count, 2);
+    check(p, 1, 2, F, 20, 30);
+    (void)work(p, 50, END, F, 1); /* nothing of the step before is open */
+    (void)at_step(p, PP_MARK_STEP, 60, 12);
+    assert_int_equal(pp_pairing_step(p)->count, 0);
+    pp_pairing_free(p);
+}
+
+static void test_a_layer_that_begins_again(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, F, 1);
+    (void)work(p, 20, BEGIN, F, 1); /* the first was left by an exception */
+    (void)work(p, 30, END, F, 1);
+    (void)at_step(p, PP_MARK_STEP, 40, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 1);
+    check(p, 0, 1, F, 20, 30);
+    pp_pairing_free(p);
+}
+
+static void test_the_innermost_wins(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, O, 0); /* a closure inside an optimizer's step */
+    (void)work(p, 20, BEGIN, F, 1);
+    (void)work(p, 30, END, F, 1);
+    (void)work(p, 50, END, O, 0);
+    (void)at_step(p, PP_MARK_STEP, 60, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 3);
+    check(p, 0, 0, O, 10, 20);
+    check(p, 1, 1, F, 20, 30);
+    check(p, 2, 0, O, 30, 50);
+    pp_pairing_free(p);
+}
+
+static void test_an_end_prolongs_in_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, B, 1);
+    (void)work(p, 20, END, B, 1);
+    (void)work(p, 25, END, B, 1); /* AccumulateGrad of its bias */
+    (void)work(p, 30, END, B, 1); /* and of its weight */
+    (void)work(p, 40, BEGIN, B, 2);
+    (void)work(p, 50, END, B, 2);
+    (void)work(p, 90, END, B, 1); /* something else ran in between */
+    (void)work(p, 95, END, B, 2); /* and now it is not the last any more */
+    (void)at_step(p, PP_MARK_STEP, 100, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 2);
+    check(p, 0, 1, B, 10, 30);
+    check(p, 1, 2, B, 40, 50);
+    pp_pairing_free(p);
+}
+
+static void test_two_outputs_are_one_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, B, 1);
+    (void)work(p, 15, BEGIN, B, 1);
+    (void)work(p, 20, END, B, 1);
+    (void)at_step(p, PP_MARK_STEP, 30, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 1);
+    check(p, 0, 1, B, 10, 20);
+    pp_pairing_free(p);
+}
+
+static void test_a_backward_that_never_ends(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, B, 1);
+    (void)work(p, 40, BEGIN, B, 2); /* nodes run one after the other: 1 is done by now */
+    (void)work(p, 60, END, B, 2);
+    (void)work(p, 70, BEGIN, B, 3);
+    (void)work(p, 80, BEGIN, O, 0); /* 3 has no end, and this is no part of it */
+    (void)work(p, 90, END, O, 0);
+    (void)at_step(p, PP_MARK_STEP, 100, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 3);
+    check(p, 0, 1, B, 10, 40);
+    check(p, 1, 2, B, 40, 60);
+    check(p, 2, 0, O, 80, 90);
+    pp_pairing_free(p);
+}
+
+static void test_a_forward_inside_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, B, 1);
+    (void)feed(
+        p,
+        (pp_mark){.time = 20, .kind = BEGIN, .phase = F, .layer = 2, .flags = PP_MARK_RECOMPUTE});
+    (void)work(p, 30, END, F, 2);
+    (void)work(p, 40, END, B, 1);
+    (void)at_step(p, PP_MARK_STEP, 50, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 3);
+    check(p, 0, 1, B, 10, 20);
+    check(p, 1, 2, F, 20, 30);
+    assert_int_equal(pp_pairing_step(p)->pieces[1].flags, PP_MARK_RECOMPUTE);
+    check(p, 2, 1, B, 30, 40);
+    pp_pairing_free(p);
+}
+
+static void test_threads_are_apart(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    pp_mark other = {.time = 20, .kind = BEGIN, .phase = B, .layer = 2, .thread = 9};
+    (void)work(p, 10, BEGIN, F, 1);
+    (void)feed(p, other);
+    other.kind = END;
+    other.time = 40;
+    (void)work(p, 30, END, F, 1);
+    (void)feed(p, other);
+    (void)at_step(p, PP_MARK_STEP, 50, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 2);
+    check(p, 0, 1, F, 10, 30);
+    check(p, 1, 2, B, 20, 40);
+    pp_pairing_free(p);
+}
+
+static void test_losses_break_the_stretch(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, F, 1);
+    assert_int_equal(feed(p, (pp_mark){.time = 20, .kind = PP_MARK_LOST, .value = 5}),
+                     PP_PAIRING_STOP);
+    (void)work(p, 30, END, F, 1);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 40, 11), PP_PAIRING_START);
+    (void)work(p, 50, BEGIN, F, 1);
+    (void)work(p, 60, END, F, 1);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 70, 12), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->start, 40);
+    assert_int_equal(pp_pairing_step(p)->count, 1);
+    assert_int_equal(pp_pairing_broken(p), 1);
+    pp_pairing_free(p);
+}
+
+static void test_impossible_marks_break_the_stretch(void **state)
+{
+    (void)state;
+    static const pp_mark bad[] = {
+        {.time = 20, .kind = 0},
+        {.time = 20, .kind = 200},
+        {.time = -1, .kind = BEGIN, .phase = F, .layer = 1},
+        {.time = 20, .kind = BEGIN, .phase = 3, .layer = 1},
+        {.time = 20, .kind = BEGIN, .phase = F, .layer = 0},
+        {.time = 20, .kind = BEGIN, .phase = O, .layer = 1},
+        {.time = 20, .kind = END, .phase = F, .layer = PP_RING_LAYERS + 1},
+        {.time = 20, .kind = PP_MARK_STEP, .value = INT64_MIN},
+        {.time = 20, .kind = PP_MARK_STEP, .value = 10}, /* not after the one before */
+        {.time = 3, .kind = PP_MARK_STEP, .value = 11},  /* ends before it began */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pp_pairing *p = started(5);
+        assert_int_equal(feed(p, bad[i]), PP_PAIRING_STOP);
+        assert_false(pp_pairing_running(p));
+        pp_pairing_free(p);
+    }
+}
+
+static void test_pieces_stay_within_their_step(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(100);
+    (void)work(p, 50, BEGIN, F, 1); /* another stream of the GPU was behind */
+    (void)work(p, 160, END, F, 1);
+    (void)at_step(p, PP_MARK_STEP, 150, 11);
+    assert_int_equal(pp_pairing_step(p)->count, 1);
+    check(p, 0, 1, F, 100, 150);
+    pp_pairing_free(p);
+}
+
+static void test_too_many_pieces(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    for (int64_t i = 0; i <= PP_PAIRING_MAX_PIECES; i++) {
+        (void)work(p, i, BEGIN, F, 1);
+        (void)work(p, i, END, F, 1);
+    }
+    assert_false(pp_pairing_running(p));
+    assert_int_equal(pp_pairing_broken(p), 1);
+    pp_pairing_free(p);
+}
+
+/* Anything at all: it must not crash, and what comes out must be in order. */
+static void test_random_marks(void **state)
+{
+    (void)state;
+    srand(11);
+    pp_pairing *p = pp_pairing_new();
+    for (int i = 0; i < 300000; i++) {
+        pp_mark m = {.time = rand() % 100000,
+                     .kind = (uint8_t)(1 + rand() % 6),
+                     .phase = (uint8_t)(rand() % 3),
+                     .layer = (uint32_t)(rand() % 6),
+                     .thread = (uint8_t)(rand() % 3),
+                     .flags = (uint8_t)(rand() % 2),
+                     .value = i};
+        if (m.kind >= PP_MARK_STEP && rand() % 8)
+            m.kind = (uint8_t)(BEGIN + rand() % 2);
+        m.time = m.kind == PP_MARK_STEP ? i : m.time;
+        if (feed(p, m) != PP_PAIRING_STEP)
+            continue;
+        const pp_step *step = pp_pairing_step(p);
+        for (size_t k = 0; k < step->count; k++) {
+            assert_true(step->start <= step->pieces[k].start);
+            assert_true(step->pieces[k].start <= step->pieces[k].end);
+            assert_true(step->pieces[k].end <= step->end);
+            assert_true(k == 0 || step->pieces[k - 1].end <= step->pieces[k].end);
+        }
+    }
+    pp_pairing_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step),
+        cmocka_unit_test(test_a_begin_without_an_end_vanishes),
+        cmocka_unit_test(test_a_layer_that_begins_again),
+        cmocka_unit_test(test_the_innermost_wins),
+        cmocka_unit_test(test_an_end_prolongs_in_backward),
+        cmocka_unit_test(test_two_outputs_are_one_backward),
+        cmocka_unit_test(test_a_backward_that_never_ends),
+        cmocka_unit_test(test_a_forward_inside_backward),
+        cmocka_unit_test(test_threads_are_apart),
+        cmocka_unit_test(test_losses_break_the_stretch),
+        cmocka_unit_test(test_impossible_marks_break_the_stretch),
+        cmocka_unit_test(test_pieces_stay_within_their_step),
+        cmocka_unit_test(test_too_many_pieces),
+        cmocka_unit_test(test_random_marks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

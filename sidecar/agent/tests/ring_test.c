@@ -1,0 +1,290 @@
+/* Both sides of the ring in one process: the hook's writer and the agent's reader. */
+#include "sidecar/agent/reader.h"
+#include "sidecar/hook/hook.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "/tmp/pp-ring-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+/* The one ring in the folder. */
+static void path_of(char *out, size_t size)
+{
+    DIR *d = opendir(folder);
+    const struct dirent *e;
+    out[0] = '\0';
+    while ((e = readdir(d)))
+        if (strstr(e->d_name, PP_RING_SUFFIX))
+            (void)snprintf(out, size, "%s/%.200s", folder, e->d_name);
+    (void)closedir(d);
+    assert_true(out[0]);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char path[300];
+    path_of(path, sizeof path);
+    pp_ring_close(true);
+    assert_int_equal(unlink(path), 0);
+    return rmdir(folder); /* fails where a half-made file was left */
+}
+
+static pp_reader *open_both(void)
+{
+    char path[300];
+    pp_reader *r = NULL;
+    pp_error err = {0};
+    assert_null(pp_ring_open(folder));
+    path_of(path, sizeof path);
+    if (pp_reader_open(path, &r, &err) < 0)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+static long take(pp_reader *r, pp_mark *marks, size_t max)
+{
+    pp_error err = {0};
+    assert_int_equal(pp_reader_refresh(r, &err), 0);
+    return pp_reader_take(r, marks, max, &err);
+}
+
+static void push(int64_t value)
+{
+    pp_mark mark = {.kind = PP_MARK_BEGIN, .value = value};
+    pp_ring_push(&mark);
+}
+
+static void test_marks_go_round(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    pp_mark marks[1000];
+    int64_t next = 0, seen = 0;
+    while (next < 3 * PP_RING_MARKS) {
+        for (int i = 0; i < 777; i++)
+            push(next++);
+        long n = take(r, marks, 1000);
+        assert_int_equal(n, 777);
+        for (long i = 0; i < n; i++)
+            assert_int_equal(marks[i].value, seen++);
+    }
+    assert_int_equal(pp_reader_header(r)->lost, 0);
+    pp_reader_free(r);
+}
+
+static void test_a_full_ring_drops_counts_and_tells(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    static pp_mark marks[PP_RING_MARKS];
+    for (int64_t i = 0; i < PP_RING_MARKS + 500; i++)
+        push(i);
+    long n = take(r, marks, PP_RING_MARKS);
+    uint64_t lost = pp_reader_header(r)->lost;
+    assert_true(lost >= 500 && lost < 510);
+    assert_int_equal(n + (long)lost, PP_RING_MARKS + 500);
+    push(-7);
+    assert_int_equal(take(r, marks, 10), 2);
+    assert_int_equal(marks[0].kind, PP_MARK_LOST);
+    assert_int_equal(marks[0].value, lost);
+    assert_int_equal(marks[1].value, -7);
+    assert_int_equal(pp_reader_header(r)->marks, PP_RING_MARKS + 501);
+    pp_reader_free(r);
+}
+
+static void test_layers_and_long_names(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    pp_error err = {0};
+    pp_ring_layer layer;
+    char name[400];
+    memset(name, 'x', sizeof name);
+    memcpy(name + 380, "\xc3\xa9.the_end", 11);
+    assert_int_equal(pp_ring_add_layer("a.b", "Linear", 12), 1);
+    assert_int_equal(pp_ring_add_layer(name, name, -1), 2);
+    assert_int_equal(pp_reader_layer(r, 1, &layer, &err), -1); /* not refreshed: not known */
+    assert_int_equal(pp_reader_refresh(r, &err), 0);
+    assert_int_equal(pp_reader_layer(r, 1, &layer, &err), 0);
+    assert_string_equal(layer.name, "a.b");
+    assert_string_equal(layer.type, "Linear");
+    assert_int_equal(layer.parameters, 12);
+    assert_int_equal(pp_reader_layer(r, 2, &layer, &err), 0);
+    assert_string_equal(layer.name + strlen(layer.name) - 10, "\xc3\xa9.the_end" + 0);
+    assert_memory_equal(layer.name, "...xxx", 6);
+    assert_int_equal(pp_reader_layer(r, 0, &layer, &err), -1);
+    assert_int_equal(pp_reader_layer(r, 3, &layer, &err), -1);
+    for (int i = 2; i < PP_RING_LAYERS; i++)
+        assert_true(pp_ring_add_layer("n", "t", 0) > 0);
+    assert_int_equal(pp_ring_add_layer("n", "t", 0), 0);
+    pp_reader_free(r);
+}
+
+static void *wait_for_mode(void *seen)
+{
+    while (pp_ring_mode_now() == PP_RING_IDLE)
+        pp_ring_wait(PP_RING_IDLE, INT64_C(60000000000));
+    *(uint32_t *)seen = pp_ring_mode_now();
+    return NULL;
+}
+
+static void test_the_mode_wakes_the_hook(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    pp_error err = {0};
+    uint32_t seen = 0;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_mode, &seen), 0);
+    assert_int_equal(pp_reader_set_mode(r, PP_RING_SAMPLE, &err), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(seen, PP_RING_SAMPLE);
+    pp_reader_free(r);
+}
+
+static void test_the_lock_tells_who_lives(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    assert_false(pp_reader_gone(r));
+    pid_t child = fork();
+    if (child == 0) {
+        pp_ring_close(true); /* what a forked worker does; the trainer still lives */
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_false(pp_reader_gone(r));
+    pp_reader_free(r);
+    child = fork();
+    if (child == 0) { /* a trainer that ends without a word */
+        pp_ring_close(true);
+        _exit(pp_ring_open(folder) ? 1 : 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    DIR *d = opendir(folder);
+    const struct dirent *e;
+    int gone = 0;
+    while ((e = readdir(d))) {
+        pp_error err = {0};
+        char path[400];
+        (void)snprintf(path, sizeof path, "%s/%.200s", folder, e->d_name);
+        if (!strstr(path, PP_RING_SUFFIX) || pp_reader_open(path, &r, &err) < 0)
+            continue;
+        if (pp_reader_gone(r)) {
+            gone++;
+            assert_int_equal(unlink(path), 0);
+        }
+        pp_reader_free(r);
+    }
+    (void)closedir(d);
+    assert_int_equal(gone, 1);
+}
+
+/* What a hostile process can write. */
+static void test_damage_is_noticed(void **state)
+{
+    (void)state;
+    char path[300];
+    pp_error err = {0};
+    pp_mark marks[16];
+    pp_reader *r = open_both();
+    pp_reader *other = NULL;
+    path_of(path, sizeof path);
+    pp_ring_header *h = pp_ring();
+    h->head = UINT64_MAX;
+    assert_int_equal(pp_reader_refresh(r, &err), -1);
+    h->head = PP_RING_MARKS + 1;
+    assert_int_equal(pp_reader_refresh(r, &err), -1);
+    h->head = 4;
+    h->layer_count = UINT32_MAX;
+    memset(h->model, 'x', sizeof h->model); /* no NUL anywhere */
+    memset(h->gpus, 'x', sizeof h->gpus);
+    assert_int_equal(take(r, marks, 16), 4);
+    assert_int_equal(pp_reader_header(r)->layer_count, PP_RING_LAYERS);
+    assert_int_equal(strlen(pp_reader_header(r)->model), sizeof h->model - 1);
+    h->head = 3;
+    assert_int_equal(pp_reader_refresh(r, &err), -1);
+    h->head = 4;
+    h->version = 99;
+    assert_int_equal(pp_reader_refresh(r, &err), -1);
+    assert_int_equal(pp_reader_open(path, &other, &err), -1);
+    h->version = PP_RING_VERSION;
+    assert_int_equal(truncate(path, 64), 0);
+    assert_int_equal(pp_reader_refresh(r, &err), -1);
+    assert_int_equal(pp_reader_set_mode(r, PP_RING_SAMPLE, &err), 0); /* and no signal */
+    pp_reader_free(r);
+}
+
+/* The reader's side of the file may be damaged too: the trainer must not mind. */
+static void test_a_wrong_tail_is_not_believed(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    pp_ring_header *h = pp_ring();
+    h->tail = UINT64_MAX / 2;
+    h->tail_check = ~h->tail; /* beyond the head */
+    for (int64_t i = 0; i < PP_RING_MARKS + 10; i++)
+        push(i);
+    assert_int_equal(h->head, PP_RING_MARKS - 1);
+    h->tail = 1000;
+    h->tail_check = 7; /* torn */
+    push(1);
+    assert_int_equal(h->head, PP_RING_MARKS - 1);
+    h->tail_check = ~h->tail;
+    push(2);
+    assert_int_equal(h->head, PP_RING_MARKS + 1); /* with the word of what was lost */
+    pp_reader_free(r);
+}
+
+static void test_a_second_agent_goes_on(void **state)
+{
+    (void)state;
+    char path[300];
+    pp_error err = {0};
+    pp_mark marks[8];
+    pp_reader *r = open_both();
+    for (int64_t i = 0; i < 6; i++)
+        push(i);
+    assert_int_equal(take(r, marks, 4), 4);
+    pp_reader_free(r);
+    path_of(path, sizeof path);
+    assert_int_equal(pp_reader_open(path, &r, &err), 0);
+    assert_int_equal(take(r, marks, 8), 2);
+    assert_int_equal(marks[0].value, 4);
+    pp_reader_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_marks_go_round, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_full_ring_drops_counts_and_tells, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_and_long_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_mode_wakes_the_hook, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_lock_tells_who_lives, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_damage_is_noticed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_wrong_tail_is_not_believed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_second_agent_goes_on, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

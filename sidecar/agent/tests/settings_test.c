@@ -1,0 +1,121 @@
+#include "common/cleanup.h"
+#include "sidecar/agent/settings.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SESSION "\"version\":1,\"session\":{\"uid\":\"u\",\"namespace\":\"ml\",\"name\":\"n\"}"
+
+static int parse(const char *text, pp_settings *s, pp_error *err)
+{
+    return pp_settings_parse(text, strlen(text), s, err);
+}
+
+static void test_all_of_it(void **state)
+{
+    (void)state;
+    pp_settings s;
+    pp_error err = {0};
+    const char *text =
+        "{" SESSION ",\"endpoint\":\"wss://h/v1/ingest\",\"layers\":{\"include\":[\"a*\"],"
+        "\"exclude\":[],\"types\":[\"Linear\"],\"depth\":2},\"phases\":[\"Forward\"],"
+        "\"steps\":{\"skip\":3,\"max\":9},\"durationSeconds\":120,\"overheadBudgetPercent\":2.5,"
+        "\"stretch\":{\"seconds\":7.5},\"later\":{\"x\":1}}";
+    if (parse(text, &s, &err) < 0)
+        fail_msg("%s %s", err.field, err.message);
+    pp_duty_policy policy = pp_settings_policy(&s);
+    assert_string_equal(s.session, "u");
+    assert_string_equal(s.types.items[0], "Linear");
+    assert_int_equal(s.depth, 2);
+    assert_int_equal(policy.skip, 3);
+    assert_int_equal(policy.max, 9);
+    assert_int_equal(policy.duration, INT64_C(120000000000));
+    assert_int_equal(policy.stretch, INT64_C(7500000000));
+    assert_true(policy.budget > 0.0249 && policy.budget < 0.0251);
+    pp_settings_free(&s);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    pp_settings s;
+    pp_error err = {0};
+    assert_int_equal(parse("{" SESSION "}", &s, &err), 0);
+    pp_duty_policy policy = pp_settings_policy(&s);
+    assert_int_equal(policy.duration, 0);
+    assert_int_equal(policy.stretch, INT64_C(10000000000));
+    assert_true(policy.budget > 0.0099 && policy.budget < 0.0101);
+    pp_settings_free(&s);
+}
+
+static void test_what_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *field;
+    } bad[] = {
+        {"{}", "version"},
+        {"[]", ""},
+        {"{\"version\":2,\"session\":{\"uid\":\"u\",\"namespace\":\"m\",\"name\":\"n\"}}",
+         "version"},
+        {"{\"version\":1}", "session"},
+        {"{\"version\":1,\"session\":{\"uid\":\"u\",\"name\":\"n\"}}", "session.namespace"},
+        {"{" SESSION ",\"overheadBudgetPercent\":0}", "overheadBudgetPercent"},
+        {"{" SESSION ",\"durationSeconds\":-1}", "durationSeconds"},
+        {"{" SESSION ",\"durationSeconds\":\"1m\"}", "durationSeconds"},
+        {"{" SESSION ",\"stretch\":{\"seconds\":1e300}}", "stretch.seconds"},
+        {"{" SESSION ",\"steps\":{\"skip\":-1}}", "steps"},
+        {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
+        {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pp_settings s;
+        pp_error err = {0};
+        assert_int_equal(parse(bad[i].text, &s, &err), -1);
+        if (strncmp(err.field, bad[i].field, strlen(bad[i].field)) != 0)
+            fail_msg("%s: field %s: %s", bad[i].text, err.field, err.message);
+        pp_settings_free(&s);
+    }
+}
+
+static void test_the_control_file(void **state)
+{
+    (void)state;
+    pp_settings s;
+    pp_error err = {0};
+    char folder[] = "/tmp/pp-settings-XXXXXX";
+    char path[64];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(parse("{" SESSION ",\"layers\":{\"exclude\":[\"b\"],\"depth\":1}}", &s, &err),
+                     0);
+    assert_int_equal(pp_settings_control(&s, folder, "sample", &err), 0);
+    (void)snprintf(path, sizeof path, "%s/control.json", folder);
+    json_error_t json_err;
+    PP_CLEANUP_JSON json_t *root = json_load_file(path, 0, &json_err);
+    assert_non_null(root);
+    assert_string_equal(pp_json_get_string(root, "mode", NULL), "sample");
+    const json_t *exclude = pp_json_get(root, "layers", "exclude", NULL);
+    assert_string_equal(json_string_value(json_array_get(exclude, 0)), "b");
+    assert_int_equal(json_integer_value(pp_json_get(root, "layers", "depth", NULL)), 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0); /* nothing else was left */
+    assert_int_equal(pp_settings_control(&s, folder, "sample", &err), -1);
+    pp_settings_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_of_it),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_the_control_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
