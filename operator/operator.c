@@ -511,6 +511,15 @@ static bool has_native_sidecars(const char *body, size_t n)
     return first > 1 || (first == 1 && strtol(minor, NULL, 10) >= 29); /* "29+" is a 29 */
 }
 
+static int on_version_text(void *user, pp_http_id id, int status, const char *data, size_t n,
+                           pp_error *err)
+{
+    pp_operator *op = user;
+    (void)id;
+    (void)status;
+    return pp_buf_append(&op->version, data, n, err);
+}
+
 static void on_version(void *user, pp_http_id id, const pp_http_response *response,
                        const pp_error *error)
 {
@@ -521,7 +530,8 @@ static void on_version(void *user, pp_http_id id, const pp_http_response *respon
         pp_warn(NULL, "the server's version is unknown (%s): ordinary sidecars are injected",
                 error ? error->message : "refused");
     else
-        op->native_sidecar = has_native_sidecars(response->body, response->body_len);
+        op->native_sidecar =
+            has_native_sidecars(op->version.data ? op->version.data : "", op->version.len);
     if (strcmp(wish, "Auto") != 0)
         op->native_sidecar = strcmp(wish, "Always") == 0;
     pp_error err = {0};
@@ -532,7 +542,9 @@ static void on_version(void *user, pp_http_id id, const pp_http_response *respon
 static void ask_version(pp_operator *op)
 {
     pp_error err = {0};
-    if (pp_kube_stream_start(op->kube, "/version", 10000, NULL, on_version, op, NULL, &err) < 0)
+    pp_buf_init(&op->version, 65536);
+    if (pp_kube_stream_start(op->kube, "/version", 10000, on_version_text, on_version, op, NULL,
+                             &err) < 0)
         give_up(op, "asking the server's version", &err);
 }
 
@@ -748,6 +760,7 @@ void pp_operator_done(pp_operator *op)
     pp_intake_forget_all(op);
     pp_metrics_free(op->meters.registry);
     json_decref(op->owner);
+    pp_buf_done(&op->version);
     free(op->ca_bundle);
     free(op->endpoint);
 }

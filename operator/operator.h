@@ -145,6 +145,7 @@ struct pp_operator {
     char *ca_bundle;    /**< PEM that agents trust; NULL: no certificate yet */
     char *endpoint;     /**< wss://... for agents */
     char identity[128]; /**< of this process: host name and random digits */
+    pp_buf version;     /**< the API server's own words about itself */
     bool native_sidecar;
     bool leading;
     int64_t serving_since_ns; /**< when this process began to lead, ns since 1970 */
