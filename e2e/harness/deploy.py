@@ -9,7 +9,8 @@ from .progress import CACHE, LOGS, ROOT, run, run_shown, step, wait_until
 
 SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
 SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
-RELEASE = "precisionprobe"
+RELEASE = os.environ.get("PP_E2E_RELEASE", "precisionprobe")
+NAME = RELEASE if "precisionprobe" in RELEASE else f"{RELEASE}-precisionprobe"  # of its objects
 PRODUCT_IMAGE = "docker.io/precisionprobe/precisionprobe"
 EVLIB = "/usr/lib/*/libwebsockets-evlib_uv.so"
 
@@ -97,7 +98,7 @@ class Deployment:
         wanted = [("VGPU_IMAGE", [f"{E2E}/gpu/build"]), ("TORCH_IMAGE", [f"{E2E}/images/build", "torch"]),
                   ("SERVICES_IMAGE", [f"{E2E}/images/build", "services"])]
         # These show their own progress.
-        return [(variable, run_shown(*command), run_shown(*command, "--image")) for variable, command in wanted]
+        return [(variable, run_shown(*command), run_shown(command[0], "--image", *command[1:])) for variable, command in wanted]
 
     def load_images(self):
         archive, image = build_product(self.preset)
@@ -107,18 +108,22 @@ class Deployment:
             for variable, path, name in built:
                 self.environment[variable] = self.cluster.load(path, name)
 
-    def render(self, *files):
-        return run(f"{E2E}/manifests/render", *[f"{E2E}/manifests/{name}" for name in files], env=self.environment)
+    def render(self, *files, **variables):
+        """The manifests with this run's values, `variables` before them."""
+        return run(f"{E2E}/manifests/render", *[f"{E2E}/manifests/{name}" for name in files],
+                   env={**self.environment, **variables})
 
-    def start_services(self):
+    def start_services(self, gpus=True):
         """Virtual GPUs, Prometheus and Postgres; returns when they serve."""
         cluster = self.cluster
-        with step("virtual GPUs, Prometheus, Postgres"):
-            cluster.apply(self.render("namespace.yaml", "vgpu.yaml", "prometheus.yaml", "postgres.yaml"))
-            cluster.kubectl("-n", SERVICES, "rollout", "status", "daemonset/vgpu", "--timeout=120s")
+        with step("virtual GPUs, Prometheus, Postgres" if gpus else "Prometheus, Postgres"):
+            cluster.apply(self.render("namespace.yaml", *["vgpu.yaml"] * gpus, "prometheus.yaml", "postgres.yaml"))
+            if gpus:
+                cluster.kubectl("-n", SERVICES, "rollout", "status", "daemonset/vgpu", "--timeout=120s")
             cluster.kubectl("-n", SERVICES, "rollout", "status", "deployment/prometheus", "--timeout=120s")
             cluster.kubectl("-n", SERVICES, "rollout", "status", "statefulset/postgres", "--timeout=120s")
-            wait_until("GPUs on a node", self.gpus_there, 60)
+            if gpus:
+                wait_until("GPUs on a node", self.gpus_there, 60)
             text = run("kubectl", "-n", SERVICES, "create", "configmap", "training",
                        f"--from-file={E2E}/training", "--dry-run=client", "-o", "yaml", env=cluster.environment)
             cluster.apply(text)
@@ -157,4 +162,4 @@ class Deployment:
         self.cluster.helm("uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout", "90s")
 
 
-__all__ = ["Deployment", "SERVICES", "SYSTEM", "RELEASE", "build_product", "LOGS"]
+__all__ = ["Deployment", "SERVICES", "SYSTEM", "RELEASE", "NAME", "build_product", "LOGS"]

@@ -20,17 +20,24 @@ spec:
 """
 
 
-def manifest(name, labels='profile: "yes"', duration="120s", deadline="15m", more=""):
-    return MANIFEST.format(name=name, namespace=SERVICES, labels=labels, duration=duration, deadline=deadline) + more
+def manifest(name, labels='profile: "yes"', duration="120s", deadline="15m", more="", namespace=SERVICES):
+    """`more`: further lines of the spec, indented by two."""
+    return MANIFEST.format(name=name, namespace=namespace, labels=labels, duration=duration, deadline=deadline) + more
 
 
 class Session:
-    def __init__(self, cluster, name):
+    def __init__(self, cluster, name, namespace=SERVICES):
         self.cluster = cluster
         self.name = name
+        self.namespace = namespace
 
     def get(self):
-        return self.cluster.get("-n", SERVICES, "profilesession", self.name)
+        return self.cluster.get("-n", self.namespace, "profilesession", self.name)
+
+    def patch(self, **spec):
+        """Changes fields of the spec."""
+        self.cluster.kubectl("-n", self.namespace, "patch", "profilesession", self.name, "--type=merge",
+                             "-p", json.dumps({"spec": spec}))
 
     def phase(self):
         return ((self.get() or {}).get("status") or {}).get("phase", "")
@@ -65,11 +72,11 @@ class Session:
 LOSS = re.compile(r"^step=(\d+) .*?loss=(\S+)", re.M)
 
 
-def losses(cluster, pod, container="trainer"):
+def losses(cluster, pod, container="trainer", namespace=SERVICES):
     """The losses that a training printed, by step, with all their digits."""
-    text = cluster.kubectl("-n", SERVICES, "logs", pod, "-c", container)
+    text = cluster.kubectl("-n", namespace, "logs", pod, "-c", container)
     return {int(step): loss for step, loss in LOSS.findall(text)}
 
 
-def pods_of(cluster, selector):
-    return cluster.get("-n", SERVICES, "pods", "-l", selector)["items"]
+def pods_of(cluster, selector, namespace=SERVICES):
+    return (cluster.get("-n", namespace, "pods", "-l", selector) or {"items": []})["items"]

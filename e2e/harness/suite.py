@@ -84,7 +84,8 @@ class Suite:
 
     def scenarios(self):
         """pytest on the cluster; its output goes to a log, a line per test to the reader."""
-        command = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-v", "-ra", "--tb=short",
+        command = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest",
+                   "--color=no", "-v", "-ra", "--tb=short",
                    "--durations=0", "--durations-min=5", os.path.join(ROOT, "e2e/scenarios")]
         command += ["-k", self.args.k] if self.args.k else []
         command += ["-m", "not long"] if self.args.quick else []

@@ -1,0 +1,104 @@
+"""One cluster with everything on it for all scenarios; each leaves it as it found it. Run by e2e/test."""
+import itertools
+import os
+import re
+import shutil
+
+import pytest
+
+from harness.progress import LOGS, CommandError
+from harness.world import SERVICES, SHARED, SYSTEM, World
+
+# Cheap ones first, those that need other services later, the one that removes the release last.
+ORDER = ("test_specs", "test_sessions", "test_injection", "test_ingest", "test_sidecar", "test_lease", "test_main_job",
+         "test_chaos", "test_coarse", "test_uninstall")
+FAILURES = os.path.join(LOGS, "failures")
+numbers = itertools.count(1)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes; left out by e2e/test --quick")
+    config.addinivalue_line("markers", "kills: restarts of the operator are part of the scenario")
+    shutil.rmtree(FAILURES, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items):
+    if SHARED:
+        items[:] = [item for item in items if "trainings" not in item.fixturenames]
+    items.sort(key=lambda item: ORDER.index(item.module.__name__.rsplit(".")[-1]))
+
+
+@pytest.fixture(scope="session")
+def everything():
+    """The cluster, the services and the release. Taken down by e2e/test, which knows what it has started."""
+    world = World(os.environ.get("PP_TEST_PRESET", "asan"))
+    world.up()
+    try:
+        world.use()
+        world.clear()
+        yield world
+    finally:
+        if not os.environ.get("PP_TEST_KEEP"):
+            take_away(world)
+        world.logs.close()
+    reports = world.logs.reports()
+    assert not reports, f"a sanitizer spoke when the operator ended, in {reports[0][0]}:\n{reports[0][1]}"
+
+
+def take_away(world):
+    world.clear()
+    try:
+        world.deployment.uninstall()
+    except CommandError as error:
+        print(error)  # uninstalled already
+    world.cluster.kubectl("delete", "namespace", SERVICES, SYSTEM, "--ignore-not-found", "--timeout=90s", check=False)
+
+
+@pytest.fixture
+def world(everything, request):
+    """Everything, with the services and values that most scenarios use; checks the operator's health afterwards."""
+    if "intervals" not in request.keywords:
+        everything.use()
+    before = everything.restarts()
+    yield everything
+    reports = everything.logs.reports()
+    assert not reports, f"a sanitizer spoke in {reports[0][0]}:\n{reports[0][1]}"
+    if "kills" not in request.keywords:
+        after = everything.restarts()
+        assert {uid: n for uid, n in after.items() if n > before.get(uid, 0)} == {}, "the operator was restarted"
+
+
+@pytest.fixture
+def trainings(world):
+    """Trainings in the services' namespace, which go with the test."""
+    yield world
+    reports = world.clear()
+    assert not reports, f"a sanitizer spoke in the agent of {reports[0][0]}:\n{reports[0][1][-3000:]}"
+
+
+@pytest.fixture
+def namespace(world, request):
+    """A namespace of the test's own."""
+    if SHARED:
+        yield SERVICES
+        world.clear()
+        return
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    name = f"e2e-{name}-{next(numbers)}"
+    world.cluster.kubectl("create", "namespace", name)
+    yield name
+    world.cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    world = getattr(item, "funcargs", {}).get("everything") or getattr(item, "funcargs", {}).get("world")
+    if report.failed and world:
+        folder = os.path.join(FAILURES, re.sub(r"\W+", "-", item.name))
+        try:
+            world.diagnose(folder)
+            report.sections.append(("where to look", folder))
+        except (CommandError, OSError) as error:
+            report.sections.append(("where to look", f"nothing could be read: {error}"))

@@ -1,0 +1,165 @@
+"""The intake refuses what is wrong, says why, and lives; what is right is stored once."""
+import json
+import time
+import uuid
+
+import pytest
+
+from harness import websocket
+from harness.progress import wait_until
+from harness.session import manifest
+from harness.world import NAME, SYSTEM
+
+AUDIENCE = "precisionprobe"
+CODES = {"policy": 1008, "large": 1009}
+
+
+class Intake:
+    """An injected pod, and connections that use its token."""
+
+    def __init__(self, world, namespace, address):
+        self.world = world
+        self.namespace = namespace
+        self.address = address
+        self.pod = world.cluster.get("-n", namespace, "pod", "one")
+        self.ca = self.pod["metadata"]["annotations"]["precisionprobe.io/ca"]
+        self.session = world.cluster.get("-n", namespace, "psess", "all")["metadata"]["uid"]
+
+    def token(self, pod="one", audience=AUDIENCE):
+        bound = ["--bound-object-kind=Pod", f"--bound-object-name={pod}"] if pod else []
+        return self.world.cluster.kubectl("-n", self.namespace, "create", "token", "default", "--duration=10m",
+                                          f"--audience={audience}", *bound).strip()
+
+    def connect(self, token):
+        return websocket.connect(self.address, f"{NAME}.{SYSTEM}.svc", self.ca, token=token)
+
+    def batch(self, **changes):
+        start = int(time.time() * 1e9) - 3_000_000_000
+        batch = {
+            "type": "batch", "session": self.session, "instance": str(uuid.uuid4()), "seq": 0,
+            "process": {"id": 0, "rank": 0, "worldSize": 1, "gpus": ["GPU-made-up"], "hostname": "one", "clock": "host"},
+            "stretch": {"id": 1, "start": start, "end": start + 2_000_000_000, "last": True},
+            "layers": [{"id": 1, "name": "bot.0", "type": "Linear", "parameters": 10}],
+            "steps": {"number": [1], "start": [start + 10], "duration": [1_000_000_000], "epoch": [0], "batch": [1]},
+            "intervals": {"layer": [1, 1], "phase": [0, 1], "step": [1, 0], "start": [start + 20, 500_000_000],
+                          "duration": [1000, 2000]},
+            "dropped": 0}
+        batch.update(changes)
+        return batch
+
+
+@pytest.fixture
+def intake(world, namespace):
+    world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace) + "---\n" + world.pod(namespace, "one")
+                        + "---\n" + world.pod(namespace, "bystander", labels="role: bystander"))
+    world.running(namespace, "app=idle")
+    world.running(namespace, "role=bystander")
+    with world.forward(SYSTEM, f"pod/{world.wait_for_leader()}", 9443) as address:
+        yield Intake(world, namespace, address)
+    world.cluster.kubectl("-n", namespace, "delete", "pod", "bystander", "--wait=false")
+
+
+def status_for(intake, token):
+    with pytest.raises(websocket.Refused) as caught:
+        intake.connect(token)
+    return caught.value.status, caught.value.text
+
+
+def test_foreign_tokens(intake, world):
+    """401 for what is no token of ours, 403 for what may not speak, with a reason."""
+    cases = [("none", None, 401), ("garbage", "abc.def.ghi", 401),
+             ("another audience", intake.token(audience="https://kubernetes.default.svc"), 401),
+             ("bound to no pod", intake.token(pod=None), 403),
+             ("of a pod that is not injected", intake.token(pod="bystander"), 403)]
+    for name, token, expected in cases:
+        status, text = status_for(intake, token)
+        assert status == expected, f"{name}: {status} {text}"
+        assert len(text) > 10, f"{name}: a reason is given"
+
+
+def test_speaking_for_another_session(intake):
+    """A good token speaks for its own pod's session and for no other."""
+    with intake.connect(intake.token()) as socket:
+        assert socket.expect("welcome")["session"] == intake.session
+        socket.send(json.dumps(intake.batch(session=str(uuid.uuid4()))))
+        refused = socket.expect("refused")
+        assert (refused["seq"], refused["code"], refused["field"]) == (0, "denied", "session")
+
+
+WRONG = [
+    ("lengths that differ", {"intervals": {"layer": [1, 1], "phase": [0], "step": [1, 0], "start": [1, 2],
+                                           "duration": [1, 2]}}, "intervals.phase"),
+    ("a text for a number", {"seq": "zero"}, "seq"),
+    ("a phase that is none", {"intervals": {"layer": [1], "phase": [7], "step": [1], "start": [1], "duration": [2]}},
+     "intervals.phase[0]"),
+    ("a layer that is not listed", {"layers": []}, "intervals.layer[0]"),
+    ("no process", {"process": None}, "process"),
+    ("too many GPUs", {"process": {"id": 0, "rank": 0, "worldSize": 1, "gpus": [f"GPU-{i}" for i in range(17)],
+                                   "hostname": "one", "clock": "host"}}, "process.gpus"),
+    ("a stretch that ends before it begins", {"stretch": {"id": 1, "start": 2000, "end": 1000, "last": True}}, "stretch"),
+    ("a name that is too long", {"layers": [{"id": 1, "name": "x" * 600, "type": "Linear"}]}, "layers[0].name"),
+]
+
+
+@pytest.mark.parametrize("changes,field", [w[1:] for w in WRONG], ids=[w[0].replace(" ", "-") for w in WRONG])
+def test_wrong_batches(intake, changes, field):
+    """Refused with the field's name; the connection stays and takes a right one."""
+    with intake.connect(intake.token()) as socket:
+        socket.send(json.dumps(intake.batch(**changes)))
+        refused = socket.expect("refused")
+        assert refused["field"].startswith(field), refused
+        assert refused["code"] in ("invalid", "too-large") and refused["message"]
+        right = intake.batch()
+        socket.send(json.dumps(right))
+        assert socket.expect("ack") == {"type": "ack", "instance": right["instance"], "seq": 0}
+
+
+def test_no_messages_of_ours(intake):
+    """What is no JSON object or of no known type is refused; the third closes the connection."""
+    with intake.connect(intake.token()) as socket:
+        for text in ("{", "[1, 2]", '{"type": "nonsense"}'):
+            socket.send(text)
+            refused = socket.expect("refused")
+            assert refused["seq"] == -1 and refused["message"], refused
+        with pytest.raises(websocket.Closed) as closed:
+            socket.expect("never")
+        assert closed.value.code == CODES["policy"] and closed.value.reason
+
+
+def test_oversized(intake):
+    with intake.connect(intake.token()) as socket:
+        with pytest.raises((websocket.Closed, ConnectionError, BrokenPipeError)) as closed:
+            socket.send('{"type": "batch", "x": "' + "a" * (1 << 20) + '"}')
+            socket.expect("never")
+        assert getattr(closed.value, "code", None) == CODES["large"], closed.value
+
+
+def test_stored_once(intake, world):
+    """A batch that is sent again, on this or another connection, is acknowledged and changes nothing."""
+    batch = intake.batch()
+    token = intake.token()
+    for _ in range(2):
+        with intake.connect(token) as socket:
+            for _ in range(2):
+                socket.send(json.dumps(batch))
+                assert socket.expect("ack")["seq"] == 0
+    rows = world.database.rows(f"SELECT a.events, t.events AS counted, t.batches FROM activity a JOIN target t "
+                               f"USING (session_uid, pod_uid) WHERE a.instance = '{batch['instance']}'")
+    assert rows == [{"events": 2, "counted": 2, "batches": 1}]
+
+
+def test_garbage_on_the_port(intake, world):
+    """Bytes that are no TLS, no HTTP, no WebSocket frame: the operator goes on serving."""
+    import socket as sockets
+    for data in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n" * 200, b"\x16\x03\x01\xff\xff" + b"\xaa" * 600):
+        with sockets.create_connection(intake.address, timeout=5) as plain:
+            try:
+                plain.sendall(data)
+            except OSError:
+                pass
+    with intake.connect(intake.token()) as socket:
+        socket.expect("welcome")
+        socket.socket.sendall(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
+        with pytest.raises((websocket.Closed, OSError)):
+            socket.expect("never")
+    wait_until("the operator's answer", lambda: world.metrics(world.leader()), 10)

@@ -1,0 +1,81 @@
+"""What injection adds to a pod, and the pods that it leaves as they are."""
+import json
+
+from harness.progress import wait_until
+from harness.session import manifest
+from harness.world import AGENT
+
+HOOK = "precisionprobe-hook"
+
+
+def test_what_is_added(world, namespace):
+    """All parts are there, nothing is privileged, and the trainer's own settings stay."""
+    world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace) + "---\n" + world.pod(
+        namespace, "one", more="      env:\n        - {name: PYTHONPATH, value: /mine}\n        - {name: OTHER, value: same}\n"))
+    pod = world.running(namespace, "app=idle")[0]
+    spec, notes = pod["spec"], pod["metadata"]["annotations"]
+    session = world.cluster.get("-n", namespace, "psess", "all")
+    assert notes["precisionprobe.io/session-uid"] == session["metadata"]["uid"]
+    init = {c["name"]: c for c in spec["initContainers"]}
+    assert set(init) == {HOOK, AGENT}
+    assert init[AGENT]["restartPolicy"] == "Always"
+    trainer = spec["containers"][0]
+    environment = {e["name"]: e.get("value") for e in trainer["env"]}
+    assert environment["PYTHONPATH"] == "/opt/precisionprobe/python:/mine" and environment["OTHER"] == "same"
+    for container in init.values():
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False and security["capabilities"]["drop"] == ["ALL"]
+        assert "privileged" not in security
+    volumes = {v["name"]: v for v in spec["volumes"]}
+    assert volumes["precisionprobe-ring"]["emptyDir"]["medium"] == "Memory"
+    tokens = [s["serviceAccountToken"] for s in volumes["precisionprobe-identity"]["projected"]["sources"]
+              if "serviceAccountToken" in s]
+    assert [t["audience"] for t in tokens] == ["precisionprobe"]
+    connected = wait_until("the agent's connection", lambda: any(
+        t.get("reporting") for t in (world.session("all", namespace).get()["status"].get("targets") or [])), 60)
+    assert connected
+
+
+def test_python_path_from_a_source(world, namespace):
+    """PYTHONPATH from valueFrom cannot be prepended: the pod stays as it was, with an Event and a condition."""
+    world.cluster.kubectl("-n", namespace, "create", "configmap", "paths", "--from-literal=path=/mine")
+    source = ("      env:\n        - name: PYTHONPATH\n          valueFrom:\n"
+              "            configMapKeyRef: {name: paths, key: path}\n")
+    refused(world, namespace, world.pod(namespace, "one", more=source), "PythonPathFromSource", "PYTHONPATH")
+
+
+def test_container_not_found(world, namespace):
+    refused(world, namespace, world.pod(namespace, "one"), "ContainerNotFound", "spec.containers",
+            more="  containers: [nobody]\n")
+
+
+def refused(world, namespace, pod, reason, words, more=""):
+    """The pod is created as it was written; session and Event say why."""
+    world.cluster.apply(manifest("all", labels="app: idle", more=more, namespace=namespace) + "---\n" + pod)
+    item = world.cluster.get("-n", namespace, "pod", "one")
+    assert "initContainers" not in item["spec"] and len(item["spec"]["containers"]) == 1
+    assert not [key for key in item["metadata"].get("annotations", {}) if key.startswith("precisionprobe.io/")]
+    session = world.session("all", namespace)
+
+    def said():
+        condition = session.condition("Injected")
+        return condition if condition and condition["reason"] == reason else None
+    condition = wait_until(f"the condition {reason}", said, 20)
+    assert condition["status"] == "False" and "one" in condition["message"] and words in condition["message"]
+    on_session = wait_until("an Event on the session", lambda: dict(world.events(namespace, "all")).get(reason), 20)
+    assert words in on_session
+    wait_until("an Event on the pod", lambda: dict(world.events(namespace, "one")).get(reason), 20)
+    world.running(namespace, "app=idle")  # it runs all the same
+
+
+def test_unselected_pods_and_namespaces(world, namespace):
+    """Pods that no session selects are created unchanged; so are those that opted out."""
+    world.cluster.apply(manifest("all", labels="app: other", namespace=namespace))
+    world.cluster.apply(world.pod(namespace, "one"))
+    world.cluster.apply(world.pod(namespace, "two", labels='app: other, precisionprobe.io/inject: "false"'))
+    for name in ("one", "two"):
+        item = world.cluster.get("-n", namespace, "pod", name)
+        assert "initContainers" not in item["spec"], name
+        written = json.loads(item["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"])
+        assert item["spec"]["containers"][0]["command"] == written["spec"]["containers"][0]["command"]
+        assert len(item["spec"]["containers"]) == 1

@@ -1,0 +1,80 @@
+"""Several replicas and an upgrade: never two that write, and the session goes on."""
+import threading
+import time
+
+from harness.progress import wait_until
+from harness.session import manifest
+from harness.world import NAME, SYSTEM
+
+
+class Watch:
+    """Looks all the time at who says that it leads and who holds the Lease."""
+
+    def __init__(self, world):
+        self.world = world
+        self.over = threading.Event()
+        self.seen = []  # (time, [leaders], holder)
+        self.thread = threading.Thread(target=self.look, daemon=True)
+        self.thread.start()
+
+    def look(self):
+        while not self.over.is_set():
+            leaders = self.world.leaders()
+            holder = (self.world.lease() or {}).get("spec", {}).get("holderIdentity", "")
+            self.seen.append((time.monotonic(), leaders, holder))
+
+    def close(self):
+        self.over.set()
+        self.thread.join(30)
+
+    def twice(self):
+        return [entry for entry in self.seen if len(entry[1]) > 1]
+
+    def holders(self):
+        return list(dict.fromkeys(holder.rsplit("_", 1)[0] for _, _, holder in self.seen if holder))
+
+
+def test_two_replicas_and_an_upgrade(trainings):
+    world = trainings
+    world.use(replicaCount="2")
+    assert len(world.operator_pods()) == 2
+    before = {p["metadata"]["name"] for p in world.operator_pods()}
+    world.cluster.apply(manifest("through", duration="45s", deadline="10m") + "---\n"
+                        + world.deployment.render("dlrm.yaml", TRAIN_STEPS="4000", TRAIN_BATCH="128"))
+    session = world.session("through")
+    session.follow(120, until=("Collecting",))
+    watch = Watch(world)
+    try:
+        wait_until("a first look", lambda: len(watch.seen) >= 3, 30)
+        world.use(replicaCount="2", config__log__level="debug")  # a new configuration rolls the pods
+        after = {p["metadata"]["name"] for p in world.operator_pods()}
+        assert not before & after, "the upgrade has replaced the pods"
+        wait_until("a look afterwards", lambda: watch.seen[-1][1] and watch.seen[-1][1][0] in after, 60)
+    finally:
+        watch.close()
+    assert len(watch.seen) > 10
+    assert watch.twice() == [], "two said that they lead"
+    assert len(watch.holders()) >= 2, f"the Lease has changed hands: {watch.holders()}"
+    item = session.follow(180)
+    assert item["status"]["phase"] == "Succeeded", session.condition("Succeeded")
+    check_counted_once(world, item["metadata"]["uid"])
+
+
+def check_counted_once(world, uid):
+    row = world.database.rows(
+        f"SELECT (SELECT sum(events) FROM activity WHERE session_uid = '{uid}')::bigint AS stored, "
+        f"(SELECT sum(events) FROM target WHERE session_uid = '{uid}')::bigint AS counted")[0]
+    assert row["stored"] == row["counted"] > 0
+
+
+def test_the_other_replica_takes_over(trainings):
+    """The leader's pod is deleted: the other one leads within the Lease's time, and serves."""
+    world = trainings
+    world.use(replicaCount="2")
+    first = world.wait_for_leader()
+    world.cluster.kubectl("-n", SYSTEM, "delete", "pod", first, "--wait=false")
+    second = wait_until("another leader", lambda: next((n for n in world.leaders() if n != first), None), 40)
+    holder = world.lease()["spec"]["holderIdentity"]
+    assert holder.startswith(second), (holder, second)
+    world.cluster.kubectl("-n", SYSTEM, "rollout", "status", f"deployment/{NAME}", "--timeout=60s")
+    assert len(world.leaders()) == 1
