@@ -730,7 +730,9 @@ static void make_solution(pp_solution *s, double mean)
                                           0,           PP_METHOD_NONE,
                                           NULL,        (double)NAN,
                                           (double)NAN, "no samples of this metric"};
-    rows[0] = (pp_solution_sample){0, {T0, T0 + SECOND, 3, 0.5, {80, NAN, NAN, NAN, NAN, mean}}};
+    rows[0] = (pp_solution_sample){
+        0,
+        {T0, T0 + SECOND, 3, 0.5, {80, (double)NAN, (double)NAN, (double)NAN, (double)NAN, mean}}};
     fits[0] = (pp_solution_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
     *s = (pp_solution){.gpu = (char *)(uintptr_t) "GPU-a",
                        .windows = 10,
