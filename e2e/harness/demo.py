@@ -13,6 +13,7 @@ from .progress import CommandError, say, step, timings, wait_until
 from .session import Session, losses, manifest, pods_of
 
 SESSION = "dlrm"
+LOSSES = 15  # at least so many are compared with the twin's
 
 
 def arguments():
@@ -71,19 +72,22 @@ def compare(cluster, ranges, rows):
     return comparison
 
 
+def common_losses(cluster):
+    """Losses of the profiled job and of its twin by step, and the steps that both have printed."""
+    ours, theirs = (losses(cluster, pods_of(cluster, f"job-name={job}")[0]["metadata"]["name"])
+                    for job in ("dlrm", "dlrm-twin"))
+    return ours, theirs, sorted(set(ours) & set(theirs))
+
+
 def check_twin(cluster):
     """The unselected twin: untouched, and bit for bit the same losses as the profiled job. Returns what is wrong."""
     twin = pods_of(cluster, "app=dlrm-twin")[0]
-    single = pods_of(cluster, "job-name=dlrm")[0]
     names = [c["name"] for c in twin["spec"]["containers"] + twin["spec"].get("initContainers", [])]
     wrong = []
     if names != ["trainer"] or "precisionprobe.io/session" in twin["metadata"].get("annotations", {}):
         wrong.append(f"the unselected twin was changed: {names}")
-    ours, theirs = losses(cluster, single["metadata"]["name"]), losses(cluster, twin["metadata"]["name"])
-    common = sorted(set(ours) & set(theirs))
+    ours, theirs, common = common_losses(cluster)
     different = [n for n in common if ours[n] != theirs[n]]
-    if len(common) < 10:
-        wrong.append(f"only {len(common)} losses to compare")
     if different:
         wrong.append(f"losses differ from step {different[0]} on: {ours[different[0]]} and {theirs[different[0]]}")
     return wrong, len(common)
@@ -105,6 +109,10 @@ def profile(deployment, args):
     with step(f"session of {args.duration}"):
         item = session.follow(timeout=900)
     cluster.kubectl("-n", SERVICES, "wait", "--for=condition=Succeeded", f"psess/{SESSION}", "--timeout=10s")
+    with step("losses of the twin"):
+        # The profiled jobs have done their part; without them the twin soon has enough losses to compare.
+        cluster.kubectl("-n", SERVICES, "delete", "job", "dlrm-ddp", "--wait=false")
+        wait_until("losses of the twin", lambda: len(common_losses(cluster)[2]) >= LOSSES, 180, every=2)
     database = Database(cluster)
     ranges, rows = observed(database, item["metadata"]["uid"])
     comparison = compare(cluster, ranges, rows)
