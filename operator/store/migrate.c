@@ -20,16 +20,18 @@ const char *pp_migrate_begin(void)
 static int check(const PGresult *applied, int row, const pp_migration *known, size_t n,
                  pp_error *err)
 {
-    const int version = atoi(PQgetvalue(applied, row, 0));
-    if (version > (int)n)
+    const long version = strtol(PQgetvalue(applied, row, 0), NULL, 10);
+    if (version > (long)n)
         return pp_error_set(err, PP_ERR_CONFLICT,
-                            "the database has schema version %d, this program knows %zu: it needs "
+                            "the database has schema version %ld, this program knows %zu: it needs "
                             "a newer release",
                             version, n);
-    if (version != row + 1 || strcmp(PQgetvalue(applied, row, 2), known[row].checksum) != 0)
-        return pp_error_set(err, PP_ERR_CONFLICT,
-                            "migration %d (%s) of the database is not this program's %s", version,
-                            PQgetvalue(applied, row, 1), known[row].name);
+    /* Nothing past the known ones is looked at: versions are unique, and in order. */
+    if (row >= (int)n || version != row + 1 ||
+        strcmp(PQgetvalue(applied, row, 2), known[row].checksum) != 0)
+        return pp_error_set(
+            err, PP_ERR_CONFLICT, "migration %ld (%s) of the database is not this program's %s",
+            version, PQgetvalue(applied, row, 1), row < (int)n ? known[row].name : "history");
     return 0;
 }
 
@@ -39,12 +41,8 @@ int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n
     const int rows = PQntuples(applied);
     /* The newest first: a newer schema is said to be newer even where its history differs. */
     for (int i = rows - 1; i >= 0; i--) {
-        if (i >= (int)n || check(applied, i, known, n, err) < 0)
-            return i >= (int)n ? pp_error_set(err, PP_ERR_CONFLICT,
-                                              "the database has schema version %s, this program "
-                                              "knows %zu: it needs a newer release",
-                                              PQgetvalue(applied, rows - 1, 0), n)
-                               : -1;
+        if (check(applied, i, known, n, err) < 0)
+            return -1;
     }
     if (rows == (int)n)
         return pp_buf_printf(out, err, "COMMIT") < 0 ? -1 : 0;

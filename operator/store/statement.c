@@ -67,7 +67,7 @@ void pp_sql_text(pp_statement *s, const char *text)
     const size_t n = strlen(text);
     char *p = add(s, PP_SQL_TEXT, n);
     if (p)
-        memcpy(p, text, n);
+        memcpy(p, text, n + 1); /* add() has room for the NUL, which is not sent */
 }
 
 void pp_sql_int8(pp_statement *s, int64_t value)
@@ -175,7 +175,7 @@ void pp_sql_texts(pp_statement *s, const void *base, size_t n, size_t stride,
         const size_t len = text ? strlen(text) : 0;
         p = put_int(p, text ? (int64_t)len : -1, 4);
         if (text)
-            memcpy(p, text, len);
+            memcpy(p, text, len); /* NOLINT(bugprone-not-null-terminated-result): a binary array */
         p += len;
     }
 }
