@@ -83,7 +83,7 @@ def test_every_step_is_counted_with_its_epoch_and_batch(probe, python):
 
 def test_intervals_agree_with_an_independent_clock(probe, python):
     """The training's own record, by replaced forwards and tensor hooks, of layers of some ms."""
-    result, batches = sampled(probe, python, "big", "40")
+    result, batches = sampled(probe, python, "big", "24")
     watch = told(result, "watch")
     names = {i: layer["name"] for i, layer in layers_of(batches).items()}
     ours = {}

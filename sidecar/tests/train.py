@@ -175,7 +175,7 @@ def train(kind, steps, seconds):
         dense = [p for n, p in model.named_parameters() if not n.startswith("emb")]
         optimizers = [torch.optim.Adam(dense, lr=1e-3), torch.optim.SparseAdam(list(model.emb.parameters()))]
     watch = Watch(model) if kind == "big" else None
-    width, batch = (512, 256) if kind == "big" else (64, 16)
+    width, batch = (512, 96) if kind == "big" else (64, 16)
     workers = 2 if kind == "workers" else 0
     loader = torch.utils.data.DataLoader(data(batch * 8, width), batch_size=batch, num_workers=workers)
     schedule = torch.optim.lr_scheduler.StepLR(optimizers[0], 100)
