@@ -152,14 +152,26 @@ static int set_group(const pp_attribution_result *r, const pp_attribution_estima
     return to->group_name ? 0 : pp_error_nomem(err);
 }
 
+/*
+ * Memory in use is a level of the whole GPU, not something a layer has a share of: a layer's row
+ * holds the job's average (method job) wherever the windows' place in time is known.
+ */
+static bool takes_the_jobs(const pp_problem *p, const pp_attribution_result *r, size_t row,
+                           size_t metric)
+{
+    return isnan(pp_metric_get(p->metric_ids[metric])->max) && r->lag_known &&
+           r->rows[row].time_ns > 0;
+}
+
 static int make_estimate(const pp_problem *p, const pp_attribution_result *r, size_t row,
                          size_t metric, bool job_only, pp_solution *s, pp_error *err)
 {
     const bool job = row == r->n_rows;
+    const bool level = !job && takes_the_jobs(p, r, row, metric);
     const pp_attribution_estimate *from =
-        job ? &r->fits[metric].job : pp_attribution_get(r, row, metric);
+        job || level ? &r->fits[metric].job : pp_attribution_get(r, row, metric);
     const bool known = from->method != PP_METHOD_NONE && isfinite(from->mean) &&
-                       (job || (from->identifiable && !job_only));
+                       (job || ((level || from->identifiable) && !job_only));
     pp_solution_estimate *to = &s->estimates[s->n_estimates++];
     *to = (pp_solution_estimate){
         .item = (uint32_t)row,
@@ -169,7 +181,7 @@ static int make_estimate(const pp_problem *p, const pp_attribution_result *r, si
         .windows = from->windows,
         .method = known ? from->method : PP_METHOD_NONE,
     };
-    if (set_group(r, job_only ? NULL : from, to, err) < 0)
+    if (set_group(r, job_only || level ? NULL : from, to, err) < 0)
         return -1;
     /* What a group says was solved as well; only its members' own share of it is unknown. */
     if (to->group_name)

@@ -28,6 +28,7 @@ double pp_pod_parse_cores(const char *quantity)
     return *end ? -1 : value;
 }
 
+/* What the user's own containers request: an ordinary sidecar of ours does not count. */
 static double cpu_request(const json_t *object)
 {
     const json_t *containers = pp_json_get(object, "spec", "containers", NULL);
@@ -35,6 +36,9 @@ static double cpu_request(const json_t *object)
     bool any = false;
     for (size_t i = 0; i < json_array_size(containers); i++) {
         const json_t *container = json_array_get(containers, i);
+        const char *name = pp_json_get_string(container, "name", NULL);
+        if (name && strcmp(name, PP_INJECT_AGENT) == 0)
+            continue;
         const json_t *cpu = pp_json_get(container, "resources", "requests", "cpu", NULL);
         double cores = -1;
         if (json_is_number(cpu))

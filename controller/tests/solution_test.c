@@ -310,6 +310,49 @@ static void training_becomes_rows(void **state)
     discard(&st);
 }
 
+/* Memory in use is a level of the GPU: each layer that ran holds the job's average. */
+static void memory_is_the_jobs(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    pp_activity *a = &st.activity;
+    const size_t n = a->n_samples; /* there is room for twice as many; gpu_mem sorts first */
+    memmove(a->samples + n, a->samples, n * sizeof(*a->samples));
+    for (size_t i = 0; i < n; i++) {
+        a->samples[i].metric = PP_METRIC_GPU_MEM;
+        a->samples[i].value = 9000 + 100 * a->samples[n + i].value;
+    }
+    a->n_samples = 2 * n;
+    pp_solution *s = NULL;
+    const pp_solution_options options = {.attribution = {.window_ns = S / 4, .scrape_ns = S / 4},
+                                         .metrics =
+                                             1U << PP_METRIC_SM_ACTIVE | 1U << PP_METRIC_GPU_MEM,
+                                         .tolerance_percent = 5};
+    assert_int_equal(pp_solution_solve(a, gpu_a, &options, &s, NULL), 0);
+    double job = (double)NAN;
+    size_t layers = 0;
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        if (s->items[s->estimates[i].item].kind == PP_SOLUTION_JOB &&
+            s->estimates[i].metric == PP_METRIC_GPU_MEM)
+            job = s->estimates[i].mean;
+    }
+    assert_true(job > 9000 && job < 9100);
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        const pp_solution_estimate *e = &s->estimates[i];
+        if (e->metric != PP_METRIC_GPU_MEM || s->items[e->item].kind != PP_SOLUTION_LAYER)
+            continue;
+        assert_true(e->mean == job);
+        assert_int_equal(e->method, PP_METHOD_JOB);
+        assert_null(e->group_name);
+        layers++;
+    }
+    assert_true(layers >= 4);
+    pp_solution_free(s);
+    discard(&st);
+}
+
 static void job_only_says_no_layer(void **state)
 {
     (void)state;
@@ -375,6 +418,7 @@ int main(void)
         cmocka_unit_test(items_are_sorted_and_ran),
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
+        cmocka_unit_test(memory_is_the_jobs),
         cmocka_unit_test(job_only_says_no_layer),
         cmocka_unit_test(order_does_not_matter),
     };

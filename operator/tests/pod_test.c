@@ -22,7 +22,8 @@ static void test_keeps_what_is_used(void **state)
         "\"precisionprobe.io/session-uid\":\"s1\"},\"ownerReferences\":[{\"kind\":\"Job\",\"name\":"
         "\"dlrm\",\"controller\":true}]},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"name\":"
         "\"a\","
-        "\"resources\":{\"requests\":{\"cpu\":\"250m\"}}},{\"name\":\"b\",\"resources\":{"
+        "\"resources\":{\"requests\":{\"cpu\":\"250m\"}}},{\"name\":\"precisionprobe-agent\","
+        "\"resources\":{\"requests\":{\"cpu\":\"50m\"}}},{\"name\":\"b\",\"resources\":{"
         "\"requests\":{"
         "\"cpu\":2}}}]},\"status\":{\"phase\":\"Running\",\"podIP\":\"10.0.0.7\"}}",
         NULL);
