@@ -128,7 +128,7 @@ static void test_layers_and_long_names(void **state)
     assert_string_equal(layer.type, "Linear");
     assert_int_equal(layer.parameters, 12);
     assert_int_equal(pp_reader_layer(r, 2, &layer, &err), 0);
-    assert_string_equal(layer.name + strlen(layer.name) - 10, "\xc3\xa9.the_end" + 0);
+    assert_string_equal(layer.name + strlen(layer.name) - 10, "\xc3\xa9.the_end");
     assert_memory_equal(layer.name, "...xxx", 6);
     assert_int_equal(pp_reader_layer(r, 0, &layer, &err), -1);
     assert_int_equal(pp_reader_layer(r, 3, &layer, &err), -1);
