@@ -332,7 +332,7 @@ static void memory_is_the_jobs(void **state)
                                          .tolerance_percent = 5};
     assert_int_equal(pp_solution_solve(a, gpu_a, &options, &s, NULL), 0);
     double job = (double)NAN;
-    size_t layers = 0;
+    size_t held = 0;
     for (size_t i = 0; i < s->n_estimates; i++) {
         if (s->items[s->estimates[i].item].kind == PP_SOLUTION_JOB &&
             s->estimates[i].metric == PP_METRIC_GPU_MEM)
@@ -346,9 +346,9 @@ static void memory_is_the_jobs(void **state)
         assert_true(e->mean == job);
         assert_int_equal(e->method, PP_METHOD_JOB);
         assert_null(e->group_name);
-        layers++;
+        held++;
     }
-    assert_true(layers >= 4);
+    assert_true(held >= 4);
     pp_solution_free(s);
     discard(&st);
 }
