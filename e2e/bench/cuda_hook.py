@@ -72,7 +72,7 @@ print(json.dumps({"losses": losses, "seconds": seconds, "times": times, "tables"
 
 SETTINGS = {"version": 1, "session": {"uid": "bench", "namespace": "bench", "name": "bench"},
             "endpoint": "wss://localhost/v1/ingest", "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
-            "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": 0, "max": 0}, "durationSeconds": 600,
+            "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": 0, "max": 0}, "durationSeconds": 6,
             "overheadBudgetPercent": 50, "stretch": {"seconds": 2}}
 
 

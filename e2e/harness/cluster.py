@@ -1,4 +1,5 @@
 """The cluster: the one that e2e/cluster brings up, or the one that KUBECONFIG names."""
+import fcntl
 import json
 import os
 import shlex
@@ -40,6 +41,16 @@ class Cluster:
                 key, value = words[1].split("=", 1)
                 self.environment[key] = os.path.expandvars(value)
         self.kubelet_root = self.environment.get("KUBELET_ROOT", self.kubelet_root)
+
+    def claim(self):
+        """Holds everything that is installed on it until this process ends: one demo or one run of the scenarios."""
+        os.makedirs(CACHE, exist_ok=True)
+        self.held = open(os.path.join(CACHE, "e2e-in-use.lock"), "w", encoding="utf-8")
+        try:
+            fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another demo or test uses the cluster: waiting for its end")
+            fcntl.flock(self.held, fcntl.LOCK_EX)
 
     def down(self):
         """Takes down what up() started, and nothing else."""

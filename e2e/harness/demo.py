@@ -163,6 +163,7 @@ def main():
     code = 1
     try:
         cluster.up()
+        cluster.claim()
         deployment.load_images()
         deployment.start_services()
         deployment.install()

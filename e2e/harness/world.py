@@ -103,6 +103,8 @@ class World:
 
     def up(self):
         self.cluster.up()
+        if not SHARED:
+            self.cluster.claim()
         self.deployment.load_images()
         self.logs = OperatorLogs(self.cluster, os.path.join(LOGS, "operator"))
 
@@ -221,10 +223,10 @@ class World:
         """Trainings and sessions of a namespace go; what their agents' sanitizers said is returned."""
         reports = [(pod, text) for pod, text in self.agent_logs(namespace).items() if SANITIZER.search(text)]
         self.cluster.kubectl("-n", namespace, "delete", "profilesessions,jobs", "--all", "--timeout=60s", check=False)
-        self.cluster.kubectl("-n", namespace, "delete", "pods", "-l", "app in (dlrm,dlrm-twin,idle)", "--timeout=60s",
+        self.cluster.kubectl("-n", namespace, "delete", "pods", "-l", "app in (dlrm,dlrm-twin,idle,idle-too)", "--timeout=60s",
                              check=False)
         wait_until("the trainings' pods to go",
-                   lambda: not pods_of(self.cluster, "app in (dlrm,dlrm-twin,idle)", namespace), 60)
+                   lambda: not pods_of(self.cluster, "app in (dlrm,dlrm-twin,idle,idle-too)", namespace), 60)
         return reports
 
     @contextlib.contextmanager

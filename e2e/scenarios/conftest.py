@@ -18,6 +18,7 @@ numbers = itertools.count(1)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes minutes; left out by e2e/test --quick")
+    config.addinivalue_line("markers", "intervals: brings or takes services with other intervals")
     config.addinivalue_line("markers", "kills: restarts of the operator are part of the scenario")
     shutil.rmtree(FAILURES, ignore_errors=True)
 

@@ -1,5 +1,7 @@
 """The intake refuses what is wrong, says why, and lives; what is right is stored once."""
+import contextlib
 import json
+import socket as sockets
 import time
 import uuid
 
@@ -8,7 +10,7 @@ import pytest
 from harness import websocket
 from harness.progress import wait_until
 from harness.session import manifest
-from harness.world import NAME, SYSTEM
+from harness.world import NAME, SERVICES, SHARED, SYSTEM
 
 AUDIENCE = "precisionprobe"
 CODES = {"policy": 1008, "large": 1009}
@@ -17,21 +19,27 @@ CODES = {"policy": 1008, "large": 1009}
 class Intake:
     """An injected pod, and connections that use its token."""
 
-    def __init__(self, world, namespace, address):
+    def __init__(self, world, namespace):
         self.world = world
         self.namespace = namespace
-        self.address = address
         self.pod = world.cluster.get("-n", namespace, "pod", "one")
         self.ca = self.pod["metadata"]["annotations"]["precisionprobe.io/ca"]
         self.session = world.cluster.get("-n", namespace, "psess", "all")["metadata"]["uid"]
+
+    def address(self):
+        return self.world.forward(SYSTEM, f"pod/{self.world.wait_for_leader()}", 9443)
 
     def token(self, pod="one", audience=AUDIENCE):
         bound = ["--bound-object-kind=Pod", f"--bound-object-name={pod}"] if pod else []
         return self.world.cluster.kubectl("-n", self.namespace, "create", "token", "default", "--duration=10m",
                                           f"--audience={audience}", *bound).strip()
 
+    @contextlib.contextmanager
     def connect(self, token):
-        return websocket.connect(self.address, f"{NAME}.{SYSTEM}.svc", self.ca, token=token)
+        """A port-forward of its own for each: it ends with the first connection that breaks."""
+        with self.address() as address:
+            with websocket.connect(address, f"{NAME}.{SYSTEM}.svc", self.ca, token=token) as socket:
+                yield socket
 
     def batch(self, **changes):
         start = int(time.time() * 1e9) - 3_000_000_000
@@ -48,20 +56,32 @@ class Intake:
         return batch
 
 
-@pytest.fixture
-def intake(world, namespace):
+@pytest.fixture(scope="module")
+def place(everything):
+    """The pods for all of these tests."""
+    world, namespace = everything, SERVICES if SHARED else "e2e-ingest"
+    world.use()
+    if not SHARED:
+        world.cluster.kubectl("create", "namespace", namespace)
     world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace) + "---\n" + world.pod(namespace, "one")
-                        + "---\n" + world.pod(namespace, "bystander", labels="role: bystander"))
+                        + "---\n" + world.pod(namespace, "bystander", labels="app: idle-too"))
     world.running(namespace, "app=idle")
-    world.running(namespace, "role=bystander")
-    with world.forward(SYSTEM, f"pod/{world.wait_for_leader()}", 9443) as address:
-        yield Intake(world, namespace, address)
-    world.cluster.kubectl("-n", namespace, "delete", "pod", "bystander", "--wait=false")
+    world.running(namespace, "app=idle-too")
+    yield namespace
+    world.clear(namespace)
+    if not SHARED:
+        world.cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def intake(world, place):
+    return Intake(world, place)
 
 
 def status_for(intake, token):
     with pytest.raises(websocket.Refused) as caught:
-        intake.connect(token)
+        with intake.connect(token):
+            pass
     return caught.value.status, caught.value.text
 
 
@@ -150,9 +170,8 @@ def test_stored_once(intake, world):
 
 def test_garbage_on_the_port(intake, world):
     """Bytes that are no TLS, no HTTP, no WebSocket frame: the operator goes on serving."""
-    import socket as sockets
     for data in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n" * 200, b"\x16\x03\x01\xff\xff" + b"\xaa" * 600):
-        with sockets.create_connection(intake.address, timeout=5) as plain:
+        with intake.address() as address, sockets.create_connection(address, timeout=5) as plain:
             try:
                 plain.sendall(data)
             except OSError:

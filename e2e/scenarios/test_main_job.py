@@ -1,0 +1,196 @@
+"""The main job: two trainings profiled for two minutes, their unselected twin, and the table held against the truth."""
+import math
+
+import pytest
+
+from harness import overlap, truth
+from harness.demo import compare, observed
+from harness.progress import wait_until
+from harness.session import losses, manifest, pods_of
+from harness.world import SERVICES
+
+pytestmark = pytest.mark.long
+
+LEAVES = {f"{part}.{i}" for part in ("bot", "top") for i in range(6)} | {f"emb.{i}" for i in range(4)}
+COLUMNS = ["job_id", "host_name", "ip", "forward", "layer", "cpu_num", "data_num", "gpu_util", "gpu_mem", "dram_active",
+           "fp32_active", "sm_occupancy", "sm_active"]  # of the 2024 paper's Table II
+WINDOW = 250_000_000
+
+
+class Run:
+    """One session over the demo's trainings, and everything that the tests want to know of it."""
+
+    def __init__(self, world):
+        self.world = world
+        self.session = world.session("main")
+        self.phases = []
+
+    def go(self):
+        world, cluster = self.world, self.world.cluster
+        cluster.apply(manifest("main", duration="120s") + "---\n"
+                      + world.deployment.render("dlrm.yaml", "dlrm-ddp.yaml", "dlrm-twin.yaml"))
+        self.phases.append(self.session.follow(60, until=("Pending", "Collecting"))["status"]["phase"])
+        self.phases.append(self.session.follow(180, until=("Collecting",))["status"]["phase"])
+        self.phases.append(self.session.follow(240, until=("Finishing", "Succeeded"))["status"]["phase"])
+        cluster.kubectl("-n", SERVICES, "wait", "--for=condition=Succeeded", "psess/main", "--timeout=180s", timeout=200)
+        self.item = self.session.get()
+        self.uid = self.item["metadata"]["uid"]
+        self.pods = {p["metadata"]["name"]: p for p in pods_of(cluster, "app in (dlrm, dlrm-twin)")}
+        self.profiled = [name for name, p in self.pods.items() if p["metadata"]["labels"].get("profile") == "yes"]
+        self.ranges, self.rows = observed(world.database, self.uid)
+        self.comparison = compare(cluster, self.ranges, self.rows)
+        self.losses = {}
+        for name in self.pods:
+            wait_until(f"30 losses of {name}", lambda name=name: len(losses(cluster, name)) >= 30, 240, every=2)
+        self.losses = {name: losses(cluster, name) for name in self.pods}
+        return self
+
+    def of_job(self, job):
+        return sorted(name for name, p in self.pods.items() if p["metadata"]["labels"]["job-name"] == job)
+
+
+@pytest.fixture(scope="module")
+def run(everything):
+    everything.use()
+    yield Run(everything).go()
+    assert everything.clear() == []
+
+
+def test_phases_and_conditions(run, world):
+    assert run.phases[0] == "Pending" and run.phases[1] == "Collecting"
+    status = run.item["status"]
+    assert status["phase"] == "Succeeded" and status["pods"] == "3/3"
+    assert status["observedGeneration"] == run.item["metadata"]["generation"]
+    conditions = {c["type"]: c for c in status["conditions"]}
+    for kind in ("Accepted", "Injected", "MetricsAvailable", "Stored", "Ready", "Succeeded"):
+        assert conditions[kind]["status"] == "True", conditions[kind]
+    for kind in ("Collecting", "Reconciling", "Stalled"):
+        assert conditions[kind]["status"] == "False", conditions[kind]
+    reasons = [reason for reason, _ in world.events(SERVICES, "main")]
+    assert "CollectingStarted" in reasons and "Completed" in reasons
+    assert status["results"]["sessionUID"] == run.uid
+    assert world.database.rows(status["results"]["query"].rstrip(";")), "the query of the status finds the results"
+
+
+def test_printed_columns(run, world):
+    lines = [line.split() for line in world.cluster.kubectl("-n", SERVICES, "get", "psess", "main").splitlines()]
+    assert lines[0] == ["NAME", "PHASE", "PODS", "LAYERS", "PROGRESS", "AGE"]
+    name, phase, pods, layers, progress = lines[1][:5]
+    assert (name, phase, pods, progress) == ("main", "Succeeded", "3/3", "2m/2m")
+    assert int(layers) >= len(LEAVES)
+
+
+def test_every_leaf_in_both_phases(run):
+    """Of all three pods, each with its time, which agrees with what the training itself has measured."""
+    for pod in run.profiled:
+        rows = {(r["layer"], r["phase"]): r for r in run.rows if r["pod_name"] == pod and r["kind"] == "layer"}
+        true = {truth.key(r): r for r in truth.workload(truth.fetch(run.world.cluster, run.ranges[pod]), pod)["rows"]}
+        for layer in LEAVES:
+            for phase in ("forward", "backward"):
+                row = rows[layer, phase]
+                assert row["ms_per_step"] > 0 and row["total_ns"] > 0
+                if true[layer, phase]["share"] > 0.02:
+                    assert row["share"] == pytest.approx(true[layer, phase]["share"], rel=0.05), (pod, layer, phase)
+
+
+def test_against_the_truth(run, record_property):
+    figures = run.comparison.figures()
+    print(figures)
+    record_property("figures", figures)
+    assert truth.failures(figures) == []
+    assert figures["estimates"] > 100
+
+
+def test_overlap_weighting_does_worse(run):
+    """The same windows without a lag and without a regression, over the very layers that the probe reports."""
+    plain = overlap.means(run.world.database, run.uid, WINDOW)
+    ours, theirs, weight = 0.0, 0.0, 0.0
+    for row in run.comparison.rows:
+        points = truth.SHARES.get(row["metric"], (None, 0))[1]
+        if row["kind"] != "layer" or "error" not in row:
+            continue
+        mean = plain[row["pod_name"], row["layer"], row["phase"], row["metric"]]
+        weight += row["share"]
+        ours += row["share"] * abs(row["error"]) * points
+        theirs += row["share"] * abs(mean - row["truth"]) * points
+    print(f"mean error: {ours / weight:.2f} points, of the overlap-weighted mean {theirs / weight:.2f}")
+    assert theirs / weight > 2 * ours / weight
+
+
+def test_twin_is_untouched(run):
+    twin = run.pods[run.of_job("dlrm-twin")[0]]
+    assert [c["name"] for c in twin["spec"]["containers"]] == ["trainer"]
+    assert "initContainers" not in twin["spec"]
+    assert [v["name"] for v in twin["spec"]["volumes"]] == ["training"]
+    assert not [k for k in {**twin["metadata"].get("annotations", {}), **twin["metadata"]["labels"]}
+                if k.startswith("precisionprobe.io/")]
+    assert "PYTHONPATH" not in [e["name"] for e in twin["spec"]["containers"][0]["env"]]
+
+
+def test_losses_are_bit_identical(run):
+    same(run.losses[run.of_job("dlrm")[0]], run.losses[run.of_job("dlrm-twin")[0]])
+
+
+def same(ours, theirs):
+    common = sorted(set(ours) & set(theirs))
+    assert len(common) >= 25
+    assert [ours[n] for n in common] == [theirs[n] for n in common]
+
+
+def test_the_papers_view(run, world):
+    columns = world.database.rows("SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'result' "
+                                  "ORDER BY ordinal_position")
+    assert [c["column_name"] for c in columns] == COLUMNS
+    kinds = {c["column_name"]: c["data_type"] for c in columns}
+    assert kinds["forward"] == "boolean" and kinds["layer"] == "text" and kinds["sm_active"] == "double precision"
+    rows = world.database.rows("SELECT * FROM result")
+    ours = [r for r in rows if r["job_id"] in (f"{SERVICES}/dlrm", f"{SERVICES}/dlrm-ddp")]
+    for host in {r["host_name"] for r in ours}:
+        of_host = {(r["layer"], r["forward"]) for r in ours if r["host_name"] == host}
+        assert {(layer, forward) for layer in LEAVES for forward in (True, False)} <= of_host, host
+    assert len({r["host_name"] for r in ours}) == 3
+    for row in ours:
+        assert row["gpu_util"] is None or 0 <= row["gpu_util"] <= 100
+        for name in ("dram_active", "fp32_active", "sm_occupancy", "sm_active"):
+            assert row[name] is None or 0 <= row[name] <= 1
+        assert row["ip"] and row["data_num"] >= 0
+    assert sum(row["sm_active"] is not None for row in ours) > len(ours) / 2
+    printed = world.database.psql("SELECT * FROM result LIMIT 3")
+    assert [c.strip() for c in printed.splitlines()[0].split("|")] == COLUMNS
+
+
+def test_sample_rows_are_deduplicated(run, world):
+    counts = run.item["status"]["counts"]
+    assert counts["samplesDeduplicated"] > 0 and counts["samplesStored"] > 0
+    row = world.database.rows(f"SELECT count(*) AS stored, sum(windows)::bigint AS windows, max(windows) AS most FROM sample "
+                              f"WHERE session_uid = '{run.uid}'")[0]
+    assert row["stored"] == counts["samplesStored"]
+    assert row["windows"] - row["stored"] == counts["samplesDeduplicated"]
+    assert row["most"] > 1
+
+
+def test_nothing_is_invented(run):
+    """An estimate has a value with its error, or a reason; a value of its own is never beside a group's."""
+    for row in run.rows:
+        if row["kind"] != "layer" or row["metric"] not in truth.SHARES:
+            continue
+        if row["mean"] is None:
+            assert row["reason"] or row["group_name"], row
+        else:
+            assert row["stderr"] is not None and row["stderr"] > 0 and math.isfinite(row["mean"])
+            assert row["group_mean"] is None
+
+
+def test_ddp_losses_without_the_probe(run, world):
+    """The same two ranks once more, unselected now that the session is over: the same losses to the last bit."""
+    profiled = [run.losses[name] for name in run.of_job("dlrm-ddp")]
+    cluster = world.cluster
+    cluster.kubectl("-n", SERVICES, "delete", "jobs", "dlrm-ddp", "dlrm", "dlrm-twin", "--timeout=60s")
+    wait_until("the pods to go", lambda: not pods_of(cluster, "app in (dlrm, dlrm-twin)"), 60)
+    cluster.apply(world.deployment.render("dlrm-ddp.yaml"))
+    pods = world.running(SERVICES, "job-name=dlrm-ddp", count=2)
+    assert all("initContainers" not in p["spec"] for p in pods)
+    names = sorted(p["metadata"]["name"] for p in pods)
+    wait_until("25 losses of each rank", lambda: all(len(losses(cluster, name)) >= 25 for name in names), 240, every=2)
+    for rank, name in enumerate(names):
+        same(profiled[rank], losses(cluster, name))
