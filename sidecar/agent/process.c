@@ -20,7 +20,7 @@ struct pp_process {
     pp_duty duty;
     int64_t id; /* -1: nothing was sampled yet */
     int64_t sampled;
-    int64_t steps;     /* of the running stretch */
+    int64_t steps;  /* of the running stretch */
     int64_t cut_at; /* when the last batch was cut, monotonic ns */
     uint64_t lost;  /* of the ring's counters, what is told already */
     uint64_t marks;
