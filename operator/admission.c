@@ -16,7 +16,7 @@ enum { MAX_SESSIONS = 1000 }; /* of one namespace that are looked at */
 
 /** A review that waits for the live lookup. */
 typedef struct pending {
-    pp_operator *op;
+    pp_context context;
     pp_http_id id;
     json_t *pod;
     char ns[64];
@@ -91,10 +91,9 @@ static const json_t *labels_of(const json_t *pod)
     return pp_json_get(pod, "metadata", "labels", NULL);
 }
 
-static void pending_free(pending *p)
+static void pending_release(void *context)
 {
-    json_decref(p->pod);
-    free(p);
+    json_decref(((pending *)context)->pod);
 }
 
 static void on_listed(void *user, json_t *list, const pp_error *error)
@@ -110,21 +109,20 @@ static void on_listed(void *user, json_t *list, const pp_error *error)
         match =
             pp_inject_matching((const pp_session *const *)sessions, n, p->ns, labels_of(p->pod));
     if (match)
-        patch_pod(p->op, p->id, match, p->pod, p->dry_run);
+        patch_pod(p->context.op, p->id, match, p->pod, p->dry_run);
     else
-        answer_none(p->op, p->id);
+        answer_none(p->context.op, p->id);
     for (size_t i = 0; sessions && i < n; i++)
         pp_session_free(sessions[i]);
     free(sessions);
-    pending_free(p);
+    pp_context_free(p);
 }
 
 static int look_up_live(pp_operator *op, pp_http_id id, const pp_http_review *review)
 {
-    pending *p = calloc(1, sizeof *p);
+    pending *p = pp_context_new(op, sizeof *p, pending_release);
     if (!p)
         return -1;
-    p->op = op;
     p->id = id;
     p->dry_run = review->dry_run;
     p->pod = json_incref((json_t *)(uintptr_t)review->pod);
@@ -136,7 +134,7 @@ static int look_up_live(pp_operator *op, pp_http_id id, const pp_http_review *re
                          .done = on_listed,
                          .user = p};
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0) {
-        pending_free(p);
+        pp_context_free(p);
         return -1;
     }
     return 0;

@@ -12,7 +12,7 @@
 
 /** One query on its way. */
 typedef struct errand {
-    pp_operator *op;
+    pp_context context;
     char uid[64];
     uint64_t serial; /* of the work */
     uint64_t plan_id;
@@ -23,16 +23,16 @@ typedef struct errand {
     size_t n_samples;
 } errand;
 
-static void errand_free(errand *e)
+static void errand_release(void *context)
 {
+    errand *e = context;
     pp_strings_free(&e->gpus);
     free(e->newest);
-    free(e);
 }
 
 static void finish(errand *e, bool ok)
 {
-    pp_work *work = pp_operator_same_work(e->op, e->uid, e->serial);
+    pp_work *work = pp_operator_same_work(e->context.op, e->uid, e->serial);
     if (work) {
         work->queries--;
         for (size_t i = 0; ok && e->newest && i < e->gpus.count * PP_METRIC_COUNT; i++) {
@@ -45,9 +45,9 @@ static void finish(errand *e, bool ok)
             work->unsolved = true;
             work->stats_dirty = true;
         }
-        pp_operator_touch(work->op, work->key);
+        pp_operator_touch_soon(work->op, work->key);
     }
-    errand_free(e);
+    pp_context_free(e);
 }
 
 static void on_stored(void *user, const pp_error *error)
@@ -56,7 +56,7 @@ static void on_stored(void *user, const pp_error *error)
     if (error)
         pp_warn(NULL, "storing samples: %s", error->message);
     else
-        pp_meter_add(e->op->meters.samples, (double)e->n_samples);
+        pp_meter_add(e->context.op->meters.samples, (double)e->n_samples);
     finish(e, !error);
 }
 
@@ -81,7 +81,7 @@ static int note_newest(errand *e, const pp_prometheus_answer *answer)
 
 static void remember_error(errand *e, const char *text)
 {
-    pp_work *work = pp_operator_same_work(e->op, e->uid, e->serial);
+    pp_work *work = pp_operator_same_work(e->context.op, e->uid, e->serial);
     if (!work)
         return;
     if (strcmp(work->prometheus_error, text) != 0 && *text)
@@ -107,8 +107,8 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
         return;
     }
     if (note_newest(e, answer) < 0 ||
-        pp_store_put_samples(e->op->store, &answer->gpus, answer->samples, answer->n_samples,
-                             on_stored, e, &err) < 0) {
+        pp_store_put_samples(e->context.op->store, &answer->gpus, answer->samples,
+                             answer->n_samples, on_stored, e, &err) < 0) {
         pp_warn(NULL, "storing samples: %s", err.message);
         finish(e, false);
     }
@@ -117,13 +117,12 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
 static void ask(pp_work *work, const pp_plan_query *query)
 {
     pp_operator *op = work->op;
-    errand *e = calloc(1, sizeof *e);
+    errand *e = pp_context_new(op, sizeof *e, errand_release);
     pp_error err = {0};
     if (!e) {
         pp_plan_answered(work->plan, query->id, pp_time_now(), false);
         return;
     }
-    e->op = op;
     e->serial = work->serial;
     e->plan_id = query->id;
     e->sent_ns = pp_time_now();

@@ -5,20 +5,28 @@
 
 /*
  * Why a pod that a session's selector matches runs without the hook. The cache keeps too little of
- * a pod to say; the pod is fetched once and the controller asked.
+ * a pod to say; the pod is fetched once and the controller asked. A few at a time: the answer to
+ * one makes the session be looked at again, which asks about the next.
  */
 
+enum { MAX_INQUIRIES = 16, ASK_AGAIN_MS = 30000 };
+
 typedef struct inquiry {
-    pp_operator *op;
+    pp_context context;
     char key[330];
     char pod_uid[64];
     char session_uid[64];
 } inquiry;
 
+static void inquiry_release(void *context)
+{
+    ((inquiry *)context)->context.op->inquiries--;
+}
+
 static void on_pod(void *user, json_t *object, const pp_error *error)
 {
     inquiry *q = user;
-    pp_operator *op = q->op;
+    pp_operator *op = q->context.op;
     const pp_session *session = pp_operator_find_session(op, q->session_uid);
     pp_pod *pod =
         (pp_pod *)(uintptr_t)pp_kube_informer_get(op->pods, q->key); /* the cache is ours */
@@ -27,22 +35,26 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
         pp_operator_inject_options(op, &options);
         if (!error)
             pp_inject_explain(object, session, &options, &pod->refusal);
+        else if (error->code != PP_ERR_NOT_FOUND)
+            pod->ask_ns = pp_time_monotonic() + ASK_AGAIN_MS * INT64_C(1000000);
         char key[330];
         (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
-        pod->asked = !error;
-        pp_operator_touch(op, key);
+        if (!error)
+            pp_operator_touch_soon(op, key);
+        else if (op->queue)
+            (void)pp_workqueue_add_after(op->queue, key, ASK_AGAIN_MS, NULL);
     }
-    free(q);
+    pp_context_free(q);
 }
 
 void pp_explain_pod(pp_operator *op, const pp_session *session, const pp_pod *pod)
 {
-    inquiry *q = calloc(1, sizeof *q);
-    if (!q || pod->asked) {
-        free(q);
+    if (pod->ask_ns > pp_time_monotonic() || op->inquiries >= MAX_INQUIRIES)
         return;
-    }
-    q->op = op;
+    inquiry *q = pp_context_new(op, sizeof *q, inquiry_release);
+    if (!q)
+        return;
+    op->inquiries++;
     (void)snprintf(q->key, sizeof q->key, "%s/%s", pod->ns, pod->name);
     (void)snprintf(q->pod_uid, sizeof q->pod_uid, "%s", pod->uid);
     (void)snprintf(q->session_uid, sizeof q->session_uid, "%s", session->uid);
@@ -52,9 +64,8 @@ void pp_explain_pod(pp_operator *op, const pp_session *session, const pp_pod *po
                                .name = pod->name,
                                .done = on_pod,
                                .user = q};
-    ((pp_pod *)(uintptr_t)pod)->asked = true;
-    if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0) {
-        ((pp_pod *)(uintptr_t)pod)->asked = false;
-        free(q);
-    }
+    if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
+        pp_context_free(q);
+    else
+        ((pp_pod *)(uintptr_t)pod)->ask_ns = INT64_MAX;
 }

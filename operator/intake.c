@@ -14,7 +14,7 @@
 /* ---- who is it ---- */
 
 typedef struct question {
-    pp_operator *op;
+    pp_context context;
     pp_http_id id;
 } question;
 
@@ -64,26 +64,27 @@ static void decide(pp_operator *op, pp_http_id id, const pp_kube_identity *who)
 static void on_reviewed(void *user, const pp_kube_identity *who, const pp_error *error)
 {
     question *q = user;
+    pp_operator *op = q->context.op;
     if (error) {
         pp_warn(NULL, "reviewing an agent's token: %s", error->message);
-        answer(q->op, q->id, PP_HTTP_UNAVAILABLE, "the token cannot be reviewed now");
+        answer(op, q->id, PP_HTTP_UNAVAILABLE, "the token cannot be reviewed now");
     } else {
-        decide(q->op, q->id, who);
+        decide(op, q->id, who);
     }
-    free(q);
+    pp_context_free(q);
 }
 
 void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
 {
-    question *q = malloc(sizeof *q);
+    question *q = pp_context_new(op, sizeof *q, NULL);
     pp_error err = {0};
     if (!q) {
         answer(op, id, PP_HTTP_UNAVAILABLE, "out of memory");
         return;
     }
-    *q = (question){.op = op, .id = id};
+    q->id = id;
     if (pp_kube_review(op->reviewer, token, on_reviewed, q, NULL, &err) < 0) {
-        free(q);
+        pp_context_free(q);
         answer(op, id, err.code == PP_ERR_INVALID ? PP_HTTP_UNAUTHORIZED : PP_HTTP_UNAVAILABLE,
                err.message);
     }
@@ -93,7 +94,8 @@ void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
 
 void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity)
 {
-    const pp_pod *pod = pod_of(op, identity->namespace_name, identity->pod);
+    bool serving = op->leading && !op->stopping;
+    const pp_pod *pod = serving ? pod_of(op, identity->namespace_name, identity->pod) : NULL;
     const pp_session *session =
         pod && pod->session_uid ? pp_operator_find_session(op, pod->session_uid) : NULL;
     pp_work *work = session ? pp_operator_work(op, session) : NULL;
@@ -106,6 +108,7 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
     peer->identity = *identity;
     (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", session->uid);
     HASH_ADD(hh, op->peers, connection, sizeof peer->connection, peer);
+    HASH_ADD(by_pod, op->peers_by_pod, identity.pod_uid, strlen(peer->identity.pod_uid), peer);
     pp_http_ingest_welcome(op->server, connection, session->uid,
                            work->decided ? work->sampling : pp_session_live(session));
     pp_operator_touch(op, work->key);
@@ -118,14 +121,20 @@ static pp_peer *find_peer(const pp_operator *op, pp_http_id connection)
     return peer;
 }
 
+static void peer_free(pp_operator *op, pp_peer *peer)
+{
+    HASH_DEL(op->peers, peer);
+    HASH_DELETE(by_pod, op->peers_by_pod, peer);
+    free(peer);
+}
+
 void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
 {
     pp_peer *peer = find_peer(op, connection);
     if (!peer)
         return;
     pp_work *work = pp_operator_find_work(op, peer->session_uid);
-    HASH_DEL(op->peers, peer);
-    free(peer);
+    peer_free(op, peer);
     if (work)
         pp_operator_touch(op, work->key);
 }
@@ -140,11 +149,9 @@ void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling)
 
 bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid)
 {
-    for (const pp_peer *peer = op->peers; peer; peer = peer->hh.next) {
-        if (strcmp(peer->identity.pod_uid, pod_uid) == 0)
-            return true;
-    }
-    return false;
+    const pp_peer *peer = NULL;
+    HASH_FIND(by_pod, op->peers_by_pod, pod_uid, strlen(pod_uid), peer);
+    return peer != NULL;
 }
 
 void pp_intake_forget_all(pp_operator *op)
@@ -153,8 +160,7 @@ void pp_intake_forget_all(pp_operator *op)
     pp_peer *next;
     HASH_ITER(hh, op->peers, peer, next)
     {
-        HASH_DEL(op->peers, peer);
-        free(peer);
+        peer_free(op, peer);
     }
 }
 

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include <utlist.h>
 
-enum { TICK_MS = 500 };
+enum { TICK_MS = 500, SOON_MS = 200 };
 
 const pp_kube_resource PP_PROFILESESSIONS = {"precisionprobe.io", "v1alpha1", "profilesessions"};
 const pp_kube_resource PP_DEPLOYMENTS = {"apps", "v1", "deployments"};
@@ -18,6 +19,30 @@ static void give_up(pp_operator *op, const char *what, const pp_error *err)
     pp_err(NULL, "%s: %s", what, err->message);
     op->failed = true;
     pp_operator_stop(op);
+}
+
+/* ---- contexts of calls ---- */
+
+void *pp_context_new(pp_operator *op, size_t size, void (*release)(void *context))
+{
+    pp_context *context = calloc(1, size);
+    if (!context)
+        return NULL;
+    context->op = op;
+    context->release = release;
+    DL_APPEND(op->contexts, context);
+    return context;
+}
+
+void pp_context_free(void *context)
+{
+    pp_context *c = context;
+    if (!c)
+        return;
+    DL_DELETE(c->op->contexts, c);
+    if (c->release)
+        c->release(c);
+    free(c);
 }
 
 /* ---- the work of sessions ---- */
@@ -137,8 +162,14 @@ static bool look_for_uid(void *user, const char *key, const void *object)
 const pp_session *pp_operator_find_session(const pp_operator *op, const char *uid)
 {
     search s = {.uid = uid};
-    if (op->sessions)
-        pp_kube_informer_each(op->sessions, look_for_uid, &s);
+    pp_work *work = pp_operator_find_work((pp_operator *)(uintptr_t)op, uid);
+    if (!op->sessions)
+        return NULL;
+    if (work) { /* its key saves the search */
+        s.found = pp_kube_informer_get(op->sessions, work->key);
+        return s.found && strcmp(s.found->uid, uid) == 0 ? s.found : NULL;
+    }
+    pp_kube_informer_each(op->sessions, look_for_uid, &s);
     return s.found;
 }
 
@@ -146,6 +177,13 @@ void pp_operator_touch(pp_operator *op, const char *key)
 {
     pp_error err = {0};
     if (op->queue && !op->stopping && pp_workqueue_add(op->queue, key, &err) < 0)
+        pp_warn(key, "cannot be queued: %s", err.message);
+}
+
+void pp_operator_touch_soon(pp_operator *op, const char *key)
+{
+    pp_error err = {0};
+    if (op->queue && !op->stopping && pp_workqueue_add_after(op->queue, key, SOON_MS, &err) < 0)
         pp_warn(key, "cannot be queued: %s", err.message);
 }
 
@@ -220,7 +258,7 @@ static bool touch_if_concerned(void *user, const char *key, const void *object)
     if (strcmp(session->namespace_, c->pod->ns) == 0 &&
         ((c->pod->session_uid && strcmp(c->pod->session_uid, session->uid) == 0) ||
          pp_selector_matches(&session->selector, c->pod->labels)))
-        pp_operator_touch(c->op, key);
+        pp_operator_touch_soon(c->op, key);
     return true;
 }
 
@@ -238,7 +276,7 @@ static void on_pod_update(void *user, const char *key, const void *old, const vo
     const pp_pod *before = old;
     pp_pod *now = (pp_pod *)(uintptr_t)object; /* the cache is ours */
     if (strcmp(before->uid, now->uid) == 0) {
-        now->asked = before->asked;
+        now->ask_ns = before->ask_ns;
         now->refusal = before->refusal;
     }
     on_pod(user, key, object);
@@ -257,6 +295,12 @@ static void touch_all(pp_operator *op)
         pp_kube_informer_each(op->sessions, touch_any, op);
 }
 
+/* What was looked at before both lists were there was put off: now is the time. */
+static void on_synced(void *user)
+{
+    touch_all(user);
+}
+
 static int start_watches(pp_operator *op, pp_error *err)
 {
     const char *ns = *op->config->kubernetes.ns ? op->config->kubernetes.ns : NULL;
@@ -267,6 +311,7 @@ static int start_watches(pp_operator *op, pp_error *err)
                                                            .on_add = on_session,
                                                            .on_update = on_session_update,
                                                            .on_delete = on_session,
+                                                           .on_synced = on_synced,
                                                            .on_error = on_watch_error,
                                                            .user = op}};
     const pp_kube_informer_options pods = {.resource = &PP_KUBE_PODS,
@@ -276,6 +321,7 @@ static int start_watches(pp_operator *op, pp_error *err)
                                                        .on_add = on_pod,
                                                        .on_update = on_pod_update,
                                                        .on_delete = on_pod,
+                                                       .on_synced = on_synced,
                                                        .on_error = on_watch_error,
                                                        .user = op}};
     op->sessions = pp_kube_informer_new(op->kube, &sessions, err);
@@ -734,6 +780,8 @@ static void finish_stop(pp_operator *op)
     pp_prometheus_free(op->prometheus);
     pp_store_free(op->store);
     pp_http_client_free(op->http);
+    while (op->contexts) /* of calls that were cancelled */
+        pp_context_free(op->contexts);
     uv_close((uv_handle_t *)&op->tick, NULL);
     uv_close((uv_handle_t *)&op->retention, NULL);
 }

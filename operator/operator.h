@@ -44,6 +44,16 @@
 typedef struct pp_operator pp_operator;
 typedef struct pp_work pp_work;
 
+/**
+ * Head of what belongs to a call that a stop cancels without an answer (those of the API server and
+ * of Prometheus): what was not freed by then is freed with the operator.
+ */
+typedef struct pp_context {
+    pp_operator *op;
+    void (*release)(void *context); /**< frees what it holds besides itself; NULL: nothing */
+    struct pp_context *prev, *next;
+} pp_context;
+
 extern const pp_kube_resource PP_PROFILESESSIONS;
 extern const pp_kube_resource PP_DEPLOYMENTS;
 
@@ -90,10 +100,12 @@ struct pp_work {
     bool final_done;
     int64_t solved_ns; /**< monotonic, when the last solution ended */
     int64_t solve_took_ns;
-    bool collect;           /**< Prometheus is to be asked */
-    bool status_writing;    /**< a status patch is under way */
-    char stale_version[64]; /**< resourceVersion that our last patch replaced: wait for a newer */
-    int64_t status_written_ns; /**< monotonic */
+    bool collect;            /**< Prometheus is to be asked */
+    bool status_writing;     /**< a status patch is under way */
+    char stale_version[64];  /**< resourceVersion that our last patch replaced: wait for a newer */
+    int64_t status_after_ns; /**< monotonic: figures alone are written from then on */
+    int64_t status_retry_ns; /**< monotonic: the pause after a failed write ends */
+    unsigned status_failures;
     UT_hash_handle hh;
 };
 
@@ -103,6 +115,7 @@ typedef struct pp_peer {
     pp_http_identity identity;
     char session_uid[64];
     UT_hash_handle hh;
+    UT_hash_handle by_pod; /**< the same pod may have several */
 } pp_peer;
 
 /** Counters and gauges of the process as a whole. */
@@ -154,7 +167,10 @@ struct pp_operator {
     uint64_t works_made;
     pp_work *works;
     pp_peer *peers;
-    uv_timer_t tick; /**< collects and solves what is due */
+    pp_peer *peers_by_pod;
+    pp_context *contexts;
+    unsigned inquiries; /**< of explain.c, under way */
+    uv_timer_t tick;    /**< collects and solves what is due */
     uv_timer_t retention;
 };
 
@@ -173,8 +189,13 @@ void pp_operator_drop_work(pp_operator *op, pp_work *work);
 pp_work_target *pp_work_get_target(pp_work *work, const char *pod_uid);
 /** The session with this UID in the cache; NULL: none. */
 const pp_session *pp_operator_find_session(const pp_operator *op, const char *uid);
-/** Looks at the session again, soon. */
+/** Looks at the session again, at once. */
 void pp_operator_touch(pp_operator *op, const char *key);
+/** The same in a moment, so that what comes in crowds (batches, pods) costs one look. */
+void pp_operator_touch_soon(pp_operator *op, const char *key);
+/** `size` bytes, zeroed, that begin with a pp_context; NULL without memory. */
+void *pp_context_new(pp_operator *op, size_t size, void (*release)(void *context));
+void pp_context_free(void *context);
 /** What injection needs to know of us. */
 void pp_operator_inject_options(const pp_operator *op, pp_inject_options *ret);
 

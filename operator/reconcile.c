@@ -72,7 +72,8 @@ static bool gather_pod(void *user, const char *key, const void *object)
     if (injected) {
         add_what_intake_saw(g, view);
     } else {
-        pp_explain_pod(g->work->op, g->session, pod);
+        if (!pod->finished && pp_session_takes_batches(g->session))
+            pp_explain_pod(g->work->op, g->session, pod);
         view->refusal_reason = pod->refusal.reason[0] ? pod->refusal.reason : NULL;
         view->refusal = pod->refusal.reason[0] ? pod->refusal.message : NULL;
     }
@@ -80,6 +81,9 @@ static bool gather_pod(void *user, const char *key, const void *object)
 }
 
 /* ---- carrying out ---- */
+
+/* The longest pause after status writes that failed. */
+enum { STATUS_RETRY_MS = 60000 };
 
 static void write_row(pp_work *work, const pp_session *session, const pp_session_decision *decision)
 {
@@ -93,70 +97,98 @@ static void write_row(pp_work *work, const pp_session *session, const pp_session
     }
 }
 
-static void emit_events(pp_operator *op, const pp_session *session,
-                        const pp_session_decision *decision)
+/* What a status patch needs to find its session's work again, which may have gone meanwhile. */
+typedef struct write_context {
+    pp_context context;
+    char uid[64];
+    uint64_t serial;
+    char ns[64];
+    char name[254];
+    char key[330];
+    char version[64]; /* resourceVersion that the patch replaces */
+    size_t n_events;
+    pp_session_event events[PP_SESSION_MAX_EVENTS]; /* told once the status says it too */
+} write_context;
+
+static void emit_events(const write_context *from)
 {
-    for (size_t i = 0; i < decision->n_events; i++) {
-        const pp_session_event *event = &decision->events[i];
+    for (size_t i = 0; i < from->n_events; i++) {
+        const pp_session_event *event = &from->events[i];
         bool on_pod = event->pod_name[0] != '\0';
         const pp_kube_object_ref ref = {
             .api_version = on_pod ? "v1" : "precisionprobe.io/v1alpha1",
             .kind = on_pod ? "Pod" : "ProfileSession",
-            .ns = session->namespace_,
-            .name = on_pod ? event->pod_name : session->name,
-            .uid = on_pod ? event->pod_uid : session->uid,
+            .ns = from->ns,
+            .name = on_pod ? event->pod_name : from->name,
+            .uid = on_pod ? event->pod_uid : from->uid,
         };
-        pp_kube_event(op->recorder, &ref,
+        pp_kube_event(from->context.op->recorder, &ref,
                       event->warning ? PP_KUBE_EVENT_WARNING : PP_KUBE_EVENT_NORMAL, event->reason,
                       "Reconcile", "%s", event->message);
-        pp_info(session->name, "%s: %s", event->reason, event->message);
+        pp_info(from->key, "%s: %s", event->reason, event->message);
     }
 }
 
-/* What a status patch needs to find its session's work again, which may have gone meanwhile. */
-typedef struct write_context {
-    pp_operator *op;
-    char uid[64];
-    uint64_t serial;
-    char key[330];
-    char version[64]; /* resourceVersion that the patch replaces */
-} write_context;
+static void status_written(pp_work *work, const write_context *context, const json_t *object)
+{
+    const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
+    work->status_failures = 0;
+    work->status_after_ns = pp_time_monotonic() + STATUS_EVERY_MS * MILLISECOND;
+    if (version && strcmp(version, context->version) != 0)
+        (void)snprintf(work->stale_version, sizeof work->stale_version, "%s", context->version);
+    pp_workqueue_forget(work->op->queue, work->key);
+    pp_operator_touch(work->op, work->key);
+}
+
+/* Nothing is written before the pause is over, however often the session is looked at. */
+static void status_failed(pp_work *work)
+{
+    int64_t wait = pp_workqueue_backoff_ms(work->status_failures);
+    if (work->status_failures < 20)
+        work->status_failures++;
+    if (wait > STATUS_RETRY_MS)
+        wait = STATUS_RETRY_MS;
+    work->status_retry_ns = pp_time_monotonic() + wait * MILLISECOND;
+    (void)pp_workqueue_add_after(work->op->queue, work->key, wait + 1, NULL);
+}
 
 static void on_status_written(void *user, json_t *object, const pp_error *error)
 {
     write_context *context = user;
-    pp_work *work = pp_operator_same_work(context->op, context->uid, context->serial);
-    if (work) {
-        const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
+    pp_operator *op = context->context.op;
+    pp_work *work = pp_operator_same_work(op, context->uid, context->serial);
+    if (work)
         work->status_writing = false;
-        work->status_written_ns = pp_time_monotonic();
-        if (!error && version && strcmp(version, context->version) != 0)
-            (void)snprintf(work->stale_version, sizeof work->stale_version, "%s", context->version);
-        pp_operator_touch(context->op, context->key);
-    }
+    if (!error)
+        emit_events(context);
+    if (work && !error)
+        status_written(work, context, object);
+    else if (work)
+        status_failed(work);
     if (error && error->code != PP_ERR_NOT_FOUND) {
         pp_warn(context->key, "writing the status: %s", error->message);
-        pp_meter_add(context->op->meters.reconcile_errors, 1);
-        (void)pp_workqueue_retry(context->op->queue, context->key, NULL);
-    } else {
-        pp_workqueue_forget(context->op->queue, context->key);
+        pp_meter_add(op->meters.reconcile_errors, 1);
     }
-    free(context);
+    pp_context_free(context);
 }
 
 /*
  * The patch carries the resourceVersion that the decision was made from: when the object has
  * changed meanwhile the server answers with a conflict, and the newer state is decided upon anew.
  */
-static int send_status(pp_work *work, const pp_session *session, json_t *patch)
+static int send_status(pp_work *work, const pp_session *session,
+                       const pp_session_decision *decision, json_t *patch)
 {
-    write_context *context = calloc(1, sizeof *context);
+    write_context *context = pp_context_new(work->op, sizeof *context, NULL);
     if (!context)
         return -1;
-    context->op = work->op;
     context->serial = work->serial;
     (void)snprintf(context->uid, sizeof context->uid, "%s", session->uid);
+    (void)snprintf(context->ns, sizeof context->ns, "%s", session->namespace_);
+    (void)snprintf(context->name, sizeof context->name, "%s", session->name);
     (void)snprintf(context->key, sizeof context->key, "%s", work->key);
+    context->n_events = decision->n_events;
+    memcpy(context->events, decision->events, sizeof context->events);
     (void)snprintf(context->version, sizeof context->version, "%s", session->resource_version);
     json_object_set_new(patch, "metadata",
                         json_pack("{s:s}", "resourceVersion", session->resource_version));
@@ -169,48 +201,67 @@ static int send_status(pp_work *work, const pp_session *session, json_t *patch)
                          .done = on_status_written,
                          .user = context};
     if (pp_kube_call_start(work->op->kube, &call, NULL, NULL) < 0) {
-        free(context);
+        pp_context_free(context);
         return -1;
     }
     work->status_writing = true;
     return 0;
 }
 
-/* Returns whether there is something to be written later. */
-static bool write_status(pp_work *work, const pp_session *session,
-                         const pp_session_decision *decision)
+/* Returns how long what is to be written has to wait, ns; 0: it is written, or nothing differs. */
+static int64_t write_status(pp_work *work, const pp_session *session,
+                            const pp_session_decision *decision)
 {
     PP_CLEANUP_JSON json_t *patch = pp_session_status_json(decision, session->status);
     if (!patch || !json_object_get(patch, "status"))
-        return false;
-    int64_t since = pp_time_monotonic() - work->status_written_ns;
-    if (!decision->urgent && since < STATUS_EVERY_MS * MILLISECOND)
-        return true;
-    if (send_status(work, session, patch) < 0)
-        (void)pp_workqueue_retry(work->op->queue, work->key, NULL);
-    return false;
+        return 0;
+    int64_t now = pp_time_monotonic();
+    int64_t from = work->status_retry_ns;
+    if (!decision->urgent && work->status_after_ns > from)
+        from = work->status_after_ns;
+    if (from > now)
+        return from - now;
+    if (send_status(work, session, decision, patch) < 0)
+        status_failed(work);
+    return 0;
 }
+
+/* An expired session's deletion. */
+typedef struct removal {
+    pp_context context;
+    char key[330];
+} removal;
 
 static void on_removed(void *user, json_t *object, const pp_error *error)
 {
-    (void)user;
+    removal *r = user;
     (void)object;
-    if (error && error->code != PP_ERR_NOT_FOUND)
-        pp_warn(NULL, "deleting an expired session: %s", error->message);
+    if (error && error->code != PP_ERR_NOT_FOUND && error->code != PP_ERR_CONFLICT) {
+        pp_warn(r->key, "deleting an expired session: %s", error->message);
+        (void)pp_workqueue_add_after(r->context.op->queue, r->key, STATUS_RETRY_MS, NULL);
+    }
+    pp_context_free(r);
 }
 
 static void remove_session(pp_operator *op, const pp_session *session)
 {
     PP_CLEANUP_JSON json_t *body = json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "v1", "kind",
                                              "DeleteOptions", "preconditions", "uid", session->uid);
+    removal *r = pp_context_new(op, sizeof *r, NULL);
     const pp_kube_call call = {.verb = PP_KUBE_DELETE,
                                .resource = &PP_PROFILESESSIONS,
                                .ns = session->namespace_,
                                .name = session->name,
                                .body = body,
                                .done = on_removed,
-                               .user = op};
-    (void)pp_kube_call_start(op->kube, &call, NULL, NULL);
+                               .user = r};
+    if (!r)
+        return;
+    (void)snprintf(r->key, sizeof r->key, "%s/%s", session->namespace_, session->name);
+    if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0) {
+        (void)pp_workqueue_add_after(op->queue, r->key, STATUS_RETRY_MS, NULL);
+        pp_context_free(r);
+    }
 }
 
 static void carry_out(pp_work *work, const pp_session *session, const pp_session_decision *decision)
@@ -228,13 +279,12 @@ static void carry_out(pp_work *work, const pp_session *session, const pp_session
         work->finalise = true;
         work->unsolved = true;
     }
-    emit_events(op, session, decision);
-    bool later = write_status(work, session, decision);
+    int64_t later = write_status(work, session, decision);
     if (decision->remove)
         remove_session(op, session);
     int64_t wait = decision->requeue_ns;
-    if (later && (wait == 0 || wait > STATUS_EVERY_MS * MILLISECOND))
-        wait = STATUS_EVERY_MS * MILLISECOND;
+    if (later && (wait == 0 || wait > later))
+        wait = later;
     if (wait > 0)
         (void)pp_workqueue_add_after(op->queue, work->key, wait / MILLISECOND + 1, NULL);
 }

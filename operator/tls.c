@@ -71,9 +71,13 @@ static void serve(pp_tls *tls)
     }
     free(op->ca_bundle);
     op->ca_bundle = bundle;
+    if (op->stopping)
+        return;
     if (!tls->was_ready) {
         tls->was_ready = true;
         tls->ready(op, tls->certificates.certificate, tls->certificates.key);
+        if (op->stopping) /* it could not start: everything is being taken down */
+            return;
     } else if (op->server && tls->served &&
                strcmp(tls->served, tls->certificates.certificate) != 0) {
         if (pp_http_server_set_certificate(op->server, tls->certificates.certificate,
@@ -91,7 +95,7 @@ static void on_written(void *user, json_t *object, const pp_error *error)
 {
     pp_tls *tls = user;
     tls->call = 0;
-    if (error && (error->code == PP_ERR_CONFLICT || error->code == PP_ERR_NOT_FOUND)) {
+    if (error && error->code == PP_ERR_CONFLICT) {
         read_secret(tls); /* another replica was faster: take what it wrote */
         return;
     }
