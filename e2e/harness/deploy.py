@@ -74,6 +74,9 @@ def build_product(preset="release"):
         os.makedirs(os.path.dirname(archive), exist_ok=True)
         run(f"{E2E}/images/bundle", "--out", archive, "--tag", image, "--certificates", *files,
             "--entrypoint", "/usr/bin/precisionprobe-operator", log="images.log")
+        for old in glob.glob(os.path.join(CACHE, "images", f"precisionprobe-{preset}-*.tar")):
+            if old != archive:
+                os.remove(old)  # of older sources
     return archive, image
 
 
