@@ -20,6 +20,7 @@ typedef struct gpu {
     int64_t failing_since;           /* first failure since the last answer; 0: none */
     unsigned failures;
     uint64_t busy; /* the query that is under way; 0: none */
+    bool outrun;   /* more was needed since it was sent: its answer does not count */
 } gpu;
 
 struct pp_plan {
@@ -135,6 +136,7 @@ static void extend_back(const pp_plan *plan, gpu *g, int64_t from)
     g->settled = from - plan->opt.lead_ns;
     memset(g->stored, 0, sizeof g->stored);
     g->due = 0;
+    g->outrun = g->busy != 0;
 }
 
 int pp_plan_need(pp_plan *plan, const char *uuid, int64_t from_ns, int64_t to_ns, pp_error *err)
@@ -428,7 +430,9 @@ void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
         if (g->busy != id)
             continue;
         g->busy = 0;
-        if (ok)
+        if (g->outrun)
+            extend_back(plan, g, g->from);
+        else if (ok)
             answered(plan, g, &flight, now_ns);
         else
             failed(plan, g, now_ns);

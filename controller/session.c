@@ -215,7 +215,8 @@ static pp_session_phase step_finishing(pp_session_turn *turn)
     turn->to->suspended_at_ns = 0;
     if (turn->obs->store_error || !drained(turn) || !turn->obs->stats.samples_complete)
         return PP_SESSION_FINISHING;
-    if (!turn->obs->stats.final_written) {
+    /* A store that holds nothing of it has nothing to solve. */
+    if (!turn->obs->stats.final_written && turn->obs->stats.last_batch_ns) {
         turn->to->finalise = true;
         return PP_SESSION_FINISHING;
     }

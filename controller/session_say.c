@@ -318,10 +318,12 @@ static const char *previous_reason(const pp_session *session, const char *uid)
     return NULL;
 }
 
-/* A pod without the hook is told of once, not at every look. */
+/* A pod without the hook is told of once, not at every look; a full list cannot tell who was. */
 static void emit_refusals(pp_session_turn *turn)
 {
     size_t said = 0;
+    bool full = json_array_size(json_object_get(turn->session->status, "targets")) >=
+                PP_SESSION_MAX_TARGETS;
     for (size_t i = 0; i < turn->obs->n_pods && said < MAX_POD_EVENTS; i++) {
         const pp_session_pod *pod = &turn->obs->pods[i];
         if (!pp_session_pod_counts(turn->session, pod) ||
@@ -330,7 +332,7 @@ static void emit_refusals(pp_session_turn *turn)
         const char *message;
         const char *reason = pp_session_pod_refusal(turn->session, pod, &message);
         const char *before = previous_reason(turn->session, pod->uid);
-        if (before && strcmp(before, reason) == 0)
+        if (before ? strcmp(before, reason) == 0 : full)
             continue;
         emit(turn, true, pod, reason, "Not profiled by ProfileSession %s: %s", turn->session->name,
              message);

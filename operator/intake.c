@@ -171,6 +171,7 @@ typedef struct delivery {
     pp_operator *op;
     pp_http_id connection;
     char session_uid[64];
+    uint64_t serial; /* of the work that counts it */
     char pod_uid[64];
     pp_wire_batch *batch;
 } delivery;
@@ -209,6 +210,8 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
     delivery *d = user;
     pp_operator *op = d->op;
     pp_work *work = pp_operator_find_work(op, d->session_uid);
+    if (work && work->serial == d->serial)
+        work->deliveries--;
     if (!error) {
         if (inserted) {
             pp_meter_add(op->meters.batches, 1);
@@ -216,7 +219,7 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
         }
         if (work) {
             take_note(work, d);
-            pp_operator_touch(op, work->key);
+            pp_operator_touch_soon(op, work->key);
         }
         if (op->server)
             pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);
@@ -265,6 +268,13 @@ static int refuse(pp_operator *op, pp_http_id connection, pp_wire_batch *batch, 
     return -1;
 }
 
+/* Its end was decided; that its status says so is a matter of moments. */
+static bool ended(const pp_work *work)
+{
+    return work->row_written &&
+           (work->row_phase == PP_SESSION_SUCCEEDED || work->row_phase == PP_SESSION_FAILED);
+}
+
 /* Whether the batch may be taken from this peer; answers and frees it where it may not. */
 static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp_wire_batch *batch,
                  const pp_session **ret_session, const pp_pod **ret_pod)
@@ -273,7 +283,8 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
         return refuse(op, connection, batch, PP_ERR_DENIED, "session",
                       "the pod was not injected for this session");
     const pp_session *session = pp_operator_find_session(op, batch->session);
-    if (!session || !pp_session_takes_batches(session))
+    const pp_work *work = pp_operator_find_work(op, batch->session);
+    if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
         return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
     const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
     if (!pod || strcmp(pod->uid, peer->identity.pod_uid) != 0)
@@ -285,7 +296,7 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
 
 void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch)
 {
-    const pp_peer *peer = find_peer(op, connection);
+    const pp_peer *peer = op->stopping ? NULL : find_peer(op, connection);
     const pp_session *session = NULL;
     const pp_pod *pod = NULL;
     if (check(op, peer, connection, batch, &session, &pod) < 0)
@@ -299,10 +310,12 @@ void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batc
         pp_http_ingest_close(op->server, connection, 1013, "try again later");
         return;
     }
-    *d = (delivery){.op = op, .connection = connection, .batch = batch};
+    *d = (delivery){.op = op, .serial = work->serial, .connection = connection, .batch = batch};
     (void)snprintf(d->session_uid, sizeof d->session_uid, "%s", session->uid);
     (void)snprintf(d->pod_uid, sizeof d->pod_uid, "%s", pod->uid);
+    work->deliveries++;
     if (pp_store_put_batch(op->store, session->uid, pod->uid, batch, on_stored, d, &err) < 0) {
+        work->deliveries--;
         delivery_free(d);
         pp_warn(work->key, "a batch cannot be stored now: %s", err.message);
         pp_http_ingest_close(op->server, connection, 1013, "try again later");

@@ -414,13 +414,18 @@ static int start_server(pp_operator *op, const char *certificate, const char *ke
 
 /* ---- leading ---- */
 
+/* What the store holds open although it is over: the object is gone, or the store missed its end.
+ */
 static void on_orphans(void *user, const pp_strings *uids, const pp_error *error)
 {
     pp_operator *op = user;
-    for (size_t i = 0; !error && i < uids->count && synced(op); i++) {
-        if (!pp_operator_find_session(op, uids->items[i]))
-            (void)pp_store_finish(op->store, uids->items[i], "Failed", pp_time_now(), NULL, NULL,
-                                  NULL);
+    for (size_t i = 0; !error && i < uids->count && op->leading && synced(op); i++) {
+        const pp_session *session = pp_operator_find_session(op, uids->items[i]);
+        if (session && !pp_session_final(session))
+            continue;
+        const char *phase = session ? pp_session_phase_name(session->phase) : "Failed";
+        int64_t end = session && session->completion_ns ? session->completion_ns : pp_time_now();
+        (void)pp_store_finish(op->store, uids->items[i], phase, end, NULL, NULL, NULL);
     }
 }
 
@@ -520,7 +525,8 @@ static void on_retention(uv_timer_t *timer)
     if (!op->leading)
         return;
     (void)pp_store_retire(op->store, &ages, pp_time_now(), on_retired, op, NULL);
-    (void)pp_store_load_unfinished(op->store, on_orphans, op, NULL);
+    const char *ns = *op->config->kubernetes.ns ? op->config->kubernetes.ns : NULL;
+    (void)pp_store_load_unfinished(op->store, ns, on_orphans, op, NULL);
 }
 
 static void start_timers(pp_operator *op)

@@ -61,6 +61,7 @@ extern const pp_kube_resource PP_DEPLOYMENTS;
 typedef struct pp_work_target {
     char pod_uid[64];      /**< key */
     bool row_written;      /**< put_target was given to the store */
+    bool row_placed;       /**< and it held node and address */
     pp_strings gpus;       /**< UUIDs that its processes named */
     int64_t rank;          /**< lowest of its processes; -1: unknown */
     bool open_stretch;     /**< its last batch did not end a stretch */
@@ -86,6 +87,8 @@ struct pp_work {
     bool restoring;
     bool stats_dirty; /**< the store holds more than `stats` */
     bool stats_loading;
+    int64_t stats_loaded_ns; /**< monotonic */
+    unsigned deliveries;     /**< batches on their way into the store */
     int64_t row_generation;
     pp_session_phase row_phase;
     pp_session_stats stats;
@@ -97,9 +100,9 @@ struct pp_work {
     bool solving;               /**< solutions are being made */
     bool unsolved;              /**< data came in since the last solution began */
     bool finalise;              /**< the next solution is the final one */
-    bool final_done;
-    int64_t solved_ns; /**< monotonic, when the last solution ended */
+    int64_t solved_ns;          /**< monotonic, when the last solution ended */
     int64_t solve_took_ns;
+    unsigned solve_failures; /**< in a row */
     bool collect;            /**< Prometheus is to be asked */
     bool status_writing;     /**< a status patch is under way */
     char stale_version[64];  /**< resourceVersion that our last patch replaced: wait for a newer */

@@ -15,6 +15,7 @@
 enum {
     MAX_PODS = 5000,        /* of one session that are looked at */
     STATUS_EVERY_MS = 3000, /* between status patches that only move figures */
+    STATS_EVERY_MS = 1000,  /* between readings of a session's figures */
 };
 
 static const int64_t MILLISECOND = 1000000;
@@ -311,7 +312,11 @@ static void step(pp_work *work, const pp_session *session)
         .serving_since_ns = op->serving_since_ns,
     };
     observation.stats.samples_complete =
-        work->plan && work->queries == 0 && pp_plan_complete(work->plan, observation.now_ns);
+        !op->prometheus || (work->queries == 0 && pp_plan_complete(work->plan, observation.now_ns));
+    /* A final solution is the last word only where nothing has come in since it was begun. */
+    if (work->unsolved || work->solving || work->deliveries || work->stats_dirty ||
+        work->stats_loading)
+        observation.stats.final_written = false;
     pp_session_decision decision;
     pp_error err = {0};
     if (pp_session_step(&observation, NULL, &decision, &err) < 0) {
@@ -333,6 +338,18 @@ static pp_work *work_of_key(pp_operator *op, const char *key)
     return NULL;
 }
 
+static void refresh_stats(pp_work *work)
+{
+    if (!work->stats_dirty || work->stats_loading)
+        return;
+    int64_t from = work->stats_loaded_ns + STATS_EVERY_MS * MILLISECOND;
+    int64_t wait = work->stats_loaded_ns ? from - pp_time_monotonic() : 0;
+    if (wait > 0)
+        (void)pp_workqueue_add_after(work->op->queue, work->key, wait / MILLISECOND + 1, NULL);
+    else
+        pp_record_load_stats(work);
+}
+
 void pp_reconcile(pp_operator *op, const char *key)
 {
     const pp_session *session = pp_kube_informer_get(op->sessions, key);
@@ -341,12 +358,15 @@ void pp_reconcile(pp_operator *op, const char *key)
     if (work && (!session || strcmp(work->uid, session->uid) != 0)) {
         pp_intake_tell(op, work->uid, false);
         pp_operator_drop_work(op, work);
+        work = NULL;
     }
     if (!session || session->deleting || !op->leading)
         return;
-    if (pp_session_final(session) && session->ttl_ns < 0 &&
-        !pp_operator_find_work(op, session->uid))
+    if (pp_session_final(session) && session->ttl_ns < 0) {
+        if (work && !work->status_writing)
+            pp_operator_drop_work(op, work);
         return; /* nothing will ever change */
+    }
     work = pp_operator_work(op, session);
     if (!work) {
         (void)pp_workqueue_retry(op->queue, key, NULL);
@@ -354,11 +374,15 @@ void pp_reconcile(pp_operator *op, const char *key)
     }
     if (!work->restored && !pp_session_final(session)) {
         pp_record_restore(work);
-        return; /* comes again when the store has answered */
+        /* It comes again when the store has answered. While the store is away a session that has
+         * nothing in it is told so. */
+        if (session->start_ns || pp_store_ready(op->store, NULL))
+            return;
     }
-    if (work->stats_dirty && !work->stats_loading)
-        pp_record_load_stats(work);
+    refresh_stats(work);
     /* A decision is made from what our own last write left, never from what it replaced. */
     if (!work->status_writing && strcmp(work->stale_version, session->resource_version) != 0)
         step(work, session);
+    if (pp_session_final(session) && !work->status_writing)
+        pp_operator_drop_work(op, work); /* nothing but its time to live is left */
 }

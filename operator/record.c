@@ -97,7 +97,7 @@ static void on_target_row(void *user, const pp_error *error)
     if (work)
         HASH_FIND_STR(work->targets, r->pod_uid, target);
     if (target && error) {
-        target->row_written = false;
+        target->row_written = target->row_placed = false;
         pp_warn(work->key, "storing a target: %s", error->message);
     }
     free(r);
@@ -107,7 +107,8 @@ void pp_record_target(pp_work *work, const pp_pod *pod)
 {
     pp_work_target *target = pp_work_get_target(work, pod->uid);
     target_reference *r = calloc(1, sizeof *r);
-    if (!target || target->row_written || !r) {
+    bool placed = pod->node && pod->ip;
+    if (!target || !r || (target->row_written && (target->row_placed || !placed))) {
         free(r);
         return;
     }
@@ -132,6 +133,7 @@ void pp_record_target(pp_work *work, const pp_pod *pod)
         return;
     }
     target->row_written = true;
+    target->row_placed = placed;
 }
 
 /* ---- figures ---- */
@@ -171,6 +173,7 @@ static void on_stats(void *user, const pp_store_stats *stats, const pp_error *er
     if (!work)
         return;
     work->stats_loading = false;
+    work->stats_loaded_ns = pp_time_monotonic();
     work->restoring = false;
     if (error) {
         work->stats_dirty = true;

@@ -28,7 +28,8 @@ typedef struct job {
     pp_solution **solutions; /* one per GPU of the target's processes */
     size_t n_solutions;
     size_t writing; /* solutions on their way into the store */
-    bool failed;
+    bool failed;    /**< a target, for what `error` says */
+    bool target_failed;
     pp_error error;
     pp_strings left; /* targets still to come */
     size_t next;
@@ -61,12 +62,12 @@ static void session_solved(job *j)
         work->solved_ns = pp_time_monotonic();
         work->solve_took_ns = work->solved_ns - j->began_ns;
         work->stats_dirty = true;
+        work->solve_failures = j->failed ? work->solve_failures + 1 : 0;
         if (j->failed) {
             work->unsolved = true;
             pp_warn(work->key, "solving: %s", j->error.message);
         } else {
             pp_meter_add(j->op->meters.solutions, 1);
-            work->final_done = j->final;
         }
         pp_operator_touch(work->op, work->key);
     }
@@ -75,7 +76,7 @@ static void session_solved(job *j)
 
 static void note_failure(job *j, const pp_error *error)
 {
-    j->failed = true;
+    j->failed = j->target_failed = true;
     j->error = *error;
 }
 
@@ -93,7 +94,7 @@ static void on_solved(uv_work_t *request, int status)
     job *j = request->data;
     bool wanted = status == 0 && pp_operator_same_work(j->op, j->uid, j->serial);
     j->writing = 1; /* ours, until all are handed over */
-    for (size_t i = 0; wanted && !j->failed && i < j->n_solutions; i++) {
+    for (size_t i = 0; wanted && !j->target_failed && i < j->n_solutions; i++) {
         pp_error err = {0};
         j->writing++;
         if (pp_store_put_solution(j->op->store, j->uid, j->pod_uid, j->solutions[i], j->final,
@@ -106,29 +107,36 @@ static void on_solved(uv_work_t *request, int status)
         next_target(j);
 }
 
+/* The GPUs that the target's processes named, and "" where one named none. */
+static int list_gpus(const pp_activity *activity, pp_strings *ret, pp_error *err)
+{
+    for (size_t p = 0; p < activity->n_processes; p++) {
+        const pp_strings *have = &activity->processes[p].gpus;
+        for (size_t g = 0; g < have->count || g == 0; g++) {
+            const char *gpu = have->count ? have->items[g] : "";
+            if (!pp_strings_contain(ret, gpu) && pp_strings_add(ret, gpu, err) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
 /* On a thread of the pool, on the job's own data. */
 static void solve(uv_work_t *request)
 {
     job *j = request->data;
     pp_strings gpus = {0};
-    for (size_t p = 0; p < j->activity->n_processes; p++) {
-        const pp_strings *have = &j->activity->processes[p].gpus;
-        for (size_t g = 0; g < have->count; g++) {
-            if (!pp_strings_contain(&gpus, have->items[g]) &&
-                pp_strings_add(&gpus, have->items[g], &j->error) < 0)
-                j->failed = true;
-        }
+    bool ok = list_gpus(j->activity, &gpus, &j->error) == 0;
+    j->solutions = ok ? calloc(gpus.count + 1, sizeof(pp_solution *)) : NULL;
+    if (ok && !j->solutions)
+        ok = pp_error_nomem(&j->error) == 0;
+    while (ok && j->n_solutions < gpus.count) {
+        ok = pp_solution_solve(j->activity, gpus.items[j->n_solutions], &j->options,
+                               &j->solutions[j->n_solutions], &j->error) == 0;
+        j->n_solutions += ok;
     }
-    j->solutions = calloc(gpus.count + 1, sizeof(pp_solution *));
-    if (!j->solutions)
-        j->failed = true;
-    for (size_t g = 0; !j->failed && g < gpus.count; g++) {
-        if (pp_solution_solve(j->activity, gpus.items[g], &j->options, &j->solutions[g],
-                              &j->error) < 0)
-            j->failed = true;
-        else
-            j->n_solutions++;
-    }
+    if (!ok)
+        j->failed = j->target_failed = true;
     pp_strings_free(&gpus);
 }
 
@@ -159,7 +167,8 @@ static void next_target(job *j)
     static const int64_t before_ns = 90 * SECOND;
     static const int64_t after_ns = 120 * SECOND;
     free_data(j);
-    if (j->failed || j->next >= j->left.count || !pp_operator_same_work(j->op, j->uid, j->serial)) {
+    j->target_failed = false;
+    if (j->next >= j->left.count || !pp_operator_same_work(j->op, j->uid, j->serial)) {
         session_solved(j);
         return;
     }
@@ -189,14 +198,14 @@ static void set_options(job *j, const pp_session *session)
 
 static bool due(const pp_work *work)
 {
-    if (work->solving || !work->unsolved || !work->targets || work->final_done)
+    if (work->solving || !work->unsolved || !work->targets)
         return false;
     int64_t wait = work->op->config->attribution.solve_interval;
     if (wait < 10 * work->solve_took_ns)
         wait = 10 * work->solve_took_ns;
     /* The final one waits for nobody, unless it has just failed. */
     if (work->finalise)
-        wait = 2 * SECOND;
+        wait = 2 * SECOND << (work->solve_failures < 6 ? work->solve_failures : 6);
     return !work->solved_ns || pp_time_monotonic() - work->solved_ns >= wait;
 }
 
@@ -215,8 +224,9 @@ void pp_solve_tick(pp_work *work)
     (void)snprintf(j->uid, sizeof j->uid, "%s", work->uid);
     set_options(j, session);
     for (pp_work_target *target = work->targets; target; target = target->hh.next) {
-        if (target->last_batch_ns && pp_strings_add(&j->left, target->pod_uid, NULL) < 0)
-            break;
+        pp_error err = {0};
+        if (target->last_batch_ns && pp_strings_add(&j->left, target->pod_uid, &err) < 0)
+            note_failure(j, &err);
     }
     work->solving = true;
     work->unsolved = false;

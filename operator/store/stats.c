@@ -208,6 +208,7 @@ int pp_store_load_stats(pp_store *store, const char *session_uid, int64_t after_
 }
 
 static const char unfinished_sql[] = "SELECT uid FROM session WHERE finished_at IS NULL "
+                                     "AND ($1::text IS NULL OR namespace = $1) "
                                      "ORDER BY created_at, uid COLLATE \"C\" LIMIT 10000";
 
 typedef struct uids_call {
@@ -233,7 +234,8 @@ static void uids_ended(pp_job *job, const pp_error *error)
     c->done(c->call.user, error ? NULL : &c->uids, error);
 }
 
-int pp_store_load_unfinished(pp_store *store, pp_store_uids_fn done, void *user, pp_error *err)
+int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
+                             pp_error *err)
 {
     uids_call *c = pp_call_new(sizeof(*c), uids_ended, user, err);
     if (!c)
@@ -241,6 +243,6 @@ int pp_store_load_unfinished(pp_store *store, pp_store_uids_fn done, void *user,
     c->done = done;
     c->call.job.row = uids_row;
     c->call.job.reset = c->call.job.release = uids_reset;
-    pp_job_add(&c->call.job, unfinished_sql);
+    pp_sql_text(pp_job_add(&c->call.job, unfinished_sql), ns);
     return pp_call_submit(store, PP_LANE_BULK, c, err);
 }

@@ -69,7 +69,7 @@ typedef struct pp_store_counters {
 
 void pp_store_get_counters(const pp_store *store, pp_store_counters *ret);
 
-/** error is NULL on success; borrowed. */
+/** error is NULL on success; borrowed. A call with this callback may leave it NULL. */
 typedef void (*pp_store_done_fn)(void *user, const pp_error *error);
 
 /** Texts are borrowed during the call. */
@@ -188,9 +188,10 @@ int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,
 /** Borrowed for the call. */
 typedef void (*pp_store_uids_fn)(void *user, const pp_strings *uids, const pp_error *error);
 
-/** UIDs of sessions (at most 10,000, oldest first) that are not finished: those whose object is
- *  gone are to be finished. */
-int pp_store_load_unfinished(pp_store *store, pp_store_uids_fn done, void *user, pp_error *err);
+/** UIDs of sessions (at most 10,000, oldest first) of a namespace (NULL: of all) that are not
+ *  finished: those whose object is gone are to be finished. */
+int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
+                             pp_error *err);
 
 /** Ages, ns; 0: for ever. */
 typedef struct pp_store_retention {

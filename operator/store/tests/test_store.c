@@ -210,7 +210,7 @@ static void on_uids(void *user, const pp_strings *uids, const pp_error *error)
 static void wait_schema(fixture *f)
 {
     pp_error err = {0};
-    called(f, pp_store_load_unfinished(f->store, on_uids, f, &err), &err);
+    called(f, pp_store_load_unfinished(f->store, NULL, on_uids, f, &err), &err);
     wait_all(f);
     assert_int_equal(f->failed, 0);
 }
@@ -1019,9 +1019,15 @@ static void unfinished_sessions(void **state)
     put_session(f, "s2", "Pending");
     wait_all(f);
     finish_session(f, "Failed", T0);
-    called(f, pp_store_load_unfinished(f->store, unfinished_seen, f, &err), &err);
+    called(f, pp_store_load_unfinished(f->store, NULL, unfinished_seen, f, &err), &err);
     wait_all(f);
     assert_int_equal(f->inserted, 1);
+    called(f, pp_store_load_unfinished(f->store, "ml", unfinished_seen, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->inserted, 1);
+    called(f, pp_store_load_unfinished(f->store, "other", unfinished_seen, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->inserted, 0);
     finish(f);
 }
 
