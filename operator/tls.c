@@ -258,6 +258,10 @@ static void on_webhook(void *user, json_t *object, const pp_error *error)
 
 static void read_webhook(pp_tls *tls)
 {
+    if (!*tls->op->config->webhook.configuration_name) {
+        again(tls, LOOK_AGAIN_MS);
+        return;
+    }
     pp_kube_call call = {.verb = PP_KUBE_GET,
                          .resource = &PP_KUBE_MUTATING_WEBHOOKS,
                          .name = tls->op->config->webhook.configuration_name,

@@ -343,15 +343,43 @@ static void test_earlier_need(void **state)
     (void)pp_plan_free(plan);
 }
 
+/* What is needed earlier while a query runs was not in it, however new its samples are. */
+static void test_earlier_need_meanwhile(void **state)
+{
+    (void)state;
+    pp_plan_options opt = {.lag_ns = 5 * S};
+    pp_plan *plan = make(&opt);
+    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    int64_t now = T0 + 90 * S;
+    pp_plan_queries q;
+    assert_int_equal(pp_plan_need(plan, two[0], T0 + 50 * S, T0 + 60 * S, NULL), 0);
+    assert_int_equal(pp_plan_next(plan, now, &q, NULL), 0);
+    assert_int_equal(q.count, 1);
+    assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 10 * S, NULL), 0);
+    answer(&p, plan, &q.items[0], two, 1, now);
+    pp_plan_queries_done(&q);
+    assert_false(pp_plan_complete(plan, now));
+    assert_true(run(plan, &p, two, 1, now, 200) > 0);
+    assert_true(p.first_got <= T0 - 14 * S);
+    (void)pp_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_query_text),    cmocka_unit_test(test_quote),
-        cmocka_unit_test(test_refused_needs), cmocka_unit_test(test_done_by_samples),
-        cmocka_unit_test(test_done_by_time),  cmocka_unit_test(test_series_ends),
-        cmocka_unit_test(test_late_samples),  cmocka_unit_test(test_long_past),
-        cmocka_unit_test(test_many_gpus),     cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_outage),        cmocka_unit_test(test_earlier_need),
+        cmocka_unit_test(test_query_text),
+        cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_refused_needs),
+        cmocka_unit_test(test_done_by_samples),
+        cmocka_unit_test(test_done_by_time),
+        cmocka_unit_test(test_series_ends),
+        cmocka_unit_test(test_late_samples),
+        cmocka_unit_test(test_long_past),
+        cmocka_unit_test(test_many_gpus),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_outage),
+        cmocka_unit_test(test_earlier_need),
+        cmocka_unit_test(test_earlier_need_meanwhile),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -575,6 +575,47 @@ static void test_pods_finish_early(void **state)
     world_done(&w);
 }
 
+/* Once the status' list is full nobody knows who was told: then nobody else is. */
+static void test_more_refusals_than_listed(void **state)
+{
+    (void)state;
+    enum { MANY = PP_SESSION_MAX_TARGETS + 20 };
+    static char names[MANY][16];
+    pp_session_pod *pods = calloc(MANY, sizeof *pods);
+    world w;
+    world_init(&w, SPEC);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof names[i], "pod-%03d", i);
+        pods[i] = (pp_session_pod){.name = names[i], .uid = names[i], .rank = -1};
+    }
+    w.obs.pods = pods;
+    w.obs.n_pods = MANY;
+    (void)step(&w, 5);
+    assert_true(w.did.n_events > 0);
+    (void)step(&w, 6);
+    assert_int_equal(w.did.n_events, 0);
+    free(pods);
+    world_done(&w);
+}
+
+/* The store was emptied behind our back: there is nothing to solve, and nothing to wait for. */
+static void test_store_lost_everything(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 30);
+    assert_int_equal(step(&w, 31), PP_SESSION_COLLECTING);
+    w.pods[0].finished = true;
+    w.pods[0].finished_ns = T(40);
+    assert_int_equal(step(&w, 60), PP_SESSION_FINISHING);
+    w.obs.stats = (pp_session_stats){.samples_complete = true};
+    assert_int_equal(step(&w, 130), PP_SESSION_FAILED);
+    condition(&w, PP_CONDITION_SUCCEEDED, "NoLayerTimed");
+    world_done(&w);
+}
+
 static void test_steps_max(void **state)
 {
     (void)state;
@@ -837,6 +878,8 @@ int main(void)
         cmocka_unit_test(test_one_of_two_injected),
         cmocka_unit_test(test_pods_finish_early),
         cmocka_unit_test(test_steps_max),
+        cmocka_unit_test(test_more_refusals_than_listed),
+        cmocka_unit_test(test_store_lost_everything),
         cmocka_unit_test(test_suspend),
         cmocka_unit_test(test_suspended_from_the_start),
         cmocka_unit_test(test_deadline_while_collecting),
