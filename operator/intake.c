@@ -30,6 +30,15 @@ static const pp_pod *pod_of(const pp_operator *op, const char *ns, const char *n
     return pp_kube_informer_get(op->pods, key);
 }
 
+/* The session that a pod says it was injected for. The annotation is the pod's owner's to write: a
+ * session of another namespace is none. */
+static const pp_session *session_of(const pp_operator *op, const pp_pod *pod)
+{
+    const pp_session *session =
+        pod && pod->session_uid ? pp_operator_find_session(op, pod->session_uid) : NULL;
+    return session && strcmp(session->namespace_, pod->ns) == 0 ? session : NULL;
+}
+
 static void decide(pp_operator *op, pp_http_id id, const pp_kube_identity *who)
 {
     if (!who->authenticated) {
@@ -49,7 +58,7 @@ static void decide(pp_operator *op, pp_http_id id, const pp_kube_identity *who)
         answer(op, id, PP_HTTP_FORBIDDEN, "the pod was not injected for a session");
         return;
     }
-    const pp_session *session = pp_operator_find_session(op, pod->session_uid);
+    const pp_session *session = session_of(op, pod);
     if (!session || !pp_session_takes_batches(session)) {
         answer(op, id, PP_HTTP_FORBIDDEN, "the pod's session has ended");
         return;
@@ -96,8 +105,7 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
 {
     bool serving = op->leading && !op->stopping;
     const pp_pod *pod = serving ? pod_of(op, identity->namespace_name, identity->pod) : NULL;
-    const pp_session *session =
-        pod && pod->session_uid ? pp_operator_find_session(op, pod->session_uid) : NULL;
+    const pp_session *session = session_of(op, pod);
     pp_work *work = session ? pp_operator_work(op, session) : NULL;
     pp_peer *peer = work ? calloc(1, sizeof *peer) : NULL;
     if (!peer) {
@@ -110,7 +118,8 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
     HASH_ADD(hh, op->peers, connection, sizeof peer->connection, peer);
     HASH_ADD(by_pod, op->peers_by_pod, identity.pod_uid, strlen(peer->identity.pod_uid), peer);
     pp_http_ingest_welcome(op->server, connection, session->uid,
-                           work->decided ? work->sampling : pp_session_live(session));
+                           work->decided ? work->sampling
+                                         : pp_session_live(session) && !session->suspend);
     pp_operator_touch(op, work->key);
 }
 
