@@ -310,6 +310,32 @@ static void training_becomes_rows(void **state)
     discard(&st);
 }
 
+/* A training on the CPU: times of its layers, and no value. */
+static void no_gpu_gives_times(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    const pp_strings gpus = st.activity.processes[0].gpus;
+    st.activity.processes[0].gpus = (pp_strings){0};
+    st.activity.gpus = (pp_strings){0};
+    st.activity.n_samples = 0;
+    pp_solution *s = NULL;
+    const pp_solution_options options = {.metrics = PP_METRIC_ALL, .tolerance_percent = 5};
+    assert_int_equal(pp_solution_solve(&st.activity, "", &options, &s, NULL), 0);
+    assert_string_equal(s->gpu, "");
+    assert_int_equal(s->step_count, st.activity.n_steps);
+    assert_int_equal(count_known(s, PP_SOLUTION_JOB), 0);
+    size_t timed = 0;
+    for (size_t i = 0; i < s->n_items; i++)
+        timed += s->items[i].kind == PP_SOLUTION_LAYER && s->items[i].total_ns > 0;
+    assert_true(timed >= 4);
+    pp_solution_free(s);
+    st.activity.processes[0].gpus = gpus;
+    discard(&st);
+}
+
 /* Memory in use is a level of the GPU: each layer that ran holds the job's average. */
 static void memory_is_the_jobs(void **state)
 {
@@ -418,6 +444,7 @@ int main(void)
         cmocka_unit_test(items_are_sorted_and_ran),
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
+        cmocka_unit_test(no_gpu_gives_times),
         cmocka_unit_test(memory_is_the_jobs),
         cmocka_unit_test(job_only_says_no_layer),
         cmocka_unit_test(order_does_not_matter),
