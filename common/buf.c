@@ -85,6 +85,7 @@ void pp_buf_consume(pp_buf *buf, size_t n)
 char *pp_buf_take(pp_buf *buf)
 {
     if (!buf->data && reserve(buf, 0, NULL) == 0)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): reserve() has made it */
         buf->data[0] = '\0';
     char *data = buf->data;
     pp_buf_init(buf, buf->max);

@@ -281,6 +281,7 @@ static int check_layers(const pp_wire_batch *batch, int64_t **ret_ids, pp_error 
     if (sorted_ids(batch, &ids, err) < 0)
         return -1;
     for (size_t i = 1; i < batch->layer_count; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): NULL only where layer_count is 0 */
         if (ids[i] == ids[i - 1])
             return pp_error_field(err, "layers", "id %" PRId64 " is listed twice", ids[i]);
     }
@@ -311,6 +312,7 @@ static int check_layer_phase(const pp_wire_batch *batch, const int64_t *ids, con
 {
     if ((phase == PP_WIRE_OPTIMIZER) != (layer == 0))
         return refuse_element(err, group, "phase", i, "2 (optimizer) goes with layer 0 only");
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): NULL only where layer_count is 0 */
     if (layer && !bsearch(&layer, ids, batch->layer_count, sizeof *ids, compare_ids))
         return refuse_element(err, group, "layer", i, "%" PRId64 " is not in layers", layer);
     return 0;

@@ -240,6 +240,8 @@ static int sweep_run(sweep *s, pp_attr_timeline *t, pp_error *err)
                             (uint32_t)(2 * step + in_step), (uint32_t)t->n_shares};
         shares_add(t, s, (uint32_t)(t->n_items + !in_step));
     }
+    /* the pieces before n_pieces are set */
+    /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign) */
     double last = t->n_pieces ? t->pieces[t->n_pieces - 1].end : 0;
     t->pieces[t->n_pieces] = (pp_attr_piece){last, last, 0, (uint32_t)t->n_shares};
     return 0;

@@ -109,6 +109,8 @@ static int set_fill(const pp_attr_problem *q, const pp_attr_windows *w, sample_s
     for (size_t k = 0; k < s->n_metrics; k++) {
         size_t m = s->metrics[k];
         for (size_t i = 0; i < s->n; i++)
+            /* pick holds s->n indices */
+            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
             s->y[k * s->n + i] = w->values[m * w->n + pick[s->n - 1 - i]] / q->scale[m];
         (void)moments(s->y + k * s->n, s->n, &s->mean[k]);
     }

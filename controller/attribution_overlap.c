@@ -80,6 +80,7 @@ int pp_attribution_overlap_mean(const pp_attribution_input *in, const pp_attribu
     double *out = malloc((solved->n_rows * n + 1) * sizeof *out);
     int rc = out ? sums_run(&s, err) : pp_error_nomem(err);
     for (size_t row = 0; row < solved->n_rows && rc == 0; row++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): sums_run() has made it */
         uint32_t column = s.columns.column[row];
         for (size_t m = 0; m < n; m++) {
             double w = column == UINT32_MAX ? 0 : s.weight[column * n + m];

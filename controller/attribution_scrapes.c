@@ -181,6 +181,8 @@ static int changes_find(pp_attr_scrapes *s, const pp_attribution_input *in, cons
                 continue;
             if (v[j] != v[j - 1])
                 s->change[j] = PP_ATTR_CHANGED;
+            /* distinctive() sets all of it */
+            /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch) */
             else if (mark[j])
                 equal[j] = true;
         }
@@ -298,6 +300,7 @@ static void arc_best(pp_attr_scrapes *s, const turn *turns, const int *score, si
         high = (high + 1) % n;
         steps++;
     }
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there is a turn, so n is not 0 */
     double from = turns[low].at, to = turns[(high + 1) % n].at;
     double width = steps >= n - 1 ? s->window : wrap(to - from, s->window);
     s->half = 0.5 * width;

@@ -158,11 +158,15 @@ int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double ph
                 window_add(w, s, j, true, s->stamps[j]);
             continue;
         }
+        /* decode() sets all of it */
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         double end = phase + number[j] * s->window;
         bool fresh = w->n == 0 || end > w->ends[w->n - 1] + 0.5 * s->window;
         window_add(w, s, j, fresh, end);
     }
     for (size_t i = 0; i < w->n; i++)
+        /* window_add() has set those before n */
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         if (w->grid && w->ends[i] - w->stamps[i] > w->min_lag)
             w->min_lag = w->ends[i] - w->stamps[i];
     /* Rows were laid out for every scrape; close the gaps. */

@@ -96,6 +96,7 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
         *to = (pp_solution_item){
             .kind = kind,
             .phase = r->rows[i].phase,
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): layers come from items */
             .layer = copy(kind == PP_SOLUTION_LAYER ? from->layer : ""),
             .type = copy(kind == PP_SOLUTION_LAYER ? from->type : ""),
             .parameters = from && kind == PP_SOLUTION_LAYER ? from->parameters : -1,
@@ -280,6 +281,7 @@ int pp_solution_solve(const pp_activity *activity, const char *gpu,
         rc = pp_attribution_solve(&in, &result, err);
     }
     if (rc == 0) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rc is not 0 where s is NULL */
         s->gpu = copy(gpu);
         rc = s->gpu ? make_rows(&p, result, options, s, err) : pp_error_nomem(err);
     }

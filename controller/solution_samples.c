@@ -117,6 +117,7 @@ static void add(covers *c, uint32_t item, int64_t start, int64_t end)
     if (end <= start)
         return;
     const pp_attribution_span span = {start, end};
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocated for all pieces */
     c->items[item].spans[c->items[item].n++] = span;
     c->any.spans[c->any.n++] = span;
 }

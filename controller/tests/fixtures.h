@@ -7,6 +7,7 @@
 #include "controller/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FIXTURE_UID "5b0c2a3e-6a65-4b9e-a8a5-1d8f2f3c4d5e"
@@ -17,7 +18,8 @@
 static inline json_t *fixture_json(const char *text)
 {
     PP_CLEANUP_FREE char *copy = strdup(text);
-    for (char *c = copy; c && *c; c++) {
+    assert_non_null(copy);
+    for (char *c = copy; *c; c++) {
         if (*c == '\'')
             *c = '"';
     }

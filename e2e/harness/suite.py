@@ -89,8 +89,9 @@ class Suite:
                    "--durations=0", "--durations-min=5", os.path.join(ROOT, "e2e/scenarios")]
         command += ["-k", self.args.k] if self.args.k else []
         command += ["-m", "not long"] if self.args.quick else []
-        environment = dict(self.cluster.environment, PP_TEST_PRESET=self.args.preset,
-                           PP_TEST_KEEP="1" if self.args.keep else "", COLUMNS="100")
+        # What is on a cluster that is taken down afterwards need not be taken off it.
+        keep = self.args.keep or self.cluster.started
+        environment = {"PP_TEST_PRESET": self.args.preset, "PP_TEST_KEEP": "1" if keep else "", "COLUMNS": "100"}
         path = os.path.join(LOGS, "scenarios.log")
         os.makedirs(LOGS, exist_ok=True)
         child = start(*command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE,

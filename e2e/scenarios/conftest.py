@@ -3,6 +3,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 
 import pytest
 
@@ -16,7 +17,14 @@ FAILURES = os.path.join(LOGS, "failures")
 numbers = itertools.count(1)
 
 
+def stop(number, _):
+    """So that SIGTERM, too, lets the fixtures put everything back."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, stop)
     config.addinivalue_line("markers", "long: takes minutes; left out by e2e/test --quick")
     config.addinivalue_line("markers", "intervals: brings or takes services with other intervals")
     config.addinivalue_line("markers", "kills: restarts of the operator are part of the scenario")
