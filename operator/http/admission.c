@@ -61,8 +61,8 @@ static int decode_request(const json_t *review, request *ret, pp_error *err)
 static bool is_pod_creation(const request *r)
 {
     const char *kind = pp_json_get_string(r->kind, "kind", NULL);
-    return strcmp(r->operation, "CREATE") == 0 && kind && strcmp(kind, "Pod") == 0 &&
-           json_is_object(r->object);
+    return r->operation && strcmp(r->operation, "CREATE") == 0 && kind &&
+           strcmp(kind, "Pod") == 0 && json_is_object(r->object);
 }
 
 static void refuse_review(exchange *ex, const pp_error *why)
@@ -84,7 +84,7 @@ void review_body(exchange *ex)
         refuse_review(ex, &err);
         return;
     }
-    (void)memcpy(ex->uid, r.uid, strlen(r.uid) + 1);
+    (void)snprintf(ex->uid, sizeof ex->uid, "%s", r.uid);
     exchange_enter(ex, STAGE_REVIEW, server->options.admission_timeout);
     if (server->stopping || !is_pod_creation(&r)) {
         pp_http_admission_respond(server, ex->peer.id, NULL, NULL);

@@ -118,8 +118,10 @@ response client_response(client *c)
         if (n >= 4 && memcmp(r.head + n - 4, "\r\n\r\n", 4) == 0)
             break;
     }
-    if (sscanf(r.head, "HTTP/1.1 %d", &r.status) != 1)
+    static const char version[] = "HTTP/1.1 ";
+    if (strncmp(r.head, version, sizeof version - 1) != 0)
         return r;
+    r.status = (int)strtol(r.head + sizeof version - 1, NULL, 10);
     const char *length = strcasestr(r.head, "Content-Length: ");
     r.len = length ? strtoul(length + 16, NULL, 10) : 0;
     r.body = calloc(1, r.len + 1);
