@@ -181,13 +181,13 @@ def observe():
 
     def nodes_of(out, inputs):
         stop = {value.grad_fn for value in inputs if isinstance(value, torch.Tensor)}
-        todo, found = [out.grad_fn], []
-        while todo:
-            node = todo.pop()
+        pending, found = [out.grad_fn], []
+        while pending:
+            node = pending.pop()
             if node is None or node in stop or node in found:
                 continue
             found.append(node)
-            todo += [following for following, _ in node.next_functions]
+            pending += [following for following, _ in node.next_functions]
         return found
 
     def before(module, inputs):
