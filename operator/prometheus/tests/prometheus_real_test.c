@@ -288,7 +288,10 @@ static void a_dead_server_is_unavailable(void **state)
 {
     setup *s = *state;
     await_samples(s);
+    int stopped = 0;
     kill(s->prometheus, SIGSTOP);
+    assert_int_equal(waitpid(s->prometheus, &stopped, WUNTRACED), s->prometheus);
+    assert_true(WIFSTOPPED(stopped)); /* all its threads, so that none answers any more */
     ask(s, query, pp_time_now());
     assert_int_equal(s->error.code, PP_ERR_TIMEOUT);
     kill(s->prometheus, SIGCONT);
