@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 
-from .deploy import compile_preset, configure
+from .deploy import build_folder, compile_preset, configure
 from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, start, step, stop
 
 # Loaded into other people's Python by a compiler and flags of its own.
@@ -138,7 +138,7 @@ def virtual_gpu():
 
 def hook():
     """Hook and agent together, in the Python and PyTorch of the machine's Debian and in those of the torch image."""
-    build = os.path.join(CACHE, "build", "asan", "sidecar")
+    build = os.path.join(build_folder("asan"), "sidecar")
     image = os.path.join(ROOT, "e2e/images/torch-python")
     run_shown(image, "-c", "")  # unpacks the image's files where they are missing
     output = expect("hook.log", "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",

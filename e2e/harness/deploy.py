@@ -1,11 +1,13 @@
 """What is built and put on the cluster: images, Prometheus, Postgres, virtual GPUs, the operator, trainings."""
+import fcntl
 import glob
 import hashlib
 import os
+import shutil
 import subprocess
 
 from .cluster import E2E
-from .progress import CACHE, LOGS, ROOT, run, run_shown, step, wait_until
+from .progress import CACHE, LOGS, ROOT, run, run_shown, say, step, wait_until
 
 SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
 SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
@@ -13,6 +15,8 @@ RELEASE = os.environ.get("PP_E2E_RELEASE", "precisionprobe")
 NAME = RELEASE if "precisionprobe" in RELEASE else f"{RELEASE}-precisionprobe"  # of its objects
 PRODUCT_IMAGE = "docker.io/precisionprobe/precisionprobe"
 EVLIB = "/usr/lib/*/libwebsockets-evlib_uv.so"
+
+held = None  # the lock on this clone's builds
 
 
 def sources_key():
@@ -30,16 +34,35 @@ def sources_key():
     return digest.hexdigest()[:12]
 
 
+def build_folder(name):
+    """A folder for builds of this clone: each clone has its own, held by one process (and its children) until it ends."""
+    global held
+    own = os.path.join(CACHE, "build", hashlib.sha256(ROOT.encode()).hexdigest()[:8])
+    if not held and os.environ.get("PP_BUILDS_HELD") != own:
+        os.makedirs(own, exist_ok=True)
+        held = open(f"{own}.lock", "w", encoding="utf-8")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say(f"waiting for another run that builds in {own}")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        with open(os.path.join(own, "source"), "w", encoding="utf-8") as file:
+            file.write(ROOT)
+        os.environ["PP_BUILDS_HELD"] = own
+        forget_builds_of_lost_clones()
+    return os.path.join(own, name)
+
+
+def forget_builds_of_lost_clones():
+    for note in glob.glob(os.path.join(CACHE, "build", "*", "source")):
+        with open(note, encoding="utf-8") as file:
+            if not os.path.isdir(file.read()):
+                shutil.rmtree(os.path.dirname(note), ignore_errors=True)
+
+
 def configure(preset, *more):
-    """Configures the build folder of a preset in the cache; begins anew where it belongs to another clone."""
-    build = os.path.join(CACHE, "build", preset)
-    try:
-        with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
-            ours = f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n" in file.read()
-    except FileNotFoundError:
-        ours = True
-    if not ours:
-        run("rm", "-rf", build)
+    """Configures the build folder of a preset in the cache."""
+    build = build_folder(preset)
     run("cmake", "-S", ROOT, "-B", build, *(more or ("--preset", preset)), timeout=120, log="build.log")
     return build
 
@@ -58,7 +81,7 @@ def build_product(preset="release"):
     archive = os.path.join(CACHE, "images", f"precisionprobe-{key}.tar")
     if os.path.exists(archive):
         return archive, image
-    stage = os.path.join(CACHE, "build", f"stage-{preset}")
+    stage = build_folder(f"stage-{preset}")
     with step(f"programs ({preset})"):
         build = compile_preset(preset)
         run("rm", "-rf", stage)

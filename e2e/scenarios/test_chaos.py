@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from harness.progress import CACHE, wait_until
+from harness.deploy import build_folder, compile_preset
+from harness.progress import wait_until
 from harness.session import manifest
 from harness.world import SERVICES, SYSTEM
 
@@ -197,7 +198,9 @@ def test_estimates_equal_those_of_a_replay(disturbed, world):
 
 def replay(world, uid):
     """Plays the session into the database `replay`, which is empty before."""
-    tool = os.path.join(CACHE, "build", world.deployment.preset, "operator/store/tests/store_replay")
+    tool = os.path.join(build_folder(world.deployment.preset), "operator/store/tests/store_replay")
+    if not os.path.exists(tool):  # the image was in the cache, from another clone
+        compile_preset(world.deployment.preset)
     world.database.psql("DROP DATABASE IF EXISTS replay")
     world.database.psql("CREATE DATABASE replay")
     text = "".join(json.dumps(line) + "\n" for line in lines_of(world.database, uid))
