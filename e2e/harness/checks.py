@@ -149,11 +149,12 @@ def hook():
 
 
 def chart(cluster):
-    """The chart with the helm that the cluster has brought."""
-    folder = os.path.join(ROOT, "charts/precisionprobe")
-    for name, command in (("lint", ("lint", folder, "--strict")), ("template", ("template", "precisionprobe", folder))):
-        expect(f"helm-{name}.log", shutil.which("helm", path=cluster.environment.get("PATH")) or "helm", *command,
-               "--set", "postgres.existingSecret=postgres", env=cluster.environment)
+    """The chart with the helm that the cluster has brought: lint, values that are refused, what is rendered."""
+    helm = shutil.which("helm", path=cluster.environment.get("PATH")) or "helm"
+    expect("helm-lint.log", helm, "lint", os.path.join(ROOT, "charts/precisionprobe"), "--strict",
+           "--set", "postgres.existingSecret=postgres", env=cluster.environment)
+    expect("chart.log", "/usr/bin/python3", os.path.join(ROOT, "charts/tests/chart.py"), "--helm", helm,
+           env=cluster.environment)
     return []
 
 
