@@ -116,7 +116,8 @@ const char *pp_session_pod_refusal(const pp_session *session, const pp_session_p
         *ret_message = "the pod was injected for another session; it is profiled by that one only";
         return "OtherSession";
     }
-    if (pod->created_ns < session->created_ns) {
+    /* The API keeps whole seconds; within one a pod that came first is the likelier story. */
+    if (pod->created_ns <= session->created_ns) {
         *ret_message = "the pod was created before the session and carries no hook; delete it so "
                        "that its controller creates it anew";
         return "CreatedBefore";

@@ -496,6 +496,7 @@ static void test_not_injected(void **state)
         int created;
     } cases[] = {
         {NULL, NULL, NULL, "CreatedBefore", -5},
+        {NULL, NULL, NULL, "CreatedBefore", 0},
         {NULL, NULL, NULL, "WebhookMissed", 5},
         {"another", NULL, NULL, "OtherSession", 5},
         {NULL, "PythonPathFromSource", "give it as a value", "PythonPathFromSource", 5},
