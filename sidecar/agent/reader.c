@@ -104,7 +104,7 @@ int pp_reader_open(const char *path, pp_reader **ret, pp_error *err)
     if (!r)
         return pp_error_nomem(err);
     r->fd = fd;
-    fd = -1;
+    fd = -1; /* NOLINT(clang-analyzer-deadcode.DeadStores): read by its cleanup */
     r->mode = UINT32_MAX;
     r->page = mmap(NULL, sizeof(pp_ring_header), PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
     uint64_t tail[2];

@@ -1033,11 +1033,12 @@ static void unfinished_sessions(void **state)
 
 static void read_conninfo(void)
 {
-    char path[512] = "";
+    char folder[256] = "";
+    char path[sizeof folder + 16];
     PP_CLEANUP_FILE FILE *state = fopen(getenv("PP_POSTGRES_STATE"), "re");
     assert_non_null(state);
-    assert_int_equal(fscanf(state, "%255s", path), 1);
-    (void)strcat(path, "/conninfo");
+    assert_int_equal(fscanf(state, "%255s", folder), 1);
+    (void)snprintf(path, sizeof path, "%s/conninfo", folder);
     PP_CLEANUP_FILE FILE *f = fopen(path, "re");
     assert_non_null(f);
     assert_non_null(fgets(base_conninfo, sizeof(base_conninfo), f));

@@ -29,7 +29,7 @@ static int64_t next(pp_outbox *o, bool *ret_first)
 static void test_order_and_resending(void **state)
 {
     (void)state;
-    bool first;
+    bool first = false;
     pp_outbox *o = pp_outbox_new(1000);
     for (int i = 0; i < 3; i++)
         add(o, i, 10);
