@@ -41,6 +41,11 @@ bool pp_strings_contain(const pp_strings *strings, const char *text)
     return false;
 }
 
+int pp_strings_add_once(pp_strings *strings, const char *text, pp_error *err)
+{
+    return pp_strings_contain(strings, text) ? 0 : pp_strings_add(strings, text, err);
+}
+
 static void join_path(char *out, const char *path, const char *name)
 {
     (void)snprintf(out, PATH_MAX_BYTES, "%s%s%s", path ? path : "", path && *path ? "." : "", name);

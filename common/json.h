@@ -61,6 +61,8 @@ const char *pp_json_get_string(const json_t *object, ...) __attribute__((sentine
 
 void pp_strings_free(pp_strings *strings);
 int pp_strings_add(pp_strings *strings, const char *text, pp_error *err);
+/** As pp_strings_add, unless the text is there already. */
+int pp_strings_add_once(pp_strings *strings, const char *text, pp_error *err);
 bool pp_strings_contain(const pp_strings *strings, const char *text);
 
 /** "1h2m3.5s" and the like into ns; only non-negative, at most 292 years. */

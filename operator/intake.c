@@ -203,8 +203,7 @@ static void take_note(pp_work *work, const delivery *d)
         return;
     for (size_t i = 0; i < batch->process.gpus.count; i++) {
         const char *gpu = batch->process.gpus.items[i];
-        if (!pp_strings_contain(&target->gpus, gpu))
-            (void)pp_strings_add(&target->gpus, gpu, NULL);
+        (void)pp_strings_add_once(&target->gpus, gpu, NULL);
         (void)pp_plan_need(work->plan, gpu, batch->stretch.start, batch->stretch.end, NULL);
     }
     if (target->rank < 0 || batch->process.rank < target->rank)

@@ -84,7 +84,6 @@ struct pp_work {
     bool decided;     /**< `sampling` holds a decision */
     bool row_written; /**< put_session of row_generation and row_phase was given to the store */
     bool restored;    /**< what the store knows has been read */
-    bool restoring;
     bool stats_dirty; /**< the store holds more than `stats` */
     bool stats_loading;
     int64_t stats_loaded_ns; /**< monotonic */

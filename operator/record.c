@@ -143,10 +143,8 @@ static void take_target(pp_work *work, const pp_store_target_stats *from)
     pp_work_target *target = pp_work_get_target(work, from->pod_uid);
     if (!target)
         return;
-    for (size_t i = 0; i < from->gpus.count; i++) {
-        if (!pp_strings_contain(&target->gpus, from->gpus.items[i]))
-            (void)pp_strings_add(&target->gpus, from->gpus.items[i], NULL);
-    }
+    for (size_t i = 0; i < from->gpus.count; i++)
+        (void)pp_strings_add_once(&target->gpus, from->gpus.items[i], NULL);
     target->rank = from->rank;
     target->open_stretch = from->open_stretch;
     target->last_batch_ns = from->last_batch_ns;
@@ -174,7 +172,6 @@ static void on_stats(void *user, const pp_store_stats *stats, const pp_error *er
         return;
     work->stats_loading = false;
     work->stats_loaded_ns = pp_time_monotonic();
-    work->restoring = false;
     if (error) {
         work->stats_dirty = true;
         pp_warn(work->key, "reading the session's figures: %s", error->message);
@@ -204,8 +201,6 @@ void pp_record_load_stats(pp_work *work)
 
 void pp_record_restore(pp_work *work)
 {
-    if (work->restoring)
-        return;
-    pp_record_load_stats(work);
-    work->restoring = work->stats_loading;
+    if (!work->stats_loading)
+        pp_record_load_stats(work);
 }

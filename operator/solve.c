@@ -114,7 +114,7 @@ static int list_gpus(const pp_activity *activity, pp_strings *ret, pp_error *err
         const pp_strings *have = &activity->processes[p].gpus;
         for (size_t g = 0; g < have->count || g == 0; g++) {
             const char *gpu = have->count ? have->items[g] : "";
-            if (!pp_strings_contain(ret, gpu) && pp_strings_add(ret, gpu, err) < 0)
+            if (pp_strings_add_once(ret, gpu, err) < 0)
                 return -1;
         }
     }

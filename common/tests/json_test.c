@@ -104,6 +104,18 @@ static void test_duplicate_keys_are_refused(void **state)
     assert_int_equal(decode("{\"name\":\"x\",\"name\":\"y\"}", false, &s, NULL), -1);
 }
 
+static void test_strings_once(void **state)
+{
+    (void)state;
+    pp_strings list = {0};
+    assert_int_equal(pp_strings_add_once(&list, "a", NULL), 0);
+    assert_int_equal(pp_strings_add_once(&list, "b", NULL), 0);
+    assert_int_equal(pp_strings_add_once(&list, "a", NULL), 0);
+    assert_int_equal(list.count, 2);
+    assert_string_equal(list.items[1], "b");
+    pp_strings_free(&list);
+}
+
 static void test_durations(void **state)
 {
     (void)state;
@@ -161,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_errors_name_the_field),
         cmocka_unit_test(test_null_leaves_the_default),
         cmocka_unit_test(test_duplicate_keys_are_refused),
+        cmocka_unit_test(test_strings_once),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_times),
     };

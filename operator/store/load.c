@@ -75,8 +75,7 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     if (copy_text(r, row, 0, &p->instance, err) < 0 || pp_row_strings(r, row, 2, &p->gpus, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
-        if (!pp_strings_contain(&a->gpus, p->gpus.items[i]) &&
-            pp_strings_add(&a->gpus, p->gpus.items[i], err) < 0)
+        if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)
             return -1;
     }
     return 0;
