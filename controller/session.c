@@ -217,6 +217,11 @@ static pp_session_phase step_finishing(pp_session_turn *turn)
         return PP_SESSION_FINISHING;
     /* A store that holds nothing of it has nothing to solve. */
     if (!turn->obs->stats.final_written && turn->obs->stats.last_batch_ns) {
+        if (turn->obs->solve_error && turn->obs->solve_failures >= turn->opt.solve_tries)
+            return end(turn, PP_SESSION_FAILED, "AttributionFailed",
+                       "The layers' values could not be worked out or stored, %u times in a row; "
+                       "what was measured is in the store: %s",
+                       turn->obs->solve_failures, turn->obs->solve_error);
         turn->to->finalise = true;
         return PP_SESSION_FINISHING;
     }
@@ -314,6 +319,7 @@ static pp_session_options with_defaults(const pp_session_options *opt)
     o.grace_ns = o.grace_ns ? o.grace_ns : 10 * SECOND;
     o.drain_ns = o.drain_ns ? o.drain_ns : 60 * SECOND;
     o.poll_ns = o.poll_ns ? o.poll_ns : 2 * SECOND;
+    o.solve_tries = o.solve_tries ? o.solve_tries : 8;
     return o;
 }
 

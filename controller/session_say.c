@@ -289,6 +289,9 @@ static void say_active(pp_session_turn *turn)
     if (t->matched > 0 && t->injected == 0 && !turn->to->start_ns)
         set(turn, PP_CONDITION_STALLED, PP_CONDITION_TRUE, "NoPodInjected",
             "None of the matching pods carries the hook; the Injected condition says why");
+    else if (turn->obs->solve_error)
+        set(turn, PP_CONDITION_STALLED, PP_CONDITION_TRUE, "AttributionFailing",
+            "Working out the layers' values failed and is tried again: %s", turn->obs->solve_error);
     else
         set(turn, PP_CONDITION_STALLED, PP_CONDITION_FALSE, phase, "Nothing is in the way");
 }

@@ -101,7 +101,8 @@ struct pp_work {
     bool finalise;              /**< the next solution is the final one */
     int64_t solved_ns;          /**< monotonic, when the last solution ended */
     int64_t solve_took_ns;
-    unsigned solve_failures; /**< in a row */
+    unsigned solve_failures; /**< in a row, while the store was reachable */
+    char solve_error[256];   /**< of the last solution; "": it was made */
     bool collect;            /**< Prometheus is to be asked */
     bool status_writing;     /**< a status patch is under way */
     char stale_version[64];  /**< resourceVersion that our last patch replaced: wait for a newer */

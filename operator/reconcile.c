@@ -309,6 +309,8 @@ static void step(pp_work *work, const pp_session *session)
         .prometheus_error = work->prometheus_error[0] ? work->prometheus_error : NULL,
         .prometheus_asked = work->asked,
         .prometheus_off = !op->prometheus,
+        .solve_error = work->solve_error[0] ? work->solve_error : NULL,
+        .solve_failures = work->solve_failures,
         .serving_since_ns = op->serving_since_ns,
     };
     observation.stats.samples_complete =

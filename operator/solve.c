@@ -54,6 +54,19 @@ static void job_free(job *j)
     free(j);
 }
 
+/* A store that is away says nothing about whether the session can be solved. */
+static void note_outcome(pp_work *work, const job *j)
+{
+    const char *why = NULL;
+    if (!j->failed) {
+        work->solve_failures = 0;
+        work->solve_error[0] = '\0';
+    } else if (pp_store_ready(work->op->store, &why)) {
+        work->solve_failures++;
+        (void)snprintf(work->solve_error, sizeof work->solve_error, "%s", j->error.message);
+    }
+}
+
 static void session_solved(job *j)
 {
     pp_work *work = pp_operator_same_work(j->op, j->uid, j->serial);
@@ -62,7 +75,7 @@ static void session_solved(job *j)
         work->solved_ns = pp_time_monotonic();
         work->solve_took_ns = work->solved_ns - j->began_ns;
         work->stats_dirty = true;
-        work->solve_failures = j->failed ? work->solve_failures + 1 : 0;
+        note_outcome(work, j);
         if (j->failed) {
             work->unsolved = true;
             pp_warn(work->key, "solving: %s", j->error.message);

@@ -729,6 +729,34 @@ static void test_conclusions(void **state)
     }
 }
 
+/* What cannot be worked out is tried again a bounded number of times, and said meanwhile. */
+static void test_attribution_fails(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    (void)step(&w, 111);
+    w.obs.stats.samples_complete = true;
+    assert_int_equal(step(&w, 112), PP_SESSION_FINISHING);
+    assert_true(w.did.finalise);
+    condition(&w, PP_CONDITION_STALLED, "Finishing");
+    w.obs.solve_error = "no room";
+    w.obs.solve_failures = 7;
+    assert_int_equal(step(&w, 113), PP_SESSION_FINISHING);
+    assert_true(w.did.finalise);
+    condition(&w, PP_CONDITION_STALLED, "AttributionFailing");
+    w.obs.solve_failures = 8;
+    w.obs.store_error = "away";
+    assert_int_equal(step(&w, 114), PP_SESSION_FINISHING);
+    w.obs.store_error = NULL;
+    assert_int_equal(step(&w, 115), PP_SESSION_FAILED);
+    condition(&w, PP_CONDITION_SUCCEEDED, "AttributionFailed");
+    world_done(&w);
+}
+
 static void test_metrics_condition(void **state)
 {
     (void)state;
@@ -885,6 +913,7 @@ int main(void)
         cmocka_unit_test(test_suspended_from_the_start),
         cmocka_unit_test(test_deadline_while_collecting),
         cmocka_unit_test(test_conclusions),
+        cmocka_unit_test(test_attribution_fails),
         cmocka_unit_test(test_metrics_condition),
         cmocka_unit_test(test_invalid_spec),
         cmocka_unit_test(test_ttl),
