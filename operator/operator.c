@@ -563,7 +563,7 @@ static bool has_native_sidecars(const char *body, size_t n)
     return first > 1 || (first == 1 && strtol(minor, NULL, 10) >= 29); /* "29+" is a 29 */
 }
 
-static int on_version_text(void *user, pp_http_id id, int status, const char *data, size_t n,
+static int on_version_text(void *user, pp_http_client_id id, int status, const char *data, size_t n,
                            pp_error *err)
 {
     pp_operator *op = user;
@@ -572,7 +572,7 @@ static int on_version_text(void *user, pp_http_id id, int status, const char *da
     return pp_buf_append(&op->version, data, n, err);
 }
 
-static void on_version(void *user, pp_http_id id, const pp_http_response *response,
+static void on_version(void *user, pp_http_client_id id, const pp_http_client_response *response,
                        const pp_error *error)
 {
     pp_operator *op = user;

@@ -48,8 +48,8 @@ typedef struct kube_call {
     pp_kube_id id;
     char *what; /**< "GET /api/v1/pods", for errors */
     pp_kube_done_fn done;
-    pp_http_chunk_fn chunk;
-    pp_http_done_fn stream_done;
+    pp_http_client_chunk_fn chunk;
+    pp_http_client_done_fn stream_done;
     void *user;
     UT_hash_handle hh;
 } kube_call;
@@ -262,7 +262,7 @@ void pp_kube_client_free(pp_kube_client *client)
     HASH_ITER(hh, client->calls, call, tmp)
     {
         HASH_DEL(client->calls, call);
-        pp_http_cancel(client->http, call->id);
+        pp_http_client_cancel(client->http, call->id);
         call_free(call);
     }
     pp_kube_config_done(&client->config);
@@ -282,7 +282,7 @@ uv_loop_t *pp_kube_client_loop(const pp_kube_client *client)
 
 /** Sends with our credentials and files the call under its id; takes the call over. */
 static int client_send(pp_kube_client *client, kube_call *call, const char *path,
-                       pp_http_request *request, pp_kube_id *ret_id, pp_error *err)
+                       pp_http_client_request *request, pp_kube_id *ret_id, pp_error *err)
 {
     const pp_kube_config *c = &client->config;
     PP_CLEANUP_FREE char *url = kube_format("%s%s", c->server, path);
@@ -295,19 +295,19 @@ static int client_send(pp_kube_client *client, kube_call *call, const char *path
         call_free(call);
         return -1;
     }
-    pp_http_tls tls = {.ca_file = c->ca_file,
-                       .ca_pem = c->ca_pem,
-                       .cert_file = c->cert_file,
-                       .cert_pem = c->cert_pem,
-                       .key_file = c->key_file,
-                       .key_pem = c->key_pem};
+    pp_http_client_tls tls = {.ca_file = c->ca_file,
+                              .ca_pem = c->ca_pem,
+                              .cert_file = c->cert_file,
+                              .cert_pem = c->cert_pem,
+                              .key_file = c->key_file,
+                              .key_pem = c->key_pem};
     request->url = url;
     request->tls = &tls;
     request->bearer_token = c->token_file ? client->token : c->token;
     request->username = c->username;
     request->password = c->password;
     request->user = call;
-    if (pp_http_send(client->http, request, &call->id, err) < 0) {
+    if (pp_http_client_send(client->http, request, &call->id, err) < 0) {
         (void)pp_error_prefix(err, "%s", call->what);
         call_free(call);
         return -1;
@@ -327,7 +327,7 @@ static void call_end(kube_call *call, int status)
     HASH_DEL(call->client->calls, call);
 }
 
-static void on_call_done(void *user, pp_http_id id, const pp_http_response *response,
+static void on_call_done(void *user, pp_http_client_id id, const pp_http_client_response *response,
                          const pp_error *error)
 {
     (void)id;
@@ -375,7 +375,7 @@ int pp_kube_call_start(pp_kube_client *client, const pp_kube_call *options, pp_k
     call->done = options->done;
     const verb *v = &verbs[options->verb];
     const char *headers[] = {"Accept: application/json", body ? v->content_type : NULL, NULL};
-    pp_http_request request = {
+    pp_http_client_request request = {
         .method = v->method,
         .headers = headers,
         .body = body,
@@ -387,15 +387,15 @@ int pp_kube_call_start(pp_kube_client *client, const pp_kube_call *options, pp_k
     return client_send(client, call, path, &request, ret_id, err);
 }
 
-static int on_stream_chunk(void *user, pp_http_id id, int status, const char *data, size_t n,
+static int on_stream_chunk(void *user, pp_http_client_id id, int status, const char *data, size_t n,
                            pp_error *err)
 {
     const kube_call *call = user;
     return call->chunk(call->user, id, status, data, n, err);
 }
 
-static void on_stream_done(void *user, pp_http_id id, const pp_http_response *response,
-                           const pp_error *error)
+static void on_stream_done(void *user, pp_http_client_id id,
+                           const pp_http_client_response *response, const pp_error *error)
 {
     kube_call *call = user;
     call_end(call, response->status);
@@ -404,7 +404,7 @@ static void on_stream_done(void *user, pp_http_id id, const pp_http_response *re
 }
 
 int pp_kube_stream_start(pp_kube_client *client, const char *path, int64_t timeout_ms,
-                         pp_http_chunk_fn chunk, pp_http_done_fn done, void *user,
+                         pp_http_client_chunk_fn chunk, pp_http_client_done_fn done, void *user,
                          pp_kube_id *ret_id, pp_error *err)
 {
     kube_call *call = call_new(user, err);
@@ -413,11 +413,11 @@ int pp_kube_stream_start(pp_kube_client *client, const char *path, int64_t timeo
     call->chunk = chunk;
     call->stream_done = done;
     const char *headers[] = {"Accept: application/json", NULL};
-    pp_http_request request = {.method = "GET",
-                               .headers = headers,
-                               .timeout_ms = timeout_ms,
-                               .chunk = on_stream_chunk,
-                               .done = on_stream_done};
+    pp_http_client_request request = {.method = "GET",
+                                      .headers = headers,
+                                      .timeout_ms = timeout_ms,
+                                      .chunk = on_stream_chunk,
+                                      .done = on_stream_done};
     return client_send(client, call, path, &request, ret_id, err);
 }
 
@@ -428,6 +428,6 @@ void pp_kube_call_cancel(pp_kube_client *client, pp_kube_id id)
     if (!call)
         return;
     HASH_DEL(client->calls, call);
-    pp_http_cancel(client->http, id);
+    pp_http_client_cancel(client->http, id);
     call_free(call);
 }

@@ -6,8 +6,8 @@
 #define PP_OPERATOR_KUBE_CLIENT_H
 
 #include "common/error.h"
+#include "operator/http_client/http_client.h"
 #include "operator/kube/config.h"
-#include "operator/net/http_client.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -105,10 +105,10 @@ char *pp_kube_call_path(const pp_kube_call *call, const char *watch_query, pp_er
 
 /**
  * Streams GET `path` ("/api/v1/pods?watch=1..."); the informer's way in. Callbacks as in
- * pp_http_send; the id goes to pp_kube_call_cancel.
+ * pp_http_client_send; the id goes to pp_kube_call_cancel.
  */
 int pp_kube_stream_start(pp_kube_client *client, const char *path, int64_t timeout_ms,
-                         pp_http_chunk_fn chunk, pp_http_done_fn done, void *user,
+                         pp_http_client_chunk_fn chunk, pp_http_client_done_fn done, void *user,
                          pp_kube_id *ret_id, pp_error *err);
 
 #endif

@@ -55,7 +55,7 @@ static void on_list_done(void *user, json_t *object, const pp_error *error)
     step(informer);
 }
 
-static int on_watch_bytes(void *user, pp_http_id id, int status, const char *data, size_t n,
+static int on_watch_bytes(void *user, pp_http_client_id id, int status, const char *data, size_t n,
                           pp_error *err)
 {
     (void)id;
@@ -64,7 +64,7 @@ static int on_watch_bytes(void *user, pp_http_id id, int status, const char *dat
     return pp_reflector_bytes(informer->reflector, data, n, err);
 }
 
-static void on_watch_done(void *user, pp_http_id id, const pp_http_response *response,
+static void on_watch_done(void *user, pp_http_client_id id, const pp_http_client_response *response,
                           const pp_error *error)
 {
     (void)id;

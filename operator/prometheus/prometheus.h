@@ -12,7 +12,7 @@
 #include "common/error.h"
 #include "controller/activity.h"
 #include "controller/metric.h"
-#include "operator/net/http_client.h"
+#include "operator/http_client/http_client.h"
 
 #include <stddef.h>
 #include <stdint.h>

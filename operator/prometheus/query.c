@@ -18,7 +18,7 @@ static const int64_t DEFAULT_TIMEOUT = INT64_C(10000000000);
 typedef struct query {
     uint64_t id;               /* key */
     pp_prometheus *prometheus; /* NULL: freed meanwhile */
-    pp_http_id http;
+    pp_http_client_id http;
     uv_work_t work;
     bool decoding;
     pp_prometheus_fn done;
@@ -97,7 +97,7 @@ void pp_prometheus_free(pp_prometheus *prometheus)
             HASH_DEL(prometheus->queries, q);
             q->prometheus = NULL;
         } else {
-            pp_http_cancel(prometheus->http, q->http);
+            pp_http_client_cancel(prometheus->http, q->http);
             query_free(q);
         }
     }
@@ -144,7 +144,7 @@ static void on_decoded(uv_work_t *work, int status)
 }
 
 /* What to say of an answer that is not 200: Prometheus' own text where it sent one. */
-static void refused(query *q, const pp_http_response *response)
+static void refused(query *q, const pp_http_client_response *response)
 {
     pp_error err = {0};
     pp_prometheus_answer none = {0};
@@ -163,7 +163,7 @@ static void refused(query *q, const pp_http_response *response)
     answer_error(q, &err);
 }
 
-static void on_response(void *user, pp_http_id id, const pp_http_response *response,
+static void on_response(void *user, pp_http_client_id id, const pp_http_client_response *response,
                         const pp_error *error)
 {
     query *q = user;
@@ -232,23 +232,23 @@ static int send_query(query *q, const char *text, int64_t time_ns, pp_error *err
         return -1;
     static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded",
                                           "Accept: application/json", NULL};
-    const pp_http_tls tls = {.ca_file = p->ca_file};
+    const pp_http_client_tls tls = {.ca_file = p->ca_file};
     pp_buf body;
     pp_buf_init(&body, 1 << 20);
     int rc = form_body(&body, text, time_ns, err);
     if (rc == 0) {
-        const pp_http_request request = {.method = "POST",
-                                         .url = p->url,
-                                         .headers = headers,
-                                         .bearer_token = token,
-                                         .body = body.data,
-                                         .body_len = body.len,
-                                         .timeout_ms = p->timeout_ns / 1000000,
-                                         .max_body = p->max_body,
-                                         .tls = &tls,
-                                         .done = on_response,
-                                         .user = q};
-        rc = pp_http_send(p->http, &request, &q->http, err);
+        const pp_http_client_request request = {.method = "POST",
+                                                .url = p->url,
+                                                .headers = headers,
+                                                .bearer_token = token,
+                                                .body = body.data,
+                                                .body_len = body.len,
+                                                .timeout_ms = p->timeout_ns / 1000000,
+                                                .max_body = p->max_body,
+                                                .tls = &tls,
+                                                .done = on_response,
+                                                .user = q};
+        rc = pp_http_client_send(p->http, &request, &q->http, err);
     }
     pp_buf_done(&body);
     return rc;

@@ -1,5 +1,5 @@
 /* A target's activity and samples out of the store. */
-#include "operator/store/internal.h"
+#include "operator/store/store_internal.h"
 
 #include "controller/attribution.h"
 

@@ -1,5 +1,5 @@
 /* The end of a session, and of what is past its retention. */
-#include "operator/store/internal.h"
+#include "operator/store/store_internal.h"
 
 static const char finish_sql[] =
     "UPDATE session s SET phase = $2, finished_at = to_timestamp($3::bigint / 1e9), "

@@ -1,5 +1,5 @@
 /* A solution's rows into the store. */
-#include "operator/store/internal.h"
+#include "operator/store/store_internal.h"
 
 #include <math.h>
 

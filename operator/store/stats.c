@@ -1,5 +1,5 @@
 /* How a session stands in the store; which are not finished. */
-#include "operator/store/internal.h"
+#include "operator/store/store_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

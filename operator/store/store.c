@@ -1,4 +1,4 @@
-#include "operator/store/internal.h"
+#include "operator/store/store_internal.h"
 
 #include "common/cleanup.h"
 

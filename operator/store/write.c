@@ -1,5 +1,5 @@
 /* Sessions, targets, batches and raw samples into the store. */
-#include "operator/store/internal.h"
+#include "operator/store/store_internal.h"
 
 #include <math.h>
 

@@ -1,0 +1,178 @@
+/*
+ * The operator's HTTP edge: libwebsockets on the caller's libuv loop, two ports.
+ *
+ *   TLS    POST /mutate-pods   admission review of pods, answered allowed whatever happens
+ *          GET  /v1/ingest     WebSocket of the agents (docs/wire.md)
+ *   plain  GET  /metrics, /healthz, /readyz
+ *
+ * What is decided lies with the caller: each request reaches it through pp_http_handlers with an
+ * id, and it answers with that id, at once or later. An id whose peer has gone is ignored, so that
+ * nobody has to track what the network does. Everything runs on the loop's thread. Handlers may
+ * call any function of this header but pp_http_server_free.
+ */
+#ifndef PP_OPERATOR_HTTP_SERVER_SERVER_H
+#define PP_OPERATOR_HTTP_SERVER_SERVER_H
+
+#include "common/error.h"
+#include "common/wire.h"
+#include "operator/http_server/metrics.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+typedef struct pp_http_server pp_http_server;
+
+/** A request or a connection; never used twice in a process, never 0. */
+typedef uint64_t pp_http_id;
+
+enum {
+    PP_HTTP_MAX_REVIEW = 3 << 20,     /**< bytes of an admission review */
+    PP_HTTP_MAX_TOKEN = 6144,         /**< bytes of a bearer token */
+    PP_HTTP_MAX_CONNECTIONS = 4000,   /**< default of max_connections */
+    PP_HTTP_MAX_BATCHES = 256,        /**< default of max_batches */
+    PP_HTTP_MAX_RECEIVING = 64 << 20, /**< bytes of unfinished messages, all connections together */
+    PP_HTTP_MAX_QUEUE = 256,          /**< messages waiting to be written to one connection */
+    PP_HTTP_MAX_WARNINGS = 8,         /**< of one admission answer */
+};
+
+/** Zero or NULL means the default, except for the loop and the certificate. */
+typedef struct pp_http_options {
+    uv_loop_t *loop;
+    const char *address;       /**< interface or address to listen on; NULL: all */
+    int tls_port;              /**< 0: the kernel picks one (pp_http_tls_port tells) */
+    int plain_port;            /**< 0: the same */
+    const char *certificate;   /**< PEM: the serving certificate, then any intermediate ones */
+    const char *key;           /**< PEM of its private key */
+    size_t max_connections;    /**< WebSocket connections; further upgrades get 503 */
+    size_t max_batches;        /**< batches handed over and not answered; past it nothing is read */
+    int64_t body_timeout;      /**< ns for a whole request body; default 5 s */
+    int64_t admission_timeout; /**< ns for the answer, then allowed without patch; default 3 s */
+    int64_t authorize_timeout; /**< ns for the decision, then 503; default 5 s */
+    int ping_after;            /**< s without traffic before a ping; default 20 */
+    int hangup_after;          /**< s without traffic before hanging up; default 45 */
+    pp_metrics *metrics; /**< where the server's own metrics go and what /metrics shows; or NULL */
+} pp_http_options;
+
+/** A pod about to be created. Texts and the pod are the server's, valid during the call only. */
+typedef struct pp_http_review {
+    const char *uid;
+    const char *namespace_name; /**< of the request; a pod being created may not name it itself */
+    const json_t *pod;          /**< take a reference (json_incref) to keep it */
+    bool dry_run;               /**< nothing may be changed elsewhere because of this request */
+} pp_http_review;
+
+/** Who an agent's connection speaks for: from its token, never from a message. */
+typedef struct pp_http_identity {
+    char namespace_name[64];
+    char pod[256];
+    char pod_uid[64];
+} pp_http_identity;
+
+typedef enum pp_http_decision {
+    PP_HTTP_GRANTED,
+    PP_HTTP_UNAUTHORIZED, /**< 401: not a token of this cluster for this audience */
+    PP_HTTP_FORBIDDEN,    /**< 403: a token, but not of a pod that may speak */
+    PP_HTTP_UNAVAILABLE,  /**< 503: cannot be said now */
+} pp_http_decision;
+
+/** What the caller does. Every member but context must be given. */
+typedef struct pp_http_handlers {
+    void *context;
+
+    /** Answer with pp_http_admission_respond. */
+    void (*review)(void *context, pp_http_id id, const pp_http_review *review);
+
+    /**
+     * Whether a bearer token may speak; answer with pp_http_authorize_respond. Answers are kept
+     * for some seconds by the token's digest, so that not every connection asks.
+     */
+    void (*authorize)(void *context, pp_http_id id, const char *token);
+
+    /**
+     * Whether agents are taken at all now: false gives every upgrade 503 (the Lease is elsewhere,
+     * the store is away). To end running connections as well, use pp_http_ingest_close_all.
+     */
+    bool (*accepting)(void *context);
+
+    /** An agent's connection stands; welcome it. */
+    void (*connected)(void *context, pp_http_id connection, const pp_http_identity *identity);
+
+    /**
+     * A valid batch; the handler owns it. Answer each with pp_http_ingest_ack or
+     * pp_http_ingest_refuse, in any order; whether its session may come from this pod is the
+     * handler's to check.
+     */
+    void (*batch)(void *context, pp_http_id connection, pp_wire_batch *batch);
+
+    void (*bye)(void *context, pp_http_id connection, const pp_wire_bye *bye);
+
+    /** The connection has gone; answers to what it still had are ignored. */
+    void (*disconnected)(void *context, pp_http_id connection);
+
+    /** For /readyz: false with the reason why not. */
+    bool (*ready)(void *context, char *reason, size_t size);
+} pp_http_handlers;
+
+/**
+ * Starts listening. Options and handlers are copied. Fails when a port is taken or the certificate
+ * and key do not fit. One server per process: libwebsockets' log is global, and so is the limit of
+ * open files, which this lowers to 65,536 where it is higher (libwebsockets allocates by it).
+ */
+int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *handlers,
+                       pp_http_server **ret, pp_error *err);
+
+/** The ports in use. */
+int pp_http_tls_port(const pp_http_server *server);
+int pp_http_plain_port(const pp_http_server *server);
+
+/** From now on new handshakes get this certificate; on failure nothing changes. */
+int pp_http_server_set_certificate(pp_http_server *server, const char *certificate, const char *key,
+                                   pp_error *err);
+
+/**
+ * Begins to stop: pending reviews are answered allowed, connections closed with 1001, and after at
+ * most half a second everything is torn down. When uv_run has returned, call pp_http_server_free.
+ * Handlers are not called any more, except disconnected.
+ */
+void pp_http_server_stop(pp_http_server *server);
+
+/** After stop, and after the loop has run out of handles. NULL is allowed. */
+void pp_http_server_free(pp_http_server *server);
+
+/**
+ * Answers a review: a JSON Patch (array; NULL for none; borrowed) and up to PP_HTTP_MAX_WARNINGS
+ * texts for the person at kubectl. The pod is always allowed.
+ */
+void pp_http_admission_respond(pp_http_server *server, pp_http_id id, const json_t *patch,
+                               const pp_strings *warnings);
+
+/** Answers authorize. identity is needed with PP_HTTP_GRANTED only; text goes to the agent. */
+void pp_http_authorize_respond(pp_http_server *server, pp_http_id id, pp_http_decision decision,
+                               const pp_http_identity *identity, const char *text);
+
+/** After the transaction that holds the batch committed. */
+void pp_http_ingest_ack(pp_http_server *server, pp_http_id connection, const char *instance,
+                        int64_t seq);
+
+/** The batch will never be taken; why's code and field go to the agent. */
+void pp_http_ingest_refuse(pp_http_server *server, pp_http_id connection, int64_t seq,
+                           const pp_error *why);
+
+/** Whether the session's stretches shall be sampled now; first message, and at every change. */
+void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection, const char *session,
+                            bool sampling);
+
+/** Closes after what is queued is written; code and reason as in RFC 6455 (reason <= 120 bytes). */
+void pp_http_ingest_close(pp_http_server *server, pp_http_id connection, int code,
+                          const char *reason);
+
+/** Closes every agent's connection (the Lease was lost: 1001) and forgets all decisions. */
+void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reason);
+
+/** WebSocket connections that stand. */
+size_t pp_http_ingest_count(const pp_http_server *server);
+
+#endif

@@ -1,0 +1,1003 @@
+/* The server from outside: real TLS, real sockets, one server per test. */
+#include "common/cleanup.h"
+#include "common/json.h"
+#include "common/tests/cmocka_all.h"
+#include "operator/http_server/tests/client.h"
+#include "operator/http_server/tests/fixture.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define MS INT64_C(1000000)
+
+static int start_with(void **state, pp_http_options options)
+{
+    fixture *f = calloc(1, sizeof *f);
+    options.max_connections = 60;
+    options.max_batches = 100;
+    fixture_start(f, options);
+    *state = f;
+    return 0;
+}
+
+static int start(void **state)
+{
+    return start_with(state, (pp_http_options){0});
+}
+
+/** For the tests of what happens when time runs out. */
+static int start_hasty(void **state)
+{
+    return start_with(state, (pp_http_options){.body_timeout = 500 * MS,
+                                               .admission_timeout = 400 * MS,
+                                               .authorize_timeout = 1000 * MS,
+                                               .ping_after = 1,
+                                               .hangup_after = 3});
+}
+
+static int stop(void **state)
+{
+    fixture *f = *state;
+    fixture_stop(f);
+    int left = f->loop_left;
+    int open = f->connected - f->disconnected;
+    free(f);
+    /* Nothing is left on the loop, and each connection was said to have ended. */
+    return left == 0 && open == 0 ? 0 : -1;
+}
+
+static client open_tls(fixture *f)
+{
+    client c;
+    assert_true(client_open(&c, f->port, f->ca));
+    return c;
+}
+
+/* ---- admission ---------------------------------------------------------------------------------
+ */
+
+static char *review_text(const char *name, size_t padding)
+{
+    size_t size = 512 + padding;
+    char *text = malloc(size);
+    assert_non_null(text);
+    (void)snprintf(text, size,
+                   "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\","
+                   "\"request\":{\"uid\":\"r-7\",\"namespace\":\"ml\",\"operation\":\"CREATE\","
+                   "\"dryRun\":true,\"kind\":{\"group\":\"\",\"version\":\"v1\",\"kind\":\"Pod\"},"
+                   "\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\"}}}}%*s",
+                   name, (int)padding, "");
+    return text;
+}
+
+static response post_review(client *c, const char *text)
+{
+    return client_request(c, "POST", "/mutate-pods?timeout=3s",
+                          "Content-Type: application/json\r\n", text, strlen(text));
+}
+
+/** The patch of an answer that allows, as JSON; NULL when it carries none. */
+static json_t *allowed_patch(const response *r)
+{
+    pp_error err = {0};
+    assert_int_equal(r->status, 200);
+    PP_CLEANUP_JSON json_t *answer = pp_json_parse(r->body, r->len, &err);
+    assert_non_null(answer);
+    assert_string_equal(pp_json_get_string(answer, "response", "uid", NULL), "r-7");
+    assert_true(json_is_true(pp_json_get(answer, "response", "allowed", NULL)));
+    const char *base64 = pp_json_get_string(answer, "response", "patch", NULL);
+    if (!base64)
+        return NULL;
+    assert_string_equal(pp_json_get_string(answer, "response", "patchType", NULL), "JSONPatch");
+    size_t n = strlen(base64);
+    PP_CLEANUP_FREE char *text = malloc(n);
+    int len = EVP_DecodeBlock((unsigned char *)text, (const unsigned char *)base64, (int)n);
+    assert_true(len > 0);
+    while (len && text[len - 1] == '\0')
+        len--;
+    return pp_json_parse(text, (size_t)len, &err);
+}
+
+static void test_review_is_patched(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    PP_CLEANUP_FREE char *text = review_text("now", 0);
+    for (int i = 0; i < 3; i++) { /* over one connection */
+        response r = post_review(&c, text);
+        PP_CLEANUP_JSON json_t *patch = allowed_patch(&r);
+        assert_string_equal(pp_json_get_string(json_array_get(patch, 0), "op", NULL), "add");
+        assert_non_null(strstr(r.body, "\"warnings\":[\"ml\",\"dry\"]"));
+        response_free(&r);
+    }
+    assert_int_equal(f->reviews, 3);
+    client_close(&c);
+}
+
+static void test_review_answered_later(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    PP_CLEANUP_FREE char *text = review_text("late", 0);
+    response r = post_review(&c, text);
+    PP_CLEANUP_JSON json_t *patch = allowed_patch(&r);
+    assert_non_null(patch);
+    response_free(&r);
+    client_close(&c);
+}
+
+static void test_review_never_answered_is_allowed(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    PP_CLEANUP_FREE char *text = review_text("mute", 0);
+    int64_t began = pp_time_monotonic();
+    response r = post_review(&c, text);
+    assert_null(allowed_patch(&r));
+    assert_true(pp_time_monotonic() - began >= 400 * MS);
+    assert_true(pp_time_monotonic() - began < 2500 * MS);
+    response_free(&r);
+    client_close(&c);
+}
+
+static void test_review_with_a_large_patch(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    PP_CLEANUP_FREE char *text = review_text("big", 0);
+    response r = post_review(&c, text);
+    PP_CLEANUP_JSON json_t *patch = allowed_patch(&r);
+    assert_int_equal(strlen(pp_json_get_string(json_array_get(patch, 0), "value", NULL)), 2000000);
+    response_free(&r);
+    client_close(&c);
+}
+
+static void test_review_size(void **state)
+{
+    fixture *f = *state;
+    PP_CLEANUP_FREE char *bare = review_text("now", 0);
+    PP_CLEANUP_FREE char *fits = review_text("now", PP_HTTP_MAX_REVIEW - strlen(bare));
+    PP_CLEANUP_FREE char *large = review_text("now", PP_HTTP_MAX_REVIEW - strlen(bare) + 1);
+    PP_CLEANUP_FREE char *huge = review_text("now", 20000000); /* answered long before its end */
+    client c = open_tls(f);
+    response r = post_review(&c, fits);
+    PP_CLEANUP_JSON json_t *patch = allowed_patch(&r);
+    assert_non_null(patch);
+    response_free(&r);
+    r = post_review(&c, large);
+    assert_int_equal(r.status, 413);
+    response_free(&r);
+    client_close(&c);
+    c = open_tls(f);
+    r = post_review(&c, huge);
+    assert_int_equal(r.status, 413);
+    response_free(&r);
+    client_close(&c);
+    assert_int_equal(f->reviews, 1);
+}
+
+static void test_bodies_without_a_proper_length(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"Transfer-Encoding: chunked\r\n", 411},
+        {"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 411},
+        {"Content-Length: -5\r\n", 400},
+        {"Content-Length: 7x\r\n", 400},
+        {"Content-Length: +7\r\n", 400},
+        {"Content-Length: 99999999999999999999\r\n", 400},
+        {"Content-Length: 7\r\nContent-Length: 8\r\n", 400},
+        {"Content-Length: 99999999999\r\n", 413},
+        {"Content-Length: 0\r\n", 400},
+        {"", 400},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        client c = open_tls(f);
+        response r = client_request(&c, "POST", "/mutate-pods", cases[i].headers, NULL, 0);
+        if (r.status != cases[i].status)
+            fail_msg("%s gave %d", cases[i].headers, r.status);
+        response_free(&r);
+        client_close(&c);
+    }
+    assert_int_equal(f->reviews, 0);
+}
+
+static void test_bodies_that_are_no_review(void **state)
+{
+    fixture *f = *state;
+    static const char *const bodies[] = {
+        "{",
+        "[]",
+        "{}",
+        "{\"apiVersion\":\"admission.k8s.io/v1beta1\",\"kind\":\"AdmissionReview\"}",
+        "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\"}",
+        ("{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{"
+         "\"uid\":7,\"operation\":\"CREATE\",\"kind\":{}}}"),
+    };
+    client c = open_tls(f);
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        response r = post_review(&c, bodies[i]);
+        assert_int_equal(r.status, 400);
+        assert_true(r.len > 1);
+        response_free(&r);
+    }
+    PP_CLEANUP_FREE char *text = review_text("now", 0);
+    (void)memcpy(strstr(text, "CREATE"), "UPDATE", 6);
+    response r = post_review(&c, text);
+    assert_null(allowed_patch(&r)); /* allowed, and nobody is asked */
+    response_free(&r);
+    client_close(&c);
+    assert_int_equal(f->reviews, 0);
+}
+
+static void test_dripping_body(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    static const char head[] =
+        "POST /mutate-pods HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n";
+    assert_true(client_send(&c, head, sizeof head - 1));
+    int64_t began = pp_time_monotonic();
+    bool sent = true;
+    while (sent && pp_time_monotonic() - began < 700 * MS) {
+        const struct timespec pause = {.tv_nsec = 50 * MS};
+        sent = client_send(&c, " ", 1);
+        (void)nanosleep(&pause, NULL);
+    }
+    response r = client_response(&c);
+    assert_int_equal(r.status, 408);
+    char rest;
+    assert_int_equal(client_read(&c, &rest, 1), 0);
+    assert_true(pp_time_monotonic() - began < 5000 * MS);
+    response_free(&r);
+    client_close(&c);
+}
+
+static void test_paths_and_methods(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *method;
+        const char *path;
+        int status;
+    } cases[] = {
+        {"GET", "/", 404},           {"GET", "/mutate-pods", 405},    {"GET", "/metrics", 404},
+        {"POST", "/v1/ingest", 405}, {"DELETE", "/mutate-pods", 405}, {"GET", "/v1/ingest", 426},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        client c = open_tls(f);
+        response r = client_request(&c, cases[i].method, cases[i].path, "", NULL, 0);
+        assert_int_equal(r.status, cases[i].status);
+        /* Without a length libwebsockets cannot tell a body's end: such a connection ends. */
+        bool ends = strcmp(cases[i].method, "GET") != 0;
+        assert_int_equal(strcasestr(r.head, "Connection: close\r\n") != NULL, ends);
+        response_free(&r);
+        r = client_request(&c, "GET", "/", "", NULL, 0);
+        assert_int_equal(r.status, ends ? 0 : 404);
+        response_free(&r);
+        client_close(&c);
+    }
+}
+
+/* ---- the upgrade -------------------------------------------------------------------------------
+ */
+
+static void assert_upgrade(fixture *f, const char *token, int status, const char *header)
+{
+    client c = open_tls(f);
+    response r = {0};
+    int got = ws_upgrade(&c, token, &r);
+    if (got != status)
+        fail_msg("%s gave %d, not %d", token ? token : "no token", got, status);
+    if (header)
+        assert_non_null(strcasestr(r.head, header));
+    response_free(&r);
+    client_close(&c);
+}
+
+static void test_upgrade_statuses(void **state)
+{
+    fixture *f = *state;
+    assert_upgrade(f, NULL, 401, "WWW-Authenticate: Bearer\r\n");
+    assert_upgrade(f, "bad", 401, "WWW-Authenticate: Bearer\r\n");
+    assert_upgrade(f, "nopod", 403, NULL);
+    assert_upgrade(f, "away", 503, "Retry-After: 2\r\n");
+    assert_upgrade(f, "mute", 503, "Retry-After: 2\r\n");
+    assert_upgrade(f, "no such scheme", 401, NULL);
+    assert_upgrade(f, "good", 503, "Retry-After: 0\r\n");
+    assert_upgrade(f, "good", 101, "Sec-WebSocket-Protocol: precisionprobe.v1\r\n");
+    assert_upgrade(f, "late", 503, "Retry-After: 0\r\n");
+    assert_upgrade(f, "late", 101, NULL);
+    assert_true(fixture_wait(&f->connected, 2));
+    assert_string_equal(f->last_identity.pod, "late");
+    f->closed = true;
+    assert_upgrade(f, "good", 503, "Retry-After: 2\r\n");
+    assert_true(fixture_wait(&f->disconnected, 2));
+}
+
+static void test_upgrade_on_one_connection(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    assert_int_equal(ws_upgrade(&c, "bad", NULL), 401);
+    assert_int_equal(ws_upgrade(&c, "good", NULL), 503);
+    assert_int_equal(ws_upgrade(&c, "good", NULL), 101);
+    char text[256];
+    assert_int_equal(ws_read(&c, text, sizeof text, NULL, false), 1);
+    assert_string_equal(text, "{\"type\":\"welcome\",\"session\":\"s-1\",\"sampling\":true}");
+    client_close(&c);
+}
+
+static void test_upgrade_verdicts_are_kept(void **state)
+{
+    fixture *f = *state;
+    client waiting[5];
+    static const char request[] =
+        "GET /v1/ingest HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        "Sec-WebSocket-Protocol: precisionprobe.v1\r\nAuthorization: Bearer late-5\r\n\r\n";
+    for (int i = 0; i < 5; i++) {
+        waiting[i] = open_tls(f);
+        assert_true(client_send(&waiting[i], request, sizeof request - 1));
+    }
+    client_close(&waiting[0]); /* who asked first need not stay */
+    for (int i = 1; i < 5; i++) {
+        response r = client_response(&waiting[i]);
+        if (r.status != 101) { /* it may also have come when all was known */
+            assert_int_equal(r.status, 503);
+            assert_non_null(strstr(r.head, "Retry-After: 0\r\n"));
+        }
+        response_free(&r);
+        client_close(&waiting[i]);
+    }
+    assert_int_equal(f->authorized, 1);
+    for (int i = 0; i < 3; i++)
+        assert_upgrade(f, "bad-1", 401, NULL);
+    assert_int_equal(f->authorized, 2);
+    for (int i = 0; i < 3; i++) /* "not now" is not kept */
+        assert_upgrade(f, "away-1", 503, NULL);
+    assert_int_equal(f->authorized, 5);
+}
+
+static void test_upgrade_requests_that_are_wrong(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+         400},
+        {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: other\r\n",
+         400},
+        {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n"
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+         "Sec-WebSocket-Protocol: precisionprobe.v1\r\n",
+         400},
+        {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Protocol: precisionprobe.v1\r\n",
+         400},
+        {"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+         "Sec-WebSocket-Protocol: precisionprobe.v1\r\n",
+         400},
+        {"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n", 400},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        client c = open_tls(f);
+        response r = client_request(&c, "GET", "/v1/ingest", cases[i].headers, NULL, 0);
+        if (r.status != cases[i].status)
+            fail_msg("case %zu gave %d", i, r.status);
+        response_free(&r);
+        client_close(&c);
+    }
+    /* Elsewhere an upgrade is an ordinary request. */
+    client c = open_tls(f);
+    response r = client_request(&c, "GET", "/else", cases[0].headers, NULL, 0);
+    assert_int_equal(r.status, 404);
+    response_free(&r);
+    client_close(&c);
+    assert_int_equal(f->authorized, 0);
+}
+
+/* ---- batches -----------------------------------------------------------------------------------
+ */
+
+static char *batch_text(const char *session, int seq, int duration)
+{
+    char *text = NULL;
+    assert_true(
+        asprintf(&text,
+                 "{\"type\":\"batch\",\"session\":\"%s\",\"instance\":\"i-1\",\"seq\":%d,"
+                 "\"process\":{\"id\":0,\"rank\":0,\"worldSize\":1,\"gpus\":[],\"hostname\":\"h\","
+                 "\"clock\":\"host\"},\"stretch\":{\"id\":1,\"start\":1769000000000000000,"
+                 "\"end\":1769000004000000000,\"last\":false},"
+                 "\"layers\":[{\"id\":1,\"name\":\"a\",\"type\":\"Linear\"}],"
+                 "\"steps\":{\"number\":[],\"start\":[],\"duration\":[],\"epoch\":[],\"batch\":[]},"
+                 "\"intervals\":{\"layer\":[1],\"phase\":[0],\"step\":[4],"
+                 "\"start\":[1769000000000000000],\"duration\":[%d]}}",
+                 session, seq, duration) > 0);
+    return text;
+}
+
+static void send_batch(client *c, const char *session, int seq, int duration)
+{
+    PP_CLEANUP_FREE char *text = batch_text(session, seq, duration);
+    assert_true(ws_send_text(c, text));
+}
+
+/** An agent's connection, its welcome read. */
+static client connect_agent(fixture *f, const char *token)
+{
+    client c;
+    char text[256];
+    assert_int_equal(ws_connect(&c, f->port, f->ca, token), 101);
+    assert_int_equal(ws_read(&c, text, sizeof text, NULL, false), 1);
+    return c;
+}
+
+static void assert_text(client *c, const char *expected)
+{
+    char text[1024] = "";
+    assert_int_equal(ws_read(c, text, sizeof text, NULL, false), 1);
+    assert_string_equal(text, expected);
+}
+
+static void assert_closed(client *c, int code)
+{
+    char text[1024];
+    int got = 0;
+    assert_int_equal(ws_read(c, text, sizeof text, &got, false), 8);
+    assert_int_equal(got, code);
+    client_close(c);
+}
+
+static void test_batches_and_bye(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    send_batch(&c, "s-1", 1, 510);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    assert_int_equal(f->last_duration, 510);
+    send_batch(&c, "s-1", 2, 520);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":2}");
+    assert_int_equal(f->last_duration, 520);
+    assert_true(ws_send_text(&c, "{\"type\":\"bye\",\"session\":\"s-1\",\"instance\":\"i-1\","
+                                 "\"reason\":\"trainer finished\"}"));
+    assert_closed(&c, 1000);
+    assert_int_equal(f->byes, 1);
+}
+
+static void test_a_message_in_pieces(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    PP_CLEANUP_FREE char *text = batch_text("s-1", 5, 9);
+    size_t n = strlen(text);
+    assert_true(ws_send(&c, 1, false, text, 10));
+    assert_true(ws_send(&c, 9, true, "ping", 4)); /* in between, as allowed */
+    assert_true(ws_send(&c, 0, false, text + 10, 20));
+    assert_true(ws_send(&c, 0, true, text + 30, n - 30));
+    char got[256];
+    assert_int_equal(ws_read(&c, got, sizeof got, NULL, false), 10);
+    assert_string_equal(got, "ping");
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":5}");
+    client_close(&c);
+}
+
+static void test_bad_batches_are_refused(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    for (int seq = 1; seq <= 5; seq++) { /* refused batches are not malformed messages */
+        char expected[256];
+        send_batch(&c, "s-1", seq, -1);
+        (void)snprintf(expected, sizeof expected,
+                       "{\"type\":\"refused\",\"seq\":%d,\"code\":\"invalid\","
+                       "\"field\":\"intervals.duration[0]\","
+                       "\"message\":\"is -1, must be 0 to 86400000000000\"}",
+                       seq);
+        assert_text(&c, expected);
+    }
+    send_batch(&c, "foreign", 9, 1);
+    assert_text(&c, "{\"type\":\"refused\",\"seq\":9,\"code\":\"denied\",\"field\":\"session\","
+                    "\"message\":\"has not injected this pod\"}");
+    send_batch(&c, "s-1", 10, 1);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":10}");
+    client_close(&c);
+}
+
+static void test_malformed_messages(void **state)
+{
+    fixture *f = *state;
+    static const char *const texts[] = {"{\"type\":", "{\"type\":\"ack\",\"seq\":1}", "[]"};
+    client c = connect_agent(f, "good");
+    for (int i = 0; i < 3; i++) {
+        char got[1024] = "";
+        assert_true(ws_send_text(&c, texts[i]));
+        assert_int_equal(ws_read(&c, got, sizeof got, NULL, false), 1);
+        assert_non_null(strstr(got, "{\"type\":\"refused\",\"seq\":-1,\"code\":\"invalid\""));
+    }
+    assert_closed(&c, 1008);
+    assert_int_equal(f->batches, 0);
+}
+
+static void test_messages_too_large_or_binary(void **state)
+{
+    fixture *f = *state;
+    size_t n = PP_WIRE_MAX_MESSAGE + 1;
+    PP_CLEANUP_FREE char *large = malloc(n);
+    (void)memset(large, ' ', n);
+    client c = connect_agent(f, "good");
+    assert_true(ws_send(&c, 1, true, large, n));
+    assert_closed(&c, 1009);
+    c = connect_agent(f, "good");
+    assert_true(ws_send(&c, 2, true, "{}", 2));
+    assert_closed(&c, 1003);
+    /* Just below the limit is a message like any other. */
+    PP_CLEANUP_FREE char *text = batch_text("s-1", 1, 1);
+    (void)memcpy(large, text, strlen(text));
+    c = connect_agent(f, "good");
+    assert_true(ws_send(&c, 1, true, large, n - 1));
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&c);
+}
+
+static void test_too_many_in_flight(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    for (int i = 0; i < PP_WIRE_MAX_IN_FLIGHT; i++)
+        send_batch(&c, "held", i, 1);
+    assert_true(fixture_wait(&f->batches, PP_WIRE_MAX_IN_FLIGHT));
+    fixture_release(f);
+    for (int i = 0; i < PP_WIRE_MAX_IN_FLIGHT; i++) {
+        char got[256];
+        assert_int_equal(ws_read(&c, got, sizeof got, NULL, false), 1);
+    }
+    for (int i = 0; i <= PP_WIRE_MAX_IN_FLIGHT; i++)
+        send_batch(&c, "held", i, 1);
+    assert_closed(&c, 1008);
+    fixture_release(f); /* to nobody: ignored */
+}
+
+/** With max_batches (100) waiting nobody is read; after enough answers, everybody is again. */
+static void test_reading_stops_while_batches_wait(void **state)
+{
+    fixture *f = *state;
+    client a = connect_agent(f, "good-a");
+    client b = connect_agent(f, "good-b");
+    client c = connect_agent(f, "good-c");
+    for (int i = 0; i < 60; i++)
+        send_batch(&a, "held", i, 1);
+    assert_true(fixture_wait(&f->batches, 60));
+    for (int i = 0; i < 40; i++)
+        send_batch(&b, "held", i, 1);
+    assert_true(fixture_wait(&f->batches, 100));
+    send_batch(&c, "s-1", 1, 1);
+    const struct timespec pause = {.tv_nsec = 300 * MS};
+    (void)nanosleep(&pause, NULL);
+    assert_int_equal(f->batches, 100);
+    fixture_release(f);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&a);
+    client_close(&b);
+    client_close(&c);
+}
+
+static void test_connections_are_limited(void **state)
+{
+    fixture *f = *state;
+    client agents[60];
+    for (int i = 0; i < 60; i++)
+        agents[i] = connect_agent(f, "good");
+    assert_upgrade(f, "good", 503, "Retry-After: 2\r\n");
+    client_close(&agents[0]);
+    assert_true(fixture_wait(&f->disconnected, 1));
+    agents[0] = connect_agent(f, "good");
+    for (int i = 0; i < 60; i++)
+        client_close(&agents[i]);
+}
+
+static void test_silent_peers_are_pinged_then_dropped(void **state)
+{
+    fixture *f = *state;
+    client lively = connect_agent(f, "good");
+    client silent = connect_agent(f, "good");
+    char text[256];
+    int64_t began = pp_time_monotonic();
+    assert_int_equal(ws_read(&silent, text, sizeof text, NULL, true), 9);
+    for (int i = 0; i < 4; i++) { /* answers pings, and so stays */
+        assert_int_equal(ws_read(&lively, text, sizeof text, NULL, true), 9);
+        assert_true(ws_send(&lively, 10, true, text, strlen(text)));
+    }
+    assert_int_equal(ws_read(&silent, text, sizeof text, NULL, true), -1);
+    assert_true(pp_time_monotonic() - began < 8000 * MS);
+    assert_true(fixture_wait(&f->disconnected, 1));
+    send_batch(&lively, "s-1", 3, 1);
+    assert_text(&lively, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":3}");
+    client_close(&lively);
+    client_close(&silent);
+}
+
+/** A small generator of its own, so that a failure can be run again. */
+static uint32_t draw(uint32_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 17;
+    *seed ^= *seed << 5;
+    return *seed;
+}
+
+/** Bytes that begin like a request, or like frames, and go astray; the server must outlive them. */
+static void test_garbage(void **state)
+{
+    fixture *f = *state;
+    static const char request[] =
+        "POST /mutate-pods HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+        "Content-Length: 20\r\nAuthorization: Bearer x\r\n\r\n{\"apiVersion\":\"v1\"}";
+    uint32_t seed = 20260118;
+    for (int i = 0; i < 150; i++) {
+        char text[sizeof request];
+        client c;
+        (void)memcpy(text, request, sizeof request);
+        for (uint32_t n = draw(&seed) % 8; n; n--)
+            text[draw(&seed) % (sizeof text - 1)] = (char)draw(&seed);
+        assert_true(client_open(&c, i % 2 ? f->port : f->plain_port, i % 2 ? f->ca : NULL));
+        (void)client_send(&c, text, draw(&seed) % sizeof text);
+        client_close(&c);
+    }
+    for (int i = 0; i < 60; i++) {
+        client c = connect_agent(f, "good");
+        char frame[64];
+        for (size_t n = 0; n < sizeof frame; n++)
+            frame[n] = (char)draw(&seed);
+        frame[0] = (char)(i % 3 ? frame[0] : (char)0x81);
+        (void)client_send(&c, frame, sizeof frame);
+        client_close(&c);
+    }
+    client c = connect_agent(f, "good");
+    send_batch(&c, "s-1", 1, 1);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&c);
+}
+
+/* ---- many at once ------------------------------------------------------------------------------
+ */
+
+typedef struct agent {
+    pthread_t thread;
+    fixture *fixture;
+    int number;
+    int acknowledged;
+} agent;
+
+static void *run_agent(void *context)
+{
+    agent *a = context;
+    char token[32];
+    char text[256];
+    client c;
+    (void)snprintf(token, sizeof token, "%s-%d", a->number % 2 ? "good" : "late", a->number);
+    if (ws_connect(&c, a->fixture->port, a->fixture->ca, token) != 101)
+        return NULL;
+    (void)ws_read(&c, text, sizeof text, NULL, false);
+    for (int i = 0; i < 20; i++) {
+        PP_CLEANUP_FREE char *batch = batch_text("s-1", i, 7);
+        (void)ws_send_text(&c, batch);
+    }
+    while (a->acknowledged < 20 && ws_read(&c, text, sizeof text, NULL, false) == 1 &&
+           strstr(text, "\"ack\""))
+        a->acknowledged++;
+    client_close(&c);
+    return NULL;
+}
+
+static void test_fifty_agents(void **state)
+{
+    fixture *f = *state;
+    static agent agents[50];
+    for (int i = 0; i < 50; i++) {
+        agents[i] = (agent){.fixture = f, .number = i};
+        assert_int_equal(pthread_create(&agents[i].thread, NULL, run_agent, &agents[i]), 0);
+    }
+    for (int i = 0; i < 50; i++) {
+        (void)pthread_join(agents[i].thread, NULL);
+        assert_int_equal(agents[i].acknowledged, 20);
+    }
+    assert_int_equal(f->batches, 1000);
+    assert_int_equal(f->authorized, 50);
+}
+
+/* ---- certificates ------------------------------------------------------------------------------
+ */
+
+typedef struct knocker {
+    pthread_t thread;
+    fixture *fixture;
+    atomic_bool *over;
+    int good;
+    int failed;
+} knocker;
+
+static void *knock(void *context)
+{
+    knocker *k = context;
+    while (!*k->over) {
+        client c;
+        response r = {0};
+        if (client_open(&c, k->fixture->port, k->fixture->ca))
+            r = client_request(&c, "GET", "/", "", NULL, 0);
+        *(r.status == 404 ? &k->good : &k->failed) += 1;
+        response_free(&r);
+        client_close(&c);
+    }
+    return NULL;
+}
+
+typedef struct reload {
+    const char *certificate;
+    const char *key;
+    int rc;
+    pp_error err;
+} reload;
+
+static void reload_task(fixture *f, void *argument)
+{
+    reload *r = argument;
+    r->rc = pp_http_server_set_certificate(f->server, r->certificate, r->key, &r->err);
+}
+
+/** Another serving certificate of the same authority. */
+static void reissue(fixture *f)
+{
+    bool changed = false;
+    int64_t next = 0;
+    free(f->certificates.certificate);
+    f->certificates.certificate = NULL;
+    assert_int_equal(
+        pp_certificates_renew(&f->certificates, &f->names, pp_time_now(), &changed, &next, NULL),
+        0);
+    assert_true(changed);
+}
+
+static void test_certificates_change_under_load(void **state)
+{
+    fixture *f = *state;
+    knocker knockers[3];
+    atomic_bool over = false;
+    char before[64];
+    char after[64];
+    client c = open_tls(f);
+    client_peer_serial(&c, before, sizeof before);
+    client_close(&c);
+    for (int i = 0; i < 3; i++) {
+        knockers[i] = (knocker){.fixture = f, .over = &over};
+        assert_int_equal(pthread_create(&knockers[i].thread, NULL, knock, &knockers[i]), 0);
+    }
+    for (int i = 0; i < 60; i++) {
+        PP_CLEANUP_FREE char *old_key = strdup(f->certificates.key);
+        reissue(f);
+        reload broken = {.certificate = f->certificates.certificate, .key = old_key};
+        fixture_run(f, reload_task, &broken);
+        assert_int_equal(broken.rc, -1);
+        assert_true(broken.err.message[0]);
+        reload good = {.certificate = f->certificates.certificate, .key = f->certificates.key};
+        fixture_run(f, reload_task, &good);
+        assert_int_equal(good.rc, 0);
+        const struct timespec pause = {.tv_nsec = 10 * MS};
+        (void)nanosleep(&pause, NULL);
+    }
+    over = true;
+    for (int i = 0; i < 3; i++) {
+        (void)pthread_join(knockers[i].thread, NULL);
+        assert_int_equal(knockers[i].failed, 0);
+        assert_true(knockers[i].good > 3);
+    }
+    c = open_tls(f);
+    client_peer_serial(&c, after, sizeof after);
+    client_close(&c);
+    assert_string_not_equal(before, after);
+}
+
+static void test_tls_peers_that_do_not_fit(void **state)
+{
+    fixture *f = *state;
+    pp_certificates other = {0};
+    bool changed = false;
+    int64_t next = 0;
+    client c;
+    assert_int_equal(pp_certificates_renew(&other, &f->names, pp_time_now(), &changed, &next, NULL),
+                     0);
+    assert_false(client_open(&c, f->port, other.ca)); /* does not trust our authority */
+    pp_certificates_done(&other);
+    assert_true(client_open(&c, f->port, NULL)); /* speaks no TLS */
+    assert_true(client_send(&c, "GET / HTTP/1.1\r\n\r\n", 18));
+    response r = client_response(&c);
+    assert_int_equal(r.status, 0);
+    response_free(&r);
+    client_close(&c);
+    c = open_tls(f); /* and all goes on; HTTP/2 was offered and not taken */
+    const unsigned char *alpn = NULL;
+    unsigned int n = 0;
+    SSL_get0_alpn_selected(c.ssl, &alpn, &n);
+    assert_int_equal(n, 8);
+    assert_memory_equal(alpn, "http/1.1", 8);
+    client_close(&c);
+}
+
+/* ---- the plain port, starting and stopping ------------------------------------------------------
+ */
+
+static response get_plain(fixture *f, const char *method, const char *path)
+{
+    client c;
+    assert_true(client_open(&c, f->plain_port, NULL));
+    response r = client_request(&c, method, path, "", NULL, 0);
+    client_close(&c);
+    return r;
+}
+
+static void test_health_and_metrics(void **state)
+{
+    fixture *f = *state;
+    response r = get_plain(f, "GET", "/healthz");
+    assert_int_equal(r.status, 200);
+    response_free(&r);
+    r = get_plain(f, "GET", "/readyz");
+    assert_int_equal(r.status, 200);
+    response_free(&r);
+    f->unready = true;
+    r = get_plain(f, "GET", "/readyz");
+    assert_int_equal(r.status, 503);
+    assert_string_equal(r.body, "the store is away\n");
+    response_free(&r);
+    client c = connect_agent(f, "good");
+    r = get_plain(f, "GET", "/metrics");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.head, "text/plain; version=0.0.4"));
+    assert_non_null(strstr(r.body, "\nprecisionprobe_ingest_connections 1\n"));
+    assert_non_null(
+        strstr(r.body, "\nprecisionprobe_http_requests_total{code=\"503\",port=\"plain\"} 1\n"));
+    assert_non_null(strstr(r.body, "\nprocess_resident_memory_bytes "));
+    response_free(&r);
+    client_close(&c);
+    r = get_plain(f, "POST", "/metrics");
+    assert_int_equal(r.status, 405);
+    response_free(&r);
+    r = get_plain(f, "GET", "/v1/ingest");
+    assert_int_equal(r.status, 404);
+    response_free(&r);
+}
+
+static void stop_task(fixture *f, void *argument)
+{
+    (void)argument;
+    pp_http_server_stop(f->server);
+}
+
+static void test_stop_with_open_connections(void **state)
+{
+    fixture *f = *state;
+    client agent_connection = connect_agent(f, "good");
+    client review = open_tls(f);
+    client idle = open_tls(f);
+    client half = open_tls(f);
+    client waiting = open_tls(f);
+    send_batch(&agent_connection, "held", 1, 1);
+    PP_CLEANUP_FREE char *text = review_text("mute", 0);
+    char head[128];
+    int n = snprintf(head, sizeof head,
+                     "POST /mutate-pods HTTP/1.1\r\nHost: a\r\n"
+                     "Content-Length: %zu\r\n\r\n",
+                     strlen(text));
+    assert_true(client_send(&review, head, (size_t)n));
+    assert_true(client_send(&review, text, strlen(text)));
+    assert_true(client_send(&half, head, (size_t)n));
+    assert_true(fixture_wait(&f->reviews, 1));
+    assert_true(fixture_wait(&f->batches, 1));
+    fixture_run(f, stop_task, NULL);
+    response r = client_response(&review);
+    assert_null(allowed_patch(&r));
+    response_free(&r);
+    assert_closed(&agent_connection, 1001);
+    client_close(&review);
+    client_close(&idle);
+    client_close(&half);
+    client_close(&waiting);
+}
+
+/** A listening socket; its port. */
+static int listen_somewhere(int *ret_fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t size = sizeof at;
+    *ret_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*ret_fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(*ret_fd, 1), 0);
+    assert_int_equal(getsockname(*ret_fd, (struct sockaddr *)&at, &size), 0);
+    return ntohs(at.sin_port);
+}
+
+/** Without a server beside: libwebsockets bears one context in a process. */
+static void test_starts_that_fail(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    pp_error err = {0};
+    pp_http_server *server = NULL;
+    pp_http_handlers handlers = {0};
+    pp_certificates made = {0};
+    pp_strings names = {0};
+    bool changed = false;
+    int64_t next = 0;
+    PP_CLEANUP_FD int taken = -1;
+    PP_CLEANUP_FD int taken_too = -1;
+    assert_int_equal(pp_strings_add(&names, "localhost", NULL), 0);
+    assert_int_equal(pp_certificates_renew(&made, &names, pp_time_now(), &changed, &next, NULL), 0);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    pp_http_options options = {.loop = &loop, .certificate = made.certificate, .key = made.ca_key};
+    assert_int_equal(pp_http_server_new(&options, &handlers, &server, &err), -1);
+    assert_int_equal(err.code, PP_ERR_INVALID);
+    options.key = made.key;
+    options.plain_port = listen_somewhere(&taken);
+    assert_int_equal(pp_http_server_new(&options, &handlers, &server, &err), -1);
+    assert_int_equal(err.code, PP_ERR_IO);
+    options.plain_port = 0;
+    options.tls_port = listen_somewhere(&taken_too);
+    assert_int_equal(pp_http_server_new(&options, &handlers, &server, &err), -1);
+    assert_null(server);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    pp_certificates_done(&made);
+    pp_strings_free(&names);
+}
+
+#define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define ON_HASTY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_hasty, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_SERVER(test_review_is_patched),
+        ON_SERVER(test_review_answered_later),
+        ON_HASTY_SERVER(test_review_never_answered_is_allowed),
+        ON_SERVER(test_review_with_a_large_patch),
+        ON_SERVER(test_review_size),
+        ON_SERVER(test_bodies_without_a_proper_length),
+        ON_SERVER(test_bodies_that_are_no_review),
+        ON_HASTY_SERVER(test_dripping_body),
+        ON_SERVER(test_paths_and_methods),
+        ON_HASTY_SERVER(test_upgrade_statuses),
+        ON_SERVER(test_upgrade_on_one_connection),
+        ON_SERVER(test_upgrade_verdicts_are_kept),
+        ON_SERVER(test_upgrade_requests_that_are_wrong),
+        ON_SERVER(test_batches_and_bye),
+        ON_SERVER(test_a_message_in_pieces),
+        ON_SERVER(test_bad_batches_are_refused),
+        ON_SERVER(test_malformed_messages),
+        ON_SERVER(test_messages_too_large_or_binary),
+        ON_SERVER(test_too_many_in_flight),
+        ON_SERVER(test_reading_stops_while_batches_wait),
+        ON_SERVER(test_connections_are_limited),
+        ON_HASTY_SERVER(test_silent_peers_are_pinged_then_dropped),
+        ON_SERVER(test_garbage),
+        ON_SERVER(test_fifty_agents),
+        ON_SERVER(test_certificates_change_under_load),
+        ON_SERVER(test_tls_peers_that_do_not_fit),
+        ON_SERVER(test_health_and_metrics),
+        ON_SERVER(test_stop_with_open_connections),
+        cmocka_unit_test(test_starts_that_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
