@@ -1,7 +1,10 @@
-#include "operator/operator.h"
+#include "operator/admission.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "operator/context.h"
+#include "operator/state.h"
+#include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +50,7 @@ static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session,
                       bool dry_run)
 {
     pp_inject_options options;
-    pp_operator_inject_options(op, &options);
+    pp_admission_options(op, &options);
     PP_CLEANUP_JSON json_t *patch = NULL;
     pp_inject_refusal refusal = {0};
     pp_error err = {0};
@@ -160,4 +163,18 @@ void pp_admission_review(pp_operator *op, pp_http_id id, const pp_http_review *r
         patch_pod(op, id, match, review->pod, review->dry_run);
     else if (look_up_live(op, id, review) < 0)
         answer_none(op, id);
+}
+
+void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
+{
+    const pp_config *config = op->config;
+    *ret = (pp_inject_options){.image = config->injection.image,
+                               .pull_policy = config->injection.image_pull_policy,
+                               .endpoint = op->endpoint,
+                               .ca = op->ca_bundle,
+                               .native_sidecar = op->native_sidecar,
+                               .cpu = config->injection.cpu,
+                               .memory = config->injection.memory,
+                               .gpu_resources = &config->injection.gpu_resources,
+                               .stretch_seconds = config->injection.stretch_seconds};
 }

@@ -1,6 +1,9 @@
-#include "operator/operator.h"
+#include "operator/collect.h"
 
 #include "common/log.h"
+#include "operator/context.h"
+#include "operator/state.h"
+#include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +35,7 @@ static void errand_release(void *context)
 
 static void finish(errand *e, bool ok)
 {
-    pp_work *work = pp_operator_same_work(e->context.op, e->uid, e->serial);
+    pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
     if (work) {
         work->queries--;
         for (size_t i = 0; ok && e->newest && i < e->gpus.count * PP_METRIC_COUNT; i++) {
@@ -45,7 +48,7 @@ static void finish(errand *e, bool ok)
             work->unsolved = true;
             work->stats_dirty = true;
         }
-        pp_operator_touch_soon(work->op, work->key);
+        pp_watches_touch_soon(work->op, work->key);
     }
     pp_context_free(e);
 }
@@ -81,7 +84,7 @@ static int note_newest(errand *e, const pp_prometheus_answer *answer)
 
 static void remember_error(errand *e, const char *text)
 {
-    pp_work *work = pp_operator_same_work(e->context.op, e->uid, e->serial);
+    pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
     if (!work)
         return;
     if (strcmp(work->prometheus_error, text) != 0 && *text)

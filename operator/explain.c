@@ -1,4 +1,9 @@
-#include "operator/operator.h"
+#include "operator/explain.h"
+
+#include "operator/admission.h"
+#include "operator/context.h"
+#include "operator/state.h"
+#include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +32,12 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
 {
     inquiry *q = user;
     pp_operator *op = q->context.op;
-    const pp_session *session = pp_operator_find_session(op, q->session_uid);
+    const pp_session *session = pp_watches_find_session(op, q->session_uid);
     pp_pod *pod =
         (pp_pod *)(uintptr_t)pp_kube_informer_get(op->pods, q->key); /* the cache is ours */
     if (session && pod && strcmp(pod->uid, q->pod_uid) == 0) {
         pp_inject_options options;
-        pp_operator_inject_options(op, &options);
+        pp_admission_options(op, &options);
         if (!error)
             pp_inject_explain(object, session, &options, &pod->refusal);
         else if (error->code != PP_ERR_NOT_FOUND)
@@ -40,7 +45,7 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
         char key[330];
         (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
         if (!error)
-            pp_operator_touch_soon(op, key);
+            pp_watches_touch_soon(op, key);
         else if (op->queue)
             (void)pp_workqueue_add_after(op->queue, key, ASK_AGAIN_MS, NULL);
     }

@@ -1,6 +1,11 @@
-#include "operator/operator.h"
+#include "operator/intake.h"
 
 #include "common/log.h"
+#include "operator/context.h"
+#include "operator/record.h"
+#include "operator/state.h"
+#include "operator/watches.h"
+#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +15,15 @@
  * does it send, and the acknowledgement once the store has it. A batch that the store cannot take
  * now is not answered: its connection is closed, and the agent sends it again to whoever leads.
  */
+
+/** One agent's connection. */
+typedef struct pp_peer {
+    pp_http_id connection; /**< key */
+    pp_http_identity identity;
+    char session_uid[64];
+    UT_hash_handle hh;
+    UT_hash_handle by_pod; /**< the same pod may have several */
+} pp_peer;
 
 /* ---- who is it ---- */
 
@@ -35,7 +49,7 @@ static const pp_pod *pod_of(const pp_operator *op, const char *ns, const char *n
 static const pp_session *session_of(const pp_operator *op, const pp_pod *pod)
 {
     const pp_session *session =
-        pod && pod->session_uid ? pp_operator_find_session(op, pod->session_uid) : NULL;
+        pod && pod->session_uid ? pp_watches_find_session(op, pod->session_uid) : NULL;
     return session && strcmp(session->namespace_, pod->ns) == 0 ? session : NULL;
 }
 
@@ -106,7 +120,7 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
     bool serving = op->leading && !op->stopping;
     const pp_pod *pod = serving ? pod_of(op, identity->namespace_name, identity->pod) : NULL;
     const pp_session *session = session_of(op, pod);
-    pp_work *work = session ? pp_operator_work(op, session) : NULL;
+    pp_work *work = session ? pp_work_get(op, session) : NULL;
     pp_peer *peer = work ? calloc(1, sizeof *peer) : NULL;
     if (!peer) {
         pp_http_ingest_close(op->server, connection, 1013, "no session for this pod");
@@ -120,7 +134,7 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
     pp_http_ingest_welcome(op->server, connection, session->uid,
                            work->decided ? work->sampling
                                          : pp_session_live(session) && !session->suspend);
-    pp_operator_touch(op, work->key);
+    pp_watches_touch(op, work->key);
 }
 
 static pp_peer *find_peer(const pp_operator *op, pp_http_id connection)
@@ -143,10 +157,10 @@ void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
     pp_peer *peer = find_peer(op, connection);
     if (!peer)
         return;
-    pp_work *work = pp_operator_find_work(op, peer->session_uid);
+    pp_work *work = pp_work_find(op, peer->session_uid);
     peer_free(op, peer);
     if (work)
-        pp_operator_touch(op, work->key);
+        pp_watches_touch(op, work->key);
 }
 
 void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling)
@@ -218,7 +232,7 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
 {
     delivery *d = user;
     pp_operator *op = d->op;
-    pp_work *work = pp_operator_find_work(op, d->session_uid);
+    pp_work *work = pp_work_find(op, d->session_uid);
     if (work && work->serial == d->serial)
         work->deliveries--;
     if (!error) {
@@ -228,7 +242,7 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
         }
         if (work) {
             take_note(work, d);
-            pp_operator_touch_soon(op, work->key);
+            pp_watches_touch_soon(op, work->key);
         }
         if (op->server)
             pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);
@@ -291,8 +305,8 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
     if (!peer || strcmp(batch->session, peer->session_uid) != 0)
         return refuse(op, connection, batch, PP_ERR_DENIED, "session",
                       "the pod was not injected for this session");
-    const pp_session *session = pp_operator_find_session(op, batch->session);
-    const pp_work *work = pp_operator_find_work(op, batch->session);
+    const pp_session *session = pp_watches_find_session(op, batch->session);
+    const pp_work *work = pp_work_find(op, batch->session);
     if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
         return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
     const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
@@ -310,7 +324,7 @@ void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batc
     const pp_pod *pod = NULL;
     if (check(op, peer, connection, batch, &session, &pod) < 0)
         return;
-    pp_work *work = pp_operator_work(op, session);
+    pp_work *work = pp_work_get(op, session);
     delivery *d = calloc(1, sizeof *d);
     pp_error err = {0};
     if (!work || !d || !rows_ahead(work, session, pod)) {

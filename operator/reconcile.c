@@ -1,7 +1,14 @@
-#include "operator/operator.h"
+#include "operator/reconcile.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "operator/context.h"
+#include "operator/explain.h"
+#include "operator/intake.h"
+#include "operator/record.h"
+#include "operator/state.h"
+#include "operator/watches.h"
+#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +145,7 @@ static void status_written(pp_work *work, const write_context *context, const js
     if (version && strcmp(version, context->version) != 0)
         (void)snprintf(work->stale_version, sizeof work->stale_version, "%s", context->version);
     pp_workqueue_forget(work->op->queue, work->key);
-    pp_operator_touch(work->op, work->key);
+    pp_watches_touch(work->op, work->key);
 }
 
 /* Nothing is written before the pause is over, however often the session is looked at. */
@@ -157,7 +164,7 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
 {
     write_context *context = user;
     pp_operator *op = context->context.op;
-    pp_work *work = pp_operator_same_work(op, context->uid, context->serial);
+    pp_work *work = pp_work_same(op, context->uid, context->serial);
     if (work)
         work->status_writing = false;
     if (!error)
@@ -168,7 +175,7 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
         status_failed(work);
     if (error && error->code != PP_ERR_NOT_FOUND) {
         pp_warn(context->key, "writing the status: %s", error->message);
-        pp_meter_add(op->meters.reconcile_errors, 1);
+        pp_meter_add(op->meters.status_failures, 1);
     }
     pp_context_free(context);
 }
@@ -359,17 +366,17 @@ void pp_reconcile(pp_operator *op, const char *key)
     pp_meter_add(op->meters.reconciles, 1);
     if (work && (!session || strcmp(work->uid, session->uid) != 0)) {
         pp_intake_tell(op, work->uid, false);
-        pp_operator_drop_work(op, work);
+        pp_work_drop(work);
         work = NULL;
     }
     if (!session || session->deleting || !op->leading)
         return;
     if (pp_session_final(session) && session->ttl_ns < 0) {
         if (work && !work->status_writing)
-            pp_operator_drop_work(op, work);
+            pp_work_drop(work);
         return; /* nothing will ever change */
     }
-    work = pp_operator_work(op, session);
+    work = pp_work_get(op, session);
     if (!work) {
         (void)pp_workqueue_retry(op->queue, key, NULL);
         return;
@@ -386,5 +393,5 @@ void pp_reconcile(pp_operator *op, const char *key)
     if (!work->status_writing && strcmp(work->stale_version, session->resource_version) != 0)
         step(work, session);
     if (pp_session_final(session) && !work->status_writing)
-        pp_operator_drop_work(op, work); /* nothing but its time to live is left */
+        pp_work_drop(work); /* nothing but its time to live is left */
 }

@@ -1,7 +1,9 @@
-#include "operator/operator.h"
+#include "operator/record.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "operator/state.h"
+#include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +33,7 @@ static reference *refer(const pp_work *work)
 
 static pp_work *resolve(reference *r)
 {
-    pp_work *work = pp_operator_same_work(r->op, r->uid, r->serial);
+    pp_work *work = pp_work_same(r->op, r->uid, r->serial);
     free(r);
     return work;
 }
@@ -92,7 +94,7 @@ typedef struct target_reference {
 static void on_target_row(void *user, const pp_error *error)
 {
     target_reference *r = user;
-    pp_work *work = pp_operator_find_work(r->op, r->uid);
+    pp_work *work = pp_work_find(r->op, r->uid);
     pp_work_target *target = NULL;
     if (work)
         HASH_FIND_STR(work->targets, r->pod_uid, target);
@@ -182,7 +184,7 @@ static void on_stats(void *user, const pp_store_stats *stats, const pp_error *er
         work->unsolved = true;
     work->restored = true;
     take_stats(work, stats);
-    pp_operator_touch(work->op, work->key);
+    pp_watches_touch(work->op, work->key);
 }
 
 void pp_record_load_stats(pp_work *work)

@@ -1,6 +1,8 @@
-#include "operator/operator.h"
+#include "operator/solve.h"
 
 #include "common/log.h"
+#include "operator/state.h"
+#include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +71,7 @@ static void note_outcome(pp_work *work, const job *j)
 
 static void session_solved(job *j)
 {
-    pp_work *work = pp_operator_same_work(j->op, j->uid, j->serial);
+    pp_work *work = pp_work_same(j->op, j->uid, j->serial);
     if (work) {
         work->solving = false;
         work->solved_ns = pp_time_monotonic();
@@ -82,7 +84,7 @@ static void session_solved(job *j)
         } else {
             pp_meter_add(j->op->meters.solutions, 1);
         }
-        pp_operator_touch(work->op, work->key);
+        pp_watches_touch(work->op, work->key);
     }
     job_free(j);
 }
@@ -105,7 +107,7 @@ static void on_written(void *user, const pp_error *error)
 static void on_solved(uv_work_t *request, int status)
 {
     job *j = request->data;
-    bool wanted = status == 0 && pp_operator_same_work(j->op, j->uid, j->serial);
+    bool wanted = status == 0 && pp_work_same(j->op, j->uid, j->serial);
     j->writing = 1; /* ours, until all are handed over */
     for (size_t i = 0; wanted && !j->target_failed && i < j->n_solutions; i++) {
         pp_error err = {0};
@@ -181,7 +183,7 @@ static void next_target(job *j)
     static const int64_t after_ns = 120 * SECOND;
     free_data(j);
     j->target_failed = false;
-    if (j->next >= j->left.count || !pp_operator_same_work(j->op, j->uid, j->serial)) {
+    if (j->next >= j->left.count || !pp_work_same(j->op, j->uid, j->serial)) {
         session_solved(j);
         return;
     }
@@ -224,7 +226,7 @@ static bool due(const pp_work *work)
 
 void pp_solve_tick(pp_work *work)
 {
-    const pp_session *session = pp_operator_find_session(work->op, work->uid);
+    const pp_session *session = pp_watches_find_session(work->op, work->uid);
     if (!session || !due(work))
         return;
     job *j = calloc(1, sizeof *j);

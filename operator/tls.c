@@ -1,7 +1,9 @@
-#include "operator/operator.h"
+#include "operator/tls.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "operator/http_server/certificates.h"
+#include "operator/state.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 
 enum { LOOK_AGAIN_MS = 60000, RETRY_MS = 2000 };
 
-struct pp_tls {
+typedef struct pp_tls {
     pp_operator *op;
     pp_tls_ready_fn ready;
     bool was_ready;
@@ -26,7 +28,7 @@ struct pp_tls {
     char *served; /**< the certificate in use */
     pp_kube_id call;
     uv_timer_t timer;
-};
+} pp_tls;
 
 static void read_secret(pp_tls *tls);
 static void read_webhook(pp_tls *tls);

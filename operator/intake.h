@@ -1,0 +1,18 @@
+/* An agent connects and sends batches: who is it, store, acknowledge. */
+#ifndef PP_OPERATOR_INTAKE_H
+#define PP_OPERATOR_INTAKE_H
+
+#include "operator/http_server/server.h"
+
+typedef struct pp_operator pp_operator;
+
+void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token);
+void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity);
+void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch);
+void pp_intake_disconnected(pp_operator *op, pp_http_id connection);
+/** Tells the agents of a session whether to sample. */
+void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling);
+bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid);
+void pp_intake_forget_all(pp_operator *op);
+
+#endif

@@ -1,0 +1,57 @@
+#include "operator/retention.h"
+
+#include "common/log.h"
+#include "operator/state.h"
+#include "operator/watches.h"
+
+/* What the store holds open although it is over: the object is gone, or the store missed its end.
+ */
+static void on_orphans(void *user, const pp_strings *uids, const pp_error *error)
+{
+    pp_operator *op = user;
+    for (size_t i = 0; !error && i < uids->count && op->leading && pp_watches_synced(op); i++) {
+        const pp_session *session = pp_watches_find_session(op, uids->items[i]);
+        if (session && !pp_session_final(session))
+            continue;
+        const char *phase = session ? pp_session_phase_name(session->phase) : "Failed";
+        int64_t end = session && session->completion_ns ? session->completion_ns : pp_time_now();
+        (void)pp_store_finish(op->store, uids->items[i], phase, end, NULL, NULL, NULL);
+    }
+}
+
+static void on_retired(void *user, const pp_store_retired *retired, const pp_error *error)
+{
+    pp_operator *op = user;
+    if (error) {
+        if (error->code != PP_ERR_UNAVAILABLE)
+            pp_warn(NULL, "retention: %s", error->message);
+        return;
+    }
+    if (retired->batches || retired->sample_rows || retired->sessions || retired->partitions)
+        pp_info(NULL,
+                "retention: %lld batches, %lld sample rows, %lld sessions, %lld days of samples",
+                (long long)retired->batches, (long long)retired->sample_rows,
+                (long long)retired->sessions, (long long)retired->partitions);
+    if (retired->more && !op->stopping)
+        uv_timer_start(&op->retention, op->retention.timer_cb, 1000,
+                       (uint64_t)(op->config->retention.interval / 1000000));
+}
+
+static void on_retention(uv_timer_t *timer)
+{
+    pp_operator *op = timer->data;
+    const pp_store_retention ages = {.activity = op->config->retention.activity,
+                                     .samples = op->config->retention.samples,
+                                     .results = op->config->retention.results};
+    if (!op->leading)
+        return;
+    (void)pp_store_retire(op->store, &ages, pp_time_now(), on_retired, op, NULL);
+    const char *ns = *op->config->kubernetes.ns ? op->config->kubernetes.ns : NULL;
+    (void)pp_store_load_unfinished(op->store, ns, on_orphans, op, NULL);
+}
+
+void pp_retention_start(pp_operator *op)
+{
+    uint64_t interval = (uint64_t)(op->config->retention.interval / 1000000);
+    uv_timer_start(&op->retention, on_retention, interval < 60000 ? interval : 60000, interval);
+}

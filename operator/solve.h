@@ -1,0 +1,10 @@
+/* Activity and samples to estimates, on the thread pool. */
+#ifndef PP_OPERATOR_SOLVE_H
+#define PP_OPERATOR_SOLVE_H
+
+#include "operator/work.h"
+
+/** Begins a solution where one is due. */
+void pp_solve_tick(pp_work *work);
+
+#endif

@@ -1,0 +1,59 @@
+/* What the parts of the glue share: the edges, and what is known of the process and its cluster. */
+#ifndef PP_OPERATOR_STATE_H
+#define PP_OPERATOR_STATE_H
+
+#include "controller/metric.h"
+#include "operator/config.h"
+#include "operator/http_client/http_client.h"
+#include "operator/http_server/server.h"
+#include "operator/kube/client.h"
+#include "operator/kube/events.h"
+#include "operator/kube/informer.h"
+#include "operator/kube/lease.h"
+#include "operator/kube/token_review.h"
+#include "operator/kube/workqueue.h"
+#include "operator/meters.h"
+#include "operator/prometheus/prometheus.h"
+#include "operator/store/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct pp_operator {
+    uv_loop_t *loop;
+    const pp_config *config;
+    pp_http_client *http;
+    pp_kube_client *kube;
+    pp_kube_informer *sessions; /**< of pp_session */
+    pp_kube_informer *pods;     /**< of pp_pod */
+    pp_workqueue *queue;        /**< keys of sessions */
+    pp_kube_lease *lease;
+    pp_kube_recorder *recorder;
+    pp_kube_reviewer *reviewer;
+    pp_http_server *server;
+    pp_store *store;
+    pp_prometheus *prometheus;
+    pp_metric_source source;
+    pp_meters meters;
+    struct pp_tls *tls;
+    json_t *owner;      /**< ownerReference to the operator's Deployment; NULL: none */
+    char *ca_bundle;    /**< PEM that agents trust; NULL: no certificate yet */
+    char *endpoint;     /**< wss://... for agents */
+    char identity[128]; /**< of this process: host name and random digits */
+    bool native_sidecar;
+    bool leading;
+    int64_t serving_since_ns; /**< when this process began to lead, ns since 1970 */
+    bool stopping;
+    bool failed; /**< stopped because of an error */
+    uint64_t works_made;
+    struct pp_work *works; /**< by UID of the session */
+    struct pp_peer *peers; /**< of intake.c */
+    struct pp_peer *peers_by_pod;
+    struct pp_context *contexts;
+    unsigned inquiries; /**< of explain.c, under way */
+    uv_timer_t tick;    /**< collects and solves what is due */
+    uv_timer_t retention;
+};
+
+#endif
