@@ -1,6 +1,7 @@
 #include "operator/config.h"
 
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/yaml.h"
 
 #include <errno.h>
@@ -367,18 +368,10 @@ int pp_config_parse(const char *text, size_t n, pp_config *ret, pp_error *err)
 
 int pp_config_load(const char *path, pp_config *ret, pp_error *err)
 {
-    PP_CLEANUP_FILE FILE *f = fopen(path, "re");
-    PP_CLEANUP_FREE char *text = malloc(MAX_FILE + 1);
+    size_t n = 0;
+    PP_CLEANUP_FREE char *text = pp_file_read(path, MAX_FILE, &n, err);
     if (!text)
-        return pp_error_nomem(err);
-    if (!f)
-        return pp_error_errno(err, "cannot open %s", path);
-    const size_t n = fread(text, 1, MAX_FILE + 1, f);
-    if (ferror(f))
-        return pp_error_errno(err, "cannot read %s", path);
-    if (n > MAX_FILE)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "%s has more than %d bytes", path, MAX_FILE);
-    text[n] = '\0';
+        return -1;
     if (pp_config_parse(text, n, ret, err) < 0)
         return pp_error_prefix(err, "%s", path);
     return 0;

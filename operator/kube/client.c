@@ -3,6 +3,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/json.h"
 #include "operator/kube/kube_internal.h"
 
@@ -206,7 +207,7 @@ static int refresh_token(pp_kube_client *client, pp_error *err)
     if (!client->config.token_file ||
         (client->token_read_ns && now - client->token_read_ns < TOKEN_AGE_NS))
         return 0;
-    char *token = kube_read_file(client->config.token_file, MAX_TOKEN, err);
+    char *token = pp_file_read(client->config.token_file, MAX_TOKEN, NULL, err);
     if (!token)
         return client->token ? 0 : -1;
     free(client->token);

@@ -2,6 +2,7 @@
 #include "operator/kube/config.h"
 
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/json.h"
 #include "common/yaml.h"
 #include "operator/kube/kube_internal.h"
@@ -249,7 +250,7 @@ int pp_kube_config_parse(pp_kube_config *config, const char *text, size_t n, con
 static int load_file(pp_kube_config *config, const char *path, pp_error *err)
 {
     *config = (pp_kube_config){0};
-    PP_CLEANUP_FREE char *text = kube_read_file(path, MAX_FILE, err);
+    PP_CLEANUP_FREE char *text = pp_file_read(path, MAX_FILE, NULL, err);
     if (!text)
         return -1;
     const char *slash = strrchr(path, '/');
@@ -273,10 +274,10 @@ static int fill_in_cluster(pp_kube_config *config, const char *dir, const char *
     config->ca_file = kube_format("%s/ca.crt", dir);
     if (!ns_file || !config->server || !config->token_file || !config->ca_file)
         return pp_error_nomem(err);
-    PP_CLEANUP_FREE char *token = kube_read_file(config->token_file, MAX_PEM, err);
+    PP_CLEANUP_FREE char *token = pp_file_read(config->token_file, MAX_PEM, NULL, err);
     if (!token)
         return -1;
-    config->ns = kube_read_file(ns_file, MAX_NAME, NULL);
+    config->ns = pp_file_read(ns_file, MAX_NAME, NULL, NULL);
     if (!config->ns)
         config->ns = strdup("default");
     if (!config->ns)

@@ -6,34 +6,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-char *kube_read_file(const char *path, size_t max, pp_error *err)
-{
-    PP_CLEANUP_FILE FILE *file = fopen(path, "re");
-    if (!file) {
-        (void)pp_error_errno(err, "%s", path);
-        return NULL;
-    }
-    PP_CLEANUP_FREE char *text = malloc(max + 2);
-    if (!text) {
-        (void)pp_error_nomem(err);
-        return NULL;
-    }
-    size_t n = fread(text, 1, max + 1, file);
-    if (ferror(file)) {
-        (void)pp_error_errno(err, "%s", path);
-        return NULL;
-    }
-    if (n > max) {
-        (void)pp_error_set(err, PP_ERR_TOO_LARGE, "%s: more than %zu bytes", path, max);
-        return NULL;
-    }
-    text[n] = '\0';
-    char *fitting = realloc(text, n + 1);
-    if (fitting)
-        text = fitting;
-    return PP_TAKE(text);
-}
-
 char *kube_format(const char *fmt, ...)
 {
     char *text = NULL;

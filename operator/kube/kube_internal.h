@@ -7,9 +7,6 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/** The file's text, NUL-terminated, at most `max` bytes; the caller frees it. NULL on error. */
-char *kube_read_file(const char *path, size_t max, pp_error *err);
-
 /** Formatted text, newly allocated; NULL when out of memory. */
 __attribute__((format(printf, 1, 2))) char *kube_format(const char *fmt, ...);
 

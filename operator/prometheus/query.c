@@ -2,6 +2,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/file.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -194,22 +195,6 @@ static void on_response(void *user, pp_http_client_id id, const pp_http_client_r
     }
 }
 
-/* The token's text without the newline at its end; NULL where there is no file to read. */
-static int read_token(const char *path, char **ret, pp_error *err)
-{
-    PP_CLEANUP_FILE FILE *file = fopen(path, "re");
-    if (!file)
-        return pp_error_errno(err, "prometheus.bearerTokenFile %s", path);
-    char *text = calloc(1, MAX_TOKEN + 1);
-    if (!text)
-        return pp_error_nomem(err);
-    size_t n = fread(text, 1, MAX_TOKEN, file);
-    while (n && isspace((unsigned char)text[n - 1]))
-        text[--n] = '\0';
-    *ret = text;
-    return 0;
-}
-
 /* query=...&time=..., percent-encoded but for what needs no encoding (RFC 3986, 2.3). */
 static int form_body(pp_buf *out, const char *text, int64_t time_ns, pp_error *err)
 {
@@ -228,8 +213,11 @@ static int send_query(query *q, const char *text, int64_t time_ns, pp_error *err
 {
     pp_prometheus *p = q->prometheus;
     PP_CLEANUP_FREE char *token = NULL;
-    if (p->bearer_token_file && read_token(p->bearer_token_file, &token, err) < 0)
-        return -1;
+    if (p->bearer_token_file) {
+        token = pp_file_read(p->bearer_token_file, MAX_TOKEN, NULL, err);
+        if (!token)
+            return pp_error_prefix(err, "prometheus.bearerTokenFile");
+    }
     static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded",
                                           "Accept: application/json", NULL};
     const pp_http_client_tls tls = {.ca_file = p->ca_file};

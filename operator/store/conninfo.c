@@ -2,6 +2,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/file.h"
 
 #include <arpa/inet.h>
 #include <libpq-fe.h>
@@ -100,27 +101,6 @@ static int parse(const char *text, pp_conninfo *info, pp_error *err)
         rc = o->val ? set(info, o->keyword, o->val, err) : 0;
     PQconninfoFree(options);
     return rc < 0 ? -1 : set_defaults(info, err);
-}
-
-static int read_file(const char *path, char **ret, pp_error *err)
-{
-    PP_CLEANUP_FILE FILE *f = fopen(path, "re");
-    if (!f)
-        return pp_error_errno(err, "cannot open %s", path);
-    PP_CLEANUP_FREE char *text = malloc(PP_CONNINFO_MAX + 1);
-    if (!text)
-        return pp_error_nomem(err);
-    size_t n = fread(text, 1, PP_CONNINFO_MAX + 1, f);
-    if (ferror(f))
-        return pp_error_errno(err, "cannot read %s", path);
-    if (n > PP_CONNINFO_MAX)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "%s has more than %d bytes", path,
-                            PP_CONNINFO_MAX);
-    while (n > 0 && strchr(" \r\n\t", text[n - 1]))
-        n--;
-    text[n] = '\0';
-    *ret = PP_TAKE(text);
-    return 0;
 }
 
 /* Splits a comma list; "" gives one empty element, as libpq sees it. */
@@ -265,7 +245,7 @@ static void on_start(uv_timer_t *timer)
 static int prepare(pp_conninfo_lookup *l, const char *text, const char *file, pp_error *err)
 {
     PP_CLEANUP_FREE char *content = NULL;
-    if (!text && read_file(file, &content, err) < 0)
+    if (!text && !(content = pp_file_read(file, PP_CONNINFO_MAX, NULL, err)))
         return -1;
     if (parse(text ? text : content, &l->info, err) < 0)
         return file && !text ? pp_error_prefix(err, "%s", file) : -1;

@@ -1,7 +1,7 @@
 /* The configuration table: sorted, documented, and refusing what is wrong by its path. */
 #include "operator/config.h"
 
-#include "common/cleanup.h"
+#include "common/file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,16 +98,6 @@ static void missing_file(void **state)
     assert_non_null(strstr(err.message, "/nonexistent/config.yaml"));
 }
 
-static char *read_whole(const char *path)
-{
-    PP_CLEANUP_FILE FILE *f = fopen(path, "re");
-    assert_non_null(f);
-    char *text = calloc(1, 1 << 16);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
-    return text;
-}
-
 static void documentation_holds_the_table(void **state)
 {
     (void)state;
@@ -117,7 +107,8 @@ static void documentation_holds_the_table(void **state)
     assert_non_null(out);
     assert_int_equal(pp_config_print_help(out), 0);
     (void)fclose(out);
-    char *text = read_whole(PP_SOURCE_DIR "/docs/configuration.md");
+    char *text = pp_file_read(PP_SOURCE_DIR "/docs/configuration.md", 1 << 16, NULL, NULL);
+    assert_non_null(text);
     if (!strstr(text, table))
         fail_msg("docs/configuration.md lacks this table:\n%s", table);
     free(text);

@@ -2,6 +2,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/wire.h"
 
 #include <libwebsockets.h>
@@ -194,15 +195,13 @@ int pp_link_new(const pp_link_config *config, pp_link **ret, pp_error *err)
 
 static int read_token(pp_link *link, pp_error *err)
 {
-    PP_CLEANUP_FILE FILE *file = fopen(link->config.token_path, "re");
-    if (!file)
-        return pp_error_errno(err, "opening %s", link->config.token_path);
-    size_t n = fread(link->token, 1, sizeof link->token - 1, file);
-    while (n > 0 && (link->token[n - 1] == '\n' || link->token[n - 1] == '\r'))
-        n--;
-    link->token[n] = '\0';
-    if (n == 0 || strpbrk(link->token, "\r\n"))
+    PP_CLEANUP_FREE char *token =
+        pp_file_read(link->config.token_path, sizeof link->token - 1, NULL, err);
+    if (!token)
+        return -1;
+    if (!*token || strpbrk(token, "\r\n"))
         return pp_error_set(err, PP_ERR_INVALID, "%s holds no token", link->config.token_path);
+    (void)snprintf(link->token, sizeof link->token, "%s", token);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/file.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -113,17 +114,10 @@ int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *er
 int pp_settings_read(const char *path, pp_settings *ret, pp_error *err)
 {
     memset(ret, 0, sizeof *ret);
-    PP_CLEANUP_FILE FILE *file = fopen(path, "re");
-    if (!file)
-        return pp_error_errno(err, "opening %s", path);
-    PP_CLEANUP_FREE char *text = malloc(TEXT_MAX);
+    size_t n = 0;
+    PP_CLEANUP_FREE char *text = pp_file_read(path, TEXT_MAX, &n, err);
     if (!text)
-        return pp_error_nomem(err);
-    size_t n = fread(text, 1, TEXT_MAX, file);
-    if (ferror(file))
-        return pp_error_errno(err, "reading %s", path);
-    if (n == TEXT_MAX)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "%s is larger than %d bytes", path, TEXT_MAX);
+        return -1;
     return pp_settings_parse(text, n, ret, err) < 0 ? pp_error_prefix(err, "%s", path) : 0;
 }
 
