@@ -148,9 +148,7 @@ static void renew(pp_tls *tls)
 {
     pp_error err = {0};
     bool changed = false;
-    int64_t next_check = 0;
-    if (pp_certificates_renew(&tls->certificates, &tls->names, pp_time_now(), &changed, &next_check,
-                              &err) < 0) {
+    if (pp_certificates_renew(&tls->certificates, &tls->names, pp_time_now(), &changed, &err) < 0) {
         failed(tls, "making certificates", &err);
         return;
     }

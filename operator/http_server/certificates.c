@@ -306,11 +306,6 @@ void pp_certificates_inspect(const pp_certificates *c, const pp_strings *names,
 /* ---- deciding ----------------------------------------------------------------------------------
  */
 
-static int64_t sooner(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /** At 2/3 of its life: a third is left to notice that renewing fails. */
 static int64_t renewal_time(const pp_certificate_state *state)
 {
@@ -332,13 +327,10 @@ static const pp_certificate_state *plan_ca(const pp_certificates_state *s, int64
         plan->make_ca = !next_usable;
         return next_usable ? &s->next_ca : NULL;
     }
-    if (now < renewal_time(&s->ca)) {
-        plan->next_check = sooner(plan->next_check, renewal_time(&s->ca));
+    if (now < renewal_time(&s->ca))
         return &s->ca;
-    }
     if (!next_usable) {
         plan->introduce_ca = true;
-        plan->next_check = sooner(plan->next_check, now + PP_CA_INTRODUCTION);
         return &s->ca;
     }
     int64_t known_since = s->next_ca.not_before + PP_CLOCK_SKEW;
@@ -346,23 +338,18 @@ static const pp_certificate_state *plan_ca(const pp_certificates_state *s, int64
         plan->promote_ca = true;
         return &s->next_ca;
     }
-    plan->next_check = sooner(plan->next_check, known_since + PP_CA_INTRODUCTION);
     return &s->ca;
 }
 
 void pp_certificates_plan_at(const pp_certificates_state *state, int64_t now,
                              pp_certificates_plan *ret)
 {
-    pp_certificates_plan plan = {.next_check = now + PP_CERTIFICATE_LIFE / 3 * 2};
+    pp_certificates_plan plan = {0};
     const pp_certificate_state *signer = plan_ca(state, now, &plan);
     plan.drop_old_ca = plan.make_ca || (state->old_ca.valid && now >= state->old_ca.not_after);
-    if (state->old_ca.valid && !plan.drop_old_ca)
-        plan.next_check = sooner(plan.next_check, state->old_ca.not_after);
     bool same_signer = signer == &state->ca && state->signed_by_ca;
     plan.issue = !same_signer || !state->names_match || !is_current(&state->certificate, now) ||
                  now >= renewal_time(&state->certificate);
-    if (!plan.issue)
-        plan.next_check = sooner(plan.next_check, renewal_time(&state->certificate));
     *ret = plan;
 }
 
@@ -452,7 +439,7 @@ static int check_names(const pp_strings *names, pp_error *err)
 }
 
 int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names, int64_t now,
-                          bool *ret_changed, int64_t *ret_next_check, pp_error *err)
+                          bool *ret_changed, pp_error *err)
 {
     pp_certificates_state state;
     pp_certificates_plan plan;
@@ -473,7 +460,6 @@ int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names
         *certificates = fresh;
     }
     *ret_changed = changed;
-    *ret_next_check = plan.next_check;
     return 0;
 }
 

@@ -60,12 +60,11 @@ typedef struct pp_certificates_state {
 
 /** What is to be done, in this order. */
 typedef struct pp_certificates_plan {
-    bool make_ca;       /**< there is no usable authority: make one, forget the others */
-    bool introduce_ca;  /**< make next_ca */
-    bool promote_ca;    /**< ca becomes old_ca, next_ca becomes ca */
-    bool drop_old_ca;   /**< old_ca has ended */
-    bool issue;         /**< make a serving certificate with the ca there is then */
-    int64_t next_check; /**< ns since 1970: when to plan again, at the latest */
+    bool make_ca;      /**< there is no usable authority: make one, forget the others */
+    bool introduce_ca; /**< make next_ca */
+    bool promote_ca;   /**< ca becomes old_ca, next_ca becomes ca */
+    bool drop_old_ca;  /**< old_ca has ended */
+    bool issue;        /**< make a serving certificate with the ca there is then */
 } pp_certificates_plan;
 
 /** Decides. Pure. */
@@ -78,11 +77,11 @@ void pp_certificates_inspect(const pp_certificates *certificates, const pp_strin
 
 /**
  * Brings the certificates to what is right at `now` for these DNS names (1 to 20; the first is the
- * common name) and says whether anything changed and when to call again. On failure nothing is
- * changed. Takes about a millisecond (P-256), so it may run on the loop.
+ * common name) and says whether anything changed; call again every now and then. On failure nothing
+ * is changed. Takes about a millisecond (P-256), so it may run on the loop.
  */
 int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names, int64_t now,
-                          bool *ret_changed, int64_t *ret_next_check, pp_error *err);
+                          bool *ret_changed, pp_error *err);
 
 /** The bundle for clients (caBundle of the webhook, the agents' CA file): PEM, the caller frees it.
  */

@@ -133,6 +133,8 @@ struct pp_http_server {
 /* server.c */
 pp_http_server *http_server_of(struct lws *wsi);
 pp_http_id http_next_id(pp_http_server *server);
+/** Makes the server's own metrics; without a registry nothing. */
+void http_make_metrics(pp_metrics *registry, server_metrics *ret);
 
 /* exchange.c: one HTTP request and its answer. */
 int http_exchange_callback(struct lws *wsi, enum lws_callback_reasons reason, void *in, size_t len,

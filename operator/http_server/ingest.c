@@ -234,11 +234,6 @@ void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reas
     http_verdicts_forget(server);
 }
 
-size_t pp_http_ingest_count(const pp_http_server *server)
-{
-    return server->open_connections;
-}
-
 /* ---- in ----------------------------------------------------------------------------------------
  */
 

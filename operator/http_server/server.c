@@ -13,7 +13,6 @@ enum {
     KEEPALIVE_SECONDS = 90, /* an idle connection is kept for its client, as Go's clients expect */
     MAX_OPEN_FILES = 65536,
     STOP_TURN_MS = 20,
-    BIND_FAILURE_TURNS = 1000, /* of the loop, to let a half-made context go */
 };
 
 #define STOP_GRACE (500 * MILLISECOND)
@@ -204,11 +203,9 @@ static int create_vhosts(pp_http_server *server, const pp_http_options *options,
     return http_tls_use(server->ssl_ctx, options->certificate, options->key, err);
 }
 
-static void create_metrics(pp_http_server *server)
+void http_make_metrics(pp_metrics *m, server_metrics *s)
 {
     static const double bounds[] = {.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5};
-    pp_metrics *m = server->options.metrics;
-    server_metrics *s = &server->metrics;
     if (!m)
         return;
     s->review_seconds = pp_metrics_histogram(m, "precisionprobe_admission_review_seconds",
@@ -230,38 +227,38 @@ static void create_metrics(pp_http_server *server)
                                   "Batches taken and not yet acknowledged.", NULL, NULL);
 }
 
-/** Tears a half-made server down; the context's handles need turns of the loop to close. */
-static void abandon(pp_http_server *server)
+/** What a stop ends with: the context's handles need turns of the loop to close. */
+static void destroy(pp_http_server *server)
 {
-    if (server->context) {
-        lws_context_destroy(server->context);
-        for (int i = 0; i < BIND_FAILURE_TURNS && uv_run(server->options.loop, UV_RUN_NOWAIT); i++)
-            continue;
-        lws_context_destroy(server->context);
-    }
-    free(server);
+    server->stopping = server->destroyed = true;
+    lws_context_destroy(server->context);
 }
 
 int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *handlers,
                        pp_http_server **ret, pp_error *err)
 {
+    *ret = NULL;
     if (http_tls_try(options->certificate, options->key, err) < 0)
         return -1;
-    pp_http_server *server = calloc(1, sizeof *server);
+    pp_http_server *server = *ret = calloc(1, sizeof *server);
     if (!server)
         return pp_error_nomem(err);
     server->options = *options;
     server->handlers = *handlers;
     fill_defaults(&server->options);
     describe_protocols(server);
-    if (create_context(server, err) < 0 || create_vhosts(server, options, err) < 0) {
-        abandon(server);
+    if (create_context(server, err) < 0) {
+        free(server);
+        *ret = NULL;
         return -1;
     }
+    int rc = create_vhosts(server, options, err);
     server->options.address = NULL; /* the caller's text need not live on */
-    create_metrics(server);
-    *ret = server;
-    return 0;
+    if (rc == 0)
+        http_make_metrics(server->options.metrics, &server->metrics);
+    else
+        destroy(server);
+    return rc;
 }
 
 int pp_http_tls_port(const pp_http_server *server)
@@ -307,8 +304,7 @@ static void stop_turn(uv_timer_t *timer)
         return;
     uv_timer_stop(timer);
     uv_close((uv_handle_t *)timer, NULL);
-    server->destroyed = true;
-    lws_context_destroy(server->context);
+    destroy(server);
 }
 
 void pp_http_server_stop(pp_http_server *server)

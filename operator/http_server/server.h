@@ -120,6 +120,7 @@ typedef struct pp_http_handlers {
  * Starts listening. Options and handlers are copied. Fails when a port is taken or the certificate
  * and key do not fit. One server per process: libwebsockets' log is global, and so is the limit of
  * open files, which this lowers to 65,536 where it is higher (libwebsockets allocates by it).
+ * On failure *ret is NULL, or a server that is stopped already: then pp_http_server_free is due.
  */
 int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *handlers,
                        pp_http_server **ret, pp_error *err);
@@ -169,10 +170,7 @@ void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection, const
 void pp_http_ingest_close(pp_http_server *server, pp_http_id connection, int code,
                           const char *reason);
 
-/** Closes every agent's connection (the Lease was lost: 1001) and forgets all decisions. */
+/** Closes every agent's connection (the Lease was lost: 1012) and forgets all decisions. */
 void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reason);
-
-/** WebSocket connections that stand. */
-size_t pp_http_ingest_count(const pp_http_server *server);
 
 #endif
