@@ -106,7 +106,7 @@ void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
         return;
     }
     q->id = id;
-    if (pp_kube_review(op->reviewer, token, on_reviewed, q, NULL, &err) < 0) {
+    if (pp_kube_review(op->reviewer, token, on_reviewed, q, &err) < 0) {
         pp_context_free(q);
         answer(op, id, err.code == PP_ERR_INVALID ? PP_HTTP_UNAUTHORIZED : PP_HTTP_UNAVAILABLE,
                err.message);
@@ -238,7 +238,7 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
     if (!error) {
         if (inserted) {
             pp_meter_add(op->meters.batches, 1);
-            pp_meter_add(op->meters.events, (double)d->batch->interval_count);
+            pp_meter_add(op->meters.events, (double)pp_store_count_events(d->batch));
         }
         if (work) {
             take_note(work, d);

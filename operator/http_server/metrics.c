@@ -215,7 +215,7 @@ void pp_meter_add(pp_meter *metric, double n)
 
 void pp_meter_set(pp_meter *metric, double value)
 {
-    if (metric && metric->type == GAUGE)
+    if (metric && (metric->type == GAUGE || (metric->type == COUNTER && value > metric->value)))
         metric->value = value;
 }
 
@@ -231,13 +231,6 @@ void pp_meter_observe(pp_meter *metric, double value)
             return;
         }
     }
-}
-
-double pp_meter_value(const pp_meter *metric)
-{
-    if (!metric)
-        return 0;
-    return metric->type == HISTOGRAM ? (double)metric->count : metric->value;
 }
 
 int pp_metrics_on_render(pp_metrics *metrics, void (*collect)(void *context), void *context,
@@ -360,7 +353,7 @@ static void collect_process(void *context)
 {
     const process_metrics *p = &((const pp_metrics *)context)->process;
     double ticks = (double)sysconf(_SC_CLK_TCK);
-    p->cpu->value = (stat_field(14) + stat_field(15)) / ticks;
+    pp_meter_set(p->cpu, (stat_field(14) + stat_field(15)) / ticks);
     pp_meter_set(p->virtual_size, stat_field(23));
     pp_meter_set(p->resident, stat_field(24) * (double)sysconf(_SC_PAGESIZE));
     pp_meter_set(p->open_files, count_open_files());

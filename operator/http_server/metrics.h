@@ -46,14 +46,11 @@ pp_meter *pp_metrics_histogram(pp_metrics *metrics, const char *name, const char
 /** Counter: adds n >= 0 (a negative n is ignored). Gauge: adds n. */
 void pp_meter_add(pp_meter *metric, double n);
 
-/** Gauge: becomes value. */
+/** Becomes value; a counter only a higher one, that its owner has counted. */
 void pp_meter_set(pp_meter *metric, double value);
 
 /** Histogram: counts one observation. */
 void pp_meter_observe(pp_meter *metric, double value);
-
-/** The counter's or gauge's value; a histogram's number of observations. */
-double pp_meter_value(const pp_meter *metric);
 
 /** Called at each rendering before anything is written, to bring gauges up to date. */
 int pp_metrics_on_render(pp_metrics *metrics, void (*collect)(void *context), void *context,

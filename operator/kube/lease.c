@@ -415,8 +415,3 @@ void pp_kube_lease_free(pp_kube_lease *lease)
     pp_kube_call_cancel(lease->client, lease->call);
     uv_close((uv_handle_t *)&lease->timer, on_closed);
 }
-
-bool pp_kube_lease_held(const pp_kube_lease *lease)
-{
-    return pp_lease_leads(&lease->state, pp_time_monotonic());
-}

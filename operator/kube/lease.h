@@ -36,9 +36,6 @@ typedef struct pp_kube_lease_options {
 pp_kube_lease *pp_kube_lease_new(pp_kube_client *client, const pp_kube_lease_options *options,
                                  pp_error *err);
 
-/** Whether we hold it and it has not run out by our own clock. */
-bool pp_kube_lease_held(const pp_kube_lease *lease);
-
 /**
  * Stops for good; calls on_stopped where we led, hands the Lease over (empty holderIdentity) and
  * then calls on_released, at the latest after 5 s.

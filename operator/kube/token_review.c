@@ -247,7 +247,7 @@ static void on_timer(uv_timer_t *timer)
 }
 
 int pp_kube_review(pp_kube_reviewer *r, const char *token, pp_kube_review_fn done, void *user,
-                   uint64_t *ret_id, pp_error *err)
+                   pp_error *err)
 {
     size_t n = token ? strnlen(token, MAX_TOKEN + 1) : 0;
     if (n == 0 || n > MAX_TOKEN)
@@ -272,8 +272,6 @@ int pp_kube_review(pp_kube_reviewer *r, const char *token, pp_kube_review_fn don
     }
     q->id = ++r->last_id;
     HASH_ADD(hh, r->questions, id, sizeof q->id, q);
-    if (ret_id)
-        *ret_id = q->id;
     return 0;
 }
 
@@ -283,14 +281,6 @@ static void cancel(pp_kube_reviewer *r, question *q)
     if (q->call)
         pp_kube_call_cancel(r->client, q->call);
     free(q);
-}
-
-void pp_kube_review_cancel(pp_kube_reviewer *r, uint64_t id)
-{
-    question *q = NULL;
-    HASH_FIND(hh, r->questions, &id, sizeof id, q);
-    if (q)
-        cancel(r, q);
 }
 
 /* ---- life ---- */

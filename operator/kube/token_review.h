@@ -34,12 +34,9 @@ void pp_kube_reviewer_free(pp_kube_reviewer *reviewer);
 
 /**
  * Asks about a token; the answer never comes before this returns. Fails for an empty token, one
- * longer than 16 KiB, or more than 1024 questions at once. `ret_id` may be NULL.
+ * longer than 16 KiB, or more than 1024 questions at once.
  */
 int pp_kube_review(pp_kube_reviewer *reviewer, const char *token, pp_kube_review_fn done,
-                   void *user, uint64_t *ret_id, pp_error *err);
-
-/** Takes a question back: its callback is not called any more. */
-void pp_kube_review_cancel(pp_kube_reviewer *reviewer, uint64_t id);
+                   void *user, pp_error *err);
 
 #endif

@@ -202,7 +202,7 @@ static void take_back(pp_connection *c)
     c->sent_bytes = 0;
     list_prepend(&c->waiting, &again);
     if (n)
-        c->events.counted(c->events.user, n, false, false);
+        c->events.counted(c->events.user, n, false);
     for (pp_job *job = list_shift(&given_up); job; job = list_shift(&given_up)) {
         pp_error err;
         pp_error_set(&err, PP_ERR_UNAVAILABLE, "given up after %d attempts", MAX_ATTEMPTS);
@@ -232,7 +232,7 @@ static void lose(pp_connection *c, const char *what, const char *detail)
     say(c, what, detail); /* detail may live in conn */
     drop(c);
     if (was_ready)
-        c->events.counted(c->events.user, 0, false, true);
+        c->events.counted(c->events.user, 0, true);
     take_back(c);
     if (c->state == WAITING)
         retry_later(c);
@@ -358,7 +358,7 @@ static void end_transaction(pp_connection *c)
         forget_answers(job);
         list_push(&front, job);
         list_prepend(&c->waiting, &front);
-        c->events.counted(c->events.user, 1, false, false);
+        c->events.counted(c->events.user, 1, false);
     } else {
         const pp_error error = job->error;
         end_job(c, job, job->failed ? &error : NULL);
@@ -429,7 +429,6 @@ static void become_ready(pp_connection *c)
     }
     c->state = READY;
     c->backoff_ns = 0;
-    c->events.counted(c->events.user, 0, true, false);
     say(c, "connected", NULL);
 }
 

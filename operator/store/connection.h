@@ -41,8 +41,8 @@ typedef struct pp_connection pp_connection;
 
 typedef struct pp_connection_events {
     void (*changed)(void *user); /**< ready or text changed */
-    /** A job was sent again, a connection made or lost. */
-    void (*counted)(void *user, unsigned retried, bool connected, bool lost);
+    /** Jobs were sent again, the connection was lost. */
+    void (*counted)(void *user, unsigned retried, bool lost);
     /** A job left: its bytes are free again. Called before its own `done`. */
     void (*left)(void *user, const pp_job *job, const pp_error *error);
     void (*closed)(void *user); /**< the last thing said */

@@ -13,8 +13,8 @@ static const char targets_sql[] =
     "coalesce(p.open_stretch, false), "
     "coalesce((extract(epoch FROM t.last_batch_at) * 1000000)::bigint * 1000, 0), "
     "coalesce(t.first_ns, 0), coalesce(t.last_ns, 0), coalesce(t.observed_first_ns, 0), "
-    "coalesce(t.observed_last_ns, 0), t.events, coalesce(n.steps, 0), t.dropped, t.cost_ns, "
-    "t.batches, coalesce(t.epoch, -1), coalesce(t.batch, -1) "
+    "coalesce(t.observed_last_ns, 0), t.events, coalesce(n.steps, 0), t.dropped, "
+    "coalesce(t.epoch, -1), coalesce(t.batch, -1) "
     "FROM target t "
     "LEFT JOIN LATERAL (SELECT min(x.rank) AS rank, bool_or(x.open_stretch) AS open_stretch, "
     "  (SELECT array_agg(DISTINCT g ORDER BY g) FROM process y, unnest(y.gpus) g "
@@ -47,17 +47,17 @@ static const char figures_sql[] =
     " AND coalesce(e.mean, e.group_mean) IS NOT NULL)";
 
 /* One descent of the key's index per GPU and metric and day. */
-static const char stamps_sql[] =
-    "SELECT g.gpu, m.metric, (SELECT max(s.at_ns) FROM metric_sample s WHERE s.gpu_uuid = g.gpu "
-    " AND s.metric = m.metric AND s.source = 'prometheus' AND s.at_ns >= r.first "
-    " AND s.at_ns <= r.last + $2) "
+static const char seen_sql[] =
+    "SELECT m.metric "
     "FROM (SELECT min(observed_first_ns) AS first, max(observed_last_ns) AS last FROM target "
     " WHERE session_uid = $1) r, "
     "(SELECT DISTINCT unnest(gpus) AS gpu FROM process WHERE session_uid = $1) g, "
-    "unnest($3::text[]) AS m (metric) ORDER BY g.gpu COLLATE \"C\", m.metric COLLATE \"C\" "
-    "LIMIT 100000";
+    "unnest($3::text[]) AS m (metric) "
+    "WHERE (SELECT max(s.at_ns) FROM metric_sample s WHERE s.gpu_uuid = g.gpu "
+    " AND s.metric = m.metric AND s.source = 'prometheus' AND s.at_ns >= r.first "
+    " AND s.at_ns <= r.last + $2) IS NOT NULL";
 
-enum { KNOWN, TARGETS, FIGURES }; /* then stamps */
+enum { KNOWN, TARGETS, FIGURES }; /* then the metrics seen */
 
 typedef struct stats_call {
     pp_call call;
@@ -72,8 +72,6 @@ static void clear(pp_store_stats *s)
         pp_strings_free(&s->targets[i].gpus);
     }
     free(s->targets);
-    free(s->stamps);
-    pp_strings_free(&s->gpus);
     memset(s, 0, sizeof(*s));
 }
 
@@ -111,10 +109,8 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
         .events = pp_row_int(r, row, 9, 0),
         .steps = pp_row_int(r, row, 10, 0),
         .dropped = pp_row_int(r, row, 11, 0),
-        .cost_ns = pp_row_int(r, row, 12, 0),
-        .batches = pp_row_int(r, row, 13, 0),
-        .epoch = pp_row_int(r, row, 14, -1),
-        .batch = pp_row_int(r, row, 15, -1),
+        .epoch = pp_row_int(r, row, 12, -1),
+        .batch = pp_row_int(r, row, 13, -1),
     };
     t->pod_uid = strdup(pp_row_text(r, row, 0));
     if (!t->pod_uid)
@@ -135,23 +131,11 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
     all->final_reported = pp_row_int(r, row, 7, 0);
 }
 
-static int take_stamp(pp_store_stats *s, const PGresult *r, int row, pp_error *err)
+static void take_seen(pp_session_stats *all, const PGresult *r, int row)
 {
-    const char *gpu = pp_row_text(r, row, 0);
     pp_metric metric = PP_METRIC_COUNT;
-    if ((s->gpus.count == 0 || strcmp(s->gpus.items[s->gpus.count - 1], gpu) != 0) &&
-        pp_strings_add(&s->gpus, gpu, err) < 0)
-        return -1;
-    if (pp_metric_from_name(pp_row_text(r, row, 1), &metric) < 0 || PQgetisnull(r, row, 2))
-        return 0;
-    pp_store_stamp *bigger = realloc(s->stamps, (s->n_stamps + 1) * sizeof(*bigger));
-    if (!bigger)
-        return pp_error_nomem(err);
-    s->stamps = bigger;
-    s->stamps[s->n_stamps++] = (pp_store_stamp){
-        .gpu = (uint32_t)s->gpus.count - 1, .metric = metric, .stamp_ns = pp_row_int(r, row, 2, 0)};
-    s->session.metrics_seen |= 1U << metric;
-    return 0;
+    if (pp_metric_from_name(pp_row_text(r, row, 0), &metric) == 0)
+        all->metrics_seen |= 1U << metric;
 }
 
 static int stats_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
@@ -167,7 +151,8 @@ static int stats_row(pp_job *job, int index, const PGresult *r, int row, pp_erro
         take_figures(&s->session, r, row);
         return 0;
     default:
-        return take_stamp(s, r, row, err);
+        take_seen(&s->session, r, row);
+        return 0;
     }
 }
 
@@ -185,7 +170,7 @@ static void stats_ended(pp_job *job, const pp_error *error)
 int pp_store_load_stats(pp_store *store, const char *session_uid, int64_t after_ns,
                         pp_store_stats_fn done, void *user, pp_error *err)
 {
-    static const char *const statements[] = {known_sql, targets_sql, figures_sql, stamps_sql};
+    static const char *const statements[] = {known_sql, targets_sql, figures_sql, seen_sql};
     pp_statement *last = NULL;
     char *names[PP_METRIC_COUNT];
     if (pp_store_need(session_uid, "session", err) < 0)

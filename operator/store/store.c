@@ -28,11 +28,10 @@ static void on_changed(void *user)
         s->options.on_health(s->options.user, ready, s->text);
 }
 
-static void on_counted(void *user, unsigned retried, bool connected, bool lost)
+static void on_counted(void *user, unsigned retried, bool lost)
 {
     pp_store *s = user;
     s->counters.retried += retried;
-    s->counters.connects += connected;
     s->counters.disconnects += lost;
 }
 

@@ -61,7 +61,6 @@ typedef struct pp_store_counters {
     uint64_t committed;   /**< transactions */
     uint64_t failed;      /**< calls that ended with an error */
     uint64_t retried;     /**< sent again after a lost connection or a conflict */
-    uint64_t connects;    /**< connections that became ready */
     uint64_t disconnects; /**< connections lost */
     size_t queued;        /**< calls that wait or are on their way */
     size_t queued_bytes;
@@ -109,6 +108,9 @@ int pp_store_put_target(pp_store *store, const pp_store_target *target, pp_store
 /** `inserted` is false where the batch was there already and nothing changed. */
 typedef void (*pp_store_batch_fn)(void *user, bool inserted, const pp_error *error);
 
+/** What a batch adds to its target's `events`: its intervals, or its grid's calls. */
+int64_t pp_store_count_events(const pp_wire_batch *batch);
+
 /** Stores a batch and advances the target's and the process' counters, once. */
 int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod_uid,
                        const pp_wire_batch *batch, pp_store_batch_fn done, void *user,
@@ -149,17 +151,8 @@ typedef struct pp_store_target_stats {
     int64_t observed_first_ns; /**< what its batches cover; 0: none yet */
     int64_t observed_last_ns;
     int64_t events, steps, dropped; /**< steps: of the process that has fewest */
-    int64_t cost_ns;
-    int64_t batches;
-    int64_t epoch, batch; /**< -1: unknown */
+    int64_t epoch, batch;           /**< -1: unknown */
 } pp_store_target_stats;
-
-/** Last stored sample of one GPU and metric. */
-typedef struct pp_store_stamp {
-    uint32_t gpu; /**< index into gpus */
-    pp_metric metric;
-    int64_t stamp_ns;
-} pp_store_stamp;
 
 typedef struct pp_store_stats {
     bool known; /**< the session is in the store */
@@ -167,15 +160,12 @@ typedef struct pp_store_stats {
     pp_session_stats session;
     pp_store_target_stats *targets; /**< by pod_uid */
     size_t n_targets;
-    pp_strings gpus;
-    pp_store_stamp *stamps; /**< within the session's time; a metric without samples has none */
-    size_t n_stamps;
 } pp_store_stats;
 
 /** *stats is borrowed for the call. */
 typedef void (*pp_store_stats_fn)(void *user, const pp_store_stats *stats, const pp_error *error);
 
-/** How a session stands in the store. `after_ns`: stamps are looked for that long after its last
+/** How a session stands in the store. `after_ns`: samples are looked for that long after its last
  *  observed moment. */
 int pp_store_load_stats(pp_store *store, const char *session_uid, int64_t after_ns,
                         pp_store_stats_fn done, void *user, pp_error *err);

@@ -162,7 +162,7 @@ static const char *layer_type(const void *p)
     return type ? type : "";
 }
 
-static int64_t count_events(const pp_wire_batch *b)
+int64_t pp_store_count_events(const pp_wire_batch *b)
 {
     int64_t calls = 0;
     if (b->grid.cell == 0)
@@ -266,7 +266,7 @@ static void add_batch(pp_statement *s, const char *session_uid, const char *pod_
     pp_sql_bool(s, b->stretch.last);
     pp_sql_int8(s, b->stretch.start);
     pp_sql_int8(s, b->stretch.end);
-    pp_sql_int8(s, count_events(b));
+    pp_sql_int8(s, pp_store_count_events(b));
     pp_sql_int8(s, b->dropped);
     pp_sql_int8(s, b->cost.nanoseconds);
     add_steps_and_intervals(s, b);

@@ -29,7 +29,8 @@ static void test_text_format(void **state)
     assert_ptr_equal(a, pp_metrics_counter(m, "x_total", "Things.", "code=\"200\"", NULL));
     pp_meter_add(a, 3);
     pp_meter_add(a, -1); /* counters do not go down */
-    pp_meter_add(b, 12345678901234.0);
+    pp_meter_set(a, 2);
+    pp_meter_set(b, 12345678901234.0);
     pp_meter_set(g, -0.5);
     pp_meter_observe(h, 0.1);
     pp_meter_observe(h, 0.5);
