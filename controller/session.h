@@ -218,21 +218,22 @@ typedef struct pp_session_observation {
     int64_t now_ns;
     const pp_session_pod *pods; /**< those that match or are injected for it; any order */
     size_t n_pods;
-    pp_session_stats stats;       /**< the last known while the store is away */
-    const char *store_error;      /**< NULL: reachable */
-    const char *prometheus_error; /**< NULL: reachable, or not asked yet */
-    bool prometheus_off;          /**< no Prometheus is configured: layers are timed only */
-    bool prometheus_asked;        /**< at least one query for this session was answered */
-    const char *solve_error;      /**< why the last attribution failed; NULL: it did not */
-    unsigned solve_failures;      /**< in a row, while the store was reachable */
-    int64_t serving_since_ns;     /**< since when this process takes connections; 0: long */
+    pp_session_stats stats;         /**< the last known while the store is away */
+    const char *store_error;        /**< NULL: reachable */
+    const char *prometheus_error;   /**< NULL: reachable, or not asked yet */
+    const char *prometheus_warning; /**< what its answers left out or warned of; NULL: nothing */
+    bool prometheus_off;            /**< no Prometheus is configured: layers are timed only */
+    bool prometheus_asked;          /**< at least one query for this session was answered */
+    const char *solve_error;        /**< why the last attribution failed; NULL: it did not */
+    unsigned solve_failures;        /**< in a row, while the store was reachable */
+    int64_t serving_since_ns;       /**< since when this process takes connections; 0: long */
 } pp_session_observation;
 
 /** Waits, in ns; zero means the default. */
 typedef struct pp_session_options {
-    int64_t grace_ns; /**< for a new pod after the last has finished; default 10 s */
-    int64_t drain_ns; /**< for the last batches after sampling ended; default 60 s */
-    int64_t poll_ns;  /**< between looks while something is awaited; default 2 s */
+    int64_t grace_ns;     /**< for a new pod after the last has finished; default 10 s */
+    int64_t drain_ns;     /**< for the last batches after sampling ended; default 60 s */
+    int64_t poll_ns;      /**< between looks while something is awaited; default 2 s */
     unsigned solve_tries; /**< of the final attribution; default 8 */
 } pp_session_options;
 

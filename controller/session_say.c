@@ -240,6 +240,12 @@ static void say_none_seen(pp_session_turn *turn)
             "that the label of the GPU's UUID is configured");
 }
 
+static void add_note(pp_condition *c, const char *note)
+{
+    size_t used = strlen(c->message);
+    (void)snprintf(c->message + used, sizeof c->message - used, "; note: %s", note);
+}
+
 static void say_metrics(pp_session_turn *turn)
 {
     const pp_session_stats *st = &turn->obs->stats;
@@ -260,6 +266,9 @@ static void say_metrics(pp_session_turn *turn)
             "Prometheus is asked once steps were sampled");
     else
         say_none_seen(turn);
+    if (turn->obs->prometheus_warning && !turn->obs->prometheus_error && !turn->obs->prometheus_off)
+        add_note(&turn->to->conditions[PP_CONDITION_METRICS_AVAILABLE],
+                 turn->obs->prometheus_warning);
 }
 
 static void say_stored(pp_session_turn *turn)

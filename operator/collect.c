@@ -82,16 +82,30 @@ static int note_newest(errand *e, const pp_prometheus_answer *answer)
     return 0;
 }
 
-static void remember_error(errand *e, const char *text)
+/* Logs what is new, where it is not "". */
+static void remember(const pp_work *work, char *known, size_t size, const char *text)
+{
+    if (strcmp(known, text) != 0 && *text)
+        pp_warn(work->key, "Prometheus: %s", text);
+    (void)snprintf(known, size, "%s", text);
+}
+
+static void remember_error(const errand *e, const char *text)
+{
+    pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
+    if (work)
+        remember(work, work->prometheus_error, sizeof work->prometheus_error, text);
+}
+
+static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
 {
     pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
     if (!work)
         return;
-    if (strcmp(work->prometheus_error, text) != 0 && *text)
-        pp_warn(work->key, "Prometheus: %s", text);
-    (void)snprintf(work->prometheus_error, sizeof work->prometheus_error, "%s", text);
-    if (!*text)
-        work->asked = true;
+    work->asked = true;
+    remember(work, work->prometheus_error, sizeof work->prometheus_error, "");
+    if (answer->warning[0])
+        remember(work, work->prometheus_warning, sizeof work->prometheus_warning, answer->warning);
 }
 
 static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answer,
@@ -100,11 +114,12 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
     errand *e = user;
     pp_error err = {0};
     (void)id;
-    remember_error(e, error ? error->message : "");
     if (error) {
+        remember_error(e, error->message);
         finish(e, false);
         return;
     }
+    remember_answer(e, answer);
     if (answer->n_samples == 0) {
         finish(e, true);
         return;

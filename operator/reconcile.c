@@ -314,6 +314,7 @@ static void step(pp_work *work, const pp_session *session)
         .stats = work->stats,
         .store_error = store_up ? NULL : store_text,
         .prometheus_error = work->prometheus_error[0] ? work->prometheus_error : NULL,
+        .prometheus_warning = work->prometheus_warning[0] ? work->prometheus_warning : NULL,
         .prometheus_asked = work->asked,
         .prometheus_off = !op->prometheus,
         .solve_error = work->solve_error[0] ? work->solve_error : NULL,

@@ -49,11 +49,13 @@ typedef struct pp_work {
     pp_plan *plan;
     bool asked;                 /**< Prometheus answered at least once */
     char prometheus_error[256]; /**< "": none */
-    unsigned queries;           /**< to Prometheus, under way */
-    bool solving;               /**< solutions are being made */
-    bool unsolved;              /**< data came in since the last solution began */
-    bool finalise;              /**< the next solution is the final one */
-    int64_t solved_ns;          /**< monotonic, when the last solution ended */
+    /** The last one, "": none yet. It stays: what was left out stays out of the results. */
+    char prometheus_warning[256];
+    unsigned queries;  /**< to Prometheus, under way */
+    bool solving;      /**< solutions are being made */
+    bool unsolved;     /**< data came in since the last solution began */
+    bool finalise;     /**< the next solution is the final one */
+    int64_t solved_ns; /**< monotonic, when the last solution ended */
     int64_t solve_took_ns;
     unsigned solve_failures; /**< in a row, while the store was reachable */
     char solve_error[256];   /**< of the last solution; "": it was made */

@@ -780,11 +780,20 @@ static void test_metrics_condition(void **state)
     (void)step(&w, 73);
     condition(&w, PP_CONDITION_METRICS_AVAILABLE, "PrometheusUnavailable");
     w.obs.prometheus_error = NULL;
-    w.obs.stats.metrics_seen = PP_METRIC_ALL;
+    w.obs.prometheus_warning = "series of MIG instances are left out";
+    w.obs.stats.metrics_seen = 0;
     (void)step(&w, 74);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NoSamples")->message,
+                           "configured; note: series of MIG instances are left out"));
+    w.obs.stats.metrics_seen = PP_METRIC_ALL;
+    (void)step(&w, 75);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound")->message,
+                           "; note: series of MIG"));
+    w.obs.prometheus_warning = NULL;
+    (void)step(&w, 76);
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound")->status,
                      PP_CONDITION_TRUE);
-    assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(74));
+    assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(75));
     world_done(&w);
 }
 

@@ -19,6 +19,8 @@ typedef struct decoding {
     const pp_metric_source *source;
     pp_prometheus_answer *answer;
     size_t capacity;
+    bool mig;         /* a series of a MIG instance was left out */
+    bool conflicting; /* series of one GPU and metric had different values */
     pp_error *err;
 } decoding;
 
@@ -92,9 +94,7 @@ static int decode_values(decoding *d, const json_t *values, uint32_t gpu, pp_met
         double raw = 0;
         if (decode_pair(json_array_get(values, i), &sample.stamp_ns, &raw) < 0)
             return pp_error_set(d->err, PP_ERR_INVALID, "a sample is not [time, \"value\"]");
-        if (!pp_metric_convert(d->source, metric, raw, &sample.value))
-            d->answer->blank++;
-        else if (add_sample(d, &sample) < 0)
+        if (pp_metric_convert(d->source, metric, raw, &sample.value) && add_sample(d, &sample) < 0)
             return -1;
     }
     return 0;
@@ -110,15 +110,12 @@ static int decode_series(decoding *d, const json_t *series)
     pp_metric metric;
     if (!json_is_array(values))
         return pp_error_set(d->err, PP_ERR_INVALID, "the answer is no matrix of raw samples");
-    d->answer->series++;
     if (instance && *instance) {
-        d->answer->mig_series++;
+        d->mig = true;
         return 0;
     }
-    if (!name || !uuid || !*uuid || pp_metric_of_series(d->source, name, &metric) < 0) {
-        d->answer->foreign_series++;
-        return 0;
-    }
+    if (!name || !uuid || !*uuid || pp_metric_of_series(d->source, name, &metric) < 0)
+        return 0; /* none of ours */
     long gpu = gpu_index(d, uuid);
     return gpu < 0 ? -1 : decode_values(d, values, (uint32_t)gpu, metric);
 }
@@ -138,16 +135,16 @@ static int compare_samples(const void *left, const void *right)
 }
 
 /* One sample per GPU, metric and stamp: of several the smallest. */
-static void merge_repeats(pp_prometheus_answer *answer)
+static void merge_repeats(decoding *d)
 {
+    pp_prometheus_answer *answer = d->answer;
     size_t kept = 0;
     for (size_t i = 0; i < answer->n_samples; i++) {
         const pp_activity_sample *s = &answer->samples[i];
         const pp_activity_sample *last = kept ? &answer->samples[kept - 1] : NULL;
         if (last && last->gpu == s->gpu && last->metric == s->metric &&
             last->stamp_ns == s->stamp_ns) {
-            answer->repeated++;
-            answer->conflicting += last->value < s->value;
+            d->conflicting = d->conflicting || last->value < s->value;
         } else {
             answer->samples[kept++] = *s;
         }
@@ -187,20 +184,16 @@ static int sort_gpus(pp_prometheus_answer *answer, pp_error *err)
     return 0;
 }
 
-static void note_warning(pp_prometheus_answer *answer, const json_t *root)
+/* Without figures, which would differ from answer to answer. */
+static void note_warning(const decoding *d, const json_t *root)
 {
-    const char *first = json_string_value(json_array_get(json_object_get(root, "warnings"), 0));
-    if (first)
-        (void)snprintf(answer->warning, sizeof answer->warning, "%s", first);
-    else if (answer->mig_series)
-        (void)snprintf(
-            answer->warning, sizeof answer->warning,
-            "%zu series of MIG instances were left out: they are no values of a whole GPU",
-            answer->mig_series);
-    else if (answer->conflicting)
-        (void)snprintf(answer->warning, sizeof answer->warning,
-                       "%zu samples differ between series of one GPU; the smaller was taken",
-                       answer->conflicting);
+    const char *text = json_string_value(json_array_get(json_object_get(root, "warnings"), 0));
+    if (!text && d->mig)
+        text = "series of MIG instances are left out: they are no values of a whole GPU";
+    if (!text && d->conflicting)
+        text = "series of one GPU and metric have different values; the smallest is taken";
+    if (text)
+        (void)snprintf(d->answer->warning, sizeof d->answer->warning, "%s", text);
 }
 
 static int decode_matrix(decoding *d, const json_t *root)
@@ -219,8 +212,8 @@ static int decode_matrix(decoding *d, const json_t *root)
     }
     if (sort_gpus(d->answer, d->err) < 0)
         return -1;
-    merge_repeats(d->answer);
-    note_warning(d->answer, root);
+    merge_repeats(d);
+    note_warning(d, root);
     return 0;
 }
 

@@ -3,8 +3,9 @@
  * answer is a matrix with the samples' own stamps. What to ask and when is controller/plan's.
  *
  * Series become metrics of a GPU through a pp_metric_source. Several series of one GPU and metric
- * (a shared GPU repeats one per pod) are merged: one sample per stamp. Series of MIG instances are
- * left out and counted: they are no values of the whole GPU. Blank values are dropped and counted.
+ * (a shared GPU repeats one per pod) are merged: one sample per stamp, of several values the
+ * smallest. Left out are series of MIG instances, which are no values of the whole GPU, and blank
+ * values (NaN, infinite, DCGM's blanks, out of range).
  */
 #ifndef PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
 #define PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
@@ -27,13 +28,8 @@ typedef struct pp_prometheus_answer {
     /** By GPU, metric and stamp, each once. */
     pp_activity_sample *samples;
     size_t n_samples;
-    size_t series;
-    size_t blank;          /**< samples dropped: NaN, infinite, DCGM's blanks, out of range */
-    size_t repeated;       /**< samples that another series of the GPU and metric had too */
-    size_t conflicting;    /**< of these: with another value; the smaller was kept */
-    size_t mig_series;     /**< left out: of a MIG instance */
-    size_t foreign_series; /**< left out: no metric of ours, or without a UUID */
-    char warning[256];     /**< Prometheus' first warning, or ""; also says what was left out */
+    /** Prometheus' first warning, else what was left out, else "". The same for like answers. */
+    char warning[256];
 } pp_prometheus_answer;
 
 /** Frees what it owns; a zeroed one is fine. */

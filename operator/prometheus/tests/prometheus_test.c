@@ -80,7 +80,6 @@ static void blanks_are_dropped(void **state)
                      0);
     assert_int_equal(a.n_samples, 1);
     assert_true(a.samples[0].value == 50);
-    assert_int_equal(a.blank, 5);
     pp_prometheus_answer_done(&a);
 }
 
@@ -97,10 +96,8 @@ static void repeats_are_merged(void **state)
             &a, NULL),
         0);
     assert_int_equal(a.n_samples, 3);
-    assert_int_equal(a.repeated, 2);
-    assert_int_equal(a.conflicting, 1);
     assert_true(a.samples[1].value == 20);
-    assert_non_null(strstr(a.warning, "differ"));
+    assert_non_null(strstr(a.warning, "different values"));
     pp_prometheus_answer_done(&a);
 }
 
@@ -128,8 +125,6 @@ static void mig_and_foreign_series_are_left_out(void **state)
         0);
     assert_int_equal(a.n_samples, 1);
     assert_true(a.samples[0].value == 90);
-    assert_int_equal(a.mig_series, 1);
-    assert_int_equal(a.foreign_series, 2);
     assert_non_null(strstr(a.warning, "MIG"));
     pp_prometheus_answer_done(&a);
 }
