@@ -35,8 +35,8 @@ def helm(*args):
 
 
 def render(*sets, release="precisionprobe"):
-    # --set makes texts of fractions.
-    flags = [word for value in sets for word in ("--set-json" if value.endswith(".5") else "--set", value)]
+    # --set makes texts of fractions, and numbers of texts.
+    flags = [word for value in sets for word in ("--set-json" if value.endswith((".5", '"')) else "--set", value)]
     return helm("template", release, str(CHART), "-n", "system", "--kube-version", "1.36.3", *flags)
 
 
@@ -71,6 +71,8 @@ def check_refused():
             ("unknown value", ["postgres.existingSecret=pg", "replicas=2"], "'replicas' not allowed"),
             ("wrong duration", ["postgres.existingSecret=pg", "config.prometheus.maxWait=soon"],
              "/config/prometheus/maxWait"),
+            ("duration without a unit", ["postgres.existingSecret=pg", 'config.prometheus.maxLag="0"'],
+             "/config/prometheus/maxLag"),
             ("webhook too slow", ["postgres.existingSecret=pg", "webhook.timeoutSeconds=10"], "/webhook/timeoutSeconds")):
         rc, _, err = render(*sets)
         check(f"refused: {name}", rc != 0 and message in err, err or "was rendered")
@@ -120,7 +122,7 @@ def main():
     parser.add_argument("--operator", help="path of precisionprobe-operator")
     ARGS = parser.parse_args()
     check_copies()
-    rc, out, err = helm("lint", str(CHART), "--set", "postgres.existingSecret=pg")
+    rc, out, err = helm("lint", str(CHART), "--strict", "--set", "postgres.existingSecret=pg")
     check("lint", rc == 0, out + err)
     check_refused()
     check_rendered()
