@@ -2,7 +2,6 @@
 
 #include "common/cleanup.h"
 #include "controller/inject_internal.h"
-#include "controller/session_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -200,12 +199,6 @@ static json_t *hook_container(const pp_inject_turn *turn)
         resources(turn->opt, agent_cpu(turn->opt), limit[0] ? limit : NULL));
 }
 
-static json_t *field_env(const char *name, const char *field)
-{
-    return json_pack("{s:s, s:{s:{s:s}}}", "name", name, "valueFrom", "fieldRef", "fieldPath",
-                     field);
-}
-
 static json_t *value_env(const char *name, const char *value)
 {
     return json_pack("{s:s, s:s}", "name", name, "value", value);
@@ -224,15 +217,12 @@ static json_t *agent_container(const pp_inject_turn *turn)
                               json_pack("[o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
                                         mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
                               resources(opt, agent_cpu(opt), limit));
-    json_t *env = json_pack(
-        "[o, o, o, o, o]", field_env("POD_NAME", "metadata.name"),
-        field_env("POD_NAMESPACE", "metadata.namespace"), field_env("POD_UID", "metadata.uid"),
-        field_env("POD_IP", "status.podIP"), field_env("NODE_NAME", "spec.nodeName"));
-    if (env && !opt->native_sidecar)
-        (void)json_array_append_new(env, value_env("PRECISIONPROBE_EXIT_WITH_TRAINER", "1"));
-    if (value && opt->native_sidecar)
-        (void)json_object_set_new(value, "restartPolicy", json_string("Always"));
-    if (!value || json_object_set_new(value, "env", env) < 0) {
+    int rc = opt->native_sidecar
+                 ? json_object_set_new(value, "restartPolicy", json_string("Always"))
+                 : json_object_set_new(
+                       value, "env",
+                       json_pack("[o]", value_env("PRECISIONPROBE_EXIT_WITH_TRAINER", "1")));
+    if (rc < 0) {
         json_decref(value);
         return NULL;
     }
@@ -250,27 +240,6 @@ static int add_containers(const pp_inject_turn *turn, json_t *patch)
         return -1;
     /* Last, so that it comes before the agent: the pod's first container of all. */
     return add(patch, first, hook_container(turn));
-}
-
-static int add_pull_secrets(const pp_inject_turn *turn, json_t *patch)
-{
-    const pp_strings *names = turn->opt->pull_secrets;
-    if (!names || names->count == 0)
-        return 0;
-    const json_t *there = json_object_get(turn->spec, "imagePullSecrets");
-    if (ensure(patch, there, JSON_ARRAY, "/spec/imagePullSecrets") < 0)
-        return -1;
-    for (size_t i = 0; i < names->count; i++) {
-        bool known = false;
-        for (size_t j = 0; j < json_array_size(there); j++) {
-            const char *name = pp_json_get_string(json_array_get(there, j), "name", NULL);
-            known = known || (name && strcmp(name, names->items[i]) == 0);
-        }
-        if (!known &&
-            add(patch, "/spec/imagePullSecrets/-", json_pack("{s:s}", "name", names->items[i])) < 0)
-            return -1;
-    }
-    return 0;
 }
 
 /* Sets one variable of a container whose env is known to exist. */
@@ -340,7 +309,7 @@ static int build(const pp_inject_turn *turn, json_t *patch)
         if (add_trainer(turn, patch, turn->trainers[i]) < 0)
             return -1;
     }
-    return add_containers(turn, patch) < 0 || add_pull_secrets(turn, patch) < 0 ? -1 : 0;
+    return add_containers(turn, patch);
 }
 
 static bool has_named(const json_t *list, const char *name)

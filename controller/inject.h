@@ -29,12 +29,11 @@
 
 /** All texts are borrowed. Zero and NULL mean the default where one is given. */
 typedef struct pp_inject_options {
-    const char *image;              /**< of the hook and the agent; needed */
-    const char *pull_policy;        /**< default "IfNotPresent" */
-    const pp_strings *pull_secrets; /**< names added to spec.imagePullSecrets; may be NULL */
-    const char *endpoint;           /**< wss://service.namespace.svc:port/v1/ingest; needed */
-    const char *ca;                 /**< PEM that the agent trusts; needed */
-    bool native_sidecar; /**< the server runs init containers with restartPolicy Always */
+    const char *image;       /**< of the hook and the agent; needed */
+    const char *pull_policy; /**< default "IfNotPresent" */
+    const char *endpoint;    /**< wss://service.namespace.svc:port/v1/ingest; needed */
+    const char *ca;          /**< PEM that the agent trusts; needed */
+    bool native_sidecar;     /**< the server runs init containers with restartPolicy Always */
     const char
         *cpu; /**< the agent's request, and limit where the pod's containers have one; "100m" */
     const char *memory;              /**< request and limit; default "128Mi" */

@@ -193,6 +193,10 @@ typedef struct pp_session_pod {
  */
 int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret);
 
+/** Why the pod carries no hook: CamelCase; *ret_message points to a sentence. */
+const char *pp_session_pod_refusal(const pp_session *session, const pp_session_pod *pod,
+                                   const char **ret_message);
+
 /** What the store holds of the session; all zero before its first batch. */
 typedef struct pp_session_stats {
     int64_t first_step_ns; /**< start of the first sampled step */

@@ -32,10 +32,6 @@ bool pp_session_pod_injected(const pp_session *session, const pp_session_pod *po
 /** Whether the pod takes part: a pod that ended without the hook does not matter any more. */
 bool pp_session_pod_counts(const pp_session *session, const pp_session_pod *pod);
 
-/** Why the pod carries no hook: CamelCase; *ret_message points to a sentence. */
-const char *pp_session_pod_refusal(const pp_session *session, const pp_session_pod *pod,
-                                   const char **ret_message);
-
 /** Fills conditions and events of the turn's decision. */
 void pp_session_say(pp_session_turn *turn);
 

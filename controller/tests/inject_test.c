@@ -172,7 +172,7 @@ static void test_realistic_pod(void **state)
         assert_string_equal(pp_json_get_string(json_array_get(init, i), "name", NULL), order[i]);
     const json_t *agent = json_array_get(init, 1);
     assert_string_equal(pp_json_get_string(agent, "restartPolicy", NULL), "Always");
-    assert_null(env_value(agent, "PRECISIONPROBE_EXIT_WITH_TRAINER"));
+    assert_null(json_object_get(agent, "env"));
     static const char *const command[] = {"/usr/bin/precisionprobe-agent",
                                           "run",
                                           "--ring=/run/precisionprobe",
@@ -267,9 +267,6 @@ static void test_bare_pod(void **state)
         fixture_json("{'metadata': {'name': 'p'}, 'spec': {'containers': [{'name': 'c'}]}}");
     pp_inject_options opt = options();
     opt.native_sidecar = false;
-    char *names[] = {(char *)(uintptr_t) "pull"};
-    pp_strings secrets = {names, 1};
-    opt.pull_secrets = &secrets;
     opt.pull_policy = "Never";
     PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
     const json_t *spec = json_object_get(got, "spec");
@@ -282,7 +279,6 @@ static void test_bare_pod(void **state)
     assert_null(json_object_get(agent, "restartPolicy"));
     check_restricted(agent);
     assert_int_equal(json_array_size(json_object_get(spec, "initContainers")), 1);
-    assert_non_null(named(json_object_get(spec, "imagePullSecrets"), "pull"));
     assert_string_equal(env_value(json_array_get(containers, 0), "PYTHONPATH"),
                         "/opt/precisionprobe/python");
 }
