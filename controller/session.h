@@ -123,15 +123,14 @@ typedef struct pp_session {
 
 /**
  * Decodes an API object. Only metadata that cannot be used fails the call; a spec that breaks a
- * rule gives a session with `invalid` set, so that its status can say so. *ret is owned.
+ * rule gives a session with `invalid` set, so that its status can say so. The rules are the CRD's,
+ * but for what does no harm: durations in us and ns, entries listed twice, long labels. *ret is
+ * owned.
  */
 int pp_session_decode(const json_t *object, pp_session **ret, pp_error *err);
 
 /** Accepts NULL and half-decoded ones; returns NULL. */
 pp_session *pp_session_free(pp_session *session);
-
-/** The rules of the spec, the same as the CRD's; 0, or -1 with the field's path. */
-int pp_session_validate(const pp_session *session, pp_error *err);
 
 /** Whether pods are injected for it: valid, not deleted, and neither finishing nor final. */
 bool pp_session_live(const pp_session *session);

@@ -280,19 +280,6 @@ static int decode_part(const json_t *spec, const char *name, const pp_json_field
     return pp_json_decode(part, fields, false, at, session, err);
 }
 
-static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
-{
-    if (!json_is_object(spec))
-        return pp_error_field(err, "spec", "is required");
-    if (decode_selector(spec, &session->selector, err) < 0 ||
-        pp_json_decode(spec, spec_fields, false, "spec", session, err) < 0 ||
-        decode_part(spec, "steps", steps_fields, session, err) < 0 ||
-        decode_part(spec, "layers", layers_fields, session, err) < 0 ||
-        decode_lists(spec, session, err) < 0 || decode_ttl(spec, &session->ttl_ns, err) < 0)
-        return -1;
-    return pp_session_validate(session, err);
-}
-
 static int check_texts(const pp_strings *texts, const char *path, size_t longest, pp_error *err)
 {
     for (size_t i = 0; i < texts->count; i++) {
@@ -340,12 +327,10 @@ static int check_numbers(const pp_session *s, pp_error *err)
     if (s->steps_skip < 0 || s->steps_max < 0)
         return pp_error_field(err, s->steps_max < 0 ? "spec.steps.max" : "spec.steps.skip",
                               "must not be negative");
-    if (s->depth < 0)
-        return pp_error_field(err, "spec.layers.depth", "must be from 1 to %d", MAX_DEPTH);
     return 0;
 }
 
-int pp_session_validate(const pp_session *session, pp_error *err)
+static int check_rules(const pp_session *session, pp_error *err)
 {
     if (check_times(session, err) < 0 || check_choices(session, err) < 0 ||
         check_numbers(session, err) < 0)
@@ -356,6 +341,36 @@ int pp_session_validate(const pp_session *session, pp_error *err)
         check_texts(&session->types, "spec.layers.types", MAX_GLOB, err) < 0)
         return -1;
     return 0;
+}
+
+/* What leaves its default where it is left out, and is refused where it is given empty. */
+static int check_given(const json_t *spec, pp_error *err)
+{
+    static const char *const lists[] = {"containers", "phases", "metrics"};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        const json_t *list = json_object_get(spec, lists[i]);
+        char at[32];
+        (void)snprintf(at, sizeof at, "spec.%s", lists[i]);
+        if (json_is_array(list) && json_array_size(list) == 0)
+            return pp_error_field(err, at, "must not be empty");
+    }
+    const json_t *depth = pp_json_get(spec, "layers", "depth", NULL);
+    if (json_is_integer(depth) && json_integer_value(depth) < 1)
+        return pp_error_field(err, "spec.layers.depth", "must be from 1 to %d", MAX_DEPTH);
+    return 0;
+}
+
+static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
+{
+    if (!json_is_object(spec))
+        return pp_error_field(err, "spec", "is required");
+    if (decode_selector(spec, &session->selector, err) < 0 ||
+        pp_json_decode(spec, spec_fields, false, "spec", session, err) < 0 ||
+        decode_part(spec, "steps", steps_fields, session, err) < 0 ||
+        decode_part(spec, "layers", layers_fields, session, err) < 0 ||
+        decode_lists(spec, session, err) < 0 || decode_ttl(spec, &session->ttl_ns, err) < 0)
+        return -1;
+    return check_given(spec, err) < 0 ? -1 : check_rules(session, err);
 }
 
 static int set_defaults(pp_session *s, pp_error *err)
