@@ -156,25 +156,17 @@ static void set_value(const column *c, void *element, int64_t value)
 /* ---- checks: what decoding accepts and encoding is willing to send ------------------------------
  */
 
-static bool is_id_char(char c)
+bool pp_wire_is_id(const char *text, size_t max)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("-_.:/", c));
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/");
+    return n > 0 && n <= max && !text[n];
 }
 
-/** An id is opaque here, but it ends up in logs, keys and queries: letters, digits and -_.:/ only.
- */
 static int check_id(const char *text, size_t max, const char *field, pp_error *err)
 {
-    if (!text || !*text)
-        return pp_error_field(err, field, "must not be empty");
-    if (strlen(text) > max)
-        return pp_error_field(err, field, "must be at most %zu bytes long", max);
-    for (const char *p = text; *p; p++) {
-        if (!is_id_char(*p))
-            return pp_error_field(err, field, "may hold letters, digits and -_.:/ only");
-    }
-    return 0;
+    if (text && pp_wire_is_id(text, max))
+        return 0;
+    return pp_error_field(err, field, "must be 1 to %zu letters, digits and -_.:/", max);
 }
 
 /** Bounds of the table's members: integers are never negative, texts never too long. */
@@ -209,7 +201,7 @@ static int check_gpus(const pp_strings *gpus, pp_error *err)
     for (size_t i = 0; i < gpus->count; i++) {
         char at[64];
         (void)snprintf(at, sizeof at, "process.gpus[%zu]", i);
-        if (check_id(gpus->items[i], 2 * PP_WIRE_MAX_ID, at, err) < 0)
+        if (check_id(gpus->items[i], PP_WIRE_MAX_GPU, at, err) < 0)
             return -1;
         for (size_t j = 0; j < i; j++) {
             if (strcmp(gpus->items[i], gpus->items[j]) == 0)

@@ -28,6 +28,7 @@ enum {
     PP_WIRE_MAX_CELLS = 40000,     /**< entries of a grid */
     PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
+    PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
     PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch and clock texts */
     PP_WIRE_MAX_GPUS = 16,         /**< per process */
     PP_WIRE_MAX_PROCESS = 65535,   /**< greatest process id, rank and world size */
@@ -151,6 +152,10 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
  * passes out's maximum (give it PP_WIRE_MAX_MESSAGE).
  */
 int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err);
+
+/** Whether an id (opaque here, but it ends up in logs, keys and queries) has 1 to max bytes, all of
+ * them letters, digits and -_.:/ */
+bool pp_wire_is_id(const char *text, size_t max);
 
 /** Frees a batch and all it owns; NULL is allowed. */
 void pp_wire_batch_free(pp_wire_batch *batch);

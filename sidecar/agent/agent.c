@@ -37,7 +37,7 @@ typedef struct agent {
     uv_timer_t retry;
     uv_signal_t signals[2];
     pp_settings settings;
-    pp_pod pod;
+    pp_agent_pod pod;
     pp_process *processes[PROCESSES_MAX];
     size_t process_count;
     char bad[BAD_MAX][NAME_MAX + 1];
@@ -446,7 +446,7 @@ static int start(agent *a, pp_error *err)
     if (!a->outbox)
         return pp_error_nomem(err);
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
-    a->pod = (pp_pod){
+    a->pod = (pp_agent_pod){
         .policy = pp_settings_policy(&a->settings), .allowed = true, .emit = emit, .user = a};
     write_control(a);
     if (!o->dump) {

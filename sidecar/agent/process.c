@@ -82,13 +82,6 @@ static char *clean_text(const char *text, size_t max)
     return copy;
 }
 
-static bool is_id(const char *text)
-{
-    size_t n = strlen(text);
-    return n > 0 && n <= PP_WIRE_MAX_ID &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/") == n;
-}
-
 static int fill_gpus(const char *text, pp_strings *gpus, pp_error *err)
 {
     PP_CLEANUP_FREE char *copy = strdup(text);
@@ -96,9 +89,9 @@ static int fill_gpus(const char *text, pp_strings *gpus, pp_error *err)
     if (!copy)
         return pp_error_nomem(err);
     for (char *one = strtok_r(copy, ",", &save); one; one = strtok_r(NULL, ",", &save)) {
-        if (!is_id(one) || gpus->count >= PP_WIRE_MAX_GPUS || pp_strings_contain(gpus, one))
+        if (!pp_wire_is_id(one, PP_WIRE_MAX_GPU) || gpus->count >= PP_WIRE_MAX_GPUS)
             continue;
-        if (pp_strings_add(gpus, one, err) < 0)
+        if (pp_strings_add_once(gpus, one, err) < 0)
             return -1;
     }
     return 0;
@@ -150,7 +143,7 @@ static void count(pp_process *p, pp_wire_batch *batch)
     p->cost = h->cost;
 }
 
-static void cut(pp_process *p, pp_pod *pod, bool last)
+static void cut(pp_process *p, pp_agent_pod *pod, bool last)
 {
     pp_error err = {0};
     int64_t events = 0;
@@ -169,14 +162,14 @@ static void cut(pp_process *p, pp_pod *pod, bool last)
 }
 
 /* Ends a stretch; one without a step is not worth a word. */
-static void end_stretch(pp_process *p, pp_pod *pod)
+static void end_stretch(pp_process *p, pp_agent_pod *pod)
 {
     if (p->steps > 0)
         cut(p, pod, true);
     p->steps = 0;
 }
 
-static void on_start(pp_process *p, pp_pod *pod, int64_t now, int64_t real)
+static void on_start(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real)
 {
     const pp_step *step = pp_pairing_step(p->pairing);
     if (p->id < 0)
@@ -187,7 +180,7 @@ static void on_start(pp_process *p, pp_pod *pod, int64_t now, int64_t real)
     p->cut_at = now;
 }
 
-static int on_step(pp_process *p, pp_pod *pod, pp_error *err)
+static int on_step(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     const pp_step *step = pp_pairing_step(p->pairing);
     if (pod->policy.max > 0 && p->sampled >= pod->policy.max)
@@ -199,7 +192,7 @@ static int on_step(pp_process *p, pp_pod *pod, pp_error *err)
     return pp_batcher_add(p->batcher, step, err);
 }
 
-static int take(pp_process *p, pp_pod *pod, const pp_mark *mark, int64_t now, int64_t real,
+static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, int64_t now, int64_t real,
                 pp_error *err)
 {
     bool was = pp_pairing_running(p->pairing);
@@ -220,7 +213,7 @@ static int take(pp_process *p, pp_pod *pod, const pp_mark *mark, int64_t now, in
     }
 }
 
-static int drain(pp_process *p, pp_pod *pod, int64_t now, int64_t real, pp_error *err)
+static int drain(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
 {
     for (int round = 0; round < ROUNDS; round++) {
         if (pp_reader_refresh(p->reader, err) < 0)
@@ -237,7 +230,7 @@ static int drain(pp_process *p, pp_pod *pod, int64_t now, int64_t real, pp_error
 
 /* ---- the mode ---- */
 
-static int set_mode(pp_process *p, pp_pod *pod, int64_t now, pp_error *err)
+static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
     pp_duty_input input = {.now = now,
@@ -250,13 +243,13 @@ static int set_mode(pp_process *p, pp_pod *pod, int64_t now, pp_error *err)
     return pp_reader_set_mode(p->reader, pp_duty_next(&p->duty, &pod->policy, &input), err);
 }
 
-void pp_process_finish(pp_process *p, pp_pod *pod)
+void pp_process_finish(pp_process *p, pp_agent_pod *pod)
 {
     if (pp_pairing_end(p->pairing))
         end_stretch(p, pod);
 }
 
-int pp_process_poll(pp_process *p, pp_pod *pod, int64_t now, int64_t real, pp_error *err)
+int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
 {
     /* Asked before reading: what a process wrote before it went is there now. */
     bool gone = pp_reader_gone(p->reader);

@@ -15,7 +15,7 @@
 typedef struct pp_process pp_process;
 
 /** What all processes of the agent share. */
-typedef struct pp_pod {
+typedef struct pp_agent_pod {
     pp_duty_policy policy;
     bool allowed;      /**< sampling is wanted */
     bool leaving;      /**< the agent is about to end: nothing new is begun */
@@ -25,7 +25,7 @@ typedef struct pp_pod {
     /** Takes a finished batch (session, instance, seq and dropped are still to be set). */
     void (*emit)(void *user, pp_wire_batch *batch, int64_t events);
     void *user;
-} pp_pod;
+} pp_agent_pod;
 
 /** Opens the ring at `path`. */
 int pp_process_open(const char *path, pp_process **ret, pp_error *err);
@@ -40,12 +40,13 @@ const char *pp_process_path(const pp_process *process);
  * that it left has been emitted, 0 else, -1 where the ring is damaged: what was gathered of it has
  * been emitted then.
  */
-int pp_process_poll(pp_process *process, pp_pod *pod, int64_t now, int64_t real, pp_error *err);
+int pp_process_poll(pp_process *process, pp_agent_pod *pod, int64_t now, int64_t real,
+                    pp_error *err);
 
 /** Ends its stretch and emits what is left: nothing more will be read. */
-void pp_process_finish(pp_process *process, pp_pod *pod);
+void pp_process_finish(pp_process *process, pp_agent_pod *pod);
 
-/** For people: stretches broken by losses, and what the hook calls itself. */
+/** For people: how many stretches were broken by losses. */
 uint64_t pp_process_broken(const pp_process *process);
 
 #endif

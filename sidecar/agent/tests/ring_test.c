@@ -1,4 +1,5 @@
 /* Both sides of the ring in one process: the hook's writer and the agent's reader. */
+#include "sidecar/agent/process.h"
 #include "sidecar/agent/reader.h"
 #include "sidecar/hook/hook.h"
 
@@ -274,6 +275,41 @@ static void test_a_second_agent_goes_on(void **state)
     pp_reader_free(r);
 }
 
+static void note_gpus(void *user, pp_wire_batch *batch, int64_t events)
+{
+    (void)events;
+    const pp_strings *gpus = &batch->process.gpus;
+    for (size_t i = 0; i < gpus->count; i++)
+        assert_int_equal(pp_strings_add(user, gpus->items[i], NULL), 0);
+}
+
+/* UUIDs as long as the wire takes them, each once; what is none is left out. */
+static void test_gpu_uuids(void **state)
+{
+    (void)state;
+    static const pp_mark marks[] = {{.kind = PP_MARK_START, .time = 1000, .value = 1},
+                                    {.kind = PP_MARK_STEP, .time = 2000, .value = 2},
+                                    {.kind = PP_MARK_STOP, .time = 2000}};
+    char path[300], longest[PP_WIRE_MAX_GPU + 1] = "";
+    pp_strings gpus = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = note_gpus, .user = &gpus};
+    pp_process *p = NULL;
+    pp_error err = {0};
+    memset(longest, 'a', PP_WIRE_MAX_GPU);
+    assert_null(pp_ring_open(folder));
+    path_of(path, sizeof path);
+    (void)snprintf(pp_ring()->gpus, PP_RING_GPUS, "%s,%sa,a b,GPU-1,GPU-1", longest, longest);
+    assert_int_equal(pp_process_open(path, &p, &err), 0);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        pp_ring_push(&marks[i]);
+    assert_int_equal(pp_process_poll(p, &pod, 5000, INT64_C(1769000000000000000), &err), 0);
+    assert_int_equal(gpus.count, 2);
+    assert_string_equal(gpus.items[0], longest);
+    assert_string_equal(gpus.items[1], "GPU-1");
+    pp_strings_free(&gpus);
+    pp_process_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damage_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_wrong_tail_is_not_believed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_second_agent_goes_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
