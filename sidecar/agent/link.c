@@ -30,7 +30,6 @@ struct pp_link {
     char token[TOKEN_MAX];
     pp_buf received;
     bool open;
-    bool closing;
     bool reported; /* `closed` was called for this attempt */
 };
 
@@ -92,10 +91,6 @@ static int send_next(pp_link *link, struct lws *wsi)
 {
     const char *text;
     size_t n;
-    if (link->closing) {
-        lws_close_reason(wsi, LWS_CLOSE_STATUS_NORMAL, NULL, 0);
-        return -1;
-    }
     if (!link->config.events->next(link->config.user, &text, &n))
         return 0;
     PP_CLEANUP_FREE unsigned char *frame = malloc(LWS_PRE + n);
@@ -130,7 +125,7 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
     case LWS_CALLBACK_CLIENT_WRITEABLE:
         return send_next(link, wsi);
     case LWS_CALLBACK_CLIENT_CLOSED:
-        report_closed(link, 101, -1, link->closing ? "closed" : "the connection ended");
+        report_closed(link, 101, -1, "the connection ended");
         return 0;
     default:
         return lws_callback_http_dummy(wsi, reason, user, in, n);
@@ -236,7 +231,6 @@ void pp_link_connect(pp_link *link)
 {
     pp_error err = {0};
     link->reported = false;
-    link->closing = false;
     if (read_token(link, &err) < 0 || renew_vhost(link, &err) < 0) {
         report_closed(link, 0, -1, err.message);
         return;
@@ -269,12 +263,6 @@ void pp_link_wake(pp_link *link)
 {
     if (link->open && link->wsi)
         lws_callback_on_writable(link->wsi);
-}
-
-void pp_link_close(pp_link *link)
-{
-    link->closing = true;
-    pp_link_wake(link);
 }
 
 void pp_link_stop(pp_link *link)

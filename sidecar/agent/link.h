@@ -50,9 +50,6 @@ bool pp_link_is_open(const pp_link *link);
 /** There is something to send: `next` will be asked. */
 void pp_link_wake(pp_link *link);
 
-/** Ends the connection in good order; `closed` follows. */
-void pp_link_close(pp_link *link);
-
 /** Takes everything off the loop; run the loop until it is empty, then call pp_link_free. */
 void pp_link_stop(pp_link *link);
 void pp_link_free(pp_link *link);
