@@ -1,7 +1,7 @@
 /*
- * De-duplication of sample rows, as in the 2024 paper: a window's values of a layer that repeat
- * the last stored ones within the tolerance are folded into that row, which then stands for one
- * more window. Estimates are solved from the raw samples, never from these rows.
+ * De-duplication of sample rows, as in the paper of 2024 (docs/results.md): a window's values of a
+ * layer that repeat the last stored ones within the tolerance are folded into that row, which then
+ * stands for one more window. Estimates are solved from the raw samples, never from these rows.
  */
 #ifndef PP_CONTROLLER_DEDUP_H
 #define PP_CONTROLLER_DEDUP_H

@@ -25,7 +25,7 @@ CREATE TABLE target (
     node           text,
     host_name      text,                      -- host name inside the pod
     ip             text,                      -- the pod's address
-    workload_kind  text NOT NULL,             -- top owner: Job, ..., or Pod
+    workload_kind  text NOT NULL,             -- controlling owner (ReplicaSet: Deployment), or Pod
     workload_name  text NOT NULL,
     cpu_request    double precision,          -- cores that the pod's containers request; NULL: none
     events         bigint NOT NULL DEFAULT 0, -- intervals (or grid calls) stored, each once
@@ -265,7 +265,7 @@ CREATE TABLE estimate (
     FOREIGN KEY (session_uid, pod_uid, gpu_uuid, kind, layer, phase) REFERENCES item ON DELETE CASCADE
 );
 
--- Per workload: what a scheduler wants to know; the latest finished session wins.
+-- Per workload: what a scheduler wants to know; the latest session that Succeeded wins.
 CREATE TABLE pattern (
     namespace      text NOT NULL,
     workload_kind  text NOT NULL,
@@ -287,7 +287,7 @@ WHERE s.phase = 'Succeeded'
   AND EXISTS (SELECT 1 FROM attribution a WHERE a.session_uid = s.uid AND a.pod_uid = t.pod_uid AND a.final)
 ORDER BY t.namespace, t.workload_kind, t.workload_name, s.finished_at DESC NULLS LAST, s.uid;
 
--- Exactly the columns of the 2024 paper's Table II, in its order: one row per pod, layer and phase.
+-- Exactly the columns of Table II of the paper (docs/results.md), in its order: one row per pod, layer and phase.
 -- Where a pod has several GPUs, the mean over those for which the value is known.
 CREATE VIEW result AS
 SELECT t.namespace || '/' || t.workload_name AS job_id,
