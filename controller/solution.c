@@ -20,30 +20,6 @@ const char *pp_solution_phase_name(pp_attribution_phase phase)
     return phase_names[phase];
 }
 
-pp_activity *pp_activity_free(pp_activity *a)
-{
-    if (!a)
-        return NULL;
-    for (size_t i = 0; i < a->n_processes; i++) {
-        free(a->processes[i].instance);
-        pp_strings_free(&a->processes[i].gpus);
-    }
-    for (size_t i = 0; i < a->n_layers; i++) {
-        free(a->layers[i].name);
-        free(a->layers[i].type);
-    }
-    pp_strings_free(&a->gpus);
-    free(a->processes);
-    free(a->layers);
-    free(a->batches);
-    free(a->steps);
-    free(a->intervals);
-    free(a->cells);
-    free(a->samples);
-    free(a);
-    return NULL;
-}
-
 pp_solution *pp_solution_free(pp_solution *s)
 {
     if (!s)
