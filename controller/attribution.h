@@ -1,9 +1,9 @@
 /*
  * Attribution: which (layer, phase) has which value of a GPU metric, and how sure are we.
  *
- * Pure arithmetic: no I/O, no threads, no global state, no clock; libm and common/error.h only.
- * Used by the operator (on its thread pool, again and again as data comes in), by the sidecar's
- * local mode, by tests and by benchmarks. The model and its limits are in docs/attribution.md.
+ * Pure arithmetic: no I/O, no threads, no global state, no clock; libm and common/ only. Used by
+ * the operator, on its thread pool, again and again as data comes in. The model and its limits are
+ * in docs/attribution.md.
  *
  * In: exact activity of one pod on one GPU (intervals, or sums on a grid of at most 10 ms) and the
  * raw samples of its metrics with Prometheus' own stamps. Out: per item and metric a mean, its
@@ -201,12 +201,6 @@ static inline const pp_attribution_estimate *pp_attribution_get(const pp_attribu
 {
     return &r->estimates[row * r->n_metrics + metric];
 }
-
-/** The plain overlap-weighted mean, for comparison: each window's value counts for an item by the
- *  time that the item took in it. Windows are those of `solved` (same input). *ret is
- *  [row * n_metrics + metric], NaN where nothing overlaps; the caller frees it. */
-int pp_attribution_overlap_mean(const pp_attribution_input *in, const pp_attribution_result *solved,
-                                double **ret, pp_error *err);
 
 /** Lower-case name as stored and shown: "none", "job", "direct". */
 const char *pp_attribution_method_name(pp_attribution_method method);

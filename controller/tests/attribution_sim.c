@@ -448,7 +448,7 @@ void sim_score_of(const sim *s, const pp_attribution_result *r, sim_score *ret)
 {
     double *plain = NULL;
     *ret = (sim_score){.end_error = (double)NAN};
-    if (pp_attribution_overlap_mean(&s->in, r, &plain, NULL) < 0)
+    if (sim_overlap_mean(&s->in, r, &plain, NULL) < 0)
         abort();
     layers_score(s, r, plain, ret);
     free(plain);

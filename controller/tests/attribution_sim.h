@@ -74,6 +74,11 @@ sim_config sim_defaults(uint64_t seed);
 sim *sim_new(const sim_config *config);
 void sim_free(sim *s);
 void sim_score_of(const sim *s, const pp_attribution_result *r, sim_score *ret);
+/** The plain overlap-weighted mean, for comparison: each window's value counts for an item by the
+ *  time that the item took in it. Windows are those of `solved` (same input). *ret is
+ *  [row * n_metrics + metric], NaN where nothing overlaps; the caller frees it. */
+int sim_overlap_mean(const pp_attribution_input *in, const pp_attribution_result *solved,
+                     double **ret, pp_error *err);
 /** Uniform in [0, 1) from a state that it advances. */
 double sim_uniform(uint64_t *state);
 double sim_normal(uint64_t *state);

@@ -5,6 +5,7 @@
 
 #include "common/cleanup.h"
 #include "controller/attribution_internal.h"
+#include "controller/tests/attribution_sim.h"
 
 typedef struct sums {
     const pp_attribution_input *in;
@@ -72,8 +73,8 @@ static int sums_run(sums *s, pp_error *err)
     return 0;
 }
 
-int pp_attribution_overlap_mean(const pp_attribution_input *in, const pp_attribution_result *solved,
-                                double **ret, pp_error *err)
+int sim_overlap_mean(const pp_attribution_input *in, const pp_attribution_result *solved,
+                     double **ret, pp_error *err)
 {
     sums s = {.in = in, .solved = solved};
     size_t n = solved->n_metrics;
