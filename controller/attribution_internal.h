@@ -248,10 +248,10 @@ int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, bool 
 /** Estimates the lag of w over all metrics; fits[metric] then hold the variances at it. */
 int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_fit *fits,
                      pp_attr_lag *ret, pp_error *err);
-/** Prior, bounds and scale of one metric; y are its scaled values. */
 /** misfit for pp_attr_windows_init, by least squares over the windows w at this lag. */
 int pp_attr_misfit(const pp_attr_problem *q, const pp_attr_scrapes *s, const pp_attr_windows *w,
                    double lag, double phase, double *misfit, pp_error *err);
+/** Prior, bounds and scale of one metric, whose scaled values have this mean. */
 void pp_attr_fit_prior(const pp_attr_problem *q, size_t metric, double mean, pp_attr_fit *f);
 
 /* ---- groups ---------------------------------------------------------------------------------- */

@@ -3,8 +3,8 @@
  *
  * A metric has one name in a ProfileSession (spec.metrics), one in the store (the column), a unit
  * and a range. Which series of Prometheus carries it, under which label the GPU's UUID stands, and
- * with which factor it is multiplied, is an exporter's matter: presets for dcgm-exporter and AMD's
- * device-metrics-exporter are here, a configuration may change any line of them.
+ * with which factor it is multiplied, is an exporter's matter; prometheus.preset chooses one:
+ * dcgm-exporter or AMD's device-metrics-exporter.
  */
 #ifndef PP_CONTROLLER_METRIC_H
 #define PP_CONTROLLER_METRIC_H
@@ -41,7 +41,7 @@ const pp_metric_info *pp_metric_get(pp_metric metric);
 /** Either the spec's name or the column; returns -1 for anything else. */
 int pp_metric_from_name(const char *name, pp_metric *ret);
 
-/** The set's names in the spec's spelling, e.g. "SMActive, FP32Active"; out is NUL-terminated. */
+/** The set's names in the spec's spelling, e.g. "FP32Active, SMActive"; out is NUL-terminated. */
 void pp_metric_names(unsigned set, char *out, size_t size);
 
 /** One series of an exporter. */
