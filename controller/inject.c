@@ -141,14 +141,8 @@ static json_t *security_context(void)
  */
 static json_t *resources(const pp_inject_options *opt, const char *cpu, const char *limit)
 {
-    const char *memory = opt->memory ? opt->memory : "128Mi";
     return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*}}", "requests", "cpu", limit ? limit : cpu,
-                     "memory", memory, "limits", "memory", memory, "cpu", limit);
-}
-
-static const char *agent_cpu(const pp_inject_options *opt)
-{
-    return opt->cpu ? opt->cpu : "100m";
+                     "memory", opt->memory, "limits", "memory", opt->memory, "cpu", limit);
 }
 
 /* A CPU limit as text; "" where a container has none. */
@@ -178,9 +172,8 @@ static bool all_cpu_limited(const json_t *spec)
 static json_t *container(const pp_inject_options *opt, const char *name, json_t *command,
                          json_t *mounts, json_t *amounts)
 {
-    const char *policy = opt->pull_policy ? opt->pull_policy : "IfNotPresent";
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", name, "image", opt->image,
-                     "imagePullPolicy", policy, "command", command, "resources", amounts,
+                     "imagePullPolicy", opt->pull_policy, "command", command, "resources", amounts,
                      "securityContext", security_context(), "volumeMounts", mounts);
 }
 
@@ -196,7 +189,7 @@ static json_t *hook_container(const pp_inject_turn *turn)
         turn->opt, PP_INJECT_HOOK,
         json_pack("[s, s, s]", "/usr/bin/precisionprobe-agent", "install", PP_INJECT_HOOK_PATH),
         json_pack("[o]", mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)),
-        resources(turn->opt, agent_cpu(turn->opt), limit[0] ? limit : NULL));
+        resources(turn->opt, turn->opt->cpu, limit[0] ? limit : NULL));
 }
 
 static json_t *value_env(const char *name, const char *value)
@@ -207,7 +200,7 @@ static json_t *value_env(const char *name, const char *value)
 static json_t *agent_container(const pp_inject_turn *turn)
 {
     const pp_inject_options *opt = turn->opt;
-    const char *limit = all_cpu_limited(turn->spec) ? agent_cpu(opt) : NULL;
+    const char *limit = all_cpu_limited(turn->spec) ? opt->cpu : NULL;
     json_t *value = container(opt, PP_INJECT_AGENT,
                               json_pack("[s, s, s, s, s, s]", "/usr/bin/precisionprobe-agent",
                                         "run", "--ring=" PP_INJECT_RING_PATH,
@@ -216,7 +209,7 @@ static json_t *agent_container(const pp_inject_turn *turn)
                                         "--ca=" PP_INJECT_IDENTITY_PATH "/ca.crt"),
                               json_pack("[o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
                                         mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
-                              resources(opt, agent_cpu(opt), limit));
+                              resources(opt, opt->cpu, limit));
     int rc = opt->native_sidecar
                  ? json_object_set_new(value, "restartPolicy", json_string("Always"))
                  : json_object_set_new(
@@ -432,7 +425,6 @@ static json_t *phases_value(unsigned phases)
 
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
-    double stretch = opt->stretch_seconds > 0 ? opt->stretch_seconds : 10;
     json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);
@@ -442,5 +434,5 @@ json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
                      phases_value(s->phases), "steps", "skip", (json_int_t)s->steps_skip, "max",
                      (json_int_t)s->steps_max, "durationSeconds", (double)s->duration_ns / 1e9,
                      "overheadBudgetPercent", s->overhead_budget_percent, "stretch", "seconds",
-                     stretch);
+                     opt->stretch_seconds);
 }

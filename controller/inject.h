@@ -27,18 +27,17 @@
 /* Not below /var/run: where an image links /var/run to /run it would hide the ring. */
 #define PP_INJECT_IDENTITY_PATH "/etc/precisionprobe/identity"
 
-/** All texts are borrowed. Zero and NULL mean the default where one is given. */
+/** All of it is needed, and texts are borrowed. */
 typedef struct pp_inject_options {
-    const char *image;       /**< of the hook and the agent; needed */
-    const char *pull_policy; /**< default "IfNotPresent" */
-    const char *endpoint;    /**< wss://service.namespace.svc:port/v1/ingest; needed */
-    const char *ca;          /**< PEM that the agent trusts; needed */
-    bool native_sidecar;     /**< the server runs init containers with restartPolicy Always */
-    const char
-        *cpu; /**< the agent's request, and limit where the pod's containers have one; "100m" */
-    const char *memory;              /**< request and limit; default "128Mi" */
-    const pp_strings *gpu_resources; /**< default nvidia.com/gpu, amd.com/gpu */
-    double stretch_seconds;          /**< least length of a sampled stretch; default 10 */
+    const char *image; /**< of the hook and the agent */
+    const char *pull_policy;
+    const char *endpoint; /**< wss://service.namespace.svc:port/v1/ingest */
+    const char *ca;       /**< PEM that the agent trusts */
+    bool native_sidecar;  /**< the server runs init containers with restartPolicy Always */
+    const char *cpu;      /**< the agent's request, and limit where the pod's containers have one */
+    const char *memory;   /**< request and limit */
+    const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
+    double stretch_seconds;          /**< least length of a sampled stretch */
 } pp_inject_options;
 
 typedef enum pp_inject_result {

@@ -48,7 +48,7 @@ pp_plan *pp_plan_new(const pp_metric_source *source, const pp_plan_options *opt)
     if (!plan)
         return NULL;
     plan->source = *source;
-    plan->opt = opt ? *opt : (pp_plan_options){0};
+    plan->opt = *opt;
     plan->next_id = 1;
     pp_plan_options *o = &plan->opt;
     o->metrics = o->metrics ? o->metrics : PP_METRIC_ALL;
@@ -57,7 +57,6 @@ pp_plan *pp_plan_new(const pp_metric_source *source, const pp_plan_options *opt)
     set_default(&o->lead_ns, 15 * SECOND);
     set_default(&o->lag_ns, 60 * SECOND);
     set_default(&o->settle_ns, 15 * SECOND);
-    set_default(&o->wait_ns, 600 * SECOND);
     set_default(&o->backoff_max_ns, 60 * SECOND);
     set_default(&o->range_max_ns, 900 * SECOND);
     set_default(&o->samples_max, 40000);

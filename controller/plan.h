@@ -26,7 +26,7 @@
 #define PP_PLAN_MAX_QUERY_GPUS 64 /* of one query */
 #define PP_PLAN_MAX_UUID 128      /* bytes of a GPU's UUID */
 
-/** Zero means the default. */
+/** Zero means the default, where there is one. */
 typedef struct pp_plan_options {
     unsigned metrics;       /**< bits of the metrics asked for; default all */
     int64_t interval_ns;    /**< between questions about running work; default 5 s */
@@ -34,7 +34,7 @@ typedef struct pp_plan_options {
     int64_t lead_ns;        /**< samples before the observed time that are wanted; default 15 s */
     int64_t lag_ns;         /**< samples after it that are wanted (lag, scrape); default 60 s */
     int64_t settle_ns;      /**< until a sample is visible at the latest; default 15 s */
-    int64_t wait_ns;        /**< without an answer, once all should be there; default 10 min */
+    int64_t wait_ns;        /**< without an answer, once all should be there; needed */
     int64_t backoff_max_ns; /**< after failures; default 60 s */
     int64_t range_max_ns;   /**< of one query; default 15 min */
     int64_t samples_max;    /**< expected in one answer; default 40,000 */

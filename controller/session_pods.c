@@ -55,8 +55,6 @@ static bool asks_for(const json_t *container, const char *resource)
 
 static bool asks_for_gpu(const json_t *container, const pp_strings *gpu_resources)
 {
-    if (!gpu_resources || gpu_resources->count == 0)
-        return asks_for(container, "nvidia.com/gpu") || asks_for(container, "amd.com/gpu");
     for (size_t i = 0; i < gpu_resources->count; i++) {
         if (asks_for(container, gpu_resources->items[i]))
             return true;

@@ -14,6 +14,11 @@
 #define FIXTURE_CREATED INT64_C(1769000000000000000) /* 2026-01-21T12:53:20Z */
 #define FIXTURE_SECOND INT64_C(1000000000)
 
+/* The resources that a configuration without any names. */
+static char *const fixture_gpu_names[] = {(char *)(uintptr_t) "nvidia.com/gpu",
+                                          (char *)(uintptr_t) "amd.com/gpu"};
+static const pp_strings fixture_gpus = {(char **)(uintptr_t)fixture_gpu_names, 2};
+
 /* JSON with ' in place of ". */
 static inline json_t *fixture_json(const char *text)
 {

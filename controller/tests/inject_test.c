@@ -12,7 +12,12 @@ static pp_inject_options options(void)
         .image = "registry.example/precisionprobe-sidecar:0.1.0",
         .endpoint = "wss://precisionprobe.system.svc:443/v1/ingest",
         .ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+        .pull_policy = "IfNotPresent",
         .native_sidecar = true,
+        .cpu = "50m",
+        .memory = "64Mi",
+        .gpu_resources = &fixture_gpus,
+        .stretch_seconds = 30,
     };
 }
 
@@ -115,8 +120,8 @@ static void check_restricted(const json_t *container)
     const json_t *drop = pp_json_get(sc, "capabilities", "drop", NULL);
     assert_string_equal(json_string_value(json_array_get(drop, 0)), "ALL");
     const json_t *resources = json_object_get(container, "resources");
-    assert_string_equal(pp_json_get_string(resources, "limits", "memory", NULL), "128Mi");
-    assert_string_equal(pp_json_get_string(resources, "requests", "memory", NULL), "128Mi");
+    assert_string_equal(pp_json_get_string(resources, "limits", "memory", NULL), "64Mi");
+    assert_string_equal(pp_json_get_string(resources, "requests", "memory", NULL), "64Mi");
 }
 
 static void check_trainer(const json_t *trainer)
@@ -221,7 +226,6 @@ static void test_resources(void **state)
         "'limits': {'cpu': '4', 'memory': '8Gi'}, 'requests': {'cpu': '4', 'memory': '8Gi'}}}]}}");
     assert_true(guaranteed(json_object_get(pod, "spec")));
     pp_inject_options opt = options();
-    opt.cpu = "50m";
     for (int native = 0; native < 2; native++) {
         opt.native_sidecar = native;
         PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
@@ -248,7 +252,6 @@ static void test_settings(void **state)
         " 50}, 'phases': ['Backward'], 'overheadBudgetPercent': 0.5,"
         " 'layers': {'include': ['top.*'], 'depth': 2}}");
     pp_inject_options opt = options();
-    opt.stretch_seconds = 30;
     PP_CLEANUP_JSON json_t *got = pp_inject_settings(s, &opt);
     PP_CLEANUP_JSON json_t *want = fixture_json(
         "{'version': 1, 'session': {'uid': '" FIXTURE_UID "', 'namespace': 'ml', 'name': 'dlrm'},"

@@ -12,7 +12,9 @@ static pp_plan *make(const pp_plan_options *opt)
 {
     pp_metric_source dcgm;
     assert_int_equal(pp_metric_preset("dcgm", &dcgm, NULL), 0);
-    pp_plan *plan = pp_plan_new(&dcgm, opt);
+    pp_plan_options complete = *opt;
+    complete.wait_ns = opt->wait_ns ? opt->wait_ns : 600 * S;
+    pp_plan *plan = pp_plan_new(&dcgm, &complete);
     assert_non_null(plan);
     return plan;
 }
@@ -114,7 +116,7 @@ static void test_quote(void **state)
 static void test_refused_needs(void **state)
 {
     (void)state;
-    pp_plan *plan = make(NULL);
+    pp_plan *plan = make(&(pp_plan_options){0});
     pp_error err = {0};
     char longest[PP_PLAN_MAX_UUID + 2];
     memset(longest, 'x', sizeof longest);
@@ -250,7 +252,7 @@ static void test_many_gpus(void **state)
     enum { N = 200 };
     static char names[N][16];
     const char *gpus[N];
-    pp_plan *plan = make(NULL);
+    pp_plan *plan = make(&(pp_plan_options){0});
     for (int i = 0; i < N; i++) {
         (void)snprintf(names[i], sizeof names[i], "GPU-%03d-", i);
         gpus[i] = names[i];

@@ -171,7 +171,7 @@ static void test_containers(void **state)
         pp_session *s = fixture_session(spec);
         PP_CLEANUP_JSON json_t *pod = fixture_json(text);
         size_t found[4] = {9, 9, 9, 9};
-        assert_int_equal(pp_session_containers(s, pod, NULL, found, 4, NULL), cases[i].n);
+        assert_int_equal(pp_session_containers(s, pod, &fixture_gpus, found, 4, NULL), cases[i].n);
         if (cases[i].n > 0)
             assert_int_equal(found[0], cases[i].first);
         (void)pp_session_free(s);

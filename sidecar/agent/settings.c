@@ -13,8 +13,6 @@
 
 enum { TEXT_MAX = 256 << 10, LONGEST_S = 600 };
 
-#define DEFAULT_BUDGET_PERCENT 1.0
-#define DEFAULT_STRETCH 10.0
 #define SECONDS_MAX (30 * 86400.0)
 
 #define AT(member) offsetof(pp_settings, member)
@@ -79,7 +77,7 @@ static int check(const pp_settings *s, pp_error *err)
         return pp_error_field(err, "version", "must be 1");
     if (in_range(s->duration, 0, SECONDS_MAX, "durationSeconds", err) < 0 ||
         in_range(s->budget_percent, 0.001, 100, "overheadBudgetPercent", err) < 0 ||
-        in_range(s->stretch, 0, SECONDS_MAX, "stretch.seconds", err) < 0)
+        in_range(s->stretch, 0.001, SECONDS_MAX, "stretch.seconds", err) < 0)
         return -1;
     if (s->depth < 0 || s->skip < 0 || s->max < 0)
         return pp_error_field(err, "steps", "numbers must not be negative");
@@ -95,7 +93,7 @@ static int check(const pp_settings *s, pp_error *err)
 
 int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err)
 {
-    *ret = (pp_settings){.budget_percent = DEFAULT_BUDGET_PERCENT, .stretch = DEFAULT_STRETCH};
+    *ret = (pp_settings){0};
     PP_CLEANUP_JSON json_t *root = pp_json_parse(text, n, err);
     if (!root)
         return -1;

@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
-#define SESSION "\"version\":1,\"session\":{\"uid\":\"u\",\"namespace\":\"ml\",\"name\":\"n\"}"
+#define IDENTITY "\"version\":1,\"session\":{\"uid\":\"u\",\"namespace\":\"ml\",\"name\":\"n\"}"
+#define STRETCH ",\"stretch\":{\"seconds\":10}"
+#define SESSION IDENTITY STRETCH ",\"overheadBudgetPercent\":1"
 
 static int parse(const char *text, pp_settings *s, pp_error *err)
 {
@@ -23,7 +25,7 @@ static void test_all_of_it(void **state)
     pp_settings s;
     pp_error err = {0};
     const char *text =
-        "{" SESSION ",\"endpoint\":\"wss://h/v1/ingest\",\"layers\":{\"include\":[\"a*\"],"
+        "{" IDENTITY ",\"endpoint\":\"wss://h/v1/ingest\",\"layers\":{\"include\":[\"a*\"],"
         "\"exclude\":[],\"types\":[\"Linear\"],\"depth\":2},\"phases\":[\"Forward\"],"
         "\"steps\":{\"skip\":3,\"max\":9},\"durationSeconds\":120,\"overheadBudgetPercent\":2.5,"
         "\"stretch\":{\"seconds\":7.5},\"later\":{\"x\":1}}";
@@ -66,10 +68,13 @@ static void test_what_is_refused(void **state)
          "version"},
         {"{\"version\":1}", "session"},
         {"{\"version\":1,\"session\":{\"uid\":\"u\",\"name\":\"n\"}}", "session.namespace"},
-        {"{" SESSION ",\"overheadBudgetPercent\":0}", "overheadBudgetPercent"},
+        {"{" IDENTITY ",\"overheadBudgetPercent\":1}", "stretch.seconds"},
+        {"{" IDENTITY STRETCH "}", "overheadBudgetPercent"},
+        {"{" IDENTITY STRETCH ",\"overheadBudgetPercent\":0}", "overheadBudgetPercent"},
         {"{" SESSION ",\"durationSeconds\":-1}", "durationSeconds"},
         {"{" SESSION ",\"durationSeconds\":\"1m\"}", "durationSeconds"},
-        {"{" SESSION ",\"stretch\":{\"seconds\":1e300}}", "stretch.seconds"},
+        {"{" IDENTITY ",\"overheadBudgetPercent\":1,\"stretch\":{\"seconds\":1e300}}",
+         "stretch.seconds"},
         {"{" SESSION ",\"steps\":{\"skip\":-1}}", "steps"},
         {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
         {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},
