@@ -117,7 +117,6 @@ static void fill_defaults(pp_http_options *o)
 {
     o->certificate = NULL;
     o->key = NULL;
-    o->max_connections = o->max_connections ? o->max_connections : PP_HTTP_MAX_CONNECTIONS;
     o->max_batches = o->max_batches ? o->max_batches : PP_HTTP_MAX_BATCHES;
     o->body_timeout = o->body_timeout ? o->body_timeout : 5 * SECOND;
     o->admission_timeout = o->admission_timeout ? o->admission_timeout : 3 * SECOND;

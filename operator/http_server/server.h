@@ -31,14 +31,13 @@ typedef uint64_t pp_http_id;
 enum {
     PP_HTTP_MAX_REVIEW = 3 << 20,     /**< bytes of an admission review */
     PP_HTTP_MAX_TOKEN = 6144,         /**< bytes of a bearer token */
-    PP_HTTP_MAX_CONNECTIONS = 4000,   /**< default of max_connections */
     PP_HTTP_MAX_BATCHES = 256,        /**< default of max_batches */
     PP_HTTP_MAX_RECEIVING = 64 << 20, /**< bytes of unfinished messages, all connections together */
     PP_HTTP_MAX_QUEUE = 256,          /**< messages waiting to be written to one connection */
     PP_HTTP_MAX_WARNINGS = 8,         /**< of one admission answer */
 };
 
-/** Zero or NULL means the default, except for the loop and the certificate. */
+/** Zero or NULL means the default; loop, certificate and max_connections are needed. */
 typedef struct pp_http_options {
     uv_loop_t *loop;
     const char *address;       /**< interface or address to listen on; NULL: all */
