@@ -34,7 +34,8 @@ static const pp_config_option options[] = {
     {"ingest.maxConnections", PP_CONFIG_INTEGER, AT(ingest.max_connections), "2000", 1, 100000,
      NULL, "Agents connected at once; more are answered 503"},
     {"injection.cpu", PP_CONFIG_QUANTITY, AT(injection.cpu), "50m", 0, 0, NULL,
-     "CPU that the injected containers request; in a pod with guaranteed QoS also their limit"},
+     "CPU that the injected containers request; where all of the pod's own containers have CPU "
+     "limits, also the agent's limit"},
     {"injection.gpuResources", PP_CONFIG_STRINGS, AT(injection.gpu_resources),
      "nvidia.com/gpu,amd.com/gpu", 0, 0, NULL,
      "Resource names by which a container is known to use a GPU"},
@@ -48,7 +49,7 @@ static const pp_config_option options[] = {
      "Auto|Always|Never",
      "Whether the agent runs as a native sidecar; Auto: where the server has them (1.29)"},
     {"injection.stretchSeconds", PP_CONFIG_NUMBER, AT(injection.stretch_seconds), "30", 1, 3600,
-     NULL, "Length of a contiguous sampled stretch, in seconds"},
+     NULL, "Least length of a contiguous sampled stretch, in seconds"},
     {"kubernetes.kubeconfig", PP_CONFIG_STRING, AT(kubernetes.kubeconfig), "", 0, 0, NULL,
      "A kubeconfig, for development; empty: the pod's service account"},
     {"kubernetes.namespace", PP_CONFIG_STRING, AT(kubernetes.ns), "", 0, 0, NULL,
@@ -82,7 +83,8 @@ static const pp_config_option options[] = {
     {"prometheus.maxLag", PP_CONFIG_DURATION, AT(prometheus.max_lag), "0s", 0, 600, NULL,
      "Greatest time from the end of a collection window to its publication; 0s: 2.5 windows"},
     {"prometheus.maxWait", PP_CONFIG_DURATION, AT(prometheus.max_wait), "120s", 1, 3600, NULL,
-     "How long a session that has ended waits for missing samples"},
+     "How long Prometheus may not answer before a session that has ended goes on without the "
+     "samples that are missing"},
     {"prometheus.preset", PP_CONFIG_CHOICE, AT(prometheus.preset), "dcgm", 0, 0, "dcgm|amd",
      "Metric names, scales and labels of the exporter"},
     {"prometheus.queryTimeout", PP_CONFIG_DURATION, AT(prometheus.query_timeout), "10s", 1, 300,

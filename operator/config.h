@@ -33,7 +33,7 @@ typedef struct pp_config {
         char *image;
         char *image_pull_policy;
         char *native_sidecar; /**< Auto, Always, Never */
-        char *cpu;            /**< Kubernetes quantity; request and limit of what is injected */
+        char *cpu;            /**< Kubernetes quantity */
         char *memory;
         double stretch_seconds;
         pp_strings gpu_resources;
