@@ -56,9 +56,13 @@ function(pp_library name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...]): one cmocka program.
+# pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...]): one cmocka program. A label says what
+# it needs; without one it is "quick" and needs nothing.
 function(pp_test name)
   cmake_parse_arguments(A "" "" "LIBS;LABELS;ENV" ${ARGN})
+  if(NOT A_LABELS)
+    set(A_LABELS quick)
+  endif()
   add_executable(${name} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE pp_flags ${A_LIBS} PkgConfig::CMOCKA)
   target_compile_definitions(${name} PRIVATE PP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
