@@ -1,5 +1,7 @@
 #include "common/json.h"
 
+#include "common/time.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "common/log.h"
 
-#include "common/json.h"
+#include "common/time.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

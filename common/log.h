@@ -1,7 +1,6 @@
 /*
  * Log lines for people and machines: one JSON object per line on standard error, with time, level,
- * message and the caller's own fields. Thread-safe. Libraries do not log; main programs and the
- * outermost layer of an operation do.
+ * subject and message. Thread-safe.
  */
 #ifndef PP_COMMON_LOG_H
 #define PP_COMMON_LOG_H

@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/time.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 /* The session's state machine. Words are in session_say.c. */
 #include "controller/session_internal.h"
 
+#include "common/time.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* Which pods a session means, and which of their containers. */
 #include "controller/session.h"
 
+#include "common/time.h"
+
 #include <string.h>
 
 static bool requirement_met(const pp_selector_requirement *r, const char *value)

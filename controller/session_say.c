@@ -1,6 +1,8 @@
 /* What a session says about itself: conditions, Events, the list of targets. */
 #include "controller/session_internal.h"
 
+#include "common/time.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

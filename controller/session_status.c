@@ -2,6 +2,7 @@
 #include "controller/session_internal.h"
 
 #include "common/cleanup.h"
+#include "common/time.h"
 
 #include <stdio.h>
 #include <string.h>

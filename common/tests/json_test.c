@@ -1,5 +1,6 @@
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 #include "common/tests/cmocka_all.h"
 
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/time.h"
 #include "common/wire.h"
 #include "sidecar/agent/backoff.h"
 #include "sidecar/agent/link.h"
