@@ -1,7 +1,7 @@
 #include "common/cleanup.h"
 #include "common/json.h"
-#include "common/time.h"
 #include "common/tests/cmocka_all.h"
+#include "common/time.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* The I/O of leader election: reads and writes the Lease as lease_state decides. */
 #include "operator/kube/lease.h"
 
+#include "common/backoff.h"
 #include "common/cleanup.h"
 #include "common/json.h"
-#include "operator/kube/backoff.h"
 #include "operator/kube/lease_state.h"
 
 #include <string.h>
@@ -393,7 +393,7 @@ pp_kube_lease *pp_kube_lease_new(pp_kube_client *client, const pp_kube_lease_opt
         return NULL;
     }
     pp_lease_state_init(&lease->state, o.identity, o.lease_ms, o.renew_deadline_ms, o.retry_ms);
-    pp_backoff_init(&lease->random, 0);
+    pp_backoff_init(&lease->random, 1, 2, 0);
     lease->client = client;
     lease->ns = ns;
     lease->name = name;

@@ -1,8 +1,8 @@
 #include "operator/kube/reflector.h"
 
+#include "common/backoff.h"
 #include "common/cleanup.h"
 #include "common/json.h"
-#include "operator/kube/backoff.h"
 #include "operator/kube/framer.h"
 #include "operator/kube/kube_internal.h"
 
@@ -19,8 +19,12 @@ enum {
     /* So many failed watches in a row without an event: our resourceVersion may be one that the
      * server does not know (an etcd restored from a backup), so list again. */
     MAX_WATCH_FAILURES = 5,
+    /* client-go's figures for watches. */
+    FIRST_WAIT_MS = 800,
+    MAX_WAIT_MS = 30 * 1000,
 };
 static const int64_t SHORT_WATCH_NS = INT64_C(1000000000);
+static const int64_t HEALTHY_NS = INT64_C(120) * 1000000000; /* the waits begin anew after it */
 
 typedef enum reflector_mode {
     NEED_LIST,   /**< in pages, by LIST */
@@ -56,6 +60,7 @@ struct pp_reflector {
     uint64_t watch_events; /**< of the current watch */
     int watch_failures;
     pp_backoff backoff;
+    int64_t failed_ns; /**< the last time */
     pp_framer framer;
     cached *objects; /**< by key */
     pp_kube_informer_stats stats;
@@ -80,7 +85,7 @@ pp_reflector *pp_reflector_new(const pp_kube_informer_options *options, uint64_t
     r->max_objects = options->max_objects ? options->max_objects : DEFAULT_MAX_OBJECTS;
     r->watch_list = !options->no_watch_list;
     r->mode = r->watch_list ? STREAM_LIST : NEED_LIST;
-    pp_backoff_init(&r->backoff, seed);
+    pp_backoff_init(&r->backoff, FIRST_WAIT_MS, MAX_WAIT_MS, seed);
     pp_framer_init(&r->framer, MAX_LINE);
     return r;
 }
@@ -357,9 +362,17 @@ int pp_reflector_bytes(pp_reflector *r, const char *data, size_t n, pp_error *er
     return pp_framer_feed(&r->framer, data, n, on_line, r, err);
 }
 
+static int64_t next_wait(pp_reflector *r, int64_t now_ns)
+{
+    if (now_ns - r->failed_ns > HEALTHY_NS)
+        pp_backoff_reset(&r->backoff);
+    r->failed_ns = now_ns;
+    return pp_backoff_next(&r->backoff);
+}
+
 static void wait_more(pp_reflector *r, int64_t now_ns)
 {
-    r->wait_ms = pp_backoff_next(&r->backoff, now_ns);
+    r->wait_ms = next_wait(r, now_ns);
 }
 
 static void watch_failed(pp_reflector *r, const pp_error *error, int64_t now_ns)
@@ -440,7 +453,7 @@ static void next_watch(pp_reflector *r, int64_t now_ns, pp_reflector_step *step)
                        : NULL;
     if (!r->query) {
         step->what = PP_REFLECT_WAIT;
-        step->wait_ms = pp_backoff_next(&r->backoff, now_ns);
+        step->wait_ms = next_wait(r, now_ns);
         return;
     }
     step->what = PP_REFLECT_WATCH;

@@ -6,10 +6,10 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "common/wire.h"
-#include "sidecar/agent/backoff.h"
 #include "sidecar/agent/link.h"
 #include "sidecar/agent/outbox.h"
 #include "sidecar/agent/process.h"
+#include "sidecar/agent/retry.h"
 #include "sidecar/agent/settings.h"
 
 #include <dirent.h>
@@ -48,7 +48,7 @@ typedef struct agent {
     const char *mode; /* in the control file */
     pp_outbox *outbox;
     pp_link *link; /* NULL when dumping */
-    pp_backoff backoff;
+    pp_retry attempts;
     char instance[40];
     int64_t seq;
     int64_t dropped; /* events of batches that were given up */
@@ -72,14 +72,6 @@ static int make_instance(char *out, size_t size, pp_error *err)
                    b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
                    b[14], b[15]);
     return 0;
-}
-
-static uint64_t random_number(void)
-{
-    uint64_t n = 0;
-    if (getrandom(&n, sizeof n, GRND_NONBLOCK) < 0)
-        n = (uint64_t)pp_time_now(); /* jitter only: any number will do */
-    return n;
 }
 
 /* ---- batches ---- */
@@ -162,7 +154,7 @@ static void on_welcome(agent *a, const json_t *message)
         pp_warn(a->settings.name, "the operator's welcome is wrong: %s %s", err.field, err.message);
         return;
     }
-    pp_backoff_reset(&a->backoff);
+    pp_retry_reset(&a->attempts);
     if (strcmp(welcome.session, a->settings.session) != 0)
         return; /* of another session that this agent does not carry */
     if (a->pod.allowed != welcome.sampling)
@@ -259,7 +251,7 @@ static void on_closed(void *user, int status, int retry_after, const char *why)
     agent *a = user;
     if (a->stopped)
         return;
-    int64_t wait = pp_backoff_next(&a->backoff, retry_after, random_number());
+    int64_t wait = pp_retry_next(&a->attempts, retry_after);
     pp_info(a->settings.name, "not connected (%s, status %d), next attempt in %" PRId64 " ms", why,
             status, wait);
     uv_timer_start(&a->retry, on_retry, (uint64_t)wait, 0);
@@ -443,6 +435,7 @@ static int start(agent *a, pp_error *err)
     if (pp_settings_read(o->settings_path, &a->settings, err) < 0 ||
         make_instance(a->instance, sizeof a->instance, err) < 0)
         return -1;
+    pp_retry_init(&a->attempts, 0);
     a->outbox = pp_outbox_new(PP_OUTBOX_BYTES);
     if (!a->outbox)
         return pp_error_nomem(err);

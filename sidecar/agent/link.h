@@ -1,7 +1,7 @@
 /*
  * The WebSocket connection to the operator: one libwebsockets client on a libuv loop, over TLS, the
  * operator's certificate checked against the CA file and the endpoint's host name. It connects once
- * per call; when to try again is the caller's to say (backoff.h).
+ * per call; when to try again is the caller's to say (retry.h).
  *
  * The token and CA files are read anew at every attempt: both are rotated while the agent runs.
  */

@@ -1,8 +1,7 @@
-/* The framer, the backoff and the informer's state machine, on recorded and made-up streams. */
+/* The framer and the informer's state machine, on recorded and made-up streams. */
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
-#include "operator/kube/backoff.h"
 #include "operator/kube/framer.h"
 #include "operator/kube/reflector.h"
 
@@ -84,26 +83,6 @@ static void test_framing_stops(void **state)
     assert_string_equal(out.data, "a|stop|");
     pp_framer_done(&framer);
     pp_buf_done(&out);
-}
-
-/* ---- backoff ---- */
-
-static void test_backoff(void **state)
-{
-    (void)state;
-    for (uint64_t seed = 1; seed < 200; seed++) {
-        pp_backoff b;
-        pp_backoff_init(&b, seed);
-        int64_t now = 1000 * S, step = 800;
-        for (int i = 0; i < 12; i++) {
-            int64_t delay = pp_backoff_next(&b, now);
-            assert_in_range(delay, step, 2 * step);
-            assert_in_range(delay, 800, 30000);
-            step = 2 * step < 15000 ? 2 * step : 15000;
-            now += delay * 1000000;
-        }
-        assert_in_range(pp_backoff_next(&b, now + 121 * S), 800, 1600);
-    }
 }
 
 /* ---- the reflector ---- */
@@ -612,6 +591,24 @@ static void test_object_limit(void **state)
     world_end(&w);
 }
 
+/* Failures wait longer and longer; after two healthy minutes that begins anew. */
+static void test_waits(void **state)
+{
+    (void)state;
+    world w;
+    world_start(&w, false);
+    for (int i = 0; i < 10; i++) {
+        expect_list(&w, NULL, 2);
+        fail_with(&w, PP_ERR_UNAVAILABLE);
+        assert_in_range(next(&w).wait_ms, i == 0 ? 800 : i > 5 ? 15000 : 1600, i ? 30000 : 1600);
+        w.now += i < 9 ? 30 * S : 121 * S;
+    }
+    expect_list(&w, NULL, 2);
+    fail_with(&w, PP_ERR_UNAVAILABLE);
+    assert_in_range(next(&w).wait_ms, 800, 1600);
+    world_end(&w);
+}
+
 static void test_stop_within_a_handler(void **state)
 {
     (void)state;
@@ -632,7 +629,6 @@ int main(void)
         cmocka_unit_test(test_framing_at_every_split),
         cmocka_unit_test(test_framing_limit),
         cmocka_unit_test(test_framing_stops),
-        cmocka_unit_test(test_backoff),
         cmocka_unit_test(test_recorded_stream_at_every_split),
         cmocka_unit_test(test_recorded_stream_byte_by_byte),
         cmocka_unit_test(test_streamed_list_refused),
@@ -652,6 +648,7 @@ int main(void)
         cmocka_unit_test(test_garbage_in_stream),
         cmocka_unit_test(test_not_a_list),
         cmocka_unit_test(test_object_limit),
+        cmocka_unit_test(test_waits),
         cmocka_unit_test(test_stop_within_a_handler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-#include "sidecar/agent/backoff.h"
 #include "sidecar/agent/outbox.h"
+#include "sidecar/agent/retry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,26 +85,27 @@ static void test_the_oldest_goes_and_is_counted(void **state)
     pp_outbox_free(o);
 }
 
-static void test_backoff(void **state)
+static void test_retry(void **state)
 {
     (void)state;
-    pp_backoff b = {0};
+    pp_retry r;
+    pp_retry_init(&r, 1);
     int64_t most = 0;
     for (int i = 0; i < 20; i++) {
-        int64_t wait = pp_backoff_next(&b, -1, UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(i + 1));
-        assert_true(wait >= PP_BACKOFF_MIN_MS && wait <= PP_BACKOFF_MAX_MS);
+        int64_t wait = pp_retry_next(&r, -1);
+        assert_in_range(wait, 200, 10000);
         most = wait > most ? wait : most;
     }
-    assert_true(most > PP_BACKOFF_MAX_MS / 2);
-    pp_backoff_reset(&b);
-    assert_int_equal(pp_backoff_next(&b, -1, UINT64_MAX), PP_BACKOFF_MIN_MS);
-    assert_true(pp_backoff_next(&b, 30, 0) == 30000);
+    assert_true(most > 5000);
+    pp_retry_reset(&r);
+    assert_in_range(pp_retry_next(&r, -1), 200, 400);
+    assert_int_equal(pp_retry_next(&r, 30), 30000);
     int64_t sum = 0;
     for (int i = 0; i < 4; i++)
-        sum += pp_backoff_next(&b, 0, UINT64_MAX);
+        sum += pp_retry_next(&r, 0);
     assert_true(sum < 200); /* at once */
     for (int i = 0; i < 100; i++)
-        sum += pp_backoff_next(&b, 0, (uint64_t)i * 7919);
+        sum += pp_retry_next(&r, 0);
     assert_true(sum > 50000); /* but not for ever */
 }
 
@@ -114,7 +115,7 @@ int main(void)
         cmocka_unit_test(test_order_and_resending),
         cmocka_unit_test(test_in_flight_is_bounded),
         cmocka_unit_test(test_the_oldest_goes_and_is_counted),
-        cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_retry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
