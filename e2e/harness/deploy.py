@@ -2,6 +2,7 @@
 import fcntl
 import glob
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -173,16 +174,9 @@ class Deployment:
             cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SYSTEM}}}\n")
             secret = cluster.get("-n", SERVICES, "secret", "postgres")
             secret["metadata"] = {"name": "postgres", "namespace": SYSTEM}
-            import json
             cluster.apply(json.dumps(secret))
             cluster.helm("upgrade", "--install", RELEASE, f"{ROOT}/charts/precisionprobe", "-n", SYSTEM,
                          *self.helm_values(), *more, "--wait", "--timeout", "120s")
-
-    def operator_pod(self):
-        pods = self.cluster.get("-n", SYSTEM, "pods", "-l", "app.kubernetes.io/name=precisionprobe")["items"]
-        running = [p["metadata"]["name"] for p in pods if p["status"].get("phase") == "Running"
-                   and not p["metadata"].get("deletionTimestamp")]
-        return running[0] if running else None
 
     def uninstall(self):
         self.cluster.helm("uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout", "90s")

@@ -1,6 +1,5 @@
 """What the scenarios stand on: one cluster, one set of services, one installed release, and means to look at them."""
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -130,11 +129,6 @@ class World:
             "get", "--raw", f"/api/v1/namespaces/{SERVICES}/services/prometheus:http/proxy/api/v1/query?query=up", check=False)
         return '"value":' in answer and ',"1"]' in answer
 
-    def install_again(self):
-        """After somebody has uninstalled it."""
-        self.values = None
-        self.use(self.interval)
-
     # --- the operator ---
 
     def operator_pods(self):
@@ -206,12 +200,6 @@ class World:
         """Reason and message of each Event on an object of this name."""
         found = self.cluster.get("-n", namespace, "events", "--field-selector", f"involvedObject.name={name}")
         return [(item["reason"], item["message"]) for item in (found or {"items": []})["items"]]
-
-    def training_files(self, namespace):
-        """The trainings' ConfigMap in another namespace than the services'."""
-        item = self.cluster.get("-n", SERVICES, "configmap", "training")
-        item["metadata"] = {"name": "training", "namespace": namespace}
-        self.cluster.apply(json.dumps(item))
 
     def agent_logs(self, namespace=SERVICES):
         """{pod: log of its agent} of all injected pods."""
