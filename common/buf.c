@@ -72,16 +72,6 @@ int pp_buf_printf(pp_buf *buf, pp_error *err, const char *fmt, ...)
     return 0;
 }
 
-void pp_buf_consume(pp_buf *buf, size_t n)
-{
-    if (!buf->data || n == 0)
-        return;
-    if (n > buf->len)
-        n = buf->len;
-    memmove(buf->data, buf->data + n, buf->len - n + 1);
-    buf->len -= n;
-}
-
 char *pp_buf_take(pp_buf *buf)
 {
     if (!buf->data && reserve(buf, 0, NULL) == 0)

@@ -32,9 +32,6 @@ int pp_buf_append(pp_buf *buf, const void *data, size_t n, pp_error *err);
 __attribute__((format(printf, 3, 4))) int pp_buf_printf(pp_buf *buf, pp_error *err, const char *fmt,
                                                         ...);
 
-/** Drops the first n bytes (n <= len), keeping the tail. */
-void pp_buf_consume(pp_buf *buf, size_t n);
-
 /** Hands the NUL-terminated bytes to the caller, who frees them; the buffer is empty after. */
 char *pp_buf_take(pp_buf *buf);
 

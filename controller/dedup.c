@@ -32,13 +32,3 @@ bool pp_dedup_fold(pp_sample_row *last, const pp_sample_row *next, double tolera
     last->last_ns = next->last_ns;
     return true;
 }
-
-size_t pp_dedup_rows(pp_sample_row *rows, size_t n, double tolerance_percent)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (kept == 0 || !pp_dedup_fold(&rows[kept - 1], &rows[i], tolerance_percent))
-            rows[kept++] = rows[i];
-    }
-    return kept;
-}

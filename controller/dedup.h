@@ -35,7 +35,4 @@ bool pp_dedup_same(const pp_sample_row *a, const pp_sample_row *b, double tolera
  */
 bool pp_dedup_fold(pp_sample_row *last, const pp_sample_row *next, double tolerance_percent);
 
-/** Folds an array in order of time, in place; returns how many rows are left. */
-size_t pp_dedup_rows(pp_sample_row *rows, size_t n, double tolerance_percent);
-
 #endif

@@ -457,37 +457,3 @@ bool pp_plan_complete(const pp_plan *plan, int64_t now_ns)
     }
     return true;
 }
-
-bool pp_plan_gave_up(const pp_plan *plan, int64_t now_ns)
-{
-    for (size_t i = 0; i < plan->n_gpus; i++) {
-        if (given_up(plan, plan->gpus[i], now_ns))
-            return true;
-    }
-    return false;
-}
-
-unsigned pp_plan_missing(const pp_plan *plan)
-{
-    unsigned missing = 0;
-    for (int m = 0; m < PP_METRIC_COUNT; m++) {
-        bool seen = false;
-        for (size_t i = 0; i < plan->n_gpus; i++)
-            seen = seen || plan->gpus[i]->stored[m] > 0;
-        if ((plan->opt.metrics & (1U << m)) && !seen)
-            missing |= 1U << m;
-    }
-    return missing;
-}
-
-size_t pp_plan_silent_gpus(const pp_plan *plan)
-{
-    size_t silent = 0;
-    for (size_t i = 0; i < plan->n_gpus; i++) {
-        bool seen = false;
-        for (int m = 0; m < PP_METRIC_COUNT; m++)
-            seen = seen || plan->gpus[i]->stored[m] > 0;
-        silent += !seen;
-    }
-    return silent;
-}

@@ -91,15 +91,6 @@ int64_t pp_plan_due(const pp_plan *plan);
 /** Whether nothing is left to ask at this time: everything that exists is stored, or given up. */
 bool pp_plan_complete(const pp_plan *plan, int64_t now_ns);
 
-/** Whether some GPU was given up because Prometheus did not answer for too long. */
-bool pp_plan_gave_up(const pp_plan *plan, int64_t now_ns);
-
-/** Bits of the wanted metrics of which no sample of any GPU is stored. */
-unsigned pp_plan_missing(const pp_plan *plan);
-
-/** Of the GPUs: how many have no sample of any metric. */
-size_t pp_plan_silent_gpus(const pp_plan *plan);
-
 /**
  * Appends `text` as a literal of a regular expression within a double-quoted PromQL string. Fails
  * as pp_buf_append does, or with PP_ERR_INVALID where it holds a control character.

@@ -144,9 +144,6 @@ bool pp_session_final(const pp_session *session);
 /** Whether the labels (an object of strings, NULL: none) satisfy the selector. */
 bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
 
-/** Whether the selector matches the pod's labels; the caller compares namespaces. */
-bool pp_session_matches(const pp_session *session, const json_t *pod);
-
 /**
  * The pod's containers to profile, as indices into spec.containers: those named in the spec, else
  * those that ask for one of gpu_resources, else the first. Fills at most max and returns how many;
@@ -284,7 +281,7 @@ typedef struct pp_session_target {
     int64_t rank;    /**< -1: unknown */
     int64_t last_seen_ns;
     int64_t steps, events;
-    bool injected, reporting, finished;
+    bool injected, reporting;
 } pp_session_target;
 
 /** What to do and to say. Plain data but for `targets`. */

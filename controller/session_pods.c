@@ -37,11 +37,6 @@ bool pp_selector_matches(const pp_selector *selector, const json_t *labels)
     return true;
 }
 
-bool pp_session_matches(const pp_session *session, const json_t *pod)
-{
-    return pp_selector_matches(&session->selector, pp_json_get(pod, "metadata", "labels", NULL));
-}
-
 /* "0" asks for nothing; whatever else stands there asks for something. */
 static bool asks_for(const json_t *container, const char *resource)
 {

@@ -422,8 +422,7 @@ static void fill_target(const pp_session *session, const pp_session_pod *pod,
                                .steps = pod->steps,
                                .events = pod->events,
                                .injected = pp_session_pod_injected(session, pod),
-                               .reporting = pod->connected,
-                               .finished = pod->finished};
+                               .reporting = pod->connected};
     (void)snprintf(ret->pod, sizeof ret->pod, "%s", pod->name);
     (void)snprintf(ret->uid, sizeof ret->uid, "%s", pod->uid);
     (void)snprintf(ret->node, sizeof ret->node, "%s", pod->node ? pod->node : "");
@@ -453,7 +452,7 @@ static void copy_text(const json_t *object, const char *key, char *out, size_t s
 
 static void target_from_status(const json_t *item, pp_session_target *ret)
 {
-    *ret = (pp_session_target){.rank = -1, .injected = true, .finished = true};
+    *ret = (pp_session_target){.rank = -1, .injected = true};
     copy_text(item, "pod", ret->pod, sizeof ret->pod);
     copy_text(item, "uid", ret->uid, sizeof ret->uid);
     copy_text(item, "node", ret->node, sizeof ret->node);

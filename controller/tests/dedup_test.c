@@ -61,17 +61,19 @@ static void test_fold(void **state)
 static void test_drift(void **state)
 {
     (void)state;
-    enum { N = 100 };
-    pp_sample_row rows[N];
-    for (int i = 0; i < N; i++)
-        rows[i] = row(i, i, 1000, 0.5);
-    size_t kept = pp_dedup_rows(rows, N, 5);
-    assert_int_equal(kept, 17); /* steps of 6 points */
+    pp_sample_row last = row(0, 0, 1000, 0.5);
+    int rows = 1;
     int64_t windows = 0;
-    for (size_t i = 0; i < kept; i++)
-        windows += rows[i].windows;
-    assert_int_equal(windows, N);
-    assert_int_equal(pp_dedup_rows(rows, 0, 5), 0);
+    for (int i = 1; i < 100; i++) {
+        pp_sample_row next = row(i, i, 1000, 0.5);
+        if (pp_dedup_fold(&last, &next, 5))
+            continue;
+        windows += last.windows;
+        last = next;
+        rows++;
+    }
+    assert_int_equal(rows, 17); /* steps of 6 points */
+    assert_int_equal(windows + last.windows, 100);
 }
 
 static void test_names(void **state)

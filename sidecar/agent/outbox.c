@@ -83,11 +83,6 @@ static item *first_unsent(const pp_outbox *o)
     return NULL;
 }
 
-bool pp_outbox_has_next(const pp_outbox *o)
-{
-    return first_unsent(o) != NULL;
-}
-
 bool pp_outbox_next(pp_outbox *o, pp_outbox_item *ret)
 {
     item *i = first_unsent(o);

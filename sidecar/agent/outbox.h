@@ -40,9 +40,6 @@ int pp_outbox_add(pp_outbox *outbox, int64_t seq, int64_t events, char *text, si
 /** The next batch to send on this connection, marked as sent; false: none, or enough in flight. */
 bool pp_outbox_next(pp_outbox *outbox, pp_outbox_item *ret);
 
-/** Whether pp_outbox_next would give one. */
-bool pp_outbox_has_next(const pp_outbox *outbox);
-
 /** Forgets an acknowledged or refused batch; false where it is not here (any more). */
 bool pp_outbox_remove(pp_outbox *outbox, int64_t seq);
 
