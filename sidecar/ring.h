@@ -28,7 +28,7 @@
 #define PP_RING_CONTROL "control.json"
 
 enum {
-    PP_RING_VERSION = 1,
+    PP_RING_VERSION = 2,
     PP_RING_MARKS = 65536, /**< a power of two */
     PP_RING_LAYERS = 4096,
     PP_RING_NAME = 184, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
@@ -103,6 +103,7 @@ typedef struct pp_ring_header {
     char hostname[PP_RING_TEXT];
     char model[PP_RING_TEXT]; /**< class of the model; set when layers were found */
     char clock[16];           /**< "host" or "cuda" */
+    char refusal[PP_RING_TYPE]; /**< why this process is not profiled; "": it can be */
     char gpus[PP_RING_GPUS];  /**< UUIDs, comma-separated */
     int32_t rank;
     int32_t world_size;
@@ -124,7 +125,8 @@ typedef struct pp_ring_header {
     _Alignas(64) uint64_t tail; /**< marks ever read */
     uint64_t tail_check;        /**< ~tail */
     _Alignas(64) uint32_t mode; /**< a pp_ring_mode; the hook waits on it as a futex */
-    uint32_t reserved[15];
+    uint32_t beat;              /**< changes once a second while the agent is there */
+    uint32_t reserved[14];
 } pp_ring_header;
 
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");

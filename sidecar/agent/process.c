@@ -11,6 +11,7 @@
 enum { MARKS_AT_ONCE = 4096, ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1 };
 
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
+#define GREET_EVERY INT64_C(1000000000)
 
 struct pp_process {
     char *path;
@@ -25,6 +26,8 @@ struct pp_process {
     uint64_t lost;  /* of the ring's counters, what is told already */
     uint64_t marks;
     int64_t cost;
+    int64_t greeted; /* when the hook was last told that the agent is there, monotonic ns */
+    bool refused;    /* that the hook stands aside is told already */
     pp_mark buffer[MARKS_AT_ONCE];
 };
 
@@ -249,6 +252,21 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
         end_stretch(p, pod);
 }
 
+/* What the hook and the agent say to each other besides marks. */
+static int greet(pp_process *p, int64_t now, pp_error *err)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    if (h->refusal[0] && !p->refused) {
+        p->refused = true;
+        PP_CLEANUP_FREE char *why = clean_text(h->refusal, sizeof h->refusal);
+        pp_warn(p->path, "this process is not profiled: %s", why ? why : "?");
+    }
+    if (now - p->greeted < GREET_EVERY)
+        return 0;
+    p->greeted = now;
+    return pp_reader_beat(p->reader, err);
+}
+
 int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
 {
     /* Asked before reading: what a process wrote before it went is there now. */
@@ -265,5 +283,5 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
         cut(p, pod, false);
         p->cut_at = now;
     }
-    return set_mode(p, pod, now, err);
+    return greet(p, now, err) < 0 ? -1 : set_mode(p, pod, now, err);
 }

@@ -18,6 +18,7 @@ struct pp_reader {
     pp_ring_header header;
     uint64_t tail;
     uint32_t mode; /* as told to the hook last */
+    uint32_t beat; /* the same */
     void *page;    /* the header, mapped only so that the kernel finds the futex; never touched */
 };
 
@@ -47,6 +48,7 @@ static void terminate_texts(pp_ring_header *h)
     h->model[sizeof h->model - 1] = '\0';
     h->clock[sizeof h->clock - 1] = '\0';
     h->gpus[sizeof h->gpus - 1] = '\0';
+    h->refusal[sizeof h->refusal - 1] = '\0';
 }
 
 static int check_layout(const pp_ring_header *h, pp_error *err)
@@ -113,6 +115,7 @@ int pp_reader_open(const char *path, pp_reader **ret, pp_error *err)
     else if (read_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err) == 0) {
         r->tail = tail[0] == ~tail[1] ? tail[0] : 0; /* an agent before this one read so far */
         if (pp_reader_refresh(r, err) == 0) {
+            r->beat = r->header.beat;
             *ret = r;
             return 0;
         }
@@ -184,6 +187,12 @@ int pp_reader_set_mode(pp_reader *r, pp_ring_mode mode, pp_error *err)
     char *word = (char *)r->page + offsetof(pp_ring_header, mode);
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return 0;
+}
+
+int pp_reader_beat(pp_reader *r, pp_error *err)
+{
+    r->beat++;
+    return write_at(r, &r->beat, sizeof r->beat, offsetof(pp_ring_header, beat), err);
 }
 
 bool pp_reader_gone(const pp_reader *r)

@@ -37,6 +37,9 @@ int pp_reader_layer(pp_reader *reader, uint32_t id, pp_ring_layer *ret, pp_error
 /** Tells the hook the mode and wakes its thread; nothing is done where it has it already. */
 int pp_reader_set_mode(pp_reader *reader, pp_ring_mode mode, pp_error *err);
 
+/** Tells the hook that the agent is there; to be said once a second. */
+int pp_reader_beat(pp_reader *reader, pp_error *err);
+
 /** Whether the process that made the ring is gone. */
 bool pp_reader_gone(const pp_reader *reader);
 

@@ -226,7 +226,9 @@ static bool calibrate(device *d)
             d->rate = rate;
     }
     d->calibrated = pp_now();
-    __atomic_store_n(&pp_ring()->clock_error, error, __ATOMIC_RELAXED);
+    pp_ring_header *h = pp_ring();
+    if (h)
+        __atomic_store_n(&h->clock_error, error, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -19,13 +19,17 @@
 
 /* ---- ring.c: the shared memory, trainer's side ---- */
 
-/** Makes and maps the ring in `directory`. Returns NULL, or what failed (static text). */
+/** Makes and maps a ring in `directory`, under a name that the agent does not look at. Returns
+ * NULL, or what failed (static text). */
 const char *pp_ring_open(const char *directory);
+
+/** Gives the ring its name, once its header is filled in. Returns NULL, or what failed. */
+const char *pp_ring_publish(void);
 
 /** Lets the ring go; `abandon` in a forked child, which must not touch what is its parent's. */
 void pp_ring_close(bool abandon);
 
-/** The header, or NULL where there is no ring. */
+/** The header, or NULL where there is no ring or it was let go. */
 pp_ring_header *pp_ring(void);
 
 /** Adds a layer and returns its id (from 1), or 0 where the table is full. */
@@ -40,14 +44,17 @@ void pp_ring_lose(uint64_t count);
 /** Adds to the cost that the hook measured. */
 void pp_ring_cost(int64_t ns);
 
-/** What the agent asks for now; PP_RING_IDLE without a ring. No GIL needed. */
+/** What the agent asks for now; PP_RING_IDLE without a ring or an agent. No GIL needed. */
 uint32_t pp_ring_mode_now(void);
 
-/** Sleeps until the mode is no longer `seen` or `ns` have passed. No GIL needed. */
+/**
+ * Sleeps until the mode is no longer `seen`, `ns` have passed or somebody wakes it; looks whether
+ * the agent is alive. For the hook's own thread; no GIL needed.
+ */
 void pp_ring_wait(uint32_t seen, int64_t ns);
 
-/** Ends a wait in another thread. No GIL needed. */
-void pp_ring_wake(void);
+/** Ends a wait in another thread; `for_good`: and every later one. No GIL needed. */
+void pp_ring_wake(bool for_good);
 
 /** Copies text into a field of `size` bytes, cut where it is too long. */
 void pp_copy_text(char *out, size_t size, const char *text);
@@ -66,6 +73,9 @@ extern const pp_clock pp_clock_host;
 
 /** ns, CLOCK_MONOTONIC. */
 int64_t pp_now(void);
+
+/** Not with the GIL. */
+void pp_sleep(int64_t ns);
 
 /**
  * The clock of CUDA events, from the libcuda that is in the process already. `stream_of` is
@@ -109,5 +119,65 @@ int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *e
 
 /** Takes the hooks off the nodes that outlive a step; -1 with an exception set. */
 int pp_nodes_release(void);
+
+/* ---- places.c: which module is which layer, by its address ---- */
+
+#define PP_PLACE_NONE UINT32_MAX
+#define PP_PLACE_ROOT UINT32_C(0) /* not a layer, but no other module calls it */
+
+/** False where there is no room, or the module has a place. */
+bool pp_places_put(const void *module, uint32_t layer);
+/** The layer's id, PP_PLACE_ROOT, or PP_PLACE_NONE. */
+uint32_t pp_places_find(const void *module);
+/** The module is gone: its address means nothing any more. */
+void pp_places_drop(const void *module);
+void pp_places_clear(void);
+
+/* ---- thread.c: the hook's own thread ---- */
+
+/** Starts a thread of the system's, whatever `threading` was patched to, that calls `run` (which
+ * it keeps) once. Its signals are masked. Returns -1 where there can be none. */
+int pp_thread_start(PyObject *run);
+/** Until the mode is not `seen`; -1: the process is leaving. Called by that thread, with the GIL.
+ */
+int64_t pp_thread_wait(uint32_t seen);
+/** The thread shall end; waits for it, 0.5 s at most. Gives the GIL away meanwhile. */
+void pp_thread_leave(void);
+/** In a forked child: there is no such thread. */
+void pp_thread_forget(void);
+
+/* ---- marks.c: the callables that torch calls, and the state that says what they do ---- */
+
+typedef enum pp_state { OFF, COUNTING, DISCOVERING, MARKING, STOPPING, STATES } pp_state;
+
+typedef enum pp_kind {
+    ENTER, /* global forward pre-hook */
+    LEAVE, /* global forward hook */
+    BACKWARD_BEGIN,
+    BACKWARD_END,
+    OPTIMIZER_BEGIN,
+    OPTIMIZER_END,
+    KINDS,
+} pp_kind;
+
+int pp_marks_init(void);
+/** A callable of a kind, for a layer where it is one of backward. New reference. */
+PyObject *pp_marks_callable(pp_kind kind, uint32_t layer);
+/** `partial`, with DISCOVERING: the running step has called modules already. -1: exception. */
+int pp_marks_set_state(pp_state state, bool partial);
+pp_state pp_marks_state(void);
+void pp_marks_phases(bool forward, bool backward, bool optimizer);
+/** The object whose settle, found, rest, resume, position and failed the callables call; kept. */
+void pp_marks_use_probe(PyObject *probe);
+/** ns that hooking a module's call costs, marks apart. */
+void pp_marks_call_cost(int64_t ns);
+/** While quiet the callables do nothing: their own cost is being measured. */
+void pp_marks_quiet(bool quiet);
+void pp_marks_has_position(bool has);
+/** Whether some optimizer's step is open: torch walks the optimizer hooks. */
+bool pp_marks_optimizer_open(void);
+int64_t pp_marks_steps(void);
+/** Takes the modules called while discovering: a new list of weak references. */
+PyObject *pp_marks_take_collected(void);
 
 #endif

@@ -1,46 +1,36 @@
 /*
- * The extension module `_marks`: the callables that torch calls, and the state that says what they
- * do. Thin Python beside it decides what is hooked; nothing in Python runs per mark.
+ * The callables that torch calls, and the state that says what they do. Thin Python beside them
+ * decides what is a layer; nothing in Python runs per mark.
  *
  *   OFF ──settle──> COUNTING ──settle──> DISCOVERING ──found──> MARKING ──mode──> STOPPING
- *    ^                 ^                                                             │
- *    └─────────────────┴───────────────── settle ────────────────────────────────────┘
+ *    ^                 ^                      │ rest                                │
+ *    └─────────────────┴──────────────────────┴──────────── settle ─────────────────┘
  *
  * The agent's wish (the ring's mode) is carried out by `settle`, which runs in the training's own
- * thread as a forward begins: there no hook table that it changes is being walked.
+ * thread as a forward begins: there torch walks no hook table that it changes.
+ *
+ * No module of the user's is touched: two global forward hooks see every call, and a table of
+ * addresses says which module is a layer. So models can be copied, saved, scripted and exported as
+ * ever, and what asks a module for its hooks finds none.
  */
 #include "hook.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-
-typedef enum state { OFF, COUNTING, DISCOVERING, MARKING, STOPPING } state;
-
-typedef enum kind {
-    CALL, /* global forward pre-hook: settles, and collects modules */
-    FORWARD_BEGIN,
-    FORWARD_END,
-    BACKWARD_BEGIN,
-    BACKWARD_END,
-    OPTIMIZER_BEGIN,
-    OPTIMIZER_END,
-    KINDS,
-} kind;
 
 enum {
     FRAMES = 64,          /* forwards open in one thread */
     COLLECT_MAX = 65536,  /* module calls looked at when finding layers */
     OTHERS_MAX = 16,      /* steps of other optimizers before the boundary's counts as gone */
-    SLEEP_MAX_S = 3600,   /* the thread sleeps until it is woken */
     BACKWARD_COST = 1200, /* ns of a call from autograd into a hook, arguments included: measured */
 };
+
+/* No optimizer has stepped for so long: this is no training now, or one with longer steps. */
+#define PATIENCE INT64_C(30000000000)
+#define PATIENCE_MAX INT64_C(3600000000000)
 
 typedef struct marker {
     PyObject_HEAD uint32_t layer;
     uint8_t kind;
-    PyObject *begin; /* FORWARD_END: what backward's nodes call; else NULL */
-    PyObject *end;
 } marker;
 
 /* A forward that has begun in this thread. */
@@ -50,28 +40,35 @@ typedef struct frame {
 } frame;
 
 static struct {
-    state state;
+    pp_state state;
     bool phases[3];
     bool partial;       /* discovering began within a step: what it called first was missed */
     bool fresh;         /* the stretch has started and no forward has begun */
     bool settling;      /* a settle is running, or has failed: not again */
+    bool quiet;         /* the callables' own cost is being measured */
+    bool resting;       /* no step came while discovering: wait for one without a forward hook */
+    int64_t stepless;   /* since when a step is awaited, ns; 0: it is not looked at */
+    int64_t patience;   /* how long a step is awaited, ns */
     Py_hash_t boundary; /* the optimizer whose steps are the training's; 0: not known */
     int others;
     int depth;           /* optimizers open: wrappers call the one they wrap */
     Py_hash_t outermost; /* the outermost of these */
     int64_t steps;
-    int64_t call_cost;   /* ns that hooking one module's call costs outside the callables */
-    PyObject *collected; /* list of modules, while discovering */
-    PyObject *probe;     /* the Python side: settle, found, position, stray, failed */
+    int64_t call_cost;   /* ns that hooking one module's call costs, marks apart */
+    PyObject *collected; /* list of weak references to modules, while discovering */
+    PyObject *probe;     /* the Python side: settle, found, rest, resume, position, failed */
     bool has_position;
-} hook;
+} hook = {.patience = PATIENCE};
 
-static atomic_bool closing;
 static PyObject *marker_type;
+/* What backward's nodes call, by layer; made when first needed. */
+static struct {
+    PyObject *begin, *end;
+} backward[PP_RING_LAYERS + 1];
 static _Thread_local frame frames[FRAMES];
 static _Thread_local int frame_count;
 
-static void set_state(state s)
+static void show_state(pp_state s)
 {
     static const uint32_t shown[] = {PP_RING_IDLE, PP_RING_COUNT, PP_RING_COUNT, PP_RING_SAMPLE,
                                      PP_RING_SAMPLE};
@@ -89,7 +86,7 @@ static int give_up(void)
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
     PyErr_Clear();
-    set_state(OFF);
+    show_state(OFF);
     if (pp_ring())
         __atomic_fetch_add(&pp_ring()->failures, 1, __ATOMIC_RELAXED);
     PyObject *done = hook.probe ? PyObject_CallMethod(hook.probe, "failed", NULL) : Py_None;
@@ -102,11 +99,10 @@ static int give_up(void)
 }
 
 /* Calls a method of the Python side and counts its time as the hook's cost. */
-static int call_probe(const char *method, PyObject *argument)
+static int call_probe(const char *method)
 {
     int64_t begun = pp_now();
-    PyObject *done = argument ? PyObject_CallMethod(hook.probe, method, "O", argument)
-                              : PyObject_CallMethod(hook.probe, method, NULL);
+    PyObject *done = PyObject_CallMethod(hook.probe, method, NULL);
     pp_ring_cost(pp_now() - begun);
     Py_XDECREF(done);
     return done ? 0 : -1;
@@ -117,7 +113,7 @@ static int settle(void)
     if (hook.settling || !hook.probe)
         return 0;
     hook.settling = true;
-    int rc = call_probe("settle", NULL);
+    int rc = call_probe("settle");
     hook.settling = false;
     return rc;
 }
@@ -141,18 +137,30 @@ static void clear_frames(int keep)
 
 /* ---- what each kind does; -1 with an exception ---- */
 
-static int on_call(PyObject *module)
+/* Whether a step has been awaited for too long. */
+static bool stepless(void)
 {
-    if (hook.state == MARKING)
-        return 0; /* a stretch ends at a step's end, not here */
-    if (hook.state != DISCOVERING && settle() < 0)
-        return -1;
-    if (hook.state != DISCOVERING || !hook.collected)
-        return 0;
+    int64_t now = pp_now();
+    if (hook.stepless == 0)
+        hook.stepless = now;
+    return now - hook.stepless > hook.patience;
+}
+
+/* Remembers what is called in a step, to find the layers among it. */
+static int discover(PyObject *module)
+{
+    if (stepless()) {
+        hook.patience = hook.patience < PATIENCE_MAX / 2 ? hook.patience * 2 : PATIENCE_MAX;
+        hook.resting = true;
+        return call_probe("rest");
+    }
     pp_ring_cost(hook.call_cost);
-    if (PyList_Size(hook.collected) >= COLLECT_MAX)
+    if (!hook.collected || PyList_Size(hook.collected) >= COLLECT_MAX)
         return 0;
-    return PyList_Append(hook.collected, module);
+    PyObject *weak = PyWeakref_NewRef(module, NULL);
+    int rc = weak ? PyList_Append(hook.collected, weak) : -1;
+    Py_XDECREF(weak);
+    return rc;
 }
 
 /* Whether this forward runs inside a backward. */
@@ -170,12 +178,8 @@ static int recomputes(uint8_t *ret_flags)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int on_forward_begin(const marker *m, PyObject *module, PyObject *args)
+static int begin_layer(uint32_t layer, PyObject *args)
 {
-    if (hook.state == STOPPING)
-        return settle();
-    if (hook.state != MARKING)
-        return call_probe("stray", module); /* a copy of a module took our hook with it */
     uint8_t flags;
     if (recomputes(&flags) < 0)
         return -1;
@@ -183,7 +187,7 @@ static int on_forward_begin(const marker *m, PyObject *module, PyObject *args)
     if (frame_count == FRAMES)
         clear_frames(0); /* forwards that ended in exceptions */
     frame *f = &frames[frame_count];
-    f->layer = m->layer;
+    f->layer = layer;
     f->edge = NULL;
     if (hook.phases[PP_MARK_BACKWARD]) {
         f->edge = pp_nodes_edge(args);
@@ -191,10 +195,38 @@ static int on_forward_begin(const marker *m, PyObject *module, PyObject *args)
             return -1;
     }
     frame_count++;
-    pp_ring_cost(hook.call_cost);
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_BEGIN, PP_MARK_FORWARD, flags, m->layer, 0, 0, 0);
+        pp_mark_put(PP_MARK_BEGIN, PP_MARK_FORWARD, flags, layer, 0, 0, 0);
     return 0;
+}
+
+/* Ends the stretch within a step, which the agent drops. */
+static int stop_here(void)
+{
+    pp_mark_put(PP_MARK_STOP, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+    clear_frames(0);
+    show_state(STOPPING);
+    return pp_nodes_release() < 0 ? -1 : settle();
+}
+
+static int enter_marking(PyObject *module, PyObject *args)
+{
+    uint32_t layer = pp_places_find(module);
+    if (pp_ring_mode_now() != PP_RING_SAMPLE && stepless())
+        return stop_here(); /* it is over, but no step comes at whose end it could stop */
+    pp_ring_cost(hook.call_cost);
+    if (layer == PP_PLACE_ROOT)
+        clear_frames(0); /* nothing calls it: what is open here ended in exceptions */
+    return layer == PP_PLACE_NONE || layer == PP_PLACE_ROOT ? 0 : begin_layer(layer, args);
+}
+
+static int on_enter(PyObject *module, PyObject *args)
+{
+    if (hook.state == MARKING)
+        return enter_marking(module, args);
+    if ((hook.state != DISCOVERING || pp_ring_mode_now() != PP_RING_SAMPLE) && settle() < 0)
+        return -1;
+    return hook.state == DISCOVERING ? discover(module) : 0;
 }
 
 /* The edge of the forward that ends now; a new reference or NULL. */
@@ -209,17 +241,31 @@ static PyObject *pop_frame(uint32_t layer)
     return take_frame();
 }
 
-static int on_forward_end(const marker *m, PyObject *output)
+static int hook_backward(uint32_t layer, PyObject *output, PyObject *edge)
+{
+    PyObject **begin = &backward[layer].begin;
+    PyObject **end = &backward[layer].end;
+    if (!*begin)
+        *begin = pp_marks_callable(BACKWARD_BEGIN, layer);
+    if (!*end)
+        *end = pp_marks_callable(BACKWARD_END, layer);
+    return *begin && *end ? pp_nodes_hook(output, edge, *begin, *end) : -1;
+}
+
+static int on_leave(PyObject *module, PyObject *output)
 {
     if (hook.state != MARKING)
         return 0;
+    uint32_t layer = pp_places_find(module);
+    if (layer == PP_PLACE_NONE || layer == PP_PLACE_ROOT || layer > PP_RING_LAYERS)
+        return 0;
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_END, PP_MARK_FORWARD, 0, m->layer, 0, 0, 0);
-    PyObject *edge = pop_frame(m->layer);
+        pp_mark_put(PP_MARK_END, PP_MARK_FORWARD, 0, layer, 0, 0, 0);
+    PyObject *edge = pop_frame(layer);
     if (!edge)
         return 0;
     int64_t begun = pp_now();
-    int rc = pp_nodes_hook(output, edge, m->begin, m->end);
+    int rc = hook_backward(layer, output, edge);
     Py_DECREF(edge);
     pp_ring_cost(pp_now() - begun);
     return rc;
@@ -255,6 +301,7 @@ static int on_optimizer_begin(PyObject *optimizer)
 static void put_start(void)
 {
     hook.fresh = true;
+    hook.stepless = 0;
     pp_mark_put(PP_MARK_START, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
 }
 
@@ -268,7 +315,7 @@ static int on_found(void)
     }
     if (!hook.collected || PyList_Size(hook.collected) == 0)
         return 0; /* nothing ran since: one step more */
-    if (call_probe("found", NULL) < 0)
+    if (call_probe("found") < 0)
         return -1;
     if (hook.state == MARKING)
         put_start();
@@ -297,12 +344,13 @@ static int on_step(void)
         return -1;
     pp_mark_put(PP_MARK_STEP, 0, 0, 0, number, epoch, batch);
     clear_frames(0);
+    hook.stepless = 0;
     int64_t begun = pp_now();
     if (pp_nodes_release() < 0)
         return -1;
     if (pp_ring_mode_now() != PP_RING_SAMPLE) {
         pp_mark_put(PP_MARK_STOP, 0, 0, 0, number, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
-        set_state(STOPPING);
+        show_state(STOPPING);
     }
     pp_ring_cost(pp_now() - begun);
     return 0;
@@ -343,6 +391,10 @@ static int on_optimizer_end(PyObject *optimizer)
         __atomic_store_n(&pp_ring()->steps, hook.steps, __ATOMIC_RELAXED);
     if (hook.state == DISCOVERING)
         return on_found();
+    if (hook.resting && pp_ring_mode_now() == PP_RING_SAMPLE) {
+        hook.resting = false;
+        return call_probe("resume");
+    }
     return hook.state == MARKING ? on_step() : 0;
 }
 
@@ -352,13 +404,11 @@ static int dispatch(const marker *m, PyObject *args)
 {
     PyObject *first = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
     Py_ssize_t n = PyTuple_Size(args);
-    switch ((kind)m->kind) {
-    case CALL:
-        return on_call(first);
-    case FORWARD_BEGIN:
-        return on_forward_begin(m, first, n > 1 ? PyTuple_GetItem(args, 1) : Py_None);
-    case FORWARD_END:
-        return on_forward_end(m, PyTuple_GetItem(args, n - 1));
+    switch ((pp_kind)m->kind) {
+    case ENTER:
+        return on_enter(first, n > 1 ? PyTuple_GetItem(args, 1) : Py_None);
+    case LEAVE:
+        return on_leave(first, PyTuple_GetItem(args, n - 1));
     case BACKWARD_BEGIN:
     case BACKWARD_END:
         return on_backward(m);
@@ -375,7 +425,7 @@ static int dispatch(const marker *m, PyObject *args)
 static PyObject *marker_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)kwargs;
-    if (pp_ring() && dispatch((const marker *)self, args) < 0 && give_up() < 0)
+    if (pp_ring() && !hook.quiet && dispatch((const marker *)self, args) < 0 && give_up() < 0)
         return NULL;
     Py_INCREF(Py_None);
     return Py_None;
@@ -383,375 +433,105 @@ static PyObject *marker_call(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static void marker_dealloc(PyObject *self)
 {
-    marker *m = (marker *)self;
     PyTypeObject *type = Py_TYPE(self);
-    Py_CLEAR(m->begin);
-    Py_CLEAR(m->end);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
 }
 
-/* A model that is copied while hooked shares the marker, and loses it when it is next called. */
-static PyObject *marker_deepcopy(PyObject *self, PyObject *memo)
-{
-    (void)memo;
-    Py_INCREF(self);
-    return self;
-}
-
-/*
- * A model that is pickled while hooked must load where the hook is not installed: the marker
- * becomes a callable of the standard library that takes anything and does nothing.
- */
-static PyObject *marker_reduce(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    PyObject *module = PyImport_ImportModule("contextlib");
-    PyObject *builtins = PyImport_ImportModule("builtins");
-    PyObject *context = module ? PyObject_CallMethod(module, "nullcontext", NULL) : NULL;
-    PyObject *get = builtins ? PyObject_GetAttrString(builtins, "getattr") : NULL;
-    PyObject *result = context && get ? Py_BuildValue("O(Os)", get, context, "__exit__") : NULL;
-    Py_XDECREF(get);
-    Py_XDECREF(context);
-    Py_XDECREF(builtins);
-    Py_XDECREF(module);
-    return result;
-}
-
-static PyMethodDef marker_methods[] = {
-    {"__deepcopy__", marker_deepcopy, METH_O, NULL},
-    {"__reduce__", marker_reduce, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
 static PyType_Slot marker_slots[] = {
     {Py_tp_call, marker_call},
     {Py_tp_dealloc, marker_dealloc},
-    {Py_tp_methods, marker_methods},
     {0, NULL},
 };
 
 static PyType_Spec marker_spec = {"precisionprobe_hook._marks.Marker", sizeof(marker), 0,
                                   Py_TPFLAGS_DEFAULT, marker_slots};
 
-/* ---- the module's functions ---- */
+/* ---- for module.c ---- */
 
-static PyObject *none(void)
+int pp_marks_init(void)
 {
-    Py_INCREF(Py_None);
-    return Py_None;
+    marker_type = PyType_FromSpec(&marker_spec);
+    return marker_type ? 0 : -1;
 }
 
-static PyObject *m_open(PyObject *self, PyObject *args)
-{
-    (void)self;
-    const char *directory, *python, *torch, *host, *gpus;
-    int rank, world, mode;
-    if (!PyArg_ParseTuple(args, "sssssiii", &directory, &python, &torch, &host, &gpus, &rank,
-                          &world, &mode))
-        return NULL;
-    const char *why = pp_ring_open(directory);
-    if (why) {
-        PyErr_SetString(PyExc_OSError, why);
-        return NULL;
-    }
-    pp_ring_header *h = pp_ring();
-    pp_copy_text(h->python, sizeof h->python, python);
-    pp_copy_text(h->torch, sizeof h->torch, torch);
-    pp_copy_text(h->hostname, sizeof h->hostname, host);
-    pp_copy_text(h->gpus, sizeof h->gpus, gpus);
-    pp_copy_text(h->clock, sizeof h->clock, pp_clock_now->name);
-    h->rank = rank;
-    h->world_size = world;
-    __atomic_store_n(&h->mode, (uint32_t)mode, __ATOMIC_RELEASE);
-    return none();
-}
-
-static PyObject *m_describe(PyObject *self, PyObject *args)
-{
-    (void)self;
-    const char *model, *gpus;
-    int rank, world;
-    if (!PyArg_ParseTuple(args, "ssii", &model, &gpus, &rank, &world))
-        return NULL;
-    pp_ring_header *h = pp_ring();
-    if (h) {
-        pp_copy_text(h->model, sizeof h->model, model);
-        pp_copy_text(h->gpus, sizeof h->gpus, gpus);
-        h->rank = rank;
-        h->world_size = world;
-    }
-    return none();
-}
-
-static PyObject *m_configure(PyObject *self, PyObject *args)
-{
-    (void)self;
-    PyObject *probe, *tensor, *accumulate, *sequence, *task;
-    if (!PyArg_ParseTuple(args, "OOOOO", &probe, &tensor, &accumulate, &sequence, &task))
-        return NULL;
-    Py_INCREF(probe);
-    Py_XDECREF(hook.probe);
-    hook.probe = probe;
-    PyObject **to[] = {&pp_torch_api.tensor, &pp_torch_api.accumulate_grad,
-                       &pp_torch_api.get_sequence_nr, &pp_torch_api.graph_task};
-    PyObject *from[] = {tensor, accumulate, sequence, task};
-    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
-        Py_XDECREF(*to[i]);
-        *to[i] = from[i] == Py_None ? NULL : from[i];
-        Py_XINCREF(*to[i]);
-    }
-    return none();
-}
-
-static PyObject *m_phases(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int forward, backward, optimizer;
-    if (!PyArg_ParseTuple(args, "ppp", &forward, &backward, &optimizer))
-        return NULL;
-    hook.phases[PP_MARK_FORWARD] = forward;
-    hook.phases[PP_MARK_BACKWARD] = backward;
-    hook.phases[PP_MARK_OPTIMIZER] = optimizer;
-    return none();
-}
-
-static PyObject *m_layer(PyObject *self, PyObject *args)
-{
-    (void)self;
-    const char *name, *type;
-    long long parameters;
-    if (!PyArg_ParseTuple(args, "ssL", &name, &type, &parameters))
-        return NULL;
-    return PyLong_FromUnsignedLong(pp_ring_add_layer(name, type, parameters));
-}
-
-static marker *new_marker(kind k, uint32_t layer)
+PyObject *pp_marks_callable(pp_kind kind, uint32_t layer)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)marker_type, Py_tp_alloc);
     marker *m = (marker *)alloc((PyTypeObject *)marker_type, 0);
     if (m) {
-        m->kind = (uint8_t)k;
+        m->kind = (uint8_t)kind;
         m->layer = layer;
-    }
-    return m;
-}
-
-static PyObject *m_marker(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int k;
-    unsigned long layer = 0;
-    if (!PyArg_ParseTuple(args, "i|k", &k, &layer))
-        return NULL;
-    if (k < 0 || k >= KINDS) {
-        PyErr_SetString(PyExc_ValueError, "no such kind");
-        return NULL;
-    }
-    marker *m = new_marker((kind)k, (uint32_t)layer);
-    if (m && k == FORWARD_END) {
-        m->begin = (PyObject *)new_marker(BACKWARD_BEGIN, m->layer);
-        m->end = (PyObject *)new_marker(BACKWARD_END, m->layer);
-        if (!m->begin || !m->end)
-            Py_CLEAR(m);
     }
     return (PyObject *)m;
 }
 
-static PyObject *m_set_state(PyObject *self, PyObject *args)
+int pp_marks_set_state(pp_state state, bool partial)
 {
-    (void)self;
-    int s, partial = 0;
-    if (!PyArg_ParseTuple(args, "i|p", &s, &partial))
-        return NULL;
-    if (s < OFF || s > STOPPING) {
-        PyErr_SetString(PyExc_ValueError, "no such state");
-        return NULL;
-    }
-    Py_CLEAR(hook.collected);
-    if (s == DISCOVERING) {
-        hook.collected = PyList_New(0);
-        if (!hook.collected)
-            return NULL;
-    }
+    PyObject *list = NULL;
+    if (state == DISCOVERING && !(list = PyList_New(0)))
+        return -1;
+    if (hook.state == MARKING && state != MARKING)
+        pp_mark_put(PP_MARK_STOP, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+    Py_XDECREF(hook.collected);
+    hook.collected = list;
     hook.partial = partial;
-    if (s == OFF)
+    hook.stepless = 0;
+    hook.resting = hook.resting && state == COUNTING;
+    if (state == OFF)
         hook.depth = 0;
-    set_state((state)s);
-    return none();
+    show_state(state);
+    return state == MARKING ? 0 : pp_nodes_release();
 }
 
-static PyObject *m_get_state(PyObject *self, PyObject *unused)
+pp_state pp_marks_state(void)
 {
-    (void)self;
-    (void)unused;
-    return PyLong_FromLong(hook.state);
+    return hook.state;
 }
 
-static PyObject *m_collected(PyObject *self, PyObject *unused)
+void pp_marks_phases(bool forward, bool backward_, bool optimizer)
 {
-    (void)self;
-    (void)unused;
+    hook.phases[PP_MARK_FORWARD] = forward;
+    hook.phases[PP_MARK_BACKWARD] = backward_;
+    hook.phases[PP_MARK_OPTIMIZER] = optimizer;
+}
+
+void pp_marks_use_probe(PyObject *probe)
+{
+    Py_INCREF(probe);
+    Py_XDECREF(hook.probe);
+    hook.probe = probe;
+}
+
+void pp_marks_call_cost(int64_t ns)
+{
+    hook.call_cost = ns < 0 ? 0 : ns > 1000000 ? 1000000 : ns;
+}
+
+void pp_marks_quiet(bool quiet)
+{
+    hook.quiet = quiet;
+}
+
+void pp_marks_has_position(bool has)
+{
+    hook.has_position = has;
+}
+
+bool pp_marks_optimizer_open(void)
+{
+    return hook.depth > 0;
+}
+
+int64_t pp_marks_steps(void)
+{
+    return hook.steps;
+}
+
+PyObject *pp_marks_take_collected(void)
+{
     PyObject *list = hook.collected ? hook.collected : PyList_New(0);
     hook.collected = NULL;
     return list;
-}
-
-static PyObject *m_use_clock(PyObject *self, PyObject *stream_of)
-{
-    (void)self;
-    const pp_clock *clock = stream_of == Py_None ? &pp_clock_host : pp_clock_cuda(stream_of);
-    if (!clock)
-        clock = &pp_clock_host;
-    pp_clock_now = clock;
-    if (pp_ring())
-        pp_copy_text(pp_ring()->clock, sizeof pp_ring()->clock, clock->name);
-    pp_ring_wake();
-    return PyUnicode_FromString(clock->name);
-}
-
-static PyObject *m_call_cost(PyObject *self, PyObject *args)
-{
-    (void)self;
-    long long ns;
-    if (!PyArg_ParseTuple(args, "L", &ns))
-        return NULL;
-    hook.call_cost = ns < 0 ? 0 : ns > 1000000 ? 1000000 : ns;
-    return none();
-}
-
-static PyObject *m_has_position(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int has;
-    if (!PyArg_ParseTuple(args, "p", &has))
-        return NULL;
-    hook.has_position = has;
-    return none();
-}
-
-static PyObject *m_steps(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    return PyLong_FromLongLong(hook.steps);
-}
-
-static PyObject *m_mode(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    return PyLong_FromUnsignedLong(pp_ring_mode_now());
-}
-
-/* The hook's own thread lives in here. Signals are for the training's threads. */
-static PyObject *m_wait(PyObject *self, PyObject *args)
-{
-    (void)self;
-    unsigned int seen;
-    if (!PyArg_ParseTuple(args, "I", &seen))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    while (!atomic_load(&closing) && pp_ring_mode_now() == seen) {
-        int64_t ns = pp_clock_now->poll();
-        pp_ring_wait(seen, ns);
-    }
-    if (atomic_load(&closing))
-        (void)pp_clock_now->poll();
-    Py_END_ALLOW_THREADS if (atomic_load(&closing)) return PyLong_FromLong(-1);
-    return PyLong_FromUnsignedLong(pp_ring_mode_now());
-}
-
-static PyObject *m_leave(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    set_state(OFF);
-    atomic_store(&closing, true);
-    pp_ring_wake();
-    return none();
-}
-
-static PyObject *m_close(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    set_state(OFF);
-    pp_ring_close(false);
-    return none();
-}
-
-static PyObject *m_forget(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    hook.state = OFF;
-    pp_ring_close(true);
-    pp_clock_now = &pp_clock_host;
-    return none();
-}
-
-static PyObject *m_fail(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    if (pp_ring())
-        __atomic_fetch_add(&pp_ring()->failures, 1, __ATOMIC_RELAXED);
-    return none();
-}
-
-static PyMethodDef functions[] = {
-    {"open", m_open, METH_VARARGS, "Makes the ring."},
-    {"describe", m_describe, METH_VARARGS, "Says what is known once the model runs."},
-    {"configure", m_configure, METH_VARARGS, "Gives the Python side and what torch has."},
-    {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
-    {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
-    {"marker", m_marker, METH_VARARGS, "A callable of one kind for one layer."},
-    {"set_state", m_set_state, METH_VARARGS, NULL},
-    {"get_state", m_get_state, METH_NOARGS, NULL},
-    {"collected", m_collected, METH_NOARGS, "Takes the modules called while discovering."},
-    {"use_clock", m_use_clock, METH_O, "None: host; else torch's function for the stream."},
-    {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},
-    {"has_position", m_has_position, METH_VARARGS, "Whether epoch and batch can be asked for."},
-    {"steps", m_steps, METH_NOARGS, "Steps counted."},
-    {"mode", m_mode, METH_NOARGS, "What the agent asks for."},
-    {"wait", m_wait, METH_VARARGS, "Sleeps until the mode changes; -1 when leaving."},
-    {"leave", m_leave, METH_NOARGS, "Ends the wait for good."},
-    {"close", m_close, METH_NOARGS, "Lets the ring go."},
-    {"forget", m_forget, METH_NOARGS, "In a forked child: touches the ring no more."},
-    {"fail", m_fail, METH_NOARGS, "Counts a failure of the Python side."},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
-
-__attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__marks(void);
-
-PyMODINIT_FUNC PyInit__marks(void)
-{
-    static const char *const names[] = {"CALL",           "FORWARD_BEGIN", "FORWARD_END",
-                                        "BACKWARD_BEGIN", "BACKWARD_END",  "OPTIMIZER_BEGIN",
-                                        "OPTIMIZER_END"};
-    static const char *const states[] = {"OFF", "COUNTING", "DISCOVERING", "MARKING", "STOPPING"};
-    if (pp_nodes_init() < 0)
-        return NULL;
-    marker_type = PyType_FromSpec(&marker_spec);
-    PyObject *module = marker_type ? PyModule_Create(&definition) : NULL;
-    if (!module)
-        return NULL;
-    for (int i = 0; i < KINDS; i++)
-        if (PyModule_AddIntConstant(module, names[i], i) < 0)
-            return NULL;
-    for (int i = 0; i <= STOPPING; i++)
-        if (PyModule_AddIntConstant(module, states[i], i) < 0)
-            return NULL;
-    Py_INCREF(marker_type);
-    if (PyModule_AddObject(module, "Marker", marker_type) < 0)
-        return NULL;
-    return module;
 }

@@ -23,11 +23,24 @@ static struct {
     uint64_t pending; /* marks lost since the last one written */
     uint32_t layer_count;
     int fd;
+    atomic_bool closed; /* let go; mapped all the same: another thread may be at it */
+    char fresh[PATH_MAX];
+    char final[PATH_MAX];
 } ring = {.fd = -1};
+
+/* Whether the agent is there, as the hook's own thread sees it. */
+static struct {
+    uint32_t beat;
+    int64_t changed; /* when it did last, ns */
+    atomic_bool gone;
+} agent;
+
+#define AGENT_GONE_AFTER INT64_C(30000000000)
+#define LOOK_EVERY INT64_C(1000000000)
 
 pp_ring_header *pp_ring(void)
 {
-    return ring.header;
+    return atomic_load_explicit(&ring.closed, memory_order_relaxed) ? NULL : ring.header;
 }
 
 void pp_copy_text(char *out, size_t size, const char *text)
@@ -125,46 +138,48 @@ static const char *map_file(int fd)
 const char *pp_ring_open(const char *directory)
 {
     char id[17];
-    char fresh[PATH_MAX];
-    char final[PATH_MAX];
     if (ring.header)
         return "there is a ring already";
     if (random_id(id, sizeof id) < 0)
         return "no random id";
-    int n = snprintf(fresh, sizeof fresh, "%s/.new-%s", directory, id);
-    int m = snprintf(final, sizeof final, "%s/%s" PP_RING_SUFFIX, directory, id);
-    if (n < 0 || (size_t)n >= sizeof fresh || m < 0 || (size_t)m >= sizeof final)
+    int n = snprintf(ring.fresh, sizeof ring.fresh, "%s/.new-%s", directory, id);
+    int m = snprintf(ring.final, sizeof ring.final, "%s/%s" PP_RING_SUFFIX, directory, id);
+    if (n < 0 || (size_t)n >= sizeof ring.fresh || m < 0 || (size_t)m >= sizeof ring.final)
         return "the ring directory's name is too long";
     int fd = -1;
-    const char *why = make_file(fresh, &fd);
+    const char *why = make_file(ring.fresh, &fd);
     if (why)
         return why;
     why = map_file(fd);
-    if (!why && rename(fresh, final) < 0) {
-        pp_ring_close(true);
-        fd = -1;
-        why = "the ring cannot be named";
-    }
     if (why) {
-        (void)unlink(fresh);
-        if (fd >= 0)
-            close(fd);
+        (void)unlink(ring.fresh);
+        close(fd);
     }
     return why;
 }
 
+const char *pp_ring_publish(void)
+{
+    if (rename(ring.fresh, ring.final) == 0)
+        return NULL;
+    (void)unlink(ring.fresh);
+    pp_ring_close(true);
+    return "the ring cannot be named";
+}
+
 void pp_ring_close(bool abandon)
 {
-    if (!ring.header)
-        return;
     pp_ring_header *h = ring.header;
-    ring.header = NULL;
+    if (!h)
+        return;
     if (!abandon) {
-        /* Still mapped and locked until the process is gone: another thread may be looking. */
+        /* Still locked until the process is gone. */
+        atomic_store(&ring.closed, true);
         __atomic_store_n(&h->state, PP_RING_IDLE, __ATOMIC_RELEASE);
         __atomic_store_n(&h->detached, 1, __ATOMIC_RELEASE);
         return;
     }
+    ring.header = NULL;
     (void)munmap(h, PP_RING_SIZE);
     /* The lock belongs to the open file, which the forked child's parent still has. */
     close(ring.fd);
@@ -241,20 +256,49 @@ void pp_ring_cost(int64_t ns)
 
 uint32_t pp_ring_mode_now(void)
 {
-    pp_ring_header *h = ring.header;
-    return h ? __atomic_load_n(&h->mode, __ATOMIC_ACQUIRE) : PP_RING_IDLE;
+    const pp_ring_header *h = pp_ring();
+    if (!h || atomic_load_explicit(&agent.gone, memory_order_relaxed))
+        return PP_RING_IDLE;
+    return __atomic_load_n(&h->mode, __ATOMIC_ACQUIRE);
+}
+
+/* An agent that is gone asks for nothing, whatever its last word was. */
+static void look_after_agent(const pp_ring_header *h)
+{
+    uint32_t beat = __atomic_load_n(&h->beat, __ATOMIC_RELAXED);
+    int64_t now = pp_now();
+    if (beat != agent.beat || agent.changed == 0) {
+        agent.beat = beat;
+        agent.changed = now;
+    }
+    atomic_store(&agent.gone, now - agent.changed > AGENT_GONE_AFTER);
 }
 
 void pp_ring_wait(uint32_t seen, int64_t ns)
 {
-    pp_ring_header *h = ring.header;
+    pp_ring_header *h = pp_ring();
+    if (!h)
+        return;
+    uint32_t word = __atomic_load_n(&h->mode, __ATOMIC_ACQUIRE);
+    if (word == PP_RING_IDLE) {
+        agent.changed = 0; /* nothing to look after */
+    } else {
+        look_after_agent(h);
+        ns = ns < LOOK_EVERY ? ns : LOOK_EVERY;
+    }
+    if (pp_ring_mode_now() != seen)
+        return;
     struct timespec timeout = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    if (h)
-        (void)syscall(SYS_futex, &h->mode, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    (void)syscall(SYS_futex, &h->mode, FUTEX_WAIT, word, &timeout, NULL, 0);
 }
 
-void pp_ring_wake(void)
+void pp_ring_wake(bool for_good)
 {
-    if (ring.header)
-        (void)syscall(SYS_futex, &ring.header->mode, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    pp_ring_header *h = ring.header;
+    if (!h)
+        return;
+    /* A wait that is about to begin finds another word than it has seen. */
+    if (for_good)
+        __atomic_store_n(&h->mode, UINT32_MAX, __ATOMIC_RELEASE);
+    (void)syscall(SYS_futex, &h->mode, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

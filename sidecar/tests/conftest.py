@@ -116,6 +116,19 @@ def undelta(values):
     return result
 
 
+def sampled(probe, python, *arguments, **settings):
+    """A program under the agent; its result and the batches."""
+    probe.configure(**settings)
+    probe.start("--dump")
+    result = run(python, *arguments, environment=probe.environment())
+    probe.finish()
+    return result, probe.batches()
+
+
+def layers_of(batches):
+    return {layer["id"]: layer for batch in batches for layer in batch["layers"]}
+
+
 @pytest.fixture
 def probe(tmp_path):
     p = Probe(tmp_path)

@@ -54,6 +54,7 @@ static pp_reader *open_both(void)
     pp_reader *r = NULL;
     pp_error err = {0};
     assert_null(pp_ring_open(folder));
+    assert_null(pp_ring_publish());
     path_of(path, sizeof path);
     if (pp_reader_open(path, &r, &err) < 0)
         fail_msg("%s", err.message);
@@ -178,7 +179,7 @@ static void test_the_lock_tells_who_lives(void **state)
     child = fork();
     if (child == 0) { /* a trainer that ends without a word */
         pp_ring_close(true);
-        _exit(pp_ring_open(folder) ? 1 : 0);
+        _exit(pp_ring_open(folder) || pp_ring_publish() ? 1 : 0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -297,6 +298,7 @@ static void test_gpu_uuids(void **state)
     pp_error err = {0};
     memset(longest, 'a', PP_WIRE_MAX_GPU);
     assert_null(pp_ring_open(folder));
+    assert_null(pp_ring_publish());
     path_of(path, sizeof path);
     (void)snprintf(pp_ring()->gpus, PP_RING_GPUS, "%s,%sa,a b,GPU-1,GPU-1", longest, longest);
     assert_int_equal(pp_process_open(path, &p, &err), 0);

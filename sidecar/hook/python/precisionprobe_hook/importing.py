@@ -14,17 +14,23 @@ class _Loader:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
+        _unwatch()
         _start()
 
 
 class _Finder:
-    """Looks out for torch, first on sys.meta_path, and leaves when it comes."""
+    """
+    Looks out for torch, first on sys.meta_path, until it has been imported. Being asked for it is
+    not yet that: libraries look whether torch is there (importlib.util.find_spec), and an import
+    may fail and be tried again.
+    """
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
             return None
-        _unwatch()
         for finder in sys.meta_path:
+            if finder is self:
+                continue
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find else None
             if spec is not None:

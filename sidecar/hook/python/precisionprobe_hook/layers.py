@@ -82,7 +82,7 @@ class _Finder:
 def choose(called, filters):
     """
     From the modules called in one step to the layers: ([(module, name, type name, parameters)],
-    class of the model). A layer is a leaf: a module without children, or one that was called while
+    the model or None). A layer is a leaf: a module without children, or one that was called while
     none of its children was (it uses them as containers of parameters); or, with a depth, the
     module at that depth, for all that is in it. Names are qualified by the largest root; a leaf
     that is a root by itself, such as a loss, goes by its class.
@@ -90,7 +90,7 @@ def choose(called, filters):
     wanted = _Filter(filters)
     roots = _roots(called)
     if not roots:
-        return [], ""
+        return [], None
     sizes = [_parameters(root) for root in roots]
     model = roots[sizes.index(max(sizes))]
     finder = _Finder(called, wanted)
@@ -106,9 +106,14 @@ def choose(called, filters):
             name = "%s#%d" % (name, names[name])
         if wanted.takes(name, type(module).__name__):
             layers.append((module, name, type(module).__name__, _parameters(module)))
-    while type(model).__name__ in _DATA_PARALLEL or type(model).__name__ == "OptimizedModule":
-        inner = model._modules.get("module") or model._modules.get("_orig_mod")
+    return layers, model
+
+
+def class_of(model):
+    """Name of the model's class, wrappers taken off."""
+    while type(model).__name__ in _DATA_PARALLEL:
+        inner = model._modules.get("module")
         if inner is None:
             break
         model = inner
-    return layers, type(model).__name__
+    return type(model).__name__ if model is not None else ""

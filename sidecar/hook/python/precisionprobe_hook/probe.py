@@ -4,14 +4,13 @@ What runs per mark is C (_marks). The agent's wish reaches the hook's own thread
 without the GIL; it registers one global forward pre-hook, and the training's thread itself does the
 rest as its next forward begins (settle): no hook table is changed while torch walks it.
 """
-import _thread
 import atexit
 import os
 import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, layers, position, settings
+from precisionprobe_hook import _marks, compiling, layers, position, settings
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further stretch is tried
@@ -24,14 +23,14 @@ class _Probe:
         self.directory = directory
         self.filters = {}
         self.entries = []  # handles of the global forward pre-hook: one, or two after a race
+        self.exits = []  # of the global forward hook
         self.optimizer_hooks = []
-        self.layer_hooks = []
-        self.ids = {}  # id(module) -> (weak reference, layer id, name)
+        self.placed = []  # weak references to the layers' modules
+        self.ids = {}  # (name, type name) -> layer id
         self.positions = position.Position(torch)
-        self.left = _thread.allocate_lock()
-        self.left.acquire()
         self.calibrated = False
         self.failures = 0
+        self.refused = ""
         self.early = False  # asked before any module of this process was called
 
     # ---- the hook's own thread ----
@@ -45,22 +44,27 @@ class _Probe:
                 mode = _marks.wait(mode)
         except Exception:
             _marks.fail()
-        finally:
-            self.left.release()
 
     def installed(self):
-        return bool(self.optimizer_hooks or self.layer_hooks or self.entries)
+        return bool(self.optimizer_hooks or self.exits or self.entries)
 
     def ask(self):
         """Has the next forward settle. Reads files here, not in the training's thread."""
-        if self.failures < _FAILURES:
+        if self.failures < _FAILURES and not self.refused:
             self.filters = settings.read(self.directory)
             self.install_entry()
 
     def install_entry(self):
         if not self.entries:
             self.entries.append(self.torch.nn.modules.module.register_module_forward_pre_hook(
-                _marks.marker(_marks.CALL)))
+                _marks.marker(_marks.ENTER)))
+
+    def stand_aside(self, why):
+        """For good: this program is one that the hook could harm. From any thread of the user's."""
+        if not self.refused:
+            self.refused = why
+            _marks.refuse(why)
+            self.withdraw()
 
     # ---- called from C, in the training's thread ----
 
@@ -68,10 +72,10 @@ class _Probe:
         """Carries out the mode: a forward is beginning, so no table is being walked."""
         self.remove_layers()
         mode = _marks.mode()
-        if mode == _IDLE:
-            self.remove_entry()
-            self.remove_optimizer()
-            _marks.set_state(_marks.OFF)
+        if mode != _IDLE and compiling.used():
+            self.stand_aside(compiling.WHY)
+        if mode == _IDLE or self.refused:
+            self.withdraw()
             return
         self.install_optimizer()
         if mode == _COUNT:
@@ -85,33 +89,41 @@ class _Probe:
 
     def found(self):
         """A step has ended and its modules are known: hooks every layer, and the stretch starts."""
-        called = list({id(module): module for module in _marks.collected()}.values())
+        alive = (reference() for reference in _marks.collected())
+        called = list({id(module): module for module in alive if module is not None}.values())
         if _marks.mode() != _SAMPLE:
             _marks.set_state(_marks.STOPPING)
             return  # the next forward settles, by the entry
-        self.remove_entry()
         chosen, model = layers.choose(called, self.filters.get("layers", {}))
-        self.describe(model)
+        if not self.place(chosen, model):
+            self.stand_aside("more than 4096 layers")
+            return
+        self.remove_entry()
+        self.describe(layers.class_of(model))
         self.calibrate()
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
-        for module, name, type_name, parameters in chosen:
-            layer = self.layer_id(module, name, type_name, parameters)
-            if layer:
-                self.hook_layer(module, layer)
+        self.install_entry()
+        self.exits.append(self.torch.nn.modules.module.register_module_forward_hook(
+            _marks.marker(_marks.LEAVE)))
         self.positions.install(_marks.has_position)
         _marks.set_state(_marks.MARKING)
 
-    def stray(self, module):
-        """A module that was copied while hooked still carries the copy of a hook."""
-        for table in (module._forward_pre_hooks, module._forward_hooks):
-            for key in [k for k, hook in table.items() if isinstance(hook, _marks.Marker)]:
-                del table[key]
+    def rest(self):
+        """No step comes: no forward hook until one does."""
+        self.remove_entry()
+        _marks.set_state(_marks.COUNTING)
+
+    def resume(self):
+        """A step has ended, in an optimizer's hook: there forward hooks may be changed."""
+        if not self.refused:
+            self.install_entry()
+            _marks.set_state(_marks.DISCOVERING, False)
 
     def failed(self):
         """An error of ours: out with everything that can go at once. What stays does nothing."""
         self.failures += 1
-        for remove in (self.remove_layers, self.remove_entry):
+        for remove in (self.remove_layers, self.remove_entry, _marks.clear):
             try:
                 remove()
             except Exception:
@@ -119,29 +131,33 @@ class _Probe:
 
     # ---- pieces ----
 
-    def layer_id(self, module, name, type_name, parameters):
-        known = self.ids.get(id(module))
-        if known and known[0]() is module and known[2] == name:
-            return known[1]
-        layer = _marks.layer(name, type_name, parameters)
-        self.ids[id(module)] = (weakref.ref(module), layer, name)
-        return layer
-
-    def hook_layer(self, module, layer):
-        """Ours come last before the forward and first after it, where this torch can say so."""
-        begin, end = (_marks.marker(kind, layer)
-                      for kind in (_marks.FORWARD_BEGIN, _marks.FORWARD_END))
-        self.layer_hooks.append(module.register_forward_pre_hook(begin))
-        try:
-            handle = module.register_forward_hook(end, prepend=True)
-        except TypeError:  # torch < 2.0
-            handle = module.register_forward_hook(end)
-        self.layer_hooks.append(handle)
+    def place(self, chosen, model):
+        """Tells where the layers are; False where there is no room for all."""
+        for module, name, type_name, parameters in chosen:
+            layer = self.ids.get((name, type_name)) or _marks.layer(name, type_name, parameters)
+            if not layer or not _marks.place(module, layer):
+                return False
+            self.ids[name, type_name] = layer
+            self.placed.append(weakref.ref(module, lambda _, at=id(module): _marks.drop(at)))
+        if model is not None and not any(module is model for module, _, _, _ in chosen):
+            _marks.place(model, 0)
+            self.placed.append(weakref.ref(model, lambda _, at=id(model): _marks.drop(at)))
+        return True
 
     def remove_layers(self):
         self.positions.remove()
-        while self.layer_hooks:
-            self.layer_hooks.pop().remove()
+        while self.exits:
+            self.exits.pop().remove()
+        self.placed.clear()
+        _marks.clear()
+
+    def withdraw(self):
+        """Takes all out. An optimizer's hooks stay, and do nothing, while torch walks them."""
+        self.remove_layers()
+        self.remove_entry()
+        if not _marks.optimizer_open():
+            self.remove_optimizer()
+        _marks.set_state(_marks.OFF)
 
     def remove_entry(self):
         while self.entries:
@@ -194,9 +210,16 @@ class _Probe:
             return min(times)
 
         plain = best()
-        module.register_forward_pre_hook(_marks.marker(_marks.BACKWARD_BEGIN))
-        module.register_forward_hook(_marks.marker(_marks.BACKWARD_END))
-        _marks.call_cost(best() - plain + 100)  # two marks: their clock and store
+        hooks = []
+        _marks.quiet(True)
+        try:
+            hooks = [tables.register_module_forward_pre_hook(_marks.marker(_marks.ENTER)),
+                     tables.register_module_forward_hook(_marks.marker(_marks.LEAVE))]
+            _marks.call_cost(best() - plain + 150)  # two marks: their clock and store
+        finally:
+            for hook in hooks:
+                hook.remove()
+            _marks.quiet(False)
 
     def position(self):
         return self.positions.get()
@@ -250,21 +273,16 @@ def _accumulate_grad(torch):
         return type(leaf.view(1).grad_fn.next_functions[0][0])
 
 
-def _leave(probe):
-    """At exit: the thread must not wait for the GIL of an interpreter that is going away."""
-    _marks.leave()
-    probe.left.acquire(timeout=0.5)
-    _marks.close()
-
-
 def _wait_in_child(probe):
     """
-    A process made by multiprocessing may be a rank of the training or a worker of a DataLoader:
-    a worker knows that it is one before it gets any work.
+    A process made by multiprocessing may be a rank of the training, or a worker of a DataLoader,
+    which is none of ours: what it shall run is known once its own process object is there.
     """
-    time.sleep(1)
-    info = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", None)
-    if info is None or info() is None:
+    current = sys.modules["multiprocessing.process"].current_process
+    while type(current()).__name__ == "_MainProcess":
+        _marks.pause(100)
+    target = getattr(current(), "_target", None)
+    if not str(getattr(target, "__module__", "")).startswith("torch.utils.data."):
         _begin(probe)
 
 
@@ -278,12 +296,13 @@ def _begin(probe):
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
     _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task)
+    compiling.watch(torch, probe.stand_aside)
     if _marks.mode() != _IDLE:
         probe.early = True
         probe.ask()  # before the first step, whatever the thread does
-    atexit.register(_leave, probe)
+    atexit.register(_marks.leave)
     os.register_at_fork(after_in_child=probe.forget)
-    _thread.start_new_thread(probe.run, ())
+    _marks.start(probe.run)
 
 
 def start():
@@ -293,8 +312,10 @@ def start():
         return
     probe = _Probe(sys.modules["torch"], directory)
     multiprocessing = sys.modules.get("multiprocessing.process")
-    if multiprocessing and multiprocessing.parent_process() is not None:
-        _thread.start_new_thread(_quietly, (_wait_in_child, probe))
+    # A spawned process that imports its main module has no parent to ask for yet.
+    if multiprocessing and (multiprocessing.parent_process() is not None
+                            or getattr(multiprocessing.current_process(), "_inheriting", False)):
+        _marks.start(lambda: _quietly(_wait_in_child, probe))
     else:
         _begin(probe)
 

@@ -1,0 +1,354 @@
+/* The extension module `_marks`: what the Python side can ask of the hook's C parts. */
+#include "hook.h"
+
+#include <string.h>
+
+static PyObject *none(void)
+{
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+static PyObject *m_open(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *directory, *python, *torch, *host, *gpus;
+    int rank, world, mode;
+    if (!PyArg_ParseTuple(args, "sssssiii", &directory, &python, &torch, &host, &gpus, &rank,
+                          &world, &mode))
+        return NULL;
+    const char *why = pp_ring_open(directory);
+    if (why) {
+        PyErr_SetString(PyExc_OSError, why);
+        return NULL;
+    }
+    pp_ring_header *h = pp_ring();
+    pp_copy_text(h->python, sizeof h->python, python);
+    pp_copy_text(h->torch, sizeof h->torch, torch);
+    pp_copy_text(h->hostname, sizeof h->hostname, host);
+    pp_copy_text(h->gpus, sizeof h->gpus, gpus);
+    pp_copy_text(h->clock, sizeof h->clock, pp_clock_now->name);
+    h->rank = rank;
+    h->world_size = world;
+    h->mode = (uint32_t)mode; /* before the agent can see the ring: then it is the agent's */
+    why = pp_ring_publish();
+    if (why) {
+        PyErr_SetString(PyExc_OSError, why);
+        return NULL;
+    }
+    return none();
+}
+
+static PyObject *m_describe(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *model, *gpus;
+    int rank, world;
+    if (!PyArg_ParseTuple(args, "ssii", &model, &gpus, &rank, &world))
+        return NULL;
+    pp_ring_header *h = pp_ring();
+    if (h) {
+        pp_copy_text(h->model, sizeof h->model, model);
+        pp_copy_text(h->gpus, sizeof h->gpus, gpus);
+        h->rank = rank;
+        h->world_size = world;
+    }
+    return none();
+}
+
+static PyObject *m_refuse(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *why;
+    if (!PyArg_ParseTuple(args, "s", &why))
+        return NULL;
+    if (pp_ring())
+        pp_copy_text(pp_ring()->refusal, sizeof pp_ring()->refusal, why);
+    return none();
+}
+
+static PyObject *m_configure(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *probe, *tensor, *accumulate, *sequence, *task;
+    if (!PyArg_ParseTuple(args, "OOOOO", &probe, &tensor, &accumulate, &sequence, &task))
+        return NULL;
+    pp_marks_use_probe(probe);
+    PyObject **to[] = {&pp_torch_api.tensor, &pp_torch_api.accumulate_grad,
+                       &pp_torch_api.get_sequence_nr, &pp_torch_api.graph_task};
+    PyObject *from[] = {tensor, accumulate, sequence, task};
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        Py_XDECREF(*to[i]);
+        *to[i] = from[i] == Py_None ? NULL : from[i];
+        Py_XINCREF(*to[i]);
+    }
+    return none();
+}
+
+static PyObject *m_phases(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int forward, backward, optimizer;
+    if (!PyArg_ParseTuple(args, "ppp", &forward, &backward, &optimizer))
+        return NULL;
+    pp_marks_phases(forward, backward, optimizer);
+    return none();
+}
+
+static PyObject *m_layer(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *name, *type;
+    long long parameters;
+    if (!PyArg_ParseTuple(args, "ssL", &name, &type, &parameters))
+        return NULL;
+    return PyLong_FromUnsignedLong(pp_ring_add_layer(name, type, parameters));
+}
+
+static PyObject *m_marker(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int kind;
+    if (!PyArg_ParseTuple(args, "i", &kind))
+        return NULL;
+    if (kind < 0 || kind >= KINDS) {
+        PyErr_SetString(PyExc_ValueError, "no such kind");
+        return NULL;
+    }
+    return pp_marks_callable((pp_kind)kind, 0);
+}
+
+/* Tells where a layer is (its module, its id), or with 0 the model that nobody else calls. */
+static PyObject *m_place(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *module;
+    unsigned long layer;
+    if (!PyArg_ParseTuple(args, "Ok", &module, &layer))
+        return NULL;
+    return PyBool_FromLong(layer <= PP_RING_LAYERS && pp_places_put(module, (uint32_t)layer));
+}
+
+static PyObject *m_drop(PyObject *self, PyObject *address)
+{
+    (void)self;
+    const void *module = PyLong_AsVoidPtr(address); /* what id() said */
+    if (!module && PyErr_Occurred())
+        return NULL;
+    pp_places_drop(module);
+    return none();
+}
+
+static PyObject *m_clear(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_places_clear();
+    return none();
+}
+
+static PyObject *m_set_state(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int state, partial = 0;
+    if (!PyArg_ParseTuple(args, "i|p", &state, &partial))
+        return NULL;
+    if (state < OFF || state >= STATES) {
+        PyErr_SetString(PyExc_ValueError, "no such state");
+        return NULL;
+    }
+    return pp_marks_set_state((pp_state)state, partial) < 0 ? NULL : none();
+}
+
+static PyObject *m_get_state(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong(pp_marks_state());
+}
+
+static PyObject *m_collected(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return pp_marks_take_collected();
+}
+
+static PyObject *m_use_clock(PyObject *self, PyObject *stream_of)
+{
+    (void)self;
+    const pp_clock *clock = stream_of == Py_None ? &pp_clock_host : pp_clock_cuda(stream_of);
+    if (!clock)
+        clock = &pp_clock_host;
+    pp_clock_now = clock;
+    if (pp_ring())
+        pp_copy_text(pp_ring()->clock, sizeof pp_ring()->clock, clock->name);
+    pp_ring_wake(false);
+    return PyUnicode_FromString(clock->name);
+}
+
+static PyObject *m_call_cost(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long ns;
+    if (!PyArg_ParseTuple(args, "L", &ns))
+        return NULL;
+    pp_marks_call_cost(ns);
+    return none();
+}
+
+static PyObject *m_quiet(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int quiet;
+    if (!PyArg_ParseTuple(args, "p", &quiet))
+        return NULL;
+    pp_marks_quiet(quiet);
+    return none();
+}
+
+static PyObject *m_has_position(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int has;
+    if (!PyArg_ParseTuple(args, "p", &has))
+        return NULL;
+    pp_marks_has_position(has);
+    return none();
+}
+
+static PyObject *m_steps(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLongLong(pp_marks_steps());
+}
+
+static PyObject *m_optimizer_open(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(pp_marks_optimizer_open());
+}
+
+static PyObject *m_mode(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(pp_ring_mode_now());
+}
+
+static PyObject *m_start(PyObject *self, PyObject *run)
+{
+    (void)self;
+    return PyBool_FromLong(pp_thread_start(run) == 0);
+}
+
+static PyObject *m_wait(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int seen;
+    if (!PyArg_ParseTuple(args, "I", &seen))
+        return NULL;
+    return PyLong_FromLongLong(pp_thread_wait(seen));
+}
+
+static PyObject *m_pause(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int ms;
+    if (!PyArg_ParseTuple(args, "I", &ms))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    pp_sleep((int64_t)ms * 1000000);
+    Py_END_ALLOW_THREADS;
+    return none();
+}
+
+/* At exit: the thread must not wait for the GIL of an interpreter that is going away. */
+static PyObject *m_leave(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (pp_marks_set_state(OFF, false) < 0)
+        PyErr_Clear();
+    pp_thread_leave();
+    pp_ring_close(false);
+    return none();
+}
+
+static PyObject *m_forget(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_ring_close(true);
+    pp_thread_forget();
+    if (pp_marks_set_state(OFF, false) < 0)
+        PyErr_Clear();
+    pp_clock_now = &pp_clock_host;
+    return none();
+}
+
+static PyObject *m_fail(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (pp_ring())
+        __atomic_fetch_add(&pp_ring()->failures, 1, __ATOMIC_RELAXED);
+    return none();
+}
+
+static PyMethodDef functions[] = {
+    {"open", m_open, METH_VARARGS, "Makes the ring."},
+    {"describe", m_describe, METH_VARARGS, "Says what is known once the model runs."},
+    {"configure", m_configure, METH_VARARGS, "Gives the Python side and what torch has."},
+    {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
+    {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
+    {"marker", m_marker, METH_VARARGS, "A callable of one kind."},
+    {"place", m_place, METH_VARARGS, "Where a layer is: a module and an id; False: no room."},
+    {"drop", m_drop, METH_O, "The module at this address is gone."},
+    {"clear", m_clear, METH_NOARGS, "Forgets all places."},
+    {"refuse", m_refuse, METH_VARARGS, "Says in the ring why this process is not profiled."},
+    {"set_state", m_set_state, METH_VARARGS, NULL},
+    {"get_state", m_get_state, METH_NOARGS, NULL},
+    {"collected", m_collected, METH_NOARGS,
+     "Takes weak references to the modules called while discovering."},
+    {"use_clock", m_use_clock, METH_O, "None: host; else torch's function for the stream."},
+    {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},
+    {"quiet", m_quiet, METH_VARARGS, "Whether the callables do nothing for now."},
+    {"optimizer_open", m_optimizer_open, METH_NOARGS, "Whether an optimizer is at its step."},
+    {"has_position", m_has_position, METH_VARARGS, "Whether epoch and batch can be asked for."},
+    {"steps", m_steps, METH_NOARGS, "Steps counted."},
+    {"mode", m_mode, METH_NOARGS, "What the agent asks for."},
+    {"start", m_start, METH_O, "Calls this in a thread of the hook's own; False: no thread."},
+    {"wait", m_wait, METH_VARARGS, "Sleeps until the mode changes; -1 when leaving."},
+    {"pause", m_pause, METH_VARARGS, "Sleeps so many ms; in threads of the hook only."},
+    {"leave", m_leave, METH_NOARGS, "Ends the thread and lets the ring go."},
+    {"forget", m_forget, METH_NOARGS, "In a forked child: touches the ring no more."},
+    {"fail", m_fail, METH_NOARGS, "Counts a failure of the Python side."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_marks", NULL, -1, functions, NULL, NULL, NULL, NULL};
+
+__attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__marks(void);
+
+PyMODINIT_FUNC PyInit__marks(void)
+{
+    static const char *const kinds[] = {"ENTER",        "LEAVE",           "BACKWARD_BEGIN",
+                                        "BACKWARD_END", "OPTIMIZER_BEGIN", "OPTIMIZER_END"};
+    static const char *const states[] = {"OFF", "COUNTING", "DISCOVERING", "MARKING", "STOPPING"};
+    _Static_assert(sizeof kinds / sizeof *kinds == KINDS, "a name for each");
+    _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");
+    PyObject *module = NULL;
+    if (pp_nodes_init() == 0 && pp_marks_init() == 0)
+        module = PyModule_Create(&definition);
+    for (int i = 0; module && i < KINDS; i++)
+        if (PyModule_AddIntConstant(module, kinds[i], i) < 0)
+            Py_CLEAR(module);
+    for (int i = 0; module && i < STATES; i++)
+        if (PyModule_AddIntConstant(module, states[i], i) < 0)
+            Py_CLEAR(module);
+    return module;
+}

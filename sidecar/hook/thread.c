@@ -1,0 +1,75 @@
+/*
+ * The hook's own thread: it sleeps without the GIL until the agent wants something else, and turns
+ * GPU times into host times. Made with the system's means: Python's may have been patched into
+ * green threads, in which a wait would stop the training.
+ */
+#include "hook.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#define LEAVE_WAIT_NS INT64_C(500000000)
+#define LEAVE_LOOK_NS INT64_C(200000)
+
+static atomic_bool running;
+static atomic_bool closing;
+
+static void *body(void *run)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *done = PyObject_CallObject(run, NULL);
+    if (!done)
+        PyErr_Clear();
+    Py_XDECREF(done);
+    Py_DECREF((PyObject *)run);
+    PyGILState_Release(gil);
+    atomic_store(&running, false);
+    return NULL;
+}
+
+int pp_thread_start(PyObject *run)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
+        return -1;
+    Py_INCREF(run);
+    atomic_store(&running, true);
+    int rc = pthread_create(&thread, NULL, body, run);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) {
+        atomic_store(&running, false);
+        Py_DECREF(run);
+        return -1;
+    }
+    (void)pthread_detach(thread);
+    return 0;
+}
+
+int64_t pp_thread_wait(uint32_t seen)
+{
+    Py_BEGIN_ALLOW_THREADS;
+    while (!atomic_load(&closing) && pp_ring_mode_now() == seen)
+        pp_ring_wait(seen, pp_clock_now->poll());
+    if (atomic_load(&closing))
+        (void)pp_clock_now->poll();
+    Py_END_ALLOW_THREADS;
+    return atomic_load(&closing) ? -1 : (int64_t)pp_ring_mode_now();
+}
+
+void pp_thread_leave(void)
+{
+    atomic_store(&closing, true);
+    Py_BEGIN_ALLOW_THREADS;
+    pp_ring_wake(true);
+    int64_t until = pp_now() + LEAVE_WAIT_NS;
+    while (atomic_load(&running) && pp_now() < until)
+        pp_sleep(LEAVE_LOOK_NS);
+    Py_END_ALLOW_THREADS;
+}
+
+void pp_thread_forget(void)
+{
+    atomic_store(&running, false);
+}

@@ -1,0 +1,263 @@
+"""What people do in a training besides training, one habit a function; prints what a test compares.
+
+usage: habits.py HABIT. Each trains a little first and, under the hook, within a stretch.
+"""
+import gc
+import importlib.util
+import io
+import json
+import os
+import sys
+import time
+import weakref
+
+if sys.argv[1] == "find_spec":
+    importlib.util.find_spec("torch")
+if sys.argv[1] == "patched_threads":
+    import _thread
+
+    def refuse(*_):
+        raise SystemError("a green thread would block this one")
+
+    _thread.start_new_thread = refuse
+
+import torch
+from torch import nn
+
+torch.manual_seed(3)
+
+
+def net():
+    return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+
+
+class Training:
+    def __init__(self, model=None):
+        torch.manual_seed(3)
+        torch.set_num_threads(1)
+        self.model = model or net()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.losses = []
+
+    def steps(self, count, seconds=0):
+        begun = time.monotonic()
+        while count > 0 or time.monotonic() - begun < seconds:
+            loss = self.model(torch.ones(4, 16)).square().sum()
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.losses.append(float(loss.detach()).hex())
+            count -= 1
+        return self
+
+    def tell(self, **more):
+        print(json.dumps({"losses": self.losses[:200], **more}))
+
+
+def hooks():
+    """Global hooks in place now, of forwards and of optimizers."""
+    import torch.nn.modules.module as module
+    optimizer = sys.modules["torch.optim.optimizer"]
+    return (sum(len(getattr(module, name)) for name in dir(module)
+                if name.startswith("_global_") and name.endswith("_hooks"))
+            + len(getattr(optimizer, "_global_optimizer_pre_hooks", ())))
+
+
+def find_spec():
+    Training().steps(100).tell()
+
+
+def patched_threads():
+    Training().steps(100).tell()
+
+
+def script():
+    training = Training().steps(50)
+    scripted = torch.jit.script(training.model)
+    file = io.BytesIO()
+    torch.save(training.model, file)
+    file.seek(0)
+    loaded = torch.load(file, **({"weights_only": False} if torch.__version__ >= "2" else {}))
+    torch.jit.script(loaded)
+    traced = torch.jit.trace(training.model, torch.ones(4, 16))
+    same = bool((scripted(torch.ones(4, 16)) == traced(torch.ones(4, 16))).all())
+    training.steps(50).tell(same=same, own=sum(len(m._forward_hooks) + len(m._forward_pre_hooks)
+                                               for m in loaded.modules()))
+
+
+def compile():
+    """A backend that shows what was captured; compiled before the first step and again within a stretch."""
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(len(list(graph.graph.nodes)))
+        return graph.forward
+
+    training = Training()
+    compiled = torch.compile(training.model, backend=backend, fullgraph=True)
+    plain, training.model = training.model, compiled
+    training.steps(50)
+    training.model = plain
+    training.steps(50).tell(graphs=graphs, hooks=hooks())
+
+
+def compile_late():
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(len(list(graph.graph.nodes)))
+        return graph.forward
+
+    training = Training().steps(50)
+    training.model = torch.compile(training.model, backend=backend, fullgraph=True)
+    training.steps(50).tell(graphs=graphs, hooks=hooks())
+
+
+def export():
+    training = Training().steps(50)
+    program = torch.export.export(training.model, (torch.ones(4, 16),))
+    training.steps(50).tell(nodes=len(list(program.graph.nodes)))
+
+
+def teacher():
+    """A model that is only evaluated, and dropped before the first step: its memory is the user's again."""
+    model = net()
+    with torch.no_grad():
+        model(torch.ones(4, 16))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    early = gone() is None
+    training = Training().steps(50)
+    training.model(torch.ones(4, 16))  # a forward with a graph, and no step of this model after it
+    parameter = weakref.ref(training.model[0].weight)
+    del training.model, training.optimizer
+    gc.collect()
+    if "PRECISIONPROBE_RING" in os.environ:
+        Training().steps(40)
+    gc.collect()
+    print(json.dumps({"early": early, "late": parameter() is None}))
+
+
+def rebuild():
+    """The same architecture again and again, as a search over learning rates does."""
+    training = Training().steps(50)
+    for _ in range(5):
+        training.model = net()
+        training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.01)
+        training.steps(20, 0.2)
+    training.tell()
+
+
+def fast_path():
+    """An encoder takes other kernels in evaluation where its modules have no hooks."""
+    layer = nn.TransformerEncoderLayer(16, 2, 16, batch_first=True)
+    calls = []
+    original = torch._transformer_encoder_layer_fwd
+    torch._transformer_encoder_layer_fwd = lambda *a, **k: calls.append(1) or original(*a, **k)
+    training = Training(nn.Sequential(layer, nn.Linear(16, 1)))
+    for _ in range(10):
+        loss = training.model.train()(torch.ones(2, 4, 16)).square().sum()
+        loss.backward()
+        training.optimizer.step()
+        training.losses.append(float(loss.detach()).hex())
+        with torch.no_grad():
+            training.model.eval()(torch.ones(2, 4, 16))
+    training.tell(calls=len(calls))
+
+
+def oom():
+    """A forward that fails half way is tried again with less; what the first has made is free by then."""
+    class Token:
+        pass
+
+    class Mark(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x, token):
+            context.token = token
+            return x * 1
+
+        @staticmethod
+        def backward(context, gradient):
+            return gradient, None
+
+    class Half(nn.Module):
+        def forward(self, x):
+            if len(x) > 4:
+                raise RuntimeError("out of memory")
+            return x
+
+    class Net(nn.Sequential):
+        def forward(self, x, token):
+            x = self[0](x)
+            return self[2](self[1](Mark.apply(x, token) if token else x))
+
+    model = Net(nn.Linear(16, 16), Half(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    free = []
+    for n in range(60):
+        token = Token()
+        held = weakref.ref(token)
+        try:
+            model(torch.ones(8, 16), token)
+        except RuntimeError:
+            pass
+        del token
+        loss = model(torch.ones(4, 16), None).square().sum()
+        gc.collect()
+        free.append(held() is None)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()).hex())
+    print(json.dumps({"losses": losses, "free": all(free)}))
+
+
+def fork():
+    Training().steps(20)
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    status = os.waitpid(child, 0)[1]
+    print(json.dumps({"status": status, "seconds": time.monotonic() - begun}))
+
+
+def serve():
+    """Trains, then only evaluates, for 42 s."""
+    training = Training().steps(50)
+    seen = []
+    begun = time.monotonic()
+    while time.monotonic() - begun < 42:
+        training.model(torch.ones(4, 16))
+        seen.append(hooks())
+        time.sleep(0.01)
+    training.tell(first=seen[0], last=seen[-1])
+
+
+def long():
+    """Trains for 40 s."""
+    training = Training().steps(10, 1)
+    first = hooks()
+    training.steps(10, 39)
+    training.tell(first=first, last=hooks())
+
+
+def spawned():
+    """Workers of a DataLoader in processes of their own, whose main module takes long to import."""
+    data = torch.utils.data.DataLoader(torch.ones(32, 16), batch_size=4, num_workers=2,
+                                       multiprocessing_context="spawn")
+    training = Training()
+    for batch in data:
+        loss = training.model(batch).square().sum()
+        loss.backward()
+        training.optimizer.step()
+    rings = os.listdir(os.environ["PRECISIONPROBE_RING"]) if "PRECISIONPROBE_RING" in os.environ else []
+    training.tell(rings=sum(name.endswith(".ring") for name in rings))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+elif sys.argv[1] == "spawned":
+    time.sleep(1.5)
