@@ -722,7 +722,7 @@ int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err)
 
 static const char *const type_names[] = {
     [PP_WIRE_BATCH] = "batch", [PP_WIRE_BYE] = "bye",         [PP_WIRE_WELCOME] = "welcome",
-    [PP_WIRE_ACK] = "ack",     [PP_WIRE_REFUSED] = "refused",
+    [PP_WIRE_ACK] = "ack",     [PP_WIRE_REFUSED] = "refused", [PP_WIRE_LEAVE] = "leave",
 };
 
 int pp_wire_type_of(const json_t *object, pp_wire_type *ret, pp_error *err)
@@ -759,6 +759,12 @@ int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error
     return append_message(out,
                           json_pack("{sssssb}", "type", "welcome", "session", welcome->session,
                                     "sampling", (int)welcome->sampling),
+                          err);
+}
+
+int pp_wire_leave_encode(const pp_wire_leave *leave, pp_buf *out, pp_error *err)
+{
+    return append_message(out, json_pack("{ssss}", "type", "leave", "session", leave->session),
                           err);
 }
 
@@ -830,6 +836,15 @@ int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error 
         return pp_error_field(err, "sampling", "must be true or false");
     welcome.sampling = json_is_true(sampling);
     *ret = welcome;
+    return 0;
+}
+
+int pp_wire_leave_decode(const json_t *object, pp_wire_leave *ret, pp_error *err)
+{
+    pp_wire_leave leave = {0};
+    if (copy_id(object, "session", leave.session, sizeof leave.session, err) < 0)
+        return -1;
+    *ret = leave;
     return 0;
 }
 

@@ -166,6 +166,7 @@ typedef enum pp_wire_type {
     PP_WIRE_WELCOME,
     PP_WIRE_ACK,
     PP_WIRE_REFUSED,
+    PP_WIRE_LEAVE,
 } pp_wire_type;
 
 /** Reads the `type` of a message. */
@@ -184,6 +185,11 @@ typedef struct pp_wire_welcome {
     bool sampling;
 } pp_wire_welcome;
 
+/** The trainers have ended for good: an agent that cannot see that itself shall end too. */
+typedef struct pp_wire_leave {
+    char session[PP_WIRE_MAX_ID + 1];
+} pp_wire_leave;
+
 /** The transaction that holds exactly this batch has committed. */
 typedef struct pp_wire_ack {
     char instance[PP_WIRE_MAX_ID + 1];
@@ -201,12 +207,14 @@ typedef struct pp_wire_refused {
 /* Each appends one message to out, or leaves out as it was and returns -1. */
 int pp_wire_bye_encode(const pp_wire_bye *bye, pp_buf *out, pp_error *err);
 int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error *err);
+int pp_wire_leave_encode(const pp_wire_leave *leave, pp_buf *out, pp_error *err);
 int pp_wire_ack_encode(const pp_wire_ack *ack, pp_buf *out, pp_error *err);
 int pp_wire_refused_encode(const pp_wire_refused *refused, pp_buf *out, pp_error *err);
 
 /* Each decodes one message whose type is known; PP_ERR_INVALID with the field on failure. */
 int pp_wire_bye_decode(const json_t *object, pp_wire_bye *ret, pp_error *err);
 int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error *err);
+int pp_wire_leave_decode(const json_t *object, pp_wire_leave *ret, pp_error *err);
 int pp_wire_ack_decode(const json_t *object, pp_wire_ack *ret, pp_error *err);
 int pp_wire_refused_decode(const json_t *object, pp_wire_refused *ret, pp_error *err);
 

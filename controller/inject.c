@@ -388,6 +388,18 @@ static bool goes_before(const pp_session *a, const pp_session *b)
     return strcmp(a->name, b->name) < 0;
 }
 
+/* Kubelets have them from 1.29 on, and may be three minor versions older than the server. */
+int pp_inject_native_sidecar(const json_t *version)
+{
+    const char *major = pp_json_get_string(version, "major", NULL);
+    const char *minor = pp_json_get_string(version, "minor", NULL);
+    long first = major ? strtol(major, NULL, 10) : 0;
+    long second = minor ? strtol(minor, NULL, 10) : 0; /* "32+" is a 32 */
+    if (first < 1 || !minor)
+        return -1;
+    return first > 1 || second >= 32;
+}
+
 const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n,
                                      const char *namespace_, const json_t *labels)
 {

@@ -33,7 +33,7 @@ typedef struct pp_inject_options {
     const char *pull_policy;
     const char *endpoint; /**< wss://service.namespace.svc:port/v1/ingest */
     const char *ca;       /**< PEM that the agent trusts */
-    bool native_sidecar;  /**< the server runs init containers with restartPolicy Always */
+    bool native_sidecar;  /**< the nodes run init containers with restartPolicy Always */
     const char *cpu;      /**< the agent's request, and limit where the pod's containers have one */
     const char *memory;   /**< request and limit */
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
@@ -73,6 +73,12 @@ void pp_inject_explain(const json_t *pod, const pp_session *session, const pp_in
  */
 const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n,
                                      const char *namespace_, const json_t *labels);
+
+/**
+ * Whether a server that says this of its version (/version) has native sidecars on every node that
+ * it may have: 1, 0, or -1 where it does not say.
+ */
+int pp_inject_native_sidecar(const json_t *version);
 
 /** The agent's settings.json for a session; a new reference, NULL when out of memory. */
 json_t *pp_inject_settings(const pp_session *session, const pp_inject_options *opt);

@@ -2,10 +2,10 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "controller/inject.h"
 #include "operator/context.h"
 #include "operator/state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const pp_kube_resource DEPLOYMENTS = {"apps", "v1", "deployments"};
@@ -30,18 +30,6 @@ static void finish(asking *a, const pp_error *error)
         done(op, error);
 }
 
-/* Native sidecars are on by default from 1.29 on. */
-static bool has_native_sidecars(const char *body, size_t n)
-{
-    PP_CLEANUP_JSON json_t *version = pp_json_parse(body, n, NULL);
-    const char *major = pp_json_get_string(version, "major", NULL);
-    const char *minor = pp_json_get_string(version, "minor", NULL);
-    if (!major || !minor)
-        return false;
-    long first = strtol(major, NULL, 10);
-    return first > 1 || (first == 1 && strtol(minor, NULL, 10) >= 29); /* "29+" is a 29 */
-}
-
 static int on_version_text(void *user, pp_http_client_id id, int status, const char *data, size_t n,
                            pp_error *err)
 {
@@ -54,25 +42,29 @@ static void on_version(void *user, pp_http_client_id id, const pp_http_client_re
                        const pp_error *error)
 {
     asking *a = user;
-    pp_operator *op = a->context.op;
-    const char *wish = op->config->injection.native_sidecar;
+    pp_error err = {0};
     (void)id;
-    if (error || response->status != 200)
-        pp_warn(NULL, "the server's version is unknown (%s): ordinary sidecars are injected",
-                error ? error->message : "refused");
+    PP_CLEANUP_JSON json_t *version =
+        error || response->status != 200
+            ? NULL
+            : pp_json_parse(a->version.data ? a->version.data : "", a->version.len, NULL);
+    int native = pp_inject_native_sidecar(version);
+    if (native < 0)
+        (void)pp_error_set(&err, PP_ERR_IO, "%s", error ? error->message : "it does not say");
     else
-        op->native_sidecar =
-            has_native_sidecars(a->version.data ? a->version.data : "", a->version.len);
-    if (strcmp(wish, "Auto") != 0)
-        op->native_sidecar = strcmp(wish, "Always") == 0;
-    finish(a, NULL);
+        a->context.op->native_sidecar = native;
+    finish(a, native < 0 ? &err : NULL);
 }
 
 static void ask_version(asking *a)
 {
     pp_error err = {0};
-    if (pp_kube_stream_start(a->context.op->kube, "/version", 10000, on_version_text, on_version, a,
-                             NULL, &err) < 0)
+    const char *wish = a->context.op->config->injection.native_sidecar;
+    a->context.op->native_sidecar = strcmp(wish, "Always") == 0;
+    if (strcmp(wish, "Auto") != 0)
+        finish(a, NULL);
+    else if (pp_kube_stream_start(a->context.op->kube, "/version", 10000, on_version_text,
+                                  on_version, a, NULL, &err) < 0)
         finish(a, &err);
 }
 
@@ -97,7 +89,7 @@ int pp_cluster_ask(pp_operator *op, pp_cluster_fn done, pp_error *err)
         return pp_error_nomem(err);
     a->done = done;
     pp_buf_init(&a->version, 65536);
-    if (!*op->config->owner.deployment) {
+    if (!*op->config->owner.deployment || op->owner) {
         ask_version(a);
         return 0;
     }

@@ -1,4 +1,4 @@
-/* What is asked of the API server once, at the start: our own Deployment and the server's version.
+/* What is asked of the API server at the start: our own Deployment and the server's version.
  */
 #ifndef PP_OPERATOR_CLUSTER_H
 #define PP_OPERATOR_CLUSTER_H
@@ -7,7 +7,7 @@
 
 typedef struct pp_operator pp_operator;
 
-/** `error` is NULL, whatever was answered, unless nothing could be asked. */
+/** `error`: the server's version is not known, so nothing may be injected yet: ask again. */
 typedef void (*pp_cluster_fn)(pp_operator *op, const pp_error *error);
 
 /** Fills op->owner and op->native_sidecar, then calls `done`, unless the operator is stopping. */

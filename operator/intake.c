@@ -134,6 +134,8 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
     pp_http_ingest_welcome(op->server, connection, session->uid,
                            work->decided ? work->sampling
                                          : pp_session_live(session) && !session->suspend);
+    if (pod->agent_alone)
+        pp_http_ingest_leave(op->server, connection, session->uid);
     pp_watches_touch(op, work->key);
 }
 
@@ -168,6 +170,14 @@ void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling)
     for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next) {
         if (strcmp(peer->session_uid, session_uid) == 0)
             pp_http_ingest_welcome(op->server, peer->connection, session_uid, sampling);
+    }
+}
+
+void pp_intake_tell_pod(pp_operator *op, const pp_pod *pod)
+{
+    for (pp_peer *peer = op->peers; peer && pod->agent_alone && op->server; peer = peer->hh.next) {
+        if (strcmp(peer->identity.pod_uid, pod->uid) == 0)
+            pp_http_ingest_leave(op->server, peer->connection, peer->session_uid);
     }
 }
 

@@ -3,6 +3,7 @@
 #define PP_OPERATOR_INTAKE_H
 
 #include "operator/http_server/server.h"
+#include "operator/pod.h"
 
 typedef struct pp_operator pp_operator;
 
@@ -12,6 +13,8 @@ void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batc
 void pp_intake_disconnected(pp_operator *op, pp_http_id connection);
 /** Tells the agents of a session whether to sample. */
 void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling);
+/** Tells the pod's agents to end where only they are left of it. */
+void pp_intake_tell_pod(pp_operator *op, const pp_pod *pod);
 bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid);
 void pp_intake_forget_all(pp_operator *op);
 

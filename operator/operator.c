@@ -19,7 +19,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { TICK_MS = 500 };
+enum { TICK_MS = 500, ASK_AGAIN_MS = 2000 };
 
 static void give_up(pp_operator *op, const char *what, const pp_error *err)
 {
@@ -79,13 +79,26 @@ static void on_certificate(pp_operator *op, const char *certificate, const char 
             pp_http_tls_port(op->server), pp_http_plain_port(op->server));
 }
 
+static void ask_again(uv_timer_t *timer);
+
+/* Nothing is served, and so nothing injected, before it is known which kind of sidecar fits. */
 static void on_asked(pp_operator *op, const pp_error *error)
 {
     pp_error err = {0};
-    if (error)
-        give_up(op, "asking the server's version", error);
-    else if (pp_tls_start(op, on_certificate, &err) < 0)
+    if (error) {
+        pp_warn(NULL, "the server's version: %s", error->message);
+        uv_timer_start(&op->tick, ask_again, ASK_AGAIN_MS, 0);
+    } else if (pp_tls_start(op, on_certificate, &err) < 0) {
         give_up(op, "the certificate", &err);
+    }
+}
+
+static void ask_again(uv_timer_t *timer)
+{
+    pp_error err = {0};
+    pp_operator *op = timer->data;
+    if (pp_cluster_ask(op, on_asked, &err) < 0)
+        on_asked(op, &err);
 }
 
 static void process_key(void *user, const char *key)

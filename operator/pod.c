@@ -97,6 +97,45 @@ static int decode_texts(pp_pod *pod, const json_t *object)
     return pod->host_name ? 0 : -1;
 }
 
+static const json_t *status_of(const json_t *object, const char *container)
+{
+    const json_t *statuses = pp_json_get(object, "status", "containerStatuses", NULL);
+    for (size_t i = 0; i < json_array_size(statuses); i++) {
+        const json_t *status = json_array_get(statuses, i);
+        const char *name = pp_json_get_string(status, "name", NULL);
+        if (name && strcmp(name, container) == 0)
+            return status;
+    }
+    return NULL;
+}
+
+/* Whether a container has ended and the kubelet will not start it again. */
+static bool ended_for_good(const json_t *object, const char *container)
+{
+    const json_t *end = pp_json_get(status_of(object, container), "state", "terminated", NULL);
+    const char *policy = pp_json_get_string(object, "spec", "restartPolicy", NULL);
+    if (!end || !policy)
+        return false;
+    if (strcmp(policy, "OnFailure") == 0)
+        return json_integer_value(json_object_get(end, "exitCode")) == 0;
+    return strcmp(policy, "Never") == 0;
+}
+
+/* A native sidecar is no such case: the kubelet ends it. */
+static bool only_agent_is_left(const json_t *object)
+{
+    const json_t *containers = pp_json_get(object, "spec", "containers", NULL);
+    bool ordinary = false;
+    for (size_t i = 0; i < json_array_size(containers); i++) {
+        const char *name = pp_json_get_string(json_array_get(containers, i), "name", NULL);
+        if (name && strcmp(name, PP_INJECT_AGENT) == 0)
+            ordinary = true;
+        else if (!name || !ended_for_good(object, name))
+            return false;
+    }
+    return ordinary;
+}
+
 pp_pod *pp_pod_decode(const json_t *object, pp_error *err)
 {
     pp_session_pod view;
@@ -125,6 +164,7 @@ pp_pod *pp_pod_decode(const json_t *object, pp_error *err)
     pod->running = view.running;
     pod->finished = view.finished;
     pod->failed = view.failed;
+    pod->agent_alone = only_agent_is_left(object);
     return pod;
 }
 

@@ -32,6 +32,7 @@ typedef struct pp_pod {
     bool running;
     bool finished;
     bool failed;
+    bool agent_alone; /**< of its containers only an ordinary sidecar may still run */
 } pp_pod;
 
 /** From the API's JSON, which is not kept. NULL with err set when it has no name or UID. */

@@ -1,6 +1,7 @@
 #include "operator/watches.h"
 
 #include "common/log.h"
+#include "operator/intake.h"
 #include "operator/pod.h"
 #include "operator/state.h"
 #include "operator/work.h"
@@ -131,6 +132,7 @@ static void on_pod_update(void *user, const char *key, const void *old, const vo
         now->refusal = before->refusal;
     }
     on_pod(user, key, object);
+    pp_intake_tell_pod(user, now);
 }
 
 static bool touch_any(void *user, const char *key, const void *object)

@@ -473,6 +473,16 @@ static void test_small_messages(void **state)
     assert_true(welcome_back.sampling);
 
     pp_buf_reset(&out);
+    pp_wire_leave leave = {.session = "s-1"};
+    pp_wire_leave leave_back = {0};
+    assert_int_equal(pp_wire_leave_encode(&leave, &out, &err), 0);
+    PP_CLEANUP_JSON json_t *e = parse(out.data);
+    assert_int_equal(pp_wire_type_of(e, &type, &err), 0);
+    assert_int_equal(type, PP_WIRE_LEAVE);
+    assert_int_equal(pp_wire_leave_decode(e, &leave_back, &err), 0);
+    assert_string_equal(leave_back.session, "s-1");
+
+    pp_buf_reset(&out);
     pp_wire_bye bye = {.session = "s", .instance = "i", .reason = "trainer \"finished\""};
     pp_wire_bye bye_back = {0};
     assert_int_equal(pp_wire_bye_encode(&bye, &out, &err), 0);
@@ -490,6 +500,7 @@ static void test_small_messages_refuse(void **state)
     pp_wire_ack ack = {.seq = 4};
     pp_wire_bye bye;
     pp_wire_welcome welcome;
+    pp_wire_leave leave;
     PP_CLEANUP_JSON json_t *a = parse("{\"type\":\"hello\",\"instance\":\"i\",\"seq\":-1}");
     assert_int_equal(pp_wire_type_of(a, &type, &err), -1);
     assert_string_equal(err.field, "type");
@@ -499,6 +510,8 @@ static void test_small_messages_refuse(void **state)
     assert_int_equal(pp_wire_bye_decode(a, &bye, &err), -1);
     assert_string_equal(err.field, "session");
     assert_int_equal(pp_wire_welcome_decode(a, &welcome, &err), -1);
+    assert_int_equal(pp_wire_leave_decode(a, &leave, &err), -1);
+    assert_string_equal(err.field, "session");
     PP_CLEANUP_JSON json_t *b = json_array();
     assert_int_equal(pp_wire_type_of(b, &type, &err), -1);
 }

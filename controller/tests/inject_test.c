@@ -263,6 +263,29 @@ static void test_settings(void **state)
     (void)pp_session_free(s);
 }
 
+static void test_native_sidecar_by_version(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *version;
+        int native;
+    } cases[] = {
+        {"{'major': '1', 'minor': '31'}", 0},
+        {"{'major': '1', 'minor': '29+'}", 0},
+        {"{'major': '1', 'minor': '32'}", 1},
+        {"{'major': '1', 'minor': '33+'}", 1},
+        {"{'major': '2', 'minor': '0'}", 1},
+        {"{'major': '1'}", -1},
+        {"{'code': 403}", -1},
+        {"[]", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *version = fixture_json(cases[i].version);
+        assert_int_equal(pp_inject_native_sidecar(version), cases[i].native);
+    }
+    assert_int_equal(pp_inject_native_sidecar(NULL), -1);
+}
+
 static void test_bare_pod(void **state)
 {
     (void)state;
@@ -633,19 +656,13 @@ static void test_damaged_sessions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_realistic_pod),
-        cmocka_unit_test(test_resources),
-        cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_bare_pod),
-        cmocka_unit_test(test_python_path),
-        cmocka_unit_test(test_python_path_twice),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_not_refused),
-        cmocka_unit_test(test_too_many_annotations),
-        cmocka_unit_test(test_idempotent),
-        cmocka_unit_test(test_explain),
-        cmocka_unit_test(test_matching),
-        cmocka_unit_test(test_damaged_pods),
+        cmocka_unit_test(test_realistic_pod),     cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_settings),          cmocka_unit_test(test_native_sidecar_by_version),
+        cmocka_unit_test(test_bare_pod),          cmocka_unit_test(test_python_path),
+        cmocka_unit_test(test_python_path_twice), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_refused),       cmocka_unit_test(test_too_many_annotations),
+        cmocka_unit_test(test_idempotent),        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_matching),          cmocka_unit_test(test_damaged_pods),
         cmocka_unit_test(test_damaged_sessions),
     };
     return cmocka_run_group_tests_name("inject", tests, NULL, NULL);

@@ -19,3 +19,14 @@ def test_job_completes_beside_an_ordinary_sidecar(trainings):
     item = session.follow(120)
     assert item["status"]["phase"] == "Succeeded", session.condition("Succeeded")
     assert item["status"]["counts"]["layers"] >= 16
+
+
+def test_job_whose_trainer_never_came_to_torch_ends(trainings):
+    """The agent sees no process; the operator sees that the trainer has ended, and tells it to leave."""
+    world = trainings
+    world.use(config__injection__nativeSidecar="Never")
+    training = world.deployment.render("dlrm.yaml", TRAIN_STEPS="60", TRAIN_BATCH="128")
+    world.cluster.apply(manifest("failing", duration="10m", deadline="20m") + "---\n"
+                        + training.replace("[python3, /training/dlrm.py]", '["false"]'))
+    world.cluster.kubectl("-n", world.session("failing").namespace, "wait", "--for=condition=Failed", "job/dlrm",
+                          "--timeout=120s", timeout=130)

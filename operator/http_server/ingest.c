@@ -220,6 +220,20 @@ void pp_http_ingest_welcome(pp_http_server *server, pp_http_id id, const char *s
     pp_buf_done(&text);
 }
 
+void pp_http_ingest_leave(pp_http_server *server, pp_http_id id, const char *session)
+{
+    connection *c = find(server, id);
+    if (!c)
+        return;
+    pp_wire_leave leave;
+    pp_buf text;
+    pp_buf_init(&text, MAX_WS_MESSAGE);
+    (void)snprintf(leave.session, sizeof leave.session, "%s", session);
+    if (pp_wire_leave_encode(&leave, &text, NULL) == 0)
+        send_text(c, &text);
+    pp_buf_done(&text);
+}
+
 void pp_http_ingest_close(pp_http_server *server, pp_http_id id, int code, const char *reason)
 {
     connection *c = find(server, id);

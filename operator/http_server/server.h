@@ -165,6 +165,9 @@ void pp_http_ingest_refuse(pp_http_server *server, pp_http_id connection, int64_
 void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection, const char *session,
                             bool sampling);
 
+/** All trainers of the agent's pod have ended: an ordinary sidecar shall end too. */
+void pp_http_ingest_leave(pp_http_server *server, pp_http_id connection, const char *session);
+
 /** Closes after what is queued is written; code and reason as in RFC 6455 (reason <= 120 bytes). */
 void pp_http_ingest_close(pp_http_server *server, pp_http_id connection, int code,
                           const char *reason);

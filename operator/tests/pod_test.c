@@ -61,6 +61,39 @@ static void test_owner_of_a_deployment_and_of_nobody(void **state)
     pp_pod_free(pod);
 }
 
+static void test_only_an_ordinary_agent_is_left(void **state)
+{
+    (void)state;
+    static const char agent[] = "{\"name\":\"precisionprobe-agent\"}";
+    static const struct {
+        const char *policy;
+        const char *containers; /* besides the trainer */
+        const char *state;      /* of the trainer */
+        bool trained;
+    } cases[] = {
+        {"Never", agent, "{\"terminated\":{\"exitCode\":1}}", true},
+        {"Never", agent, "{\"running\":{}}", false},
+        {"Never", agent, "{\"waiting\":{}}", false},
+        {"Never", "{\"name\":\"helper\"}", "{\"terminated\":{\"exitCode\":0}}", false},
+        {"OnFailure", agent, "{\"terminated\":{\"exitCode\":0}}", true},
+        {"OnFailure", agent, "{\"terminated\":{\"exitCode\":1}}", false},
+        {"Always", agent, "{\"terminated\":{\"exitCode\":0}}", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text,
+                       "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"x\",\"uid\":\"u\"},"
+                       "\"spec\":{\"restartPolicy\":\"%s\",\"containers\":[{\"name\":\"trainer\"},"
+                       "%s]},\"status\":{\"containerStatuses\":[{\"name\":\"precisionprobe-agent\","
+                       "\"state\":{\"running\":{}}},{\"name\":\"trainer\",\"state\":%s}]}}",
+                       cases[i].policy, cases[i].containers, cases[i].state);
+        pp_pod *pod = decode(text, NULL);
+        assert_non_null(pod);
+        assert_int_equal(pod->agent_alone, cases[i].trained);
+        pp_pod_free(pod);
+    }
+}
+
 static void test_refuses_what_is_no_pod(void **state)
 {
     (void)state;
@@ -90,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_what_is_used),
         cmocka_unit_test(test_owner_of_a_deployment_and_of_nobody),
+        cmocka_unit_test(test_only_an_ordinary_agent_is_left),
         cmocka_unit_test(test_refuses_what_is_no_pod),
         cmocka_unit_test(test_cores),
     };

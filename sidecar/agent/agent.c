@@ -43,7 +43,7 @@ typedef struct agent {
     size_t process_count;
     char bad[BAD_MAX][NAME_MAX + 1];
     size_t bad_count;
-    bool seen; /* a trainer was there */
+    pp_vigil vigil; /* where exit_with_trainer is set */
     unsigned ticks;
     const char *mode; /* in the control file */
     pp_outbox *outbox;
@@ -73,6 +73,8 @@ static int make_instance(char *out, size_t size, pp_error *err)
                    b[14], b[15]);
     return 0;
 }
+
+static void leave(agent *a, const char *reason);
 
 /* ---- batches ---- */
 
@@ -187,6 +189,16 @@ static void on_refused(agent *a, const json_t *message)
         (void)pp_outbox_remove(a->outbox, refused.seq);
 }
 
+static void on_leave(agent *a, const json_t *message)
+{
+    pp_error err = {0};
+    pp_wire_leave wish;
+    if (pp_wire_leave_decode(message, &wish, &err) < 0)
+        pp_warn(a->settings.name, "the operator's wish is wrong: %s %s", err.field, err.message);
+    else if (a->options->exit_with_trainer && strcmp(wish.session, a->settings.session) == 0)
+        leave(a, "trainer finished");
+}
+
 static void on_message(void *user, const char *text, size_t n)
 {
     agent *a = user;
@@ -203,6 +215,8 @@ static void on_message(void *user, const char *text, size_t n)
         on_ack(a, message);
     else if (type == PP_WIRE_REFUSED)
         on_refused(a, message);
+    else if (type == PP_WIRE_LEAVE)
+        on_leave(a, message);
     pp_link_wake(a->link);
 }
 
@@ -293,8 +307,7 @@ static void adopt(agent *a, const char *name)
         return;
     }
     a->process_count++;
-    a->seen = true;
-    pp_info(path, "a trainer is here");
+    pp_info(path, "a process with torch is here");
 }
 
 static void scan(agent *a)
@@ -318,7 +331,7 @@ static void forget(agent *a, size_t i, bool damaged)
     pp_process *p = a->processes[i];
     const char *path = pp_process_path(p);
     const char *slash = strrchr(path, '/');
-    pp_info(path, "the trainer is %s, %" PRIu64 " stretches were broken",
+    pp_info(path, "the process is %s, %" PRIu64 " stretches were broken",
             damaged ? "not to be trusted" : "gone", pp_process_broken(p));
     if (damaged)
         note_bad(a, slash ? slash + 1 : path);
@@ -335,6 +348,7 @@ static void poll_processes(agent *a)
     for (size_t i = a->process_count; i-- > 0;) {
         pp_error err = {0};
         int rc = pp_process_poll(a->processes[i], &a->pod, now, real, &err);
+        a->vigil.trained = a->vigil.trained || pp_process_steps(a->processes[i]) > 0;
         if (rc < 0)
             pp_warn(pp_process_path(a->processes[i]), "%s", err.message);
         if (rc != 0)
@@ -409,8 +423,10 @@ static void on_tick(uv_timer_t *timer)
         scan(a);
     poll_processes(a);
     write_control(a);
-    if (a->options->exit_with_trainer && a->seen && a->process_count == 0)
-        leave(a, "trainer finished");
+    bool connected = a->link && pp_link_is_open(a->link);
+    if (a->options->exit_with_trainer &&
+        pp_vigil_is_over(&a->vigil, pp_time_monotonic(), a->process_count, connected))
+        leave(a, a->vigil.trained ? "trainer finished" : "no trainer came");
 }
 
 /* ---- start ---- */
@@ -436,6 +452,7 @@ static int start(agent *a, pp_error *err)
         make_instance(a->instance, sizeof a->instance, err) < 0)
         return -1;
     pp_retry_init(&a->attempts, 0);
+    a->vigil.quiet_since = pp_time_monotonic();
     a->outbox = pp_outbox_new(PP_OUTBOX_BYTES);
     if (!a->outbox)
         return pp_error_nomem(err);

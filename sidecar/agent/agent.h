@@ -15,7 +15,7 @@ typedef struct pp_agent_options {
     const char *ca_path;
     const char *ring_directory;
     bool dump;              /**< print batches on standard output; they count as acknowledged */
-    bool exit_with_trainer; /**< leave when trainers were there and all have gone */
+    bool exit_with_trainer; /**< leave when the trainers have gone, see pp_vigil */
 } pp_agent_options;
 
 /** Runs until SIGTERM or SIGINT, or until the trainers are gone where that is asked for. */

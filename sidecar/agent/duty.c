@@ -1,5 +1,8 @@
 #include "sidecar/agent/duty.h"
 
+#define GRACE (10 * INT64_C(1000000000))  /* a helper process may come before the trainer */
+#define ALONE (600 * INT64_C(1000000000)) /* a trainer may load data before it imports torch */
+
 /* The earliest time at which the cost since `armed_at` is within the budget. */
 static int64_t paid_at(const pp_duty *duty, const pp_duty_policy *policy, int64_t cost)
 {
@@ -75,4 +78,11 @@ pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_
         return PP_RING_COUNT;
     arm(duty, in);
     return PP_RING_SAMPLE;
+}
+
+bool pp_vigil_is_over(pp_vigil *vigil, int64_t now, size_t processes, bool connected)
+{
+    if (processes > 0 || (!vigil->trained && connected))
+        vigil->quiet_since = now;
+    return now - vigil->quiet_since >= (vigil->trained ? GRACE : ALONE);
 }

@@ -12,6 +12,7 @@
 #include "sidecar/ring.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct pp_duty_policy {
@@ -45,6 +46,19 @@ typedef struct pp_duty {
     int64_t cost_before; /**< the cost when it was armed */
     int64_t not_before;  /**< ns: no stretch until then */
 } pp_duty;
+
+/**
+ * Whether an agent that nobody stops should end by itself: some seconds after the last process is
+ * gone, where one has trained. Where none has (it failed early, or only asked torch for something)
+ * the operator knows when the pod is done; without the operator, after some minutes.
+ */
+typedef struct pp_vigil {
+    bool trained;        /**< a process has counted a step */
+    int64_t quiet_since; /**< monotonic ns; set to the start before the first call */
+} pp_vigil;
+
+/** `processes`: those that are there; `connected`: to the operator. True when it is time to end. */
+bool pp_vigil_is_over(pp_vigil *vigil, int64_t now, size_t processes, bool connected);
 
 /** The mode to ask of the hook now. */
 pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *input);

@@ -66,6 +66,11 @@ const char *pp_process_path(const pp_process *p)
     return p->path;
 }
 
+int64_t pp_process_steps(const pp_process *p)
+{
+    return pp_reader_header(p->reader)->steps;
+}
+
 uint64_t pp_process_broken(const pp_process *p)
 {
     return pp_pairing_broken(p->pairing);

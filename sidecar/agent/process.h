@@ -46,6 +46,9 @@ int pp_process_poll(pp_process *process, pp_agent_pod *pod, int64_t now, int64_t
 /** Ends its stretch and emits what is left: nothing more will be read. */
 void pp_process_finish(pp_process *process, pp_agent_pod *pod);
 
+/** Steps that it has counted, as it says. */
+int64_t pp_process_steps(const pp_process *process);
+
 /** For people: how many stretches were broken by losses. */
 uint64_t pp_process_broken(const pp_process *process);
 

@@ -37,6 +37,7 @@ class Server:
         self.answer = None     # (status, headers) instead of 101
         self.ack = True
         self.sampling = True
+        self.leave = False     # say that the trainers have ended
         self.kill_every = 0    # cut the connection at every nth batch, unacknowledged
         self.port = 0
 
@@ -73,6 +74,8 @@ class Server:
         self.connections += 1
         session = "11111111-2222-3333-4444-555555555555"
         await socket.send(json.dumps({"type": "welcome", "session": session, "sampling": self.sampling}))
+        if self.leave:
+            await socket.send(json.dumps({"type": "leave", "session": session}))
         try:
             async for text in socket:
                 await self.take(socket, text)

@@ -171,6 +171,35 @@ def test_ordinary_sidecar_leaves_with_the_trainer(probe, server):
     assert stored(server) == sent(probe) and server.stored
 
 
+def test_ordinary_sidecar_waits_for_the_trainer_behind_a_helper(probe, server):
+    """A script may ask torch for the number of GPUs first: that is no training."""
+    probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
+    agent = probe.start(*options(probe), environment={"PRECISIONPROBE_EXIT_WITH_TRAINER": "1"})
+    run(needed("PP_TORCH_PYTHON").split(":")[0], "-c", "import torch, time; time.sleep(1)",
+        environment=probe.environment())
+    until(lambda: "the process is gone" in probe.log.read_text(), "the helper's end")
+    time.sleep(1)
+    train(probe, "mixed", "60")
+    assert agent.wait(20) == 0
+    assert stored(server) == sent(probe) and server.stored
+
+
+@pytest.mark.parametrize("ordinary", [True, False])
+def test_leaves_on_the_operators_word_where_it_is_no_native_sidecar(probe, server, ordinary):
+    """A trainer that fails before it imports torch is not seen here, but by the operator."""
+    server.leave = True
+    probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
+    agent = probe.start(*options(probe), environment={"PRECISIONPROBE_EXIT_WITH_TRAINER": "1"} if ordinary else {})
+    if ordinary:
+        assert agent.wait(20) == 0
+        assert [bye["reason"] for bye in server.byes] == ["trainer finished"]
+    else:
+        until(lambda: server.connections, "a connection")
+        time.sleep(1)
+        assert agent.poll() is None and not server.byes
+        probe.finish()
+
+
 def test_rings_of_strangers_are_left_alone(probe, server):
     """Whatever a user's process leaves in the volume, the agent lives and tells once."""
     (probe.ring / "short.ring").write_bytes(b"x" * 100)
@@ -189,7 +218,7 @@ def test_ring_that_is_cut_short_while_it_is_read(probe, server):
     connect(probe, server)
     trainer = subprocess.Popen([needed("PP_TORCH_PYTHON").split(":")[0], "-c",
                                 "import torch, time; time.sleep(60)"], env=probe.environment())
-    until(lambda: "a trainer is here" in probe.log.read_text(), "the trainer")
+    until(lambda: "a process with torch is here" in probe.log.read_text(), "the trainer")
     ring = next(probe.ring.glob("*.ring"))
     os.truncate(ring, 100)
     until(lambda: "not to be trusted" in probe.log.read_text(), "the agent to notice")

@@ -143,6 +143,21 @@ static void test_a_stretch_lasts_although_it_starts_late(void **state)
     assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
 }
 
+static void test_vigil(void **state)
+{
+    (void)state;
+    pp_vigil v = {.quiet_since = 5 * S};
+    assert_false(pp_vigil_is_over(&v, 100 * S, 1, false)); /* a helper, which counts no step */
+    assert_false(pp_vigil_is_over(&v, 699 * S, 0, false));
+    assert_false(pp_vigil_is_over(&v, 699 * S, 0, true)); /* the operator is asked instead */
+    assert_false(pp_vigil_is_over(&v, 1298 * S, 0, false));
+    assert_true(pp_vigil_is_over(&v, 1299 * S, 0, false));
+    v.trained = true;
+    assert_false(pp_vigil_is_over(&v, 1400 * S, 1, true));
+    assert_false(pp_vigil_is_over(&v, 1409 * S, 0, true));
+    assert_true(pp_vigil_is_over(&v, 1410 * S, 0, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_the_operators_wish),
         cmocka_unit_test(test_a_running_stretch_is_adopted),
         cmocka_unit_test(test_a_stretch_lasts_although_it_starts_late),
+        cmocka_unit_test(test_vigil),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
