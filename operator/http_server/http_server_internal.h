@@ -67,9 +67,18 @@ typedef struct message {
     unsigned char data[]; /* LWS_PRE bytes of room, then len bytes */
 } message;
 
+/** What the connections of one pod hold together. */
+typedef struct pod_share {
+    char uid[64];
+    size_t connections;
+    size_t receiving; /* bytes of unfinished messages */
+    UT_hash_handle hh;
+} pod_share;
+
 typedef struct connection {
     peer peer;
     pp_http_identity identity;
+    pod_share *pod;
     bool open; /* the handler knows of it */
     pp_buf incoming;
     message *queue;
@@ -118,6 +127,7 @@ struct pp_http_server {
     pp_http_id last_id;
     peer *exchanges;
     peer *connections;
+    pod_share *pods;
     verdict *verdicts;
     size_t open_connections;
     size_t pending_batches;

@@ -23,6 +23,55 @@ static connection *find(pp_http_server *server, pp_http_id id)
     return (connection *)p;
 }
 
+/* ---- a pod's share ------------------------------------------------------------------------------
+ */
+
+/** The oldest connection of a pod that is not closing; `unfinished`: that holds part of a message.
+ */
+static connection *oldest(const pp_http_server *server, const pod_share *pod, bool unfinished)
+{
+    for (peer *p = server->connections; p; p = p->hh.next) { /* in the order of insertion */
+        connection *c = (connection *)p;
+        if (c->pod == pod && !c->close_code && (!unfinished || c->incoming.len))
+            return c;
+    }
+    return NULL;
+}
+
+/** Joins the pod's share. Past the limit its oldest connection is cut, without a word that a peer
+ * could leave unread. */
+static int join_pod(pp_http_server *server, connection *c)
+{
+    const char *uid = c->identity.pod_uid;
+    pod_share *pod = NULL;
+    HASH_FIND_STR(server->pods, uid, pod);
+    if (!pod) {
+        pod = calloc(1, sizeof *pod);
+        if (!pod)
+            return -1;
+        (void)snprintf(pod->uid, sizeof pod->uid, "%s", uid);
+        HASH_ADD_STR(server->pods, uid, pod);
+    }
+    connection *old =
+        pod->connections >= PP_HTTP_MAX_POD_CONNECTIONS ? oldest(server, pod, false) : NULL;
+    if (old) {
+        old->close_code = POLICY_VIOLATION;
+        old->closing = true;
+        lws_set_timeout(old->peer.wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+    }
+    pod->connections++;
+    c->pod = pod;
+    return 0;
+}
+
+static void leave_pod(connection *c)
+{
+    if (--c->pod->connections > 0)
+        return;
+    HASH_DEL(c->peer.server->pods, c->pod);
+    free(c->pod);
+}
+
 int http_connection_new(pp_http_server *server, struct lws *wsi, const pp_http_identity *identity)
 {
     connection *c = calloc(1, sizeof *c);
@@ -31,6 +80,10 @@ int http_connection_new(pp_http_server *server, struct lws *wsi, const pp_http_i
     c->peer =
         (peer){.kind = PEER_CONNECTION, .id = http_next_id(server), .server = server, .wsi = wsi};
     c->identity = *identity;
+    if (join_pod(server, c) < 0) {
+        free(c);
+        return -1;
+    }
     pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
     peer *p = &c->peer;
     HASH_ADD(hh, server->connections, id, sizeof p->id, p);
@@ -60,6 +113,7 @@ static void regulate(pp_http_server *server)
 static void forget_incoming(connection *c)
 {
     c->peer.server->receiving -= c->incoming.len;
+    c->pod->receiving -= c->incoming.len;
     pp_buf_done(&c->incoming);
 }
 
@@ -79,6 +133,7 @@ void http_connection_free(connection *c)
         pp_meter_set(server->metrics.connections, (double)server->open_connections);
         server->handlers.disconnected(server->handlers.context, p->id);
     }
+    leave_pod(c);
     free(c);
     regulate(server);
 }
@@ -92,6 +147,7 @@ static void begin_close(connection *c, int code, const char *reason)
         return;
     c->close_code = code;
     (void)snprintf(c->close_reason, sizeof c->close_reason, "%s", reason);
+    forget_incoming(c);
     lws_callback_on_writable(c->peer.wsi);
 }
 
@@ -317,6 +373,38 @@ static void take_message(connection *c, const char *text, size_t len)
     }
 }
 
+/** Cuts the oldest unfinished message of the pod, or of the one that holds most, until there is
+ * room; false: this is the one that has to go. */
+static bool make_room(connection *c, size_t len)
+{
+    pp_http_server *server = c->peer.server;
+    for (;;) {
+        pod_share *pod = c->pod;
+        if (pod->receiving + len <= PP_HTTP_MAX_POD_RECEIVING) {
+            if (server->receiving + len <= PP_HTTP_MAX_RECEIVING)
+                return true;
+            for (pod_share *other = server->pods; other; other = other->hh.next)
+                pod = other->receiving > pod->receiving ? other : pod;
+        }
+        connection *victim = oldest(server, pod, true);
+        if (!victim || victim == c)
+            return false;
+        begin_close(victim, TRY_LATER, "too much at once");
+    }
+}
+
+static void take_whole(connection *c)
+{
+    pp_http_server *server = c->peer.server;
+    pp_meter_add(server->metrics.received_bytes, (double)c->incoming.len);
+    pp_buf whole = c->incoming; /* the handler may end up here again: keep what it reads apart */
+    server->receiving -= whole.len;
+    c->pod->receiving -= whole.len;
+    pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
+    take_message(c, whole.data ? whole.data : "", whole.len);
+    pp_buf_done(&whole);
+}
+
 /** Gathers a message's pieces; -1 ends the connection. */
 static int receive(connection *c, const void *data, size_t len)
 {
@@ -326,19 +414,30 @@ static int receive(connection *c, const void *data, size_t len)
         return 0;
     if (lws_frame_is_binary(wsi))
         return hang_up(c, NOT_TEXT, "messages are text");
-    if (server->receiving + len > PP_HTTP_MAX_RECEIVING)
+    if (!make_room(c, len))
         return hang_up(c, TRY_LATER, "too much at once");
+    bool first = c->incoming.len == 0;
     if (pp_buf_append(&c->incoming, data, len, NULL) < 0)
         return hang_up(c, TOO_LARGE, "the message is too large");
     server->receiving += len;
-    if (!lws_is_final_fragment(wsi) || lws_remaining_packet_payload(wsi))
-        return 0;
-    pp_meter_add(server->metrics.received_bytes, (double)c->incoming.len);
-    pp_buf whole = c->incoming; /* the handler may end up here again: keep what it reads apart */
-    server->receiving -= whole.len;
-    pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
-    take_message(c, whole.data ? whole.data : "", whole.len);
-    pp_buf_done(&whole);
+    c->pod->receiving += len;
+    if (lws_is_final_fragment(wsi) && !lws_remaining_packet_payload(wsi))
+        take_whole(c);
+    else if (first)
+        lws_set_timer_usecs(wsi, server->options.message_timeout / 1000);
+    return 0;
+}
+
+/** A close that is due, or a message that is not finished in time. */
+static int timer_fired(connection *c)
+{
+    pp_http_server *server = c->peer.server;
+    if (c->close_code)
+        return close_now(c);
+    if (server->paused) /* it is we who do not read */
+        lws_set_timer_usecs(c->peer.wsi, server->options.message_timeout / 1000);
+    else if (c->incoming.len) /* a timer of a finished message has nothing to say */
+        begin_close(c, POLICY_VIOLATION, "a message was not finished in time");
     return 0;
 }
 
@@ -373,7 +472,7 @@ int http_ingest_callback(struct lws *wsi, enum lws_callback_reasons reason, void
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return c ? write_one(c) : -1;
     case LWS_CALLBACK_TIMER:
-        return c ? close_now(c) : 0;
+        return c ? timer_fired(c) : 0;
     case LWS_CALLBACK_CLOSED:
         if (c) {
             lws_set_opaque_user_data(wsi, NULL);

@@ -121,6 +121,7 @@ static void fill_defaults(pp_http_options *o)
     o->body_timeout = o->body_timeout ? o->body_timeout : 5 * SECOND;
     o->admission_timeout = o->admission_timeout ? o->admission_timeout : 3 * SECOND;
     o->authorize_timeout = o->authorize_timeout ? o->authorize_timeout : 5 * SECOND;
+    o->message_timeout = o->message_timeout ? o->message_timeout : 30 * SECOND;
     o->ping_after = o->ping_after ? o->ping_after : 20;
     o->hangup_after = o->hangup_after ? o->hangup_after : 45;
 }

@@ -33,8 +33,10 @@ enum {
     PP_HTTP_MAX_TOKEN = 6144,         /**< bytes of a bearer token */
     PP_HTTP_MAX_BATCHES = 256,        /**< default of max_batches */
     PP_HTTP_MAX_RECEIVING = 64 << 20, /**< bytes of unfinished messages, all connections together */
-    PP_HTTP_MAX_QUEUE = 256,          /**< messages waiting to be written to one connection */
-    PP_HTTP_MAX_WARNINGS = 8,         /**< of one admission answer */
+    PP_HTTP_MAX_POD_RECEIVING = 2 << 20, /**< the same of one pod; past either the oldest goes */
+    PP_HTTP_MAX_POD_CONNECTIONS = 8,     /**< WebSockets of one pod; past it the oldest goes */
+    PP_HTTP_MAX_QUEUE = 256,             /**< messages waiting to be written to one connection */
+    PP_HTTP_MAX_WARNINGS = 8,            /**< of one admission answer */
 };
 
 /** Zero or NULL means the default; loop, certificate and max_connections are needed. */
@@ -50,6 +52,7 @@ typedef struct pp_http_options {
     int64_t body_timeout;      /**< ns for a whole request body; default 5 s */
     int64_t admission_timeout; /**< ns for the answer, then allowed without patch; default 3 s */
     int64_t authorize_timeout; /**< ns for the decision, then 503; default 5 s */
+    int64_t message_timeout;   /**< ns for a whole message of an agent; default 30 s */
     int ping_after;            /**< s without traffic before a ping; default 20 */
     int hangup_after;          /**< s without traffic before hanging up; default 45 */
     pp_metrics *metrics; /**< where the server's own metrics go and what /metrics shows; or NULL */

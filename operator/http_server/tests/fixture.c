@@ -60,7 +60,8 @@ static bool starts(const char *text, const char *with)
 static void on_authorize(void *context, pp_http_id id, const char *token)
 {
     fixture *f = context;
-    pp_http_identity identity = {.namespace_name = "ml", .pod_uid = "u-1"};
+    pp_http_identity identity = {.namespace_name = "ml"};
+    (void)snprintf(identity.pod_uid, sizeof identity.pod_uid, "u-%.60s", token);
     (void)snprintf(identity.pod, sizeof identity.pod, "%.200s", token);
     f->authorized++;
     if (starts(token, "good"))

@@ -19,7 +19,7 @@
 static int start_with(void **state, pp_http_options options)
 {
     fixture *f = calloc(1, sizeof *f);
-    options.max_connections = 60;
+    options.max_connections = options.max_connections ? options.max_connections : 60;
     options.max_batches = 100;
     fixture_start(f, options);
     *state = f;
@@ -31,12 +31,18 @@ static int start(void **state)
     return start_with(state, (pp_http_options){0});
 }
 
+static int start_wide(void **state)
+{
+    return start_with(state, (pp_http_options){.max_connections = 100});
+}
+
 /** For the tests of what happens when time runs out. */
 static int start_hasty(void **state)
 {
     return start_with(state, (pp_http_options){.body_timeout = 500 * MS,
                                                .admission_timeout = 400 * MS,
                                                .authorize_timeout = 1000 * MS,
+                                               .message_timeout = 700 * MS,
                                                .ping_after = 1,
                                                .hangup_after = 3});
 }
@@ -447,6 +453,13 @@ static client connect_agent(fixture *f, const char *token)
     return c;
 }
 
+static client connect_numbered(fixture *f, int number)
+{
+    char token[32];
+    (void)snprintf(token, sizeof token, "good-%d", number);
+    return connect_agent(f, token);
+}
+
 static void assert_text(client *c, const char *expected)
 {
     char text[1024] = "";
@@ -601,13 +614,80 @@ static void test_connections_are_limited(void **state)
     fixture *f = *state;
     client agents[60];
     for (int i = 0; i < 60; i++)
-        agents[i] = connect_agent(f, "good");
+        agents[i] = connect_numbered(f, i);
     assert_upgrade(f, "good", 503, "Retry-After: 2\r\n");
     client_close(&agents[0]);
     assert_true(fixture_wait(&f->disconnected, 1));
     agents[0] = connect_agent(f, "good");
     for (int i = 0; i < 60; i++)
         client_close(&agents[i]);
+}
+
+static void test_connections_of_one_pod_are_limited(void **state)
+{
+    fixture *f = *state;
+    client other = connect_agent(f, "good-other");
+    client agents[PP_HTTP_MAX_POD_CONNECTIONS + 1];
+    char text[256];
+    for (int i = 0; i <= PP_HTTP_MAX_POD_CONNECTIONS; i++)
+        agents[i] = connect_agent(f, "good");
+    assert_int_equal(ws_read(&agents[0], text, sizeof text, NULL, false), -1);
+    for (int i = 1; i <= PP_HTTP_MAX_POD_CONNECTIONS; i++) {
+        send_batch(&agents[i], "s-1", i, 1);
+        assert_int_equal(ws_read(&agents[i], text, sizeof text, NULL, false), 1);
+    }
+    send_batch(&other, "s-1", 1, 1);
+    assert_text(&other, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    for (int i = 0; i <= PP_HTTP_MAX_POD_CONNECTIONS; i++)
+        client_close(&agents[i]);
+    client_close(&other);
+}
+
+/** Part of a message of many bytes, and no end. */
+static client leave_unfinished(fixture *f, int pod, const char *bytes)
+{
+    client c = connect_numbered(f, pod);
+    assert_true(ws_send(&c, 1, false, bytes, PP_WIRE_MAX_MESSAGE - 4096));
+    return c;
+}
+
+/** A pod that leaves messages unfinished harms itself; together they harm those that hold most. */
+static void test_unfinished_messages_leave_room(void **state)
+{
+    fixture *f = *state;
+    enum { PODS = 33, EACH = 2, COUNT = PODS * EACH };
+    PP_CLEANUP_FREE char *bytes = malloc(PP_WIRE_MAX_MESSAGE);
+    (void)memset(bytes, ' ', PP_WIRE_MAX_MESSAGE);
+    client alone[3];
+    for (int i = 0; i < 3; i++)
+        alone[i] = leave_unfinished(f, 1000, bytes);
+    assert_closed(&alone[0], 1013);
+    client_close(&alone[1]);
+    client_close(&alone[2]);
+    assert_true(fixture_wait(&f->disconnected, 3));
+    client many[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        many[i] = leave_unfinished(f, i / EACH, bytes);
+    client c = connect_agent(f, "good");
+    assert_true(ws_send(&c, 1, false, bytes, PP_WIRE_MAX_MESSAGE / 2));
+    PP_CLEANUP_FREE char *text = batch_text("s-1", 1, 1);
+    assert_true(ws_send(&c, 0, true, text, strlen(text)));
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&c);
+    for (int i = 0; i < COUNT; i++)
+        client_close(&many[i]);
+}
+
+static void test_a_message_has_a_deadline(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    for (int i = 0; i < 3; i++) {
+        const struct timespec pause = {.tv_nsec = 300 * MS};
+        assert_true(ws_send(&c, i ? 0 : 1, false, "  ", 2));
+        (void)nanosleep(&pause, NULL);
+    }
+    assert_closed(&c, 1008);
 }
 
 static void test_silent_peers_are_pinged_then_dropped(void **state)
@@ -983,6 +1063,7 @@ static void test_starts_that_fail(void **state)
 }
 
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define ON_WIDE_SERVER(test) cmocka_unit_test_setup_teardown(test, start_wide, stop)
 #define ON_HASTY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_hasty, stop)
 
 int main(void)
@@ -1009,6 +1090,9 @@ int main(void)
         ON_SERVER(test_too_many_in_flight),
         ON_SERVER(test_reading_stops_while_batches_wait),
         ON_SERVER(test_connections_are_limited),
+        ON_SERVER(test_connections_of_one_pod_are_limited),
+        ON_WIDE_SERVER(test_unfinished_messages_leave_room),
+        ON_HASTY_SERVER(test_a_message_has_a_deadline),
         ON_HASTY_SERVER(test_silent_peers_are_pinged_then_dropped),
         ON_SERVER(test_garbage),
         ON_SERVER(test_fifty_agents),
