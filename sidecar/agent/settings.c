@@ -5,11 +5,15 @@
 #include "common/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { TEXT_MAX = 256 << 10, LONGEST_S = 600 };
 
@@ -143,13 +147,15 @@ static json_t *strings(const pp_strings *from)
     return list;
 }
 
-/* Readable by every user: the trainer often is another one than the agent. */
+/* Readable by every user: the trainer often is another one than the agent. What else the user's
+ * processes may have put there, a link or a pipe, is neither followed nor waited for. */
 static int write_file(const char *path, const char *text, pp_error *err)
 {
-    PP_CLEANUP_FILE FILE *file = fopen(path, "we");
-    if (!file)
+    PP_CLEANUP_FD int fd =
+        open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0)
         return pp_error_errno(err, "opening %s", path);
-    if (fputs(text, file) == EOF || fflush(file) == EOF || fchmod(fileno(file), 0644) < 0)
+    if (write(fd, text, strlen(text)) != (ssize_t)strlen(text) || fchmod(fd, 0644) < 0)
         return pp_error_errno(err, "writing %s", path);
     return 0;
 }
@@ -159,8 +165,11 @@ int pp_settings_control(const pp_settings *s, const char *directory, const char 
 {
     char path[PATH_MAX];
     char fresh[PATH_MAX];
+    uint64_t id = 0;
+    if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
+        return pp_error_errno(err, "random numbers");
     int n = snprintf(path, sizeof path, "%s/" PP_RING_CONTROL, directory);
-    int m = snprintf(fresh, sizeof fresh, "%s/.new-" PP_RING_CONTROL, directory);
+    int m = snprintf(fresh, sizeof fresh, "%s/.new-%016" PRIx64, directory, id);
     if (n < 0 || (size_t)n >= sizeof path || m < 0 || (size_t)m >= sizeof fresh)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "the ring directory's name is too long");
     PP_CLEANUP_JSON json_t *root =
@@ -170,9 +179,10 @@ int pp_settings_control(const pp_settings *s, const char *directory, const char 
     PP_CLEANUP_FREE char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (!text)
         return pp_error_nomem(err);
-    if (write_file(fresh, text, err) < 0)
-        return -1;
-    if (rename(fresh, path) < 0)
-        return pp_error_errno(err, "renaming %s", fresh);
-    return 0;
+    int rc = write_file(fresh, text, err);
+    if (rc == 0 && rename(fresh, path) < 0)
+        rc = pp_error_errno(err, "writing %s", path);
+    if (rc < 0)
+        (void)unlink(fresh);
+    return rc;
 }

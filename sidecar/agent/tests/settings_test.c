@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -114,6 +116,39 @@ static void test_the_control_file(void **state)
     pp_settings_free(&s);
 }
 
+/* The ring directory is the user's too: what lies there is neither followed nor waited for. */
+static void test_the_control_file_among_strangers(void **state)
+{
+    (void)state;
+    pp_settings s;
+    pp_error err = {0};
+    char folder[] = "/tmp/pp-settings-XXXXXX";
+    char path[64], fresh[64], target[64];
+    struct stat st;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/control.json", folder);
+    (void)snprintf(fresh, sizeof fresh, "%s/.new-control.json", folder);
+    (void)snprintf(target, sizeof target, "%s/target", folder);
+    assert_int_equal(parse("{" SESSION "}", &s, &err), 0);
+    assert_int_equal(mkfifo(fresh, 0666), 0);
+    (void)alarm(20);
+    assert_int_equal(pp_settings_control(&s, folder, "sample", &err), 0);
+    (void)alarm(0);
+    FILE *file = fopen(target, "we");
+    assert_true(file && fputs("theirs", file) >= 0 && fclose(file) == 0);
+    assert_int_equal(unlink(fresh) + symlink(target, fresh), 0);
+    assert_int_equal(unlink(path) + symlink(target, path), 0);
+    assert_int_equal(pp_settings_control(&s, folder, "idle", &err), 0);
+    assert_true(stat(target, &st) == 0 && st.st_size == 6);
+    assert_true(lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0777) == 0644);
+    assert_int_equal(unlink(fresh) + unlink(target) + unlink(path), 0);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(pp_settings_control(&s, folder, "idle", &err), -1);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(folder), 0); /* nothing else was left */
+    pp_settings_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_the_control_file),
+        cmocka_unit_test(test_the_control_file_among_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
