@@ -28,7 +28,6 @@ enum {
     PROCESSES_MAX = 64,
     BAD_MAX = 64,     /* files that are no rings: remembered so as to be named once */
     LEAVE_MS = 20000, /* for acknowledgements, at the end */
-    SETTINGS_RETRY_MS = 1000,
 };
 
 typedef struct agent {
@@ -46,6 +45,7 @@ typedef struct agent {
     pp_vigil vigil; /* where exit_with_trainer is set */
     unsigned ticks;
     const char *mode; /* in the control file */
+    bool unwritten;   /* the control file could not be written, which was said */
     pp_outbox *outbox;
     pp_link *link; /* NULL when dumping */
     pp_retry attempts;
@@ -139,13 +139,16 @@ static void write_control(agent *a)
     const pp_duty_policy *policy = &a->pod.policy;
     bool over = policy->duration > 0 && a->pod.first > 0 &&
                 pp_time_monotonic() - a->pod.first >= policy->duration;
-    const char *mode = !a->pod.allowed || over ? "idle" : policy->skip > 0 ? "count" : "sample";
+    bool idle = !a->pod.allowed || a->leaving || over;
+    const char *mode = idle ? "idle" : policy->skip > 0 ? "count" : "sample";
     if (a->mode == mode)
         return;
-    if (pp_settings_control(&a->settings, a->options->ring_directory, mode, &err) < 0)
+    bool failed = pp_settings_control(&a->settings, a->options->ring_directory, mode, &err) < 0;
+    if (failed && !a->unwritten)
         pp_err(a->settings.name, "%s", err.message);
-    else
+    else if (!failed)
         a->mode = mode;
+    a->unwritten = failed;
 }
 
 static void on_welcome(agent *a, const json_t *message)
@@ -265,6 +268,11 @@ static void on_closed(void *user, int status, int retry_after, const char *why)
     agent *a = user;
     if (a->stopped)
         return;
+    if (status == 403 && a->pod.allowed) {
+        pp_info(a->settings.name, "sampling is not wanted: the session is not there");
+        a->pod.allowed = false; /* until a welcome says otherwise */
+        write_control(a);
+    }
     int64_t wait = pp_retry_next(&a->attempts, retry_after);
     pp_info(a->settings.name, "not connected (%s, status %d), next attempt in %" PRId64 " ms", why,
             status, wait);
@@ -290,8 +298,11 @@ static bool is_known(const agent *a, const char *name)
 
 static void note_bad(agent *a, const char *name)
 {
-    if (a->bad_count < BAD_MAX)
-        (void)snprintf(a->bad[a->bad_count++], sizeof a->bad[0], "%s", name);
+    if (a->bad_count == BAD_MAX)
+        return;
+    (void)snprintf(a->bad[a->bad_count++], sizeof a->bad[0], "%s", name);
+    if (a->bad_count == BAD_MAX)
+        pp_err(a->options->ring_directory, "too many files that are no rings: none is looked at");
 }
 
 static void adopt(agent *a, const char *name)
@@ -299,7 +310,8 @@ static void adopt(agent *a, const char *name)
     pp_error err = {0};
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", a->options->ring_directory, name);
-    if (n < 0 || (size_t)n >= sizeof path || a->process_count == PROCESSES_MAX)
+    if (n < 0 || (size_t)n >= sizeof path || a->process_count == PROCESSES_MAX ||
+        a->bad_count == BAD_MAX)
         return;
     if (pp_process_open(path, &a->processes[a->process_count], &err) < 0) {
         pp_warn(path, "this ring is left alone: %s", err.message);
@@ -333,10 +345,8 @@ static void forget(agent *a, size_t i, bool damaged)
     const char *slash = strrchr(path, '/');
     pp_info(path, "the process is %s, %" PRIu64 " stretches were broken",
             damaged ? "not to be trusted" : "gone", pp_process_broken(p));
-    if (damaged)
+    if (damaged || unlink(path) < 0)
         note_bad(a, slash ? slash + 1 : path);
-    else
-        (void)unlink(path);
     pp_process_free(p);
     a->processes[i] = a->processes[--a->process_count];
 }
@@ -379,6 +389,7 @@ static void leave(agent *a, const char *reason)
     a->leaving = a->pod.leaving = true;
     a->reason = reason;
     a->leave_by = pp_time_monotonic() + (int64_t)LEAVE_MS * 1000000;
+    write_control(a);
     scan(a);
     poll_processes(a);
     while (a->process_count > 0) {

@@ -44,6 +44,11 @@ def sent(probe):
     return found
 
 
+def mode(probe):
+    """What trainers that start now begin with."""
+    return json.loads((probe.ring / "control.json").read_text())["mode"]
+
+
 def stored(server):
     return {seq: events for (_, seq), events in server.stored.items()}
 
@@ -96,10 +101,30 @@ def test_refused_batches_are_dropped_for_good(probe, server):
 def test_sampling_stops_when_it_is_not_wanted(probe, server):
     server.sampling = False
     connect(probe, server)
-    until(lambda: json.loads((probe.ring / "control.json").read_text())["mode"] == "idle", "idle")
+    until(lambda: mode(probe) == "idle", "idle")
     train(probe, "mixed", "60")
     probe.finish()
     assert server.stored == {}
+
+
+def test_sampling_stops_when_the_session_is_gone(probe, server):
+    """Deleted while the agent is not connected: nothing but 403 tells."""
+    server.answer = (403, [])
+    connect(probe, server)
+    until(lambda: mode(probe) == "idle", "idle")
+    train(probe, "mixed", "60")
+    server.answer = None
+    until(lambda: mode(probe) == "sample", "the welcome")
+    probe.finish()
+    assert server.stored == {}
+
+
+def test_trainers_after_the_agents_end_are_left_alone(probe, server):
+    connect(probe, server)
+    until(lambda: server.connections, "a connection")
+    assert mode(probe) == "sample"
+    probe.finish()
+    assert mode(probe) == "idle"
 
 
 def test_busy_replica_is_left_at_once(probe, server):
@@ -212,6 +237,19 @@ def test_rings_of_strangers_are_left_alone(probe, server):
     probe.finish()
     assert probe.log.read_text().count("left alone") == 4
     assert stored(server) == sent(probe) and server.stored
+
+
+def test_log_is_not_flooded_by_junk(probe, server):
+    for i in range(200):
+        (probe.ring / ("junk%d.ring" % i)).write_bytes(b"x")
+    (probe.ring / "control.json").mkdir()
+    connect(probe, server)
+    until(lambda: server.connections, "a connection")
+    time.sleep(1)
+    log = probe.log.read_text()
+    assert log.count("left alone") == 64 and log.count("too many files") == 1
+    assert log.count("control.json") == 1
+    probe.finish()
 
 
 def test_ring_that_is_cut_short_while_it_is_read(probe, server):
