@@ -5,6 +5,9 @@
 
 enum { THREADS = 256, DEPTH = 32 };
 
+/* Of times and steps: sums with an offset stay within int64_t. */
+#define NUMBER_MAX (INT64_MAX / 4)
+
 /* Work that has begun in a thread; `since` is when it went on last. */
 typedef struct open_piece {
     int64_t since;
@@ -222,9 +225,10 @@ static int end_step(pp_pairing *p, const pp_mark *mark)
 static bool possible(const pp_mark *mark)
 {
     bool work = mark->kind == PP_MARK_BEGIN || mark->kind == PP_MARK_END;
-    if (mark->kind < PP_MARK_BEGIN || mark->kind > PP_MARK_LOST || mark->time < 0)
+    if (mark->kind < PP_MARK_BEGIN || mark->kind > PP_MARK_LOST || mark->time < 0 ||
+        mark->time > NUMBER_MAX)
         return false;
-    if (mark->kind != PP_MARK_LOST && !work && (mark->value < -1 || mark->value > INT64_MAX / 4))
+    if (mark->kind != PP_MARK_LOST && !work && (mark->value < -1 || mark->value > NUMBER_MAX))
         return false;
     if (work && (mark->phase > PP_MARK_OPTIMIZER || mark->layer > PP_RING_LAYERS))
         return false;

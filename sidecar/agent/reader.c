@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#define COST_MAX (INT64_C(1) << 53) /* ns */
+
 struct pp_reader {
     int fd;
     pp_ring_header header;
@@ -88,6 +90,8 @@ int pp_reader_refresh(pp_reader *r, pp_error *err)
     h.head = head;
     if (h.layer_count > PP_RING_LAYERS)
         h.layer_count = PP_RING_LAYERS;
+    if (h.cost < r->header.cost || h.cost > COST_MAX)
+        h.cost = r->header.cost; /* it only grows */
     if (head < r->tail || head - r->tail > PP_RING_MARKS)
         return pp_error_set(err, PP_ERR_INVALID, "the ring's head %" PRIu64 " is impossible", head);
     r->header = h;

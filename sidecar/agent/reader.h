@@ -22,7 +22,8 @@ void pp_reader_free(pp_reader *reader);
 /** Reads the header anew. Fails where the file is damaged; then only freeing makes sense. */
 int pp_reader_refresh(pp_reader *reader, pp_error *err);
 
-/** The header as last read: texts are NUL-terminated, counts within bounds. */
+/** The header as last read: texts are NUL-terminated, counts within bounds, `cost` from 0 to 2^53
+ * and never less than before. */
 const pp_ring_header *pp_reader_header(const pp_reader *reader);
 
 /**

@@ -312,6 +312,54 @@ static void test_gpu_uuids(void **state)
     pp_process_free(p);
 }
 
+static void ignore(void *user, pp_wire_batch *batch, int64_t events)
+{
+    (void)events;
+    *(int64_t *)user += batch->cost.nanoseconds;
+}
+
+/* Numbers that no hook writes: nothing that is computed from them may overflow. */
+static void test_hostile_numbers(void **state)
+{
+    (void)state;
+    static const int64_t times[] = {INT64_MAX, INT64_MAX - 7, INT64_MAX / 4, 5000, INT64_MIN, 0};
+    static const int64_t costs[] = {INT64_MIN, INT64_MAX, -1, INT64_MAX - 1, 70, INT64_MIN, 50};
+    char path[300];
+    int64_t cost = 0;
+    pp_agent_pod pod = {.policy = {.stretch = 1, .longest = 1, .budget = 0.01, .duration = 1000},
+                        .allowed = true,
+                        .emit = ignore,
+                        .user = &cost};
+    pp_process *p = NULL;
+    pp_error err = {0};
+    assert_null(pp_ring_open(folder));
+    path_of(path, sizeof path);
+    assert_int_equal(pp_process_open(path, &p, &err), 0);
+    int64_t now = 5000;
+    for (size_t i = 0; i < 1000; i++) {
+        int64_t time = times[i % 6];
+        for (int kind = PP_MARK_BEGIN; kind <= PP_MARK_LOST; kind++) {
+            pp_mark mark = {.kind = (uint8_t)(i % 7 ? kind : PP_MARK_START + (kind & 1)),
+                            .layer = 1,
+                            .time = time,
+                            .value = times[(i + (size_t)kind) % 6]};
+            pp_ring_push(&mark);
+        }
+        pp_mark ends[] = {{.kind = PP_MARK_START, .time = 1000, .value = 1},
+                          {.kind = PP_MARK_STEP, .time = time, .value = 2},
+                          {.kind = PP_MARK_STOP, .time = time}};
+        for (size_t k = 0; k < 3; k++)
+            pp_ring_push(&ends[k]);
+        pp_ring()->cost = costs[i % 7];
+        pp_ring()->steps = costs[(i + 1) % 7];
+        now += INT64_C(2000000000);
+        pp_error ignored = {0};
+        (void)pp_process_poll(p, &pod, now, INT64_C(1769000000000000000) + now, &ignored);
+    }
+    assert_int_equal(cost, 70);
+    pp_process_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +372,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_wrong_tail_is_not_believed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_second_agent_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
