@@ -53,16 +53,22 @@ static void join_path(char *out, const char *path, const char *name)
     (void)snprintf(out, PATH_MAX_BYTES, "%s%s%s", path ? path : "", path && *path ? "." : "", name);
 }
 
-static int decode_string(const json_t *value, int64_t max, const char *path, char **out,
-                         pp_error *err)
+static int check_string(const json_t *value, size_t limit, const char *path, pp_error *err)
 {
     if (!json_is_string(value))
         return pp_error_field(err, path, "must be a string");
-    size_t limit = max ? (size_t)max : DEFAULT_STRING_MAX;
     if (json_string_length(value) > limit)
         return pp_error_field(err, path, "must be at most %zu bytes long", limit);
     if (strlen(json_string_value(value)) != json_string_length(value))
         return pp_error_field(err, path, "must not contain a NUL character");
+    return 0;
+}
+
+static int decode_string(const json_t *value, int64_t max, const char *path, char **out,
+                         pp_error *err)
+{
+    if (check_string(value, max ? (size_t)max : DEFAULT_STRING_MAX, path, err) < 0)
+        return -1;
     char *copy = strdup(json_string_value(value));
     if (!copy)
         return pp_error_nomem(err);
@@ -82,12 +88,10 @@ static int decode_strings(const json_t *value, int64_t max, const char *path, pp
     pp_strings_free(out);
     for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *item = json_array_get(value, i);
-        if (!json_is_string(item)) {
-            char at[PATH_MAX_BYTES];
-            (void)snprintf(at, sizeof at, "%s[%zu]", path, i);
-            return pp_error_field(err, at, "must be a string");
-        }
-        if (pp_strings_add(out, json_string_value(item), err) < 0)
+        char at[PATH_MAX_BYTES];
+        (void)snprintf(at, sizeof at, "%s[%zu]", path, i);
+        if (check_string(item, DEFAULT_STRING_MAX, at, err) < 0 ||
+            pp_strings_add(out, json_string_value(item), err) < 0)
             return -1;
     }
     return 0;
@@ -107,8 +111,8 @@ static int decode_int(const json_t *value, int64_t max, const char *path, int64_
 static int decode_text(const json_t *value, pp_json_type type, const char *path, int64_t *out,
                        pp_error *err)
 {
-    if (!json_is_string(value))
-        return pp_error_field(err, path, "must be a string");
+    if (check_string(value, DEFAULT_STRING_MAX, path, err) < 0)
+        return -1;
     pp_error why = {0};
     int rc = type == PP_JSON_DURATION ? pp_duration_parse(json_string_value(value), out, &why)
                                       : pp_time_parse(json_string_value(value), out, &why);

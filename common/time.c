@@ -63,7 +63,8 @@ static int parse_term(const char **at, int64_t *total, pp_error *err)
             return pp_error_set(err, PP_ERR_INVALID, "duration is too long");
         for (size_t d = 0; d < fraction_digits && unit > 1; d++) {
             unit /= 10;
-            term += (fraction[d] - '0') * unit;
+            if (__builtin_add_overflow(term, (fraction[d] - '0') * unit, &term))
+                return pp_error_set(err, PP_ERR_INVALID, "duration is too long");
         }
         if (__builtin_add_overflow(*total, term, total))
             return pp_error_set(err, PP_ERR_INVALID, "duration is too long");

@@ -89,6 +89,32 @@ static void test_errors_name_the_field(void **state)
     }
 }
 
+/* JSON's parser refuses NUL; what comes from YAML may have it. */
+static void test_items_and_texts_are_checked(void **state)
+{
+    (void)state;
+    char large[65537];
+    (void)memset(large, 'x', sizeof large);
+    const struct {
+        const char *text;
+        size_t n;
+    } bad[] = {{"GPU-1\0x", 7}, {large, sizeof large}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        sample s = {0};
+        pp_error err = {0};
+        json_t *tag = json_stringn(bad[i].text, bad[i].n);
+        PP_CLEANUP_JSON json_t *value = json_pack("{s:s, s:[s, o]}", "name", "x", "tags", "a", tag);
+        assert_int_equal(pp_json_decode(value, fields, true, "spec", &s, &err), -1);
+        assert_string_equal(err.field, "spec.tags[1]");
+        pp_json_free_fields(fields, &s);
+    }
+    sample s = {0};
+    PP_CLEANUP_JSON json_t *value =
+        json_pack("{s:s, s:o}", "name", "x", "wait", json_stringn("5s\0", 3));
+    assert_int_equal(pp_json_decode(value, fields, true, "spec", &s, NULL), -1);
+    pp_json_free_fields(fields, &s);
+}
+
 static void test_null_leaves_the_default(void **state)
 {
     (void)state;
@@ -128,6 +154,7 @@ static void test_durations(void **state)
                 {"1h2m3.5s", 3723500000000},
                 {"250ms", 250000000},
                 {"1.5us", 1500},
+                {"9223372036.8s", 9223372036800000000},
                 {"7ns", 7}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         int64_t ns = -1;
@@ -139,8 +166,8 @@ static void test_durations(void **state)
         assert_int_equal(pp_duration_parse(text, &again, NULL), 0);
         assert_int_equal(again, ns);
     }
-    static const char *const bad[] = {"",   "5",   "s", "-1s", "1 s", "1.s", "9999999999999h",
-                                      "1x", "0x1s"};
+    static const char *const bad[] = {
+        "", "5", "s", "-1s", "1 s", "1.s", "9999999999999h", "9223372036.9s", "1x", "0x1s"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int64_t ns;
         assert_int_equal(pp_duration_parse(bad[i], &ns, NULL), -1);
@@ -172,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type),
         cmocka_unit_test(test_errors_name_the_field),
+        cmocka_unit_test(test_items_and_texts_are_checked),
         cmocka_unit_test(test_null_leaves_the_default),
         cmocka_unit_test(test_duplicate_keys_are_refused),
         cmocka_unit_test(test_strings_once),
