@@ -10,10 +10,11 @@
 #include <string.h>
 
 /*
- * Every replica runs this: read the Secret, renew what is due, write it back where it changed (the
- * resourceVersion makes one replica win, the others read again), serve it, and keep the webhook's
- * caBundle equal to it. It is looked at again every minute, so that a renewal by another replica or
- * a caBundle that was taken away is noticed within that time.
+ * Every replica runs this: read the Secret (one that is gone is written from memory), renew what is
+ * due, write it back where it changed (the resourceVersion makes one replica win, the others read
+ * again), serve it, and keep the webhook's caBundle equal to it. It is looked at again every
+ * minute, so that a renewal by another replica or a caBundle that was taken away is noticed within
+ * that time.
  */
 
 enum { LOOK_AGAIN_MS = 60000, RETRY_MS = 2000 };
@@ -24,6 +25,7 @@ typedef struct pp_tls {
     bool was_ready;
     pp_certificates certificates;
     char *resource_version; /**< of the Secret; NULL: it does not exist */
+    bool spoilt;            /**< there was no authority in the Secret when it was read */
     pp_strings names;
     char *served; /**< the certificate in use */
     pp_kube_id call;
@@ -152,7 +154,7 @@ static void renew(pp_tls *tls)
         failed(tls, "making certificates", &err);
         return;
     }
-    if (changed)
+    if (changed || tls->spoilt)
         write_secret(tls);
     else
         serve(tls);
@@ -162,21 +164,27 @@ static void on_read(void *user, json_t *object, const pp_error *error)
 {
     pp_tls *tls = user;
     tls->call = 0;
-    free(tls->resource_version);
-    tls->resource_version = NULL;
-    pp_certificates_done(&tls->certificates);
     if (error && error->code != PP_ERR_NOT_FOUND) {
         failed(tls, "reading the certificates' Secret", error);
         return;
     }
+    free(tls->resource_version);
+    tls->resource_version = NULL;
+    pp_error err = {0};
+    pp_certificates read = {0};
     if (!error) {
-        pp_error err = {0};
         const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
         tls->resource_version = strdup(version ? version : "");
-        /* An unreadable Secret is made anew. */
-        if (pp_certificates_from_secret(json_object_get(object, "data"), &tls->certificates, &err) <
-            0)
+        if (pp_certificates_from_secret(json_object_get(object, "data"), &read, &err) < 0)
             pp_warn(NULL, "the certificates' Secret is unreadable: %s", err.message);
+    }
+    /* A Secret that is gone or spoilt is written from memory: agents trust that authority only. */
+    tls->spoilt = !read.ca;
+    if (read.ca) {
+        pp_certificates_done(&tls->certificates);
+        tls->certificates = read;
+    } else {
+        pp_certificates_done(&read);
     }
     renew(tls);
 }

@@ -78,3 +78,13 @@ def test_the_other_replica_takes_over(trainings):
     assert holder.startswith(second), (holder, second)
     world.cluster.kubectl("-n", SYSTEM, "rollout", "status", f"deployment/{NAME}", "--timeout=60s")
     assert len(world.leaders()) == 1
+
+
+def test_certificates_outlive_their_secret(trainings):
+    """Agents trust the authority that they were injected with: it is written again, not made anew."""
+    world = trainings
+    secret = lambda: world.cluster.get("-n", SYSTEM, "secret", f"{NAME}-tls")
+    before = secret()["data"]
+    world.cluster.kubectl("-n", SYSTEM, "delete", "secret", f"{NAME}-tls")
+    wait_until("the Secret to be back", secret, 90)
+    assert secret()["data"] == before

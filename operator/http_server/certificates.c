@@ -322,6 +322,7 @@ static const pp_certificate_state *plan_ca(const pp_certificates_state *s, int64
                                            pp_certificates_plan *plan)
 {
     bool next_usable = is_current(&s->next_ca, now);
+    bool next_early = s->next_ca.valid && s->next_ca.not_before > now;
     if (!is_current(&s->ca, now)) {
         plan->promote_ca = next_usable; /* what peers may already know beats what none can */
         plan->make_ca = !next_usable;
@@ -330,7 +331,7 @@ static const pp_certificate_state *plan_ca(const pp_certificates_state *s, int64
     if (now < renewal_time(&s->ca))
         return &s->ca;
     if (!next_usable) {
-        plan->introduce_ca = true;
+        plan->introduce_ca = !next_early;
         return &s->ca;
     }
     int64_t known_since = s->next_ca.not_before + PP_CLOCK_SKEW;
@@ -446,6 +447,10 @@ int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names
     if (check_names(names, err) < 0)
         return -1;
     pp_certificates_inspect(certificates, names, &state);
+    /* It is this clock that is behind: peers that trust the authority would trust no other. */
+    if (state.ca.valid && state.ca.not_before > now)
+        return pp_error_set(err, PP_ERR_INVALID,
+                            "the authority begins only later: is this node's clock behind?");
     pp_certificates_plan_at(&state, now, &plan);
     bool changed =
         plan.make_ca || plan.introduce_ca || plan.promote_ca || plan.drop_old_ca || plan.issue;

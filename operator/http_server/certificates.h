@@ -78,7 +78,8 @@ void pp_certificates_inspect(const pp_certificates *certificates, const pp_strin
 /**
  * Brings the certificates to what is right at `now` for these DNS names (1 to 20; the first is the
  * common name) and says whether anything changed; call again every now and then. On failure nothing
- * is changed. Takes about a millisecond (P-256), so it may run on the loop.
+ * is changed; an authority that begins only after `now` is one (PP_ERR_INVALID), and not replaced.
+ * Takes about a millisecond (P-256), so it may run on the loop.
  */
 int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names, int64_t now,
                           bool *ret_changed, pp_error *err);

@@ -225,6 +225,34 @@ static void test_broken_parts_count_as_absent(void **state)
     pp_strings_free(&names);
 }
 
+/** A clock that is behind: what others trust already is not made anew. */
+static void test_an_authority_of_the_future_is_kept(void **state)
+{
+    (void)state;
+    pp_strings names = two_names();
+    pp_certificates c = {0};
+    bool changed = false;
+    assert_true(renew(&c, &names, NOW));
+    PP_CLEANUP_FREE char *ca = strdup(c.ca);
+    pp_error err = {0};
+    assert_int_equal(pp_certificates_renew(&c, &names, NOW - PP_DAY, &changed, &err), -1);
+    assert_string_equal(c.ca, ca);
+    assert_false(renew(&c, &names, NOW));
+
+    const pp_certificates_state early = {
+        .ca = {true, NOW - 3000 * PP_DAY, NOW + 600 * PP_DAY},
+        .next_ca = {true, NOW + PP_DAY, NOW + 3600 * PP_DAY},
+        .certificate = {true, NOW - PP_DAY, NOW + 80 * PP_DAY},
+        .names_match = true,
+        .signed_by_ca = true,
+    };
+    pp_certificates_plan plan;
+    pp_certificates_plan_at(&early, NOW, &plan);
+    assert_false(plan.introduce_ca || plan.promote_ca || plan.make_ca);
+    pp_certificates_done(&c);
+    pp_strings_free(&names);
+}
+
 static void test_secret_and_back(void **state)
 {
     (void)state;
@@ -277,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_authority_rotates_without_a_gap),
         cmocka_unit_test(test_plan_is_pure),
         cmocka_unit_test(test_broken_parts_count_as_absent),
+        cmocka_unit_test(test_an_authority_of_the_future_is_kept),
         cmocka_unit_test(test_secret_and_back),
         cmocka_unit_test(test_names_are_checked),
     };
