@@ -34,10 +34,10 @@ def helm(*args):
     return done.returncode, done.stdout, done.stderr
 
 
-def render(*sets, release="precisionprobe"):
+def render(*sets, release="precisionprobe", namespace="system"):
     # --set makes texts of fractions, and numbers of texts.
     flags = [word for value in sets for word in ("--set-json" if value.endswith((".5", '"')) else "--set", value)]
-    return helm("template", release, str(CHART), "-n", "system", "--kube-version", "1.36.3", *flags)
+    return helm("template", release, str(CHART), "-n", namespace, "--kube-version", "1.36.3", *flags)
 
 
 def documents(text):
@@ -85,7 +85,8 @@ def check_rendered():
     check("CRD kept", "helm.sh/resource-policy: keep" in plain)
     check("no caBundle", not re.search(r"(?m)^\s*caBundle:", plain))
     check("failurePolicy", "failurePolicy: Ignore" in plain)
-    check("own namespace excluded", "values: [kube-system, kube-node-lease, system]" in plain)
+    check("own namespace excluded", 'values: [kube-system, kube-node-lease, "system"]' in plain)
+    check("no side effects on dry run", "sideEffects: NoneOnDryRun" in plain)
     _, loose, _ = render("postgres.existingSecret=pg", "crds.keep=false")
     check("CRD not kept", "resource-policy" not in loose and "CustomResourceDefinition" in kinds(loose))
     _, none, _ = render("postgres.existingSecret=pg", "crds.install=false", "rbac.create=false",
@@ -98,6 +99,20 @@ def check_rendered():
           str(kinds(one)))
     _, other, _ = render("postgres.existingSecret=pg", release="gpu")
     check("another release's names", "secretName: gpu-precisionprobe-tls" in config_of(other), config_of(other))
+
+
+def check_odd_names():
+    """Names that YAML reads as numbers, and names as long as they may be."""
+    for number in ("2024", "1e3"):
+        _, text, err = render("postgres.existingSecret=pg", f'fullnameOverride="{number}"', f'nameOverride="{number}"',
+                              f'config.kubernetes.namespace="{number}"', f'serviceAccount.name="{number}"',
+                              release=number, namespace=number)
+        objects = re.sub(r"(?s)config\.yaml: \|.*?\n---", "", text)
+        wrong = re.findall(rf"(?m)^.*[:\[,-] *{number}(?=[\],\s]).*$", objects)
+        check(f"{number} stays a text", text and not wrong, err or str(wrong))
+    _, text, err = render("postgres.existingSecret=pg", "nameOverride=" + "n" * 63)
+    labels = re.findall(r"(?m)^ +app\.kubernetes\.io/name: (.*)$", text)
+    check("labels of a long name", {len(label.strip('"')) for label in labels} == {63}, err or str(labels))
 
 
 def check_config():
@@ -126,6 +141,7 @@ def main():
     check("lint", rc == 0, out + err)
     check_refused()
     check_rendered()
+    check_odd_names()
     if ARGS.operator:
         check_config()
     if FAILURES:

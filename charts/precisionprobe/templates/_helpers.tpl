@@ -16,8 +16,8 @@
 {{- end }}
 
 {{- define "precisionprobe.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "precisionprobe.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "precisionprobe.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "precisionprobe.labels" -}}
