@@ -112,6 +112,48 @@ static void test_a_full_ring_drops_counts_and_tells(void **state)
     pp_reader_free(r);
 }
 
+enum { MANY = 20 * PP_RING_MARKS };
+
+static void *push_many(void *unused)
+{
+    for (int64_t i = 0; i < MANY; i++)
+        push(i);
+    push(MANY); /* at the latest this one tells of losses */
+    return unused;
+}
+
+/* The trainer's thread writes while the agent reads: nothing is torn, doubled or out of order, and
+ * what is missing is told before what comes after it. */
+static void test_a_writer_and_a_reader_at_once(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    static pp_mark marks[4096];
+    pthread_t thread;
+    int64_t next = 0;
+    bool over = false;
+    assert_int_equal(pthread_create(&thread, NULL, push_many, NULL), 0);
+    while (next <= MANY) {
+        long n = take(r, marks, 4096);
+        for (long i = 0; i < n; i++) {
+            if (marks[i].kind == PP_MARK_LOST)
+                next += marks[i].value;
+            else
+                assert_int_equal(marks[i].value, next++);
+        }
+        if (n == 0 && over)
+            break; /* the last mark found no room */
+        if (n == 0)
+            over = pthread_tryjoin_np(thread, NULL) == 0;
+    }
+    if (!over)
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    const pp_ring_header *h = pp_reader_header(r);
+    assert_int_equal(h->marks, MANY + 1);
+    assert_true(next == MANY + 1 || next + (int64_t)h->lost >= MANY + 1);
+    pp_reader_free(r);
+}
+
 static void test_layers_and_long_names(void **state)
 {
     (void)state;
@@ -365,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_marks_go_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_full_ring_drops_counts_and_tells, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_writer_and_a_reader_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_layers_and_long_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_mode_wakes_the_hook, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_lock_tells_who_lives, set_up, tear_down),
