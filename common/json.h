@@ -6,7 +6,6 @@
 #define PP_COMMON_JSON_H
 
 #include "common/error.h"
-#include "common/time.h"
 
 #include <jansson.h>
 #include <stddef.h>

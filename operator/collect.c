@@ -1,6 +1,7 @@
 #include "operator/collect.h"
 
 #include "common/log.h"
+#include "common/time.h"
 #include "operator/context.h"
 #include "operator/state.h"
 #include "operator/watches.h"

@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/file.h"
+#include "common/time.h"
 #include "common/yaml.h"
 
 #include <errno.h>

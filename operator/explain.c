@@ -1,5 +1,6 @@
 #include "operator/explain.h"
 
+#include "common/time.h"
 #include "operator/admission.h"
 #include "operator/context.h"
 #include "operator/state.h"

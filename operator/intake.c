@@ -1,6 +1,7 @@
 #include "operator/intake.h"
 
 #include "common/log.h"
+#include "common/time.h"
 #include "operator/context.h"
 #include "operator/record.h"
 #include "operator/state.h"

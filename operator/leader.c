@@ -1,6 +1,7 @@
 #include "operator/leader.h"
 
 #include "common/log.h"
+#include "common/time.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 #include "operator/work.h"

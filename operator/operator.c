@@ -1,6 +1,7 @@
 #include "operator/operator.h"
 
 #include "common/log.h"
+#include "common/time.h"
 #include "operator/cluster.h"
 #include "operator/collect.h"
 #include "operator/context.h"

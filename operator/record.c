@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/time.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 

@@ -1,6 +1,7 @@
 #include "operator/solve.h"
 
 #include "common/log.h"
+#include "common/time.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 

@@ -7,6 +7,7 @@
 
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  */
 #include "operator/http_server/http_server_internal.h"
 
-#include "common/json.h"
+#include "common/time.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "operator/http_server/http_server_internal.h"
 
-#include "common/json.h"
+#include "common/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>

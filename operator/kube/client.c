@@ -5,6 +5,7 @@
 #include "common/cleanup.h"
 #include "common/file.h"
 #include "common/json.h"
+#include "common/time.h"
 #include "operator/kube/kube_internal.h"
 
 #include <string.h>

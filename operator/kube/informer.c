@@ -3,6 +3,7 @@
 
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 #include "operator/kube/kube_internal.h"
 #include "operator/kube/reflector.h"
 

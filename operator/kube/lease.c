@@ -4,6 +4,7 @@
 #include "common/backoff.h"
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 #include "operator/kube/lease_state.h"
 
 #include <string.h>

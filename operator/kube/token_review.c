@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 #include "operator/kube/kube_internal.h"
 
 #include <openssl/evp.h>

@@ -1,6 +1,6 @@
 #include "operator/kube/workqueue.h"
 
-#include "common/json.h"
+#include "common/time.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>

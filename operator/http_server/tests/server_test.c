@@ -2,6 +2,7 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/tests/cmocka_all.h"
+#include "common/time.h"
 #include "operator/http_server/tests/client.h"
 #include "operator/http_server/tests/fixture.h"
 

@@ -2,6 +2,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 #include "operator/kube/client.h"
 #include "operator/kube/events.h"
 #include "operator/kube/informer.h"

@@ -2,7 +2,7 @@
 #include "operator/kube/workqueue.h"
 
 #include "common/buf.h"
-#include "common/json.h"
+#include "common/time.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #include "operator/prometheus/prometheus.h"
 
 #include "common/cleanup.h"
+#include "common/time.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
