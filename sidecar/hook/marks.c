@@ -181,6 +181,7 @@ static int recomputes(uint8_t *ret_flags)
 static int begin_layer(uint32_t layer, PyObject *args)
 {
     uint8_t flags;
+    int64_t begun = pp_now();
     if (recomputes(&flags) < 0)
         return -1;
     hook.fresh = false;
@@ -195,6 +196,7 @@ static int begin_layer(uint32_t layer, PyObject *args)
             return -1;
     }
     frame_count++;
+    pp_ring_cost(pp_now() - begun);
     if (hook.phases[PP_MARK_FORWARD])
         pp_mark_put(PP_MARK_BEGIN, PP_MARK_FORWARD, flags, layer, 0, 0, 0);
     return 0;

@@ -100,7 +100,7 @@ def main():
            [row[2] / max(1e-9, row[0] - i) for row, i in zip(by_mode[SAMPLE], idle)], "ratio")
     agent.mode(SAMPLE)
     steps(SAMPLE, 1)
-    mark = _marks.marker(_marks.BACKWARD_BEGIN, 1)
+    mark = _marks.marker(_marks.BACKWARD_BEGIN)
     rows = []
     for _ in range(200):
         agent.take()
