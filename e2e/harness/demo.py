@@ -1,6 +1,5 @@
 """The main job: a cluster, the operator, real trainings, a session, a per-layer table held against the truth."""
 import argparse
-import signal
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ from . import report, truth
 from .cluster import Cluster
 from .database import Database
 from .deploy import SERVICES, SYSTEM, Deployment
-from .progress import CommandError, say, step, timings, wait_until
+from .progress import CommandError, say, step, tidy_up_on_signals, timings, wait_until
 from .session import Session, losses, manifest, pods_of
 
 SESSION = "dlrm"
@@ -156,7 +155,7 @@ def print_summary(result):
 
 def main():
     args = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    tidy_up_on_signals()
     began = time.monotonic()
     cluster = Cluster(args.kubernetes_version, args.images, args.registry)
     deployment = Deployment(cluster, seed=args.seed)
@@ -175,9 +174,6 @@ def main():
         code = 1 if result["failures"] else 0
     except (CommandError, TimeoutError, KeyError, subprocess.CalledProcessError) as error:
         say(f"demo: {error}")
-    except KeyboardInterrupt:
-        say("\ninterrupted")
-        code = 130
     finally:
         finish(deployment, args)
     say(f"{'done' if code == 0 else 'not well'} after {time.monotonic() - began:.0f} s")

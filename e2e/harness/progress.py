@@ -11,6 +11,8 @@ CACHE = os.environ.get("PP_CACHE") or os.path.join(
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOGS = os.path.join(CACHE, "logs")
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 timings = {}
 _children = set()
 _lock = threading.Lock()
@@ -21,8 +23,24 @@ class CommandError(Exception):
     """A command that failed, with the end of what it said."""
 
 
-def say(text=""):
-    print(text, file=sys.stderr, flush=True)
+def say(text="", end="\n"):
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        pass  # the terminal was closed; what tidies up goes on
+
+
+def tidy_up_on_signals():
+    """Ctrl-C, SIGTERM and a closed terminal end the program through its `finally`, once. nohup stays in force."""
+    def interrupted(number, _):
+        for other in ENDINGS:
+            signal.signal(other, lambda *_: None)
+        say("\ninterrupted")
+        sys.exit(128 + number)
+
+    for number in ENDINGS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupted)
 
 
 def start(*command, env=None, **more):
@@ -111,7 +129,7 @@ class step:
         os.makedirs(LOGS, exist_ok=True)
         self.began = time.monotonic()
         if sys.stderr.isatty():
-            print(f"{self.text} ...", end="\r", file=sys.stderr, flush=True)
+            say(f"{self.text} ...", end="\r")
         return self
 
     def __exit__(self, kind, value, trace):

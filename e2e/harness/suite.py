@@ -6,7 +6,6 @@ also when it is interrupted. Logs are in the cache's folder logs.
 import argparse
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +14,8 @@ import time
 from . import checks
 from .cluster import Cluster
 from .deploy import Deployment
-from .progress import (LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children)
+from .progress import (LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children,
+                       tidy_up_on_signals)
 
 RESULT = re.compile(r"^(\S+::\S.*?)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
 LAST = re.compile(r"^=+ .*\b(passed|failed|error|errors|skipped|deselected|no tests ran)\b.* =+$")
@@ -151,15 +151,9 @@ class Suite:
                 self.cluster.down()
 
 
-def interrupted(number, _):
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(128 + number)
-
-
 def main():
     args = arguments()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupted)
+    tidy_up_on_signals()
     began = time.monotonic()
     suite = Suite(args)
     try:

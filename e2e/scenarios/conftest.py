@@ -17,14 +17,17 @@ FAILURES = os.path.join(LOGS, "failures")
 numbers = itertools.count(1)
 
 
-def stop(number, _):
-    """So that SIGTERM, too, lets the fixtures put everything back."""
-    signal.signal(number, signal.SIG_IGN)
+def stop(*_):
+    """So that SIGTERM and a closed terminal, too, let the fixtures put everything back."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
     raise KeyboardInterrupt
 
 
 def pytest_configure(config):
-    signal.signal(signal.SIGTERM, stop)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
     config.addinivalue_line("markers", "long: takes minutes; left out by e2e/test --quick")
     config.addinivalue_line("markers", "intervals: brings or takes services with other intervals")
     config.addinivalue_line("markers", "kills: restarts of the operator are part of the scenario")
