@@ -129,6 +129,13 @@ def tidy():
     return []
 
 
+def harness():
+    """What demo and tests do to a cluster, without one."""
+    output = expect("harness.log", "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
+                    os.path.join(ROOT, "e2e/harness/tests"))
+    return [f"harness: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
+
+
 def virtual_gpu():
     go = run(os.path.join(ROOT, "e2e/setup"), "--go").strip()
     output = expect("vgpu-test.log", go, "test", "./...", cwd=os.path.join(ROOT, "e2e/gpu"),
@@ -157,7 +164,8 @@ def chart(cluster):
     return []
 
 
-BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents)]
+BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
+          ("the harness's tests", harness)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook),
          ("unit tests under TSan", tests_of("tsan")), ("the virtual GPU's tests", virtual_gpu),
          ("clang-tidy", tidy)]

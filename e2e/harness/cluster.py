@@ -3,17 +3,24 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 
 from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, say, step
 
 E2E = os.path.join(ROOT, "e2e")
+OWN_KUBECONFIG = os.path.join(os.environ.get("PP_RUN") or "/run/precisionprobe-e2e", "kubeconfig")
+# Beside another release on the same cluster: PP_E2E_SHARED=1 with PP_E2E_RELEASE, PP_E2E_NAMESPACE and
+# PP_SYSTEM_NAMESPACE of one's own. Without GPUs, so without the scenarios that train.
+SHARED = bool(os.environ.get("PP_E2E_SHARED"))
 
 
 class Cluster:
     """kubectl, helm and images, the same for either kind of cluster."""
 
     def __init__(self, kubernetes_version=None, images="preloaded", registry=None):
-        self.external = bool(os.environ.get("KUBECONFIG"))
+        self.given = os.environ.get("KUBECONFIG") or ""
+        # `e2e/cluster shell-env` names the cluster that is used without it, too.
+        self.external = bool(self.given) and os.path.realpath(self.given) != os.path.realpath(OWN_KUBECONFIG)
         self.version = kubernetes_version
         self.images = images
         self.registry = registry
@@ -22,8 +29,13 @@ class Cluster:
         self.kubelet_root = os.environ.get("KUBELET_ROOT", "/var/lib/kubelet")
 
     def up(self):
-        """Brings it up, or looks whether the given one answers."""
+        """Brings it up, or looks whether the given one answers; nobody else uses it from then on."""
+        say(f"cluster: {self.describe()}")
+        self.claim()
         if self.external:
+            for program in ["kubectl", "helm"] + ["skopeo"] * bool(self.registry):
+                if not shutil.which(program):
+                    raise CommandError(f"{program} is not on the PATH; with KUBECONFIG set it is needed")
             with step("the cluster of KUBECONFIG answers"):
                 self.kubectl("get", "--raw", "/readyz")
             return
@@ -32,6 +44,11 @@ class Cluster:
         self.started = not already
         run_shown(f"{E2E}/cluster", "up", *arguments)
         self.adopt()
+
+    def describe(self):
+        if self.external:
+            return f"the one that KUBECONFIG names, {self.given} (unset it to have one brought up here)"
+        return "e2e/cluster on this machine" + (", which KUBECONFIG names" if self.given else "")
 
     def adopt(self):
         """Takes the environment of the cluster that e2e/cluster has brought up."""
@@ -43,7 +60,9 @@ class Cluster:
         self.kubelet_root = self.environment.get("KUBELET_ROOT", self.kubelet_root)
 
     def claim(self):
-        """Holds everything that is installed on it until this process ends: one demo or one run of the scenarios."""
+        """Holds the cluster and what is installed on it until this process ends: one demo or one run of the tests."""
+        if SHARED or os.environ.get("PP_E2E_CLAIMED"):
+            return
         os.makedirs(CACHE, exist_ok=True)
         self.held = open(os.path.join(CACHE, "e2e-in-use.lock"), "w", encoding="utf-8")
         try:
@@ -51,6 +70,7 @@ class Cluster:
         except BlockingIOError:
             say("another demo or test uses the cluster: waiting for its end")
             fcntl.flock(self.held, fcntl.LOCK_EX)
+        os.environ["PP_E2E_CLAIMED"] = "1"  # for the processes that this one starts
 
     def down(self):
         """Takes down what up() started, and nothing else."""
@@ -86,12 +106,12 @@ class Cluster:
             return name
         return image  # pre-loaded under its own name
 
-    def delete_namespaces(self, *names):
-        for name in names:
-            try:
-                self.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=90s", timeout=120)
-            except CommandError as error:
-                say(str(error))
+    def delete(self, *what):
+        """Deletes and waits; what cannot be deleted is said."""
+        try:
+            self.kubectl("delete", *what, "--ignore-not-found", "--timeout=90s", timeout=120)
+        except CommandError as error:
+            say(str(error))
 
 
-__all__ = ["Cluster", "E2E", "CACHE", "LOGS"]
+__all__ = ["Cluster", "E2E", "CACHE", "LOGS", "SHARED"]

@@ -7,7 +7,7 @@ import time
 from . import report, truth
 from .cluster import Cluster
 from .database import Database
-from .deploy import SERVICES, SYSTEM, Deployment
+from .deploy import RELEASE, SERVICES, SYSTEM, Deployment
 from .progress import CommandError, say, step, tidy_up_on_signals, timings, wait_until
 from .session import Session, losses, manifest, pods_of
 
@@ -28,9 +28,17 @@ def arguments():
     return parser.parse_args()
 
 
+def clear(cluster):
+    """Of an earlier demo that left everything up: its session and its Jobs, which cannot be changed."""
+    cluster.kubectl("-n", SERVICES, "delete", f"profilesession/{SESSION}", "job/dlrm", "job/dlrm-ddp", "job/dlrm-twin",
+                    "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
+    wait_until("the pods of an earlier demo to go", lambda: not trainings(cluster), 60)
+
+
 def start_trainings(deployment, args):
     """One file with the session and the Jobs, as a user would apply it."""
     cluster = deployment.cluster
+    clear(cluster)
     with step("session and trainings applied"):
         cluster.apply(manifest(SESSION, duration=args.duration) + "---\n"
                       + deployment.render("dlrm.yaml", "dlrm-ddp.yaml", "dlrm-twin.yaml"))
@@ -125,21 +133,20 @@ def profile(deployment, args):
 
 
 def finish(deployment, args):
-    if args.keep:
-        say("\nThe cluster is up. To look around:\n"
-            "  eval \"$(e2e/cluster shell-env)\"\n"
-            f"  kubectl -n {SERVICES} get psess,pods\n"
-            f"  kubectl -n {SERVICES} exec postgres-0 -- psql -c 'SELECT * FROM result'\n"
-            "  e2e/cluster down   # when done")
-        return
     cluster = deployment.cluster
-    if cluster.started:
+    if args.keep and deployment.image:
+        own = not cluster.external
+        say("\nEverything is left as it is. To look around:\n" + "  eval \"$(e2e/cluster shell-env)\"\n" * own
+            + f"  kubectl -n {SERVICES} get psess,pods\n"
+            f"  kubectl -n {SERVICES} exec postgres-0 -- psql -c 'SELECT * FROM result'\n"
+            + ("  e2e/cluster down   # when done" if own else
+               f"When done: helm uninstall -n {SYSTEM} {RELEASE}; kubectl delete namespace {SERVICES} {SYSTEM}"))
+    elif cluster.started:
         with step("cluster taken down"):
             cluster.down()
-    elif cluster.external:
-        with step("everything taken off the cluster"):
-            deployment.uninstall()
-            cluster.delete_namespaces(SERVICES, SYSTEM)
+    elif deployment.made:
+        with step("everything of this run taken off the cluster"):
+            deployment.remove()
 
 
 def print_summary(result):
@@ -162,7 +169,7 @@ def main():
     code = 1
     try:
         cluster.up()
-        cluster.claim()
+        deployment.check_free()
         deployment.load_images()
         deployment.start_services()
         deployment.install()

@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 
-from .cluster import E2E
-from .progress import CACHE, LOGS, ROOT, run, run_shown, say, step, wait_until
+from .cluster import E2E, SHARED
+from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, say, step, wait_until
 
 SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
 SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
 RELEASE = os.environ.get("PP_E2E_RELEASE", "precisionprobe")
 NAME = RELEASE if "precisionprobe" in RELEASE else f"{RELEASE}-precisionprobe"  # of its objects
+CRD = "profilesessions.precisionprobe.io"
+MARK = "precisionprobe.io/e2e"  # label of the namespaces that demo and tests have made
 PRODUCT_IMAGE = "docker.io/precisionprobe/precisionprobe"
 EVLIB = "/usr/lib/*/libwebsockets-evlib_uv.so"
 
@@ -119,6 +121,41 @@ class Deployment:
             "TRAIN_SEED": str(seed), "KUBELET_ROOT": cluster.kubelet_root,
         }
         self.image = None
+        self.made = []  # what this run adds to the cluster beside the release: kinds and names
+
+    def check_free(self):
+        """Refuses a cluster on which somebody else has what would be put there; notes what is there already."""
+        cluster = self.cluster
+        spaces = {name: cluster.get("namespace", name) for name in (SERVICES, SYSTEM)}
+        found = [f"namespace {name}" for name, space in spaces.items()
+                 if space and MARK not in space["metadata"].get("labels", {})]
+        if not SHARED:
+            ours = any(spaces.values()) and not found
+            webhooks = cluster.get("mutatingwebhookconfigurations", "-l", "app.kubernetes.io/name=precisionprobe")
+            places = [w["metadata"].get("annotations", {}).get("meta.helm.sh/release-namespace")
+                      for w in (webhooks or {"items": []})["items"]]
+            found += [f"PrecisionProbe, installed in namespace {place}" for place in places
+                      if not (ours and place == SYSTEM)]
+            found += [] if ours else [f"{count} nvidia.com/gpu on node {node}" for node, count in self.gpus().items()]
+        if found:
+            advice = ("Use a cluster without GPUs and without PrecisionProbe, or unset KUBECONFIG to have one brought up on "
+                      "this machine." if cluster.external else "Take it off, or the whole cluster down (e2e/cluster down).")
+            raise CommandError(f"this cluster has already: {'; '.join(found)}.\nIt would clash with what is put there "
+                               f"(namespaces {SERVICES} and {SYSTEM}, release {RELEASE}, virtual nvidia.com/gpu on every "
+                               f"node). Nothing was changed. {advice}")
+        crd = [] if cluster.get("crd", CRD) else [("crd", CRD)]
+        self.made = crd + [("namespace", name) for name, space in spaces.items() if not space]
+
+    def remove(self):
+        """Takes off the cluster what was not there before check_free()."""
+        if ("namespace", SYSTEM) in self.made:
+            try:
+                self.uninstall()
+            except CommandError as error:
+                say(str(error))  # not installed, or uninstalled already
+        for kind, name in self.made:
+            self.cluster.delete(kind, name)
+        self.made = []
 
     def build_images(self):
         """The images that are not the product's: [(variable, archive, name)]."""
@@ -150,14 +187,16 @@ class Deployment:
             cluster.kubectl("-n", SERVICES, "rollout", "status", "deployment/prometheus", "--timeout=120s")
             cluster.kubectl("-n", SERVICES, "rollout", "status", "statefulset/postgres", "--timeout=120s")
             if gpus:
-                wait_until("GPUs on a node", self.gpus_there, 60)
+                wait_until("GPUs on a node", self.gpus, 60)
             text = run("kubectl", "-n", SERVICES, "create", "configmap", "training",
                        f"--from-file={E2E}/training", "--dry-run=client", "-o", "yaml", env=cluster.environment)
             cluster.apply(text)
 
-    def gpus_there(self):
-        nodes = self.cluster.get("nodes")["items"]
-        return sum(int(n["status"].get("allocatable", {}).get("nvidia.com/gpu", 0)) for n in nodes)
+    def gpus(self):
+        """{node: its allocatable nvidia.com/gpu}, of the nodes that have any."""
+        counts = {n["metadata"]["name"]: int(n["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
+                  for n in self.cluster.get("nodes")["items"]}
+        return {node: count for node, count in counts.items() if count}
 
     def helm_values(self):
         repository, tag = self.image.rsplit(":", 1)
@@ -171,7 +210,7 @@ class Deployment:
         """helm upgrade --install of the operator; returns when it is ready."""
         cluster = self.cluster
         with step("helm install precisionprobe"):
-            cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SYSTEM}}}\n")
+            cluster.apply(self.render("namespace.yaml", NAMESPACE=SYSTEM))
             secret = cluster.get("-n", SERVICES, "secret", "postgres")
             secret["metadata"] = {"name": "postgres", "namespace": SYSTEM}
             cluster.apply(json.dumps(secret))

@@ -62,7 +62,9 @@ class Suite:
     def prepare(self):
         try:
             self.cluster.up()
-            Deployment(self.cluster).build_images()
+            deployment = Deployment(self.cluster)
+            deployment.check_free()
+            deployment.build_images()
             self.ready = True
         except (CommandError, subprocess.CalledProcessError, OSError) as error:
             self.trouble = str(error)

@@ -5,7 +5,7 @@ import re
 import subprocess
 import threading
 
-from .cluster import Cluster
+from .cluster import SHARED, Cluster
 from .database import Database
 from .deploy import NAME, RELEASE, SERVICES, SYSTEM, Deployment
 from .progress import LOGS, CommandError, start, stop, wait_until
@@ -102,8 +102,7 @@ class World:
 
     def up(self):
         self.cluster.up()
-        if not SHARED:
-            self.cluster.claim()
+        self.deployment.check_free()
         self.deployment.load_images()
         self.logs = OperatorLogs(self.cluster, os.path.join(LOGS, "operator"))
 
@@ -250,9 +249,6 @@ class World:
 
 # Sanitizers need more memory than what is shipped does.
 BASE = {"resources.limits.memory": "2Gi", "config.injection.memory": "512Mi"}
-# Beside another release on the same cluster: PP_E2E_SHARED=1 with PP_E2E_RELEASE, PP_E2E_NAMESPACE and
-# PP_SYSTEM_NAMESPACE of one's own. Without GPUs, so without the scenarios that train.
-SHARED = bool(os.environ.get("PP_E2E_SHARED"))
 if SHARED:
     BASE.update({"crds.install": "false", "config.kubernetes.namespace": SERVICES})
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from harness.progress import LOGS, CommandError
-from harness.world import SERVICES, SHARED, SYSTEM, World
+from harness.world import SERVICES, SHARED, World
 
 # Cheap ones first, those that need other services later, the one that removes the release last.
 ORDER = ("test_specs", "test_sessions", "test_injection", "test_ingest", "test_sidecar", "test_lease", "test_main_job",
@@ -59,11 +59,7 @@ def everything():
 
 def take_away(world):
     world.clear()
-    try:
-        world.deployment.uninstall()
-    except CommandError as error:
-        print(error)  # uninstalled already
-    world.cluster.kubectl("delete", "namespace", SERVICES, SYSTEM, "--ignore-not-found", "--timeout=90s", check=False)
+    world.deployment.remove()
 
 
 @pytest.fixture

@@ -1,0 +1,84 @@
+"""What demo and tests do to a cluster, without one: the answers of kubectl are given here."""
+import pytest
+
+from harness import cluster, deploy
+from harness.cluster import Cluster
+from harness.deploy import MARK, SERVICES, SYSTEM, Deployment
+from harness.progress import CommandError
+
+OURS = {"metadata": {"labels": {MARK: "true"}}}
+
+
+class Answers(Cluster):
+    """Objects by (kind, name), and what was asked of kubectl."""
+
+    def __init__(self, objects, gpus=0):
+        super().__init__()
+        self.objects, self.gpus_of_node, self.asked = objects, gpus, []
+
+    def get(self, *arguments):
+        if arguments[0] == "nodes":
+            return {"items": [{"metadata": {"name": "n1"},
+                               "status": {"allocatable": {"nvidia.com/gpu": str(self.gpus_of_node)}}}]}
+        return self.objects.get(arguments[:2] if arguments[0] in ("namespace", "crd") else arguments[0])
+
+    def kubectl(self, *arguments, **_):
+        self.asked.append(arguments)
+        return ""
+
+    def helm(self, *arguments, **_):
+        self.asked.append(("helm", *arguments))
+
+
+def webhook(namespace):
+    return {"items": [{"metadata": {"annotations": {"meta.helm.sh/release-namespace": namespace}}}]}
+
+
+@pytest.mark.parametrize("objects, gpus, said", [
+    ({("namespace", SYSTEM): {"metadata": {}}}, 0, f"namespace {SYSTEM}"),
+    ({("namespace", SERVICES): {"metadata": {"labels": {"a": "b"}}}}, 0, f"namespace {SERVICES}"),
+    ({"mutatingwebhookconfigurations": webhook("tools")}, 0, "installed in namespace tools"),
+    ({}, 8, "8 nvidia.com/gpu on node n1"),
+])
+def test_somebody_elses_things_are_not_touched(objects, gpus, said):
+    answers = Answers(objects, gpus)
+    deployment = Deployment(answers)
+    with pytest.raises(CommandError, match=said):
+        deployment.check_free()
+    deployment.remove()
+    assert answers.asked == []
+
+
+def test_an_earlier_runs_things_are_used_and_left():
+    answers = Answers({("namespace", SYSTEM): OURS, ("namespace", SERVICES): OURS, ("crd", deploy.CRD): OURS,
+                       "mutatingwebhookconfigurations": webhook(SYSTEM)}, gpus=4)
+    deployment = Deployment(answers)
+    deployment.check_free()
+    deployment.remove()
+    assert answers.asked == []
+
+
+def test_what_was_made_goes():
+    answers = Answers({("crd", deploy.CRD): OURS})
+    deployment = Deployment(answers)
+    deployment.check_free()
+    deployment.remove()
+    deleted = [a[1:3] for a in answers.asked if a[0] == "delete"]
+    assert deleted == [("namespace", SERVICES), ("namespace", SYSTEM)]
+    assert answers.asked[0][:2] == ("helm", "uninstall")
+
+
+def test_own_cluster_is_known_by_its_kubeconfig(monkeypatch):
+    for given, external in (("", False), (cluster.OWN_KUBECONFIG, False), ("/etc/kubernetes/admin.conf", True)):
+        monkeypatch.setenv("KUBECONFIG", given)
+        assert Cluster().external is external
+
+
+def test_claimed_before_it_is_looked_at(monkeypatch):
+    order = []
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(Cluster, "claim", lambda self: order.append("claim"))
+    monkeypatch.setattr(cluster, "run", lambda *command, **_: order.append(command[1]) or "")
+    monkeypatch.setattr(cluster, "run_shown", lambda *command: order.append(command[1]))
+    Cluster().up()
+    assert order == ["claim", "status", "up", "shell-env"]
