@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 from .deploy import build_folder, compile_preset, configure
-from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, start, step, stop
+from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, start, step, stop
 
 # Loaded into other people's Python by a compiler and flags of its own.
 APART = ("sidecar/hook/", "e2e/")
@@ -18,10 +18,9 @@ class Failure(Exception):
     """A check that failed: what to show of it."""
 
 
-def tracked(*patterns):
-    """The project's files, also those that are not committed yet."""
-    text = run("git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "--", *patterns)
-    return [name for name in sorted(text.splitlines()) if os.path.isfile(os.path.join(ROOT, name))]
+def named(*endings):
+    """The project's files whose names end so."""
+    return [name for name in project_files() if name.endswith(endings)]
 
 
 def execute(log, *command, timeout=1800, cwd=ROOT, env=None):
@@ -61,7 +60,7 @@ def found(pattern, output):
 # --- each returns the lines that belong into the summary ---------------------
 
 def format_check():
-    expect("format.log", "clang-format", "--dry-run", "--Werror", *tracked("*.c", "*.h"))
+    expect("format.log", "clang-format", "--dry-run", "--Werror", *named(".c", ".h"))
     return []
 
 
@@ -71,7 +70,7 @@ def is_shell_script(name):
 
 
 def shell_check():
-    scripts = [name for name in tracked(".ci", "e2e", "charts", "sidecar", "operator")
+    scripts = [name for name in project_files(".ci", "e2e", "charts", "sidecar", "operator")
                if is_shell_script(name)]
     expect("shellcheck.log", "shellcheck", "--severity=warning", "--external-sources", "--source-path=SCRIPTDIR",
            "--exclude=SC1090,SC2034,SC2154", *scripts)
@@ -81,7 +80,7 @@ def shell_check():
 def documents():
     """Links between the project's own files lead somewhere, and no path of somebody's machine is in a document."""
     wrong = []
-    for name in tracked("*.md"):
+    for name in named(".md"):
         with open(os.path.join(ROOT, name), encoding="utf-8") as file:
             text = file.read()
         for target in LINK.findall(text):
@@ -112,7 +111,7 @@ def tidy():
     """clang-tidy over every source but the hook's, from a database of clang's own flags."""
     build = configure("tidy", "-G", "Ninja", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
                       "-DCMAKE_BUILD_TYPE=Debug")
-    sources = [name for name in tracked("*.c") if not name.startswith(APART)]
+    sources = [name for name in named(".c") if not name.startswith(APART)]
     status, output = 0, ""
     for name, checks, some in (("tests", ["--checks=" + TESTS_MAY], [s for s in sources if "/tests/" in s]),
                                ("sources", [], [s for s in sources if "/tests/" not in s])):

@@ -5,10 +5,9 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 
 from .cluster import E2E, SHARED
-from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, say, step, wait_until
+from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, say, step, wait_until
 
 SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
 SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
@@ -25,15 +24,10 @@ held = None  # the lock on this clone's builds
 def sources_key():
     """Changes when anything that goes into the programs does."""
     digest = hashlib.sha256()
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "CMakeLists.txt",
-                             "CMakePresets.json", "cmake", "common", "controller", "operator", "sidecar"],
-                            check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    for name in sorted(listed):
-        path = os.path.join(ROOT, name)
-        if os.path.isfile(path):
-            digest.update(name.encode() + b"\0")
-            with open(path, "rb") as file:
-                digest.update(file.read())
+    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "operator", "sidecar"):
+        digest.update(name.encode() + b"\0")
+        with open(os.path.join(ROOT, name), "rb") as file:
+            digest.update(file.read())
     return digest.hexdigest()[:12]
 
 

@@ -1,4 +1,5 @@
 """Lines for the person who waits: what happens, how long it took, and commands with their output kept in a log."""
+import fnmatch
 import os
 import signal
 import subprocess
@@ -12,6 +13,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LOGS = os.path.join(CACHE, "logs")
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# What .gitignore names: in ROOT, and anywhere.
+BUILDS = (".git", "build", "build-*")
+LITTER = ("__pycache__", ".pytest_cache", "*.pyc")
 
 timings = {}
 _children = set()
@@ -51,6 +56,21 @@ def start(*command, env=None, **more):
         child = subprocess.Popen(command, env=dict(os.environ, **(env or {})), start_new_session=True, **more)
         _children.add(child)
     return child
+
+
+def project_files(*places):
+    """The project's files, by their names from ROOT, in these files and folders, sorted. Needs no git."""
+    def without(patterns, names):
+        return [name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+
+    found = []
+    for place in places or without(BUILDS + LITTER, os.listdir(ROOT)):
+        path = os.path.join(ROOT, place)
+        found += [path] if os.path.isfile(path) else []
+        for folder, folders, names in os.walk(path):
+            folders[:] = without(LITTER, folders)
+            found += [os.path.join(folder, name) for name in without(LITTER, names)]
+    return sorted(os.path.relpath(path, ROOT) for path in found if os.path.isfile(path))
 
 
 def forget(child):

@@ -1,7 +1,7 @@
 """What demo and tests do to a cluster, without one: the answers of kubectl are given here."""
 import pytest
 
-from harness import cluster, deploy
+from harness import cluster, deploy, progress
 from harness.cluster import Cluster
 from harness.deploy import MARK, SERVICES, SYSTEM, Deployment
 from harness.progress import CommandError
@@ -82,3 +82,11 @@ def test_claimed_before_it_is_looked_at(monkeypatch):
     monkeypatch.setattr(cluster, "run_shown", lambda *command: order.append(command[1]))
     Cluster().up()
     assert order == ["claim", "status", "up", "shell-env"]
+
+
+def test_files_are_found_without_git(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    names = progress.project_files()
+    assert {"README.md", "operator/main.c", "e2e/gpu/build", "e2e/harness/tests/test_harness.py"} <= set(names)
+    assert not [name for name in names if name.startswith((".git/", "build/")) or name.endswith(".pyc")]
+    assert len(deploy.sources_key()) == 12

@@ -153,6 +153,7 @@ remove_folders() {
         rm -f "$kubelet_root/.$name"
     fi
     unmount_below "$run"
+    rm -rf --one-file-system /run/precisionprobe-vgpu # hostPath of manifests/vgpu.yaml
     [ ! -f "$run/made" ] || while read -r path; do
         case $path in
         /run/netns) remove_empty_netns ;;
