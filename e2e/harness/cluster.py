@@ -30,7 +30,6 @@ class Cluster:
 
     def up(self):
         """Brings it up, or looks whether the given one answers; nobody else uses it from then on."""
-        say(f"cluster: {self.describe()}")
         self.claim()
         if self.external:
             for program in ["kubectl", "helm"] + ["skopeo"] * bool(self.registry):
@@ -46,6 +45,7 @@ class Cluster:
         self.adopt()
 
     def describe(self):
+        """Which cluster is used, for the person who waits."""
         if self.external:
             return f"the one that KUBECONFIG names, {self.given} (unset it to have one brought up here)"
         return "e2e/cluster on this machine" + (", which KUBECONFIG names" if self.given else "")

@@ -1,11 +1,14 @@
 """The main job: a cluster, the operator, real trainings, a session, a per-layer table held against the truth."""
 import argparse
+import glob
+import os
+import re
 import subprocess
 import sys
 import time
 
 from . import report, truth
-from .cluster import Cluster
+from .cluster import CACHE, Cluster
 from .database import Database
 from .deploy import RELEASE, SERVICES, SYSTEM, Deployment
 from .progress import CommandError, say, step, tidy_up_on_signals, timings, wait_until
@@ -13,13 +16,24 @@ from .session import Session, losses, manifest, pods_of
 
 SESSION = "dlrm"
 LOSSES = 15  # at least so many are compared with the twin's
+SHORTEST, LONGEST = 60, 600  # s, of a session; what is shorter tells too little, and the trainings end after some 20 min
+
+
+def duration(text):
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    seconds = sum(int(n or 0) * unit for n, unit in zip(parts.groups(), (3600, 60, 1))) if parts else 0
+    if not SHORTEST <= seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from {SHORTEST}s to {LONGEST // 60}m: a shorter session tells "
+                                         "too little of the layers, and the trainings end some time after a longer one")
+    return text
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="e2e/demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the cluster and everything on it up")
     parser.add_argument("--report", metavar="FILE", help="write the report as JSON")
-    parser.add_argument("--duration", default="120s", help="length of the session (default %(default)s)")
+    parser.add_argument("--duration", type=duration, default="120s",
+                        help="length of the session, 60s to 10m (default %(default)s)")
     parser.add_argument("--kubernetes-version", metavar="V", help="of the cluster that is brought up")
     parser.add_argument("--images", choices=["preloaded"], default="preloaded",
                         help="with KUBECONFIG: the nodes have the images already")
@@ -104,7 +118,7 @@ def show(cluster, rows, pods):
     say()
     say(cluster.kubectl("-n", SERVICES, "get", "psess").rstrip())
     for pod in pods:
-        say(f"\npod {pod} (percent, mean±standard error; in brackets: of a group; -: not known)")
+        say(f"\npod {pod} (percent, GPUMem MiB; mean±standard error; in brackets: of a group, named below; -: not known)")
         say(report.table(rows, pod))
 
 
@@ -149,15 +163,30 @@ def finish(deployment, args):
             deployment.remove()
 
 
+def announce(cluster):
+    """What is to come, for the person who waits."""
+    built = glob.glob(os.path.join(CACHE, "kubernetes", "programs-*")) or cluster.external
+    say(f"cluster: {cluster.describe()}")
+    say("to come: images, services, trainings, a session, the table: "
+        + ("about 3 minutes and the session's own time" if built else
+           f"about 12 minutes on two cores, since nothing is built yet, and 11 GB in {CACHE}"))
+
+
 def print_summary(result):
+    """Ends with one line: PASSED or FAILED, with the limits."""
     t = result["truth"]
     say(f"\nAgainst the truth: job means within {t['job_error_percent']:.2f} %, memory within "
         f"{t['memory_error_percent']:.2f} %;\nlayers with {t['reported_share'] * 100:.0f} % of the step's time reported "
         f"({t['estimates']} values), {t['within_3_se'] * 100:.1f} % of them within 3 standard errors,\n"
         f"mean error {t['mean_error_points']:.2f} points, error over standard error {t['rms_z']:.2f} (rms). "
         f"{result['losses_compared']} losses bit-identical with the unprofiled twin's.")
-    for text in result["failures"]:
-        say(f"FAILED: {text}")
+    limits = result["limits"]
+    if result["failures"]:
+        say(f"FAILED: {'; '.join(result['failures'])}")
+    else:
+        say(f"PASSED: within the limits: job means and memory {limits['job_error_percent']:.0f} %, reported at least "
+            f"{limits['reported_share'] * 100:.0f} %,\nwithin 3 standard errors at least "
+            f"{limits['within_3_se'] * 100:.0f} %, mean error {limits['mean_error_points']:.0f} points.")
 
 
 def main():
@@ -168,6 +197,7 @@ def main():
     deployment = Deployment(cluster, seed=args.seed)
     code = 1
     try:
+        announce(cluster)
         cluster.up()
         deployment.check_free()
         deployment.load_images()

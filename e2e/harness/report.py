@@ -1,29 +1,50 @@
 """The per-layer table for people, and the report for programs."""
 import json
+import string
+import textwrap
 
 ORDER = {"forward": 0, "backward": 1, "optimizer": 2, "other": 3, "idle": 4, "": 5}
 COLUMNS = (("sm_active", "SMActive", 100), ("sm_occupancy", "SMOcc.", 100), ("dram_active", "DRAM", 100),
            ("fp32_active", "FP32", 100), ("gpu_util", "GPUUtil", 1))
+WIDTH = 119
 
 
-def cell(estimate, scale):
+class Groups:
+    """Letters for the groups of a table: a, b, ... z, aa, ab, ..."""
+
+    def __init__(self):
+        self.letters = {}
+
+    def letter(self, row):
+        key = f"{row['group_name']} {row['phase']}".strip()
+        n = self.letters.setdefault(key, len(self.letters))
+        return (string.ascii_lowercase[n // 26 - 1] if n >= 26 else "") + string.ascii_lowercase[n % 26]
+
+    def lines(self):
+        """Footnotes: what each letter stands for."""
+        names = {key: self.letter({"group_name": key, "phase": ""}) for key in self.letters}
+        return [line for key, letter in names.items()
+                for line in textwrap.wrap(f"({letter}) {key.replace('+', ' + ')}", WIDTH, subsequent_indent="    ")]
+
+
+def cell(estimate, scale, groups):
     if not estimate or (estimate["mean"] is None and estimate["group_mean"] is None):
         return "-"
     if estimate["mean"] is None:
-        return f"({estimate['group_mean'] * scale:.1f})"
+        return f"({estimate['group_mean'] * scale:.1f}){groups.letter(estimate)}"
     if estimate["stderr"] is None:
         return f"{estimate['mean'] * scale:.1f}"
     return f"{estimate['mean'] * scale:.1f}±{estimate['stderr'] * scale:.1f}"
 
 
 def table(rows, pod):
-    """One pod's layers, one line per layer and phase; percent with standard errors, groups in brackets."""
-    items = {}
+    """One pod's layers, one line per layer and phase; percent with standard errors, groups in brackets with a letter."""
+    items, groups = {}, Groups()
     for row in rows:
         if row["pod_name"] == pod:
             items.setdefault((row["kind"], row["layer"], row["phase"]), {"row": row})[row["metric"]] = row
-    header = f"{'layer':<16} {'type':<14} {'phase':<9} {'ms/step':>8} {'share':>6}"
-    lines = [header + "".join(f" {title:>11}" for _, title, _ in COLUMNS)]
+    header = f"{'layer':<16} {'type':<12} {'phase':<9} {'ms/step':>8} {'share':>6}"
+    lines = [header + "".join(f" {title:>10}" for _, title, _ in COLUMNS) + f" {'GPUMem':>8}"]
     lines.append("-" * len(lines[0]))
     kinds = {"layer": 0, "optimizer": 1, "other": 2, "idle": 3, "job": 4}
     for name in sorted(items, key=lambda n: (kinds.get(n[0], 9), n[1], ORDER.get(n[2], 9))):
@@ -32,9 +53,11 @@ def table(rows, pod):
         title = row["layer"] or row["kind"]
         ms = f"{row['ms_per_step']:.1f}" if row["ms_per_step"] is not None and row["kind"] != "job" else "-"
         share = f"{row['share'] * 100:.1f}%" if row["share"] is not None and row["kind"] != "job" else "-"
-        lines.append(f"{title:<16.16} {row['type'] or '':<14.14} {row['phase']:<9} {ms:>8} {share:>6}"
-                     + "".join(f" {cell(item.get(metric), scale):>11}" for metric, _, scale in COLUMNS))
-    return "\n".join(lines)
+        memory = (item.get("gpu_mem") or {}).get("mean")
+        lines.append(f"{title:<16.16} {row['type'] or '':<12.12} {row['phase']:<9} {ms:>8} {share:>6}"
+                     + "".join(f" {cell(item.get(metric), scale, groups):>10}" for metric, _, scale in COLUMNS)
+                     + f" {'-' if memory is None else format(memory, '.0f'):>8}")
+    return "\n".join(lines + groups.lines())
 
 
 def write(path, content):

@@ -6,6 +6,8 @@ import time
 from .deploy import SERVICES
 from .progress import say
 
+PROGRESS_EVERY = 15  # s, between two lines that say how much was sampled
+
 MANIFEST = """\
 apiVersion: precisionprobe.io/v1alpha1
 kind: ProfileSession
@@ -49,9 +51,9 @@ class Session:
         return None
 
     def follow(self, timeout, until=("Succeeded", "Failed")):
-        """Prints a line whenever something visible changes; returns the object in one of the phases `until`."""
+        """Prints a line whenever the phase changes, and how much was sampled; returns the object in one of `until`."""
         end = time.monotonic() + timeout
-        shown = None
+        shown, told = None, time.monotonic()
         while True:
             item = self.get()
             status = (item or {}).get("status") or {}
@@ -60,7 +62,11 @@ class Session:
                 conditions = {c["type"]: c for c in status.get("conditions", [])}
                 why = conditions.get("Ready", {}).get("message", "")
                 say(f"  session {self.name}: {phase or 'not seen yet'}{' - ' + why if why else ''}")
-                shown = phase
+                shown, told = phase, time.monotonic()
+            sampled = status.get("progress", {}).get("sampled")
+            if phase == "Collecting" and sampled and time.monotonic() - told >= PROGRESS_EVERY:
+                say(f"  session {self.name}: sampled {sampled}")
+                told = time.monotonic()
             if phase in until:
                 return item
             if time.monotonic() > end:

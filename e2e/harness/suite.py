@@ -70,6 +70,7 @@ class Suite:
             self.trouble = str(error)
 
     def begin_preparing(self):
+        say(f"cluster: {self.cluster.describe()}")
         self.ready = False
         self.trouble = ""
         self.preparing = threading.Thread(target=self.prepare, daemon=True)

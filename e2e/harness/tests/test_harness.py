@@ -1,7 +1,9 @@
 """What demo and tests do to a cluster, without one: the answers of kubectl are given here."""
+import argparse
+
 import pytest
 
-from harness import cluster, deploy, progress
+from harness import cluster, demo, deploy, progress, report
 from harness.cluster import Cluster
 from harness.deploy import MARK, SERVICES, SYSTEM, Deployment
 from harness.progress import CommandError
@@ -90,3 +92,31 @@ def test_files_are_found_without_git(monkeypatch):
     assert {"README.md", "operator/main.c", "e2e/gpu/build", "e2e/harness/tests/test_harness.py"} <= set(names)
     assert not [name for name in names if name.startswith((".git/", "build/")) or name.endswith(".pyc")]
     assert len(deploy.sources_key()) == 12
+
+
+def estimate(layer, phase, metric, mean=None, group=None, kind="layer"):
+    return {"pod_name": "p", "kind": kind, "layer": layer, "phase": phase, "type": "EmbeddingBag", "ms_per_step": 1.5,
+            "share": 0.5, "metric": metric, "mean": mean, "stderr": mean and 0.01, "group_name": group,
+            "group_mean": group and 0.811}
+
+
+def test_table_names_its_groups():
+    rows = [estimate(layer, "forward", metric, None, "bot.1+bot.3")
+            for layer in ("bot.1", "bot.3") for metric in ("sm_active", "dram_active")]
+    rows += [estimate("bot.1", "backward", "fp32_active", None, "bot.1+bot.3"),
+             estimate("emb.0", "forward", "sm_active", 1.0), estimate("emb.0", "forward", "gpu_mem", 12345.6)]
+    lines = report.table(rows, "p").splitlines()
+    assert lines[-2:] == ["(a) bot.1 + bot.3 forward", "(b) bot.1 + bot.3 backward"]
+    assert lines[2].count("(81.1)a") == 2 and "(81.1)b" in lines[3]
+    assert "100.0±1.0" in lines[-3] and lines[-3].endswith("   12346")
+    assert max(len(line) for line in lines) <= 120
+
+
+@pytest.mark.parametrize("text, right", [("60s", True), ("2m30s", True), ("10m", True), ("30s", False), ("1h", False),
+                                         ("", False), ("90", False)])
+def test_durations(text, right):
+    if right:
+        assert demo.duration(text) == text
+    else:
+        with pytest.raises(argparse.ArgumentTypeError, match="60s to 10m"):
+            demo.duration(text)
