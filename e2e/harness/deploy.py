@@ -71,11 +71,11 @@ def compile_preset(preset):
     return build
 
 
-def build_product(preset="release"):
-    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by its sources."""
+def build_product(preset="release", tag=None):
+    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by its sources and tag."""
     key = f"{preset}-{sources_key()}"
-    image = f"{PRODUCT_IMAGE}:{key}"
-    archive = os.path.join(CACHE, "images", f"precisionprobe-{key}.tar")
+    image = f"{PRODUCT_IMAGE}:{tag or key}"
+    archive = os.path.join(CACHE, "images", f"precisionprobe-{key}{f'-{tag}' if tag else ''}.tar")
     if os.path.exists(archive):
         return archive, image
     stage = build_folder(f"stage-{preset}")
@@ -95,7 +95,7 @@ def build_product(preset="release"):
         run(f"{E2E}/images/bundle", "--out", archive, "--tag", image, "--certificates", *files,
             "--entrypoint", "/usr/bin/precisionprobe-operator", log="images.log")
         for old in glob.glob(os.path.join(CACHE, "images", f"precisionprobe-{preset}-*.tar")):
-            if old != archive:
+            if not os.path.basename(old).startswith(f"precisionprobe-{key}"):
                 os.remove(old)  # of older sources
     return archive, image
 
