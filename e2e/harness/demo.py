@@ -29,7 +29,9 @@ def duration(text):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="e2e/demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="e2e/demo", description=__doc__, epilog=(
+        "With KUBECONFIG set everything is put on that cluster, unless it has GPUs, PrecisionProbe or one of the demo's "
+        "namespaces already, and is taken off it at the end. Where it is e2e/cluster's own nothing else changes."))
     parser.add_argument("--keep", action="store_true", help="leave the cluster and everything on it up")
     parser.add_argument("--report", metavar="FILE", help="write the report as JSON")
     parser.add_argument("--duration", type=duration, default="120s",

@@ -1,7 +1,8 @@
 """All tests, in one command: format and lint, unit tests under sanitizers, scenarios on a real cluster.
 
 The cluster and its images are brought up while the unit tests run. What this command started it takes down again,
-also when it is interrupted. Logs are in the cache's folder logs.
+also when it is interrupted. With KUBECONFIG set the scenarios use that cluster, unless it has GPUs, PrecisionProbe or
+their namespaces already. Logs are in the cache's folder logs.
 """
 import argparse
 import os
