@@ -16,7 +16,7 @@ from .session import Session, losses, manifest, pods_of
 
 SESSION = "dlrm"
 LOSSES = 15  # at least so many are compared with the twin's
-SHORTEST, LONGEST = 60, 600  # s, of a session; what is shorter tells too little, and the trainings end after some 20 min
+SHORTEST, LONGEST = 60, 600  # s, of a session: a shorter one tells too little, and the trainings end after some 20 min
 
 
 def duration(text):
@@ -24,7 +24,7 @@ def duration(text):
     seconds = sum(int(n or 0) * unit for n, unit in zip(parts.groups(), (3600, 60, 1))) if parts else 0
     if not SHORTEST <= seconds <= LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not from {SHORTEST}s to {LONGEST // 60}m: a shorter session tells "
-                                         "too little of the layers, and the trainings end some time after a longer one")
+                                         "too little of the layers, and the trainings end in a longer one")
     return text
 
 
@@ -120,7 +120,7 @@ def show(cluster, rows, pods):
     say()
     say(cluster.kubectl("-n", SERVICES, "get", "psess").rstrip())
     for pod in pods:
-        say(f"\npod {pod} (percent, GPUMem MiB; mean±standard error; in brackets: of a group, named below; -: not known)")
+        say(f"\npod {pod} (percent, GPUMem MiB; mean±standard error; in brackets: of a group below; -: not known)")
         say(report.table(rows, pod))
 
 

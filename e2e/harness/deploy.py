@@ -24,7 +24,8 @@ held = None  # the lock on this clone's builds
 def sources_key():
     """Changes when anything that goes into the programs does."""
     digest = hashlib.sha256()
-    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "operator", "sidecar"):
+    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "operator",
+                              "sidecar"):
         digest.update(name.encode() + b"\0")
         with open(os.path.join(ROOT, name), "rb") as file:
             digest.update(file.read())
@@ -72,7 +73,7 @@ def compile_preset(preset):
 
 
 def build_product(preset="release", tag=None):
-    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by its sources and tag."""
+    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by sources and tag."""
     key = f"{preset}-{sources_key()}"
     image = f"{PRODUCT_IMAGE}:{tag or key}"
     archive = os.path.join(CACHE, "images", f"precisionprobe-{key}{f'-{tag}' if tag else ''}.tar")
@@ -130,13 +131,15 @@ class Deployment:
                       for w in (webhooks or {"items": []})["items"]]
             found += [f"PrecisionProbe, installed in namespace {place}" for place in places
                       if not (ours and place == SYSTEM)]
-            found += [] if ours else [f"{count} nvidia.com/gpu on node {node}" for node, count in self.gpus().items()]
+            gpus = {} if ours else self.gpus()
+            found += [f"{count} nvidia.com/gpu on node {node}" for node, count in gpus.items()]
         if found:
-            advice = ("Use a cluster without GPUs and without PrecisionProbe, or unset KUBECONFIG to have one brought up on "
-                      "this machine." if cluster.external else "Take it off, or the whole cluster down (e2e/cluster down).")
-            raise CommandError(f"this cluster has already: {'; '.join(found)}.\nIt would clash with what is put there "
-                               f"(namespaces {SERVICES} and {SYSTEM}, release {RELEASE}, virtual nvidia.com/gpu on every "
-                               f"node). Nothing was changed. {advice}")
+            advice = ("Use a cluster without GPUs and without PrecisionProbe, or unset KUBECONFIG to have one brought up\n"
+                      "on this machine." if cluster.external else
+                      "Take it off, or the whole cluster down (e2e/cluster down).")
+            raise CommandError(f"this cluster has already: {'; '.join(found)}.\nIt would clash with what is put there: "
+                               f"namespaces {SERVICES} and {SYSTEM}, release {RELEASE}, virtual\nnvidia.com/gpu on every "
+                               f"node. Nothing was changed. {advice}")
         crd = [] if cluster.get("crd", CRD) else [("crd", CRD)]
         self.made = crd + [("namespace", name) for name, space in spaces.items() if not space]
 

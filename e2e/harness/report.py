@@ -38,7 +38,7 @@ def cell(estimate, scale, groups):
 
 
 def table(rows, pod):
-    """One pod's layers, one line per layer and phase; percent with standard errors, groups in brackets with a letter."""
+    """One pod's layers, a line per layer and phase; percent with standard errors, groups in brackets with a letter."""
     items, groups = {}, Groups()
     for row in rows:
         if row["pod_name"] == pod:

@@ -1,5 +1,10 @@
 """What demo and tests do to a cluster, without one: the answers of kubectl are given here."""
 import argparse
+import fcntl
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -120,3 +125,47 @@ def test_durations(text, right):
     else:
         with pytest.raises(argparse.ArgumentTypeError, match="60s to 10m"):
             demo.duration(text)
+
+
+def test_one_run_at_a_time(monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "CACHE", str(tmp_path))
+    monkeypatch.setenv("PP_E2E_CLAIMED", "")
+    mine = Cluster()
+    mine.claim()
+    with open(tmp_path / "e2e-in-use.lock", encoding="utf-8") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    Cluster().claim()  # as in a process that the holder has started: does not wait
+    mine.held.close()
+
+
+def test_an_earlier_demo_is_cleared_first():
+    answers = Answers({})
+    demo.clear(answers)
+    asked = answers.asked[0]
+    assert {"delete", f"profilesession/{demo.SESSION}", "job/dlrm", "job/dlrm-ddp", "job/dlrm-twin"} <= set(asked)
+
+
+ENDS = """
+import sys
+from harness.progress import run, say, tidy_up_on_signals
+tidy_up_on_signals()
+try:
+    print("up", flush=True)
+    run("sleep", "30")
+finally:
+    say("nobody hears this")
+    print(run("echo", "tidied"), end="", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_closed_terminal_is_tidied_up_after(number):
+    reader, writer = os.pipe()
+    os.close(reader)  # standard error leads nowhere any more
+    child = subprocess.Popen([sys.executable, "-c", ENDS], stdout=subprocess.PIPE, stderr=writer, text=True,
+                             env=dict(os.environ, PYTHONPATH=cluster.E2E))
+    os.close(writer)
+    assert child.stdout.readline() == "up\n"
+    child.send_signal(number)
+    assert child.communicate(timeout=20)[0] == "tidied\n"
+    assert child.returncode == 128 + number
