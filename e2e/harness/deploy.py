@@ -134,9 +134,8 @@ class Deployment:
             gpus = {} if ours else self.gpus()
             found += [f"{count} nvidia.com/gpu on node {node}" for node, count in gpus.items()]
         if found:
-            advice = ("Use a cluster without GPUs and without PrecisionProbe, or unset KUBECONFIG to have one brought up\n"
-                      "on this machine." if cluster.external else
-                      "Take it off, or the whole cluster down (e2e/cluster down).")
+            advice = ("Use a cluster without GPUs\nand without PrecisionProbe, or unset KUBECONFIG to have one brought up on "
+                      "this machine." if cluster.external else "Take it off, or\nthe whole cluster down (e2e/cluster down).")
             raise CommandError(f"this cluster has already: {'; '.join(found)}.\nIt would clash with what is put there: "
                                f"namespaces {SERVICES} and {SYSTEM}, release {RELEASE}, virtual\nnvidia.com/gpu on every "
                                f"node. Nothing was changed. {advice}")
@@ -152,6 +151,11 @@ class Deployment:
                 say(str(error))  # not installed, or uninstalled already
         for kind, name in self.made:
             self.cluster.delete(kind, name)
+        if ("namespace", SERVICES) in self.made and not SHARED:
+            try:
+                wait_until("virtual GPUs to go", lambda: not self.gpus(), 60)  # so that another run may begin
+            except (CommandError, TimeoutError) as error:
+                say(str(error))
         self.made = []
 
     def build_images(self):
