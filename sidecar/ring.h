@@ -101,10 +101,10 @@ typedef struct pp_ring_header {
     char python[PP_RING_TYPE];
     char torch[PP_RING_TYPE];
     char hostname[PP_RING_TEXT];
-    char model[PP_RING_TEXT]; /**< class of the model; set when layers were found */
-    char clock[16];           /**< "host" or "cuda" */
+    char model[PP_RING_TEXT];   /**< class of the model; set when layers were found */
+    char clock[16];             /**< "host" or "cuda" */
     char refusal[PP_RING_TYPE]; /**< why this process is not profiled; "": it can be */
-    char gpus[PP_RING_GPUS];  /**< UUIDs, comma-separated */
+    char gpus[PP_RING_GPUS];    /**< UUIDs, comma-separated */
     int32_t rank;
     int32_t world_size;
     int64_t process_id; /**< in the trainer's own pid namespace; for people */
