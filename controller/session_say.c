@@ -180,7 +180,10 @@ static void say_injected(pp_session_turn *turn)
 static void say_waiting(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
-    if (t->unfinished == 0)
+    if (turn->obs->store_error) /* no agent is let in meanwhile */
+        set(turn, PP_CONDITION_COLLECTING, PP_CONDITION_FALSE, "StoreUnavailable",
+            "Waiting for the store: %s", turn->obs->store_error);
+    else if (t->unfinished == 0)
         set(turn, PP_CONDITION_COLLECTING, PP_CONDITION_FALSE, "WaitingForPods",
             "Waiting for a matching pod to be created");
     else if (t->connected == 0)
@@ -287,24 +290,35 @@ static void say_stored(pp_session_turn *turn)
             "No agent has sent anything yet");
 }
 
-/* Ready, Reconciling, Stalled for kstatus, Succeeded for kubectl wait. */
-static void say_active(pp_session_turn *turn)
+static void say_stalled(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
-    const char *phase = pp_session_phase_name(turn->to->phase);
-    bool suspended = turn->to->phase == PP_SESSION_SUSPENDED;
-    set(turn, PP_CONDITION_READY, PP_CONDITION_FALSE, phase, "The session has no results yet");
-    set(turn, PP_CONDITION_SUCCEEDED, PP_CONDITION_UNKNOWN, phase, "The session has not ended");
-    set(turn, PP_CONDITION_RECONCILING, suspended ? PP_CONDITION_FALSE : PP_CONDITION_TRUE, phase,
-        "%s", suspended ? "spec.suspend is true" : "The session is under way");
-    if (t->matched > 0 && t->injected == 0 && !turn->to->start_ns)
+    if (turn->obs->store_error)
+        set(turn, PP_CONDITION_STALLED, PP_CONDITION_TRUE, "StoreUnavailable",
+            "The store cannot be reached: %s", turn->obs->store_error);
+    else if (t->matched > 0 && t->injected == 0 && !turn->to->start_ns)
         set(turn, PP_CONDITION_STALLED, PP_CONDITION_TRUE, "NoPodInjected",
             "None of the matching pods carries the hook; the Injected condition says why");
     else if (turn->obs->solve_error)
         set(turn, PP_CONDITION_STALLED, PP_CONDITION_TRUE, "AttributionFailing",
             "Working out the layers' values failed and is tried again: %s", turn->obs->solve_error);
     else
-        set(turn, PP_CONDITION_STALLED, PP_CONDITION_FALSE, phase, "Nothing is in the way");
+        set(turn, PP_CONDITION_STALLED, PP_CONDITION_FALSE, pp_session_phase_name(turn->to->phase),
+            "Nothing is in the way");
+}
+
+/* Ready, Reconciling, Stalled for kstatus, Succeeded for kubectl wait; kubectl get prints the
+ * reason of Succeeded. */
+static void say_active(pp_session_turn *turn)
+{
+    const char *phase = pp_session_phase_name(turn->to->phase);
+    bool suspended = turn->to->phase == PP_SESSION_SUSPENDED;
+    set(turn, PP_CONDITION_READY, PP_CONDITION_FALSE, phase, "The session has no results yet");
+    set(turn, PP_CONDITION_SUCCEEDED, PP_CONDITION_UNKNOWN,
+        turn->obs->store_error ? "StoreUnavailable" : phase, "The session has not ended");
+    set(turn, PP_CONDITION_RECONCILING, suspended ? PP_CONDITION_FALSE : PP_CONDITION_TRUE, phase,
+        "%s", suspended ? "spec.suspend is true" : "The session is under way");
+    say_stalled(turn);
 }
 
 static void say_final(pp_session_turn *turn)
@@ -355,13 +369,15 @@ static void emit_refusals(pp_session_turn *turn)
     }
 }
 
-/* A condition that has just become False for this reason gives a warning. */
+/* A condition that has just become False for this reason gives a warning; so does the store's next
+ * error, which may be the one to mend. */
 static void emit_if_new(pp_session_turn *turn, pp_condition_type type)
 {
     pp_condition before;
     const pp_condition *now = &turn->to->conditions[type];
     pp_session_previous_condition(turn->session, type, &before);
-    bool same = before.status == now->status && strcmp(before.reason, now->reason) == 0;
+    bool same = before.status == now->status && strcmp(before.reason, now->reason) == 0 &&
+                (type != PP_CONDITION_STORED || strcmp(before.message, now->message) == 0);
     if (now->status == PP_CONDITION_FALSE && !same)
         emit(turn, true, NULL, now->reason, "%s", now->message);
 }

@@ -617,6 +617,41 @@ static void test_store_lost_everything(void **state)
     world_done(&w);
 }
 
+/* Nothing goes on without the store: it is what every condition that waits names. */
+static void test_store_away(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    w.obs.store_error = "connecting";
+    assert_int_equal(step(&w, 3), PP_SESSION_PENDING);
+    assert_true(told(&w, "StoreUnavailable", ""));
+    (void)step(&w, 4);
+    assert_int_equal(w.did.n_events, 0);
+    w.obs.store_error = "no such host";
+    (void)step(&w, 5);
+    static const pp_condition_type types[] = {PP_CONDITION_COLLECTING, PP_CONDITION_STALLED,
+                                              PP_CONDITION_STORED};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        assert_non_null(
+            strstr(condition(&w, types[i], "StoreUnavailable")->message, "no such host"));
+    condition(&w, PP_CONDITION_SUCCEEDED, "StoreUnavailable"); /* which kubectl prints */
+    assert_true(w.did.conditions[PP_CONDITION_STALLED].status == PP_CONDITION_TRUE);
+    assert_true(w.did.n_events == 1 && strstr(w.did.events[0].message, "no such host"));
+    w.obs.store_error = NULL;
+    (void)step(&w, 6);
+    condition(&w, PP_CONDITION_COLLECTING, "WaitingForAgents");
+    condition(&w, PP_CONDITION_SUCCEEDED, "Pending");
+    assert_true(condition(&w, PP_CONDITION_STALLED, "Pending")->status == PP_CONDITION_FALSE);
+    report(&w, 0, 10, 20);
+    w.obs.store_error = "away";
+    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
+    condition(&w, PP_CONDITION_COLLECTING, "Sampling"); /* agents keep what they sample */
+    condition(&w, PP_CONDITION_STALLED, "StoreUnavailable");
+    world_done(&w);
+}
+
 static void test_steps_max(void **state)
 {
     (void)state;
@@ -915,6 +950,7 @@ int main(void)
         cmocka_unit_test(test_not_injected),
         cmocka_unit_test(test_one_of_two_injected),
         cmocka_unit_test(test_pods_finish_early),
+        cmocka_unit_test(test_store_away),
         cmocka_unit_test(test_steps_max),
         cmocka_unit_test(test_more_refusals_than_listed),
         cmocka_unit_test(test_store_lost_everything),
