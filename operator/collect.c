@@ -94,6 +94,7 @@ static void remember(const pp_work *work, char *known, size_t size, const char *
 static void remember_error(const errand *e, const char *text)
 {
     pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
+    e->context.op->prometheus_failed = true;
     if (work)
         remember(work, work->prometheus_error, sizeof work->prometheus_error, text);
 }
@@ -101,6 +102,7 @@ static void remember_error(const errand *e, const char *text)
 static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
 {
     pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
+    e->context.op->prometheus_failed = false;
     if (!work)
         return;
     work->asked = true;

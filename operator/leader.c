@@ -20,6 +20,7 @@ static void on_stopped_leading(void *user)
     pp_operator *op = user;
     pp_info(NULL, "no longer leading");
     op->leading = false;
+    op->prometheus_failed = false; /* it is not asked any more */
     pp_work_drop_all(op);
     if (op->server)
         pp_http_ingest_close_all(op->server, 1012, "another replica leads now");

@@ -50,6 +50,9 @@ static const description descriptions[] = {
     {M(kube_events_sent), COUNTER, "precisionprobe_kube_events_total", "result=\"sent\"",
      "Kubernetes Events written, or dropped (allowance, or refused by the API server)."},
     {M(kube_events_dropped), COUNTER, "precisionprobe_kube_events_total", "result=\"dropped\"", ""},
+    {M(store_up), GAUGE, "precisionprobe_store_up", NULL, "Whether Postgres is connected: 1 or 0."},
+    {M(prometheus_up), GAUGE, "precisionprobe_prometheus_up", NULL,
+     "0: the last query to Prometheus failed, or none is configured; else 1."},
     {M(store_committed), COUNTER, "precisionprobe_store_transactions_total", "result=\"committed\"",
      "Transactions of the store, by how they ended."},
     {M(store_failed), COUNTER, "precisionprobe_store_transactions_total", "result=\"failed\"", ""},
@@ -88,6 +91,8 @@ static void collect(void *context)
     pp_kube_recorder_stats events = pp_kube_recorder_get_stats(op->recorder);
     pp_meter_set(m->kube_events_sent, (double)events.sent);
     pp_meter_set(m->kube_events_dropped, (double)events.dropped);
+    pp_meter_set(m->store_up, pp_store_ready(op->store, NULL));
+    pp_meter_set(m->prometheus_up, op->prometheus && !op->prometheus_failed);
     pp_store_counters store;
     pp_store_get_counters(op->store, &store);
     pp_meter_set(m->store_committed, (double)store.committed);

@@ -28,6 +28,8 @@ typedef struct pp_meters {
     pp_meter *kube_errors[2];
     pp_meter *kube_events_sent;
     pp_meter *kube_events_dropped;
+    pp_meter *store_up;
+    pp_meter *prometheus_up;
     pp_meter *store_committed;
     pp_meter *store_failed;
     pp_meter *store_retried;

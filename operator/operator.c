@@ -22,6 +22,9 @@
 
 enum { TICK_MS = 500, ASK_AGAIN_MS = 2000 };
 
+/* Between repetitions of why the store is away. */
+static const int64_t STORE_TOLD_EVERY_NS = INT64_C(300000000000);
+
 static void give_up(pp_operator *op, const char *what, const pp_error *err)
 {
     pp_err(NULL, "%s: %s", what, err->message);
@@ -29,9 +32,29 @@ static void give_up(pp_operator *op, const char *what, const pp_error *err)
     pp_operator_stop(op);
 }
 
+static void on_store_health(void *user, bool is_ready, const char *text)
+{
+    pp_operator *op = user;
+    op->store_told_ns = pp_time_monotonic();
+    if (is_ready)
+        pp_info(NULL, "Postgres: %s", text);
+    else
+        pp_warn(NULL, "Postgres: %s", text);
+    pp_watches_touch_all(op);
+}
+
+static void repeat_store_health(pp_operator *op)
+{
+    const char *text = NULL;
+    if (!pp_store_ready(op->store, &text) &&
+        pp_time_monotonic() - op->store_told_ns >= STORE_TOLD_EVERY_NS)
+        on_store_health(op, false, text);
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     pp_operator *op = timer->data;
+    repeat_store_health(op);
     pp_work *work;
     pp_work *next;
     HASH_ITER(hh, op->works, work, next)
@@ -108,16 +131,6 @@ static void process_key(void *user, const char *key)
     if (pp_watches_synced(op))
         pp_reconcile(op, key);
     pp_workqueue_done(op->queue, key);
-}
-
-static void on_store_health(void *user, bool is_ready, const char *text)
-{
-    pp_operator *op = user;
-    if (is_ready)
-        pp_info(NULL, "Postgres: %s", text);
-    else
-        pp_warn(NULL, "Postgres: %s", text);
-    pp_watches_touch_all(op);
 }
 
 static void set_identity(pp_operator *op)

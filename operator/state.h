@@ -34,6 +34,8 @@ struct pp_operator {
     pp_http_server *server;
     pp_store *store;
     pp_prometheus *prometheus;
+    bool prometheus_failed; /**< its last query */
+    int64_t store_told_ns;  /**< monotonic, when the log last said how the store stands */
     pp_metric_source source;
     pp_meters meters;
     struct pp_tls *tls;
