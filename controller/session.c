@@ -200,9 +200,13 @@ static pp_session_phase conclude(pp_session_turn *turn)
         return end(turn, PP_SESSION_FAILED, "NoGPU",
                    "The layers are timed, but the training processes named no GPU, so there is no "
                    "metric to attribute; request one in the container's resources");
+    if (turn->obs->prometheus_error)
+        return end(turn, PP_SESSION_FAILED, "PrometheusUnavailable",
+                   "The layers are timed, but Prometheus cannot be asked: %s",
+                   turn->obs->prometheus_error);
     return end(turn, PP_SESSION_FAILED, "NoMetrics",
-               "The layers are timed, but Prometheus had no sample of their GPUs; check that it "
-               "scrapes the exporter and that the label of the GPU's UUID is configured");
+               "The layers are timed, but Prometheus had no sample of their "
+               "GPUs; " PP_SESSION_NO_SAMPLE_HINT);
 }
 
 /* The last batches of stretches that were cut off by the end of sampling. */

@@ -4,6 +4,11 @@
 
 #include "controller/session.h"
 
+/** What to do where Prometheus answers and has nothing. */
+#define PP_SESSION_NO_SAMPLE_HINT                                                                  \
+    "check that it scrapes the exporter, and that prometheus.preset in the operator's "            \
+    "configuration is the one with the exporter's metric and label names"
+
 /** Everything that is counted over the observed pods. */
 typedef struct pp_session_tally {
     int64_t matched, injected, reporting, connected;

@@ -241,8 +241,7 @@ static void say_none_seen(pp_session_turn *turn)
             "Prometheus has no sample of the profiled GPUs yet");
     else
         set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "NoSamples",
-            "Prometheus has no sample of the profiled GPUs; check that it scrapes the exporter and "
-            "that the label of the GPU's UUID is configured");
+            "Prometheus has no sample of the profiled GPUs; " PP_SESSION_NO_SAMPLE_HINT);
 }
 
 static void add_note(pp_condition *c, const char *note)

@@ -736,14 +736,15 @@ static void test_conclusions(void **state)
     static const struct {
         int64_t layers, means;
         bool gpu, off;
-        const char *reason;
+        const char *error, *reason;
         pp_session_phase phase;
     } cases[] = {
-        {42, 6, true, false, "Completed", PP_SESSION_SUCCEEDED},
-        {42, 0, true, false, "NoMetrics", PP_SESSION_FAILED},
-        {42, 0, false, false, "NoGPU", PP_SESSION_FAILED},
-        {42, 0, false, true, "TimedOnly", PP_SESSION_SUCCEEDED},
-        {0, 6, true, false, "NoLayerTimed", PP_SESSION_FAILED},
+        {42, 6, true, false, "away", "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, true, false, "HTTP 404", "PrometheusUnavailable", PP_SESSION_FAILED},
+        {42, 0, true, false, NULL, "NoMetrics", PP_SESSION_FAILED},
+        {42, 0, false, false, NULL, "NoGPU", PP_SESSION_FAILED},
+        {42, 0, false, true, NULL, "TimedOnly", PP_SESSION_SUCCEEDED},
+        {0, 6, true, false, NULL, "NoLayerTimed", PP_SESSION_FAILED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world w;
@@ -752,13 +753,16 @@ static void test_conclusions(void **state)
         report(&w, 0, 10, 20);
         w.pods[0].n_gpus = cases[i].gpu;
         w.obs.prometheus_off = cases[i].off;
+        w.obs.prometheus_error = cases[i].error;
         (void)step(&w, 21);
         (void)step(&w, 111);
         w.obs.stats.samples_complete = w.obs.stats.final_written = true;
         w.obs.stats.final_layers = cases[i].layers;
         w.obs.stats.final_job_means = cases[i].means;
         assert_int_equal(step(&w, 112), cases[i].phase);
-        condition(&w, PP_CONDITION_SUCCEEDED, cases[i].reason);
+        const pp_condition *c = condition(&w, PP_CONDITION_SUCCEEDED, cases[i].reason);
+        assert_true(strcmp(c->reason, "PrometheusUnavailable") != 0 ||
+                    strstr(c->message, cases[i].error));
         assert_true(told(&w, cases[i].reason, ""));
         world_done(&w);
     }
@@ -819,7 +823,7 @@ static void test_metrics_condition(void **state)
     w.obs.stats.metrics_seen = 0;
     (void)step(&w, 74);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NoSamples")->message,
-                           "configured; note: series of MIG instances are left out"));
+                           "label names; note: series of MIG instances are left out"));
     w.obs.stats.metrics_seen = PP_METRIC_ALL;
     (void)step(&w, 75);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound")->message,
