@@ -169,6 +169,7 @@ typedef struct pp_session_pod {
      * NULL: told from session_uid and created_ns. */
     const char *refusal_reason;
     const char *refusal;
+    bool unexplained; /**< pp_inject_explain is still to say: that the webhook was missed is open */
 
     /* from the ingest and the store */
     const char *const *gpus; /**< UUIDs that its processes named */
@@ -189,7 +190,8 @@ typedef struct pp_session_pod {
  */
 int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret);
 
-/** Why the pod carries no hook: CamelCase; *ret_message points to a sentence. */
+/** Why the pod carries no hook: CamelCase; *ret_message points to a sentence. NULL: not known yet.
+ */
 const char *pp_session_pod_refusal(const pp_session *session, const pp_session_pod *pod,
                                    const char **ret_message);
 

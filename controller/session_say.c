@@ -124,6 +124,8 @@ const char *pp_session_pod_refusal(const pp_session *session, const pp_session_p
                        "that its controller creates it anew";
         return "CreatedBefore";
     }
+    if (pod->unexplained)
+        return NULL;
     *ret_message = "the admission webhook was not reached when the pod was created; check the "
                    "operator and the webhook's namespaceSelector, then delete the pod so that its "
                    "controller creates it anew";
@@ -144,8 +146,10 @@ static const pp_session_pod *first_refused(const pp_session_turn *turn)
 {
     for (size_t i = 0; i < turn->obs->n_pods; i++) {
         const pp_session_pod *pod = &turn->obs->pods[i];
+        const char *message;
         if (pp_session_pod_counts(turn->session, pod) &&
-            !pp_session_pod_injected(turn->session, pod))
+            !pp_session_pod_injected(turn->session, pod) &&
+            pp_session_pod_refusal(turn->session, pod, &message))
             return pod;
     }
     return NULL;
@@ -161,12 +165,24 @@ static void say_refused(pp_session_turn *turn, const pp_session_pod *pod)
         (long long)t->matched, pod->name, message);
 }
 
+/* As it was, until it is known. */
+static void say_unexplained(pp_session_turn *turn)
+{
+    const pp_session_tally *t = &turn->tally;
+    if (!keep(turn, PP_CONDITION_INJECTED))
+        set(turn, PP_CONDITION_INJECTED, PP_CONDITION_UNKNOWN, "Asking",
+            "Why %lld of %lld pods carry no hook is being found out",
+            (long long)(t->matched - t->injected), (long long)t->matched);
+}
+
 static void say_injected(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *refused = first_refused(turn);
     if (refused)
         say_refused(turn, refused);
+    else if (t->injected < t->matched)
+        say_unexplained(turn);
     else if (t->injected > 0)
         set(turn, PP_CONDITION_INJECTED, PP_CONDITION_TRUE, "PodsInjected",
             "Every matching pod carries the hook");
@@ -360,7 +376,7 @@ static void emit_refusals(pp_session_turn *turn)
         const char *message;
         const char *reason = pp_session_pod_refusal(turn->session, pod, &message);
         const char *before = previous_reason(turn->session, pod->uid);
-        if (before ? strcmp(before, reason) == 0 : full)
+        if (!reason || (before ? strcmp(before, reason) == 0 : full))
             continue;
         emit(turn, true, pod, reason, "Not profiled by ProfileSession %s: %s", turn->session->name,
              message);
@@ -445,8 +461,10 @@ static void fill_target(const pp_session *session, const pp_session_pod *pod,
     if (ret->injected)
         return;
     const char *message;
-    (void)snprintf(ret->reason, sizeof ret->reason, "%s",
-                   pp_session_pod_refusal(session, pod, &message));
+    const char *reason = pp_session_pod_refusal(session, pod, &message);
+    if (!reason)
+        reason = previous_reason(session, pod->uid);
+    (void)snprintf(ret->reason, sizeof ret->reason, "%s", reason ? reason : "");
 }
 
 /* Pods with a problem first, then by name, so that the list's end cuts off the healthy ones. */

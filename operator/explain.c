@@ -15,7 +15,7 @@
  * one makes the session be looked at again, which asks about the next.
  */
 
-enum { MAX_INQUIRIES = 16, ASK_AGAIN_MS = 30000 };
+enum { MAX_INQUIRIES = 16, ASK_AGAIN_MS = 30000, SOON_MS = 200 };
 
 typedef struct inquiry {
     pp_context context;
@@ -27,6 +27,14 @@ typedef struct inquiry {
 static void inquiry_release(void *context)
 {
     ((inquiry *)context)->context.op->inquiries--;
+}
+
+static void look_again(pp_operator *op, const pp_session *session, int64_t wait_ms)
+{
+    char key[330];
+    (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
+    if (op->queue && !op->stopping)
+        (void)pp_workqueue_add_after(op->queue, key, wait_ms, NULL);
 }
 
 static void on_pod(void *user, json_t *object, const pp_error *error)
@@ -43,20 +51,21 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
             pp_inject_explain(object, session, &options, &pod->refusal);
         else if (error->code != PP_ERR_NOT_FOUND)
             pod->ask_ns = pp_time_monotonic() + ASK_AGAIN_MS * INT64_C(1000000);
-        char key[330];
-        (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
-        if (!error)
-            pp_watches_touch_soon(op, key);
-        else if (op->queue)
-            (void)pp_workqueue_add_after(op->queue, key, ASK_AGAIN_MS, NULL);
+        look_again(op, session, error ? ASK_AGAIN_MS : SOON_MS);
     }
+    if (!session && pod && strcmp(pod->uid, q->pod_uid) == 0)
+        pod->ask_ns = 0; /* another session may want to know */
     pp_context_free(q);
 }
 
 void pp_explain_pod(pp_operator *op, const pp_session *session, const pp_pod *pod)
 {
-    if (pod->ask_ns > pp_time_monotonic() || op->inquiries >= MAX_INQUIRIES)
+    if (pod->ask_ns > pp_time_monotonic())
         return;
+    if (op->inquiries >= MAX_INQUIRIES) { /* perhaps all of other sessions */
+        look_again(op, session, SOON_MS);
+        return;
+    }
     inquiry *q = pp_context_new(op, sizeof *q, inquiry_release);
     if (!q)
         return;

@@ -192,6 +192,8 @@ void pp_pod_view(const pp_pod *pod, pp_session_pod *ret)
                             .uid = pod->uid,
                             .node = pod->node,
                             .session_uid = pod->session_uid,
+                            .unexplained = !pod->refusal.reason[0] &&
+                                           (pod->ask_ns == 0 || pod->ask_ns == INT64_MAX),
                             .created_ns = pod->created_ns,
                             .running = pod->running,
                             .finished = pod->finished,

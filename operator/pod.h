@@ -24,7 +24,7 @@ typedef struct pp_pod {
     char *owner_name;
     json_t *labels; /**< NULL: none */
     int64_t
-        ask_ns; /**< monotonic, why it is not injected is asked from then on; INT64_MAX: no more */
+        ask_ns; /**< monotonic, why it is not injected is asked from then on; INT64_MAX: asked */
     pp_inject_refusal refusal; /**< the answer; reason "": none yet */
     double cpu_request;        /**< cores, all containers together; NaN: none requested */
     int64_t created_ns;

@@ -522,6 +522,40 @@ static void test_not_injected(void **state)
     }
 }
 
+/* A pod is often seen before it is known why it has no hook: nothing is guessed meanwhile. */
+static void test_not_explained_yet(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    (void)step(&w, 1);
+    add_pod(&w, "dlrm-0", NULL, T(5));
+    w.pods[0].unexplained = true;
+    (void)step(&w, 6);
+    assert_int_equal(w.did.n_events, 0);
+    condition(&w, PP_CONDITION_INJECTED, "NoMatchingPods");
+    w.pods[0].unexplained = false;
+    w.pods[0].refusal_reason = "PythonIsolated";
+    w.pods[0].refusal = "start it without";
+    (void)step(&w, 7);
+    condition(&w, PP_CONDITION_INJECTED, "PythonIsolated");
+    assert_true(w.did.n_events == 1 && told(&w, "PythonIsolated", "dlrm-0"));
+    w.pods[0].unexplained = true; /* another process, that has not asked yet */
+    w.pods[0].refusal_reason = NULL;
+    (void)step(&w, 8);
+    assert_int_equal(w.did.n_events, 0);
+    condition(&w, PP_CONDITION_INJECTED, "PythonIsolated");
+    assert_string_equal(w.did.targets[0].reason, "PythonIsolated");
+    world_done(&w);
+
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", NULL, T(5));
+    w.pods[0].unexplained = true;
+    (void)step(&w, 6);
+    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "Asking")->status, PP_CONDITION_UNKNOWN);
+    world_done(&w);
+}
+
 static void test_one_of_two_injected(void **state)
 {
     (void)state;
@@ -952,6 +986,7 @@ int main(void)
         cmocka_unit_test(test_late_restart_drains),
         cmocka_unit_test(test_no_pod),
         cmocka_unit_test(test_not_injected),
+        cmocka_unit_test(test_not_explained_yet),
         cmocka_unit_test(test_one_of_two_injected),
         cmocka_unit_test(test_pods_finish_early),
         cmocka_unit_test(test_store_away),

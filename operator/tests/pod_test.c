@@ -40,6 +40,17 @@ static void test_keeps_what_is_used(void **state)
     pp_pod_view(pod, &view);
     assert_string_equal(view.uid, "u1");
     assert_int_equal(view.rank, -1);
+    assert_true(view.unexplained);
+    pod->ask_ns = INT64_MAX; /* asked */
+    pp_pod_view(pod, &view);
+    assert_true(view.unexplained);
+    pod->ask_ns = 1; /* could not be asked: what the times tell holds until it can */
+    pp_pod_view(pod, &view);
+    assert_false(view.unexplained);
+    (void)snprintf(pod->refusal.reason, sizeof pod->refusal.reason, "NotLinux");
+    pod->ask_ns = INT64_MAX;
+    pp_pod_view(pod, &view);
+    assert_false(view.unexplained);
     pp_pod_free(pod);
 }
 
