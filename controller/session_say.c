@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { MAX_POD_EVENTS = 8 };
-#define SAMPLES_EXPECTED_AFTER INT64_C(60000000000) /* ns after the first step */
+#define SAMPLES_EXPECTED_AFTER INT64_C(60000000000) /* ns after the first step was seen */
 
 static const char *const condition_names[PP_CONDITION_COUNT] = {
     [PP_CONDITION_ACCEPTED] = "Accepted",
@@ -245,14 +245,26 @@ static void say_some_missing(pp_session_turn *turn, unsigned missing)
         names);
 }
 
+/* A step becomes known when its stretch is stored, its samples later still by the exporter's lag;
+ * and as long as steps are sampled, what was asked for so far is not all. */
+static bool too_early_for_samples(const pp_session_turn *turn)
+{
+    pp_condition before;
+    pp_session_previous_condition(turn->session, PP_CONDITION_METRICS_AVAILABLE, &before);
+    int64_t seen = turn->to->conditions[PP_CONDITION_COLLECTING].transition_ns;
+    if (seen < turn->to->start_ns)
+        seen = turn->to->start_ns;
+    bool more = !turn->obs->stats.samples_complete || turn->to->phase == PP_SESSION_COLLECTING;
+    return more && turn->obs->now_ns < seen + SAMPLES_EXPECTED_AFTER &&
+           strcmp(before.reason, "NoSamples") != 0;
+}
+
 static void say_none_seen(pp_session_turn *turn)
 {
-    const pp_session_stats *st = &turn->obs->stats;
     if (turn->tally.reporting > 0 && turn->tally.with_gpu == 0)
         set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "NoGPU",
             "The training processes named no GPU");
-    else if (!st->samples_complete &&
-             turn->obs->now_ns < turn->to->start_ns + SAMPLES_EXPECTED_AFTER)
+    else if (too_early_for_samples(turn))
         set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN, "WaitingForSamples",
             "Prometheus has no sample of the profiled GPUs yet");
     else

@@ -44,7 +44,8 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
     const pp_session *session = pp_watches_find_session(op, q->session_uid);
     pp_pod *pod =
         (pp_pod *)(uintptr_t)pp_kube_informer_get(op->pods, q->key); /* the cache is ours */
-    if (session && pod && strcmp(pod->uid, q->pod_uid) == 0) {
+    bool same = pod && strcmp(pod->uid, q->pod_uid) == 0;
+    if (same && session) {
         pp_inject_options options;
         pp_admission_options(op, &options);
         if (!error)
@@ -52,9 +53,9 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
         else if (error->code != PP_ERR_NOT_FOUND)
             pod->ask_ns = pp_time_monotonic() + ASK_AGAIN_MS * INT64_C(1000000);
         look_again(op, session, error ? ASK_AGAIN_MS : SOON_MS);
-    }
-    if (!session && pod && strcmp(pod->uid, q->pod_uid) == 0)
+    } else if (same) {
         pod->ask_ns = 0; /* another session may want to know */
+    }
     pp_context_free(q);
 }
 

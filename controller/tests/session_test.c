@@ -838,35 +838,41 @@ static void test_metrics_condition(void **state)
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 20);
     w.obs.prometheus_asked = true;
-    (void)step(&w, 21);
+    w.obs.stats.samples_complete = true; /* nothing is left to ask before the next stretch */
+    (void)step(&w, 80);                  /* the first was long in coming */
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples")->status,
                      PP_CONDITION_UNKNOWN);
-    (void)step(&w, 71);
+    assert_int_equal(step(&w, 109), PP_SESSION_COLLECTING);
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples");
+    w.obs.stats.samples_complete = false;
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples");
+    (void)step(&w, 171);
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NoSamples")->status,
                      PP_CONDITION_FALSE);
     w.obs.stats.metrics_seen = 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_GPU_MEM;
-    (void)step(&w, 72);
+    (void)step(&w, 172);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "MetricsMissing")->message,
                            "DRAMActive, FP32Active, SMOccupancy, SMActive"));
     assert_true(told(&w, "MetricsMissing", ""));
     w.obs.prometheus_error = "connection refused";
-    (void)step(&w, 73);
+    (void)step(&w, 173);
     condition(&w, PP_CONDITION_METRICS_AVAILABLE, "PrometheusUnavailable");
     w.obs.prometheus_error = NULL;
     w.obs.prometheus_warning = "series of MIG instances are left out";
     w.obs.stats.metrics_seen = 0;
-    (void)step(&w, 74);
+    (void)step(&w, 174);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NoSamples")->message,
                            "label names; note: series of MIG instances are left out"));
     w.obs.stats.metrics_seen = PP_METRIC_ALL;
-    (void)step(&w, 75);
+    (void)step(&w, 175);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound")->message,
                            "; note: series of MIG"));
     w.obs.prometheus_warning = NULL;
-    (void)step(&w, 76);
+    (void)step(&w, 176);
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound")->status,
                      PP_CONDITION_TRUE);
-    assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(75));
+    assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(175));
     world_done(&w);
 }
 
