@@ -181,21 +181,30 @@ static pp_session_phase step_active(pp_session_turn *turn)
     return PP_SESSION_COLLECTING;
 }
 
+static void describe_timed(const pp_session_stats *st, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%lld layer%s timed in %lld phase%s on %lld pod%s",
+                   (long long)st->final_layers, st->final_layers == 1 ? "" : "s",
+                   (long long)st->final_phases, st->final_phases == 1 ? "" : "s",
+                   (long long)st->final_pods, st->final_pods == 1 ? "" : "s");
+}
+
 static pp_session_phase conclude(pp_session_turn *turn)
 {
     const pp_session_stats *st = &turn->obs->stats;
+    char timed[160];
+    describe_timed(st, timed, sizeof timed);
     if (st->final_layers == 0)
         return end(turn, PP_SESSION_FAILED, "NoLayerTimed",
                    "Steps were sampled, but no layer was timed in them; look at spec.layers and at "
                    "the log of the pod's container precisionprobe-agent");
     if (st->final_job_means > 0)
         return end(turn, PP_SESSION_SUCCEEDED, "Completed",
-                   "%lld layers timed, %lld metric values attributed", (long long)st->final_layers,
-                   (long long)st->final_reported);
+                   "%s; %lld metric values of their own, %lld of groups of layers", timed,
+                   (long long)st->final_own, (long long)st->final_groups);
     if (turn->obs->prometheus_off)
         return end(turn, PP_SESSION_SUCCEEDED, "TimedOnly",
-                   "%lld layers timed; no Prometheus is configured, so there are no metrics",
-                   (long long)st->final_layers);
+                   "%s; no Prometheus is configured, so there are no metrics", timed);
     if (turn->tally.reporting > 0 && turn->tally.with_gpu == 0)
         return end(turn, PP_SESSION_FAILED, "NoGPU",
                    "The layers are timed, but the training processes named no GPU, so there is no "

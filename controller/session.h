@@ -210,9 +210,11 @@ typedef struct pp_session_stats {
     unsigned metrics_seen;        /**< bits of metrics with at least one raw sample */
     bool samples_complete;        /**< nothing is left to ask Prometheus for (pp_plan_complete) */
     bool final_written;           /**< a solution marked final is in the store, with: */
-    int64_t final_layers;         /**< items of kind layer */
-    int64_t final_job_means;      /**< estimates of kind job with a mean */
-    int64_t final_reported;       /**< layers' estimates with a mean of their own or a group's */
+    int64_t final_layers;         /**< distinct names; in as many phases, on as many pods: */
+    int64_t final_phases, final_pods;
+    int64_t final_job_means; /**< estimates of kind job with a mean */
+    int64_t final_own;       /**< layers' estimates with a mean of their own */
+    int64_t final_groups;    /**< groups' means, each once */
 } pp_session_stats;
 
 typedef struct pp_session_observation {

@@ -344,9 +344,12 @@ static void samples_seen(world *w)
 static void final_solution(world *w)
 {
     w->obs.stats.final_written = true;
-    w->obs.stats.final_layers = 42;
+    w->obs.stats.final_layers = 17;
+    w->obs.stats.final_phases = 2;
+    w->obs.stats.final_pods = 1;
     w->obs.stats.final_job_means = 6;
-    w->obs.stats.final_reported = 200;
+    w->obs.stats.final_own = 200;
+    w->obs.stats.final_groups = 12;
 }
 
 static void test_main_path(void **state)
@@ -410,6 +413,9 @@ static void test_main_path(void **state)
     final_solution(&w);
     assert_int_equal(step(&w, 117), PP_SESSION_SUCCEEDED);
     assert_int_equal(condition(&w, PP_CONDITION_SUCCEEDED, "Completed")->status, PP_CONDITION_TRUE);
+    assert_string_equal(w.did.conditions[PP_CONDITION_SUCCEEDED].message,
+                        "17 layers timed in 2 phases on 1 pod; 200 metric values of their own, "
+                        "12 of groups of layers");
     assert_int_equal(condition(&w, PP_CONDITION_READY, "Completed")->status, PP_CONDITION_TRUE);
     assert_int_equal(condition(&w, PP_CONDITION_STALLED, "Completed")->status, PP_CONDITION_FALSE);
     condition(&w, PP_CONDITION_COLLECTING, "DurationReached");

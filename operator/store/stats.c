@@ -38,13 +38,18 @@ static const char figures_sql[] =
     "(SELECT coalesce(bool_and(EXISTS (SELECT 1 FROM attribution a WHERE a.session_uid = $1 "
     " AND a.pod_uid = t.pod_uid AND a.final)), false) FROM target t WHERE t.session_uid = $1 "
     " AND t.batches > 0), "
-    "(SELECT count(*) FROM item i JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
-    " WHERE a.session_uid = $1 AND a.final AND i.kind = 'layer'), "
+    "l.layers, l.phases, l.pods, "
     "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
     " WHERE a.session_uid = $1 AND a.final AND e.kind = 'job' AND e.mean IS NOT NULL), "
-    "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
-    " WHERE a.session_uid = $1 AND a.final AND e.kind = 'layer' "
-    " AND coalesce(e.mean, e.group_mean) IS NOT NULL)";
+    "e.own, e.groups FROM "
+    "(SELECT count(DISTINCT layer) AS layers, count(DISTINCT phase) AS phases, "
+    " count(DISTINCT pod_uid) AS pods "
+    " FROM item JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
+    " WHERE session_uid = $1 AND a.final AND kind = 'layer') l, "
+    "(SELECT count(mean) AS own, count(DISTINCT (pod_uid, gpu_uuid, metric, group_name)) "
+    " FILTER (WHERE mean IS NULL AND group_mean IS NOT NULL) AS groups "
+    " FROM estimate JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
+    " WHERE session_uid = $1 AND a.final AND kind = 'layer') e";
 
 /* One descent of the key's index per GPU and metric and day. */
 static const char seen_sql[] =
@@ -127,8 +132,11 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
     all->samples_deduplicated = pp_row_int(r, row, 3, 0);
     all->final_written = pp_row_bool(r, row, 4);
     all->final_layers = pp_row_int(r, row, 5, 0);
-    all->final_job_means = pp_row_int(r, row, 6, 0);
-    all->final_reported = pp_row_int(r, row, 7, 0);
+    all->final_phases = pp_row_int(r, row, 6, 0);
+    all->final_pods = pp_row_int(r, row, 7, 0);
+    all->final_job_means = pp_row_int(r, row, 8, 0);
+    all->final_own = pp_row_int(r, row, 9, 0);
+    all->final_groups = pp_row_int(r, row, 10, 0);
 }
 
 static void take_seen(pp_session_stats *all, const PGresult *r, int row)

@@ -896,9 +896,11 @@ static void statistics(void **state)
     assert_int_equal(s.session.samples_deduplicated, 2);
     assert_int_equal(s.session.metrics_seen, 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_SM_ACTIVE);
     assert_true(s.session.final_written);
-    assert_int_equal(s.session.final_layers, 2);
+    assert_int_equal(s.session.final_layers, 1);
     assert_int_equal(s.session.final_job_means, 1);
-    assert_int_equal(s.session.final_reported, 3);
+    assert_true(s.session.final_phases == 2 && s.session.final_pods == 1);
+    assert_int_equal(s.session.final_own, 2);
+    assert_int_equal(s.session.final_groups, 1);
     assert_true(s.session.last_batch_ns > T0);
     assert_int_equal(s.target.rank, 0);
     assert_true(s.target.open_stretch);
