@@ -31,19 +31,25 @@ static void answer_none(pp_operator *op, pp_http_id id)
     pp_http_admission_respond(op->server, id, NULL, NULL);
 }
 
-static void tell_refusal(pp_operator *op, const pp_session *session, const json_t *pod,
-                         const pp_inject_refusal *refusal)
+/* One that is to be named yet gives its prefix. */
+static const char *name_of(const json_t *pod)
 {
     const char *name = pp_json_get_string(pod, "metadata", "name", NULL);
     if (!name)
         name = pp_json_get_string(pod, "metadata", "generateName", NULL);
+    return name ? name : "";
+}
+
+static void tell_refusal(pp_operator *op, const pp_session *session, const json_t *pod,
+                         const pp_inject_refusal *refusal)
+{
     const pp_kube_object_ref ref = {.api_version = "precisionprobe.io/v1alpha1",
                                     .kind = "ProfileSession",
                                     .ns = session->namespace_,
                                     .name = session->name,
                                     .uid = session->uid};
     pp_kube_event(op->recorder, &ref, PP_KUBE_EVENT_WARNING, refusal->reason, "Inject",
-                  "Pod %s is not injected: %s", name ? name : "", refusal->message);
+                  "Pod %s is not injected: %s", name_of(pod), refusal->message);
 }
 
 static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session, const json_t *pod,
@@ -57,7 +63,7 @@ static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session,
     int rc = pp_inject_patch(pod, session, &options, &patch, &refusal, &err);
     pp_strings warnings = {0};
     if (rc < 0) {
-        pp_warn(session->name, "a pod cannot be injected: %s", err.message);
+        pp_warn(session->name, "pod %s cannot be injected: %s", name_of(pod), err.message);
     } else if (rc == PP_INJECT_REFUSED) {
         char text[512];
         (void)snprintf(text, sizeof text, "precisionprobe: not injected for session %s: %s",

@@ -134,7 +134,8 @@ static void emit_events(const write_context *from)
         pp_kube_event(from->context.op->recorder, &ref,
                       event->warning ? PP_KUBE_EVENT_WARNING : PP_KUBE_EVENT_NORMAL, event->reason,
                       "Reconcile", "%s", event->message);
-        pp_info(from->key, "%s: %s", event->reason, event->message);
+        pp_info(from->key, "%s%s%s: %s", event->reason, on_pod ? " of pod " : "", event->pod_name,
+                event->message);
     }
 }
 
