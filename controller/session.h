@@ -124,8 +124,8 @@ typedef struct pp_session {
 /**
  * Decodes an API object. Only metadata that cannot be used fails the call; a spec that breaks a
  * rule gives a session with `invalid` set, so that its status can say so. The rules are the CRD's,
- * but for what does no harm: durations in us and ns or of more digits, entries listed twice, labels
- * that no pod can have. *ret is owned.
+ * but for what does no harm: durations in us and ns or of more digits, entries listed twice. *ret
+ * is owned.
  */
 int pp_session_decode(const json_t *object, pp_session **ret, pp_error *err);
 

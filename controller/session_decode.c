@@ -93,6 +93,53 @@ static int copy_text(const char *text, char **ret, pp_error *err)
     return *ret ? 0 : pp_error_nomem(err);
 }
 
+static bool alphanumeric(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* Of a label: 1 to 63 letters, digits, "-", "_" and ".", the first and last no sign. */
+static bool is_label_name(const char *text)
+{
+    size_t n = strlen(text);
+    if (n == 0 || n > 63 || !alphanumeric(text[0]) || !alphanumeric(text[n - 1]))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!alphanumeric(text[i]) && !strchr("-_.", text[i]))
+            return false;
+    }
+    return true;
+}
+
+/* A name, or one after a domain and "/": parts of lower case letters, digits and "-". */
+static bool is_label_key(const char *text)
+{
+    size_t n = strcspn(text, "/");
+    if (!text[n])
+        return is_label_name(text);
+    for (size_t i = 0; i < n; i++) {
+        bool edge = i == 0 || i == n - 1 || text[i - 1] == '.' || text[i + 1] == '.';
+        bool sign = text[i] == '.' || text[i] == '-';
+        if (sign ? edge : !alphanumeric(text[i]) || (text[i] >= 'A' && text[i] <= 'Z'))
+            return false;
+    }
+    return n > 0 && n <= 253 && is_label_name(text + n + 1);
+}
+
+static int check_label_key(const char *key, const char *at, pp_error *err)
+{
+    return is_label_key(key)
+               ? 0
+               : pp_error_field(err, at, "has a key that no label can have: \"%.60s\"", key);
+}
+
+static int check_label_value(const char *value, const char *at, pp_error *err)
+{
+    return !*value || is_label_name(value)
+               ? 0
+               : pp_error_field(err, at, "has a value that no label can have: \"%.60s\"", value);
+}
+
 static int decode_labels(const json_t *labels, pp_selector *ret, pp_error *err)
 {
     static const char at[] = "spec.selector.matchLabels";
@@ -110,6 +157,9 @@ static int decode_labels(const json_t *labels, pp_selector *ret, pp_error *err)
     {
         if (!json_is_string(value))
             return pp_error_field(err, at, "the value of \"%.60s\" must be a string", key);
+        if (check_label_key(key, at, err) < 0 ||
+            check_label_value(json_string_value(value), at, err) < 0)
+            return -1;
         pp_label *label = &ret->labels[ret->n_labels++];
         if (copy_text(key, &label->key, err) < 0 ||
             copy_text(json_string_value(value), &label->value, err) < 0)
@@ -158,7 +208,11 @@ static int check_requirement(const raw_requirement *raw, const char *at, pp_sele
         return pp_error_field(err, at, "values must not be empty for In and NotIn");
     if (!takes_values && raw->values.count > 0)
         return pp_error_field(err, at, "values must be empty for Exists and DoesNotExist");
-    return 0;
+    for (size_t i = 0; i < raw->values.count; i++) {
+        if (check_label_value(raw->values.items[i], at, err) < 0)
+            return -1;
+    }
+    return check_label_key(raw->key, at, err);
 }
 
 static int decode_requirement(const json_t *item, const char *at, pp_selector_requirement *ret,
