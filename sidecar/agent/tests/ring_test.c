@@ -375,6 +375,7 @@ static void test_hostile_numbers(void **state)
     pp_process *p = NULL;
     pp_error err = {0};
     assert_null(pp_ring_open(folder));
+    assert_null(pp_ring_publish());
     path_of(path, sizeof path);
     assert_int_equal(pp_process_open(path, &p, &err), 0);
     int64_t now = 5000;
