@@ -32,7 +32,8 @@ def say(text="", end="\n"):
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
-        pass  # the terminal was closed; what tidies up goes on
+        # The terminal was closed; what tidies up goes on, and Python's own last flush must not fail.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def tidy_up_on_signals():
