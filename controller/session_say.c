@@ -158,7 +158,7 @@ static const pp_session_pod *first_refused(const pp_session_turn *turn)
 static void say_refused(pp_session_turn *turn, const pp_session_pod *pod)
 {
     const pp_session_tally *t = &turn->tally;
-    const char *message;
+    const char *message = "";
     const char *reason = pp_session_pod_refusal(turn->session, pod, &message);
     set(turn, PP_CONDITION_INJECTED, PP_CONDITION_FALSE, reason,
         "%lld of %lld pods carry no hook; %s: %s", (long long)(t->matched - t->injected),

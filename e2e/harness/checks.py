@@ -135,6 +135,12 @@ def harness():
     return [f"harness: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
+def release():
+    """As users get them: optimised, where compilers warn of more."""
+    compile_preset("release")
+    return []
+
+
 def virtual_gpu():
     go = run(os.path.join(ROOT, "e2e/setup"), "--go").strip()
     output = expect("vgpu-test.log", go, "test", "./...", cwd=os.path.join(ROOT, "e2e/gpu"),
@@ -164,7 +170,7 @@ def chart(cluster):
 
 
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
-          ("the harness's tests", harness)]
+          ("the harness's tests", harness), ("programs (release)", release)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook),
          ("unit tests under TSan", tests_of("tsan")), ("the virtual GPU's tests", virtual_gpu),
          ("clang-tidy", tidy)]
