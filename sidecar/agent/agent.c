@@ -8,14 +8,11 @@
 #include "common/wire.h"
 #include "sidecar/agent/link.h"
 #include "sidecar/agent/outbox.h"
-#include "sidecar/agent/process.h"
 #include "sidecar/agent/retry.h"
 #include "sidecar/agent/settings.h"
+#include "sidecar/agent/trainers.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,9 +21,7 @@
 
 enum {
     TICK_MS = 50,
-    SCAN_TICKS = 4, /* the directory is looked at every fourth tick */
-    PROCESSES_MAX = 64,
-    BAD_MAX = 64,     /* files that are no rings: remembered so as to be named once */
+    SCAN_TICKS = 4,   /* the directory is looked at every fourth tick */
     LEAVE_MS = 20000, /* for acknowledgements, at the end */
 };
 
@@ -38,10 +33,7 @@ typedef struct agent {
     uv_signal_t signals[2];
     pp_settings settings;
     pp_agent_pod pod;
-    pp_process *processes[PROCESSES_MAX];
-    size_t process_count;
-    char bad[BAD_MAX][NAME_MAX + 1];
-    size_t bad_count;
+    pp_trainers *trainers;
     pp_vigil vigil; /* where exit_with_trainer is set */
     unsigned ticks;
     const char *mode; /* in the control file */
@@ -281,91 +273,6 @@ static void on_closed(void *user, int status, int retry_after, const char *why)
 
 static const pp_link_events link_events = {on_opened, on_message, on_next, on_closed};
 
-/* ---- the trainers ---- */
-
-static bool is_known(const agent *a, const char *name)
-{
-    for (size_t i = 0; i < a->process_count; i++) {
-        const char *slash = strrchr(pp_process_path(a->processes[i]), '/');
-        if (strcmp(slash ? slash + 1 : pp_process_path(a->processes[i]), name) == 0)
-            return true;
-    }
-    for (size_t i = 0; i < a->bad_count; i++)
-        if (strcmp(a->bad[i], name) == 0)
-            return true;
-    return false;
-}
-
-static void note_bad(agent *a, const char *name)
-{
-    if (a->bad_count == BAD_MAX)
-        return;
-    (void)snprintf(a->bad[a->bad_count++], sizeof a->bad[0], "%s", name);
-    if (a->bad_count == BAD_MAX)
-        pp_err(a->options->ring_directory, "too many files that are no rings: none is looked at");
-}
-
-static void adopt(agent *a, const char *name)
-{
-    pp_error err = {0};
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", a->options->ring_directory, name);
-    if (n < 0 || (size_t)n >= sizeof path || a->process_count == PROCESSES_MAX ||
-        a->bad_count == BAD_MAX)
-        return;
-    if (pp_process_open(path, &a->processes[a->process_count], &err) < 0) {
-        pp_warn(path, "this ring is left alone: %s", err.message);
-        note_bad(a, name);
-        return;
-    }
-    a->process_count++;
-    pp_info(path, "a process with torch is here");
-}
-
-static void scan(agent *a)
-{
-    DIR *directory = opendir(a->options->ring_directory);
-    if (!directory)
-        return; /* comes with the first trainer, or the volume is gone with the pod */
-    const struct dirent *entry;
-    while ((entry = readdir(directory))) {
-        size_t n = strlen(entry->d_name);
-        size_t suffix = strlen(PP_RING_SUFFIX);
-        if (n > suffix && strcmp(entry->d_name + n - suffix, PP_RING_SUFFIX) == 0 &&
-            !is_known(a, entry->d_name))
-            adopt(a, entry->d_name);
-    }
-    (void)closedir(directory);
-}
-
-static void forget(agent *a, size_t i, bool damaged)
-{
-    pp_process *p = a->processes[i];
-    const char *path = pp_process_path(p);
-    const char *slash = strrchr(path, '/');
-    pp_info(path, "the process is %s, %" PRIu64 " stretches were broken",
-            damaged ? "not to be trusted" : "gone", pp_process_broken(p));
-    if (damaged || unlink(path) < 0)
-        note_bad(a, slash ? slash + 1 : path);
-    pp_process_free(p);
-    a->processes[i] = a->processes[--a->process_count];
-}
-
-static void poll_processes(agent *a)
-{
-    int64_t now = pp_time_monotonic();
-    int64_t real = pp_time_now();
-    for (size_t i = a->process_count; i-- > 0;) {
-        pp_error err = {0};
-        int rc = pp_process_poll(a->processes[i], &a->pod, now, real, &err);
-        a->vigil.trained = a->vigil.trained || pp_process_steps(a->processes[i]) > 0;
-        if (rc < 0)
-            pp_warn(pp_process_path(a->processes[i]), "%s", err.message);
-        if (rc != 0)
-            forget(a, i, rc < 0);
-    }
-}
-
 /* ---- leaving ---- */
 
 static void stop(agent *a)
@@ -390,13 +297,7 @@ static void leave(agent *a, const char *reason)
     a->reason = reason;
     a->leave_by = pp_time_monotonic() + (int64_t)LEAVE_MS * 1000000;
     write_control(a);
-    scan(a);
-    poll_processes(a);
-    while (a->process_count > 0) {
-        pp_process *p = a->processes[--a->process_count];
-        pp_process_finish(p, &a->pod);
-        pp_process_free(p);
-    }
+    pp_trainers_finish(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
     pp_info(a->settings.name, "leaving (%s), %zu batches to be acknowledged", reason,
             pp_outbox_count(a->outbox));
     if (a->link)
@@ -431,12 +332,13 @@ static void on_tick(uv_timer_t *timer)
         return;
     }
     if (a->ticks++ % SCAN_TICKS == 0)
-        scan(a);
-    poll_processes(a);
+        pp_trainers_scan(a->trainers);
+    pp_trainers_poll(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    a->vigil.trained = pp_trainers_trained(a->trainers);
     write_control(a);
     bool connected = a->link && pp_link_is_open(a->link);
     if (a->options->exit_with_trainer &&
-        pp_vigil_is_over(&a->vigil, pp_time_monotonic(), a->process_count, connected))
+        pp_vigil_is_over(&a->vigil, pp_time_monotonic(), pp_trainers_count(a->trainers), connected))
         leave(a, a->vigil.trained ? "trainer finished" : "no trainer came");
 }
 
@@ -465,7 +367,8 @@ static int start(agent *a, pp_error *err)
     pp_retry_init(&a->attempts, 0);
     a->vigil.quiet_since = pp_time_monotonic();
     a->outbox = pp_outbox_new(PP_OUTBOX_BYTES);
-    if (!a->outbox)
+    a->trainers = pp_trainers_new(o->ring_directory);
+    if (!a->outbox || !a->trainers)
         return pp_error_nomem(err);
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
     a->pod = (pp_agent_pod){
@@ -492,8 +395,7 @@ static int start(agent *a, pp_error *err)
 
 static void release(agent *a)
 {
-    while (a->process_count > 0)
-        pp_process_free(a->processes[--a->process_count]);
+    pp_trainers_free(a->trainers);
     pp_link_free(a->link);
     pp_outbox_free(a->outbox);
     pp_settings_free(&a->settings);

@@ -1,0 +1,131 @@
+/* From an agent's batches to an activity: everything once, in the order that a solution needs. */
+#include "common/tests/cmocka_all.h"
+#include "controller/activity_builder.h"
+#include "controller/solution.h"
+
+#include <string.h>
+
+#define S INT64_C(1000000000)
+#define T0 (INT64_C(1769000000) * S)
+
+static pp_wire_batch *decode(const char *text)
+{
+    pp_error err = {0};
+    pp_wire_batch *batch = NULL;
+    json_t *object = json_loads(text, 0, NULL);
+    if (!object || pp_wire_batch_decode(object, &batch, &err) < 0)
+        fail_msg("%s %s", err.field, err.message);
+    json_decref(object);
+    return batch;
+}
+
+static const char first[] =
+    "{\"type\":\"batch\",\"session\":\"s\",\"instance\":\"i\",\"seq\":0,"
+    "\"process\":{\"id\":0,\"rank\":0,\"worldSize\":1,\"gpus\":[\"GPU-a\"],\"hostname\":\"h\","
+    "\"python\":\"3\",\"torch\":\"2\",\"clock\":\"host\",\"model\":\"M\"},"
+    "\"stretch\":{\"id\":0,\"start\":1769000000000000000,\"end\":1769000002000000000,"
+    "\"last\":false},"
+    "\"layers\":[{\"id\":2,\"name\":\"b\",\"type\":\"ReLU\",\"parameters\":0},"
+    "{\"id\":1,\"name\":\"a\",\"type\":\"Linear\",\"parameters\":6}],"
+    "\"steps\":{\"number\":[4],\"start\":[1769000000000000000],\"duration\":[2000000000],"
+    "\"epoch\":[0],\"batch\":[4]},"
+    "\"intervals\":{\"layer\":[1,2],\"phase\":[0,0],\"step\":[4,0],"
+    "\"start\":[1769000000000000000,500000000],\"duration\":[500000000,250000000]},"
+    "\"dropped\":0,\"cost\":{\"nanoseconds\":1,\"marks\":4}}";
+
+static void test_batches_are_gathered(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    batch->stretch.start += 2 * S;
+    batch->stretch.end += 2 * S;
+    batch->steps[0].start += 2 * S;
+    batch->steps[0].number++;
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    pp_wire_batch_free(batch);
+    const pp_activity *a = pp_activity_builder_get(b);
+    assert_int_equal(a->n_processes, 1);
+    assert_string_equal(a->processes[0].instance, "i");
+    assert_string_equal(a->processes[0].gpus.items[0], "GPU-a");
+    assert_int_equal(a->n_layers, 2);
+    assert_int_equal(a->layers[0].id, 1);
+    assert_string_equal(a->layers[0].name, "a");
+    assert_string_equal(a->layers[1].type, "ReLU");
+    assert_int_equal(a->n_batches, 2);
+    assert_int_equal(a->batches[1].start_ns, T0 + 2 * S);
+    assert_int_equal(a->n_steps, 2);
+    assert_int_equal(a->steps[1].batch, 1);
+    assert_int_equal(a->steps[1].number, 5);
+    assert_int_equal(a->n_intervals, 4);
+    assert_int_equal(a->intervals[1].start_ns, T0 + S / 2);
+    assert_int_equal(a->intervals[1].layer, 2);
+    pp_activity_builder_free(b);
+}
+
+static void test_cells_get_their_times(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    pp_wire_cell cells[] = {{3, 1, 4000000, 2, PP_WIRE_BACKWARD}};
+    batch->grid = (pp_wire_grid){.start = T0, .cell = 10000000, .cells = cells, .count = 1};
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    batch->grid = (pp_wire_grid){0};
+    pp_wire_batch_free(batch);
+    const pp_activity *a = pp_activity_builder_get(b);
+    assert_int_equal(a->n_cells, 1);
+    assert_int_equal(a->cells[0].start_ns, T0 + 30000000);
+    assert_int_equal(a->cells[0].width_ns, 10000000);
+    assert_int_equal(a->cells[0].busy_ns, 4000000);
+    assert_int_equal(a->cells[0].phase, PP_WIRE_BACKWARD);
+    pp_activity_builder_free(b);
+}
+
+static void test_samples_are_solved(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    pp_wire_batch_free(batch);
+    for (int i = -10; i < 40; i++) {
+        const int64_t at = T0 + i * (S / 10);
+        assert_int_equal(pp_activity_builder_sample(b, "GPU-a", PP_METRIC_SM_ACTIVE, at, 0.5, &err),
+                         0);
+        assert_int_equal(pp_activity_builder_sample(b, "GPU-b", PP_METRIC_SM_ACTIVE, at, 0.9, &err),
+                         0);
+    }
+    const pp_activity *a = pp_activity_builder_get(b);
+    assert_int_equal(a->gpus.count, 2);
+    assert_int_equal(a->n_samples, 100);
+    pp_solution *solution = NULL;
+    const pp_solution_options options = {
+        .attribution = {.window_ns = S / 10, .scrape_ns = S / 10, .max_lag_ns = S / 5}};
+    assert_int_equal(pp_solution_solve(a, "GPU-a", &options, &solution, &err), 0);
+    bool found = false;
+    for (size_t i = 0; i < solution->n_estimates; i++) {
+        const pp_solution_estimate *e = &solution->estimates[i];
+        if (solution->items[e->item].kind != PP_SOLUTION_JOB || e->metric != PP_METRIC_SM_ACTIVE)
+            continue;
+        found = true;
+        assert_float_equal(e->mean, 0.5, 1e-6);
+    }
+    assert_true(found);
+    (void)pp_solution_free(solution);
+    pp_activity_builder_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batches_are_gathered),
+        cmocka_unit_test(test_cells_get_their_times),
+        cmocka_unit_test(test_samples_are_solved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

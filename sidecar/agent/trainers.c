@@ -1,0 +1,153 @@
+#include "sidecar/agent/trainers.h"
+
+#include "common/log.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    PROCESSES_MAX = 64,
+    BAD_MAX = 64, /* files that are no rings: remembered so as to be named once */
+};
+
+struct pp_trainers {
+    char *directory;
+    pp_process *processes[PROCESSES_MAX];
+    size_t count;
+    char bad[BAD_MAX][NAME_MAX + 1];
+    size_t bad_count;
+    bool trained;
+};
+
+pp_trainers *pp_trainers_new(const char *directory)
+{
+    pp_trainers *t = calloc(1, sizeof *t);
+    if (t)
+        t->directory = strdup(directory);
+    if (t && !t->directory) {
+        free(t);
+        t = NULL;
+    }
+    return t;
+}
+
+void pp_trainers_free(pp_trainers *t)
+{
+    if (!t)
+        return;
+    while (t->count > 0)
+        pp_process_free(t->processes[--t->count]);
+    free(t->directory);
+    free(t);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool is_known(const pp_trainers *t, const char *name)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (strcmp(name_of(pp_process_path(t->processes[i])), name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < t->bad_count; i++) {
+        if (strcmp(t->bad[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void note_bad(pp_trainers *t, const char *name)
+{
+    if (t->bad_count == BAD_MAX)
+        return;
+    (void)snprintf(t->bad[t->bad_count++], sizeof t->bad[0], "%s", name);
+    if (t->bad_count == BAD_MAX)
+        pp_err(t->directory, "too many files that are no rings: none is looked at");
+}
+
+static void adopt(pp_trainers *t, const char *name)
+{
+    pp_error err = {0};
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", t->directory, name);
+    if (n < 0 || (size_t)n >= sizeof path || t->count == PROCESSES_MAX || t->bad_count == BAD_MAX)
+        return;
+    if (pp_process_open(path, &t->processes[t->count], &err) < 0) {
+        pp_warn(path, "this ring is left alone: %s", err.message);
+        note_bad(t, name);
+        return;
+    }
+    t->count++;
+    pp_info(path, "a process with torch is here");
+}
+
+void pp_trainers_scan(pp_trainers *t)
+{
+    static const size_t suffix = sizeof PP_RING_SUFFIX - 1;
+    DIR *directory = opendir(t->directory);
+    if (!directory)
+        return; /* comes with the first trainer, or the volume is gone with the pod */
+    const struct dirent *entry;
+    while ((entry = readdir(directory))) {
+        size_t n = strlen(entry->d_name);
+        if (n > suffix && strcmp(entry->d_name + n - suffix, PP_RING_SUFFIX) == 0 &&
+            !is_known(t, entry->d_name))
+            adopt(t, entry->d_name);
+    }
+    (void)closedir(directory);
+}
+
+static void forget(pp_trainers *t, size_t i, bool damaged)
+{
+    pp_process *p = t->processes[i];
+    const char *path = pp_process_path(p);
+    pp_info(path, "the process is %s, %" PRIu64 " stretches were broken",
+            damaged ? "not to be trusted" : "gone", pp_process_broken(p));
+    if (damaged || unlink(path) < 0)
+        note_bad(t, name_of(path));
+    pp_process_free(p);
+    t->processes[i] = t->processes[--t->count];
+}
+
+void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
+{
+    for (size_t i = t->count; i-- > 0;) {
+        pp_error err = {0};
+        int rc = pp_process_poll(t->processes[i], pod, now, real, &err);
+        t->trained = t->trained || pp_process_steps(t->processes[i]) > 0;
+        if (rc < 0)
+            pp_warn(pp_process_path(t->processes[i]), "%s", err.message);
+        if (rc != 0)
+            forget(t, i, rc < 0);
+    }
+}
+
+void pp_trainers_finish(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
+{
+    pp_trainers_scan(t);
+    pp_trainers_poll(t, pod, now, real);
+    while (t->count > 0) {
+        pp_process *p = t->processes[--t->count];
+        pp_process_finish(p, pod);
+        pp_process_free(p);
+    }
+}
+
+size_t pp_trainers_count(const pp_trainers *t)
+{
+    return t->count;
+}
+
+bool pp_trainers_trained(const pp_trainers *t)
+{
+    return t->trained;
+}
