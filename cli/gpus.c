@@ -1,0 +1,99 @@
+#include "cli/gpus.h"
+
+#include "sidecar/gpu/nvml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GPUS_MAX = 64 };
+
+typedef struct gpu {
+    char *uuid;
+    pp_nvml_gpu *reader; /* NULL: it cannot be read */
+} gpu;
+
+struct pp_gpus {
+    pp_nvml *nvml; /* NULL: none */
+    gpu items[GPUS_MAX];
+    size_t count;
+    char why[256];
+};
+
+pp_gpus *pp_gpus_new(void)
+{
+    pp_error err = {0};
+    pp_gpus *g = calloc(1, sizeof *g);
+    if (g && pp_nvml_open(&g->nvml, &err) < 0)
+        (void)snprintf(g->why, sizeof g->why, "%s", err.message);
+    return g;
+}
+
+void pp_gpus_free(pp_gpus *g)
+{
+    if (!g)
+        return;
+    for (size_t i = 0; i < g->count; i++) {
+        pp_nvml_gpu_close(g->items[i].reader);
+        free(g->items[i].uuid);
+    }
+    pp_nvml_close(g->nvml);
+    free(g);
+}
+
+void pp_gpus_use(pp_gpus *g, const char *uuid)
+{
+    pp_error err = {0};
+    for (size_t i = 0; i < g->count; i++) {
+        if (strcmp(g->items[i].uuid, uuid) == 0)
+            return;
+    }
+    char *copy = g->count < GPUS_MAX && g->nvml ? strdup(uuid) : NULL;
+    if (!copy)
+        return;
+    gpu *added = &g->items[g->count++];
+    *added = (gpu){.uuid = copy};
+    if (pp_nvml_gpu_open(g->nvml, uuid, &added->reader, &err) < 0)
+        (void)snprintf(g->why, sizeof g->why, "%s", err.message);
+    else if (!pp_nvml_gpu_has_gpm(added->reader))
+        (void)snprintf(g->why, sizeof g->why, "%s has no GPM counters: utilisation and memory only",
+                       uuid);
+}
+
+static int add(const gpu *one, const pp_nvml_reading *r, pp_activity_builder *to, pp_error *err)
+{
+    const struct {
+        pp_metric metric;
+        double value;
+    } values[] = {
+        {PP_METRIC_GPU_UTIL, r->gpu_util},         {PP_METRIC_GPU_MEM, r->memory_mib},
+        {PP_METRIC_DRAM_ACTIVE, r->dram_active},   {PP_METRIC_FP32_ACTIVE, r->fp32_active},
+        {PP_METRIC_SM_OCCUPANCY, r->sm_occupancy}, {PP_METRIC_SM_ACTIVE, r->sm_active},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        if (!isnan(values[i].value) &&
+            pp_activity_builder_sample(to, one->uuid, values[i].metric, r->stamp_ns,
+                                       values[i].value, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int pp_gpus_read(pp_gpus *g, pp_activity_builder *to, pp_error *err)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        pp_nvml_reading reading;
+        if (!g->items[i].reader)
+            continue;
+        pp_nvml_gpu_read(g->items[i].reader, &reading);
+        if (add(&g->items[i], &reading, to, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+const char *pp_gpus_why(const pp_gpus *g)
+{
+    return g->why;
+}

@@ -1,0 +1,25 @@
+/* The counters of the GPUs that a training uses, read while it runs. */
+#ifndef PP_CLI_GPUS_H
+#define PP_CLI_GPUS_H
+
+#include "controller/activity_builder.h"
+
+typedef struct pp_gpus pp_gpus;
+
+/** Never fails but for memory: without NVML there are no counters, and `why` says so. */
+pp_gpus *pp_gpus_new(void);
+/** NULL is allowed. */
+void pp_gpus_free(pp_gpus *gpus);
+
+/** Begins to read a GPU, unless it is read already. */
+void pp_gpus_use(pp_gpus *gpus, const char *uuid);
+
+/** Reads all of them; to be called every PP_GPUS_WINDOW_NS. */
+int pp_gpus_read(pp_gpus *gpus, pp_activity_builder *to, pp_error *err);
+
+/** Why counters are missing; "" where none is. */
+const char *pp_gpus_why(const pp_gpus *gpus);
+
+#define PP_GPUS_WINDOW_NS INT64_C(100000000)
+
+#endif

@@ -1,0 +1,220 @@
+#include "cli/options.h"
+
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/time.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND 1e9
+
+enum {
+    KEY_INCLUDE = 256,
+    KEY_EXCLUDE,
+    KEY_TYPE,
+    KEY_DEPTH,
+    KEY_PHASE,
+    KEY_SKIP,
+    KEY_MAX,
+    KEY_BUDGET,
+    KEY_STRETCH,
+    KEY_METHOD,
+    KEY_METRIC,
+    KEY_HOOK,
+};
+
+static const struct argp_option known[] = {
+    {"duration", 'd', "TIME", 0,
+     "Sample so long from the first sampled step, e.g. 2m (the whole run)", 0},
+    {"output", 'o', "FOLDER", 0, "Write the results there: results.json, layers.csv", 0},
+    {"quiet", 'q', NULL, 0, "Show no progress", 0},
+    {"layers-include", KEY_INCLUDE, "GLOB", 0, "Only layers of such names (any number)", 1},
+    {"layers-exclude", KEY_EXCLUDE, "GLOB", 0, "No layers of such names (any number)", 1},
+    {"layers-type", KEY_TYPE, "CLASS", 0, "Only layers of this class (any number)", 1},
+    {"depth", KEY_DEPTH, "N", 0, "Modules at this depth stand for all in them", 1},
+    {"phase", KEY_PHASE, "PHASE", 0, "Forward, Backward or Optimizer (any number; all)", 1},
+    {"metric", KEY_METRIC, "METRIC", 0, "e.g. SMActive (any number; all)", 1},
+    {"steps-skip", KEY_SKIP, "N", 0, "Leave out the first N steps", 2},
+    {"steps-max", KEY_MAX, "N", 0, "Sample N steps at most", 2},
+    {"budget", KEY_BUDGET, "PERCENT", 0, "How much slower the training may become (1)", 2},
+    {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
+    {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, or Job: averages of the job only", 2},
+    {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
+    {0},
+};
+
+/* What argp collects; the settings' own parser checks it, as it does for an agent in a pod. */
+typedef struct collected {
+    pp_run_options *out;
+    json_t *settings;
+    pp_error *err;
+} collected;
+
+static const struct {
+    int key;
+    const char *object; /* NULL: at the top */
+    const char *field;
+} lists[] = {
+    {KEY_INCLUDE, "layers", "include"},
+    {KEY_EXCLUDE, "layers", "exclude"},
+    {KEY_TYPE, "layers", "types"},
+    {KEY_PHASE, NULL, "phases"},
+};
+
+static json_t *object_in(json_t *root, const char *key)
+{
+    json_t *object = key ? json_object_get(root, key) : root;
+    if (!object) {
+        object = json_object();
+        (void)json_object_set_new(root, key, object);
+    }
+    return object;
+}
+
+static void append(collected *c, int key, const char *text)
+{
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (lists[i].key != key)
+            continue;
+        json_t *object = object_in(c->settings, lists[i].object);
+        json_t *list = json_object_get(object, lists[i].field);
+        if (!list) {
+            list = json_array();
+            (void)json_object_set_new(object, lists[i].field, list);
+        }
+        (void)json_array_append_new(list, json_string(text));
+    }
+}
+
+static int set_number(json_t *object, const char *field, const char *option, const char *text,
+                      bool whole, pp_error *err)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end || (whole && value != (double)(json_int_t)value))
+        return pp_error_field(err, option, "must be a %s, not %s",
+                              whole ? "whole number" : "number", text);
+    json_t *number = whole ? json_integer((json_int_t)value) : json_real(value);
+    return json_object_set_new(object, field, number) == 0 ? 0 : pp_error_nomem(err);
+}
+
+static int set_seconds(json_t *object, const char *field, const char *option, const char *text,
+                       pp_error *err)
+{
+    int64_t ns;
+    pp_error why = {0};
+    if (pp_duration_parse(text, &ns, &why) < 0)
+        return pp_error_field(err, option, "%s", why.message);
+    return json_object_set_new(object, field, json_real((double)ns / SECOND)) == 0
+               ? 0
+               : pp_error_nomem(err);
+}
+
+static int add_metric(pp_run_options *out, const char *text, pp_error *err)
+{
+    pp_metric metric;
+    if (pp_metric_from_name(text, &metric) < 0)
+        return pp_error_field(err, "--metric", "no such metric: %s", text);
+    out->solution.metrics |= 1U << metric;
+    return 0;
+}
+
+static int set_method(pp_run_options *out, const char *text, pp_error *err)
+{
+    if (strcmp(text, "Auto") != 0 && strcmp(text, "Direct") != 0 && strcmp(text, "Job") != 0)
+        return pp_error_field(err, "--method", "must be Auto, Direct or Job, not %s", text);
+    out->solution.job_only = strcmp(text, "Job") == 0;
+    return 0;
+}
+
+static int take(collected *c, int key, char *text)
+{
+    json_t *s = c->settings;
+    switch (key) {
+    case 'd':
+        return set_seconds(s, "durationSeconds", "--duration", text, c->err);
+    case KEY_STRETCH:
+        return set_seconds(object_in(s, "stretch"), "seconds", "--stretch", text, c->err);
+    case KEY_DEPTH:
+        return set_number(object_in(s, "layers"), "depth", "--depth", text, true, c->err);
+    case KEY_SKIP:
+        return set_number(object_in(s, "steps"), "skip", "--steps-skip", text, true, c->err);
+    case KEY_MAX:
+        return set_number(object_in(s, "steps"), "max", "--steps-max", text, true, c->err);
+    case KEY_BUDGET:
+        return set_number(s, "overheadBudgetPercent", "--budget", text, false, c->err);
+    case KEY_METRIC:
+        return add_metric(c->out, text, c->err);
+    case KEY_METHOD:
+        return set_method(c->out, text, c->err);
+    default:
+        append(c, key, text);
+        return 0;
+    }
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    collected *c = state->input;
+    switch (key) {
+    case 'o':
+        c->out->output = text;
+        return 0;
+    case 'q':
+        c->out->quiet = true;
+        return 0;
+    case KEY_HOOK:
+        c->out->hook = text;
+        return 0;
+    case ARGP_KEY_ARGS:
+        c->out->command = state->argv + state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "what shall be run? e.g. %s -- python3 train.py", state->name);
+        return EINVAL;
+    default:
+        break;
+    }
+    if (key != 'd' && key < KEY_INCLUDE)
+        return ARGP_ERR_UNKNOWN;
+    return take(c, key, text) < 0 ? EINVAL : 0;
+}
+
+static json_t *defaults(void)
+{
+    return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:f, s:{s:f}}", "version", 1, "session", "uid",
+                     "local", "namespace", "local", "name", "local", "endpoint", "",
+                     "overheadBudgetPercent", 1.0, "stretch", "seconds", 10.0);
+}
+
+int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *err)
+{
+    static const struct argp argp = {
+        known,
+        parse,
+        "-- COMMAND [ARGUMENT...]",
+        "Runs a PyTorch training and says which layer, in which phase, takes how much time and how "
+        "much of the GPU.",
+        NULL,
+        NULL,
+        NULL};
+    PP_CLEANUP_JSON json_t *settings = defaults();
+    collected c = {.out = ret, .settings = settings, .err = err};
+    *ret = (pp_run_options){0};
+    if (!settings)
+        return pp_error_nomem(err);
+    error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
+    if (rc != 0)
+        return err->code != PP_OK ? -1 : pp_error_set(err, PP_ERR_INVALID, "wrong arguments");
+    PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
+    if (!text)
+        return pp_error_nomem(err);
+    return pp_settings_parse(text, strlen(text), &ret->settings, err);
+}
+
+void pp_run_options_free(pp_run_options *options)
+{
+    pp_settings_free(&options->settings);
+}

@@ -1,0 +1,27 @@
+/* What `precisionprobe run` is asked for; its options mirror a ProfileSession's spec. */
+#ifndef PP_CLI_OPTIONS_H
+#define PP_CLI_OPTIONS_H
+
+#include "common/error.h"
+#include "controller/solution.h"
+#include "sidecar/agent/settings.h"
+
+#include <stdbool.h>
+
+typedef struct pp_run_options {
+    pp_settings settings;
+    pp_solution_options solution;
+    const char *output; /**< folder for the results; NULL: none is written */
+    const char *hook;   /**< folder with the hook's sitecustomize.py */
+    bool quiet;         /**< no progress */
+    char **command;     /**< the training, NULL-terminated; borrowed from argv */
+} pp_run_options;
+
+/**
+ * From `run`'s arguments (argv[0] is what help calls the program). Prints help or a wrong usage and
+ * ends the process, as argp does; fails, with the option's name in err->field, on a wrong value.
+ */
+int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *err);
+void pp_run_options_free(pp_run_options *options);
+
+#endif

@@ -1,0 +1,241 @@
+#include "cli/results.h"
+
+#include "common/cleanup.h"
+#include "common/file.h"
+#include "common/json.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FILE_MAX = 256 << 20 };
+
+/* In the table, in this order; shares are shown in percent. */
+static const struct {
+    pp_metric metric;
+    const char *heading;
+    double scale;
+} columns[] = {
+    {PP_METRIC_SM_ACTIVE, "SMActive", 100}, {PP_METRIC_SM_OCCUPANCY, "SMOcc.", 100},
+    {PP_METRIC_DRAM_ACTIVE, "DRAM", 100},   {PP_METRIC_FP32_ACTIVE, "FP32", 100},
+    {PP_METRIC_GPU_UTIL, "GPUUtil", 1},
+};
+
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+static json_t *estimate_object(const pp_solution_estimate *e)
+{
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "mean", real(e->mean),
+                     "standardError", real(e->standard_error), "windows", real(e->windows),
+                     "method", pp_attribution_method_name(e->method), "group",
+                     text_or_null(e->group_name), "groupMean", real(e->group_mean),
+                     "groupStandardError", real(e->group_standard_error), "reason",
+                     text_or_null(e->reason));
+}
+
+static json_t *item_object(const pp_solution *s, size_t index)
+{
+    const pp_solution_item *i = &s->items[index];
+    const double per_step =
+        s->step_count ? (double)i->total_ns / (double)s->step_count / 1e6 : (double)NAN;
+    json_t *metrics = json_object();
+    for (size_t k = 0; metrics && k < s->n_estimates; k++) {
+        const pp_solution_estimate *e = &s->estimates[k];
+        if (e->item == index)
+            (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name,
+                                      estimate_object(e));
+    }
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "kind",
+                     pp_solution_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
+                     pp_solution_phase_name(i->phase), "parameters", (json_int_t)i->parameters,
+                     "calls", (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns,
+                     "millisecondsPerStep", real(per_step), "share", real(i->share), "metrics",
+                     metrics);
+}
+
+json_t *pp_results_of_solution(const pp_solution *s)
+{
+    json_t *items = json_array();
+    for (size_t i = 0; items && i < s->n_items; i++)
+        (void)json_array_append_new(items, item_object(s, i));
+    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
+                     (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
+                     (json_int_t)s->observed_ns, "windows", (json_int_t)s->windows, "samples",
+                     (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6), "lagStandardErrorMs",
+                     real(s->lag_stderr_ns / 1e6), "items", items);
+}
+
+/* ---- files ---- */
+
+static void csv_text(FILE *f, const char *text)
+{
+    (void)fputc('"', f);
+    for (const char *c = text; *c; c++) {
+        if (*c == '"')
+            (void)fputc('"', f);
+        (void)fputc(*c, f);
+    }
+    (void)fputc('"', f);
+}
+
+static void csv_number(FILE *f, const json_t *number)
+{
+    (void)fputc(',', f);
+    if (json_is_number(number))
+        (void)fprintf(f, "%.9g", json_number_value(number));
+}
+
+static void csv_item(FILE *f, const char *gpu, const json_t *item)
+{
+    static const char *const texts[] = {"kind", "layer", "type", "phase"};
+    static const char *const numbers[] = {"parameters", "calls", "totalNs", "millisecondsPerStep",
+                                          "share"};
+    csv_text(f, gpu);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        (void)fputc(',', f);
+        csv_text(f, pp_json_get_string(item, texts[i], NULL));
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        csv_number(f, json_object_get(item, numbers[i]));
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const char *name = pp_metric_get((pp_metric)m)->spec_name;
+        csv_number(f, pp_json_get(item, "metrics", name, "mean", NULL));
+        csv_number(f, pp_json_get(item, "metrics", name, "standardError", NULL));
+    }
+    (void)fputc('\n', f);
+}
+
+static void csv_write(const json_t *results, FILE *f)
+{
+    (void)fputs("gpu,kind,layer,type,phase,parameters,calls,total_ns,ms_per_step,share", f);
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const char *column = pp_metric_get((pp_metric)m)->column;
+        (void)fprintf(f, ",%s,%s_stderr", column, column);
+    }
+    (void)fputc('\n', f);
+    size_t i, k;
+    json_t *gpu, *item;
+    json_array_foreach(json_object_get(results, "gpus"), i, gpu)
+    {
+        json_array_foreach(json_object_get(gpu, "items"), k, item)
+            csv_item(f, pp_json_get_string(gpu, "gpu", NULL), item);
+    }
+}
+
+static int open_file(const char *folder, const char *name, FILE **ret, pp_error *err)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long");
+    *ret = fopen(path, "we");
+    return *ret ? 0 : pp_error_errno(err, "writing the results");
+}
+
+static int close_file(FILE *f, pp_error *err)
+{
+    bool bad = ferror(f) != 0;
+    return fclose(f) == 0 && !bad ? 0 : pp_error_errno(err, "writing the results");
+}
+
+int pp_results_write(const json_t *results, const char *folder, pp_error *err)
+{
+    FILE *f;
+    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+        return pp_error_errno(err, "making the folder for the results");
+    if (open_file(folder, "results.json", &f, err) < 0)
+        return -1;
+    (void)json_dumpf(results, f, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    (void)fputc('\n', f);
+    if (close_file(f, err) < 0 || open_file(folder, "layers.csv", &f, err) < 0)
+        return -1;
+    csv_write(results, f);
+    return close_file(f, err);
+}
+
+int pp_results_read(const char *folder, json_t **ret, pp_error *err)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/results.json", folder);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long");
+    size_t length = 0;
+    PP_CLEANUP_FREE char *text = pp_file_read(path, FILE_MAX, &length, err);
+    if (!text)
+        return -1;
+    *ret = pp_json_parse(text, length, err);
+    if (*ret && !json_is_array(json_object_get(*ret, "gpus"))) {
+        json_decref(*ret);
+        *ret = NULL;
+        return pp_error_field(err, "gpus", "is missing: %s is no results.json", path);
+    }
+    return *ret ? 0 : -1;
+}
+
+/* ---- the table ---- */
+
+static void print_value(FILE *to, const json_t *estimate, double scale)
+{
+    const json_t *mean = json_object_get(estimate, "mean");
+    const json_t *group = json_object_get(estimate, "groupMean");
+    char text[32] = "-";
+    if (json_is_number(mean))
+        (void)snprintf(text, sizeof text, "%.1f±%.1f", json_number_value(mean) * scale,
+                       json_number_value(json_object_get(estimate, "standardError")) * scale);
+    else if (json_is_number(group))
+        (void)snprintf(text, sizeof text, "(%.1f)", json_number_value(group) * scale);
+    /* The sign takes two bytes and one place. */
+    (void)fprintf(to, " %*s", strstr(text, "±") ? 12 : 11, text);
+}
+
+static void print_item(FILE *to, const json_t *item)
+{
+    const char *layer = pp_json_get_string(item, "layer", NULL);
+    const char *kind = pp_json_get_string(item, "kind", NULL);
+    const json_t *ms = json_object_get(item, "millisecondsPerStep");
+    const json_t *share = json_object_get(item, "share");
+    bool is_layer = kind && strcmp(kind, "layer") == 0;
+    (void)fprintf(to, "%-24.24s %-14.14s %-9.9s", is_layer ? layer : kind,
+                  pp_json_get_string(item, "type", NULL),
+                  is_layer ? pp_json_get_string(item, "phase", NULL) : "");
+    if (kind && strcmp(kind, "job") == 0)
+        (void)fprintf(to, " %9s %6s", "-", "-");
+    else
+        (void)fprintf(to, " %9.3f %5.1f%%", json_number_value(ms), 100 * json_number_value(share));
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        print_value(to,
+                    pp_json_get(item, "metrics", pp_metric_get(columns[i].metric)->spec_name, NULL),
+                    columns[i].scale);
+    (void)fputc('\n', to);
+}
+
+void pp_results_print(const json_t *results, FILE *to)
+{
+    size_t i, k;
+    json_t *gpu, *item;
+    json_array_foreach(json_object_get(results, "gpus"), i, gpu)
+    {
+        const char *uuid = pp_json_get_string(gpu, "gpu", NULL);
+        (void)fprintf(to,
+                      "\n%s: %lld steps of %.3f ms (percent ± standard error; in brackets: of a "
+                      "group; -: not known)\n",
+                      uuid && *uuid ? uuid : "no GPU",
+                      (long long)json_integer_value(json_object_get(gpu, "steps")),
+                      json_number_value(json_object_get(gpu, "stepMs")));
+        (void)fprintf(to, "%-24s %-14s %-9s %9s %6s", "layer", "type", "phase", "ms/step", "share");
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+            (void)fprintf(to, " %11s", columns[c].heading);
+        (void)fputc('\n', to);
+        json_array_foreach(json_object_get(gpu, "items"), k, item) print_item(to, item);
+    }
+}

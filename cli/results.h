@@ -1,0 +1,25 @@
+/*
+ * The results of a run as files and as a table. results.json is the whole; the CSV and the table
+ * are made from it. Unknown is null in JSON, empty in CSV and a dash in the table.
+ */
+#ifndef PP_CLI_RESULTS_H
+#define PP_CLI_RESULTS_H
+
+#include "controller/solution.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/** One solution (of one GPU) as an object; a new reference, NULL where memory is out. */
+json_t *pp_results_of_solution(const pp_solution *solution);
+
+/** Writes results.json and layers.csv into the folder, which is made where it is missing. */
+int pp_results_write(const json_t *results, const char *folder, pp_error *err);
+
+/** Reads a folder's results.json; a new reference in *ret. */
+int pp_results_read(const char *folder, json_t **ret, pp_error *err);
+
+/** Prints a table per GPU, layers in the order of the model. */
+void pp_results_print(const json_t *results, FILE *to);
+
+#endif

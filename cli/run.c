@@ -1,0 +1,309 @@
+#include "cli/run.h"
+
+#include "cli/gpus.h"
+#include "cli/results.h"
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/time.h"
+#include "sidecar/agent/trainers.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum {
+    TICK_MS = 50,
+    SCAN_TICKS = 4,
+    PROGRESS_TICKS = 100,
+    GPU_TICKS = 2, /* PP_GPUS_WINDOW_NS */
+};
+
+/* A GPU's counters come a window late at most, and nothing passes them on. */
+#define MAX_LAG_NS INT64_C(200000000)
+#define MAX_STANDARD_ERROR 0.05
+
+typedef struct run {
+    pp_run_options *options;
+    uv_loop_t loop;
+    uv_timer_t tick;
+    uv_process_t child;
+    uv_signal_t signals[2];
+    char ring[PATH_MAX];
+    pp_agent_pod pod;
+    pp_trainers *trainers;
+    pp_activity_builder *activity;
+    pp_gpus *gpus;
+    unsigned ticks;
+    int64_t steps;
+    int64_t dropped;
+    int64_t cost_ns;
+    int status;  /* the training's */
+    bool failed; /* memory is out: what there is so far is told */
+} run;
+
+static void on_batch(void *user, pp_wire_batch *batch, int64_t events)
+{
+    run *r = user;
+    pp_error err = {0};
+    (void)events;
+    if (pp_activity_builder_add(r->activity, batch, &err) < 0)
+        r->failed = true;
+    r->steps += (int64_t)batch->step_count;
+    r->dropped += batch->dropped;
+    r->cost_ns += batch->cost.nanoseconds;
+    for (size_t i = 0; i < batch->process.gpus.count; i++)
+        pp_gpus_use(r->gpus, batch->process.gpus.items[i]);
+}
+
+/* ---- the environment of the training ---- */
+
+static int make_ring(run *r, pp_error *err)
+{
+    static const char *const places[] = {"/dev/shm", "/tmp"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        (void)snprintf(r->ring, sizeof r->ring, "%s/precisionprobe-XXXXXX", places[i]);
+        if (mkdtemp(r->ring))
+            return pp_settings_control(&r->options->settings, r->ring,
+                                       r->options->settings.skip > 0 ? "count" : "sample", err);
+    }
+    r->ring[0] = '\0';
+    return pp_error_errno(err, "making a folder in /dev/shm");
+}
+
+/* Rings are removed with their processes; what is left is ours, the control file, or a leftover. */
+static void remove_ring(const run *r)
+{
+    DIR *directory = r->ring[0] ? opendir(r->ring) : NULL;
+    const struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        (void)unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory)
+        (void)closedir(directory);
+    if (r->ring[0])
+        (void)rmdir(r->ring);
+}
+
+static int set_environment(const run *r, pp_error *err)
+{
+    const char *path = getenv("PYTHONPATH");
+    pp_buf joined;
+    pp_buf_init(&joined, 1 << 20);
+    int rc = pp_buf_printf(&joined, err, "%s%s%s", r->options->hook, path && *path ? ":" : "",
+                           path ? path : "");
+    if (rc == 0 &&
+        (setenv("PYTHONPATH", joined.data, 1) < 0 || setenv("PRECISIONPROBE_RING", r->ring, 1) < 0))
+        rc = pp_error_nomem(err);
+    pp_buf_done(&joined);
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+static void close_handles(run *r)
+{
+    uv_close((uv_handle_t *)&r->tick, NULL);
+    for (size_t i = 0; i < sizeof r->signals / sizeof *r->signals; i++)
+        uv_close((uv_handle_t *)&r->signals[i], NULL);
+}
+
+static void on_exit_of_child(uv_process_t *child, int64_t status, int number)
+{
+    run *r = child->data;
+    r->status = number ? 128 + number : (int)status;
+    uv_close((uv_handle_t *)child, NULL);
+    close_handles(r);
+}
+
+/* Ctrl-C reaches the training by the terminal; other signals are passed on. Its end is ours. */
+static void on_signal(uv_signal_t *handle, int number)
+{
+    run *r = handle->data;
+    if (number != SIGINT)
+        (void)uv_process_kill(&r->child, number);
+}
+
+static void show_progress(const run *r)
+{
+    char sampled[64];
+    const int64_t first = r->pod.first;
+    if (r->options->quiet || !isatty(STDERR_FILENO) || first == 0)
+        return;
+    int64_t ns = pp_time_monotonic() - first;
+    const int64_t most = r->pod.policy.duration;
+    if (most > 0 && ns > most)
+        ns = most;
+    pp_duration_format(ns / 1000000000 * 1000000000, sampled, sizeof sampled);
+    (void)fprintf(stderr, "precisionprobe: %s, %" PRId64 " steps sampled\n", sampled, r->steps);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    run *r = timer->data;
+    pp_error err = {0};
+    if (r->ticks % SCAN_TICKS == 0)
+        pp_trainers_scan(r->trainers);
+    pp_trainers_poll(r->trainers, &r->pod, pp_time_monotonic(), pp_time_now());
+    if (r->ticks % GPU_TICKS == 0 && pp_gpus_read(r->gpus, r->activity, &err) < 0)
+        r->failed = true;
+    if (++r->ticks % PROGRESS_TICKS == 0)
+        show_progress(r);
+}
+
+static int spawn(run *r, pp_error *err)
+{
+    uv_stdio_container_t inherit[3];
+    for (int i = 0; i < 3; i++)
+        inherit[i] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = i};
+    uv_process_options_t how = {.exit_cb = on_exit_of_child,
+                                .file = r->options->command[0],
+                                .args = r->options->command,
+                                .stdio = inherit,
+                                .stdio_count = 3};
+    r->child.data = r;
+    int rc = uv_spawn(&r->loop, &r->child, &how);
+    if (rc == 0)
+        return 0;
+    uv_close((uv_handle_t *)&r->child, NULL);
+    return pp_error_set(err, PP_ERR_NOT_FOUND, "%s: %s", r->options->command[0], uv_strerror(rc));
+}
+
+static int start_handles(run *r, pp_error *err)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    r->tick.data = r;
+    (void)uv_timer_init(&r->loop, &r->tick);
+    bool ok = uv_timer_start(&r->tick, on_tick, 0, TICK_MS) == 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        r->signals[i].data = r;
+        (void)uv_signal_init(&r->loop, &r->signals[i]);
+        ok = ok && uv_signal_start(&r->signals[i], on_signal, numbers[i]) == 0;
+    }
+    if (ok && spawn(r, err) == 0)
+        return 0;
+    close_handles(r);
+    return ok ? -1 : pp_error_set(err, PP_ERR_INTERNAL, "libuv handles could not be made");
+}
+
+/* ---- results ---- */
+
+static int add_solution(run *r, const char *gpu, json_t *to, pp_error *err)
+{
+    pp_solution *solution = NULL;
+    if (pp_solution_solve(pp_activity_builder_get(r->activity), gpu, &r->options->solution,
+                          &solution, err) < 0)
+        return -1;
+    int rc = json_array_append_new(to, pp_results_of_solution(solution));
+    (void)pp_solution_free(solution);
+    return rc == 0 ? 0 : pp_error_nomem(err);
+}
+
+/* The GPUs that processes named, and "" where one named none. */
+static int solve(run *r, json_t *to, pp_error *err)
+{
+    const pp_activity *a = pp_activity_builder_get(r->activity);
+    pp_strings gpus = {0};
+    int rc = 0;
+    for (size_t p = 0; rc == 0 && p < a->n_processes; p++) {
+        const pp_strings *have = &a->processes[p].gpus;
+        for (size_t g = 0; rc == 0 && (g < have->count || g == 0); g++)
+            rc = pp_strings_add_once(&gpus, have->count ? have->items[g] : "", err);
+    }
+    for (size_t i = 0; rc == 0 && i < gpus.count; i++)
+        rc = add_solution(r, gpus.items[i], to, err);
+    pp_strings_free(&gpus);
+    return rc;
+}
+
+static json_t *command_of(const run *r)
+{
+    json_t *words = json_array();
+    for (char **word = r->options->command; words && *word; word++)
+        (void)json_array_append_new(words, json_string(*word));
+    return words;
+}
+
+static int tell(run *r, pp_error *err)
+{
+    char at[40];
+    pp_time_format(pp_time_now(), 0, at, sizeof at);
+    json_t *gpus = json_array();
+    PP_CLEANUP_JSON json_t *results =
+        json_pack("{s:i, s:s, s:o, s:i, s:I, s:I, s:I, s:s, s:o}", "version", 1, "finished", at,
+                  "command", command_of(r), "exitStatus", r->status, "sampledSteps",
+                  (json_int_t)r->steps, "dropped", (json_int_t)r->dropped, "costNs",
+                  (json_int_t)r->cost_ns, "note", pp_gpus_why(r->gpus), "gpus", gpus);
+    if (!results)
+        return pp_error_nomem(err);
+    if (solve(r, gpus, err) < 0)
+        return -1;
+    if (r->steps == 0)
+        (void)fprintf(stderr, "precisionprobe: no step was sampled: no optimizer stepped in a "
+                              "process with torch, or it ended too soon\n");
+    pp_results_print(results, stderr);
+    if (*pp_gpus_why(r->gpus))
+        (void)fprintf(stderr, "precisionprobe: GPU counters are missing: %s\n",
+                      pp_gpus_why(r->gpus));
+    if (!r->options->output)
+        return 0;
+    int rc = pp_results_write(results, r->options->output, err);
+    if (rc == 0)
+        (void)fprintf(stderr, "precisionprobe: results are in %s\n", r->options->output);
+    return rc;
+}
+
+static int prepare(run *r, pp_error *err)
+{
+    r->pod = (pp_agent_pod){.policy = pp_settings_policy(&r->options->settings),
+                            .allowed = true,
+                            .emit = on_batch,
+                            .user = r};
+    r->options->solution.attribution =
+        (pp_attribution_options){.window_ns = PP_GPUS_WINDOW_NS,
+                                 .scrape_ns = PP_GPUS_WINDOW_NS,
+                                 .max_lag_ns = MAX_LAG_NS,
+                                 .max_standard_error = MAX_STANDARD_ERROR};
+    if (make_ring(r, err) < 0)
+        return -1;
+    r->trainers = pp_trainers_new(r->ring);
+    r->activity = pp_activity_builder_new();
+    r->gpus = pp_gpus_new();
+    return r->trainers && r->activity && r->gpus ? set_environment(r, err) : pp_error_nomem(err);
+}
+
+static void release(run *r)
+{
+    pp_trainers_free(r->trainers);
+    pp_activity_builder_free(r->activity);
+    pp_gpus_free(r->gpus);
+    remove_ring(r);
+}
+
+int pp_run(pp_run_options *options, pp_error *err)
+{
+    PP_CLEANUP_FREE run *r = calloc(1, sizeof *r);
+    if (!r)
+        return pp_error_nomem(err);
+    r->options = options;
+    if (uv_loop_init(&r->loop) != 0)
+        return pp_error_set(err, PP_ERR_INTERNAL, "no libuv loop");
+    int rc = prepare(r, err) < 0 ? -1 : start_handles(r, err);
+    (void)uv_run(&r->loop, UV_RUN_DEFAULT);
+    if (rc == 0) {
+        pp_error why = {0};
+        pp_trainers_finish(r->trainers, &r->pod, pp_time_monotonic(), pp_time_now());
+        if (tell(r, &why) < 0)
+            (void)fprintf(stderr, "precisionprobe: %s%s%s\n", why.field, *why.field ? " " : "",
+                          why.message);
+        rc = r->status;
+    }
+    release(r);
+    (void)uv_loop_close(&r->loop);
+    return rc;
+}

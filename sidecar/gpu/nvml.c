@@ -1,0 +1,224 @@
+#include "sidecar/gpu/nvml.h"
+
+#include "common/time.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of nvml.h only what is used here. The structs' layouts are part of NVML's stable interface. */
+typedef struct nvml_device *nvml_device;
+typedef struct nvml_gpm_sample *nvml_gpm_sample;
+
+typedef struct nvml_utilization {
+    unsigned gpu, memory; /* percent */
+} nvml_utilization;
+
+typedef struct nvml_memory {
+    unsigned long long total, free, used; /* bytes */
+} nvml_memory;
+
+typedef struct nvml_gpm_metric {
+    unsigned id;
+    int status;
+    double value;
+    struct {
+        char *short_name, *long_name, *unit;
+    } info;
+} nvml_gpm_metric;
+
+enum {
+    NVML_SUCCESS = 0,
+    GPM_VERSION = 1,
+    GPM_METRICS_MAX = 512, /* more than any nvml.h so far has; the first of them are used */
+    GPM_SM_UTIL = 2,
+    GPM_SM_OCCUPANCY = 3,
+    GPM_DRAM_BANDWIDTH = 10,
+    GPM_FP32 = 12,
+};
+
+typedef struct nvml_gpm_request {
+    unsigned version;
+    unsigned count;
+    nvml_gpm_sample from, to;
+    nvml_gpm_metric metrics[GPM_METRICS_MAX];
+} nvml_gpm_request;
+
+typedef struct nvml_gpm_support {
+    unsigned version;
+    unsigned supported;
+} nvml_gpm_support;
+
+struct pp_nvml {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*by_uuid)(const char *, nvml_device *);
+    int (*utilization)(nvml_device, nvml_utilization *);
+    int (*memory)(nvml_device, nvml_memory *);
+    /* NULL in a driver that has no GPM */
+    int (*gpm_support)(nvml_device, nvml_gpm_support *);
+    int (*gpm_alloc)(nvml_gpm_sample *);
+    int (*gpm_free)(nvml_gpm_sample);
+    int (*gpm_sample)(nvml_device, nvml_gpm_sample);
+    int (*gpm_metrics)(nvml_gpm_request *);
+};
+
+struct pp_nvml_gpu {
+    const pp_nvml *nvml;
+    nvml_device device;
+    nvml_gpm_sample last, next; /* NULL: no GPM */
+    bool primed;                /* `last` holds a sample */
+    nvml_gpm_request request;
+};
+
+static bool find(void *library, const char *name, void *slot)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(slot, &symbol, sizeof symbol);
+    return symbol;
+}
+
+static bool find_all(pp_nvml *n)
+{
+    void *l = n->library;
+    bool ok = find(l, "nvmlInit_v2", &n->init) && find(l, "nvmlShutdown", &n->shutdown) &&
+              find(l, "nvmlDeviceGetHandleByUUID", &n->by_uuid) &&
+              find(l, "nvmlDeviceGetUtilizationRates", &n->utilization) &&
+              find(l, "nvmlDeviceGetMemoryInfo", &n->memory);
+    bool gpm = find(l, "nvmlGpmQueryDeviceSupport", &n->gpm_support) &&
+               find(l, "nvmlGpmSampleAlloc", &n->gpm_alloc) &&
+               find(l, "nvmlGpmSampleFree", &n->gpm_free) &&
+               find(l, "nvmlGpmSampleGet", &n->gpm_sample) &&
+               find(l, "nvmlGpmMetricsGet", &n->gpm_metrics);
+    if (!gpm)
+        n->gpm_support = NULL;
+    return ok;
+}
+
+int pp_nvml_open(pp_nvml **ret, pp_error *err)
+{
+    pp_nvml *n = calloc(1, sizeof *n);
+    if (!n)
+        return pp_error_nomem(err);
+    int rc = -1;
+    n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!n->library)
+        (void)pp_error_set(err, PP_ERR_NOT_FOUND, "there is no libnvidia-ml.so.1 here");
+    else if (!find_all(n))
+        (void)pp_error_set(err, PP_ERR_NOT_FOUND, "this NVML lacks functions");
+    else if ((rc = n->init()) != NVML_SUCCESS)
+        (void)pp_error_set(err, PP_ERR_INTERNAL, "NVML does not start: code %d", rc);
+    if (rc == NVML_SUCCESS) {
+        *ret = n;
+        return 0;
+    }
+    if (n->library)
+        (void)dlclose(n->library);
+    free(n);
+    return -1;
+}
+
+void pp_nvml_close(pp_nvml *n)
+{
+    if (!n)
+        return;
+    (void)n->shutdown();
+    (void)dlclose(n->library);
+    free(n);
+}
+
+static void open_gpm(pp_nvml_gpu *g)
+{
+    const pp_nvml *n = g->nvml;
+    nvml_gpm_support support = {.version = GPM_VERSION};
+    if (!n->gpm_support || n->gpm_support(g->device, &support) != NVML_SUCCESS ||
+        !support.supported)
+        return;
+    if (n->gpm_alloc(&g->last) != NVML_SUCCESS) {
+        g->last = NULL;
+    } else if (n->gpm_alloc(&g->next) != NVML_SUCCESS) {
+        (void)n->gpm_free(g->last);
+        g->last = g->next = NULL;
+    }
+}
+
+int pp_nvml_gpu_open(pp_nvml *nvml, const char *uuid, pp_nvml_gpu **ret, pp_error *err)
+{
+    pp_nvml_gpu *g = calloc(1, sizeof *g);
+    if (!g)
+        return pp_error_nomem(err);
+    g->nvml = nvml;
+    int rc = nvml->by_uuid(uuid, &g->device);
+    if (rc != NVML_SUCCESS) {
+        free(g);
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "NVML does not know %s: code %d", uuid, rc);
+    }
+    open_gpm(g);
+    *ret = g;
+    return 0;
+}
+
+void pp_nvml_gpu_close(pp_nvml_gpu *g)
+{
+    if (!g)
+        return;
+    if (g->last)
+        (void)g->nvml->gpm_free(g->last);
+    if (g->next)
+        (void)g->nvml->gpm_free(g->next);
+    free(g);
+}
+
+bool pp_nvml_gpu_has_gpm(const pp_nvml_gpu *g)
+{
+    return g->last;
+}
+
+/* A share in percent as one of 1; NaN where it was not given. */
+static double share_of(const nvml_gpm_metric *m)
+{
+    bool known = m->status == NVML_SUCCESS && isfinite(m->value) && m->value >= 0;
+    return known ? fmin(m->value / 100, 1) : (double)NAN;
+}
+
+static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
+{
+    static const unsigned ids[] = {GPM_SM_UTIL, GPM_SM_OCCUPANCY, GPM_DRAM_BANDWIDTH, GPM_FP32};
+    double *const to[] = {&ret->sm_active, &ret->sm_occupancy, &ret->dram_active,
+                          &ret->fp32_active};
+    enum { WANTED = sizeof ids / sizeof ids[0] };
+    if (g->nvml->gpm_sample(g->device, g->next) != NVML_SUCCESS)
+        return;
+    ret->stamp_ns = pp_time_now();
+    nvml_gpm_request *r = &g->request;
+    r->version = GPM_VERSION;
+    r->count = WANTED;
+    r->from = g->last;
+    r->to = g->next;
+    for (size_t i = 0; i < WANTED; i++)
+        r->metrics[i] = (nvml_gpm_metric){.id = ids[i]};
+    if (g->primed && g->nvml->gpm_metrics(r) == NVML_SUCCESS) {
+        for (size_t i = 0; i < WANTED; i++)
+            *to[i] = share_of(&r->metrics[i]);
+    }
+    nvml_gpm_sample spare = g->last;
+    g->last = g->next;
+    g->next = spare;
+    g->primed = true;
+}
+
+void pp_nvml_gpu_read(pp_nvml_gpu *g, pp_nvml_reading *ret)
+{
+    const double unknown = (double)NAN;
+    nvml_utilization utilization;
+    nvml_memory memory;
+    *ret = (pp_nvml_reading){pp_time_now(), unknown, unknown, unknown, unknown, unknown, unknown};
+    if (g->nvml->utilization(g->device, &utilization) == NVML_SUCCESS)
+        ret->gpu_util = utilization.gpu;
+    if (g->nvml->memory(g->device, &memory) == NVML_SUCCESS)
+        ret->memory_mib = (double)memory.used / (1024 * 1024);
+    if (g->last)
+        read_gpm(g, ret);
+}

@@ -1,0 +1,48 @@
+/*
+ * The GPU's counters straight from the driver (NVML and its GPM counters), where no exporter and no
+ * Prometheus are at hand. The library is brought in by dlopen, with minimal declarations of our
+ * own.
+ *
+ * GPM: from Hopper on; the counters of a window lie between two samples, and NVIDIA calls 100 ms
+ * the shortest window. On older GPUs only utilisation and memory are known.
+ */
+#ifndef PP_SIDECAR_GPU_NVML_H
+#define PP_SIDECAR_GPU_NVML_H
+
+#include "common/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct pp_nvml pp_nvml;
+typedef struct pp_nvml_gpu pp_nvml_gpu;
+
+/** One reading; NaN where the GPU does not tell. */
+typedef struct pp_nvml_reading {
+    int64_t stamp_ns;  /**< end of the window, ns since 1970 */
+    double gpu_util;   /**< percent of the driver's own last sample period with a kernel running */
+    double memory_mib; /**< used now */
+    double sm_active;  /**< 0 to 1, over the time since the reading before; so below */
+    double sm_occupancy; /**< 0 to 1 */
+    double dram_active;  /**< 0 to 1 */
+    double fp32_active;  /**< 0 to 1 */
+} pp_nvml_reading;
+
+/** PP_ERR_NOT_FOUND where there is no NVML, PP_ERR_INTERNAL with its code where it does not start.
+ */
+int pp_nvml_open(pp_nvml **ret, pp_error *err);
+/** NULL is allowed. */
+void pp_nvml_close(pp_nvml *nvml);
+
+/** A GPU by its UUID ("GPU-..."); belongs to `nvml`, and is to be freed before it. */
+int pp_nvml_gpu_open(pp_nvml *nvml, const char *uuid, pp_nvml_gpu **ret, pp_error *err);
+/** NULL is allowed. */
+void pp_nvml_gpu_close(pp_nvml_gpu *gpu);
+
+/** Whether it has GPM counters. */
+bool pp_nvml_gpu_has_gpm(const pp_nvml_gpu *gpu);
+
+/** Reads it; takes up to 0.5 ms. The first reading has no GPM values. */
+void pp_nvml_gpu_read(pp_nvml_gpu *gpu, pp_nvml_reading *ret);
+
+#endif
