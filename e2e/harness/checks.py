@@ -149,13 +149,14 @@ def virtual_gpu():
 
 
 def hook():
-    """Hook and agent together, in the Python and PyTorch of the machine's Debian and in those of the torch image."""
-    build = os.path.join(build_folder("asan"), "sidecar")
+    """Hook, agent and `precisionprobe run`, with the PyTorch of the machine's Debian and that of the torch image."""
+    build = build_folder("asan")
     image = os.path.join(ROOT, "e2e/images/torch-python")
     run_shown(image, "-c", "")  # unpacks the image's files where they are missing
     output = expect("hook.log", "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
-                    os.path.join(ROOT, "sidecar/tests"),
-                    env={"PP_AGENT": f"{build}/agent/precisionprobe-agent", "PP_HOOK": f"{build}/hook/python",
+                    os.path.join(ROOT, "sidecar/tests"), os.path.join(ROOT, "cli/tests"),
+                    env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
+                         "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
                          "PP_TORCH_PYTHON": f"/usr/bin/python3:{image}"})
     return [f"hook and agent: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 

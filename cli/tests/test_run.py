@@ -1,0 +1,118 @@
+"""`precisionprobe run` around real trainings: results, and a training that goes on as ever.
+
+PP_CLI           the program precisionprobe
+PP_HOOK          the folder with the built hook's Python (sitecustomize.py in it)
+PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all tested
+"""
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+TRAIN = str(pathlib.Path(__file__).parent / "train.py")
+MODEL = {("0", "forward"), ("0", "backward"), ("1", "forward"), ("1", "backward"), ("2", "forward"), ("2", "backward")}
+
+
+def pytest_generate_tests(metafunc):
+    if "python" in metafunc.fixturenames:
+        metafunc.parametrize("python", os.environ["PP_TORCH_PYTHON"].split(":"))
+
+
+def probe(*arguments):
+    return [os.environ["PP_CLI"], *arguments]
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"]})
+
+
+def left_behind():
+    return sorted(path.name for path in pathlib.Path("/dev/shm").glob("precisionprobe-*"))
+
+
+def test_results_of_a_training(python, tmp_path):
+    before = left_behind()
+    plain = run(python, TRAIN, "400")
+    folder = tmp_path / "results"
+    probed = run(*probe("run", "--budget", "100", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, "400"))
+    assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
+    results = json.loads((folder / "results.json").read_text())
+    assert results["command"] == [python, TRAIN, "400"] and results["exitStatus"] == 0
+    assert 300 < results["sampledSteps"] < 400 and results["dropped"] == 0 and results["costNs"] > 0
+    (gpu,) = results["gpus"]
+    items = {(i["layer"], i["phase"]): i for i in gpu["items"] if i["kind"] == "layer"}
+    assert set(items) == MODEL and all(i["calls"] == results["sampledSteps"] for i in items.values())
+    shares = sum(i["share"] for i in gpu["items"] if i["kind"] in ("layer", "optimizer", "other"))
+    assert abs(shares - 1) < 1e-6
+    rows = list(csv.DictReader((folder / "layers.csv").open()))
+    assert {(r["layer"], r["phase"]) for r in rows if r["kind"] == "layer"} == MODEL
+    report = run(*probe("report", str(folder)))
+    assert report.returncode == 0 and report.stdout.strip() in probed.stderr
+    assert left_behind() == before
+
+
+def test_exit_status_and_nothing_on_standard_output(python):
+    probed = run(*probe("run", "--", python, TRAIN, "5", "7"))
+    assert probed.returncode == 7 and len(probed.stdout.splitlines()) == 5
+
+
+def test_layers_steps_and_phases(python, tmp_path):
+    probed = run(*probe("run", "--budget", "100", "--layers-include", "0", "--phase", "Forward", "--steps-skip", "50",
+                        "--steps-max", "100", "-o", str(tmp_path), "--", python, TRAIN, "400"))
+    assert probed.returncode == 0, probed.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    layers = [(i["layer"], i["phase"]) for g in results["gpus"] for i in g["items"] if i["kind"] == "layer"]
+    assert ("0", "forward") in layers and all(name == "0" for name, _ in layers)
+    assert results["sampledSteps"] == 100
+
+
+def test_a_program_without_torch():
+    before = left_behind()
+    probed = run(*probe("run", "--", "sh", "-c", "echo hello; exit 4"))
+    assert (probed.returncode, probed.stdout) == (4, "hello\n")
+    assert "no step was sampled" in probed.stderr and left_behind() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_the_training_and_leave_nothing(python, number):
+    before = left_behind()
+    child = subprocess.Popen(probe("run", "--", python, TRAIN, "100000000"), stdout=subprocess.PIPE, text=True,
+                             stderr=subprocess.PIPE, start_new_session=True,
+                             env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"]})
+    child.stdout.readline()
+    time.sleep(0.5)
+    if number == signal.SIGINT:
+        os.killpg(child.pid, number)  # as a terminal does
+    else:
+        child.send_signal(number)
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode in (128 + number, 1), stderr  # Python turns Ctrl-C into an exception
+    assert left_behind() == before
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--budget", "x", "--", "true"], "--budget must be a number"),
+    (["--budget", "1000", "--", "true"], "overheadBudgetPercent must be"),
+    (["--method", "Fine", "--", "true"], "--method must be"),
+    (["--metric", "Speed", "--", "true"], "no such metric: Speed"),
+    (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
+    (["--duration", "5", "--", "true"], "--duration"),
+    (["--", "/nowhere/train"], "/nowhere/train: no such file"),
+    ([], "what shall be run?"),
+    (["--hook", "/nowhere"], "what shall be run?"),
+])
+def test_wrong_arguments(arguments, message):
+    probed = run(*probe("run", *arguments))
+    assert probed.returncode != 0 and message in probed.stderr
+
+
+def test_report_of_nothing(tmp_path):
+    (tmp_path / "results.json").write_text("{}")
+    assert "gpus is missing" in run(*probe("report", str(tmp_path))).stderr
+    assert run(*probe("report", str(tmp_path / "none"))).returncode == 1
