@@ -150,7 +150,7 @@ static int close_file(FILE *f, pp_error *err)
 
 int pp_results_write(const json_t *results, const char *folder, pp_error *err)
 {
-    FILE *f;
+    FILE *f = NULL;
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
         return pp_error_errno(err, "making the folder for the results");
     if (open_file(folder, "results.json", &f, err) < 0)

@@ -167,7 +167,7 @@ static int add_cells(pp_activity_builder *b, uint32_t index, const pp_wire_grid 
 int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, pp_error *err)
 {
     pp_activity *a = b->activity;
-    uint32_t process;
+    uint32_t process = 0;
     if (find_process(b, batch, &process, err) < 0)
         return -1;
     for (size_t i = 0; i < batch->layer_count; i++) {
