@@ -28,6 +28,13 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* "" where it is not there: a file may have been written by anybody. */
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = pp_json_get_string(object, key, NULL);
+    return text ? text : "";
+}
+
 static json_t *text_or_null(const char *text)
 {
     return text ? json_string(text) : json_null();
@@ -103,7 +110,7 @@ static void csv_item(FILE *f, const char *gpu, const json_t *item)
     csv_text(f, gpu);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         (void)fputc(',', f);
-        csv_text(f, pp_json_get_string(item, texts[i], NULL));
+        csv_text(f, text_of(item, texts[i]));
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         csv_number(f, json_object_get(item, numbers[i]));
@@ -128,7 +135,7 @@ static void csv_write(const json_t *results, FILE *f)
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
     {
         json_array_foreach(json_object_get(gpu, "items"), k, item)
-            csv_item(f, pp_json_get_string(gpu, "gpu", NULL), item);
+            csv_item(f, text_of(gpu, "gpu"), item);
     }
 }
 
@@ -200,15 +207,14 @@ static void print_value(FILE *to, const json_t *estimate, double scale)
 
 static void print_item(FILE *to, const json_t *item)
 {
-    const char *layer = pp_json_get_string(item, "layer", NULL);
-    const char *kind = pp_json_get_string(item, "kind", NULL);
+    const char *layer = text_of(item, "layer");
+    const char *kind = text_of(item, "kind");
     const json_t *ms = json_object_get(item, "millisecondsPerStep");
     const json_t *share = json_object_get(item, "share");
-    bool is_layer = kind && strcmp(kind, "layer") == 0;
-    (void)fprintf(to, "%-24.24s %-14.14s %-9.9s", is_layer ? layer : kind,
-                  pp_json_get_string(item, "type", NULL),
-                  is_layer ? pp_json_get_string(item, "phase", NULL) : "");
-    if (kind && strcmp(kind, "job") == 0)
+    bool is_layer = strcmp(kind, "layer") == 0;
+    (void)fprintf(to, "%-24.24s %-14.14s %-9.9s", is_layer ? layer : kind, text_of(item, "type"),
+                  is_layer ? text_of(item, "phase") : "");
+    if (strcmp(kind, "job") == 0)
         (void)fprintf(to, " %9s %6s", "-", "-");
     else
         (void)fprintf(to, " %9.3f %5.1f%%", json_number_value(ms), 100 * json_number_value(share));
@@ -225,11 +231,11 @@ void pp_results_print(const json_t *results, FILE *to)
     json_t *gpu, *item;
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
     {
-        const char *uuid = pp_json_get_string(gpu, "gpu", NULL);
+        const char *uuid = text_of(gpu, "gpu");
         (void)fprintf(to,
                       "\n%s: %lld steps of %.3f ms (percent ± standard error; in brackets: of a "
                       "group; -: not known)\n",
-                      uuid && *uuid ? uuid : "no GPU",
+                      *uuid ? uuid : "no GPU",
                       (long long)json_integer_value(json_object_get(gpu, "steps")),
                       json_number_value(json_object_get(gpu, "stepMs")));
         (void)fprintf(to, "%-24s %-14s %-9s %9s %6s", "layer", "type", "phase", "ms/step", "share");

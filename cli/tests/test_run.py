@@ -64,7 +64,7 @@ def test_exit_status_and_nothing_on_standard_output(python):
 
 def test_layers_steps_and_phases(python, tmp_path):
     probed = run(*probe("run", "--budget", "100", "--layers-include", "0", "--phase", "Forward", "--steps-skip", "50",
-                        "--steps-max", "100", "-o", str(tmp_path), "--", python, TRAIN, "400"))
+                        "--steps-max", "100", "-o", str(tmp_path), "--", python, TRAIN, "9000"))
     assert probed.returncode == 0, probed.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     layers = [(i["layer"], i["phase"]) for g in results["gpus"] for i in g["items"] if i["kind"] == "layer"]
@@ -113,6 +113,8 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_report_of_nothing(tmp_path):
+    (tmp_path / "results.json").write_text('{"gpus": [{"items": [{}, 3]}, null]}')
+    assert run(*probe("report", str(tmp_path))).returncode == 0
     (tmp_path / "results.json").write_text("{}")
     assert "gpus is missing" in run(*probe("report", str(tmp_path))).stderr
     assert run(*probe("report", str(tmp_path / "none"))).returncode == 1
