@@ -151,8 +151,9 @@ void pp_thread_forget(void);
 typedef enum pp_state { OFF, COUNTING, DISCOVERING, MARKING, STOPPING, STATES } pp_state;
 
 typedef enum pp_kind {
-    ENTER, /* global forward pre-hook */
-    LEAVE, /* global forward hook */
+    CALL,  /* global forward pre-hook that settles, and looks for layers; may be there twice */
+    ENTER, /* global forward pre-hook, while marking; there once */
+    LEAVE, /* global forward hook, while marking */
     BACKWARD_BEGIN,
     BACKWARD_END,
     OPTIMIZER_BEGIN,

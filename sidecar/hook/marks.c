@@ -226,6 +226,13 @@ static int on_enter(PyObject *module, PyObject *args)
 {
     if (hook.state == MARKING)
         return enter_marking(module, args);
+    return hook.state == STOPPING ? settle() : 0;
+}
+
+static int on_call(PyObject *module)
+{
+    if (hook.state == MARKING)
+        return 0;
     if ((hook.state != DISCOVERING || pp_ring_mode_now() != PP_RING_SAMPLE) && settle() < 0)
         return -1;
     return hook.state == DISCOVERING ? discover(module) : 0;
@@ -407,6 +414,8 @@ static int dispatch(const marker *m, PyObject *args)
     PyObject *first = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
     Py_ssize_t n = PyTuple_Size(args);
     switch ((pp_kind)m->kind) {
+    case CALL:
+        return on_call(first);
     case ENTER:
         return on_enter(first, n > 1 ? PyTuple_GetItem(args, 1) : Py_None);
     case LEAVE:

@@ -336,8 +336,9 @@ __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__marks(void);
 
 PyMODINIT_FUNC PyInit__marks(void)
 {
-    static const char *const kinds[] = {"ENTER",        "LEAVE",           "BACKWARD_BEGIN",
-                                        "BACKWARD_END", "OPTIMIZER_BEGIN", "OPTIMIZER_END"};
+    static const char *const kinds[] = {"CALL",           "ENTER",        "LEAVE",
+                                        "BACKWARD_BEGIN", "BACKWARD_END", "OPTIMIZER_BEGIN",
+                                        "OPTIMIZER_END"};
     static const char *const states[] = {"OFF", "COUNTING", "DISCOVERING", "MARKING", "STOPPING"};
     _Static_assert(sizeof kinds / sizeof *kinds == KINDS, "a name for each");
     _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");

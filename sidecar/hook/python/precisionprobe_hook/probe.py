@@ -22,8 +22,8 @@ class _Probe:
         self.torch = torch
         self.directory = directory
         self.filters = {}
-        self.entries = []  # handles of the global forward pre-hook: one, or two after a race
-        self.exits = []  # of the global forward hook
+        self.entries = []  # handles of the global forward pre-hook CALL: one, or two after a race
+        self.marks = []  # of the global forward hooks ENTER and LEAVE, while marking
         self.optimizer_hooks = []
         self.placed = []  # weak references to the layers' modules
         self.ids = {}  # (name, type name) -> layer id
@@ -46,7 +46,7 @@ class _Probe:
             _marks.fail()
 
     def installed(self):
-        return bool(self.optimizer_hooks or self.exits or self.entries)
+        return bool(self.optimizer_hooks or self.marks or self.entries)
 
     def ask(self):
         """Has the next forward settle. Reads files here, not in the training's thread."""
@@ -57,7 +57,7 @@ class _Probe:
     def install_entry(self):
         if not self.entries:
             self.entries.append(self.torch.nn.modules.module.register_module_forward_pre_hook(
-                _marks.marker(_marks.ENTER)))
+                _marks.marker(_marks.CALL)))
 
     def stand_aside(self, why):
         """For good: this program is one that the hook could harm. From any thread of the user's."""
@@ -70,6 +70,7 @@ class _Probe:
 
     def settle(self):
         """Carries out the mode: a forward is beginning, so no table is being walked."""
+        early, self.early = self.early, False
         self.remove_layers()
         mode = _marks.mode()
         if mode != _IDLE and compiling.used():
@@ -84,8 +85,7 @@ class _Probe:
             return
         self.install_entry()
         self.set_clock()
-        _marks.set_state(_marks.DISCOVERING, not self.early)
-        self.early = False
+        _marks.set_state(_marks.DISCOVERING, not early)
 
     def found(self):
         """A step has ended and its modules are known: hooks every layer, and the stretch starts."""
@@ -103,9 +103,9 @@ class _Probe:
         self.calibrate()
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
-        self.install_entry()
-        self.exits.append(self.torch.nn.modules.module.register_module_forward_hook(
-            _marks.marker(_marks.LEAVE)))
+        tables = self.torch.nn.modules.module
+        self.marks = [tables.register_module_forward_pre_hook(_marks.marker(_marks.ENTER)),
+                      tables.register_module_forward_hook(_marks.marker(_marks.LEAVE))]
         self.positions.install(_marks.has_position)
         _marks.set_state(_marks.MARKING)
 
@@ -146,8 +146,8 @@ class _Probe:
 
     def remove_layers(self):
         self.positions.remove()
-        while self.exits:
-            self.exits.pop().remove()
+        while self.marks:
+            self.marks.pop().remove()
         self.placed.clear()
         _marks.clear()
 
