@@ -111,6 +111,8 @@ def test_steps_skip_and_max(probe, python):
     _, batches = sampled(probe, python, TRAIN, "mixed", "300", "2", steps={"skip": 40, "max": 25})
     numbers = [n for b in batches for n in undelta(b["steps"]["number"])]
     assert len(numbers) == 25 and min(numbers) >= 40
+    # The search for layers begins within a step, and finds the whole model all the same.
+    assert {"bot.0", "bot.1", "emb", "twice", "out"} < set(phases_of(batches))
     assert numbers == list(range(numbers[0], numbers[0] + 25))
 
 
