@@ -1,4 +1,5 @@
 """What is tested without a cluster: format, lint, documents, unit tests under sanitizers, the hook, the virtual GPU."""
+import concurrent.futures
 import os
 import re
 import shutil
@@ -148,17 +149,28 @@ def virtual_gpu():
     return [f"virtual GPU: {line}" for line in found(r"^ok\s", output)]
 
 
-def hook():
-    """Hook, agent and `precisionprobe run`, with the PyTorch of the machine's Debian and that of the torch image."""
+def with_torch(log, folder, pythons, port):
+    """pytest of a folder, with trainings in these pythons; its last line."""
     build = build_folder("asan")
-    image = os.path.join(ROOT, "e2e/images/torch-python")
-    run_shown(image, "-c", "")  # unpacks the image's files where they are missing
-    output = expect("hook.log", "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
-                    os.path.join(ROOT, "sidecar/tests"), os.path.join(ROOT, "cli/tests"),
+    output = expect(log, "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
+                    os.path.join(ROOT, folder),
                     env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
                          "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
-                         "PP_TORCH_PYTHON": f"/usr/bin/python3:{image}"})
-    return [f"hook and agent: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
+                         "PP_TORCH_PYTHON": pythons, "MASTER_PORT": str(port)})
+    return found(r"^=+ .* in [0-9.]+s", output)
+
+
+def hook():
+    """Hook, agent and `precisionprobe run`, with the PyTorch of the machine's Debian and that of the torch image."""
+    image = os.path.join(ROOT, "e2e/images/torch-python")
+    run_shown(image, "-c", "")  # unpacks the image's files where they are missing
+    pythons = ["/usr/bin/python3", image]
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # side by side: mostly they wait for each other
+        both = [pool.submit(with_torch, f"hook-{i}.log", "sidecar/tests", python, 29555 + i)
+                for i, python in enumerate(pythons)]
+        lines = [line for one in both for line in one.result()]
+    lines += with_torch("cli.log", "cli/tests", ":".join(pythons), 29555)
+    return [f"hook, agent and cli: {line}" for line in lines]
 
 
 def chart(cluster):
