@@ -50,31 +50,28 @@ static json_t *estimate_object(const pp_solution_estimate *e)
                      text_or_null(e->reason));
 }
 
-static json_t *item_object(const pp_solution *s, size_t index)
+static json_t *item_object(const pp_solution *s, const pp_solution_item *i)
 {
-    const pp_solution_item *i = &s->items[index];
     const double per_step =
         s->step_count ? (double)i->total_ns / (double)s->step_count / 1e6 : (double)NAN;
-    json_t *metrics = json_object();
-    for (size_t k = 0; metrics && k < s->n_estimates; k++) {
-        const pp_solution_estimate *e = &s->estimates[k];
-        if (e->item == index)
-            (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name,
-                                      estimate_object(e));
-    }
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "kind",
                      pp_solution_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
                      pp_solution_phase_name(i->phase), "parameters", (json_int_t)i->parameters,
                      "calls", (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns,
                      "millisecondsPerStep", real(per_step), "share", real(i->share), "metrics",
-                     metrics);
+                     json_object());
 }
 
 json_t *pp_results_of_solution(const pp_solution *s)
 {
     json_t *items = json_array();
     for (size_t i = 0; items && i < s->n_items; i++)
-        (void)json_array_append_new(items, item_object(s, i));
+        (void)json_array_append_new(items, item_object(s, &s->items[i]));
+    for (size_t i = 0; items && i < s->n_estimates; i++) {
+        const pp_solution_estimate *e = &s->estimates[i];
+        json_t *metrics = json_object_get(json_array_get(items, e->item), "metrics");
+        (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
+    }
     return json_pack("{s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
                      (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
                      (json_int_t)s->observed_ns, "windows", (json_int_t)s->windows, "samples",

@@ -204,17 +204,10 @@ static int add_solution(run *r, const char *gpu, json_t *to, pp_error *err)
     return rc == 0 ? 0 : pp_error_nomem(err);
 }
 
-/* The GPUs that processes named, and "" where one named none. */
 static int solve(run *r, json_t *to, pp_error *err)
 {
-    const pp_activity *a = pp_activity_builder_get(r->activity);
     pp_strings gpus = {0};
-    int rc = 0;
-    for (size_t p = 0; rc == 0 && p < a->n_processes; p++) {
-        const pp_strings *have = &a->processes[p].gpus;
-        for (size_t g = 0; rc == 0 && (g < have->count || g == 0); g++)
-            rc = pp_strings_add_once(&gpus, have->count ? have->items[g] : "", err);
-    }
+    int rc = pp_activity_list_gpus(pp_activity_builder_get(r->activity), &gpus, err);
     for (size_t i = 0; rc == 0 && i < gpus.count; i++)
         rc = add_solution(r, gpus.items[i], to, err);
     pp_strings_free(&gpus);

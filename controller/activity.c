@@ -25,3 +25,29 @@ pp_activity *pp_activity_free(pp_activity *a)
     free(a);
     return NULL;
 }
+
+int pp_activity_list_gpus(const pp_activity *a, pp_strings *ret, pp_error *err)
+{
+    for (size_t p = 0; p < a->n_processes; p++) {
+        const pp_strings *have = &a->processes[p].gpus;
+        for (size_t g = 0; g < have->count || g == 0; g++) {
+            if (pp_strings_add_once(ret, have->count ? have->items[g] : "", err) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
+{
+    void **base = array;
+    if (n + more <= *room)
+        return 0;
+    const size_t wanted = (n + more) + (n + more) / 2 + 16;
+    void *bigger = realloc(*base, wanted * size);
+    if (!bigger)
+        return pp_error_nomem(err);
+    *base = bigger;
+    *room = wanted;
+    return 0;
+}

@@ -93,6 +93,15 @@ typedef struct pp_activity {
     bool truncated; /**< more was stored than one problem may hold: the earliest are here */
 } pp_activity;
 
+/** Adds the GPUs that the processes named, each once, and "" where a process named none. */
+int pp_activity_list_gpus(const pp_activity *activity, pp_strings *ret, pp_error *err);
+
+/**
+ * Makes room for `more` elements of `size` bytes after the first n of an array (a pointer to the
+ * pointer to its elements) with room for *room: for those who put an activity together.
+ */
+int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err);
+
 /** Accepts NULL; returns NULL. */
 pp_activity *pp_activity_free(pp_activity *activity);
 

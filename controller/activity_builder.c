@@ -33,24 +33,9 @@ void pp_activity_builder_free(pp_activity_builder *b)
     free(b);
 }
 
-/* Makes room for `more` elements after n. */
-static int grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
-{
-    void **base = array;
-    if (n + more <= *room)
-        return 0;
-    const size_t wanted = (n + more) + (n + more) / 2 + 16;
-    void *bigger = realloc(*base, wanted * size);
-    if (!bigger)
-        return pp_error_nomem(err);
-    *base = bigger;
-    *room = wanted;
-    return 0;
-}
-
 #define GROW(b, field, more, err)                                                                  \
-    grow(&(b)->activity->field, &(b)->room.field, (b)->activity->n_##field, more,                  \
-         sizeof *(b)->activity->field, err)
+    pp_activity_grow(&(b)->activity->field, &(b)->room.field, (b)->activity->n_##field, more,      \
+                     sizeof *(b)->activity->field, err)
 
 static int add_gpus(pp_activity *a, pp_activity_process *p, const pp_strings *gpus, pp_error *err)
 {

@@ -123,26 +123,12 @@ static void on_solved(uv_work_t *request, int status)
         next_target(j);
 }
 
-/* The GPUs that the target's processes named, and "" where one named none. */
-static int list_gpus(const pp_activity *activity, pp_strings *ret, pp_error *err)
-{
-    for (size_t p = 0; p < activity->n_processes; p++) {
-        const pp_strings *have = &activity->processes[p].gpus;
-        for (size_t g = 0; g < have->count || g == 0; g++) {
-            const char *gpu = have->count ? have->items[g] : "";
-            if (pp_strings_add_once(ret, gpu, err) < 0)
-                return -1;
-        }
-    }
-    return 0;
-}
-
 /* On a thread of the pool, on the job's own data. */
 static void solve(uv_work_t *request)
 {
     job *j = request->data;
     pp_strings gpus = {0};
-    bool ok = list_gpus(j->activity, &gpus, &j->error) == 0;
+    bool ok = pp_activity_list_gpus(j->activity, &gpus, &j->error) == 0;
     j->solutions = ok ? calloc(gpus.count + 1, sizeof(pp_solution *)) : NULL;
     if (ok && !j->solutions)
         ok = pp_error_nomem(&j->error) == 0;

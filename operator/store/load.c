@@ -43,21 +43,6 @@ typedef struct load_call {
     capacities room;
 } load_call;
 
-/* Makes room for `more` elements after n. */
-static int grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
-{
-    void **base = array;
-    if (n + more <= *room)
-        return 0;
-    const size_t wanted = (n + more) + (n + more) / 2 + 16;
-    void *bigger = realloc(*base, wanted * size);
-    if (!bigger)
-        return pp_error_nomem(err);
-    *base = bigger;
-    *room = wanted;
-    return 0;
-}
-
 static int copy_text(const PGresult *r, int row, int column, char **ret, pp_error *err)
 {
     const char *text = pp_row_text(r, row, column);
@@ -68,7 +53,8 @@ static int copy_text(const PGresult *r, int row, int column, char **ret, pp_erro
 static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     pp_activity *a = c->activity;
-    if (grow(&a->processes, &c->room.processes, a->n_processes, 1, sizeof(*a->processes), err) < 0)
+    if (pp_activity_grow(&a->processes, &c->room.processes, a->n_processes, 1,
+                         sizeof(*a->processes), err) < 0)
         return -1;
     pp_activity_process *p = &a->processes[a->n_processes++];
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
@@ -101,7 +87,7 @@ static int take_layer(load_call *c, const PGresult *r, int row, pp_error *err)
     /* One that came after the processes were read: the next solution will have it. */
     if (find_process(a, r, row, &process) < 0)
         return 0;
-    if (grow(&a->layers, &c->room.layers, a->n_layers, 1, sizeof(*a->layers), err) < 0)
+    if (pp_activity_grow(&a->layers, &c->room.layers, a->n_layers, 1, sizeof(*a->layers), err) < 0)
         return -1;
     pp_activity_layer *l = &a->layers[a->n_layers++];
     *l = (pp_activity_layer){.process = process,
@@ -127,7 +113,8 @@ static int take_steps(load_call *c, const PGresult *r, int row, uint32_t batch, 
     pp_activity *a = c->activity;
     pp_row_array in[3];
     if (open_arrays(r, row, 6, 3, in, err) < 0 ||
-        grow(&a->steps, &c->room.steps, a->n_steps, in[0].count, sizeof(*a->steps), err) < 0)
+        pp_activity_grow(&a->steps, &c->room.steps, a->n_steps, in[0].count, sizeof(*a->steps),
+                         err) < 0)
         return -1;
     for (size_t i = 0; i < in[0].count; i++) {
         pp_activity_step *s = &a->steps[a->n_steps++];
@@ -144,8 +131,8 @@ static int take_intervals(load_call *c, const PGresult *r, int row, uint32_t bat
     pp_activity *a = c->activity;
     pp_row_array in[4];
     if (open_arrays(r, row, 9, 4, in, err) < 0 ||
-        grow(&a->intervals, &c->room.intervals, a->n_intervals, in[0].count, sizeof(*a->intervals),
-             err) < 0)
+        pp_activity_grow(&a->intervals, &c->room.intervals, a->n_intervals, in[0].count,
+                         sizeof(*a->intervals), err) < 0)
         return -1;
     for (size_t i = 0; i < in[0].count; i++) {
         pp_activity_interval *v = &a->intervals[a->n_intervals++];
@@ -165,7 +152,8 @@ static int take_cells(load_call *c, const PGresult *r, int row, uint32_t batch, 
     const int64_t width = pp_row_int(r, row, 14, 0);
     pp_row_array in[5];
     if (open_arrays(r, row, 15, 5, in, err) < 0 ||
-        grow(&a->cells, &c->room.cells, a->n_cells, in[0].count, sizeof(*a->cells), err) < 0)
+        pp_activity_grow(&a->cells, &c->room.cells, a->n_cells, in[0].count, sizeof(*a->cells),
+                         err) < 0)
         return -1;
     for (size_t i = 0; i < in[0].count; i++) {
         pp_activity_cell *v = &a->cells[a->n_cells++];
@@ -197,7 +185,8 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
     a->truncated |= full(a);
     if (a->truncated)
         return 0;
-    if (grow(&a->batches, &c->room.batches, a->n_batches, 1, sizeof(*a->batches), err) < 0)
+    if (pp_activity_grow(&a->batches, &c->room.batches, a->n_batches, 1, sizeof(*a->batches), err) <
+        0)
         return -1;
     const uint32_t batch = (uint32_t)a->n_batches;
     a->batches[a->n_batches++] = (pp_activity_batch){.process = process,
@@ -220,7 +209,8 @@ static int take_sample(load_call *c, const PGresult *r, int row, pp_error *err)
         i++;
     if (i == a->gpus.count || pp_metric_from_name(pp_row_text(r, row, 1), &metric) < 0)
         return 0;
-    if (grow(&a->samples, &c->room.samples, a->n_samples, 1, sizeof(*a->samples), err) < 0)
+    if (pp_activity_grow(&a->samples, &c->room.samples, a->n_samples, 1, sizeof(*a->samples), err) <
+        0)
         return -1;
     a->samples[a->n_samples++] = (pp_activity_sample){.gpu = (uint32_t)i,
                                                       .metric = metric,
