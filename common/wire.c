@@ -80,7 +80,7 @@ static const column step_columns[] = {
 
 static const column interval_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_interval, layer), 0, INT32_MAX},
-    {"phase", PHASE, offsetof(pp_wire_interval, phase), PP_WIRE_FORWARD, PP_WIRE_OPTIMIZER},
+    {"phase", PHASE, offsetof(pp_wire_interval, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
     {"step", DELTA, offsetof(pp_wire_interval, step), 0, PP_WIRE_MAX_COUNT},
     {"start", DELTA, offsetof(pp_wire_interval, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
     {"duration", PLAIN, offsetof(pp_wire_interval, duration), 0, PP_WIRE_MAX_DURATION},
@@ -90,7 +90,7 @@ static const column interval_columns[] = {
 static const column cell_columns[] = {
     {"cells", DELTA, offsetof(pp_wire_cell, cell), 0, INT32_MAX},
     {"layer", PLAIN, offsetof(pp_wire_cell, layer), 0, INT32_MAX},
-    {"phase", PHASE, offsetof(pp_wire_cell, phase), PP_WIRE_FORWARD, PP_WIRE_OPTIMIZER},
+    {"phase", PHASE, offsetof(pp_wire_cell, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
     {"busy", PLAIN, offsetof(pp_wire_cell, busy), 0, PP_WIRE_CELL_MAX},
     {"calls", PLAIN, offsetof(pp_wire_cell, calls), 0, INT32_MAX},
     {0},
@@ -298,12 +298,18 @@ static int check_columns(const column_group *group, const void *elements, size_t
     return 0;
 }
 
-/** Ids of layers, and what a layer may do: the optimizer is layer 0 in phase 2 and nothing else. */
+static bool of_layer(pp_wire_phase phase)
+{
+    return phase == PP_WIRE_FORWARD || phase == PP_WIRE_BACKWARD || phase == PP_WIRE_RECOMPUTE;
+}
+
+/** Ids of layers, and what a layer may do: what is not a layer's has layer 0. */
 static int check_layer_phase(const pp_wire_batch *batch, const int64_t *ids, const char *group,
                              size_t i, int64_t layer, pp_wire_phase phase, pp_error *err)
 {
-    if ((phase == PP_WIRE_OPTIMIZER) != (layer == 0))
-        return refuse_element(err, group, "phase", i, "2 (optimizer) goes with layer 0 only");
+    if (of_layer(phase) != (layer != 0))
+        return refuse_element(err, group, "phase", i,
+                              "0, 1 and 3 go with a layer, all others with layer 0 only");
     /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): NULL only where layer_count is 0 */
     if (layer && !bsearch(&layer, ids, batch->layer_count, sizeof *ids, compare_ids))
         return refuse_element(err, group, "layer", i, "%" PRId64 " is not in layers", layer);

@@ -48,8 +48,13 @@ enum {
 typedef enum pp_wire_phase {
     PP_WIRE_FORWARD = 0,
     PP_WIRE_BACKWARD = 1,
-    PP_WIRE_OPTIMIZER = 2, /**< layer 0, and no other */
-} pp_wire_phase;
+    PP_WIRE_OPTIMIZER = 2, /**< this one and those from ZERO_GRAD on: layer 0, and no other */
+    PP_WIRE_RECOMPUTE = 3, /**< a forward that backward runs again */
+    PP_WIRE_ZERO_GRAD = 4,
+    PP_WIRE_DATA = 5,
+    PP_WIRE_COMMUNICATION = 6,
+    PP_WIRE_OTHER = 7,
+} pp_wire_phase; /* docs/timing.md */
 
 typedef struct pp_wire_process {
     int64_t id;   /**< number of the process within the pod, from 0 */

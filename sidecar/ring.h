@@ -10,7 +10,8 @@
  *   which may truncate it or write anything into it; through a mapping that would be a SIGBUS.
  *   Whatever it reads it checks.
  * - Marks flow through a single-producer single-consumer queue. The producers of one process are
- *   serialised by the GIL (or by the hook's own thread, where times come from the GPU).
+ *   serialised by the GIL (or by the hook's own thread, where times come from the GPU). Kernels
+ *   flow through a second one, whose producer is the hook's own thread.
  *
  * Depends on nothing; both sides are compiled from it, and `PP_RING_VERSION` guards against two
  * sides of different builds.
@@ -18,6 +19,7 @@
 #ifndef PP_SIDECAR_RING_H
 #define PP_SIDECAR_RING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +30,9 @@
 #define PP_RING_CONTROL "control.json"
 
 enum {
-    PP_RING_VERSION = 2,
-    PP_RING_MARKS = 65536, /**< a power of two */
+    PP_RING_VERSION = 3,
+    PP_RING_MARKS = 65536,   /**< a power of two */
+    PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
     PP_RING_NAME = 184, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
     PP_RING_TYPE = 64,
@@ -53,15 +56,23 @@ typedef enum pp_mark_kind {
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
 } pp_mark_kind;
 
+/** docs/timing.md; the numbers are the wire's. Those that are not a layer's have layer 0. */
 typedef enum pp_mark_phase {
     PP_MARK_FORWARD = 0,
     PP_MARK_BACKWARD = 1,
-    PP_MARK_OPTIMIZER = 2, /**< layer 0 */
+    PP_MARK_OPTIMIZER = 2,
+    PP_MARK_RECOMPUTE = 3, /**< a forward that runs inside backward (checkpointing) */
+    PP_MARK_ZERO_GRAD = 4,
+    PP_MARK_DATA = 5,
+    PP_MARK_COMMUNICATION = 6,
+    PP_MARK_OTHER = 7, /**< made by the agent only, of kernels outside all pieces */
 } pp_mark_phase;
 
-enum {
-    PP_MARK_RECOMPUTE = 1, /**< flag: a forward that runs inside backward (checkpointing) */
-};
+/** Whether a phase is a layer's, and not the step's. */
+static inline bool pp_mark_of_layer(uint8_t phase)
+{
+    return phase == PP_MARK_FORWARD || phase == PP_MARK_BACKWARD || phase == PP_MARK_RECOMPUTE;
+}
 
 #define PP_MARK_UNKNOWN INT32_C(-1) /**< an epoch or batch that is not known */
 
@@ -77,6 +88,19 @@ typedef struct pp_mark {
     int32_t epoch; /**< of a STEP; PP_MARK_UNKNOWN where not known */
     int32_t batch;
 } pp_mark;
+
+/** One kernel that ran on the GPU, 24 bytes; all times of the marks' clock. */
+typedef struct pp_kernel {
+    int64_t launched;  /**< ns, on the host: when it was put into its queue */
+    int64_t start;     /**< ns, on the GPU */
+    uint32_t duration; /**< ns */
+    uint32_t flags;    /**< PP_KERNEL_* */
+} pp_kernel;
+
+enum {
+    PP_KERNEL_COLLECTIVE = 1, /**< a kernel of NCCL's */
+    PP_KERNEL_COMPLETE = 2, /**< no kernel: all that were launched before `launched` are written */
+};
 
 /** One layer; written once, before the header's layer_count covers it. */
 typedef struct pp_ring_layer {
@@ -102,7 +126,8 @@ typedef struct pp_ring_header {
     char torch[PP_RING_TYPE];
     char hostname[PP_RING_TEXT];
     char model[PP_RING_TEXT];   /**< class of the model; set when layers were found */
-    char clock[16];             /**< "host" or "cuda" */
+    char clock[16];             /**< "host", "kernels" or "cuda": docs/timing.md */
+    char kernels[PP_RING_TYPE]; /**< why busy times are not known; "": they are */
     char refusal[PP_RING_TYPE]; /**< why this process is not profiled; "": it can be */
     char gpus[PP_RING_GPUS];    /**< UUIDs, comma-separated */
     int32_t rank;
@@ -117,24 +142,32 @@ typedef struct pp_ring_header {
     int64_t steps;              /**< steps ever counted */
     int64_t clock_error; /**< ns: how far GPU times may be off the host clock; 0 for "host" */
     uint32_t layer_count;
-    uint32_t state;    /**< what is installed now, a pp_ring_mode */
-    uint32_t failures; /**< times that the hook gave up because of an error of its own */
-    uint32_t detached; /**< 1: the hook has left for good */
+    uint32_t state;       /**< what is installed now, a pp_ring_mode */
+    uint32_t failures;    /**< times that the hook gave up because of an error of its own */
+    uint32_t detached;    /**< 1: the hook has left for good */
+    int64_t step_plain;   /**< ns: median of the latest steps that were only counted; 0: too few */
+    int64_t step_marked;  /**< ns: median of the latest marked steps; 0: too few */
+    uint64_t kernel_head; /**< kernels ever written */
+    uint64_t kernels_lost;
 
     /* Written by the agent. */
     _Alignas(64) uint64_t tail; /**< marks ever read */
     uint64_t tail_check;        /**< ~tail */
+    uint64_t kernel_tail;       /**< kernels ever read, and its complement */
+    uint64_t kernel_tail_check;
     _Alignas(64) uint32_t mode; /**< a pp_ring_mode; the hook waits on it as a futex */
     uint32_t beat;              /**< changes once a second while the agent is there */
     uint32_t reserved[14];
 } pp_ring_header;
 
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
+_Static_assert(sizeof(pp_kernel) == 24, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of their own");
 
 #define PP_RING_LAYERS_AT sizeof(pp_ring_header)
 #define PP_RING_MARKS_AT (PP_RING_LAYERS_AT + PP_RING_LAYERS * sizeof(pp_ring_layer))
-#define PP_RING_SIZE (PP_RING_MARKS_AT + PP_RING_MARKS * sizeof(pp_mark))
+#define PP_RING_KERNELS_AT (PP_RING_MARKS_AT + PP_RING_MARKS * sizeof(pp_mark))
+#define PP_RING_SIZE (PP_RING_KERNELS_AT + PP_RING_KERNELS * sizeof(pp_kernel))
 
 #endif

@@ -127,7 +127,7 @@ static int find(const thread *t, uint32_t layer, uint8_t phase)
 static bool is_stale(const open_piece *o, const pp_mark *mark)
 {
     return o->phase == PP_MARK_BACKWARD && mark->phase != PP_MARK_BACKWARD &&
-           !(mark->flags & PP_MARK_RECOMPUTE);
+           mark->phase != PP_MARK_RECOMPUTE;
 }
 
 static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_error *err)
@@ -230,9 +230,9 @@ static bool possible(const pp_mark *mark)
         return false;
     if (mark->kind != PP_MARK_LOST && !work && (mark->value < -1 || mark->value > NUMBER_MAX))
         return false;
-    if (work && (mark->phase > PP_MARK_OPTIMIZER || mark->layer > PP_RING_LAYERS))
+    if (work && (mark->phase >= PP_MARK_OTHER || mark->layer > PP_RING_LAYERS))
         return false;
-    return !work || (mark->phase == PP_MARK_OPTIMIZER) == (mark->layer == 0);
+    return !work || pp_mark_of_layer(mark->phase) == (mark->layer != 0);
 }
 
 static int feed_outside(pp_pairing *p, const pp_mark *mark)

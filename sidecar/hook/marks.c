@@ -36,6 +36,7 @@ typedef struct marker {
 /* A forward that has begun in this thread. */
 typedef struct frame {
     uint32_t layer;
+    uint8_t phase;
     PyObject *edge; /* NULL where backward is not wanted */
 } frame;
 
@@ -163,32 +164,33 @@ static int discover(PyObject *module)
     return rc;
 }
 
-/* Whether this forward runs inside a backward. */
-static int recomputes(uint8_t *ret_flags)
+/* A forward that runs inside a backward is run again. */
+static int forward_phase(uint8_t *ret_phase)
 {
-    *ret_flags = 0;
+    *ret_phase = PP_MARK_FORWARD;
     if (!pp_torch_api.graph_task)
         return 0;
     PyObject *id = PyObject_CallFunctionObjArgs(pp_torch_api.graph_task, NULL);
     if (!id)
         return -1;
     if (PyLong_AsLong(id) >= 0)
-        *ret_flags = PP_MARK_RECOMPUTE;
+        *ret_phase = PP_MARK_RECOMPUTE;
     Py_DECREF(id);
     return PyErr_Occurred() ? -1 : 0;
 }
 
 static int begin_layer(uint32_t layer, PyObject *args)
 {
-    uint8_t flags;
+    uint8_t phase;
     int64_t begun = pp_now();
-    if (recomputes(&flags) < 0)
+    if (forward_phase(&phase) < 0)
         return -1;
     hook.fresh = false;
     if (frame_count == FRAMES)
         clear_frames(0); /* forwards that ended in exceptions */
     frame *f = &frames[frame_count];
     f->layer = layer;
+    f->phase = phase;
     f->edge = NULL;
     if (hook.phases[PP_MARK_BACKWARD]) {
         f->edge = pp_nodes_edge(args);
@@ -198,7 +200,7 @@ static int begin_layer(uint32_t layer, PyObject *args)
     frame_count++;
     pp_ring_cost(pp_now() - begun);
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_BEGIN, PP_MARK_FORWARD, flags, layer, 0, 0, 0);
+        pp_mark_put(PP_MARK_BEGIN, phase, 0, layer, 0, 0, 0);
     return 0;
 }
 
@@ -238,16 +240,18 @@ static int on_call(PyObject *module)
     return hook.state == DISCOVERING ? discover(module) : 0;
 }
 
-/* The edge of the forward that ends now; a new reference or NULL. */
-static PyObject *pop_frame(uint32_t layer)
+/* The forward that ends now; the edge, a new reference or NULL, is the caller's. */
+static bool pop_frame(uint32_t layer, frame *ret)
 {
     int at = frame_count;
     while (at > 0 && frames[at - 1].layer != layer)
         at--;
     if (at == 0)
-        return NULL;
+        return false;
     clear_frames(at); /* forwards inside this one that ended in exceptions */
-    return take_frame();
+    *ret = frames[at - 1];
+    (void)take_frame();
+    return true;
 }
 
 static int hook_backward(uint32_t layer, PyObject *output, PyObject *edge)
@@ -268,14 +272,16 @@ static int on_leave(PyObject *module, PyObject *output)
     uint32_t layer = pp_places_find(module);
     if (layer == PP_PLACE_NONE || layer == PP_PLACE_ROOT || layer > PP_RING_LAYERS)
         return 0;
+    frame f;
+    if (!pop_frame(layer, &f))
+        return 0; /* it began before the stretch did */
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_END, PP_MARK_FORWARD, 0, layer, 0, 0, 0);
-    PyObject *edge = pop_frame(layer);
-    if (!edge)
+        pp_mark_put(PP_MARK_END, f.phase, 0, layer, 0, 0, 0);
+    if (!f.edge)
         return 0;
     int64_t begun = pp_now();
-    int rc = hook_backward(layer, output, edge);
-    Py_DECREF(edge);
+    int rc = hook_backward(layer, output, f.edge);
+    Py_DECREF(f.edge);
     pp_ring_cost(pp_now() - begun);
     return rc;
 }

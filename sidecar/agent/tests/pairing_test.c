@@ -178,16 +178,13 @@ static void test_a_forward_inside_backward(void **state)
     (void)state;
     pp_pairing *p = started(0);
     (void)work(p, 10, BEGIN, B, 1);
-    (void)feed(
-        p,
-        (pp_mark){.time = 20, .kind = BEGIN, .phase = F, .layer = 2, .flags = PP_MARK_RECOMPUTE});
-    (void)work(p, 30, END, F, 2);
+    (void)work(p, 20, BEGIN, PP_MARK_RECOMPUTE, 2);
+    (void)work(p, 30, END, PP_MARK_RECOMPUTE, 2);
     (void)work(p, 40, END, B, 1);
     (void)at_step(p, PP_MARK_STEP, 50, 11);
     assert_int_equal(pp_pairing_step(p)->count, 3);
     check(p, 0, 1, B, 10, 20);
-    check(p, 1, 2, F, 20, 30);
-    assert_int_equal(pp_pairing_step(p)->pieces[1].flags, PP_MARK_RECOMPUTE);
+    check(p, 1, 2, PP_MARK_RECOMPUTE, 20, 30);
     check(p, 2, 1, B, 30, 40);
     pp_pairing_free(p);
 }
@@ -235,9 +232,11 @@ static void test_impossible_marks_break_the_stretch(void **state)
         {.time = 20, .kind = 0},
         {.time = 20, .kind = 200},
         {.time = -1, .kind = BEGIN, .phase = F, .layer = 1},
-        {.time = 20, .kind = BEGIN, .phase = 3, .layer = 1},
+        {.time = 20, .kind = BEGIN, .phase = PP_MARK_OTHER, .layer = 0},
         {.time = 20, .kind = BEGIN, .phase = F, .layer = 0},
         {.time = 20, .kind = BEGIN, .phase = O, .layer = 1},
+        {.time = 20, .kind = BEGIN, .phase = PP_MARK_DATA, .layer = 1},
+        {.time = 20, .kind = BEGIN, .phase = PP_MARK_RECOMPUTE, .layer = 0},
         {.time = 20, .kind = END, .phase = F, .layer = PP_RING_LAYERS + 1},
         {.time = 20, .kind = PP_MARK_STEP, .value = INT64_MIN},
         {.time = 20, .kind = PP_MARK_STEP, .value = 10}, /* not after the one before */
@@ -285,9 +284,9 @@ static void test_random_marks(void **state)
     for (int i = 0; i < 300000; i++) {
         pp_mark m = {.time = rand() % 100000,
                      .kind = (uint8_t)(1 + rand() % 6),
-                     .phase = (uint8_t)(rand() % 3),
+                     .phase = (uint8_t)(rand() % 7),
                      .layer = (uint32_t)(rand() % 6),
-                     .thread = (uint8_t)(rand() % 3),
+                     .thread = (uint8_t)(rand() % 7),
                      .flags = (uint8_t)(rand() % 2),
                      .value = i};
         if (m.kind >= PP_MARK_STEP && rand() % 8)
