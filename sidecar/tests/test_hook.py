@@ -4,6 +4,7 @@ import re
 import shutil
 import statistics
 import subprocess
+from collections import Counter
 
 import pytest
 from conftest import TRAIN, layers_of, losses, needed, run, sampled, told, undelta, until
@@ -135,11 +136,13 @@ def test_two_optimizers_make_one_step(probe, python):
 
 def test_recomputed_forward_is_not_lost(probe, python):
     _, batches = sampled(probe, python, TRAIN, "checkpoint", "30")
-    found = phases_of(batches)
-    assert found["a"] == {0, 1, 3} and found["b"] == {0, 1, 3}  # 3: run again within backward
-    calls = sum(1 for b in batches for layer, phase in zip(b["intervals"]["layer"], b["intervals"]["phase"])
-                if layers_of(batches).get(layer, {}).get("name") == "a" and phase == 0)
-    assert calls == 2 * sum(len(b["steps"]["number"]) for b in batches)
+    # What runs again within backward is phase 3; torch 1.13 cannot tell it from a forward.
+    again = 0 if batches[0]["process"]["torch"].startswith("1.") else 3
+    assert all(phases_of(batches)[name] == {0, 1, again} for name in ("a", "b"))
+    calls = Counter(phase for b in batches for layer, phase in zip(b["intervals"]["layer"], b["intervals"]["phase"])
+                    if layers_of(batches).get(layer, {}).get("name") == "a")
+    steps = sum(len(b["steps"]["number"]) for b in batches)
+    assert calls[0] + calls[3] == 2 * steps and calls[again] >= steps
 
 
 def test_forked_child_is_left_alone(probe, python):
