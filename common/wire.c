@@ -29,6 +29,7 @@ static const pp_json_field process_fields[] = {
     {"torch", PP_JSON_STRING, offsetof(pp_wire_process, torch), false, PP_WIRE_MAX_VERSION},
     {"clock", PP_JSON_STRING, offsetof(pp_wire_process, clock), true, PP_WIRE_MAX_VERSION},
     {"model", PP_JSON_STRING, offsetof(pp_wire_process, model), false, PP_WIRE_MAX_TEXT},
+    {"kernels", PP_JSON_STRING, offsetof(pp_wire_process, kernels), false, PP_WIRE_MAX_VERSION},
     {0},
 };
 
@@ -60,10 +61,11 @@ static const pp_json_field cost_fields[] = {
     {0},
 };
 
-/** A column of parallel numbers in the text, a member of an array of structs in memory. */
+/** A column of parallel numbers in the text, a member of an array of structs in memory. An UNKNOWN
+ * one is plain and left out of the text where it would hold nothing but -1, not known. */
 typedef struct column {
     const char *name;
-    enum { PLAIN, DELTA, PHASE } kind;
+    enum { PLAIN, DELTA, PHASE, UNKNOWN } kind;
     size_t offset; /* of an int64_t, or of a pp_wire_phase for PHASE */
     int64_t min;
     int64_t max;
@@ -75,6 +77,7 @@ static const column step_columns[] = {
     {"duration", PLAIN, offsetof(pp_wire_step, duration), 0, PP_WIRE_MAX_DURATION},
     {"epoch", DELTA, offsetof(pp_wire_step, epoch), -1, PP_WIRE_MAX_COUNT},
     {"batch", DELTA, offsetof(pp_wire_step, batch), -1, PP_WIRE_MAX_COUNT},
+    {"gap", UNKNOWN, offsetof(pp_wire_step, gap), -1, PP_WIRE_MAX_DURATION},
     {0},
 };
 
@@ -84,6 +87,7 @@ static const column interval_columns[] = {
     {"step", DELTA, offsetof(pp_wire_interval, step), 0, PP_WIRE_MAX_COUNT},
     {"start", DELTA, offsetof(pp_wire_interval, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
     {"duration", PLAIN, offsetof(pp_wire_interval, duration), 0, PP_WIRE_MAX_DURATION},
+    {"kernels", UNKNOWN, offsetof(pp_wire_interval, kernels), -1, PP_WIRE_MAX_DURATION},
     {0},
 };
 
@@ -93,6 +97,7 @@ static const column cell_columns[] = {
     {"phase", PHASE, offsetof(pp_wire_cell, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
     {"busy", PLAIN, offsetof(pp_wire_cell, busy), 0, PP_WIRE_CELL_MAX},
     {"calls", PLAIN, offsetof(pp_wire_cell, calls), 0, INT32_MAX},
+    {"kernels", UNKNOWN, offsetof(pp_wire_cell, kernels), -1, PP_WIRE_CELL_MAX},
     {0},
 };
 
@@ -219,8 +224,9 @@ static int check_process(const pp_wire_process *process, pp_error *err)
         return pp_error_field(err, "process.worldSize", "must be at least 1");
     if (process->rank >= process->world_size)
         return pp_error_field(err, "process.rank", "must be less than worldSize");
-    if (strcmp(process->clock, "host") != 0 && strcmp(process->clock, "cuda") != 0)
-        return pp_error_field(err, "process.clock", "must be host or cuda");
+    if (strcmp(process->clock, "host") != 0 && strcmp(process->clock, "cuda") != 0 &&
+        strcmp(process->clock, "kernels") != 0)
+        return pp_error_field(err, "process.clock", "must be host, cuda or kernels");
     return check_gpus(&process->gpus, err);
 }
 
@@ -325,6 +331,8 @@ static int check_steps(const pp_wire_batch *batch, pp_error *err)
         int64_t end = steps[i].start + steps[i].duration; /* both bounded: cannot overflow */
         if (end < batch->stretch.start || end > batch->stretch.end)
             return refuse_element(err, "steps", "duration", i, "the step ends outside the stretch");
+        if (steps[i].gap > steps[i].duration)
+            return refuse_element(err, "steps", "gap", i, "is more than the step's duration");
         if (i && steps[i].number <= steps[i - 1].number)
             return refuse_element(err, "steps", "number", i, "must be greater than the one before");
     }
@@ -347,6 +355,8 @@ static int check_intervals(const pp_wire_batch *batch, const int64_t *ids, pp_er
         if (end < batch->stretch.start || end > batch->stretch.end)
             return refuse_element(err, "intervals", "duration", i,
                                   "the interval ends outside the stretch");
+        if (v->kernels > v->duration)
+            return refuse_element(err, "intervals", "kernels", i, "is more than the duration");
     }
     return 0;
 }
@@ -383,6 +393,8 @@ static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *
             return refuse_element(err, "grid", "cells", i, "must not decrease");
         if (c->busy > grid->cell)
             return refuse_element(err, "grid", "busy", i, "is more than the cell's length");
+        if (c->kernels > grid->cell)
+            return refuse_element(err, "grid", "kernels", i, "is more than the cell's length");
     }
     return 0;
 }
@@ -403,6 +415,12 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
 
 /* ---- decoding ----------------------------------------------------------------------------------
  */
+
+static void set_unknown(const column_group *group, const column *c, char *elements, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        set_value(c, elements + i * group->stride, -1);
+}
 
 /** One column of the text into the elements; undoes the delta coding without overflow. */
 static int decode_column(const json_t *array, const column_group *group, const column *c,
@@ -428,7 +446,7 @@ static int decode_column(const json_t *array, const column_group *group, const c
     return 0;
 }
 
-/** All columns of a group: present, of equal length, within the limit. */
+/** All columns of a group: present but for UNKNOWN ones, of equal length, within the limit. */
 static int check_shape(const json_t *object, const column_group *group, size_t *ret_count,
                        pp_error *err)
 {
@@ -439,6 +457,8 @@ static int check_shape(const json_t *object, const column_group *group, size_t *
         char at[64];
         (void)snprintf(at, sizeof at, "%s.%s", group->name, c->name);
         const json_t *array = json_object_get(object, c->name);
+        if (!array && c->kind == UNKNOWN)
+            continue;
         if (!json_is_array(array))
             return pp_error_field(err, at, array ? "must be a list" : "is required");
         size_t size = json_array_size(array);
@@ -463,7 +483,10 @@ static int decode_columns(const json_t *object, const column_group *group, void 
     if (!elements)
         return pp_error_nomem(err);
     for (const column *c = group->columns; c->name; c++) {
-        if (decode_column(json_object_get(object, c->name), group, c, elements, err) < 0)
+        const json_t *array = json_object_get(object, c->name);
+        if (!array)
+            set_unknown(group, c, elements, count);
+        else if (decode_column(array, group, c, elements, err) < 0)
             return -1;
     }
     *ret_elements = PP_TAKE(elements);
@@ -519,7 +542,7 @@ static int decode_activity(const json_t *object, pp_wire_batch *batch, pp_error 
 /** The texts that may be absent are empty rather than NULL. */
 static int default_texts(pp_wire_process *process, pp_error *err)
 {
-    char **texts[] = {&process->python, &process->torch, &process->model};
+    char **texts[] = {&process->python, &process->torch, &process->model, &process->kernels};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = strdup("");
         if (!*texts[i])
@@ -618,10 +641,21 @@ static int append_column(pp_buf *out, const column *c, const char *elements, siz
     return append_text(out, "]", err);
 }
 
+static bool is_known(const column *c, const char *elements, size_t stride, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (get_value(c, elements + i * stride) != -1)
+            return true;
+    }
+    return c->kind != UNKNOWN;
+}
+
 static int append_columns(pp_buf *out, const column_group *group, const void *elements,
                           size_t count, pp_error *err)
 {
     for (const column *c = group->columns; c->name; c++) {
+        if (!is_known(c, elements, group->stride, count))
+            continue;
         if ((c != group->columns && append_text(out, ",", err) < 0) ||
             append_column(out, c, elements, group->stride, count, err) < 0)
             return -1;
@@ -644,10 +678,12 @@ static const char *text_or_empty(const char *text)
 
 static json_t *process_json(const pp_wire_process *p)
 {
-    return json_pack("{sIsIsIsossssssssss}", "id", (json_int_t)p->id, "rank", (json_int_t)p->rank,
-                     "worldSize", (json_int_t)p->world_size, "gpus", strings_json(&p->gpus),
-                     "hostname", p->hostname, "python", text_or_empty(p->python), "torch",
-                     text_or_empty(p->torch), "clock", p->clock, "model", text_or_empty(p->model));
+    return json_pack("{sIsIsIsossssssssssss*}", "id", (json_int_t)p->id, "rank",
+                     (json_int_t)p->rank, "worldSize", (json_int_t)p->world_size, "gpus",
+                     strings_json(&p->gpus), "hostname", p->hostname, "python",
+                     text_or_empty(p->python), "torch", text_or_empty(p->torch), "clock", p->clock,
+                     "model", text_or_empty(p->model), "kernels",
+                     p->kernels && *p->kernels ? p->kernels : NULL);
 }
 
 static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)

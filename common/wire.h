@@ -29,7 +29,7 @@ enum {
     PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
-    PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch and clock texts */
+    PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch, clock and kernels texts */
     PP_WIRE_MAX_GPUS = 16,         /**< per process */
     PP_WIRE_MAX_PROCESS = 65535,   /**< greatest process id, rank and world size */
     PP_WIRE_MAX_IN_FLIGHT = 64,    /**< unacknowledged batches per connection */
@@ -64,8 +64,9 @@ typedef struct pp_wire_process {
     char *hostname;
     char *python; /**< versions; never NULL, "" when not known */
     char *torch;
-    char *clock; /**< "host" or "cuda" */
-    char *model; /**< class of the model; never NULL, "" when not known */
+    char *clock;   /**< "host", "cuda" or "kernels" */
+    char *model;   /**< class of the model; never NULL, "" when not known */
+    char *kernels; /**< why busy times are not known; never NULL, "" where they are */
 } pp_wire_process;
 
 /** The time that a batch says everything about. */
@@ -90,6 +91,7 @@ typedef struct pp_wire_step {
     int64_t duration; /**< ns */
     int64_t epoch;    /**< -1: not known */
     int64_t batch;    /**< -1: not known */
+    int64_t gap;      /**< ns of it in which no kernel ran; -1: not known */
 } pp_wire_step;
 
 /** One layer's work in one phase of one step. */
@@ -99,6 +101,7 @@ typedef struct pp_wire_interval {
     int64_t start; /**< ns since 1970 */
     int64_t duration;
     pp_wire_phase phase;
+    int64_t kernels; /**< ns of it in which a kernel of it ran; -1: not known */
 } pp_wire_interval;
 
 /** What one layer did in one phase in one cell of the grid. */
@@ -108,6 +111,7 @@ typedef struct pp_wire_cell {
     int64_t busy;  /**< ns, 0 .. grid.cell */
     int64_t calls; /**< intervals that ended in the cell; 0 where one only passes through */
     pp_wire_phase phase;
+    int64_t kernels; /**< as in an interval, their sum in the cell, 0 .. grid.cell; -1: not known */
 } pp_wire_cell;
 
 typedef struct pp_wire_grid {

@@ -148,6 +148,70 @@ static void set_at(json_t *object, const char *path, const char *value)
     }
 }
 
+/** The example with busy times; one of each column's is not known. */
+static json_t *busy_example(void)
+{
+    json_t *object = parse(example);
+    set_at(object, "process.clock", "\"kernels\"");
+    set_at(object, "intervals.kernels", "[500000,-1,5]");
+    set_at(object, "steps.gap", "[-1,1490000000]");
+    return object;
+}
+
+static json_t *busy_grid_example(void)
+{
+    json_t *object = grid_example();
+    set_at(object, "grid.kernels", "[-1,10000000]");
+    set_at(object, "process.kernels", "\"another CUPTI client\"");
+    return object;
+}
+
+static void test_busy_times(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *intervals = busy_example();
+    PP_CLEANUP_JSON json_t *grid = busy_grid_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_round_trip(intervals);
+    assert_round_trip(grid);
+    assert_int_equal(pp_wire_batch_decode(intervals, &b, &err), 0);
+    assert_int_equal(b->intervals[0].kernels, 500000);
+    assert_int_equal(b->intervals[1].kernels, -1);
+    assert_int_equal(b->steps[0].gap, -1);
+    assert_int_equal(b->steps[1].gap, 1490000000);
+    assert_string_equal(b->process.kernels, "");
+    pp_wire_batch_free(b);
+    assert_int_equal(pp_wire_batch_decode(grid, &b, &err), 0);
+    assert_int_equal(b->grid.cells[0].kernels, -1);
+    assert_int_equal(b->grid.cells[1].kernels, 10000000);
+    assert_string_equal(b->process.kernels, "another CUPTI client");
+    pp_wire_batch_free(b);
+}
+
+static void test_unknown_busy_times_are_left_out(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_wire_batch *b = NULL;
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    PP_CLEANUP_JSON json_t *unknown = parse(example);
+    set_at(unknown, "intervals.kernels", "[-1,-1,-1]");
+    set_at(unknown, "steps.gap", "[-1,-1]");
+    assert_int_equal(pp_wire_batch_decode(unknown, &b, &err), 0);
+    pp_buf out;
+    pp_buf_init(&out, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &out, &err), 0);
+    PP_CLEANUP_JSON json_t *again = parse(out.data);
+    assert_true(json_equal(object, again));
+    pp_buf_done(&out);
+    pp_wire_batch_free(b);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->intervals[2].kernels, -1);
+    assert_int_equal(b->steps[1].gap, -1);
+    pp_wire_batch_free(b);
+}
+
 typedef struct broken {
     const char *path;
     const char *value;
@@ -272,6 +336,32 @@ static void test_each_grid_field_is_named(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         PP_CLEANUP_JSON json_t *object = grid_example();
         assert_refused(object, &cases[i]);
+    }
+}
+
+static void test_each_busy_time_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"intervals.kernels", "[1,2]", NULL},     {"intervals.kernels", "null", NULL},
+        {"intervals.kernels[0]", "510001", NULL}, {"intervals.kernels[0]", "-2", NULL},
+        {"intervals.kernels[0]", "null", NULL},   {"steps.gap", "[1]", NULL},
+        {"steps.gap[1]", "1490000001", NULL},     {"steps.gap[1]", "-2", NULL},
+        {"process.kernels", "7", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = busy_example();
+        assert_refused(object, &cases[i]);
+    }
+    static const broken grids[] = {
+        {"grid.kernels", "[1]", NULL},
+        {"grid.kernels[1]", "10000001", NULL},
+        {"process.kernels",
+         "\"0123456789012345678901234567890123456789012345678901234567890123456\"", NULL},
+    };
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        PP_CLEANUP_JSON json_t *object = busy_grid_example();
+        assert_refused(object, &grids[i]);
     }
 }
 
@@ -537,8 +627,11 @@ int main(void)
         cmocka_unit_test(test_decodes_absolute_values),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_grid_values),
+        cmocka_unit_test(test_busy_times),
+        cmocka_unit_test(test_unknown_busy_times_are_left_out),
         cmocka_unit_test(test_each_field_is_named),
         cmocka_unit_test(test_each_grid_field_is_named),
+        cmocka_unit_test(test_each_busy_time_is_named),
         cmocka_unit_test(test_counts_past_the_limit),
         cmocka_unit_test(test_layer_listed_twice),
         cmocka_unit_test(test_not_an_object),

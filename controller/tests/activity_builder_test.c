@@ -71,7 +71,7 @@ static void test_cells_get_their_times(void **state)
     pp_error err = {0};
     pp_activity_builder *b = pp_activity_builder_new();
     pp_wire_batch *batch = decode(first);
-    pp_wire_cell cells[] = {{3, 1, 4000000, 2, PP_WIRE_BACKWARD}};
+    pp_wire_cell cells[] = {{3, 1, 4000000, 2, PP_WIRE_BACKWARD, -1}};
     batch->grid = (pp_wire_grid){.start = T0, .cell = 10000000, .cells = cells, .count = 1};
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
     batch->grid = (pp_wire_grid){0};

@@ -95,7 +95,8 @@ int pp_batcher_add(pp_batcher *b, const pp_step *step, pp_error *err)
                                                .start = step->start + b->offset,
                                                .duration = step->end - step->start,
                                                .epoch = step->epoch,
-                                               .batch = step->batch};
+                                               .batch = step->batch,
+                                               .gap = -1};
     b->end = step->end;
     return 0;
 }
@@ -146,7 +147,8 @@ static int fill_intervals(const pp_batcher *b, pp_wire_batch *batch, pp_error *e
                                                  .step = b->pieces[i].step,
                                                  .start = p->start + b->offset,
                                                  .duration = p->end - p->start,
-                                                 .phase = (pp_wire_phase)p->phase};
+                                                 .phase = (pp_wire_phase)p->phase,
+                                                 .kernels = -1};
     }
     batch->interval_count = b->piece_count;
     return 0;
@@ -216,7 +218,8 @@ static int fill_cells(const sum *sums, size_t cells, const columns *c, pp_wire_g
                                                     .layer = key / PHASES,
                                                     .busy = sums[i].busy,
                                                     .calls = sums[i].calls,
-                                                    .phase = (pp_wire_phase)(key % PHASES)};
+                                                    .phase = (pp_wire_phase)(key % PHASES),
+                                                    .kernels = -1};
     }
     return 0;
 }

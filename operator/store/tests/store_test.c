@@ -638,8 +638,8 @@ static void grid_is_loaded(void **state)
     fixture *f = start("t_grid");
     sample_batch b;
     pp_error err = {0};
-    pp_wire_cell cells[] = {{0, 1, 7000000, 3, PP_WIRE_FORWARD},
-                            {1, 2, 10000000, 4, PP_WIRE_BACKWARD}};
+    pp_wire_cell cells[] = {{0, 1, 7000000, 3, PP_WIRE_FORWARD, -1},
+                            {1, 2, 10000000, 4, PP_WIRE_BACKWARD, -1}};
     prepare_target(f);
     make_batch(&b, 0);
     b.batch.interval_count = 0;
@@ -673,7 +673,7 @@ static void large_load(void **state)
     for (int64_t seq = 0; seq < COUNT; seq++) {
         make_batch(&b, seq);
         for (int i = 0; i < INTERVALS; i++)
-            many[i] = (pp_wire_interval){1, seq, T0 + seq * SECOND + i * 40000, 30000, i % 2};
+            many[i] = (pp_wire_interval){1, seq, T0 + seq * SECOND + i * 40000, 30000, i % 2, -1};
         b.batch.intervals = many;
         b.batch.interval_count = INTERVALS;
         called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);

@@ -72,8 +72,10 @@ static void test_intervals_and_spans(void **state)
     assert_int_equal(batch->interval_count, 3);
     assert_int_equal(batch->intervals[1].start, T0 + 130);
     assert_int_equal(batch->intervals[1].duration, 20);
+    assert_int_equal(batch->intervals[1].kernels, -1);
     assert_int_equal(batch->intervals[1].step, 7);
     assert_int_equal(batch->steps[0].epoch, -1);
+    assert_int_equal(batch->steps[0].gap, -1);
     assert_int_equal(batch->grid.cell, 0);
     pp_wire_batch_free(batch);
     /* The next begins where this one ended; the last may be empty. */
