@@ -24,8 +24,8 @@ held = None  # the lock on this clone's builds
 def sources_key():
     """Changes when anything that goes into the programs does."""
     digest = hashlib.sha256()
-    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "operator",
-                              "sidecar"):
+    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "e2e/setup",
+                              "operator", "sidecar"):
         digest.update(name.encode() + b"\0")
         with open(os.path.join(ROOT, name), "rb") as file:
             digest.update(file.read())
@@ -58,17 +58,23 @@ def forget_builds_of_lost_clones():
                 shutil.rmtree(os.path.dirname(note), ignore_errors=True)
 
 
-def configure(preset, *more):
-    """Configures the build folder of a preset in the cache."""
-    build = build_folder(preset)
-    run("cmake", "-S", ROOT, "-B", build, *(more or ("--preset", preset)), timeout=120, log="build.log")
+def configure(name, *options):
+    """Configures a build folder in the cache."""
+    build = build_folder(name)
+    run("cmake", "-S", ROOT, "-B", build, *options, timeout=120, log="build.log")
     return build
+
+
+def zig():
+    """The compiler of the hook that users get, and that is tested; shows its own progress where it is missing."""
+    return run_shown(f"{E2E}/setup", "--zig")
 
 
 def compile_preset(preset):
     """Compiles everything with a preset; returns the build folder."""
-    build = configure(preset)
-    run("cmake", "--build", build, "-j2", timeout=1200, log="build.log")
+    build = configure(preset, "--preset", preset, f"-DPP_HOOK_ZIG={zig()}")
+    run("cmake", "--build", build, "-j2", timeout=1200, log="build.log",
+        env={"ZIG_GLOBAL_CACHE_DIR": build_folder("zig-cache")})
     return build
 
 
@@ -80,6 +86,7 @@ def build_product(preset="release", tag=None):
     if os.path.exists(archive):
         return archive, image
     stage = build_folder(f"stage-{preset}")
+    zig()
     with step(f"programs ({preset})"):
         build = compile_preset(preset)
         run("rm", "-rf", stage)

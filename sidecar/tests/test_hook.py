@@ -204,7 +204,7 @@ def test_damaged_hook(probe, python, damage):
     plain = run(python, TRAIN, "mixed", "20")
     copy = probe.folder / "hook"
     shutil.copytree(needed("PP_HOOK"), copy)
-    extension = copy / "precisionprobe_hook" / "_marks.abi3.so"
+    extension = copy / "precisionprobe_hook" / os.uname().machine / "_marks.abi3.so"
     if damage == "no extension":
         extension.unlink()
     elif damage == "broken extension":
