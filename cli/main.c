@@ -1,4 +1,5 @@
 /* precisionprobe: profiles a training on one machine, without a cluster. */
+#include "cli/import.h"
 #include "cli/options.h"
 #include "cli/results.h"
 #include "cli/run.h"
@@ -82,6 +83,21 @@ static int report(int argc, char **argv)
     return EXIT_SUCCESS;
 }
 
+static int import(int argc, char **argv)
+{
+    static char name[] = "precisionprobe import";
+    pp_error err = {0};
+    pp_import_options options;
+    bool inserted = false;
+    char uid[37];
+    argv[0] = name;
+    if (pp_import_options_parse(argc, argv, &options, &err) < 0 ||
+        pp_import(&options, &inserted, uid, &err) < 0)
+        return complain(&err);
+    (void)printf("%s %s\n", inserted ? "imported as session" : "is there already: session", uid);
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     pp_log_set_level(PP_LOG_ERROR);
@@ -89,9 +105,12 @@ int main(int argc, char **argv)
         return run(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "report") == 0)
         return report(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "import") == 0)
+        return import(argc - 1, argv + 1);
     bool asked = argc > 1 && strcmp(argv[1], "--help") == 0;
     (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
-                "       precisionprobe report FOLDER\n",
+                "       precisionprobe report FOLDER\n"
+                "       precisionprobe import [--database URL] FOLDER\n",
                 asked ? stdout : stderr);
     return asked ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include "cli/solve.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/time.h"
@@ -28,7 +29,8 @@ enum {
 static const struct argp_option known[] = {
     {"duration", 'd', "TIME", 0,
      "Sample so long from the first sampled step, e.g. 2m (the whole run)", 0},
-    {"output", 'o', "FOLDER", 0, "Write the results there: results.json, layers.csv", 0},
+    {"output", 'o', "FOLDER", 0,
+     "Write the results there: results.json, layers.csv and what was measured", 0},
     {"quiet", 'q', NULL, 0, "Show no progress", 0},
     {"layers-include", KEY_INCLUDE, "GLOB", 0, "Only layers of such names (any number)", 1},
     {"layers-exclude", KEY_EXCLUDE, "GLOB", 0, "No layers of such names (any number)", 1},
@@ -123,10 +125,9 @@ static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 
 static int set_method(pp_run_options *out, const char *text, pp_error *err)
 {
-    if (strcmp(text, "Auto") != 0 && strcmp(text, "Direct") != 0 && strcmp(text, "Job") != 0)
-        return pp_error_field(err, "--method", "must be Auto, Direct or Job, not %s", text);
-    out->solution.job_only = strcmp(text, "Job") == 0;
-    return 0;
+    return pp_solve_set_method(&out->solution, text) == 0
+               ? 0
+               : pp_error_field(err, "--method", "must be Auto, Direct or Job, not %s", text);
 }
 
 static int take(collected *c, int key, char *text)
@@ -202,7 +203,7 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         NULL};
     PP_CLEANUP_JSON json_t *settings = defaults();
     collected c = {.out = ret, .settings = settings, .err = err};
-    *ret = (pp_run_options){0};
+    *ret = (pp_run_options){.solution = pp_solve_defaults()};
     if (!settings)
         return pp_error_nomem(err);
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);

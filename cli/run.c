@@ -1,7 +1,9 @@
 #include "cli/run.h"
 
 #include "cli/gpus.h"
+#include "cli/recording.h"
 #include "cli/results.h"
+#include "cli/solve.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/time.h"
@@ -25,10 +27,6 @@ enum {
     GPU_TICKS = 2, /* PP_GPUS_WINDOW_NS */
 };
 
-/* A GPU's counters come a window late at most, and nothing passes them on. */
-#define MAX_LAG_NS INT64_C(200000000)
-#define MAX_STANDARD_ERROR 0.05
-
 typedef struct run {
     pp_run_options *options;
     uv_loop_t loop;
@@ -40,6 +38,8 @@ typedef struct run {
     pp_trainers *trainers;
     pp_activity_builder *activity;
     pp_gpus *gpus;
+    pp_recording *recording; /* NULL: no results are written */
+    int64_t started;         /* ns since 1970 */
     unsigned ticks;
     int64_t steps;
     int64_t dropped;
@@ -55,6 +55,9 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events)
     (void)events;
     if (pp_activity_builder_add(r->activity, batch, &err) < 0)
         r->failed = true;
+    /* What no solution can hold is of no use later either, which bounds the files. */
+    if (r->recording && !pp_activity_builder_get(r->activity)->truncated)
+        pp_recording_add(r->recording, batch);
     r->steps += (int64_t)batch->step_count;
     r->dropped += batch->dropped;
     r->cost_ns += batch->cost.nanoseconds;
@@ -193,25 +196,10 @@ static int start_handles(run *r, pp_error *err)
 
 /* ---- results ---- */
 
-static int add_solution(run *r, const char *gpu, json_t *to, pp_error *err)
+static int add_solution(void *user, const pp_solution *solution, pp_error *err)
 {
-    pp_solution *solution = NULL;
-    if (pp_solution_solve(pp_activity_builder_get(r->activity), gpu, &r->options->solution,
-                          &solution, err) < 0)
-        return -1;
-    int rc = json_array_append_new(to, pp_results_of_solution(solution));
-    (void)pp_solution_free(solution);
-    return rc == 0 ? 0 : pp_error_nomem(err);
-}
-
-static int solve(run *r, json_t *to, pp_error *err)
-{
-    pp_strings gpus = {0};
-    int rc = pp_activity_list_gpus(pp_activity_builder_get(r->activity), &gpus, err);
-    for (size_t i = 0; rc == 0 && i < gpus.count; i++)
-        rc = add_solution(r, gpus.items[i], to, err);
-    pp_strings_free(&gpus);
-    return rc;
+    return json_array_append_new(user, pp_results_of_solution(solution)) == 0 ? 0
+                                                                              : pp_error_nomem(err);
 }
 
 static json_t *command_of(const run *r)
@@ -222,19 +210,40 @@ static json_t *command_of(const run *r)
     return words;
 }
 
+static json_t *metrics_of(const run *r)
+{
+    json_t *names = json_array();
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        if (r->options->solution.metrics & (1U << m))
+            (void)json_array_append_new(names, json_string(pp_metric_get((pp_metric)m)->spec_name));
+    }
+    return names;
+}
+
+/* All but the GPUs' results. */
+static json_t *facts_of(const run *r)
+{
+    char from[40];
+    char to[40];
+    pp_time_format(r->started, 3, from, sizeof from);
+    pp_time_format(pp_time_now(), 3, to, sizeof to);
+    return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:s}", "version", 1,
+                     "started", from, "finished", to, "command", command_of(r), "method",
+                     r->options->solution.job_only ? "Job" : "Auto", "metrics", metrics_of(r),
+                     "exitStatus", r->status, "sampledSteps", (json_int_t)r->steps, "dropped",
+                     (json_int_t)r->dropped, "costNs", (json_int_t)r->cost_ns, "note",
+                     pp_gpus_why(r->gpus));
+}
+
 static int tell(run *r, pp_error *err)
 {
-    char at[40];
-    pp_time_format(pp_time_now(), 0, at, sizeof at);
+    const pp_activity *activity = pp_activity_builder_get(r->activity);
     json_t *gpus = json_array();
-    PP_CLEANUP_JSON json_t *results =
-        json_pack("{s:i, s:s, s:o, s:i, s:I, s:I, s:I, s:s, s:o}", "version", 1, "finished", at,
-                  "command", command_of(r), "exitStatus", r->status, "sampledSteps",
-                  (json_int_t)r->steps, "dropped", (json_int_t)r->dropped, "costNs",
-                  (json_int_t)r->cost_ns, "note", pp_gpus_why(r->gpus), "gpus", gpus);
-    if (!results)
+    PP_CLEANUP_JSON json_t *results = facts_of(r);
+    int recorded = pp_recording_end(PP_TAKE(r->recording), activity, err);
+    if (json_object_set_new(results, "gpus", gpus) < 0)
         return pp_error_nomem(err);
-    if (solve(r, gpus, err) < 0)
+    if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0)
         return -1;
     if (r->steps == 0)
         (void)fprintf(stderr, "precisionprobe: no step was sampled: no optimizer stepped in a "
@@ -243,8 +252,8 @@ static int tell(run *r, pp_error *err)
     if (*pp_gpus_why(r->gpus))
         (void)fprintf(stderr, "precisionprobe: GPU counters are missing: %s\n",
                       pp_gpus_why(r->gpus));
-    if (!r->options->output)
-        return 0;
+    if (!r->options->output || recorded < 0)
+        return recorded;
     int rc = pp_results_write(results, r->options->output, err);
     if (rc == 0)
         (void)fprintf(stderr, "precisionprobe: results are in %s\n", r->options->output);
@@ -257,11 +266,9 @@ static int prepare(run *r, pp_error *err)
                             .allowed = true,
                             .emit = on_batch,
                             .user = r};
-    r->options->solution.attribution =
-        (pp_attribution_options){.window_ns = PP_GPUS_WINDOW_NS,
-                                 .scrape_ns = PP_GPUS_WINDOW_NS,
-                                 .max_lag_ns = MAX_LAG_NS,
-                                 .max_standard_error = MAX_STANDARD_ERROR};
+    r->started = pp_time_now();
+    if (r->options->output && pp_recording_start(r->options->output, &r->recording, err) < 0)
+        return -1;
     if (make_ring(r, err) < 0)
         return -1;
     r->trainers = pp_trainers_new(r->ring);
@@ -272,6 +279,9 @@ static int prepare(run *r, pp_error *err)
 
 static void release(run *r)
 {
+    pp_error err = {0};
+    if (r->recording)
+        (void)pp_recording_end(r->recording, pp_activity_builder_get(r->activity), &err);
     pp_trainers_free(r->trainers);
     pp_activity_builder_free(r->activity);
     pp_gpus_free(r->gpus);

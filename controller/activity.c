@@ -1,5 +1,8 @@
 #include "controller/activity.h"
 
+#include "common/wire.h"
+#include "controller/attribution.h"
+
 #include <stdlib.h>
 
 pp_activity *pp_activity_free(pp_activity *a)
@@ -36,6 +39,13 @@ int pp_activity_list_gpus(const pp_activity *a, pp_strings *ret, pp_error *err)
         }
     }
     return 0;
+}
+
+bool pp_activity_is_full(const pp_activity *a)
+{
+    return a->n_intervals + PP_WIRE_MAX_INTERVALS > PP_ATTRIBUTION_MAX_INTERVALS ||
+           a->n_cells + PP_WIRE_MAX_CELLS > PP_ATTRIBUTION_MAX_CELLS ||
+           a->n_steps + PP_WIRE_MAX_STEPS > PP_ATTRIBUTION_MAX_STEPS || a->n_batches >= UINT32_MAX;
 }
 
 int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)

@@ -102,6 +102,9 @@ int pp_activity_list_gpus(const pp_activity *activity, pp_strings *ret, pp_error
  */
 int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err);
 
+/** Whether another batch may pass what one problem may hold: from there on it is `truncated`. */
+bool pp_activity_is_full(const pp_activity *activity);
+
 /** Accepts NULL; returns NULL. */
 pp_activity *pp_activity_free(pp_activity *activity);
 

@@ -153,6 +153,9 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
 {
     pp_activity *a = b->activity;
     uint32_t process = 0;
+    a->truncated |= pp_activity_is_full(a);
+    if (a->truncated)
+        return 0;
     if (find_process(b, batch, &process, err) < 0)
         return -1;
     for (size_t i = 0; i < batch->layer_count; i++) {

@@ -52,6 +52,8 @@ def test_results_of_a_training(python, tmp_path):
     assert abs(shares - 1) < 1e-6
     rows = list(csv.DictReader((folder / "layers.csv").open()))
     assert {(r["layer"], r["phase"]) for r in rows if r["kind"] == "layer"} == MODEL
+    batches = [json.loads(line) for line in (folder / "batches.jsonl").open()]
+    assert sum(len(b["steps"]["number"]) for b in batches) == results["sampledSteps"]
     report = run(*probe("report", str(folder)))
     assert report.returncode == 0 and report.stdout.strip() in probed.stderr
     assert left_behind() == before
@@ -104,6 +106,7 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
     (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
     (["--duration", "5", "--", "true"], "--duration"),
     (["--", "/nowhere/train"], "/nowhere/train: no such file"),
+    (["-o", "/proc/none", "--", "true"], "making the folder /proc/none"),
     ([], "what shall be run?"),
     (["--hook", "/nowhere"], "what shall be run?"),
 ])

@@ -85,6 +85,29 @@ static void test_cells_get_their_times(void **state)
     pp_activity_builder_free(b);
 }
 
+/* What no solution can hold is left out, so that a long run ends with the results of its beginning.
+ */
+static void test_too_much_is_cut(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    pp_wire_step *own = batch->steps;
+    batch->step_count = PP_WIRE_MAX_STEPS;
+    batch->steps = calloc(batch->step_count, sizeof *batch->steps);
+    for (size_t i = 0; i <= PP_ATTRIBUTION_MAX_STEPS / PP_WIRE_MAX_STEPS; i++)
+        assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    free(batch->steps);
+    batch->steps = own;
+    batch->step_count = 1;
+    pp_wire_batch_free(batch);
+    const pp_activity *a = pp_activity_builder_get(b);
+    assert_true(a->truncated);
+    assert_int_equal(a->n_steps, PP_ATTRIBUTION_MAX_STEPS);
+    pp_activity_builder_free(b);
+}
+
 static void test_samples_are_solved(void **state)
 {
     (void)state;
@@ -125,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batches_are_gathered),
         cmocka_unit_test(test_cells_get_their_times),
+        cmocka_unit_test(test_too_much_is_cut),
         cmocka_unit_test(test_samples_are_solved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

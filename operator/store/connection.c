@@ -56,10 +56,24 @@ struct pp_connection {
 
 /* Jobs */
 
+/* Room for one more statement. */
+static int grow(pp_job *job)
+{
+    if (job->n < job->room)
+        return 0;
+    const int room = job->room ? 2 * job->room : 4;
+    pp_statement **statements = realloc(job->statements, (size_t)room * sizeof(*statements));
+    if (!statements)
+        return -1;
+    job->statements = statements;
+    job->room = room;
+    return 0;
+}
+
 pp_statement *pp_job_add(pp_job *job, const char *sql)
 {
     static pp_statement none;
-    pp_statement *s = job->n < PP_JOB_MAX_STATEMENTS ? calloc(1, sizeof(*s)) : NULL;
+    pp_statement *s = grow(job) == 0 ? calloc(1, sizeof(*s)) : NULL;
     if (!s) {
         job->failed = true;
         none = (pp_statement){.failed = true, .n = PP_SQL_MAX_PARAMS}; /* takes no parameter */
@@ -80,6 +94,7 @@ void pp_job_free(pp_job *job)
         pp_statement_done(job->statements[i]);
         free(job->statements[i]);
     }
+    free(job->statements);
     free(job);
 }
 
@@ -313,6 +328,8 @@ static verdict judge(const char *s, pp_error_code *ret_code)
         return BROKEN;
     if (strcmp(s, "23503") == 0)
         *ret_code = PP_ERR_NOT_FOUND;
+    else if (strcmp(s, "23505") == 0)
+        *ret_code = PP_ERR_CONFLICT; /* a row of that key is there */
     else if (starts(s, "22") || starts(s, "23"))
         *ret_code = PP_ERR_INVALID;
     else if (strcmp(s, "54000") == 0)

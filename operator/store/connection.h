@@ -9,13 +9,12 @@
 #include "operator/store/statement.h"
 #include "operator/store/store.h"
 
-enum { PP_JOB_MAX_STATEMENTS = 12 };
-
 typedef struct pp_job pp_job;
 struct pp_job {
     pp_job *next;
-    pp_statement *statements[PP_JOB_MAX_STATEMENTS];
+    pp_statement **statements;
     int n;
+    int room;
     size_t bytes;
     unsigned attempts;
     int answered;   /**< statements whose answers are complete */
@@ -33,7 +32,7 @@ struct pp_job {
     void (*release)(pp_job *job);
 };
 
-/** The next statement of a job, never NULL; where there is no room or memory, the job fails. */
+/** The next statement of a job, never NULL; where there is no memory, the job fails. */
 pp_statement *pp_job_add(pp_job *job, const char *sql);
 void pp_job_free(pp_job *job);
 

@@ -1,8 +1,6 @@
 /* A target's activity and samples out of the store. */
 #include "operator/store/store_internal.h"
 
-#include "controller/attribution.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,21 +166,14 @@ static int take_cells(load_call *c, const PGresult *r, int row, uint32_t batch, 
     return 0;
 }
 
-/* Batches come in the order of time: what passes the solver's limits is left out from there on. */
-static bool full(const pp_activity *a)
-{
-    return a->n_intervals + PP_WIRE_MAX_INTERVALS > PP_ATTRIBUTION_MAX_INTERVALS ||
-           a->n_cells + PP_WIRE_MAX_CELLS > PP_ATTRIBUTION_MAX_CELLS ||
-           a->n_steps + PP_WIRE_MAX_STEPS > PP_ATTRIBUTION_MAX_STEPS || a->n_batches >= UINT32_MAX;
-}
-
 static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     pp_activity *a = c->activity;
     uint32_t process = 0;
     if (find_process(a, r, row, &process) < 0)
         return 0;
-    a->truncated |= full(a);
+    /* Batches come in the order of time: what passes the limits is left out from there on. */
+    a->truncated |= pp_activity_is_full(a);
     if (a->truncated)
         return 0;
     if (pp_activity_grow(&a->batches, &c->room.batches, a->n_batches, 1, sizeof(*a->batches), err) <

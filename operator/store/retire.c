@@ -27,6 +27,16 @@ static const char pattern_sql[] =
     "session_uid = excluded.session_uid, mean = excluded.mean, p95 = excluded.p95, "
     "finished_at = excluded.finished_at WHERE excluded.finished_at >= o.finished_at";
 
+void pp_store_add_finish(pp_job *job, const char *session_uid, const char *phase,
+                         int64_t finished_ns)
+{
+    pp_statement *s = pp_job_add(job, finish_sql);
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, phase);
+    pp_sql_int8(s, finished_ns);
+    pp_sql_text(pp_job_add(job, pattern_sql), session_uid);
+}
+
 int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,
                     int64_t finished_ns, pp_store_done_fn done, void *user, pp_error *err)
 {
@@ -36,11 +46,7 @@ int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,
     if (!call)
         return -1;
     call->done = done;
-    pp_statement *s = pp_job_add(&call->job, finish_sql);
-    pp_sql_text(s, session_uid);
-    pp_sql_text(s, phase);
-    pp_sql_int8(s, finished_ns);
-    pp_sql_text(pp_job_add(&call->job, pattern_sql), session_uid);
+    pp_store_add_finish(&call->job, session_uid, phase, finished_ns);
     return pp_call_submit(store, PP_LANE_INGEST, call, err);
 }
 

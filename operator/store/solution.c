@@ -47,7 +47,7 @@ static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
     "stderr, "
     "windows, method, source, group_name, group_mean, group_stderr, reason) "
-    "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, 'prometheus', "
+    "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, $16, "
     "group_name, group_mean, group_stderr, reason FROM unnest($4::text[], $5::text[], $6::text[], "
     "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
     "$13::float8[], $14::float8[], $15::text[]) AS e (kind, layer, phase, metric, mean, stderr, "
@@ -223,7 +223,7 @@ ESTIMATE_GETTER(get_windows, windows)
 ESTIMATE_GETTER(get_group_mean, group_mean)
 ESTIMATE_GETTER(get_group_stderr, group_standard_error)
 
-static void add_estimates(pp_statement *s, const named *e, size_t n)
+static void add_estimates(pp_statement *s, const named *e, size_t n, const char *source)
 {
     const size_t size = sizeof(*e);
     pp_sql_texts(s, e, n, size, named_kind);
@@ -238,6 +238,7 @@ static void add_estimates(pp_statement *s, const named *e, size_t n)
     pp_sql_floats(s, e, n, size, get_group_mean);
     pp_sql_floats(s, e, n, size, get_group_stderr);
     pp_sql_texts(s, e, n, size, get_reason);
+    pp_sql_text(s, source);
 }
 
 static const char *fit_metric(const void *p)
@@ -303,13 +304,14 @@ static void add_sample_rows(pp_statement *s, const named *r, size_t n)
 }
 
 static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
-                     const pp_solution *in, named *names)
+                     const pp_solution *in, const char *source, named *names)
 {
     add_items(add(job, items_sql, session_uid, pod_uid, in), in);
     for (size_t i = 0; i < in->n_estimates; i++)
         names[i] =
             (named){.item = &in->items[in->estimates[i].item], .estimate = &in->estimates[i]};
-    add_estimates(add(job, estimates_sql, session_uid, pod_uid, in), names, in->n_estimates);
+    add_estimates(add(job, estimates_sql, session_uid, pod_uid, in), names, in->n_estimates,
+                  source);
     add_fits(add(job, fits_sql, session_uid, pod_uid, in), in);
     for (size_t i = 0; i < in->n_sample_rows; i++)
         names[i] =
@@ -327,30 +329,40 @@ static int lock_row(pp_job *job, int index, const PGresult *r, int row, pp_error
     return 0;
 }
 
+int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
+                          const pp_solution *in, const char *source, bool final, pp_error *err)
+{
+    const size_t n = in->n_estimates + in->n_sample_rows + 1;
+    named *names = calloc(n, sizeof(*names));
+    if (!names)
+        return pp_error_nomem(err);
+    pp_statement *lock = pp_job_add(job, lock_sql);
+    pp_sql_text(lock, session_uid);
+    pp_sql_text(lock, pod_uid);
+    add_attribution(add(job, attribution_sql, session_uid, pod_uid, in), in, final);
+    add(job, delete_items_sql, session_uid, pod_uid, in);
+    add(job, delete_fits_sql, session_uid, pod_uid, in);
+    add(job, delete_samples_sql, session_uid, pod_uid, in);
+    add_rows(job, session_uid, pod_uid, in, source, names);
+    free(names);
+    return 0;
+}
+
 int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
                           const pp_solution *solution, bool final, pp_store_done_fn done,
                           void *user, pp_error *err)
 {
     if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0)
         return -1;
-    const size_t n = solution->n_estimates + solution->n_sample_rows + 1;
-    named *names = calloc(n, sizeof(*names));
-    pp_call *call = names ? pp_call_new(sizeof(*call), NULL, user, err) : NULL;
-    if (!call) {
-        free(names);
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
         return pp_error_nomem(err);
-    }
-    pp_job *job = &call->job;
     call->done = done;
-    job->row = lock_row;
-    pp_statement *lock = pp_job_add(job, lock_sql);
-    pp_sql_text(lock, session_uid);
-    pp_sql_text(lock, pod_uid);
-    add_attribution(add(job, attribution_sql, session_uid, pod_uid, solution), solution, final);
-    add(job, delete_items_sql, session_uid, pod_uid, solution);
-    add(job, delete_fits_sql, session_uid, pod_uid, solution);
-    add(job, delete_samples_sql, session_uid, pod_uid, solution);
-    add_rows(job, session_uid, pod_uid, solution, names);
-    free(names);
+    call->job.row = lock_row;
+    if (pp_store_add_solution(&call->job, session_uid, pod_uid, solution, "prometheus", final,
+                              err) < 0) {
+        pp_job_free(&call->job);
+        return -1;
+    }
     return pp_call_submit(store, PP_LANE_BULK, call, err);
 }

@@ -139,6 +139,25 @@ int pp_store_put_solution(pp_store *store, const char *session_uid, const char *
                           const pp_solution *solution, bool final, pp_store_done_fn done,
                           void *user, pp_error *err);
 
+/** A finished session of one pod that was gathered elsewhere, in the making. */
+typedef struct pp_store_import pp_store_import;
+
+/** Texts are borrowed during the call; the session's phase is the one that it ended with. `source`
+ *  says where its samples come from; static. NULL on error. */
+pp_store_import *pp_store_import_new(const pp_store_session *session, const pp_store_target *target,
+                                     const char *source, pp_error *err);
+/** NULL is allowed. */
+void pp_store_import_free(pp_store_import *import);
+void pp_store_import_batch(pp_store_import *import, const pp_wire_batch *batch);
+/** Any number of samples, over at most 400 days. */
+int pp_store_import_samples(pp_store_import *import, const pp_activity *activity, pp_error *err);
+int pp_store_import_solution(pp_store_import *import, const pp_solution *solution, pp_error *err);
+
+/** All of it in one transaction. `inserted` is false where a session of that UID is there already:
+ *  then nothing changes. Takes the import over, also on failure. */
+int pp_store_import_submit(pp_store *store, pp_store_import *import, int64_t finished_ns,
+                           pp_store_batch_fn done, void *user, pp_error *err);
+
 /** One target, as in pp_session_pod. */
 typedef struct pp_store_target_stats {
     char *pod_uid;

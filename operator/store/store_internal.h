@@ -35,6 +35,27 @@ void *pp_call_new(size_t size, void (*ended)(pp_job *job, const pp_error *error)
 /** Queues the call, or frees it and returns -1. */
 int pp_call_submit(pp_store *store, pp_lane lane, void *call, pp_error *err);
 
+/*
+ * The statements of the calls, for a job that carries several of them in its one transaction. What
+ * they are given has been checked.
+ */
+/** `sql` inserts the session, in the order of its fields. */
+void pp_store_add_session(pp_job *job, const char *sql, const pp_store_session *session);
+void pp_store_add_target(pp_job *job, const pp_store_target *target);
+void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
+                        const pp_wire_batch *batch);
+/** `first` and `last`: their stamps' range; `source`: where the samples come from. */
+void pp_store_add_samples(pp_job *job, const pp_strings *gpus, const pp_activity_sample *samples,
+                          size_t n, const char *source, int64_t first, int64_t last);
+/** At most `most`, each consistent, and over at most 400 days; says their stamps' range. */
+int pp_store_check_samples(const pp_strings *gpus, const pp_activity_sample *samples, size_t n,
+                           size_t most, int64_t *ret_first, int64_t *ret_last, pp_error *err);
+int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
+                          const pp_solution *solution, const char *source, bool final,
+                          pp_error *err);
+void pp_store_add_finish(pp_job *job, const char *session_uid, const char *phase,
+                         int64_t finished_ns);
+
 /** PP_ERR_INVALID unless the text is there. */
 int pp_store_need(const char *text, const char *what, pp_error *err);
 

@@ -9,6 +9,18 @@ static const char session_sql[] =
     "ON CONFLICT (uid) DO UPDATE SET spec = excluded.spec, method = excluded.method, "
     "phase = excluded.phase WHERE session.finished_at IS NULL";
 
+void pp_store_add_session(pp_job *job, const char *sql, const pp_store_session *in)
+{
+    pp_statement *s = pp_job_add(job, sql);
+    pp_sql_text(s, in->uid);
+    pp_sql_text(s, in->ns);
+    pp_sql_text(s, in->name);
+    pp_sql_text(s, in->spec);
+    pp_sql_text(s, in->method);
+    pp_sql_text(s, in->phase);
+    pp_sql_int8(s, in->created_ns);
+}
+
 int pp_store_put_session(pp_store *store, const pp_store_session *in, pp_store_done_fn done,
                          void *user, pp_error *err)
 {
@@ -20,14 +32,7 @@ int pp_store_put_session(pp_store *store, const pp_store_session *in, pp_store_d
     if (!call)
         return -1;
     call->done = done;
-    pp_statement *s = pp_job_add(&call->job, session_sql);
-    pp_sql_text(s, in->uid);
-    pp_sql_text(s, in->ns);
-    pp_sql_text(s, in->name);
-    pp_sql_text(s, in->spec);
-    pp_sql_text(s, in->method);
-    pp_sql_text(s, in->phase);
-    pp_sql_int8(s, in->created_ns);
+    pp_store_add_session(&call->job, session_sql, in);
     return pp_call_submit(store, PP_LANE_INGEST, call, err);
 }
 
@@ -44,6 +49,22 @@ static const char target_sql[] =
     "workload_kind = excluded.workload_kind, workload_name = excluded.workload_name, "
     "cpu_request = coalesce(excluded.cpu_request, target.cpu_request)";
 
+void pp_store_add_target(pp_job *job, const pp_store_target *in)
+{
+    pp_statement *s = pp_job_add(job, target_sql);
+    pp_sql_text(s, in->session_uid);
+    pp_sql_text(s, in->pod_uid);
+    pp_sql_text(s, in->ns);
+    pp_sql_text(s, in->pod_name);
+    pp_sql_text(s, in->container);
+    pp_sql_text(s, in->node);
+    pp_sql_text(s, in->host_name);
+    pp_sql_text(s, in->ip);
+    pp_sql_text(s, in->workload_kind);
+    pp_sql_text(s, in->workload_name);
+    pp_sql_float8(s, in->cpu_request);
+}
+
 int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_done_fn done,
                         void *user, pp_error *err)
 {
@@ -58,24 +79,13 @@ int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_don
     if (!call)
         return -1;
     call->done = done;
-    pp_statement *s = pp_job_add(&call->job, target_sql);
-    pp_sql_text(s, in->session_uid);
-    pp_sql_text(s, in->pod_uid);
-    pp_sql_text(s, in->ns);
-    pp_sql_text(s, in->pod_name);
-    pp_sql_text(s, in->container);
-    pp_sql_text(s, in->node);
-    pp_sql_text(s, in->host_name);
-    pp_sql_text(s, in->ip);
-    pp_sql_text(s, in->workload_kind);
-    pp_sql_text(s, in->workload_name);
-    pp_sql_float8(s, in->cpu_request);
+    pp_store_add_target(&call->job, in);
     return pp_call_submit(store, PP_LANE_INGEST, call, err);
 }
 
 /*
  * One statement, so that everything hangs on whether the activity row was new: seen again, a batch
- * changes nothing. $39.. are figures derived from the batch: see add_batch.
+ * changes nothing. $39.. are figures derived from the batch: see pp_store_add_batch.
  */
 static const char batch_sql[] =
     "WITH new AS ("
@@ -254,9 +264,10 @@ static void add_progress(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, last->batch);
 }
 
-static void add_batch(pp_statement *s, const char *session_uid, const char *pod_uid,
-                      const pp_wire_batch *b)
+void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
+                        const pp_wire_batch *b)
 {
+    pp_statement *s = pp_job_add(job, batch_sql);
     pp_sql_text(s, session_uid);
     pp_sql_text(s, pod_uid);
     pp_sql_text(s, b->instance);
@@ -302,7 +313,7 @@ int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod
         return -1;
     call->done = done;
     call->call.job.row = batch_row;
-    add_batch(pp_job_add(&call->call.job, batch_sql), session_uid, pod_uid, batch);
+    pp_store_add_batch(&call->call.job, session_uid, pod_uid, batch);
     return pp_call_submit(store, PP_LANE_INGEST, call, err);
 }
 
@@ -312,7 +323,7 @@ enum { MAX_SAMPLES = 100000 };
 static const char partitions_sql[] = "SELECT metric_sample_partitions($1, $2)";
 static const char samples_sql[] =
     "INSERT INTO metric_sample (gpu_uuid, metric, source, at_ns, value) "
-    "SELECT ($1::text[])[g + 1], ($2::text[])[m + 1], 'prometheus', at, v "
+    "SELECT ($1::text[])[g + 1], ($2::text[])[m + 1], $7, at, v "
     "FROM unnest($3::integer[], $4::integer[], $5::bigint[], $6::float8[]) AS s (g, m, at, v) "
     "ON CONFLICT DO NOTHING";
 
@@ -325,11 +336,11 @@ static double sample_value(const void *p)
     return ((const pp_activity_sample *)p)->value;
 }
 
-static int check_samples(const pp_strings *gpus, const pp_activity_sample *samples, size_t n,
-                         int64_t *ret_first, int64_t *ret_last, pp_error *err)
+int pp_store_check_samples(const pp_strings *gpus, const pp_activity_sample *samples, size_t n,
+                           size_t most, int64_t *ret_first, int64_t *ret_last, pp_error *err)
 {
-    if (n == 0 || n > MAX_SAMPLES)
-        return pp_error_field(err, "samples", "must be 1 to %d", MAX_SAMPLES);
+    if (n == 0 || n > most)
+        return pp_error_field(err, "samples", "must be 1 to %zu", most);
     *ret_first = INT64_MAX;
     *ret_last = 0;
     for (size_t i = 0; i < n; i++) {
@@ -353,21 +364,13 @@ static void add_metric_names(pp_statement *s)
     pp_sql_strings(s, &(pp_strings){.items = names, .count = PP_METRIC_COUNT});
 }
 
-int pp_store_put_samples(pp_store *store, const pp_strings *gpus, const pp_activity_sample *samples,
-                         size_t n, pp_store_done_fn done, void *user, pp_error *err)
+void pp_store_add_samples(pp_job *job, const pp_strings *gpus, const pp_activity_sample *samples,
+                          size_t n, const char *source, int64_t first, int64_t last)
 {
-    int64_t first = 0;
-    int64_t last = 0;
-    if (check_samples(gpus, samples, n, &first, &last, err) < 0)
-        return -1;
-    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
-    if (!call)
-        return -1;
-    call->done = done;
-    pp_statement *s = pp_job_add(&call->job, partitions_sql);
+    pp_statement *s = pp_job_add(job, partitions_sql);
     pp_sql_int8(s, first);
     pp_sql_int8(s, last);
-    s = pp_job_add(&call->job, samples_sql);
+    s = pp_job_add(job, samples_sql);
     pp_sql_strings(s, gpus);
     add_metric_names(s);
     const size_t size = sizeof(*samples);
@@ -375,5 +378,20 @@ int pp_store_put_samples(pp_store *store, const pp_strings *gpus, const pp_activ
     pp_sql_ints(s, PP_SQL_INT4_ARRAY, samples, n, size, sample_metric);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, samples, n, size, sample_stamp);
     pp_sql_floats(s, samples, n, size, sample_value);
+    pp_sql_text(s, source);
+}
+
+int pp_store_put_samples(pp_store *store, const pp_strings *gpus, const pp_activity_sample *samples,
+                         size_t n, pp_store_done_fn done, void *user, pp_error *err)
+{
+    int64_t first = 0;
+    int64_t last = 0;
+    if (pp_store_check_samples(gpus, samples, n, MAX_SAMPLES, &first, &last, err) < 0)
+        return -1;
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    pp_store_add_samples(&call->job, gpus, samples, n, "prometheus", first, last);
     return pp_call_submit(store, PP_LANE_BULK, call, err);
 }

@@ -1,0 +1,48 @@
+#include "cli/solve.h"
+
+#include "cli/gpus.h"
+
+#include <string.h>
+
+/* A GPU's counters come a window late at most, and nothing passes them on. */
+#define MAX_LAG_NS INT64_C(200000000)
+#define MAX_STANDARD_ERROR 0.05
+
+pp_solution_options pp_solve_defaults(void)
+{
+    return (pp_solution_options){.attribution = {.window_ns = PP_GPUS_WINDOW_NS,
+                                                 .scrape_ns = PP_GPUS_WINDOW_NS,
+                                                 .max_lag_ns = MAX_LAG_NS,
+                                                 .max_standard_error = MAX_STANDARD_ERROR}};
+}
+
+int pp_solve_set_method(pp_solution_options *options, const char *method)
+{
+    if (strcmp(method, "Auto") != 0 && strcmp(method, "Direct") != 0 && strcmp(method, "Job") != 0)
+        return -1;
+    options->job_only = strcmp(method, "Job") == 0;
+    return 0;
+}
+
+static int solve_gpu(const pp_activity *activity, const char *gpu,
+                     const pp_solution_options *options, pp_solve_fn each, void *user,
+                     pp_error *err)
+{
+    pp_solution *solution = NULL;
+    if (pp_solution_solve(activity, gpu, options, &solution, err) < 0)
+        return -1;
+    int rc = each(user, solution, err);
+    (void)pp_solution_free(solution);
+    return rc;
+}
+
+int pp_solve(const pp_activity *activity, const pp_solution_options *options, pp_solve_fn each,
+             void *user, pp_error *err)
+{
+    pp_strings gpus = {0};
+    int rc = pp_activity_list_gpus(activity, &gpus, err);
+    for (size_t i = 0; rc == 0 && i < gpus.count; i++)
+        rc = solve_gpu(activity, gpus.items[i], options, each, user, err);
+    pp_strings_free(&gpus);
+    return rc;
+}

@@ -1,0 +1,60 @@
+"""A results folder whose true values are known, as `precisionprobe run` leaves one."""
+import json
+import pathlib
+
+T0 = 1769000000000000000
+MS = 1000000
+GPU = "GPU-11111111-2222-3333-4444-555555555555"
+# name, start and length in a step of 1 s (ms), SMActive; the rest of the step is `other`, at 0.1
+LAYERS = [("bottom", 0, 430, 0.8), ("top", 430, 370, 0.2)]
+STEPS = 60
+
+
+def active(ms):
+    for _, start, length, value in LAYERS:
+        if start <= ms % 1000 < start + length:
+            return value
+    return 0.1
+
+
+def delta(values):
+    return [b - a for a, b in zip([0, *values], values)]
+
+
+def batch(seq, first, count):
+    steps = range(first, first + count)
+    starts = [T0 + n * 1000 * MS for n in steps]
+    pieces = [(layer, n, start + at * MS, length * MS) for n, start in zip(steps, starts)
+              for layer, (_, at, length, _) in enumerate(LAYERS, 1)]
+    return {
+        "type": "batch", "session": "local", "instance": "local", "seq": seq,
+        "process": {"id": 0, "rank": 0, "worldSize": 1, "gpus": [GPU], "hostname": "box", "python": "3.11.2",
+                    "torch": "2.6.0", "clock": "cuda", "model": "Two"},
+        "stretch": {"id": 0, "start": starts[0], "end": starts[-1] + 1000 * MS, "last": first + count == STEPS},
+        "layers": [{"id": i, "name": name, "type": "Linear", "parameters": 12} for i, (name, *_) in enumerate(LAYERS, 1)],
+        "steps": {"number": delta(list(steps)), "start": delta(starts), "duration": [1000 * MS] * count,
+                  "epoch": delta([0] * count), "batch": delta(list(steps))},
+        "intervals": {"layer": [p[0] for p in pieces], "phase": [0] * len(pieces), "step": delta([p[1] for p in pieces]),
+                      "start": delta([p[2] for p in pieces]), "duration": [p[3] for p in pieces]},
+        "dropped": 0, "cost": {"nanoseconds": 1000, "marks": 4},
+    }
+
+
+def samples():
+    ends = range(100, STEPS * 1000 + 1, 100)
+    values = [sum(active(ms) for ms in range(end - 100, end)) / 100 for end in ends]
+    return {"gpu": GPU, "metric": "SMActive", "at": delta([T0 + end * MS for end in ends]), "value": values}
+
+
+RESULTS = {"version": 1, "started": "2026-01-21T12:53:19Z", "finished": "2026-01-21T12:54:21Z",
+           "command": ["python3", "train.py"], "method": "Auto", "metrics": ["SMActive"], "exitStatus": 0,
+           "sampledSteps": STEPS, "dropped": 0, "costNs": 6000, "note": "", "gpus": []}
+
+
+def write(folder: pathlib.Path, results=None, batches=None, lines=None):
+    folder.mkdir(exist_ok=True)
+    batches = [batch(i, 10 * i, 10) for i in range(STEPS // 10)] if batches is None else batches
+    (folder / "results.json").write_text(json.dumps(RESULTS if results is None else results))
+    (folder / "batches.jsonl").write_text("".join(json.dumps(b) + "\n" for b in batches))
+    (folder / "samples.jsonl").write_text("".join(json.dumps(s) + "\n" for s in lines or [samples()]))
+    return folder

@@ -1,0 +1,150 @@
+"""`precisionprobe import` into a real Postgres, which is started here (operator/store/tests/postgres).
+
+PP_CLI  the program precisionprobe
+"""
+import copy
+import glob
+import os
+import pathlib
+import subprocess
+
+import folder
+import pytest
+
+SERVER = str(pathlib.Path(__file__).parents[2] / "operator/store/tests/postgres")
+PSQL = sorted(glob.glob("/usr/lib/postgresql/*/bin/psql"))[-1]
+TABLES = ["session", "target", "process", "layer", "activity", "metric_sample", "sample", "attribution", "fit", "item",
+          "estimate", "pattern"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    state = tmp_path_factory.mktemp("postgres") / "state"
+    subprocess.run([SERVER, "start", state], check=True)
+    yield (pathlib.Path(state.read_text().strip()) / "conninfo").read_text().strip()
+    subprocess.run([SERVER, "stop", state], check=True)
+
+
+def ask(database, sql):
+    got = subprocess.run([PSQL, "-XAt", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql], capture_output=True,
+                         text=True)
+    assert got.returncode == 0, got.stderr
+    return [line.split("|") for line in got.stdout.splitlines()]
+
+
+@pytest.fixture
+def database(server, request):
+    name = "t" + str(abs(hash(request.node.name)))
+    ask(server, f"CREATE DATABASE {name}")
+    return server.replace("dbname=postgres", f"dbname={name}")
+
+
+def start(*arguments, **environment):
+    return subprocess.Popen([os.environ["PP_CLI"], "import", *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+                            stderr=subprocess.PIPE, env={**os.environ, **environment})
+
+
+def run(*arguments, **environment):
+    child = start(*arguments, **environment)
+    out, complaint = child.communicate(timeout=60)
+    return child.returncode, out, complaint
+
+
+def everything(database):
+    return {table: ask(database, f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4") for table in TABLES}
+
+
+def test_views_show_it_and_twice_changes_nothing(database, tmp_path):
+    results = folder.write(tmp_path / "dlrm")
+    code, out, complaint = run("--database", database, results)
+    assert code == 0 and out.startswith("imported as session "), complaint
+    rows = {r[0]: r[1:] for r in ask(database, "SELECT layer, job_id, host_name, forward, sm_active, gpu_util FROM result")}
+    assert set(rows) == {"bottom", "top"}
+    for name, _, _, value in folder.LAYERS:
+        assert rows[name][:3] == ["local/dlrm", "box", "t"] and rows[name][4] == ""
+        assert abs(float(rows[name][3]) - value) < 0.01, rows
+    detail = ask(database, "SELECT DISTINCT session, session_uid, workload_kind, gpu_uuid, source, final, latest, revision "
+                           "FROM result_detail")
+    assert detail == [["dlrm", out.split()[-1], "Run", folder.GPU, "nvml", "t", "t", "1"]]
+    assert ask(database, "SELECT count(*), min(source) FROM metric_sample") == [["600", "nvml"]]
+    assert ask(database, "SELECT count(*), sum(steps) FROM activity, target") == [["6", "360"]]
+    assert ask(database, "SELECT metric, round(mean::numeric, 2) FROM pattern") == [["sm_active", "0.44"]]
+    before = everything(database)
+    code, again, complaint = run("-d", database, "--name", "other", results)
+    assert (code, again) == (0, out.replace("imported as", "is there already:")), complaint
+    assert everything(database) == before
+
+
+def test_two_at_once_import_it_once(database, tmp_path):
+    results = folder.write(tmp_path / "run")
+    children = [start("-d", database, results) for _ in range(2)]
+    said = sorted(child.communicate(timeout=60)[0].rsplit(" ", 1)[0] for child in children)
+    assert said == ["imported as session", "is there already: session"]
+    assert ask(database, "SELECT count(*) FROM session") == [["1"]]
+
+
+def test_libpqs_environment_and_name(database, tmp_path):
+    known = dict(pair.split("=") for pair in database.split())
+    environment = {"PG" + {"dbname": "DATABASE"}.get(k, k.upper()): v for k, v in known.items()}
+    assert run("--name", "bert", folder.write(tmp_path / "x"), **environment)[0] == 0
+    assert ask(database, "SELECT DISTINCT job_id FROM result") == [["local/bert"]]
+
+
+def test_all_or_nothing(database, tmp_path):
+    assert run("-d", database, folder.write(tmp_path / "first"))[0] == 0
+    ask(database, "ALTER TABLE estimate ADD CONSTRAINT none CHECK (false) NOT VALID")
+    before = everything(database)
+    code, _, complaint = run("-d", database, folder.write(tmp_path / "second", {**folder.RESULTS, "method": "Job"}))
+    assert code == 1 and "violates check constraint" in complaint
+    assert everything(database) == before
+
+
+def test_no_server_is_said_at_once(tmp_path):
+    code, _, complaint = run("-d", f"host={tmp_path} user=nobody", folder.write(tmp_path / "run"))
+    assert code == 1 and "cannot connect to Postgres" in complaint
+
+
+def with_batch(change):
+    bad = [folder.batch(0, 0, 30), folder.batch(1, 30, 30)]
+    change(bad[1])
+    return {"batches": bad}
+
+
+def with_samples(**changes):
+    return {"lines": [{**folder.samples(), **changes}]}
+
+
+@pytest.mark.parametrize("parts, message", [
+    ({"results": {}}, "gpus is missing"),
+    ({"results": {"gpus": []}}, "version is required"),
+    ({"results": {**folder.RESULTS, "version": 2}}, "version must be 1"),
+    ({"results": {**folder.RESULTS, "started": 5}}, "started must be"),
+    ({"results": {**folder.RESULTS, "finished": "2020-01-01T00:00:00Z"}}, "finished is before started"),
+    ({"results": {**folder.RESULTS, "method": "Fine"}}, "method must be Auto"),
+    ({"results": {**folder.RESULTS, "metrics": ["Speed"]}}, "metrics entry 0 is no metric"),
+    ({"results": {**folder.RESULTS, "command": {"a": 1}}}, "command must be"),
+    ({"batches": []}, "batches.jsonl holds no step"),
+    ({"batches": [[]]}, "batches.jsonl:1:  the line is no JSON object"),
+    (with_batch(lambda b: b.update(seq=7)), "batches.jsonl:2: seq must be 1"),
+    (with_batch(lambda b: b["intervals"]["duration"].pop()), "batches.jsonl:2: intervals"),
+    (with_batch(lambda b: b["layers"][0].update(name="x" * 600)), "batches.jsonl:2: layers[0].name"),
+    (with_batch(lambda b: b["steps"].update(duration=[-1] * 30)), "batches.jsonl:2: steps.duration[0]"),
+    (with_samples(gpu="'; DROP TABLE session"), "samples.jsonl:1: gpu is no GPU's UUID"),
+    (with_samples(metric="Speed"), "samples.jsonl:1: metric no such metric"),
+    (with_samples(value=[1]), "samples.jsonl:1: value must be an array as long as at"),
+    (with_samples(at=[folder.T0, 0], value=[1, 1]), "samples.jsonl:1: at[1] is not later"),
+    (with_samples(at=[folder.T0, 2 ** 62], value=[1, 1]), "samples.jsonl:1: at[1] is no time"),
+    (with_samples(at=[folder.T0], value=["1"]), "samples.jsonl:1: value[0] must be a number"),
+    (with_samples(at=[folder.T0, 500 * 86400 * 10 ** 9], value=[1, 1]), "samples must lie within 400 days"),
+])
+def test_foreign_and_hostile_folders(tmp_path, parts, message):
+    code, _, complaint = run("-d", "host=/nowhere", folder.write(tmp_path / "bad", **copy.deepcopy(parts)))
+    assert code == 1 and message in complaint
+
+
+def test_what_is_missing_is_named(tmp_path):
+    results = folder.write(tmp_path / "run")
+    (results / "samples.jsonl").unlink()
+    assert "samples.jsonl: No such file" in run("-d", "host=/nowhere", results)[2]
+    assert "which folder?" in run("-d", "x")[2]
+    assert "results.json" in run("-d", "x", tmp_path)[2]
