@@ -50,16 +50,26 @@ static json_t *estimate_object(const pp_solution_estimate *e)
                      text_or_null(e->reason));
 }
 
+static json_t *integer_or_null(int64_t value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+static json_t *per_step(const pp_solution *s, int64_t ns)
+{
+    return real(s->step_count && ns >= 0 ? (double)ns / (double)s->step_count / 1e6 : (double)NAN);
+}
+
 static json_t *item_object(const pp_solution *s, const pp_solution_item *i)
 {
-    const double per_step =
-        s->step_count ? (double)i->total_ns / (double)s->step_count / 1e6 : (double)NAN;
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "kind",
-                     pp_solution_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
-                     pp_solution_phase_name(i->phase), "parameters", (json_int_t)i->parameters,
-                     "calls", (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns,
-                     "millisecondsPerStep", real(per_step), "share", real(i->share), "metrics",
-                     json_object());
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
+        pp_solution_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
+        pp_solution_phase_name(i->phase), "parameters", (json_int_t)i->parameters, "calls",
+        (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns, "millisecondsPerStep",
+        per_step(s, i->total_ns), "share", real(i->share), "busyNs", integer_or_null(i->busy_ns),
+        "busyMillisecondsPerStep", per_step(s, i->busy_ns), "idleShare", real(i->idle_share),
+        "busyReason", text_or_null(i->busy_reason), "metrics", json_object());
 }
 
 json_t *pp_results_of_solution(const pp_solution *s)
@@ -72,11 +82,12 @@ json_t *pp_results_of_solution(const pp_solution *s)
         json_t *metrics = json_object_get(json_array_get(items, e->item), "metrics");
         (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }
-    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
-                     (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
-                     (json_int_t)s->observed_ns, "windows", (json_int_t)s->windows, "samples",
-                     (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6), "lagStandardErrorMs",
-                     real(s->lag_stderr_ns / 1e6), "items", items);
+    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu,
+                     "steps", (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6),
+                     "observedNs", (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns,
+                     "gapNs", integer_or_null(s->gap_ns), "windows", (json_int_t)s->windows,
+                     "samples", (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6),
+                     "lagStandardErrorMs", real(s->lag_stderr_ns / 1e6), "items", items);
 }
 
 /* ---- files ---- */
@@ -102,8 +113,14 @@ static void csv_number(FILE *f, const json_t *number)
 static void csv_item(FILE *f, const char *gpu, const json_t *item)
 {
     static const char *const texts[] = {"kind", "layer", "type", "phase"};
-    static const char *const numbers[] = {"parameters", "calls", "totalNs", "millisecondsPerStep",
-                                          "share"};
+    static const char *const numbers[] = {"parameters",
+                                          "calls",
+                                          "totalNs",
+                                          "millisecondsPerStep",
+                                          "share",
+                                          "busyNs",
+                                          "busyMillisecondsPerStep",
+                                          "idleShare"};
     csv_text(f, gpu);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         (void)fputc(',', f);
@@ -121,7 +138,9 @@ static void csv_item(FILE *f, const char *gpu, const json_t *item)
 
 static void csv_write(const json_t *results, FILE *f)
 {
-    (void)fputs("gpu,kind,layer,type,phase,parameters,calls,total_ns,ms_per_step,share", f);
+    (void)fputs("gpu,kind,layer,type,phase,parameters,calls,total_ns,ms_per_step,share,"
+                "busy_ns,busy_ms_per_step,idle_share",
+                f);
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
         const char *column = pp_metric_get((pp_metric)m)->column;
         (void)fprintf(f, ",%s,%s_stderr", column, column);
@@ -202,24 +221,73 @@ static void print_value(FILE *to, const json_t *estimate, double scale)
     (void)fprintf(to, " %*s", strstr(text, "±") ? 12 : 11, text);
 }
 
+/* Time and its share; busy time and idle share: a dash where one is not known. */
+static void print_times(FILE *to, const json_t *item)
+{
+    const json_t *busy = json_object_get(item, "busyMillisecondsPerStep");
+    const json_t *idle = json_object_get(item, "idleShare");
+    if (strcmp(text_of(item, "kind"), "job") == 0)
+        (void)fprintf(to, " %9s %6s", "-", "-");
+    else
+        (void)fprintf(to, " %9.3f %5.1f%%",
+                      json_number_value(json_object_get(item, "millisecondsPerStep")),
+                      100 * json_number_value(json_object_get(item, "share")));
+    if (json_is_number(busy))
+        (void)fprintf(to, " %9.3f", json_number_value(busy));
+    else
+        (void)fprintf(to, " %9s", "-");
+    if (json_is_number(idle))
+        (void)fprintf(to, " %5.1f%%", 100 * json_number_value(idle));
+    else
+        (void)fprintf(to, " %6s", "-");
+}
+
 static void print_item(FILE *to, const json_t *item)
 {
     const char *layer = text_of(item, "layer");
     const char *kind = text_of(item, "kind");
-    const json_t *ms = json_object_get(item, "millisecondsPerStep");
-    const json_t *share = json_object_get(item, "share");
     bool is_layer = strcmp(kind, "layer") == 0;
     (void)fprintf(to, "%-24.24s %-14.14s %-9.9s", is_layer ? layer : kind, text_of(item, "type"),
                   is_layer ? text_of(item, "phase") : "");
-    if (strcmp(kind, "job") == 0)
-        (void)fprintf(to, " %9s %6s", "-", "-");
-    else
-        (void)fprintf(to, " %9.3f %5.1f%%", json_number_value(ms), 100 * json_number_value(share));
+    print_times(to, item);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         print_value(to,
                     pp_json_get(item, "metrics", pp_metric_get(columns[i].metric)->spec_name, NULL),
                     columns[i].scale);
     (void)fputc('\n', to);
+}
+
+static void print_heading(FILE *to, const json_t *gpu)
+{
+    const char *uuid = text_of(gpu, "gpu");
+    const json_t *gap = json_object_get(gpu, "gapNs");
+    const double steps = json_number_value(json_object_get(gpu, "stepNs"));
+    (void)fprintf(to, "\n%s: %lld steps of %.3f ms", *uuid ? uuid : "no GPU",
+                  (long long)json_integer_value(json_object_get(gpu, "steps")),
+                  json_number_value(json_object_get(gpu, "stepMs")));
+    if (json_is_number(gap) && steps > 0)
+        (void)fprintf(to, ", in %.1f%% of which no kernel ran",
+                      100 * json_number_value(gap) / steps);
+    (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known)\n");
+    (void)fprintf(to, "%-24s %-14s %-9s %9s %6s %9s %6s", "layer", "type", "phase", "ms/step",
+                  "share", "busy ms", "idle");
+    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+        (void)fprintf(to, " %11s", columns[c].heading);
+    (void)fputc('\n', to);
+}
+
+/* One reason serves: it is the process's, not the layer's. */
+static void print_reason(FILE *to, const json_t *items)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)(uintptr_t)items, i, item)
+    {
+        if (strcmp(text_of(item, "kind"), "layer") != 0 || !*text_of(item, "busyReason"))
+            continue;
+        (void)fprintf(to, "busy times are not known: %s\n", text_of(item, "busyReason"));
+        return;
+    }
 }
 
 void pp_results_print(const json_t *results, FILE *to)
@@ -228,17 +296,9 @@ void pp_results_print(const json_t *results, FILE *to)
     json_t *gpu, *item;
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
     {
-        const char *uuid = text_of(gpu, "gpu");
-        (void)fprintf(to,
-                      "\n%s: %lld steps of %.3f ms (percent ± standard error; in brackets: of a "
-                      "group; -: not known)\n",
-                      *uuid ? uuid : "no GPU",
-                      (long long)json_integer_value(json_object_get(gpu, "steps")),
-                      json_number_value(json_object_get(gpu, "stepMs")));
-        (void)fprintf(to, "%-24s %-14s %-9s %9s %6s", "layer", "type", "phase", "ms/step", "share");
-        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
-            (void)fprintf(to, " %11s", columns[c].heading);
-        (void)fputc('\n', to);
-        json_array_foreach(json_object_get(gpu, "items"), k, item) print_item(to, item);
+        const json_t *items = json_object_get(gpu, "items");
+        print_heading(to, gpu);
+        json_array_foreach((json_t *)(uintptr_t)items, k, item) print_item(to, item);
+        print_reason(to, items);
     }
 }

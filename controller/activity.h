@@ -20,6 +20,7 @@ typedef struct pp_activity_process {
     char *instance;  /**< the agent process */
     int32_t process; /**< the process' number in the pod */
     pp_strings gpus;
+    char *kernels; /**< why busy times are not known; NULL or "" where they are */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {
@@ -44,14 +45,16 @@ typedef struct pp_activity_step {
     int64_t number;
     int64_t start_ns;
     int64_t duration_ns;
+    int64_t gap_ns; /**< of it, in which no kernel ran; -1: not known */
 } pp_activity_step;
 
 typedef struct pp_activity_interval {
     uint32_t batch;
-    int32_t layer; /**< a layer's id; 0: the optimizer */
+    int32_t layer; /**< a layer's id; 0: the step's own phases */
     uint8_t phase; /**< pp_wire_phase */
     int64_t start_ns;
     int64_t duration_ns;
+    int64_t kernels_ns; /**< of it, in which a kernel of it ran; -1: not known */
 } pp_activity_interval;
 
 typedef struct pp_activity_cell {
@@ -62,6 +65,7 @@ typedef struct pp_activity_cell {
     int64_t width_ns;
     int64_t busy_ns;
     int64_t calls;
+    int64_t kernels_ns; /**< as in an interval */
 } pp_activity_cell;
 
 /** One raw sample with the stamp that Prometheus gave it, in the metric's unit; never NaN. */

@@ -47,6 +47,25 @@ static int add_gpus(pp_activity *a, pp_activity_process *p, const pp_strings *gp
     return 0;
 }
 
+/* Of several reasons the greatest, in whatever order they come: none is less than any. */
+static int set_kernels(pp_activity_process *p, const char *kernels, pp_error *err)
+{
+    if (!kernels || (p->kernels && strcmp(kernels, p->kernels) <= 0))
+        return 0;
+    char *copy = strdup(kernels);
+    if (!copy)
+        return pp_error_nomem(err);
+    free(p->kernels);
+    p->kernels = copy;
+    return 0;
+}
+
+static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_process *in,
+                    pp_error *err)
+{
+    return set_kernels(p, in->kernels, err) < 0 ? -1 : add_gpus(a, p, &in->gpus, err);
+}
+
 /* The process that a batch is of; made where it is new. */
 static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint32_t *ret,
                         pp_error *err)
@@ -57,7 +76,7 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
         if (a->processes[i].process == batch->process.id &&
             strcmp(a->processes[i].instance, instance) == 0) {
             *ret = (uint32_t)i;
-            return add_gpus(a, &a->processes[i], &batch->process.gpus, err);
+            return describe(a, &a->processes[i], &batch->process, err);
         }
     }
     if (GROW(b, processes, 1, err) < 0)
@@ -67,7 +86,7 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
     if (!p->instance)
         return pp_error_nomem(err);
     *ret = (uint32_t)a->n_processes++;
-    return add_gpus(a, p, &batch->process.gpus, err);
+    return describe(a, p, &batch->process, err);
 }
 
 static bool has_layer(const pp_activity *a, uint32_t process, int64_t id)
@@ -108,7 +127,8 @@ static int add_steps(pp_activity_builder *b, uint32_t index, const pp_wire_batch
         a->steps[a->n_steps++] = (pp_activity_step){.batch = index,
                                                     .number = in->number,
                                                     .start_ns = in->start,
-                                                    .duration_ns = in->duration};
+                                                    .duration_ns = in->duration,
+                                                    .gap_ns = in->gap};
     }
     return 0;
 }
@@ -125,7 +145,8 @@ static int add_intervals(pp_activity_builder *b, uint32_t index, const pp_wire_b
                                                                 .layer = (int32_t)in->layer,
                                                                 .phase = (uint8_t)in->phase,
                                                                 .start_ns = in->start,
-                                                                .duration_ns = in->duration};
+                                                                .duration_ns = in->duration,
+                                                                .kernels_ns = in->kernels};
     }
     return 0;
 }
@@ -144,7 +165,8 @@ static int add_cells(pp_activity_builder *b, uint32_t index, const pp_wire_grid 
                                                     .start_ns = grid->start + in->cell * grid->cell,
                                                     .width_ns = grid->cell,
                                                     .busy_ns = in->busy,
-                                                    .calls = in->calls};
+                                                    .calls = in->calls,
+                                                    .kernels_ns = in->kernels};
     }
     return 0;
 }

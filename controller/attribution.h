@@ -33,10 +33,15 @@
 #define PP_ATTRIBUTION_MAX_CELL_NS 10000000LL /* coarser sums cannot carry a continuous lag */
 #define PP_ATTRIBUTION_MAX_NAME 512           /* bytes of an item's name */
 
+/** docs/timing.md, by its numbers; idle beside. */
 typedef enum pp_attribution_phase {
     PP_PHASE_FORWARD = 0,
     PP_PHASE_BACKWARD,
     PP_PHASE_OPTIMIZER,
+    PP_PHASE_RECOMPUTE,
+    PP_PHASE_ZERO_GRAD,
+    PP_PHASE_DATA,
+    PP_PHASE_COMMUNICATION,
     PP_PHASE_OTHER, /**< in a step, in no item; results only */
     PP_PHASE_IDLE,  /**< observed, outside of any step; results only */
 } pp_attribution_phase;
@@ -47,9 +52,9 @@ typedef enum pp_attribution_method {
     PP_METHOD_DIRECT,   /**< regression of window values on shares of time */
 } pp_attribution_method;
 
-/** What was timed: one leaf layer in one phase, or the optimizer. */
+/** What was timed: one leaf layer in one phase, or one of the step's own phases. */
 typedef struct pp_attribution_item {
-    const char *layer; /**< qualified module name; borrowed; not NULL */
+    const char *layer; /**< qualified module name, or ""; borrowed; not NULL */
     pp_attribution_phase phase;
 } pp_attribution_item;
 

@@ -7,8 +7,11 @@
 #include "common/buf.h"
 #include "controller/solution_internal.h"
 
-static const char *const kind_names[] = {"layer", "optimizer", "other", "idle", "job"};
-static const char *const phase_names[] = {"forward", "backward", "optimizer", "other", "idle"};
+static const char *const kind_names[] = {"layer",         "optimizer", "zero_grad", "data",
+                                         "communication", "other",     "idle",      "job"};
+static const char *const phase_names[] = {"forward",       "backward",  "optimizer",
+                                          "recompute",     "zero_grad", "data",
+                                          "communication", "other",     "idle"};
 
 const char *pp_solution_kind_name(pp_solution_kind kind)
 {
@@ -31,6 +34,7 @@ pp_solution *pp_solution_free(pp_solution *s)
     for (size_t i = 0; i < s->n_estimates; i++)
         free(s->estimates[i].group_name);
     free(s->gpu);
+    free(s->kernels);
     free(s->items);
     free(s->estimates);
     free(s->fits);
@@ -49,6 +53,12 @@ static pp_solution_kind kind_of(pp_attribution_phase phase)
     switch (phase) {
     case PP_PHASE_OPTIMIZER:
         return PP_SOLUTION_OPTIMIZER;
+    case PP_PHASE_ZERO_GRAD:
+        return PP_SOLUTION_ZERO_GRAD;
+    case PP_PHASE_DATA:
+        return PP_SOLUTION_DATA;
+    case PP_PHASE_COMMUNICATION:
+        return PP_SOLUTION_COMMUNICATION;
     case PP_PHASE_OTHER:
         return PP_SOLUTION_OTHER;
     case PP_PHASE_IDLE:
@@ -56,6 +66,36 @@ static pp_solution_kind kind_of(pp_attribution_phase phase)
     default:
         return PP_SOLUTION_LAYER;
     }
+}
+
+/* Why there is no busy time, in the words of docs/results.md. */
+static const char *why_not_busy(const pp_solution *s, const pp_solution_item *i)
+{
+    if (i->busy_ns >= 0)
+        return NULL;
+    if (i->kind == PP_SOLUTION_JOB)
+        return "known of the steps: gap_ns";
+    if (i->kind == PP_SOLUTION_IDLE)
+        return "not measured outside of steps";
+    if (*s->kernels)
+        return s->kernels;
+    return *s->gpu ? "no kernels were recorded" : "no GPU";
+}
+
+/* `other` is what no item takes of the steps, and has the kernels of its own pieces. */
+static void set_busy(const pp_problem *p, size_t row, const pp_solution *s, pp_solution_item *to)
+{
+    const bool other = to->kind == PP_SOLUTION_OTHER;
+    const pp_problem_time *t = row < p->n_items ? &p->items[row].time : &p->other_time;
+    to->busy_ns = -1;
+    to->idle_share = (double)NAN;
+    if (row < p->n_items || other)
+        to->busy_ns = pp_problem_part(t, other ? &p->piece_time : t);
+    if (other && to->busy_ns >= 0 && to->total_ns > 0)
+        to->idle_share = fmax(1 - (double)to->busy_ns / (double)to->total_ns, 0);
+    else if (!other && to->busy_ns >= 0 && t->known_ns > 0)
+        to->idle_share = fmax(1 - (double)t->part_ns / (double)t->known_ns, 0);
+    to->busy_reason = why_not_busy(s, to);
 }
 
 /* The result's rows (items, other, idle), and the job after them. */
@@ -80,6 +120,7 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
             .total_ns = r->rows[i].time_ns,
             .share = r->rows[i].share,
         };
+        set_busy(p, i, s, to);
         if (!to->layer || !to->type)
             return pp_error_nomem(err);
     }
@@ -91,6 +132,7 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
                               .parameters = -1,
                               .total_ns = s->observed_ns,
                               .share = (double)NAN};
+    set_busy(p, r->n_rows, s, job);
     return job->layer && job->type ? 0 : pp_error_nomem(err);
 }
 
@@ -215,6 +257,8 @@ static void make_summary(const pp_problem *p, const pp_attribution_result *r, pp
     s->step_count = (int64_t)p->n_steps;
     s->step_mean_ns =
         p->n_steps ? (double)span_sum(p->steps, p->n_steps) / (double)p->n_steps : (double)NAN;
+    s->step_ns = p->step_time.total_ns;
+    s->gap_ns = pp_problem_part(&p->step_time, &p->step_time);
     for (size_t i = 0; i < r->n_windows; i++)
         s->windows += r->windows[i].usable;
     for (size_t m = 0; m < p->n_metrics; m++)
@@ -259,7 +303,8 @@ int pp_solution_solve(const pp_activity *activity, const char *gpu,
     if (rc == 0) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rc is not 0 where s is NULL */
         s->gpu = copy(gpu);
-        rc = s->gpu ? make_rows(&p, result, options, s, err) : pp_error_nomem(err);
+        s->kernels = copy(p.kernels);
+        rc = s->gpu && s->kernels ? make_rows(&p, result, options, s, err) : pp_error_nomem(err);
     }
     pp_attribution_result_free(result);
     pp_problem_done(&p);

@@ -21,27 +21,34 @@ typedef struct pp_solution_options {
 typedef enum pp_solution_kind {
     PP_SOLUTION_LAYER = 0,
     PP_SOLUTION_OPTIMIZER,
+    PP_SOLUTION_ZERO_GRAD,
+    PP_SOLUTION_DATA,
+    PP_SOLUTION_COMMUNICATION,
     PP_SOLUTION_OTHER,
     PP_SOLUTION_IDLE,
     PP_SOLUTION_JOB,
 } pp_solution_kind;
 
-/** "layer", "optimizer", "other", "idle", "job". */
+/** "layer", "optimizer", "zero_grad", "data", "communication", "other", "idle", "job". */
 const char *pp_solution_kind_name(pp_solution_kind kind);
 
-/** "forward", "backward", "optimizer", "other", "idle". */
+/** "forward", "backward", "optimizer", "recompute", ...: as docs/timing.md has them; "idle". */
 const char *pp_solution_phase_name(pp_attribution_phase phase);
 
 typedef struct pp_solution_item {
     pp_solution_kind kind;
-    pp_attribution_phase phase; /**< LAYER: forward or backward */
+    pp_attribution_phase phase; /**< LAYER: forward, backward or recompute */
     char *layer;                /**< never NULL; "" unless LAYER */
     char *type;                 /**< never NULL; "" when not known */
     int64_t parameters;         /**< -1: not known */
     int64_t calls;
-    int64_t total_ns; /**< in the observed time */
-    double share;     /**< of the steps' time (idle: of the observed); NaN: not defined */
-    int64_t windows;  /**< metric windows in which it ran */
+    int64_t total_ns;  /**< in the observed time; what overlaps shares the time */
+    double share;      /**< of the steps' time (idle: of the observed); NaN: not defined */
+    int64_t windows;   /**< metric windows in which it ran */
+    int64_t busy_ns;   /**< in the observed time, in which a kernel of it ran; -1: not known. Where
+                            kernels were recorded in a part of its time, as that part has it */
+    double idle_share; /**< of its own time, shared with none, in which none ran; NaN */
+    const char *busy_reason; /**< the solution's or static: why busy_ns is -1; NULL: it is not */
 } pp_solution_item;
 
 typedef struct pp_solution_estimate {
@@ -84,6 +91,9 @@ typedef struct pp_solution {
     int64_t observed_ns;
     int64_t step_count;
     double step_mean_ns; /**< NaN: no step */
+    int64_t step_ns;     /**< of the steps, in the observed time */
+    int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
+    char *kernels;       /**< why busy times are not known; "" where no process says so */
     pp_solution_item *items;
     size_t n_items;
     pp_solution_estimate *estimates;

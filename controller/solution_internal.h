@@ -4,13 +4,23 @@
 
 #include "controller/solution.h"
 
+/** Observed time of pieces, each in full where they overlap, and a part of it: the time in which
+ * kernels ran, or none did. */
+typedef struct pp_problem_time {
+    int64_t total_ns;
+    int64_t known_ns; /**< of the pieces whose part is known */
+    int64_t part_ns;
+    bool known; /**< of any piece */
+} pp_problem_time;
+
 /** One (layer, phase); texts are borrowed from the activity. */
 typedef struct pp_problem_item {
-    const char *layer; /**< "" for the optimizer */
+    const char *layer; /**< "" for the step's own phases */
     pp_attribution_phase phase;
     const char *type;
     int64_t parameters; /**< -1: not known */
     int64_t calls;
+    pp_problem_time time; /**< and the time of its kernels */
 } pp_problem_item;
 
 /** What the solver gets; everything is owned but the texts. */
@@ -26,6 +36,10 @@ typedef struct pp_problem {
     size_t n_steps;
     pp_attribution_span *stretches; /**< sorted, apart from each other */
     size_t n_stretches;
+    pp_problem_time step_time;  /**< and the time in which no kernel ran */
+    pp_problem_time other_time; /**< pieces of phase other, and the time of their kernels */
+    pp_problem_time piece_time; /**< all pieces */
+    const char *kernels; /**< why busy times are not known; borrowed; "": no process says so */
     pp_attribution_metric metrics[PP_METRIC_COUNT];
     pp_metric metric_ids[PP_METRIC_COUNT];
     size_t n_metrics;
@@ -36,6 +50,9 @@ typedef struct pp_problem {
 int pp_problem_build(const pp_activity *activity, const char *gpu,
                      const pp_solution_options *options, pp_problem *ret, pp_error *err);
 void pp_problem_done(pp_problem *p);
+
+/** The part of all of the time, by the pieces that tell; -1 where none does. */
+int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 
 /** Sample rows of every item and its count of windows, from the reconstructed windows. */
 int pp_solution_make_samples(const pp_problem *p, const pp_attribution_result *r,

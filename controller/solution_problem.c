@@ -4,6 +4,7 @@
  */
 #include "controller/solution_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,44 +66,48 @@ static const pp_activity_batch *batch_of(const layer_index *x, uint32_t batch)
     return x->uses[b->process] ? b : NULL;
 }
 
-/* Fills the key; false where the record is not of this GPU or its layer is not known. */
+static bool of_layer(unsigned phase)
+{
+    return phase == PP_PHASE_FORWARD || phase == PP_PHASE_BACKWARD || phase == PP_PHASE_RECOMPUTE;
+}
+
+static pp_problem_item make_item(const pp_activity_layer *l, unsigned phase)
+{
+    return (pp_problem_item){.layer = l ? l->name : "",
+                             .type = l ? l->type : "",
+                             .phase = (pp_attribution_phase)phase,
+                             .parameters = l ? l->parameters : -1};
+}
+
+/* Fills the key; false where the record is not of this GPU, is of no item (phase other) or its
+ * layer is not known. */
 static bool item_key(const layer_index *x, uint32_t batch, int32_t layer, uint8_t phase,
                      pp_problem_item *ret)
 {
     const pp_activity_batch *b = batch_of(x, batch);
-    if (!b || phase > PP_PHASE_OPTIMIZER)
+    if (!b || phase >= PP_PHASE_OTHER)
         return false;
-    *ret =
-        (pp_problem_item){.layer = "", .type = "", .phase = PP_PHASE_OPTIMIZER, .parameters = -1};
-    if (phase == PP_PHASE_OPTIMIZER || layer == 0)
-        return true;
-    const pp_activity_layer *l = find_layer(x->activity, b->process, layer);
-    if (!l)
-        return false;
-    ret->layer = l->name;
-    ret->type = l->type;
-    ret->parameters = l->parameters;
-    ret->phase = (pp_attribution_phase)phase;
-    return true;
+    const pp_activity_layer *l =
+        of_layer(phase) ? find_layer(x->activity, b->process, layer) : NULL;
+    *ret = make_item(l, phase);
+    return l || !of_layer(phase);
 }
 
-/* Every layer of the GPU's processes in both phases, and the optimizer, if they were seen. */
+/* Every layer of the GPU's processes in its phases, and the step's own phases: drop_unused leaves
+ * those that were seen. */
 static int collect_items(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
-    size_t n = 1;
-    if (allocate(&p->items, 2 * a->n_layers + 1, sizeof(*p->items), err) < 0)
+    size_t n = 0;
+    if (allocate(&p->items, PP_PHASE_OTHER * (a->n_layers + 1), sizeof(*p->items), err) < 0)
         return -1;
-    p->items[0] =
-        (pp_problem_item){.layer = "", .type = "", .phase = PP_PHASE_OPTIMIZER, .parameters = -1};
-    for (size_t i = 0; i < a->n_layers; i++) {
-        const pp_activity_layer *l = &a->layers[i];
-        for (int phase = PP_PHASE_FORWARD; x->uses[l->process] && phase <= PP_PHASE_BACKWARD;
-             phase++)
-            p->items[n++] = (pp_problem_item){.layer = l->name,
-                                              .type = l->type,
-                                              .phase = (pp_attribution_phase)phase,
-                                              .parameters = l->parameters};
+    for (unsigned phase = 0; phase < PP_PHASE_OTHER; phase++) {
+        if (!of_layer(phase))
+            p->items[n++] = make_item(NULL, phase);
+        for (size_t i = 0; of_layer(phase) && i < a->n_layers; i++) {
+            if (x->uses[a->layers[i].process])
+                p->items[n++] = make_item(&a->layers[i], phase);
+        }
     }
     qsort(p->items, n, sizeof(*p->items), compare_items);
     for (size_t i = 0; i < n; i++) {
@@ -147,6 +152,70 @@ static int drop_unused(pp_problem *p, pp_error *err)
     return 0;
 }
 
+/* Observed time within [start, end). */
+static int64_t observed(const pp_problem *p, int64_t start, int64_t end)
+{
+    int64_t sum = 0;
+    size_t low = 0;
+    size_t high = p->n_stretches;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (p->stretches[middle].end_ns <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < p->n_stretches && p->stretches[low].start_ns < end; low++) {
+        const pp_attribution_span s = p->stretches[low];
+        sum += (s.end_ns < end ? s.end_ns : end) - (s.start_ns > start ? s.start_ns : start);
+    }
+    return sum;
+}
+
+/* As many of `of` as `inside` is of `length`; sums stop at the type's end, whatever their order. */
+static void add_up(int64_t *sum, int64_t of, int64_t inside, int64_t length)
+{
+    const int64_t more =
+        inside == length ? of : llround((double)of * (double)inside / (double)length);
+    if (__builtin_add_overflow(*sum, more, sum))
+        *sum = INT64_MAX;
+}
+
+/* A piece [start, start + length) that took `total` of that and has `part` (-1: not known). */
+static void add_time(pp_problem_time *t, const pp_problem *p, int64_t start, int64_t length,
+                     int64_t total, int64_t part)
+{
+    const int64_t inside = observed(p, start, start + length);
+    if (inside == 0 && length > 0)
+        return;
+    add_up(&t->total_ns, total, inside, length);
+    if (part < 0)
+        return;
+    t->known = true;
+    add_up(&t->known_ns, total, inside, length);
+    add_up(&t->part_ns, part, inside, length);
+}
+
+int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by)
+{
+    if (!by->known || (by->known_ns == 0 && by->total_ns > 0))
+        return -1;
+    if (by->known_ns == by->total_ns)
+        return time->part_ns;
+    const double all = (double)time->part_ns * ((double)by->total_ns / (double)by->known_ns);
+    return all < (double)INT64_MAX ? llround(all) : INT64_MAX;
+}
+
+/* Adds a piece to its item's time, or to that of phase other. */
+static void add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsigned phase,
+                      pp_problem_item *item, const int64_t piece[4])
+{
+    if (!item && (phase != PP_PHASE_OTHER || !batch_of(x, batch)))
+        return;
+    add_time(item ? &item->time : &p->other_time, p, piece[0], piece[1], piece[2], piece[3]);
+    add_time(&p->piece_time, p, piece[0], piece[1], piece[2], piece[3]);
+}
+
 static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
@@ -158,6 +227,8 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
         const pp_activity_interval *v = &a->intervals[i];
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
+        add_piece(x, p, v->batch, v->phase, item,
+                  (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns});
         if (!item)
             continue;
         item->calls++;
@@ -170,6 +241,8 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
         const pp_activity_cell *v = &a->cells[i];
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
+        add_piece(x, p, v->batch, v->phase, item,
+                  (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns});
         if (!item)
             continue;
         item->calls += v->calls;
@@ -401,6 +474,27 @@ static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
     return rc;
 }
 
+static void collect_gaps(const layer_index *x, pp_problem *p)
+{
+    for (size_t i = 0; i < x->activity->n_steps; i++) {
+        const pp_activity_step *s = &x->activity->steps[i];
+        if (batch_of(x, s->batch))
+            add_time(&p->step_time, p, s->start_ns, s->duration_ns, s->duration_ns, s->gap_ns);
+    }
+}
+
+/* Of several processes' reasons the greatest, whatever their order. */
+static const char *find_reason(const layer_index *x)
+{
+    const char *found = "";
+    for (size_t i = 0; i < x->activity->n_processes; i++) {
+        const char *text = x->activity->processes[i].kernels;
+        if (x->uses[i] && text && strcmp(text, found) > 0)
+            found = text;
+    }
+    return found;
+}
+
 /* Metrics */
 
 static int collect_metrics(const pp_activity *a, const char *gpu, unsigned wanted, pp_problem *p,
@@ -433,9 +527,11 @@ static int build(const layer_index *x, const char *gpu, const pp_solution_option
                  pp_problem *p, pp_error *err)
 {
     p->truncated = x->activity->truncated;
-    if (collect_items(x, p, err) < 0 || collect_intervals(x, p, err) < 0 ||
-        drop_unused(p, err) < 0 || name_items(p, err) < 0 || collect_time(x, p, err) < 0)
+    if (collect_items(x, p, err) < 0 || collect_time(x, p, err) < 0 ||
+        collect_intervals(x, p, err) < 0 || drop_unused(p, err) < 0 || name_items(p, err) < 0)
         return -1;
+    collect_gaps(x, p);
+    p->kernels = find_reason(x);
     return collect_metrics(x->activity, gpu, options->metrics, p, err);
 }
 

@@ -3,6 +3,7 @@
 #include "controller/activity_builder.h"
 #include "controller/solution.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define S INT64_C(1000000000)
@@ -62,6 +63,32 @@ static void test_batches_are_gathered(void **state)
     assert_int_equal(a->n_intervals, 4);
     assert_int_equal(a->intervals[1].start_ns, T0 + S / 2);
     assert_int_equal(a->intervals[1].layer, 2);
+    assert_int_equal(a->intervals[1].kernels_ns, -1);
+    assert_int_equal(a->steps[0].gap_ns, -1);
+    assert_string_equal(a->processes[0].kernels, "");
+    pp_activity_builder_free(b);
+}
+
+/* A batch that knows its busy times says nothing against one that does not. */
+static void test_busy_times_are_taken(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    free(batch->process.kernels);
+    batch->process.kernels = strdup("another CUPTI client");
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    batch->process.kernels[0] = '\0';
+    batch->intervals[0].kernels = 7;
+    batch->steps[0].gap = 9;
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    pp_wire_batch_free(batch);
+    const pp_activity *a = pp_activity_builder_get(b);
+    assert_string_equal(a->processes[0].kernels, "another CUPTI client");
+    assert_int_equal(a->intervals[0].kernels_ns, -1);
+    assert_int_equal(a->intervals[2].kernels_ns, 7);
+    assert_int_equal(a->steps[1].gap_ns, 9);
     pp_activity_builder_free(b);
 }
 
@@ -71,7 +98,7 @@ static void test_cells_get_their_times(void **state)
     pp_error err = {0};
     pp_activity_builder *b = pp_activity_builder_new();
     pp_wire_batch *batch = decode(first);
-    pp_wire_cell cells[] = {{3, 1, 4000000, 2, PP_WIRE_BACKWARD, -1}};
+    pp_wire_cell cells[] = {{3, 1, 4000000, 2, PP_WIRE_BACKWARD, 3000000}};
     batch->grid = (pp_wire_grid){.start = T0, .cell = 10000000, .cells = cells, .count = 1};
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
     batch->grid = (pp_wire_grid){0};
@@ -81,6 +108,7 @@ static void test_cells_get_their_times(void **state)
     assert_int_equal(a->cells[0].start_ns, T0 + 30000000);
     assert_int_equal(a->cells[0].width_ns, 10000000);
     assert_int_equal(a->cells[0].busy_ns, 4000000);
+    assert_int_equal(a->cells[0].kernels_ns, 3000000);
     assert_int_equal(a->cells[0].phase, PP_WIRE_BACKWARD);
     pp_activity_builder_free(b);
 }
@@ -147,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batches_are_gathered),
+        cmocka_unit_test(test_busy_times_are_taken),
         cmocka_unit_test(test_cells_get_their_times),
         cmocka_unit_test(test_too_much_is_cut),
         cmocka_unit_test(test_samples_are_solved),

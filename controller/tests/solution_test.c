@@ -1,6 +1,7 @@
 /* From activity to rows: which time counts, what is told, and that order does not matter. */
 #include "attribution_sim.h"
 #include "common/tests/cmocka_all.h"
+#include "common/wire.h"
 #include "controller/solution.h"
 #include "controller/solution_internal.h"
 
@@ -18,9 +19,9 @@ static char *const list_b[] = {gpu_b};
 
 /* One process on GPU-a with one layer; batches and steps are the test's. */
 static pp_activity_process processes[] = {
-    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}},
-    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}},
-    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}},
+    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}, NULL},
+    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}, NULL},
+    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}, NULL},
 };
 static pp_activity_layer layers[] = {
     {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear"},
@@ -56,7 +57,7 @@ static void open_stretch_counts_whole_steps(void **state)
     (void)state;
     pp_activity_batch batches[] = {{0, false, 1, T0, T0 + 5 * S},
                                    {0, false, 1, T0 + 5 * S, T0 + 10 * S}};
-    pp_activity_step steps[] = {{0, 1, T0, 4 * S}, {1, 2, T0 + 4 * S, 4 * S}};
+    pp_activity_step steps[] = {{0, 1, T0, 4 * S, -1}, {1, 2, T0 + 4 * S, 4 * S, -1}};
     pp_activity a = base();
     a.batches = batches;
     a.n_batches = 2;
@@ -77,7 +78,7 @@ static void missing_batch_leaves_a_gap(void **state)
     (void)state;
     pp_activity_batch batches[] = {{0, true, 1, T0 + 10 * S, T0 + 15 * S},
                                    {0, false, 1, T0, T0 + 5 * S}};
-    pp_activity_step steps[] = {{0, 4, T0 + 11 * S, 4 * S}, {1, 1, T0, 4 * S}};
+    pp_activity_step steps[] = {{0, 4, T0 + 11 * S, 4 * S, -1}, {1, 1, T0, 4 * S, -1}};
     pp_activity a = base();
     a.batches = batches;
     a.n_batches = 2;
@@ -95,7 +96,7 @@ static void lost_step_is_not_idle(void **state)
     (void)state;
     pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}};
     pp_activity_step steps[] = {
-        {0, 1, T0, 2 * S}, {0, 3, T0 + 4 * S, 2 * S}, {0, 4, T0 + 7 * S, 2 * S}};
+        {0, 1, T0, 2 * S, -1}, {0, 3, T0 + 4 * S, 2 * S, -1}, {0, 4, T0 + 7 * S, 2 * S, -1}};
     pp_activity a = base();
     a.batches = batches;
     a.n_batches = 1;
@@ -132,9 +133,9 @@ static void items_are_sorted_and_ran(void **state)
     (void)state;
     pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}, {1, true, 1, T0, T0 + 10 * S}};
     pp_activity_interval intervals[] = {
-        {0, 1, PP_PHASE_BACKWARD, T0, S},          {0, 1, PP_PHASE_FORWARD, T0 + S, S},
-        {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S},   {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S},
-        {0, 0, PP_PHASE_OPTIMIZER, T0 + 4 * S, S}, {0, 99, PP_PHASE_FORWARD, T0 + 5 * S, S},
+        {0, 1, PP_PHASE_BACKWARD, T0, S, -1},          {0, 1, PP_PHASE_FORWARD, T0 + S, S, -1},
+        {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S, -1},   {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S, -1},
+        {0, 0, PP_PHASE_OPTIMIZER, T0 + 4 * S, S, -1}, {0, 99, PP_PHASE_FORWARD, T0 + 5 * S, S, -1},
     };
     pp_activity a = base();
     a.batches = batches;
@@ -154,6 +155,190 @@ static void items_are_sorted_and_ran(void **state)
     assert_int_equal(p.n_intervals, 5); /* layer 99 has no name */
     assert_int_equal(p.intervals[0].item, 3);
     pp_problem_done(&p);
+}
+
+static void every_phase_has_its_item(void **state)
+{
+    (void)state;
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}};
+    pp_activity_interval intervals[] = {
+        {0, 1, PP_WIRE_FORWARD, T0, S, -1},
+        {0, 1, PP_WIRE_RECOMPUTE, T0 + S, S, -1},
+        {0, 0, PP_WIRE_OPTIMIZER, T0 + 2 * S, S, -1},
+        {0, 0, PP_WIRE_ZERO_GRAD, T0 + 3 * S, S, -1},
+        {0, 0, PP_WIRE_DATA, T0 + 4 * S, S, -1},
+        {0, 0, PP_WIRE_COMMUNICATION, T0 + 5 * S, S, -1},
+        {0, 0, PP_WIRE_OTHER, T0 + 6 * S, S, -1},
+    };
+    static const pp_attribution_phase phases[] = {PP_PHASE_OPTIMIZER, PP_PHASE_ZERO_GRAD,
+                                                  PP_PHASE_DATA,      PP_PHASE_COMMUNICATION,
+                                                  PP_PHASE_FORWARD,   PP_PHASE_RECOMPUTE};
+    pp_activity a = base();
+    a.batches = batches;
+    a.n_batches = 1;
+    a.intervals = intervals;
+    a.n_intervals = 7;
+    pp_problem p = build(&a);
+    assert_int_equal(p.n_items, 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(p.items[i].phase, phases[i]);
+        assert_string_equal(p.items[i].layer, i < 4 ? "" : "b");
+    }
+    assert_int_equal(p.n_intervals, 6); /* phase other is the remainder */
+    pp_problem_done(&p);
+}
+
+/* Two steps of 4 s: layer b (id 1) 0..2 s, an overlapping collective 1..3 s, then phase other. */
+static pp_activity_batch busy_batches[] = {{0, true, 1, T0, T0 + 8 * S}};
+static pp_activity_step busy_steps[] = {{0, 1, T0, 4 * S, S}, {0, 2, T0 + 4 * S, 4 * S, S / 2}};
+static pp_activity_interval busy_intervals[] = {
+    {0, 1, PP_WIRE_FORWARD, T0, 2 * S, S},
+    {0, 0, PP_WIRE_COMMUNICATION, T0 + S, 2 * S, 2 * S},
+    {0, 0, PP_WIRE_OTHER, T0 + 3 * S, S / 2, S / 4},
+    {0, 1, PP_WIRE_FORWARD, T0 + 4 * S, 2 * S, 3 * S / 2},
+    {0, 0, PP_WIRE_COMMUNICATION, T0 + 5 * S, 2 * S, 2 * S},
+    {0, 0, PP_WIRE_OTHER, T0 + 7 * S, S / 2, S / 4},
+};
+
+static pp_activity busy_activity(void)
+{
+    pp_activity a = base();
+    a.batches = busy_batches;
+    a.n_batches = 1;
+    a.steps = busy_steps;
+    a.n_steps = 2;
+    a.intervals = busy_intervals;
+    a.n_intervals = 6;
+    return a;
+}
+
+static pp_solution *solve_gpu(const pp_activity *a)
+{
+    pp_solution *s = NULL;
+    pp_error err = {0};
+    const pp_solution_options options = {0};
+    if (pp_solution_solve(a, gpu_a, &options, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static const pp_solution_item *item_of(const pp_solution *s, pp_solution_kind kind)
+{
+    for (size_t i = 0; i < s->n_items; i++) {
+        if (s->items[i].kind == kind)
+            return &s->items[i];
+    }
+    fail_msg("no item of kind %s", pp_solution_kind_name(kind));
+    return NULL;
+}
+
+static void busy_is(const pp_solution *s, pp_solution_kind kind, int64_t ns, double idle)
+{
+    const pp_solution_item *i = item_of(s, kind);
+    assert_int_equal(i->busy_ns, ns);
+    assert_float_equal(i->idle_share, idle, 1e-12);
+    assert_null(i->busy_reason);
+}
+
+static void unknown_because(const pp_solution *s, pp_solution_kind kind, const char *reason)
+{
+    const pp_solution_item *i = item_of(s, kind);
+    assert_int_equal(i->busy_ns, -1);
+    assert_true(isnan(i->idle_share));
+    assert_string_equal(i->busy_reason, reason);
+}
+
+static void busy_times_are_summed(void **state)
+{
+    (void)state;
+    pp_activity a = busy_activity();
+    pp_solution *s = solve_gpu(&a);
+    busy_is(s, PP_SOLUTION_LAYER, 5 * S / 2, 0.375);
+    busy_is(s, PP_SOLUTION_COMMUNICATION, 4 * S, 0);
+    busy_is(s, PP_SOLUTION_OTHER, S / 2, 0.75); /* 2 s of the steps are in no item */
+    assert_int_equal(item_of(s, PP_SOLUTION_LAYER)->total_ns, 3 * S); /* shared, as ever */
+    assert_int_equal(item_of(s, PP_SOLUTION_OTHER)->total_ns, 2 * S);
+    assert_int_equal(s->step_ns, 8 * S);
+    assert_int_equal(s->gap_ns, 3 * S / 2);
+    unknown_because(s, PP_SOLUTION_IDLE, "not measured outside of steps");
+    unknown_because(s, PP_SOLUTION_JOB, "known of the steps: gap_ns");
+    pp_solution_free(s);
+}
+
+static void busy_times_are_of_observed_time(void **state)
+{
+    (void)state;
+    pp_activity a = busy_activity();
+    pp_activity_batch half = {0, true, 1, T0, T0 + 5 * S};
+    a.batches = &half;
+    pp_solution *s = solve_gpu(&a);
+    busy_is(s, PP_SOLUTION_LAYER, S + 3 * S / 4, 1 - 1.75 / 3);
+    busy_is(s, PP_SOLUTION_COMMUNICATION, 2 * S, 0);
+    assert_int_equal(s->step_ns, 5 * S);
+    assert_int_equal(s->gap_ns, S + S / 8);
+    pp_solution_free(s);
+}
+
+static void busy_times_of_cells(void **state)
+{
+    (void)state;
+    const int64_t ms = S / 1000;
+    pp_activity_cell cells[] = {{0, 1, PP_WIRE_FORWARD, T0, 10 * ms, 8 * ms, 1, 4 * ms},
+                                {0, 1, PP_WIRE_FORWARD, T0 + 10 * ms, 10 * ms, 2 * ms, 1, ms},
+                                {0, 0, PP_WIRE_OTHER, T0 + 10 * ms, 10 * ms, 8 * ms, 1, 3 * ms}};
+    pp_activity a = busy_activity();
+    a.n_intervals = 0;
+    a.cells = cells;
+    a.n_cells = 3;
+    pp_solution *s = solve_gpu(&a);
+    busy_is(s, PP_SOLUTION_LAYER, 5 * ms, 0.5);
+    assert_int_equal(item_of(s, PP_SOLUTION_OTHER)->busy_ns, 3 * ms);
+    pp_solution_free(s);
+}
+
+static void busy_times_of_a_part_stand_for_all(void **state)
+{
+    (void)state;
+    pp_activity_interval intervals[6];
+    memcpy(intervals, busy_intervals, sizeof(intervals));
+    pp_activity_step steps[] = {busy_steps[0], busy_steps[1]};
+    for (size_t i = 3; i < 6; i++)
+        intervals[i].kernels_ns = -1;
+    steps[1].gap_ns = -1;
+    pp_activity a = busy_activity();
+    a.intervals = intervals;
+    a.steps = steps;
+    pp_solution *s = solve_gpu(&a);
+    busy_is(s, PP_SOLUTION_LAYER, 2 * S, 0.5);
+    busy_is(s, PP_SOLUTION_OTHER, S / 2, 0.75);
+    assert_int_equal(s->gap_ns, 2 * S);
+    pp_solution_free(s);
+}
+
+static void unknown_busy_times_say_why(void **state)
+{
+    (void)state;
+    pp_activity_interval intervals[6];
+    memcpy(intervals, busy_intervals, sizeof(intervals));
+    pp_activity_step step = busy_steps[0];
+    for (size_t i = 0; i < 6; i++)
+        intervals[i].kernels_ns = -1;
+    step.gap_ns = -1;
+    pp_activity a = busy_activity();
+    a.intervals = intervals;
+    a.steps = &step;
+    a.n_steps = 1;
+    pp_solution *s = solve_gpu(&a);
+    assert_int_equal(s->gap_ns, -1);
+    unknown_because(s, PP_SOLUTION_LAYER, "no kernels were recorded");
+    unknown_because(s, PP_SOLUTION_OTHER, "no kernels were recorded");
+    pp_solution_free(s);
+    processes[0].kernels = (char *)(uintptr_t) "another CUPTI client";
+    processes[2].kernels = (char *)(uintptr_t) "of another GPU";
+    s = solve_gpu(&a);
+    processes[0].kernels = processes[2].kernels = NULL;
+    unknown_because(s, PP_SOLUTION_LAYER, "another CUPTI client");
+    pp_solution_free(s);
 }
 
 static void unknown_gpu(void **state)
@@ -212,16 +397,21 @@ static void store(stored *st, const sim_config *config)
     a->steps = calloc(in->n_steps + 1, sizeof(*a->steps));
     for (size_t i = 0; i < in->n_steps; i++) {
         const uint32_t batch = batch_at(st, in->steps[i].start_ns);
-        a->steps[a->n_steps++] = (pp_activity_step){batch, (int64_t)i, in->steps[i].start_ns,
-                                                    in->steps[i].end_ns - in->steps[i].start_ns};
+        a->steps[a->n_steps++] =
+            (pp_activity_step){batch, (int64_t)i, in->steps[i].start_ns,
+                               in->steps[i].end_ns - in->steps[i].start_ns, -1};
     }
     a->intervals = calloc(in->n_intervals + 1, sizeof(*a->intervals));
     for (size_t i = 0; i < in->n_intervals; i++) {
         const pp_attribution_interval *v = &in->intervals[i];
         const pp_attribution_phase phase = in->items[v->item].phase;
-        a->intervals[a->n_intervals++] = (pp_activity_interval){
-            batch_at(st, v->start_ns), phase == PP_PHASE_OPTIMIZER ? 0 : (int32_t)v->item + 1,
-            (uint8_t)phase, v->start_ns, v->end_ns - v->start_ns};
+        a->intervals[a->n_intervals++] =
+            (pp_activity_interval){batch_at(st, v->start_ns),
+                                   phase == PP_PHASE_OPTIMIZER ? 0 : (int32_t)v->item + 1,
+                                   (uint8_t)phase,
+                                   v->start_ns,
+                                   v->end_ns - v->start_ns,
+                                   -1};
     }
     a->gpus = (pp_strings){(char **)(uintptr_t)list_a, 1};
     a->samples = calloc(in->n_metrics * in->metrics[0].n_samples * 2 + 1, sizeof(*a->samples));
@@ -331,6 +521,7 @@ static void no_gpu_gives_times(void **state)
     for (size_t i = 0; i < s->n_items; i++)
         timed += s->items[i].kind == PP_SOLUTION_LAYER && s->items[i].total_ns > 0;
     assert_true(timed >= 4);
+    unknown_because(s, PP_SOLUTION_LAYER, "no GPU");
     pp_solution_free(s);
     st.activity.processes[0].gpus = gpus;
     discard(&st);
@@ -442,6 +633,12 @@ int main(void)
         cmocka_unit_test(lost_step_is_not_idle),
         cmocka_unit_test(shared_gpu_needs_both_processes),
         cmocka_unit_test(items_are_sorted_and_ran),
+        cmocka_unit_test(every_phase_has_its_item),
+        cmocka_unit_test(busy_times_are_summed),
+        cmocka_unit_test(busy_times_are_of_observed_time),
+        cmocka_unit_test(busy_times_of_cells),
+        cmocka_unit_test(busy_times_of_a_part_stand_for_all),
+        cmocka_unit_test(unknown_busy_times_say_why),
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
         cmocka_unit_test(no_gpu_gives_times),

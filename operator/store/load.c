@@ -6,7 +6,7 @@
 
 /* Rows in an order that depends on the data alone. */
 static const char processes_sql[] =
-    "SELECT instance, process, gpus FROM process WHERE session_uid = $1 AND pod_uid = $2 "
+    "SELECT instance, process, gpus, kernels FROM process WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
     "SELECT instance, process, layer, name, type, parameters FROM layer "
@@ -15,7 +15,8 @@ static const char layers_sql[] =
 static const char activity_sql[] =
     "SELECT instance, process, stretch, stretch_last, start_ns, end_ns, "
     "step_number, step_start, step_duration, layer, phase, start, duration, "
-    "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls "
+    "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, "
+    "busy, step_gap, grid_kernels "
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
 static const char samples_sql[] =
@@ -56,7 +57,8 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
         return -1;
     pp_activity_process *p = &a->processes[a->n_processes++];
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
-    if (copy_text(r, row, 0, &p->instance, err) < 0 || pp_row_strings(r, row, 2, &p->gpus, err) < 0)
+    if (copy_text(r, row, 0, &p->instance, err) < 0 ||
+        pp_row_strings(r, row, 2, &p->gpus, err) < 0 || copy_text(r, row, 3, &p->kernels, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
         if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)
@@ -106,11 +108,31 @@ static int open_arrays(const PGresult *r, int row, int first, int n, pp_row_arra
     return 0;
 }
 
+enum { BUSY = 20, STEP_GAP, GRID_KERNELS }; /* columns of activity_sql */
+
+/* An array beside others of n elements that is NULL where none of it is known. */
+static int open_known(const PGresult *r, int row, int column, size_t n, pp_row_array *ret,
+                      pp_error *err)
+{
+    if (pp_row_array_open(r, row, column, ret, err) < 0)
+        return -1;
+    if (ret->count != n && !PQgetisnull(r, row, column))
+        return pp_error_set(err, PP_ERR_INTERNAL, "arrays of a batch differ in length");
+    return 0;
+}
+
+static int64_t known_or_none(pp_row_array *a)
+{
+    return a->count ? pp_row_array_int(a) : -1;
+}
+
 static int take_steps(load_call *c, const PGresult *r, int row, uint32_t batch, pp_error *err)
 {
     pp_activity *a = c->activity;
     pp_row_array in[3];
+    pp_row_array gaps;
     if (open_arrays(r, row, 6, 3, in, err) < 0 ||
+        open_known(r, row, STEP_GAP, in[0].count, &gaps, err) < 0 ||
         pp_activity_grow(&a->steps, &c->room.steps, a->n_steps, in[0].count, sizeof(*a->steps),
                          err) < 0)
         return -1;
@@ -120,6 +142,7 @@ static int take_steps(load_call *c, const PGresult *r, int row, uint32_t batch, 
         s->number = pp_row_array_int(&in[0]);
         s->start_ns = pp_row_array_int(&in[1]);
         s->duration_ns = pp_row_array_int(&in[2]);
+        s->gap_ns = known_or_none(&gaps);
     }
     return 0;
 }
@@ -128,7 +151,9 @@ static int take_intervals(load_call *c, const PGresult *r, int row, uint32_t bat
 {
     pp_activity *a = c->activity;
     pp_row_array in[4];
+    pp_row_array busy;
     if (open_arrays(r, row, 9, 4, in, err) < 0 ||
+        open_known(r, row, BUSY, in[0].count, &busy, err) < 0 ||
         pp_activity_grow(&a->intervals, &c->room.intervals, a->n_intervals, in[0].count,
                          sizeof(*a->intervals), err) < 0)
         return -1;
@@ -139,6 +164,7 @@ static int take_intervals(load_call *c, const PGresult *r, int row, uint32_t bat
         v->phase = (uint8_t)pp_row_array_int(&in[1]);
         v->start_ns = pp_row_array_int(&in[2]);
         v->duration_ns = pp_row_array_int(&in[3]);
+        v->kernels_ns = known_or_none(&busy);
     }
     return 0;
 }
@@ -149,7 +175,9 @@ static int take_cells(load_call *c, const PGresult *r, int row, uint32_t batch, 
     const int64_t start = pp_row_int(r, row, 13, 0);
     const int64_t width = pp_row_int(r, row, 14, 0);
     pp_row_array in[5];
+    pp_row_array kernels;
     if (open_arrays(r, row, 15, 5, in, err) < 0 ||
+        open_known(r, row, GRID_KERNELS, in[0].count, &kernels, err) < 0 ||
         pp_activity_grow(&a->cells, &c->room.cells, a->n_cells, in[0].count, sizeof(*a->cells),
                          err) < 0)
         return -1;
@@ -162,6 +190,7 @@ static int take_cells(load_call *c, const PGresult *r, int row, uint32_t batch, 
         v->phase = (uint8_t)pp_row_array_int(&in[2]);
         v->busy_ns = pp_row_array_int(&in[3]);
         v->calls = pp_row_array_int(&in[4]);
+        v->kernels_ns = known_or_none(&kernels);
     }
     return 0;
 }

@@ -12,14 +12,15 @@ static const char lock_sql[] =
 
 static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
-    "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated) "
-    "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+    "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
+    "step_ns, gap_ns) "
+    "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1)) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
     "window_ns = excluded.window_ns, observed_ns = excluded.observed_ns, "
     "step_count = excluded.step_count, step_mean_ns = excluded.step_mean_ns, "
-    "truncated = excluded.truncated "
+    "truncated = excluded.truncated, step_ns = excluded.step_ns, gap_ns = excluded.gap_ns "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -37,11 +38,12 @@ static const char delete_samples_sql[] =
 static const char items_sql[] =
     "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, type, parameters, "
     "calls, "
-    "total_ns, share, windows) "
+    "total_ns, share, windows, busy_ns, idle_share, busy_reason) "
     "SELECT $1, $2, $3, kind, layer, phase, type, nullif(parameters, -1), calls, total_ns, share, "
-    "windows FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], "
-    "$9::bigint[], $10::bigint[], $11::float8[], $12::bigint[]) AS i (kind, layer, phase, type, "
-    "parameters, calls, total_ns, share, windows) WHERE " STANDS;
+    "windows, nullif(busy_ns, -1), idle_share, busy_reason FROM unnest($4::text[], $5::text[], "
+    "$6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], "
+    "$12::bigint[], $13::bigint[], $14::float8[], $15::text[]) AS i (kind, layer, phase, type, "
+    "parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason) WHERE " STANDS;
 
 static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
@@ -118,7 +120,14 @@ INT_GETTER(get_parameters, pp_solution_item, parameters)
 INT_GETTER(get_calls, pp_solution_item, calls)
 INT_GETTER(get_total, pp_solution_item, total_ns)
 INT_GETTER(get_item_windows, pp_solution_item, windows)
+INT_GETTER(get_busy, pp_solution_item, busy_ns)
 FLOAT_GETTER(get_share, pp_solution_item, share)
+FLOAT_GETTER(get_idle_share, pp_solution_item, idle_share)
+
+static const char *get_busy_reason(const void *p)
+{
+    return ((const pp_solution_item *)p)->busy_reason;
+}
 
 static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, const char *pod_uid,
                          const pp_solution *in)
@@ -148,6 +157,8 @@ static void add_attribution(pp_statement *s, const pp_solution *in, bool final)
     pp_sql_int8(s, in->step_count);
     pp_sql_float8(s, finite_or_nan(in->step_mean_ns));
     pp_sql_bool(s, in->truncated);
+    pp_sql_int8(s, in->step_ns);
+    pp_sql_int8(s, in->gap_ns);
 }
 
 static void add_items(pp_statement *s, const pp_solution *in)
@@ -162,6 +173,9 @@ static void add_items(pp_statement *s, const pp_solution *in)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_total);
     pp_sql_floats(s, in->items, in->n_items, size, get_share);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_item_windows);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_busy);
+    pp_sql_floats(s, in->items, in->n_items, size, get_idle_share);
+    pp_sql_texts(s, in->items, in->n_items, size, get_busy_reason);
 }
 
 /* Of items by index, so that estimates and sample rows can name theirs. */

@@ -85,17 +85,17 @@ int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_don
 
 /*
  * One statement, so that everything hangs on whether the activity row was new: seen again, a batch
- * changes nothing. $39.. are figures derived from the batch: see pp_store_add_batch.
+ * changes nothing. $41.. are figures derived from the batch: see pp_store_add_batch.
  */
 static const char batch_sql[] =
     "WITH new AS ("
     " INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, stretch_last, "
     "  start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
     "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
-    "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls) "
+    "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
     "$19, "
-    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29) "
+    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49) "
     " ON CONFLICT DO NOTHING RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters) "
@@ -104,10 +104,10 @@ static const char batch_sql[] =
     " ON CONFLICT DO NOTHING), "
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
-    "  python, torch, clock, model, events, steps, last_end_ns, open_stretch) "
+    "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
-    "  $9, NOT $7 FROM new "
+    "  $9, NOT $7, $50 FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -118,7 +118,8 @@ static const char batch_sql[] =
     "  open_stretch = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.open_stretch "
     "   ELSE p.open_stretch END, "
     "  events = p.events + excluded.events, steps = p.steps + excluded.steps, "
-    "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns)), "
+    "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns), "
+    "  kernels = greatest(p.kernels, excluded.kernels)), "
     "advanced AS ("
     " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
     "  cost_ns = cost_ns + $12, batches = batches + 1, last_batch_at = clock_timestamp(), "
@@ -148,16 +149,19 @@ GETTER(step_start, pp_wire_step, start)
 GETTER(step_duration, pp_wire_step, duration)
 GETTER(step_epoch, pp_wire_step, epoch)
 GETTER(step_batch, pp_wire_step, batch)
+GETTER(step_gap, pp_wire_step, gap)
 GETTER(interval_layer, pp_wire_interval, layer)
 GETTER(interval_phase, pp_wire_interval, phase)
 GETTER(interval_step, pp_wire_interval, step)
 GETTER(interval_start, pp_wire_interval, start)
 GETTER(interval_duration, pp_wire_interval, duration)
+GETTER(interval_kernels, pp_wire_interval, kernels)
 GETTER(cell_number, pp_wire_cell, cell)
 GETTER(cell_layer, pp_wire_cell, layer)
 GETTER(cell_phase, pp_wire_cell, phase)
 GETTER(cell_busy, pp_wire_cell, busy)
 GETTER(cell_calls, pp_wire_cell, calls)
+GETTER(cell_kernels, pp_wire_cell, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
 
@@ -264,6 +268,30 @@ static void add_progress(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, last->batch);
 }
 
+/* The array, or NULL where all of it is -1: not known. */
+static void add_known(pp_statement *s, const void *items, size_t n, size_t size,
+                      int64_t (*get)(const void *item))
+{
+    size_t i = 0;
+    while (i < n && get((const char *)items + i * size) == -1)
+        i++;
+    if (i == n)
+        pp_sql_null(s, PP_SQL_INT8_ARRAY);
+    else
+        pp_sql_ints(s, PP_SQL_INT8_ARRAY, items, n, size, get);
+}
+
+/* $47 to $50 */
+static void add_busy(pp_statement *s, const pp_wire_batch *b)
+{
+    const size_t intervals = b->grid.cell ? 0 : b->interval_count;
+    const size_t cells = b->grid.cell ? b->grid.count : 0;
+    add_known(s, b->intervals, intervals, sizeof(*b->intervals), interval_kernels);
+    add_known(s, b->steps, b->step_count, sizeof(*b->steps), step_gap);
+    add_known(s, b->grid.cells, cells, sizeof(*b->grid.cells), cell_kernels);
+    pp_sql_text(s, b->process.kernels ? b->process.kernels : "");
+}
+
 void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
                         const pp_wire_batch *b)
 {
@@ -284,6 +312,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_grid(s, &b->grid);
     add_process(s, b);
     add_progress(s, b);
+    add_busy(s, b);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

@@ -260,10 +260,10 @@ static void make_batch(sample_batch *b, int64_t seq)
     *b = (sample_batch){
         .layers = {{1, (char *)(uintptr_t) "bot.0", (char *)(uintptr_t) "Linear", 1024},
                    {2, (char *)(uintptr_t)hostile, (char *)(uintptr_t) "Linear", 0}},
-        .steps = {{seq, start, SECOND, seq / 10, seq % 10}},
-        .intervals = {{1, seq, start, SECOND / 4, PP_WIRE_FORWARD},
-                      {2, seq, start + SECOND / 4, SECOND / 4, PP_WIRE_BACKWARD},
-                      {0, seq, start + SECOND / 2, SECOND / 4, PP_WIRE_OPTIMIZER}},
+        .steps = {{seq, start, SECOND, seq / 10, seq % 10, SECOND / 8}},
+        .intervals = {{1, seq, start, SECOND / 4, PP_WIRE_FORWARD, SECOND / 5},
+                      {2, seq, start + SECOND / 4, SECOND / 4, PP_WIRE_BACKWARD, -1},
+                      {0, seq, start + SECOND / 2, SECOND / 4, PP_WIRE_OPTIMIZER, 0}},
         .gpus = {(char *)(uintptr_t) "GPU-a"},
     };
     b->batch = (pp_wire_batch){
@@ -352,7 +352,9 @@ static void two_processes_migrate_at_once(void **state)
             assert_int_equal(status, 0);
         }
         f.direct = open_direct(f.conninfo);
-        expect(&f, "SELECT count(*) FROM schema_migration", "1");
+        char count[16];
+        (void)snprintf(count, sizeof(count), "%zu", pp_migrations_count);
+        expect(&f, "SELECT count(*) FROM schema_migration", count);
         PQfinish(f.direct);
     }
 }
@@ -377,7 +379,11 @@ static void newer_schema_is_refused(void **state)
     health h = {0};
     pp_error err = {0};
     close_store(f);
-    execute(f->direct, "INSERT INTO schema_migration VALUES (2, '0002_future', 'x')");
+    char future[96];
+    (void)snprintf(future, sizeof(future),
+                   "INSERT INTO schema_migration VALUES (%zu, 'future', 'x')",
+                   pp_migrations_count + 1);
+    execute(f->direct, future);
     const pp_store_options options = {.conninfo = f->conninfo, .on_health = on_health, .user = &h};
     f->store = pp_store_new(&f->loop, &options, &err);
     assert_non_null(f->store);
@@ -626,6 +632,11 @@ static void stored_is_loaded(void **state)
     assert_int_equal(a->intervals[1].layer, 2);
     assert_int_equal(a->intervals[1].phase, 1);
     assert_int_equal(a->intervals[1].duration_ns, SECOND / 4);
+    assert_int_equal(a->intervals[0].kernels_ns, SECOND / 5);
+    assert_int_equal(a->intervals[1].kernels_ns, -1);
+    assert_int_equal(a->intervals[2].kernels_ns, 0);
+    assert_int_equal(a->steps[1].gap_ns, SECOND / 8);
+    assert_string_equal(a->processes[0].kernels, "");
     assert_int_equal(a->n_samples, 3); /* GPU-b is not this pod's */
     assert_int_equal(a->samples[2].stamp_ns, T0 + SECOND);
     pp_activity_free(a);
@@ -638,7 +649,7 @@ static void grid_is_loaded(void **state)
     fixture *f = start("t_grid");
     sample_batch b;
     pp_error err = {0};
-    pp_wire_cell cells[] = {{0, 1, 7000000, 3, PP_WIRE_FORWARD, -1},
+    pp_wire_cell cells[] = {{0, 1, 7000000, 3, PP_WIRE_FORWARD, 6000000},
                             {1, 2, 10000000, 4, PP_WIRE_BACKWARD, -1}};
     prepare_target(f);
     make_batch(&b, 0);
@@ -655,6 +666,37 @@ static void grid_is_loaded(void **state)
     assert_int_equal(a->cells[1].busy_ns, 10000000);
     assert_int_equal(a->cells[1].calls, 4);
     assert_int_equal(a->cells[1].layer, 2);
+    assert_int_equal(a->cells[0].kernels_ns, 6000000);
+    assert_int_equal(a->cells[1].kernels_ns, -1);
+    pp_activity_free(a);
+    finish(f);
+}
+
+/* What is not known is NULL in the table; a reason stays once it was told. */
+static void unknown_busy_times_are_null(void **state)
+{
+    (void)state;
+    fixture *f = start("t_unknown_busy");
+    sample_batch b;
+    pp_error err = {0};
+    prepare_target(f);
+    put_batch(f, 0);
+    make_batch(&b, 1);
+    for (int i = 0; i < 3; i++)
+        b.intervals[i].kernels = -1;
+    b.steps[0].gap = -1;
+    b.batch.process.kernels = (char *)(uintptr_t) "another CUPTI client";
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    put_batch(f, 2);
+    wait_all(f);
+    expect(f, "SELECT busy, step_gap, grid_kernels FROM activity ORDER BY seq",
+           "{200000000,-1,0}|{125000000}|NULL\nNULL|NULL|NULL\n{200000000,-1,0}|{125000000}|NULL");
+    expect(f, "SELECT kernels FROM process", "another CUPTI client");
+    pp_activity *a = load(f);
+    assert_int_equal(a->intervals[3].kernels_ns, -1);
+    assert_int_equal(a->steps[1].gap_ns, -1);
+    assert_int_equal(a->steps[2].gap_ns, SECOND / 8);
+    assert_string_equal(a->processes[0].kernels, "another CUPTI client");
     pp_activity_free(a);
     finish(f);
 }
@@ -694,17 +736,24 @@ static void large_load(void **state)
 static void make_solution(pp_solution *s, double mean)
 {
     static pp_solution_item items[] = {
-        {PP_SOLUTION_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, 0.25, 7},
-        {PP_SOLUTION_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, 0.5, 9},
-        {PP_SOLUTION_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, 0.1, 1},
-        {PP_SOLUTION_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, 0, 10},
+        {PP_SOLUTION_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, 0.25, 7, SECOND / 4,
+         0.75, NULL},
+        {PP_SOLUTION_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, 0.5, 9, -1, (double)NAN,
+         "another CUPTI client"},
+        {PP_SOLUTION_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, 0.1, 1, -1, (double)NAN,
+         "not measured outside of steps"},
+        {PP_SOLUTION_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, 0, 10, -1, (double)NAN,
+         "known of the steps: gap_ns"},
+        {PP_SOLUTION_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, 0.25, 7, 0, 1, NULL},
+        {PP_SOLUTION_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, 0.1, 1, 0, 1, NULL},
     };
     static pp_solution_estimate estimates[5];
     static pp_solution_sample rows[1];
     static pp_solution_fit fits[1];
-    for (int i = 0; i < 4; i++) {
-        items[i].layer = (char *)(uintptr_t)(i < 2 ? "bot.0" : "");
-        items[i].type = (char *)(uintptr_t)(i < 2 ? "Linear" : "");
+    for (int i = 0; i < 6; i++) {
+        const bool layer = items[i].kind == PP_SOLUTION_LAYER;
+        items[i].layer = (char *)(uintptr_t)(layer ? "bot.0" : "");
+        items[i].type = (char *)(uintptr_t)(layer ? "Linear" : "");
     }
     items[3].share = (double)NAN;
     estimates[0] =
@@ -744,8 +793,10 @@ static void make_solution(pp_solution *s, double mean)
                        .observed_ns = 4 * SECOND,
                        .step_count = 5,
                        .step_mean_ns = 0.5e9,
+                       .step_ns = 5 * SECOND / 2,
+                       .gap_ns = SECOND / 2,
                        .items = items,
-                       .n_items = 4,
+                       .n_items = 6,
                        .estimates = estimates,
                        .n_estimates = 5,
                        .fits = fits,
@@ -772,6 +823,67 @@ static void finish_session(fixture *f, const char *phase, int64_t at)
     assert_int_equal(f->failed, 0);
 }
 
+static const char old_rows[] =
+    "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at) VALUES "
+    "('s1', 'ml', 's1', '{}', 'Auto', 'Collecting', now());"
+    "INSERT INTO target (session_uid, pod_uid, namespace, pod_name, workload_kind, workload_name) "
+    "VALUES ('s1', 'p1', 'ml', 'dlrm-0', 'Job', 'dlrm');"
+    "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock) VALUES "
+    "('s1', 'p1', 'agent-1', 0, '{GPU-a}', 'host');"
+    "INSERT INTO layer VALUES ('s1', 'p1', 'agent-1', 0, 1, 'bot.0', 'Linear', 1024);"
+    "INSERT INTO activity VALUES ('s1', 'p1', 'agent-1', 0, 0, 1, false, 1769000000000000000, "
+    "1769000001000000000, 1, 0, 0, '{0}', '{1769000000000000000}', '{1000000000}', '{0}', '{0}', "
+    "'{1}', '{0}', '{0}', '{1769000000000000000}', '{250000000}');"
+    "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, samples, "
+    "observed_ns, step_count, truncated) VALUES ('s1', 'p1', 'GPU-a', 1, false, 0, 0, 1, 1, false);"
+    "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, total_ns, "
+    "windows) VALUES ('s1', 'p1', 'GPU-a', 'layer', 'bot.0', 'forward', 1, 250000000, 0)";
+
+/* As the first release has it. */
+static void make_first_schema(const char *conninfo)
+{
+    pp_error err = {0};
+    pp_buf sql;
+    pp_buf_init(&sql, 1 << 20);
+    PGconn *conn = open_direct(conninfo);
+    PGresult *none = PQexec(conn, pp_migrate_begin());
+    assert_int_equal(pp_migrate_next(none, pp_migrations, 1, &sql, &err), 1);
+    PQclear(none);
+    execute(conn, sql.data);
+    execute(conn, old_rows);
+    PQfinish(conn);
+    pp_buf_done(&sql);
+}
+
+static void old_rows_know_no_busy_times(void **state)
+{
+    (void)state;
+    fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    assert_int_equal(uv_loop_init(&f->loop), 0);
+    new_database(f, "t_old");
+    make_first_schema(f->conninfo);
+    open_store(f);
+    wait_schema(f);
+    f->direct = open_direct(f->conninfo);
+    expect(f, "SELECT busy, step_gap, grid_kernels FROM activity", "NULL|NULL|NULL");
+    expect(f,
+           "SELECT total_ns, busy_ns, busy_ms_per_step, idle_share, busy_reason FROM result_detail",
+           "250000000|NULL|NULL|NULL|NULL");
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_intervals, 1);
+    assert_int_equal(a->intervals[0].kernels_ns, -1);
+    assert_int_equal(a->steps[0].gap_ns, -1);
+    assert_string_equal(a->processes[0].kernels, "");
+    pp_activity_free(a);
+    put_batch(f, 1); /* and what is new goes beside it */
+    put_solution(f, 0.5, true);
+    expect(f, "SELECT busy FROM activity ORDER BY seq", "NULL\n{200000000,-1,0}");
+    expect(f, "SELECT kernels, events FROM process", "|3");
+    expect(f, "SELECT busy_ns FROM item WHERE layer = 'bot.0' AND phase = 'forward'", "250000000");
+    finish(f);
+}
+
 static const char estimate_sql[] =
     "SELECT a.revision, a.final, e.mean FROM attribution a JOIN estimate e USING (session_uid, "
     "pod_uid, gpu_uuid) WHERE e.layer = 'bot.0' AND e.phase = 'forward' AND metric = 'sm_active'";
@@ -788,7 +900,7 @@ static void solution_is_replaced(void **state)
     put_solution(f, 0.125, true);
     put_solution(f, 0.75, false); /* of an operator that has not heard of the end */
     expect(f, estimate_sql, "3|t|0.125");
-    expect(f, "SELECT count(*) FROM item", "4");
+    expect(f, "SELECT count(*) FROM item", "6");
     expect(f,
            "SELECT kind, layer, phase, reason, mean, stderr FROM estimate WHERE mean IS NULL "
            "ORDER BY kind",
@@ -796,7 +908,17 @@ static void solution_is_replaced(void **state)
            "layer|bot.0|backward|known only together with its group|NULL|NULL");
     expect(f, "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active FROM sample",
            "bot.0|forward|3|80|NULL|0.125");
-    expect(f, "SELECT lag_ns, window_ns, truncated FROM attribution", "123456|250000000|f");
+    expect(f, "SELECT lag_ns, window_ns, truncated, step_ns, gap_ns FROM attribution",
+           "123456|250000000|f|2500000000|500000000");
+    expect(f,
+           "SELECT DISTINCT kind, phase, busy_ns, round(busy_ms_per_step::numeric, 1), idle_share, "
+           "busy_reason, gap_ns FROM result_detail ORDER BY kind, phase",
+           "data||0|0.0|1|NULL|500000000\n"
+           "idle||NULL|NULL|NULL|not measured outside of steps|500000000\n"
+           "job||NULL|NULL|NULL|known of the steps: gap_ns|500000000\n"
+           "layer|backward|NULL|NULL|NULL|another CUPTI client|500000000\n"
+           "layer|forward|250000000|50.0|0.75|NULL|500000000\n"
+           "layer|recompute|0|0.0|1|NULL|500000000");
     expect(f, "SELECT share FROM item WHERE kind = 'job'", "NULL");
     expect(f, "SELECT r2, windows FROM fit", "0.9|10");
     finish(f);
@@ -898,7 +1020,7 @@ static void statistics(void **state)
     assert_true(s.session.final_written);
     assert_int_equal(s.session.final_layers, 1);
     assert_int_equal(s.session.final_job_means, 1);
-    assert_true(s.session.final_phases == 2 && s.session.final_pods == 1);
+    assert_true(s.session.final_phases == 3 && s.session.final_pods == 1);
     assert_int_equal(s.session.final_own, 2);
     assert_int_equal(s.session.final_groups, 1);
     assert_true(s.session.last_batch_ns > T0);
@@ -1062,8 +1184,10 @@ int main(void)
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
         cmocka_unit_test(grid_is_loaded),
+        cmocka_unit_test(unknown_busy_times_are_null),
         cmocka_unit_test(large_load),
         cmocka_unit_test(solution_is_replaced),
+        cmocka_unit_test(old_rows_know_no_busy_times),
         cmocka_unit_test(result_has_the_papers_columns),
         cmocka_unit_test(statistics),
         cmocka_unit_test(retention),
