@@ -61,6 +61,11 @@ void pp_gpus_use(pp_gpus *g, const char *uuid)
                        uuid);
 }
 
+static bool is_silent(const pp_nvml_reading *r)
+{
+    return isnan(r->gpu_util) && isnan(r->memory_mib) && isnan(r->sm_active);
+}
+
 static int add(const gpu *one, const pp_nvml_reading *r, pp_activity_builder *to, pp_error *err)
 {
     const struct {
@@ -87,6 +92,8 @@ int pp_gpus_read(pp_gpus *g, pp_activity_builder *to, pp_error *err)
         if (!g->items[i].reader)
             continue;
         pp_nvml_gpu_read(g->items[i].reader, &reading);
+        if (is_silent(&reading) && !*g->why)
+            (void)snprintf(g->why, sizeof g->why, "%s does not answer any more", g->items[i].uuid);
         if (add(&g->items[i], &reading, to, err) < 0)
             return -1;
     }

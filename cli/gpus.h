@@ -3,6 +3,7 @@
 #define PP_CLI_GPUS_H
 
 #include "controller/activity_builder.h"
+#include "sidecar/gpu/nvml.h"
 
 typedef struct pp_gpus pp_gpus;
 
@@ -20,6 +21,6 @@ int pp_gpus_read(pp_gpus *gpus, pp_activity_builder *to, pp_error *err);
 /** Why counters are missing; "" where none is. */
 const char *pp_gpus_why(const pp_gpus *gpus);
 
-#define PP_GPUS_WINDOW_NS INT64_C(100000000)
+#define PP_GPUS_WINDOW_NS PP_NVML_WINDOW_NS
 
 #endif

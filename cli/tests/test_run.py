@@ -2,6 +2,7 @@
 
 PP_CLI           the program precisionprobe
 PP_HOOK          the folder with the built hook's Python (sitecustomize.py in it)
+PP_NVML          the folder with the library in the driver's place (sidecar/gpu/tests)
 PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all tested
 """
 import csv
@@ -27,9 +28,16 @@ def probe(*arguments):
     return [os.environ["PP_CLI"], *arguments]
 
 
-def run(*command):
+def run(*command, **environment):
     return subprocess.run(command, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"]})
+                          env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], **environment})
+
+
+def run_with_gpus(table, folder, python, steps):
+    """A training that names all GPUs of the table, in a process of its own."""
+    names = [line.split()[0] for line in table.read_text().splitlines()]
+    return run(*probe("run", "--budget", "100", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, steps),
+               NVIDIA_VISIBLE_DEVICES=",".join(names), PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
 
 
 def left_behind():
@@ -57,6 +65,32 @@ def test_results_of_a_training(python, tmp_path):
     report = run(*probe("report", str(folder)))
     assert report.returncode == 0 and report.stdout.strip() in probed.stderr
     assert left_behind() == before
+
+
+def test_counters_of_two_gpus(python, tmp_path):
+    table = tmp_path / "table"
+    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10\nGPU-b util=11 mem=5 gpm=0\n")
+    probed = run_with_gpus(table, tmp_path / "results", python, "2000")
+    assert probed.returncode == 0 and "GPU-b has no GPM counters" in probed.stderr, probed.stderr
+    results = json.loads((tmp_path / "results/results.json").read_text())
+    jobs = {g["gpu"]: {name: m["mean"] for i in g["items"] if i["kind"] == "job" for name, m in i["metrics"].items()}
+            for g in results["gpus"]}
+    assert jobs["GPU-a"] == pytest.approx({"SMActive": 0.8, "SMOccupancy": 0.4, "DRAMActive": 0.2, "FP32Active": 0.1,
+                                           "GPUUtil": 57, "GPUMem": 2048})
+    assert jobs["GPU-b"] == {"SMActive": None, "SMOccupancy": None, "DRAMActive": None, "FP32Active": None,
+                             "GPUUtil": pytest.approx(11), "GPUMem": pytest.approx(5)}
+    samples = [json.loads(line) for line in (tmp_path / "results/samples.jsonl").open()]
+    assert {(s["gpu"], s["metric"]) for s in samples if set(s["value"]) == {0.8}} == {("GPU-a", "SMActive")}
+
+
+def test_a_gpu_that_is_lost(python, tmp_path):
+    table = tmp_path / "table"
+    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 lost=4\n")
+    probed = run_with_gpus(table, tmp_path / "results", python, "2000")
+    assert probed.returncode == 0 and len(probed.stdout.splitlines()) == 2000
+    assert "GPU-a does not answer any more" in probed.stderr
+    samples = {s["metric"]: s["value"] for s in map(json.loads, (tmp_path / "results/samples.jsonl").open())}
+    assert samples["SMActive"] == [0.8] * 2  # of the second and the third sample
 
 
 def test_exit_status_and_nothing_on_standard_output(python):

@@ -70,6 +70,7 @@ struct pp_nvml_gpu {
     nvml_device device;
     nvml_gpm_sample last, next; /* NULL: no GPM */
     bool primed;                /* `last` holds a sample */
+    int64_t last_ns;            /* when it was taken */
     nvml_gpm_request request;
 };
 
@@ -183,6 +184,14 @@ static double share_of(const nvml_gpm_metric *m)
     return known ? fmin(m->value / 100, 1) : (double)NAN;
 }
 
+/* Within a window the driver may give the sample before once more, between which and itself all
+ * counters are 0. */
+static bool is_repeated(const pp_nvml_gpu *g, const pp_nvml_reading *r)
+{
+    return r->stamp_ns - g->last_ns < PP_NVML_WINDOW_NS && r->sm_active == 0 &&
+           r->sm_occupancy == 0 && r->dram_active == 0 && r->fp32_active == 0;
+}
+
 static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
 {
     static const unsigned ids[] = {GPM_SM_UTIL, GPM_SM_OCCUPANCY, GPM_DRAM_BANDWIDTH, GPM_FP32};
@@ -203,9 +212,15 @@ static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
         for (size_t i = 0; i < WANTED; i++)
             *to[i] = share_of(&r->metrics[i]);
     }
+    if (is_repeated(g, ret)) {
+        for (size_t i = 0; i < WANTED; i++)
+            *to[i] = (double)NAN;
+        return;
+    }
     nvml_gpm_sample spare = g->last;
     g->last = g->next;
     g->next = spare;
+    g->last_ns = ret->stamp_ns;
     g->primed = true;
 }
 

@@ -17,6 +17,9 @@
 typedef struct pp_nvml pp_nvml;
 typedef struct pp_nvml_gpu pp_nvml_gpu;
 
+/** The shortest window that GPM's counters have. */
+#define PP_NVML_WINDOW_NS INT64_C(100000000)
+
 /** One reading; NaN where the GPU does not tell. */
 typedef struct pp_nvml_reading {
     int64_t stamp_ns;  /**< end of the window, ns since 1970 */
@@ -42,7 +45,8 @@ void pp_nvml_gpu_close(pp_nvml_gpu *gpu);
 /** Whether it has GPM counters. */
 bool pp_nvml_gpu_has_gpm(const pp_nvml_gpu *gpu);
 
-/** Reads it; takes up to 0.5 ms. The first reading has no GPM values. */
+/** Reads it; takes up to 0.5 ms. The first reading has no GPM values, nor has one that comes within
+ * a window of the one before and finds nothing new: its time is in the next one's. */
 void pp_nvml_gpu_read(pp_nvml_gpu *gpu, pp_nvml_reading *ret);
 
 #endif

@@ -1,0 +1,247 @@
+/*
+ * A libnvidia-ml.so.1 for tests, with what sidecar/gpu/nvml.c uses. Its GPUs are the lines of the
+ * file that PP_NVML_TABLE names:
+ *
+ *   GPU-... util=50 mem=1024 gpm=1 sm=80,20 occ=40 dram=10 fp32=5 lost=0 repeat=0
+ *
+ * A counter may have several values, one for each sample, again and again. `lost=N`: from the Nth
+ * sample on every call fails, as after a fault on the bus. `repeat=N`: every Nth sample is the one
+ * before once more, as where a GPU is asked faster than it refreshes. A line "init CODE" lets the
+ * start fail.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0,
+    INVALID_ARGUMENT = 2,
+    NOT_FOUND = 6,
+    GPU_IS_LOST = 15,
+    GPUS = 8,
+    VALUES = 8,
+    MAGIC = 0x6770,
+};
+
+typedef enum counter { SM, OCCUPANCY, DRAM, FP32, UTIL, MEMORY, COUNTERS } counter;
+static const char *const names[COUNTERS] = {"sm", "occ", "dram", "fp32", "util", "mem"};
+
+typedef struct gpu {
+    char uuid[64];
+    double values[COUNTERS][VALUES];
+    int count[COUNTERS];
+    int gpm, lost, repeat;
+    int samples;   /* taken */
+    int refreshed; /* of them, new ones */
+} gpu;
+
+typedef struct sample {
+    int magic;
+    const gpu *of;
+    int number; /* of the refresh; 0: not taken */
+} sample;
+
+typedef struct metric {
+    unsigned id;
+    int status;
+    double value;
+    char *texts[3];
+} metric;
+
+typedef struct request {
+    unsigned version, count;
+    sample *from, *to;
+    metric metrics[333]; /* of CUDA 13's nvml.h; ours may be longer */
+} request;
+
+static gpu gpus[GPUS];
+static int n_gpus;
+static int started;
+
+static void take(gpu *g, const char *key, char *text)
+{
+    int number = (int)strtol(text, NULL, 10);
+    if (strcmp(key, "gpm") == 0)
+        g->gpm = number;
+    else if (strcmp(key, "lost") == 0)
+        g->lost = number;
+    else if (strcmp(key, "repeat") == 0)
+        g->repeat = number;
+    for (int c = 0; c < COUNTERS; c++) {
+        char *rest = NULL;
+        if (strcmp(key, names[c]) != 0)
+            continue;
+        for (char *v = strtok_r(text, ",", &rest); v; v = strtok_r(NULL, ",", &rest))
+            g->values[c][g->count[c]++] = strtod(v, NULL);
+    }
+}
+
+static void read_line(char *line)
+{
+    char *rest = NULL;
+    char *word = strtok_r(line, " \n", &rest);
+    if (!word || n_gpus == GPUS)
+        return;
+    gpu *g = &gpus[n_gpus++];
+    memset(g, 0, sizeof *g);
+    (void)snprintf(g->uuid, sizeof g->uuid, "%s", word);
+    while ((word = strtok_r(NULL, " \n", &rest))) {
+        char *equals = strchr(word, '=');
+        if (!equals)
+            continue;
+        *equals = '\0';
+        take(g, word, equals + 1);
+    }
+}
+
+EXPORT int nvmlInit_v2(void);
+EXPORT int nvmlShutdown(void);
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **ret);
+EXPORT int nvmlDeviceGetUtilizationRates(const gpu *g, unsigned ret[2]);
+EXPORT int nvmlDeviceGetMemoryInfo(const gpu *g, unsigned long long ret[3]);
+EXPORT int nvmlGpmQueryDeviceSupport(const gpu *g, unsigned ret[2]);
+EXPORT int nvmlGpmSampleAlloc(sample **ret);
+EXPORT int nvmlGpmSampleFree(sample *s);
+EXPORT int nvmlGpmSampleGet(gpu *g, sample *ret);
+EXPORT int nvmlGpmMetricsGet(request *r);
+
+int nvmlInit_v2(void)
+{
+    const char *path = getenv("PP_NVML_TABLE");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    char line[1024];
+    int code = SUCCESS;
+    n_gpus = 0;
+    while (f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "init ", 5) == 0)
+            code = (int)strtol(line + 5, NULL, 10);
+        else
+            read_line(line);
+    }
+    if (f)
+        (void)fclose(f);
+    started = code == SUCCESS;
+    return code;
+}
+
+int nvmlShutdown(void)
+{
+    started = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **ret)
+{
+    for (int i = 0; started && i < n_gpus; i++) {
+        if (strcmp(gpus[i].uuid, uuid) == 0) {
+            *ret = &gpus[i];
+            return SUCCESS;
+        }
+    }
+    return NOT_FOUND;
+}
+
+static int is_lost(const gpu *g)
+{
+    return !started || (g->lost && g->samples >= g->lost);
+}
+
+static double value_of(const gpu *g, counter c, int number)
+{
+    return g->count[c] ? g->values[c][number % g->count[c]] : 0;
+}
+
+int nvmlDeviceGetUtilizationRates(const gpu *g, unsigned ret[2])
+{
+    if (is_lost(g))
+        return GPU_IS_LOST;
+    ret[0] = (unsigned)value_of(g, UTIL, g->samples);
+    ret[1] = 0;
+    return SUCCESS;
+}
+
+#ifndef NVML_DOUBLE_broken
+int nvmlDeviceGetMemoryInfo(const gpu *g, unsigned long long ret[3])
+{
+    if (is_lost(g))
+        return GPU_IS_LOST;
+    ret[0] = 80ULL << 30;
+    ret[2] = (unsigned long long)value_of(g, MEMORY, g->samples) << 20;
+    ret[1] = ret[0] - ret[2];
+    return SUCCESS;
+}
+#endif
+
+#ifndef NVML_DOUBLE_old
+int nvmlGpmQueryDeviceSupport(const gpu *g, unsigned ret[2])
+{
+    ret[1] = (unsigned)g->gpm;
+    return ret[0] == 1 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+int nvmlGpmSampleAlloc(sample **ret)
+{
+    *ret = calloc(1, sizeof **ret);
+    if (!*ret)
+        return INVALID_ARGUMENT;
+    (*ret)->magic = MAGIC;
+    return SUCCESS;
+}
+
+int nvmlGpmSampleFree(sample *s)
+{
+    if (s->magic != MAGIC)
+        abort(); /* freed before, or never a sample */
+    s->magic = 0;
+    free(s);
+    return SUCCESS;
+}
+
+int nvmlGpmSampleGet(gpu *g, sample *ret)
+{
+    if (ret->magic != MAGIC || !g->gpm)
+        abort();
+    g->samples++;
+    if (is_lost(g))
+        return GPU_IS_LOST;
+    if (!g->repeat || g->samples % g->repeat)
+        g->refreshed++;
+    ret->of = g;
+    ret->number = g->refreshed;
+    return SUCCESS;
+}
+
+/* Between two samples the mean of what was refreshed; between a sample and itself nothing: zeros.
+ */
+static double mean_of(const request *r, counter c)
+{
+    double sum = 0;
+    for (int n = r->from->number; n < r->to->number; n++)
+        sum += value_of(r->to->of, c, n);
+    const int count = r->to->number - r->from->number;
+    return count > 0 ? sum / count : 0;
+}
+
+int nvmlGpmMetricsGet(request *r)
+{
+    static const unsigned ids[] = {[SM] = 2, [OCCUPANCY] = 3, [DRAM] = 10, [FP32] = 12};
+    if (r->version != 1 || r->from->magic != MAGIC || r->to->magic != MAGIC || !r->from->number ||
+        r->from->of != r->to->of || r->from->number > r->to->number)
+        return INVALID_ARGUMENT;
+    if (is_lost(r->to->of))
+        return GPU_IS_LOST;
+    for (unsigned i = 0; i < r->count; i++) {
+        r->metrics[i].status = INVALID_ARGUMENT;
+        for (counter c = SM; c <= FP32; c++) {
+            if (r->metrics[i].id != ids[c])
+                continue;
+            r->metrics[i].status = SUCCESS;
+            r->metrics[i].value = mean_of(r, c);
+        }
+    }
+    return SUCCESS;
+}
+#endif
