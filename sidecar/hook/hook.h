@@ -158,6 +158,8 @@ typedef enum pp_kind {
     BACKWARD_END,
     OPTIMIZER_BEGIN,
     OPTIMIZER_END,
+    COMMUNICATION_BEGIN, /* called once, by the autograd engine, when all nodes have run */
+    COMMUNICATION_END,
     KINDS,
 } pp_kind;
 
@@ -174,11 +176,25 @@ void pp_marks_use_probe(PyObject *probe);
 void pp_marks_call_cost(int64_t ns);
 /** While quiet the callables do nothing: their own cost is being measured. */
 void pp_marks_quiet(bool quiet);
-void pp_marks_has_position(bool has);
 /** Whether some optimizer's step is open: torch walks the optimizer hooks. */
 bool pp_marks_optimizer_open(void);
 int64_t pp_marks_steps(void);
 /** Takes the modules called while discovering: a new list of weak references. */
 PyObject *pp_marks_take_collected(void);
+/** torch's function that has a callback called at the end of the running backward, where what that
+ * waits for shall be marked as communication, else NULL; kept. */
+void pp_marks_communication(PyObject *queue);
+/** Begins a phase of the step's. False, and not to be ended: nothing is marked now, the phase is
+ * open, or this is not the thread whose steps are counted. */
+bool pp_marks_begin(pp_mark_phase phase);
+void pp_marks_end(pp_mark_phase phase);
+
+/* ---- spans.c: methods of torch's classes that are wrapped while a stretch runs ---- */
+
+int pp_spans_init(void);
+/** A callable in place of a method, which it keeps, that marks its calls. New reference. */
+PyObject *pp_spans_new(PyObject *original, pp_mark_phase phase);
+/** A weak reference to the DataLoader's iterator that yielded last, or None. New reference. */
+PyObject *pp_spans_iterator(void);
 
 #endif

@@ -21,6 +21,7 @@ enum {
     FRAMES = 64,          /* forwards open in one thread */
     COLLECT_MAX = 65536,  /* module calls looked at when finding layers */
     OTHERS_MAX = 16,      /* steps of other optimizers before the boundary's counts as gone */
+    SPAN_COST = 400,      /* ns of a span's wrapper and its two marks: measured */
     BACKWARD_COST = 1200, /* ns of a call from autograd into a hook, arguments included: measured */
 };
 
@@ -43,14 +44,15 @@ typedef struct frame {
 static struct {
     pp_state state;
     bool phases[3];
-    bool partial;       /* discovering began within a step: what it called first was missed */
-    bool fresh;         /* the stretch has started and no forward has begun */
-    bool settling;      /* a settle is running, or has failed: not again */
-    bool quiet;         /* the callables' own cost is being measured */
-    bool resting;       /* no step came while discovering: wait for one without a forward hook */
-    int64_t stepless;   /* since when a step is awaited, ns; 0: it is not looked at */
-    int64_t patience;   /* how long a step is awaited, ns */
-    Py_hash_t boundary; /* the optimizer whose steps are the training's; 0: not known */
+    bool partial;        /* discovering began within a step: what it called first was missed */
+    bool fresh;          /* the stretch has started and no forward has begun */
+    bool settling;       /* a settle is running, or has failed: not again */
+    bool quiet;          /* the callables' own cost is being measured */
+    bool resting;        /* no step came while discovering: wait for one without a forward hook */
+    int64_t stepless;    /* since when a step is awaited, ns; 0: it is not looked at */
+    int64_t patience;    /* how long a step is awaited, ns */
+    const void *trainer; /* the thread whose steps are counted: its frame_count */
+    Py_hash_t boundary;  /* the optimizer whose steps are the training's; 0: not known */
     int others;
     int depth;           /* optimizers open: wrappers call the one they wrap */
     Py_hash_t outermost; /* the outermost of these */
@@ -58,10 +60,12 @@ static struct {
     int64_t call_cost;   /* ns that hooking one module's call costs, marks apart */
     PyObject *collected; /* list of weak references to modules, while discovering */
     PyObject *probe;     /* the Python side: settle, found, rest, resume, position, failed */
-    bool has_position;
+    PyObject *queue;     /* queues a callback of backward's end; NULL: it is not marked */
+    bool awaiting;       /* one is queued */
 } hook = {.patience = PATIENCE};
 
 static PyObject *marker_type;
+static unsigned spans; /* phases whose spans are open in the trainer's thread, as bits */
 /* What backward's nodes call, by layer; made when first needed. */
 static struct {
     PyObject *begin, *end;
@@ -204,24 +208,35 @@ static int begin_layer(uint32_t layer, PyObject *args)
     return 0;
 }
 
+/* Starts or stops the stretch here. */
+static void put_edge(pp_mark_kind kind)
+{
+    pp_mark_put((uint8_t)kind, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+}
+
 /* Ends the stretch within a step, which the agent drops. */
 static int stop_here(void)
 {
-    pp_mark_put(PP_MARK_STOP, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+    put_edge(PP_MARK_STOP);
     clear_frames(0);
     show_state(STOPPING);
     return pp_nodes_release() < 0 ? -1 : settle();
 }
 
+static bool is_layer(uint32_t place)
+{
+    return place != PP_PLACE_ROOT && place != PP_PLACE_NONE;
+}
+
 static int enter_marking(PyObject *module, PyObject *args)
 {
-    uint32_t layer = pp_places_find(module);
+    uint32_t place = pp_places_find(module);
     if (pp_ring_mode_now() != PP_RING_SAMPLE && stepless())
         return stop_here(); /* it is over, but no step comes at whose end it could stop */
     pp_ring_cost(hook.call_cost);
-    if (layer == PP_PLACE_ROOT)
+    if (place == PP_PLACE_ROOT)
         clear_frames(0); /* nothing calls it: what is open here ended in exceptions */
-    return layer == PP_PLACE_NONE || layer == PP_PLACE_ROOT ? 0 : begin_layer(layer, args);
+    return is_layer(place) ? begin_layer(place, args) : 0;
 }
 
 static int on_enter(PyObject *module, PyObject *args)
@@ -270,7 +285,7 @@ static int on_leave(PyObject *module, PyObject *output)
     if (hook.state != MARKING)
         return 0;
     uint32_t layer = pp_places_find(module);
-    if (layer == PP_PLACE_NONE || layer == PP_PLACE_ROOT || layer > PP_RING_LAYERS)
+    if (!is_layer(layer))
         return 0;
     frame f;
     if (!pop_frame(layer, &f))
@@ -286,11 +301,59 @@ static int on_leave(PyObject *module, PyObject *output)
     return rc;
 }
 
+/* ---- spans: what is the step's and no layer's ---- */
+
+bool pp_marks_begin(pp_mark_phase phase)
+{
+    unsigned bit = 1U << phase;
+    if (hook.state != MARKING || hook.trainer != &frame_count || (spans & bit))
+        return false;
+    spans |= bit;
+    pp_ring_cost(SPAN_COST);
+    pp_mark_put(PP_MARK_BEGIN, (uint8_t)phase, 0, 0, 0, 0, 0);
+    return true;
+}
+
+void pp_marks_end(pp_mark_phase phase)
+{
+    spans &= ~(1U << phase);
+    if (hook.state == MARKING)
+        pp_mark_put(PP_MARK_END, (uint8_t)phase, 0, 0, 0, 0, 0);
+}
+
+/*
+ * The reducer of DistributedDataParallel waits for its buckets in a callback that the engine calls
+ * when all nodes have run, in the order in which callbacks were queued. Ours is queued by the first
+ * node, before the reducer's; it queues another, behind that: the two hold the wait between them.
+ */
+static int queue_callback(pp_kind kind)
+{
+    PyObject *callback = pp_marks_callable(kind, 0);
+    PyObject *done = callback ? PyObject_CallFunctionObjArgs(hook.queue, callback, NULL) : NULL;
+    Py_XDECREF(callback);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static int on_communication(pp_kind kind)
+{
+    if (kind == COMMUNICATION_BEGIN)
+        return pp_marks_begin(PP_MARK_COMMUNICATION) ? queue_callback(COMMUNICATION_END) : 0;
+    pp_marks_end(PP_MARK_COMMUNICATION);
+    hook.awaiting = false;
+    return 0;
+}
+
 static int on_backward(const marker *m)
 {
     if (hook.state != MARKING || !hook.phases[PP_MARK_BACKWARD])
         return 0;
     pp_ring_cost(BACKWARD_COST);
+    if (hook.queue && !hook.awaiting) {
+        hook.awaiting = true;
+        if (queue_callback(COMMUNICATION_BEGIN) < 0)
+            return -1;
+    }
     pp_mark_put(m->kind == BACKWARD_BEGIN ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD, 0,
                 m->layer, 0, 0, 0);
     return 0;
@@ -317,7 +380,8 @@ static void put_start(void)
 {
     hook.fresh = true;
     hook.stepless = 0;
-    pp_mark_put(PP_MARK_START, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+    hook.trainer = &frame_count;
+    put_edge(PP_MARK_START);
 }
 
 static int on_found(void)
@@ -340,8 +404,6 @@ static int on_found(void)
 static int position(int32_t *epoch, int32_t *batch)
 {
     *epoch = *batch = PP_MARK_UNKNOWN;
-    if (!hook.has_position)
-        return 0;
     int e = PP_MARK_UNKNOWN, b = PP_MARK_UNKNOWN;
     PyObject *pair = PyObject_CallMethod(hook.probe, "position", NULL);
     int ok = pair && PyTuple_Check(pair) && PyArg_ParseTuple(pair, "ii", &e, &b);
@@ -354,17 +416,18 @@ static int position(int32_t *epoch, int32_t *batch)
 static int on_step(void)
 {
     int32_t epoch, batch;
-    int64_t number = hook.steps - 1;
     if (position(&epoch, &batch) < 0)
         return -1;
-    pp_mark_put(PP_MARK_STEP, 0, 0, 0, number, epoch, batch);
+    pp_mark_put(PP_MARK_STEP, 0, 0, 0, hook.steps - 1, epoch, batch);
     clear_frames(0);
+    spans = 0; /* and what is open or queued still ended in an exception */
+    hook.awaiting = false;
     hook.stepless = 0;
     int64_t begun = pp_now();
     if (pp_nodes_release() < 0)
         return -1;
     if (pp_ring_mode_now() != PP_RING_SAMPLE) {
-        pp_mark_put(PP_MARK_STOP, 0, 0, 0, number, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+        put_edge(PP_MARK_STOP);
         show_state(STOPPING);
     }
     pp_ring_cost(pp_now() - begun);
@@ -433,6 +496,9 @@ static int dispatch(const marker *m, PyObject *args)
         return on_optimizer_begin(first);
     case OPTIMIZER_END:
         return on_optimizer_end(first);
+    case COMMUNICATION_BEGIN:
+    case COMMUNICATION_END:
+        return on_communication((pp_kind)m->kind);
     case KINDS:
         break;
     }
@@ -490,7 +556,7 @@ int pp_marks_set_state(pp_state state, bool partial)
     if (state == DISCOVERING && !(list = PyList_New(0)))
         return -1;
     if (hook.state == MARKING && state != MARKING)
-        pp_mark_put(PP_MARK_STOP, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+        put_edge(PP_MARK_STOP);
     Py_XDECREF(hook.collected);
     hook.collected = list;
     hook.partial = partial;
@@ -531,9 +597,11 @@ void pp_marks_quiet(bool quiet)
     hook.quiet = quiet;
 }
 
-void pp_marks_has_position(bool has)
+void pp_marks_communication(PyObject *queue)
 {
-    hook.has_position = has;
+    Py_XINCREF(queue);
+    Py_XDECREF(hook.queue);
+    hook.queue = queue;
 }
 
 bool pp_marks_optimizer_open(void)

@@ -207,14 +207,32 @@ static PyObject *m_quiet(PyObject *self, PyObject *args)
     return none();
 }
 
-static PyObject *m_has_position(PyObject *self, PyObject *args)
+static PyObject *m_communication(PyObject *self, PyObject *queue)
 {
     (void)self;
-    int has;
-    if (!PyArg_ParseTuple(args, "p", &has))
-        return NULL;
-    pp_marks_has_position(has);
+    pp_marks_communication(queue == Py_None ? NULL : queue);
     return none();
+}
+
+static PyObject *m_span(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *original;
+    int phase;
+    if (!PyArg_ParseTuple(args, "Oi", &original, &phase))
+        return NULL;
+    if (phase < 0 || phase >= PP_MARK_OTHER || pp_mark_of_layer((uint8_t)phase)) {
+        PyErr_SetString(PyExc_ValueError, "no phase of a step");
+        return NULL;
+    }
+    return pp_spans_new(original, (pp_mark_phase)phase);
+}
+
+static PyObject *m_iterator(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return pp_spans_iterator();
 }
 
 static PyObject *m_steps(PyObject *self, PyObject *unused)
@@ -317,7 +335,10 @@ static PyMethodDef functions[] = {
     {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},
     {"quiet", m_quiet, METH_VARARGS, "Whether the callables do nothing for now."},
     {"optimizer_open", m_optimizer_open, METH_NOARGS, "Whether an optimizer is at its step."},
-    {"has_position", m_has_position, METH_VARARGS, "Whether epoch and batch can be asked for."},
+    {"communication", m_communication, METH_O,
+     "Marks backward's end by this queue_callback; None."},
+    {"span", m_span, METH_VARARGS, "A callable in place of a method, that marks its calls."},
+    {"iterator", m_iterator, METH_NOARGS, "Weak reference to the iterator that yielded last."},
     {"steps", m_steps, METH_NOARGS, "Steps counted."},
     {"mode", m_mode, METH_NOARGS, "What the agent asks for."},
     {"start", m_start, METH_O, "Calls this in a thread of the hook's own; False: no thread."},
@@ -336,15 +357,24 @@ __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__marks(void);
 
 PyMODINIT_FUNC PyInit__marks(void)
 {
-    static const char *const kinds[] = {"CALL",           "ENTER",        "LEAVE",
-                                        "BACKWARD_BEGIN", "BACKWARD_END", "OPTIMIZER_BEGIN",
-                                        "OPTIMIZER_END"};
+    static const char *const kinds[] = {"CALL",
+                                        "ENTER",
+                                        "LEAVE",
+                                        "BACKWARD_BEGIN",
+                                        "BACKWARD_END",
+                                        "OPTIMIZER_BEGIN",
+                                        "OPTIMIZER_END",
+                                        "COMMUNICATION_BEGIN",
+                                        "COMMUNICATION_END"};
     static const char *const states[] = {"OFF", "COUNTING", "DISCOVERING", "MARKING", "STOPPING"};
     _Static_assert(sizeof kinds / sizeof *kinds == KINDS, "a name for each");
     _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");
     PyObject *module = NULL;
-    if (pp_nodes_init() == 0 && pp_marks_init() == 0)
+    if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_spans_init() == 0)
         module = PyModule_Create(&definition);
+    if (module && (PyModule_AddIntConstant(module, "ZERO_GRAD", PP_MARK_ZERO_GRAD) < 0 ||
+                   PyModule_AddIntConstant(module, "DATA", PP_MARK_DATA) < 0))
+        Py_CLEAR(module);
     for (int i = 0; module && i < KINDS; i++)
         if (PyModule_AddIntConstant(module, kinds[i], i) < 0)
             Py_CLEAR(module);

@@ -11,12 +11,12 @@ from conftest import TRAIN, layers_of, losses, needed, run, sampled, told, undel
 
 KINDS = ["mixed", "ddp", "two", "checkpoint", "accumulate", "flaky", "copies", "workers"]
 CLEAN = {"modules": 0, "global": 0, "optimizer": 0, "record_function": "record_function",
-         "iterator": "_BaseDataLoaderIter.__next__"}
+         "iterator": "_BaseDataLoaderIter.__next__", "wrapped": []}
 
 
 def phases_of(batches):
     """{layer name: set of phases} of intervals and grids."""
-    names = {0: "optimizer"}
+    names = {0: "step"}
     found = {}
     for batch in batches:
         names.update({layer["id"]: layer["name"] for layer in batch["layers"]})
@@ -43,9 +43,9 @@ def test_layers_are_named_and_timed_in_every_phase(probe, python):
     _, batches = sampled(probe, python, TRAIN, "mixed", "60")
     found = phases_of(batches)
     both = {"bot.0", "bot.1", "emb", "twice", "attention", "memory", "drop", "out", "MSELoss"}
-    assert {name: phases for name, phases in found.items() if name != "optimizer"} == {
+    assert {name: phases for name, phases in found.items() if name != "step"} == {
         name: {0, 1} for name in both}
-    assert found["optimizer"] == {2}
+    assert found["step"] == {2, 4, 5}
     layers = {layer["name"]: layer for layer in layers_of(batches).values()}
     assert layers["bot.0"]["type"] == "Linear" and layers["bot.0"]["parameters"] == 64 * 64 + 64
     assert batches[0]["process"]["model"] == "Mixed"
@@ -120,12 +120,13 @@ def test_steps_skip_and_max(probe, python):
 def test_layer_filters_and_depth(probe, python):
     _, batches = sampled(probe, python, TRAIN, "mixed", "40", layers={"include": ["bot*", "emb", "twice"],
                                                                "exclude": ["twice"], "types": [], "depth": 1})
-    assert set(phases_of(batches)) - {"optimizer"} == {"bot", "emb"}
+    assert set(phases_of(batches)) - {"step"} == {"bot", "emb"}
 
 
 def test_phases_can_be_left_out(probe, python):
     _, batches = sampled(probe, python, TRAIN, "mixed", "40", phases=["Backward"])
-    assert set().union(*phases_of(batches).values()) == {1}
+    assert phases_of(batches).pop("step") == {4, 5}
+    assert set().union(*phases_of(batches).values()) == {1, 4, 5}
 
 
 def test_two_optimizers_make_one_step(probe, python):

@@ -105,7 +105,10 @@ def tables(model):
              + len(getattr(optimizer, "_global_optimizer_post_hooks", ())))
     return {"modules": own, "global": everywhere, "optimizer": steps,
             "record_function": torch.autograd.profiler.record_function.__qualname__,
-            "iterator": torch.utils.data.dataloader._BaseDataLoaderIter.__next__.__qualname__}
+            "iterator": torch.utils.data.dataloader._BaseDataLoaderIter.__next__.__qualname__,
+            "wrapped": [f.__qualname__ for f in (torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+                                                 torch.optim.Optimizer.zero_grad)
+                        if type(f).__name__ != "function"]}
 
 
 def copies(model, kind, step):

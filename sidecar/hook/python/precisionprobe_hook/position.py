@@ -2,8 +2,8 @@
 Epoch and batch of a step, for trainings that iterate a torch DataLoader. Both are -1 where they are
 not known: an own generator, a streaming data set, a loader made anew for every epoch.
 
-Only within a stretch: the iterators' __next__ is replaced by one that remembers which iterator it
-was. How many batches an iterator has yielded it knows by itself, also of those between stretches.
+Within a stretch the wrapper of the iterators' __next__ (spans.py) remembers which one it was. How
+many batches an iterator has yielded it knows by itself, also of those between stretches.
 """
 import weakref
 
@@ -13,44 +13,16 @@ UNKNOWN = -1
 
 
 class Position:
-    def __init__(self, torch):
-        self.torch = torch
-        self.original = None
-        self.iterator = None  # weak reference to the one that yielded last
+    def __init__(self):
         self.loader = None  # id of what the iterators of one DataLoader share
         self.epoch = UNKNOWN
         self.last = None  # (steps, batch) when position() was asked last
         self.started = None  # weak reference to the iterator that self.epoch belongs to
 
-    def install(self, has_position):
-        dataloader = getattr(getattr(self.torch.utils, "data", None), "dataloader", None)
-        base = getattr(dataloader, "_BaseDataLoaderIter", None)
-        if base is None or self.original is not None:
-            return
-        original = base.__dict__.get("__next__")
-        if original is None:
-            return
-
-        def __next__(iterator):
-            item = original(iterator)
-            self.iterator = weakref.ref(iterator)
-            return item
-
-        __next__.__wrapped__ = original
-        self.base, self.original, self.replacement = base, original, __next__
-        base.__next__ = __next__
-        has_position(True)
-
-    def remove(self):
-        if self.original is not None:
-            if self.base.__dict__.get("__next__") is self.replacement:
-                self.base.__next__ = self.original
-            self.original = None
-            _marks.has_position(False)
-
     def get(self):
         """(epoch, batch) of the step that ends now."""
-        iterator = self.iterator() if self.iterator else None
+        reference = _marks.iterator()
+        iterator = reference() if reference else None
         if iterator is None:
             return UNKNOWN, UNKNOWN
         batch = iterator._num_yielded - 1

@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, layers, position, settings
+from precisionprobe_hook import _marks, compiling, layers, position, settings, spans
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further stretch is tried
@@ -27,7 +27,8 @@ class _Probe:
         self.optimizer_hooks = []
         self.placed = []  # weak references to the layers' modules
         self.ids = {}  # (name, type name) -> layer id
-        self.positions = position.Position(torch)
+        self.positions = position.Position()
+        self.spans = spans.Spans()
         self.calibrated = False
         self.failures = 0
         self.refused = ""
@@ -106,7 +107,8 @@ class _Probe:
         tables = self.torch.nn.modules.module
         self.marks = [tables.register_module_forward_pre_hook(_marks.marker(_marks.ENTER)),
                       tables.register_module_forward_hook(_marks.marker(_marks.LEAVE))]
-        self.positions.install(_marks.has_position)
+        self.spans.install()
+        _marks.communication(self.queue(called))
         _marks.set_state(_marks.MARKING)
 
     def rest(self):
@@ -145,7 +147,7 @@ class _Probe:
         return True
 
     def remove_layers(self):
-        self.positions.remove()
+        self.spans.remove()
         while self.marks:
             self.marks.pop().remove()
         self.placed.clear()
@@ -183,7 +185,13 @@ class _Probe:
         """CUDA events where the training uses CUDA, else the host clock."""
         cuda = self.torch.cuda
         stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
-        _marks.use_clock(stream if stream and cuda.is_initialized() else None)
+        self.clock = _marks.use_clock(stream if stream and cuda.is_initialized() else None)
+
+    def queue(self, called):
+        """Has backward's end called back, where DistributedDataParallel waits there on the host."""
+        if self.clock != "host" or not any(type(m).__name__ == "DistributedDataParallel" for m in called):
+            return None
+        return self.torch.autograd.Variable._execution_engine.queue_callback
 
     def describe(self, model):
         rank, world = settings.rank(self.torch)

@@ -1,0 +1,28 @@
+"""What of a step is no layer's: methods of torch's classes that are wrapped while a stretch runs."""
+import sys
+
+from precisionprobe_hook import _marks
+
+
+class Spans:
+    def __init__(self):
+        self.wrapped = []  # (class, name, original, wrapper)
+
+    def install(self):
+        if self.wrapped:
+            return
+        for module, owner, name, phase in (
+                ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", _marks.DATA),
+                ("torch.optim.optimizer", "Optimizer", "zero_grad", _marks.ZERO_GRAD)):
+            cls = getattr(sys.modules.get(module), owner, None)
+            original = vars(cls).get(name) if cls is not None else None
+            if original is not None:
+                wrapper = _marks.span(original, phase)
+                self.wrapped.append((cls, name, original, wrapper))
+                setattr(cls, name, wrapper)
+
+    def remove(self):
+        while self.wrapped:
+            cls, name, original, wrapper = self.wrapped.pop()
+            if vars(cls).get(name) is wrapper:
+                setattr(cls, name, original)

@@ -1,0 +1,99 @@
+/*
+ * Methods of torch's classes that are wrapped while a stretch runs, to mark what is the step's and
+ * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad. A wrapper that somebody
+ * keeps goes on calling the original, and whatever is asked of it the original answers.
+ */
+#include "hook.h"
+
+typedef struct span {
+    PyObject_HEAD PyObject *original;
+    uint8_t phase;
+} span;
+
+static PyObject *span_type;
+static PyObject *method_type; /* types.MethodType */
+static PyObject *iterator;    /* weak reference to the iterator that yielded last, or NULL */
+
+PyObject *pp_spans_iterator(void)
+{
+    PyObject *reference = iterator ? iterator : Py_None;
+    Py_INCREF(reference);
+    return reference;
+}
+
+/* Not being able to is no error: there is no position then. */
+static void remember(PyObject *yielded)
+{
+    Py_XDECREF(iterator);
+    iterator = PyWeakref_NewRef(yielded, NULL);
+    if (!iterator)
+        PyErr_Clear();
+}
+
+static PyObject *span_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    const span *s = (const span *)self;
+    bool begun = pp_marks_begin((pp_mark_phase)s->phase);
+    PyObject *result = PyObject_Call(s->original, args, kwargs);
+    if (begun)
+        pp_marks_end((pp_mark_phase)s->phase);
+    if (result && s->phase == PP_MARK_DATA && PyTuple_Size(args) > 0)
+        remember(PyTuple_GetItem(args, 0));
+    return result;
+}
+
+/* As a function: asked of an object it is a method of that. */
+static PyObject *span_bind(PyObject *self, PyObject *object, PyObject *type)
+{
+    (void)type;
+    if (object && object != Py_None)
+        return PyObject_CallFunctionObjArgs(method_type, self, object, NULL);
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *span_get(PyObject *self, PyObject *name)
+{
+    return PyObject_GetAttr(((const span *)self)->original, name);
+}
+
+static void span_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    Py_XDECREF(((span *)self)->original);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot span_slots[] = {
+    {Py_tp_call, span_call},
+    {Py_tp_descr_get, span_bind},
+    {Py_tp_getattro, span_get},
+    {Py_tp_dealloc, span_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec span_spec = {"precisionprobe_hook._marks.Span", sizeof(span), 0,
+                                Py_TPFLAGS_DEFAULT, span_slots};
+
+int pp_spans_init(void)
+{
+    PyObject *types = PyImport_ImportModule("types");
+    method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
+    Py_XDECREF(types);
+    span_type = method_type ? PyType_FromSpec(&span_spec) : NULL;
+    return span_type ? 0 : -1;
+}
+
+PyObject *pp_spans_new(PyObject *original, pp_mark_phase phase)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot((PyTypeObject *)span_type, Py_tp_alloc);
+    span *s = (span *)alloc((PyTypeObject *)span_type, 0);
+    if (s) {
+        Py_INCREF(original);
+        s->original = original;
+        s->phase = (uint8_t)phase;
+    }
+    return (PyObject *)s;
+}
