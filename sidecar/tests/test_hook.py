@@ -2,6 +2,7 @@
 import os
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 from collections import Counter
@@ -58,6 +59,32 @@ def test_ddp_prefix_is_stripped(probe, python):
     assert batches[0]["process"]["model"] == "Mixed"
 
 
+def test_a_rank_waits_for_the_other_in_communication(probe, python):
+    """Two ranks with DistributedDataParallel; backward of the second is late."""
+    def ranks(environment):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        processes = [subprocess.Popen([python, TRAIN, "ddp", "40"], stdout=subprocess.PIPE, text=True,
+                                      env={**environment, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": port})
+                     for rank in (0, 1)]
+        outputs = [process.communicate(timeout=120)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0]
+        return [[line for line in output.splitlines() if line.startswith("loss ")] for output in outputs]
+
+    plain = ranks({**probe.environment(), "PRECISIONPROBE_RING": ""})
+    probe.configure()
+    probe.start("--dump")
+    assert ranks(probe.environment()) == plain
+    probe.finish()
+    waits = {0: [], 1: []}
+    for batch in probe.batches():
+        part = batch["intervals"]
+        waits[batch["process"]["rank"]] += [d for phase, d in zip(part["phase"], part["duration"]) if phase == 6]
+    assert len(waits[0]) == len(waits[1]) == 39
+    assert statistics.median(waits[0]) > 3 * statistics.median(waits[1]), waits
+
+
 def test_every_step_is_counted_with_its_epoch_and_batch(probe, python):
     result, batches = sampled(probe, python, TRAIN, "mixed", "64")
     steps = [step for b in batches for step in zip(*(undelta(b["steps"][key]) for key in
@@ -87,6 +114,13 @@ def test_intervals_agree_with_an_independent_clock(probe, python):
             errors = [abs(a - b) / b for a, b in zip(mine, theirs)]
             # In backward theirs holds tanh's backward too, and begins a little earlier.
             assert statistics.median(errors) < (0.05 if phase == 0 else 0.12), (name, key, mine, theirs)
+    # The first step finds the layers; what comes after the last one is in no step.
+    for phase, key, part in ((5, "data", slice(1, None)), (4, "zero_grad", slice(0, -1))):
+        theirs = [end - begin for begin, end in watch[key]][part]
+        mine = ours[None, phase]
+        theirs = theirs[:len(mine)]
+        assert len(mine) >= 23 and all(a <= b for a, b in zip(mine, theirs)), (key, mine, theirs)
+        assert phase == 4 or statistics.median(b / a for a, b in zip(mine, theirs)) < 1.05, (mine, theirs)
 
 
 def test_steps_hold_their_intervals_without_overlap(probe, python):

@@ -123,9 +123,11 @@ def copies(model, kind, step):
 
 
 class Watch:
-    """An independent record of when layers run: forwards replaced, tensor hooks on their outputs."""
+    """An independent record of when layers run: forwards replaced, tensor hooks on their outputs; and of the rest."""
 
     def __init__(self, model):
+        self.data = []
+        self.zero_grad = []
         self.forward = {}
         self.backward = {}
         self.arrived = []
@@ -152,6 +154,20 @@ class Watch:
             self.backward.setdefault(before, []).append((begun, now))
         self.arrived.append((name, now))
 
+    def batches(self, loader):
+        iterator, item = iter(loader), ()
+        while item is not None:
+            begun = time.monotonic_ns()
+            item = next(iterator, None)
+            self.data.append((begun, time.monotonic_ns()))
+            if item is not None:
+                yield item
+
+    def zeroed(self, optimizer):
+        begun = time.monotonic_ns()
+        optimizer.zero_grad()
+        self.zero_grad.append((begun, time.monotonic_ns()))
+
     def step(self):
         """The first layer of the model is the last in backward: it ends with backward itself."""
         now = time.monotonic_ns()
@@ -168,8 +184,9 @@ def train(kind, steps, seconds):
     loss_fn = nn.MSELoss()
     wrapped = model
     if kind == "ddp":
-        os.environ.update(MASTER_ADDR="127.0.0.1", USE_LIBUV="0", RANK="0", WORLD_SIZE="1")
-        os.environ.setdefault("MASTER_PORT", "29555")
+        os.environ.update(MASTER_ADDR="127.0.0.1", USE_LIBUV="0")
+        for name, value in (("MASTER_PORT", "29555"), ("RANK", "0"), ("WORLD_SIZE", "1")):
+            os.environ.setdefault(name, value)
         torch.distributed.init_process_group("gloo")
         model.emb.sparse = False
         wrapped = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
@@ -187,12 +204,14 @@ def train(kind, steps, seconds):
     n = micro = 0
     times = []
     while n < steps or time.monotonic() - begun < seconds:
-        for x, bags, y in loader:
+        for x, bags, y in watch.batches(loader) if watch else loader:
             try:
                 loss = loss_fn(wrapped(x, bags), y)
             except RuntimeError as e:
                 assert "not this time" in str(e), e
                 continue
+            if os.environ.get("RANK", "0") != "0":
+                loss.register_hook(lambda _: time.sleep(0.02))  # every rank but the first is late
             loss.backward()
             if watch:
                 watch.step()
@@ -203,7 +222,7 @@ def train(kind, steps, seconds):
                 optimizer.step()
             times.append(time.monotonic_ns())
             for optimizer in optimizers:
-                optimizer.zero_grad()
+                watch.zeroed(optimizer) if watch else optimizer.zero_grad()
             schedule.step()
             copies(model, kind, n)
             print("loss", n, float(loss.detach()).hex(), flush=True)
@@ -211,7 +230,8 @@ def train(kind, steps, seconds):
     print("steps", json.dumps(times))
     print("tables", json.dumps(tables(model)))
     if watch:
-        print("watch", json.dumps({"forward": watch.forward, "backward": watch.backward}))
+        print("watch", json.dumps({"forward": watch.forward, "backward": watch.backward,
+                                   "data": watch.data, "zero_grad": watch.zero_grad}))
 
 
 def fork_and_train():
