@@ -56,7 +56,7 @@ def test_results_of_a_training(python, tmp_path):
     (gpu,) = results["gpus"]
     items = {(i["layer"], i["phase"]): i for i in gpu["items"] if i["kind"] == "layer"}
     assert set(items) == MODEL and all(i["calls"] == results["sampledSteps"] for i in items.values())
-    shares = sum(i["share"] for i in gpu["items"] if i["kind"] in ("layer", "optimizer", "other"))
+    shares = sum(i["share"] for i in gpu["items"] if i["kind"] not in ("idle", "job"))
     assert abs(shares - 1) < 1e-6
     rows = list(csv.DictReader((folder / "layers.csv").open()))
     assert {(r["layer"], r["phase"]) for r in rows if r["kind"] == "layer"} == MODEL

@@ -3,7 +3,8 @@ import json
 import string
 import textwrap
 
-ORDER = {"forward": 0, "backward": 1, "optimizer": 2, "other": 3, "idle": 4, "": 5}
+ORDER = {"forward": 0, "recompute": 1, "backward": 2, "": 3}
+KINDS = ("layer", "optimizer", "zero_grad", "data", "communication", "other", "idle", "job")
 COLUMNS = (("sm_active", "SMActive", 100), ("sm_occupancy", "SMOcc.", 100), ("dram_active", "DRAM", 100),
            ("fp32_active", "FP32", 100), ("gpu_util", "GPUUtil", 1))
 WIDTH = 119
@@ -46,8 +47,7 @@ def table(rows, pod):
     header = f"{'layer':<16} {'type':<12} {'phase':<9} {'ms/step':>8} {'share':>6}"
     lines = [header + "".join(f" {title:>10}" for _, title, _ in COLUMNS) + f" {'GPUMem':>8}"]
     lines.append("-" * len(lines[0]))
-    kinds = {"layer": 0, "optimizer": 1, "other": 2, "idle": 3, "job": 4}
-    for name in sorted(items, key=lambda n: (kinds.get(n[0], 9), n[1], ORDER.get(n[2], 9))):
+    for name in sorted(items, key=lambda n: (KINDS.index(n[0]), n[1], ORDER[n[2]])):
         item = items[name]
         row = item["row"]
         title = row["layer"] or row["kind"]

@@ -112,7 +112,7 @@ def message(row, layers):
     batch = {"type": "batch", "session": row["session_uid"], "instance": row["instance"], "seq": row["seq"],
              "process": {"id": row["process"], "rank": row["rank"], "worldSize": row["world_size"], "gpus": row["gpus"],
                          "hostname": row["host_name"], "python": row["python"], "torch": row["torch"],
-                         "clock": row["clock"], "model": row["model"]},
+                         "clock": row["clock"], "model": row["model"], "kernels": row["kernels"]},
              "stretch": {"id": row["stretch"], "start": row["start_ns"], "end": row["end_ns"],
                          "last": row["stretch_last"]},
              "layers": layers,
@@ -127,7 +127,11 @@ def message(row, layers):
         batch["grid"] = {"start": row["grid_start"], "cell": row["grid_cell"], "cells": deltas(row["grid_cells"]),
                          "layer": row["grid_layer"], "phase": row["grid_phase"], "busy": row["grid_busy"],
                          "calls": row["grid_calls"]}
-    batch["process"] = {key: value for key, value in batch["process"].items() if value is not None}
+    batch["steps"]["gap"] = row["step_gap"]
+    kind, kernels = ("intervals", "busy") if row["grid_start"] is None else ("grid", "grid_kernels")
+    batch[kind]["kernels"] = row[kernels]
+    for part in ("process", "steps", kind):
+        batch[part] = {key: value for key, value in batch[part].items() if value is not None}
     return batch
 
 
@@ -144,9 +148,10 @@ def lines_of(database, uid):
         layers.setdefault((row["instance"], row["process"]), []).append(
             {"id": row["layer"], "name": row["name"], "type": row["type"],
              **({} if row["parameters"] is None else {"parameters": row["parameters"]})})
-    rows = database.rows(f"SELECT a.*, p.rank, p.world_size, p.gpus, p.python, p.torch, p.clock, p.model, t.host_name FROM "
-                         f"activity a JOIN process p USING (session_uid, pod_uid, instance, process) JOIN target t "
-                         f"USING (session_uid, pod_uid) WHERE a.session_uid = '{uid}'") * 2
+    rows = database.rows(
+        "SELECT a.*, p.rank, p.world_size, p.gpus, p.python, p.torch, p.clock, p.model, p.kernels, t.host_name "
+        "FROM activity a JOIN process p USING (session_uid, pod_uid, instance, process) "
+        f"JOIN target t USING (session_uid, pod_uid) WHERE a.session_uid = '{uid}'") * 2
     random.Random(1).shuffle(rows)
     for row in rows:
         yield {"type": "batch", "pod": row["pod_uid"],
@@ -162,12 +167,12 @@ def lines_of(database, uid):
 
 # Table: columns that name a row, columns with what was found.
 RESULTS = {
-    "item": ("kind, layer, phase", "type, parameters, calls, total_ns, share, windows"),
+    "item": ("kind, layer, phase", "type, parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason"),
     "estimate": ("kind, layer, phase, metric",
                  "mean, stderr, windows, method, group_name, group_mean, group_stderr, reason"),
     "fit": ("metric", "r2, noise, step_variation, closure, windows, dropped_samples, repeated_samples"),
     "attribution": ("final", "windows, samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, "
-                             "truncated"),
+                             "truncated, step_ns, gap_ns"),
     "sample": ("layer, phase, first_ns", "last_ns, windows, share, gpu_util, gpu_mem, dram_active, fp32_active, sm_active"),
 }
 

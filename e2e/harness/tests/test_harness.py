@@ -117,6 +117,14 @@ def test_table_names_its_groups():
     assert max(len(line) for line in lines) <= 120
 
 
+def test_table_lists_every_phase():
+    rows = [estimate("", "", "sm_active", 0.5, kind=kind) for kind in ("job", "data", "other", "zero_grad", "optimizer")]
+    rows += [estimate("bot.1", phase, "sm_active", 0.5) for phase in ("backward", "recompute", "forward")]
+    lines = report.table(rows, "p").splitlines()[2:]
+    assert [line[30:40].strip() for line in lines[:3]] == ["forward", "recompute", "backward"]
+    assert [line.split()[0] for line in lines[3:]] == ["optimizer", "zero_grad", "data", "other", "job"]
+
+
 @pytest.mark.parametrize("text, right", [("60s", True), ("2m30s", True), ("10m", True), ("30s", False), ("1h", False),
                                          ("", False), ("90", False)])
 def test_durations(text, right):

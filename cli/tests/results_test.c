@@ -1,0 +1,137 @@
+/* Busy times in results.json, layers.csv and the table: what is not known is never 0. */
+#include "cli/results.h"
+#include "common/file.h"
+#include "common/tests/cmocka_all.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MS INT64_C(1000000)
+
+/* Two steps; `known`: with the busy times that kernel records give. */
+static json_t *results(bool known)
+{
+    const char *why = known ? NULL : "another CUPTI client";
+    pp_solution_item items[] = {
+        {.kind = PP_SOLUTION_LAYER,
+         .phase = PP_PHASE_RECOMPUTE,
+         .layer = (char *)(uintptr_t) "bot.0",
+         .type = (char *)(uintptr_t) "Linear",
+         .total_ns = 8 * MS,
+         .share = 0.8,
+         .busy_ns = known ? 3 * MS : -1,
+         .idle_share = known ? 0.625 : (double)NAN,
+         .busy_reason = why},
+        {.kind = PP_SOLUTION_DATA,
+         .phase = PP_PHASE_DATA,
+         .layer = (char *)(uintptr_t) "",
+         .type = (char *)(uintptr_t) "",
+         .total_ns = 2 * MS,
+         .share = 0.2,
+         .busy_ns = known ? 0 : -1,
+         .idle_share = known ? 1 : (double)NAN,
+         .busy_reason = why},
+    };
+    const pp_solution s = {.gpu = (char *)(uintptr_t) "GPU-a",
+                           .lag_ns = (double)NAN,
+                           .lag_stderr_ns = (double)NAN,
+                           .step_count = 2,
+                           .step_mean_ns = 5e6,
+                           .step_ns = 10 * MS,
+                           .gap_ns = known ? 7 * MS : -1,
+                           .items = items,
+                           .n_items = 2};
+    return json_pack("{s:[o]}", "gpus", pp_results_of_solution(&s));
+}
+
+static char *printed(const json_t *of)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    pp_results_print(of, f);
+    (void)fclose(f);
+    return text;
+}
+
+/* layers.csv of the results; in *ret_read what results.json gives again. */
+static char *written(const json_t *of, json_t **ret_read)
+{
+    pp_error err = {0};
+    size_t length = 0;
+    char folder[] = "/tmp/results-test-XXXXXX";
+    char path[64];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(pp_results_write(of, folder, &err), 0);
+    assert_int_equal(pp_results_read(folder, ret_read, &err), 0);
+    (void)snprintf(path, sizeof path, "%s/results.json", folder);
+    assert_int_equal(unlink(path), 0);
+    (void)snprintf(path, sizeof path, "%s/layers.csv", folder);
+    char *text = pp_file_read(path, 1 << 20, &length, &err);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_non_null(text);
+    return text;
+}
+
+static void holds(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("no \"%s\" in\n%s", part, text);
+}
+
+static void known_times_are_shown(void **state)
+{
+    (void)state;
+    json_t *of = results(true);
+    json_t *read = NULL;
+    char *csv = written(of, &read);
+    char *table = printed(read);
+    holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,gpu_util");
+    holds(csv, "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,0,8000000,4,0.8,3000000,1.5,0.625,");
+    holds(csv, "\"data\",\"\",\"\",\"data\",0,0,2000000,1,0.2,0,0,1,");
+    holds(table, "2 steps of 5.000 ms, in 70.0% of which no kernel ran (");
+    holds(table, "recompute     4.000  80.0%     1.500  62.5% ");
+    holds(table, "              1.000  20.0%     0.000 100.0% ");
+    assert_null(strstr(table, "busy times"));
+    free(csv);
+    free(table);
+    json_decref(of);
+    json_decref(read);
+}
+
+static void unknown_times_are_not_zero(void **state)
+{
+    (void)state;
+    json_t *of = results(false);
+    json_t *read = NULL;
+    char *csv = written(of, &read);
+    char *table = printed(read);
+    const json_t *gpu = json_array_get(json_object_get(read, "gpus"), 0);
+    const json_t *item = json_array_get(json_object_get(gpu, "items"), 0);
+    assert_true(json_is_null(json_object_get(gpu, "gapNs")));
+    assert_true(json_is_null(json_object_get(item, "busyNs")));
+    assert_true(json_is_null(json_object_get(item, "busyMillisecondsPerStep")));
+    assert_true(json_is_null(json_object_get(item, "idleShare")));
+    assert_string_equal(json_string_value(json_object_get(item, "busyReason")),
+                        "another CUPTI client");
+    holds(csv, "\"recompute\",0,0,8000000,4,0.8,,,,");
+    holds(table, "2 steps of 5.000 ms (");
+    holds(table, "recompute     4.000  80.0%         -      - ");
+    holds(table, "\nbusy times are not known: another CUPTI client\n");
+    free(csv);
+    free(table);
+    json_decref(of);
+    json_decref(read);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_times_are_shown),
+        cmocka_unit_test(unknown_times_are_not_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
