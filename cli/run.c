@@ -48,11 +48,12 @@ typedef struct run {
     bool failed; /* memory is out: what there is so far is told */
 } run;
 
-static void on_batch(void *user, pp_wire_batch *batch, int64_t events)
+static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
 {
     run *r = user;
     pp_error err = {0};
     (void)events;
+    (void)place;
     if (pp_activity_builder_add(r->activity, batch, &err) < 0)
         r->failed = true;
     /* What no solution can hold is of no use later either, which bounds the files. */

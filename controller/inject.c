@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A pod that fills a volume of its own is evicted, with its training: twice what the agent allows
+ * itself. Its logs come to 50 MiB where the kubelet is not told otherwise. */
+#define SPOOL_SIZE "128Mi"
+#define STORAGE "192Mi"
+
 static json_t *op(const char *name, const char *path, json_t *value)
 {
     return json_pack("{s:s, s:s, s:o}", "op", name, "path", path, "value", value);
@@ -113,7 +118,10 @@ static int add_volumes(const pp_inject_turn *turn, json_t *patch)
             0 ||
         add(patch, end,
             json_pack("{s:s, s:{s:s, s:s}}", "name", PP_INJECT_RING, "emptyDir", "medium", "Memory",
-                      "sizeLimit", "64Mi")) < 0)
+                      "sizeLimit", "64Mi")) < 0 ||
+        add(patch, end,
+            json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_SPOOL, "emptyDir", "sizeLimit",
+                      SPOOL_SIZE)) < 0)
         return -1;
     return add(patch, end, identity_volume());
 }
@@ -135,14 +143,30 @@ static json_t *security_context(void)
                      "RuntimeDefault");
 }
 
+/* The kubelet evicts a pod that uses more than the limits of its containers together: where one has
+ * a limit ours adds to it, and where none has it would be all that the training may use. */
+static bool storage_limited(const json_t *spec)
+{
+    const json_t *containers = json_object_get(spec, "containers");
+    for (size_t i = 0; i < json_array_size(containers); i++) {
+        if (pp_json_get(json_array_get(containers, i), "resources", "limits", "ephemeral-storage",
+                        NULL))
+            return true;
+    }
+    return false;
+}
+
 /*
  * Memory's request is its limit. CPU is limited only where all of the pod's own containers are:
  * then the pod is Guaranteed and stays it, or a quota asks for limits. `limit` is NULL elsewhere.
  */
-static json_t *resources(const pp_inject_options *opt, const char *cpu, const char *limit)
+static json_t *resources(const pp_inject_turn *turn, const char *limit)
 {
-    return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*}}", "requests", "cpu", limit ? limit : cpu,
-                     "memory", opt->memory, "limits", "memory", opt->memory, "cpu", limit);
+    const pp_inject_options *opt = turn->opt;
+    return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*, s:s*}}", "requests", "cpu",
+                     limit ? limit : opt->cpu, "memory", opt->memory, "limits", "memory",
+                     opt->memory, "cpu", limit, "ephemeral-storage",
+                     storage_limited(turn->spec) ? STORAGE : NULL);
 }
 
 /* A CPU limit as text; "" where a container has none. */
@@ -189,7 +213,7 @@ static json_t *hook_container(const pp_inject_turn *turn)
         turn->opt, PP_INJECT_HOOK,
         json_pack("[s, s, s]", "/usr/bin/precisionprobe-agent", "install", PP_INJECT_HOOK_PATH),
         json_pack("[o]", mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)),
-        resources(turn->opt, turn->opt->cpu, limit[0] ? limit : NULL));
+        resources(turn, limit[0] ? limit : NULL));
 }
 
 static json_t *value_env(const char *name, const char *value)
@@ -201,15 +225,17 @@ static json_t *agent_container(const pp_inject_turn *turn)
 {
     const pp_inject_options *opt = turn->opt;
     const char *limit = all_cpu_limited(turn->spec) ? opt->cpu : NULL;
-    json_t *value = container(opt, PP_INJECT_AGENT,
-                              json_pack("[s, s, s, s, s, s]", "/usr/bin/precisionprobe-agent",
-                                        "run", "--ring=" PP_INJECT_RING_PATH,
-                                        "--settings=" PP_INJECT_IDENTITY_PATH "/settings.json",
-                                        "--token=" PP_INJECT_IDENTITY_PATH "/token",
-                                        "--ca=" PP_INJECT_IDENTITY_PATH "/ca.crt"),
-                              json_pack("[o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
-                                        mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
-                              resources(opt, opt->cpu, limit));
+    json_t *value =
+        container(opt, PP_INJECT_AGENT,
+                  json_pack("[s, s, s, s, s, s, s]", "/usr/bin/precisionprobe-agent", "run",
+                            "--ring=" PP_INJECT_RING_PATH, "--spool=" PP_INJECT_SPOOL_PATH,
+                            "--settings=" PP_INJECT_IDENTITY_PATH "/settings.json",
+                            "--token=" PP_INJECT_IDENTITY_PATH "/token",
+                            "--ca=" PP_INJECT_IDENTITY_PATH "/ca.crt"),
+                  json_pack("[o, o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
+                            mount(PP_INJECT_SPOOL, PP_INJECT_SPOOL_PATH, false),
+                            mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
+                  resources(turn, limit));
     int rc = opt->native_sidecar
                  ? json_object_set_new(value, "restartPolicy", json_string("Always"))
                  : json_object_set_new(

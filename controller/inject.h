@@ -20,10 +20,12 @@
 #define PP_INJECT_HOOK "precisionprobe-hook"         /* init container and volume */
 #define PP_INJECT_AGENT "precisionprobe-agent"       /* sidecar */
 #define PP_INJECT_RING "precisionprobe-ring"         /* volume */
+#define PP_INJECT_SPOOL "precisionprobe-spool"       /* volume */
 #define PP_INJECT_IDENTITY "precisionprobe-identity" /* volume */
 #define PP_INJECT_HOOK_PATH "/opt/precisionprobe"
 #define PP_INJECT_PYTHON_PATH "/opt/precisionprobe/python"
 #define PP_INJECT_RING_PATH "/run/precisionprobe"
+#define PP_INJECT_SPOOL_PATH "/var/spool/precisionprobe"
 /* Not below /var/run: where an image links /var/run to /run it would hide the ring. */
 #define PP_INJECT_IDENTITY_PATH "/etc/precisionprobe/identity"
 

@@ -57,7 +57,7 @@ static bool refused_containers(pp_inject_turn *turn)
 static bool is_ours(const char *name)
 {
     static const char *const names[] = {PP_INJECT_HOOK, PP_INJECT_AGENT, PP_INJECT_RING,
-                                        PP_INJECT_IDENTITY};
+                                        PP_INJECT_SPOOL, PP_INJECT_IDENTITY};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0)
             return true;

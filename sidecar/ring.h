@@ -109,6 +109,15 @@ typedef struct pp_ring_layer {
     char type[PP_RING_TYPE];
 } pp_ring_layer;
 
+/** What the agent has put into batches already: an agent after this one goes on from there. */
+typedef struct pp_ring_told {
+    uint64_t lost; /**< of the header's counters of these names */
+    uint64_t marks;
+    int64_t cost;
+    uint32_t process; /**< the process's number in batches, plus one; 0: none yet */
+    uint32_t reserved;
+} pp_ring_told;
+
 /**
  * The start of the file. Each side writes only its own part, and the parts lie on lines of their
  * own. `tail` is written by pwrite(), which promises no atomicity: the producer believes it only
@@ -151,10 +160,11 @@ typedef struct pp_ring_header {
     uint64_t kernels_lost;
 
     /* Written by the agent. */
-    _Alignas(64) uint64_t tail; /**< marks ever read */
+    _Alignas(64) uint64_t tail; /**< marks that are in batches, or will be in none */
     uint64_t tail_check;        /**< ~tail */
     uint64_t kernel_tail;       /**< kernels ever read, and its complement */
     uint64_t kernel_tail_check;
+    pp_ring_told told;
     _Alignas(64) uint32_t mode; /**< a pp_ring_mode; the hook waits on it as a futex */
     uint32_t beat;              /**< changes once a second while the agent is there */
     uint32_t reserved[14];
@@ -163,6 +173,8 @@ typedef struct pp_ring_header {
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
 _Static_assert(sizeof(pp_kernel) == 24, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
+_Static_assert(offsetof(pp_ring_header, mode) - offsetof(pp_ring_header, tail) == 64,
+               "the hook's thread does not wait on the line that every batch changes");
 _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of their own");
 
 #define PP_RING_LAYERS_AT sizeof(pp_ring_header)

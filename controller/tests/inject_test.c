@@ -143,7 +143,10 @@ static void check_trainer(const json_t *trainer)
 static void check_volumes(const json_t *spec)
 {
     const json_t *volumes = json_object_get(spec, "volumes");
-    assert_int_equal(json_array_size(volumes), 5);
+    assert_int_equal(json_array_size(volumes), 6);
+    const json_t *spool = json_object_get(named(volumes, PP_INJECT_SPOOL), "emptyDir");
+    assert_string_equal(pp_json_get_string(spool, "sizeLimit", NULL), "128Mi");
+    assert_null(json_object_get(spool, "medium"));
     assert_string_equal(
         pp_json_get_string(named(volumes, PP_INJECT_RING), "emptyDir", "medium", NULL), "Memory");
     const json_t *sources =
@@ -181,16 +184,19 @@ static void test_realistic_pod(void **state)
     static const char *const command[] = {"/usr/bin/precisionprobe-agent",
                                           "run",
                                           "--ring=/run/precisionprobe",
+                                          "--spool=/var/spool/precisionprobe",
                                           "--settings=/etc/precisionprobe/identity/settings.json",
                                           "--token=/etc/precisionprobe/identity/token",
                                           "--ca=/etc/precisionprobe/identity/ca.crt"};
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < 7; i++)
         assert_string_equal(json_string_value(json_array_get(json_object_get(agent, "command"), i)),
                             command[i]);
     assert_null(json_object_get(json_array_get(init, 0), "restartPolicy"));
     check_restricted(json_array_get(init, 0));
     check_restricted(agent);
     check_volumes(spec);
+    const json_t *spool = named(json_object_get(agent, "volumeMounts"), PP_INJECT_SPOOL);
+    assert_string_equal(pp_json_get_string(spool, "mountPath", NULL), "/var/spool/precisionprobe");
     const json_t *containers = json_object_get(spec, "containers");
     assert_int_equal(json_array_size(containers), 2);
     check_trainer(named(containers, "trainer"));
@@ -242,6 +248,24 @@ static void test_resources(void **state)
     const json_t *agent = named(pp_json_get(got, "spec", "initContainers", NULL), PP_INJECT_AGENT);
     assert_null(pp_json_get(agent, "resources", "limits", "cpu", NULL));
     assert_string_equal(pp_json_get_string(agent, "resources", "requests", "cpu", NULL), "50m");
+    assert_null(pp_json_get(agent, "resources", "limits", "ephemeral-storage", NULL));
+}
+
+/* The limits of all containers together bound the pod: ours must not use up the trainer's. */
+static void test_storage_limits(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod =
+        fixture_json("{'spec': {'containers': [{'name': 'c'}, {'name': 'd', 'resources': "
+                     "{'limits': {'ephemeral-storage': '1Gi'}}}]}}");
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+    static const char *const names[] = {PP_INJECT_HOOK, PP_INJECT_AGENT};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *c = named(pp_json_get(got, "spec", "initContainers", NULL), names[i]);
+        assert_string_equal(pp_json_get_string(c, "resources", "limits", "ephemeral-storage", NULL),
+                            "192Mi");
+    }
 }
 
 static void test_settings(void **state)
@@ -656,13 +680,21 @@ static void test_damaged_sessions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_realistic_pod),     cmocka_unit_test(test_resources),
-        cmocka_unit_test(test_settings),          cmocka_unit_test(test_native_sidecar_by_version),
-        cmocka_unit_test(test_bare_pod),          cmocka_unit_test(test_python_path),
-        cmocka_unit_test(test_python_path_twice), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_not_refused),       cmocka_unit_test(test_too_many_annotations),
-        cmocka_unit_test(test_idempotent),        cmocka_unit_test(test_explain),
-        cmocka_unit_test(test_matching),          cmocka_unit_test(test_damaged_pods),
+        cmocka_unit_test(test_realistic_pod),
+        cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_storage_limits),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_native_sidecar_by_version),
+        cmocka_unit_test(test_bare_pod),
+        cmocka_unit_test(test_python_path),
+        cmocka_unit_test(test_python_path_twice),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_refused),
+        cmocka_unit_test(test_too_many_annotations),
+        cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_matching),
+        cmocka_unit_test(test_damaged_pods),
         cmocka_unit_test(test_damaged_sessions),
     };
     return cmocka_run_group_tests_name("inject", tests, NULL, NULL);

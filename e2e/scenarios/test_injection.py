@@ -28,6 +28,9 @@ def test_what_is_added(world, namespace):
         assert "privileged" not in security
     volumes = {v["name"]: v for v in spec["volumes"]}
     assert volumes["precisionprobe-ring"]["emptyDir"]["medium"] == "Memory"
+    assert volumes["precisionprobe-spool"]["emptyDir"] == {"sizeLimit": "128Mi"}
+    assert [c["name"] for c in spec["containers"] + spec["initContainers"]
+            for m in c.get("volumeMounts", []) if m["name"] == "precisionprobe-spool"] == ["precisionprobe-agent"]
     tokens = [s["serviceAccountToken"] for s in volumes["precisionprobe-identity"]["projected"]["sources"]
               if "serviceAccountToken" in s]
     assert [t["audience"] for t in tokens] == ["precisionprobe"]

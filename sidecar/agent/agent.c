@@ -10,6 +10,7 @@
 #include "sidecar/agent/outbox.h"
 #include "sidecar/agent/retry.h"
 #include "sidecar/agent/settings.h"
+#include "sidecar/agent/spool.h"
 #include "sidecar/agent/trainers.h"
 
 #include <inttypes.h>
@@ -39,10 +40,13 @@ typedef struct agent {
     const char *mode; /* in the control file */
     bool unwritten;   /* the control file could not be written, which was said */
     pp_outbox *outbox;
-    pp_link *link; /* NULL when dumping */
+    pp_spool *spool; /* NULL when dumping */
+    bool unspooled;  /* the spool could not be used, which was said */
+    pp_link *link;   /* NULL when dumping */
     pp_retry attempts;
     char instance[40];
-    int64_t seq;
+    int64_t seq;     /* of the next batch */
+    int64_t first;   /* the instance's first: those before it are of agents before this one */
     int64_t dropped; /* events of batches that were given up */
     bool leaving;
     bool bye_sent;
@@ -70,10 +74,11 @@ static void leave(agent *a, const char *reason);
 
 /* ---- batches ---- */
 
-static void log_sent(const agent *a, int64_t seq, int64_t events, size_t bytes)
+static void log_sent(const agent *a, const char *instance, int64_t seq, int64_t events,
+                     size_t bytes)
 {
     pp_info(a->settings.name, "batch sent instance=%s seq=%" PRId64 " events=%" PRId64 " bytes=%zu",
-            a->instance, seq, events, bytes);
+            instance, seq, events, bytes);
 }
 
 static void dump(agent *a, int64_t events, const pp_buf *text)
@@ -81,10 +86,53 @@ static void dump(agent *a, int64_t events, const pp_buf *text)
     (void)fwrite(text->data, 1, text->len, stdout);
     (void)fputc('\n', stdout);
     (void)fflush(stdout);
-    log_sent(a, a->seq, events, text->len);
+    log_sent(a, a->instance, a->seq, events, text->len);
 }
 
-static void emit(void *user, pp_wire_batch *batch, int64_t events)
+static void on_gone(void *user, int64_t seq)
+{
+    agent *a = user;
+    if (a->spool)
+        pp_spool_remove(a->spool, seq);
+}
+
+static void on_found(void *user, const pp_spool_batch *batch, size_t size)
+{
+    agent *a = user;
+    pp_error err = {0};
+    if (pp_reader_resume(a->options->ring_directory, &batch->place, &err) < 0)
+        pp_debug(batch->place.ring, "not gone on with: %s", err.message); /* its process is gone */
+    if (pp_outbox_add(a->outbox, batch->seq, batch->events, NULL, size, &err) < 0)
+        pp_err(a->settings.name, "a batch is given up: %s", err.message);
+    a->seq = a->first = batch->seq + 1;
+}
+
+static void say_unspooled(agent *a, const pp_error *err)
+{
+    if (!a->unspooled)
+        pp_warn(a->settings.name, "batches are kept in memory only: %s", err->message);
+    a->unspooled = true;
+}
+
+/* On the disk, so that it outlives the agent; in memory where that cannot be. */
+static int keep(agent *a, int64_t events, pp_buf *text, const pp_place *place, pp_error *err)
+{
+    size_t size = text->len;
+    pp_spool_batch batch = {.seq = a->seq,
+                            .events = events,
+                            .instance = a->instance,
+                            .place = *place,
+                            .text = text->data,
+                            .length = text->len};
+    if (pp_spool_put(a->spool, &batch, &size, err) == 0) {
+        a->unspooled = false;
+        return pp_outbox_add(a->outbox, a->seq, events, NULL, size, err);
+    }
+    say_unspooled(a, err);
+    return pp_outbox_add(a->outbox, a->seq, events, pp_buf_take(text), size, err);
+}
+
+static void emit(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
 {
     agent *a = user;
     pp_error err = {0};
@@ -105,11 +153,8 @@ static void emit(void *user, pp_wire_batch *batch, int64_t events)
     a->dropped = 0;
     if (a->options->dump)
         dump(a, events, &text);
-    else {
-        size_t length = text.len;
-        if (pp_outbox_add(a->outbox, a->seq, events, pp_buf_take(&text), length, &err) < 0)
-            pp_err(a->settings.name, "a batch is given up: %s", err.message);
-    }
+    else if (keep(a, events, &text, place, &err) < 0)
+        pp_err(a->settings.name, "a batch is given up: %s", err.message);
     a->seq++;
     pp_buf_done(&text);
     if (a->link)
@@ -166,7 +211,7 @@ static void on_ack(agent *a, const json_t *message)
     pp_wire_ack ack;
     if (pp_wire_ack_decode(message, &ack, &err) < 0)
         pp_warn(a->settings.name, "the operator's ack is wrong: %s %s", err.field, err.message);
-    else if (strcmp(ack.instance, a->instance) == 0)
+    else if (ack.seq < a->first || strcmp(ack.instance, a->instance) == 0)
         (void)pp_outbox_remove(a->outbox, ack.seq);
 }
 
@@ -236,16 +281,33 @@ static bool next_bye(agent *a, const char **ret_text, size_t *ret_n)
     return true;
 }
 
+/* The next batch to send, from memory or from the spool; one that cannot be read is given up. */
+static bool next_batch(agent *a, pp_outbox_item *item, pp_spool_batch *ret)
+{
+    while (pp_outbox_next(a->outbox, item)) {
+        pp_error err = {0};
+        *ret =
+            (pp_spool_batch){.text = item->text, .length = item->length, .instance = a->instance};
+        if (item->text || pp_spool_get(a->spool, item->seq, ret, &err) == 0)
+            return true;
+        pp_err(a->settings.name, "batch %" PRId64 " is given up: %s", item->seq, err.message);
+        a->dropped += item->events;
+        (void)pp_outbox_remove(a->outbox, item->seq);
+    }
+    return false;
+}
+
 static bool on_next(void *user, const char **ret_text, size_t *ret_n)
 {
     agent *a = user;
     pp_outbox_item item;
-    if (!pp_outbox_next(a->outbox, &item))
+    pp_spool_batch batch;
+    if (!next_batch(a, &item, &batch))
         return next_bye(a, ret_text, ret_n);
     if (item.first)
-        log_sent(a, item.seq, item.events, item.length);
-    *ret_text = item.text;
-    *ret_n = item.length;
+        log_sent(a, batch.instance, item.seq, item.events, batch.length);
+    *ret_text = batch.text;
+    *ret_n = batch.length;
     return true;
 }
 
@@ -366,10 +428,14 @@ static int start(agent *a, pp_error *err)
         return -1;
     pp_retry_init(&a->attempts, 0);
     a->vigil.quiet_since = pp_time_monotonic();
-    a->outbox = pp_outbox_new(PP_OUTBOX_BYTES);
+    a->outbox = pp_outbox_new(PP_OUTBOX_BYTES, PP_OUTBOX_SPOOLED, on_gone, a);
     a->trainers = pp_trainers_new(o->ring_directory);
-    if (!a->outbox || !a->trainers)
+    a->spool = o->dump ? NULL : pp_spool_new(o->spool_directory);
+    if (!a->outbox || !a->trainers || (!o->dump && !a->spool))
         return pp_error_nomem(err);
+    pp_error why = {0};
+    if (a->spool && pp_spool_load(a->spool, on_found, a, &why) < 0)
+        say_unspooled(a, &why);
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
     a->pod = (pp_agent_pod){
         .policy = pp_settings_policy(&a->settings), .allowed = true, .emit = emit, .user = a};
@@ -398,6 +464,7 @@ static void release(agent *a)
     pp_trainers_free(a->trainers);
     pp_link_free(a->link);
     pp_outbox_free(a->outbox);
+    pp_spool_free(a->spool);
     pp_settings_free(&a->settings);
     free(a->bye);
 }

@@ -14,6 +14,7 @@ typedef struct pp_agent_options {
     const char *token_path;
     const char *ca_path;
     const char *ring_directory;
+    const char *spool_directory; /**< for batches until they are acknowledged; not with dump */
     bool dump;              /**< print batches on standard output; they count as acknowledged */
     bool exit_with_trainer; /**< leave when the trainers have gone, see pp_vigil */
 } pp_agent_options;

@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "sidecar/agent/agent.h"
 #include "sidecar/agent/install.h"
+#include "sidecar/agent/spool.h"
 #include "sidecar/ring.h"
 
 #include <argp.h>
@@ -11,7 +12,15 @@
 #define HOOK_DIRECTORY "/usr/share/precisionprobe/hook"
 #define CONFIG_DIRECTORY "/etc/precisionprobe/identity"
 
-enum { OPTION_FROM = 256, OPTION_SETTINGS, OPTION_TOKEN, OPTION_CA, OPTION_RING, OPTION_DUMP };
+enum {
+    OPTION_FROM = 256,
+    OPTION_SETTINGS,
+    OPTION_TOKEN,
+    OPTION_CA,
+    OPTION_RING,
+    OPTION_SPOOL,
+    OPTION_DUMP
+};
 
 typedef struct arguments {
     const char *verb;
@@ -26,6 +35,8 @@ static const struct argp_option options[] = {
     {"token", OPTION_TOKEN, "FILE", 0, "run: the pod's token for the operator", 0},
     {"ca", OPTION_CA, "FILE", 0, "run: the CA that signed the operator's certificate", 0},
     {"ring", OPTION_RING, "DIR", 0, "run: the volume shared with the trainer", 0},
+    {"spool", OPTION_SPOOL, "DIR", 0,
+     "run: where batches wait for their acknowledgement (" PP_SPOOL_DIRECTORY ")", 0},
     {"dump", OPTION_DUMP, NULL, 0, "run: print batches instead of sending them", 0},
     {0},
 };
@@ -58,6 +69,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_RING:
         a->run.ring_directory = arg;
+        return 0;
+    case OPTION_SPOOL:
+        a->run.spool_directory = arg;
         return 0;
     case OPTION_DUMP:
         a->run.dump = true;
@@ -101,6 +115,7 @@ int main(int argc, char **argv)
                    .run = {.settings_path = CONFIG_DIRECTORY "/settings.json",
                            .token_path = CONFIG_DIRECTORY "/token",
                            .ca_path = CONFIG_DIRECTORY "/ca.crt",
+                           .spool_directory = PP_SPOOL_DIRECTORY,
                            .ring_directory = ring && *ring ? ring : PP_RING_DIRECTORY,
                            .exit_with_trainer = with_trainer && strcmp(with_trainer, "1") == 0}};
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)

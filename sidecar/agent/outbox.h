@@ -1,6 +1,7 @@
 /*
- * Batches that are not acknowledged yet, in order, in bounded memory. A batch is sent once per
- * connection and kept, unchanged, until the operator has taken or refused it. No I/O.
+ * Batches that are not acknowledged yet, in order, bounded: in memory, or in the spool, of which
+ * only what there is is kept here. A batch is sent once per connection and kept, unchanged, until
+ * the operator has taken or refused it. No I/O.
  */
 #ifndef PP_AGENT_OUTBOX_H
 #define PP_AGENT_OUTBOX_H
@@ -12,8 +13,9 @@
 #include <stdint.h>
 
 enum {
-    PP_OUTBOX_BYTES = 16 << 20,
-    PP_OUTBOX_IN_FLIGHT = 32, /**< half of what the operator allows */
+    PP_OUTBOX_BYTES = 16 << 20,   /**< in memory */
+    PP_OUTBOX_SPOOLED = 64 << 20, /**< on the disk */
+    PP_OUTBOX_IN_FLIGHT = 32,     /**< half of what the operator allows */
 };
 
 typedef struct pp_outbox pp_outbox;
@@ -21,18 +23,22 @@ typedef struct pp_outbox pp_outbox;
 typedef struct pp_outbox_item {
     int64_t seq;
     int64_t events;
-    const char *text;
-    size_t length;
-    bool first; /**< it is sent for the first time */
+    const char *text; /**< NULL: it is in the spool */
+    size_t length;    /**< bytes that it takes, in memory or on the disk */
+    bool first;       /**< it is sent for the first time */
 } pp_outbox_item;
 
-/** An outbox that holds at most max_bytes of text; NULL where memory is out. */
-pp_outbox *pp_outbox_new(size_t max_bytes);
+/** Told of each spooled batch that leaves, acknowledged, refused or for want of room. */
+typedef void (*pp_outbox_gone)(void *user, int64_t seq);
+
+/** An outbox for so many bytes in memory and so many in the spool; NULL where memory is out. */
+pp_outbox *pp_outbox_new(size_t max_bytes, size_t max_spooled, pp_outbox_gone gone, void *user);
 void pp_outbox_free(pp_outbox *outbox);
 
 /**
- * Adds a batch and takes over its text (from malloc), also on failure. Where there is no room the
- * oldest batches go; their events are counted (pp_outbox_take_dropped).
+ * Adds a batch and takes over its text (from malloc), also on failure; NULL: it is in the spool,
+ * and leaves it on failure. Where there is no room the oldest of its kind go; their events are
+ * counted (pp_outbox_take_dropped).
  */
 int pp_outbox_add(pp_outbox *outbox, int64_t seq, int64_t events, char *text, size_t length,
                   pp_error *err);

@@ -8,7 +8,11 @@
 
 #include <string.h>
 
-enum { MARKS_AT_ONCE = 4096, ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1 };
+enum {
+    MARKS_AT_ONCE = 4096,
+    ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
+    HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
+};
 
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
 #define GREET_EVERY INT64_C(1000000000)
@@ -23,9 +27,10 @@ struct pp_process {
     int64_t sampled;
     int64_t steps;  /* of the running stretch */
     int64_t cut_at; /* when the last batch was cut, monotonic ns */
-    uint64_t lost;  /* of the ring's counters, what is told already */
-    uint64_t marks;
-    int64_t cost;
+    uint64_t at;    /* the position in the ring of the mark that is looked at */
+    uint64_t from;  /* that of the first mark of the batch that is gathered */
+    uint64_t to;    /* that of the mark with which the batch after it begins, were it cut now */
+    pp_ring_told told;
     int64_t greeted; /* when the hook was last told that the agent is there, monotonic ns */
     bool refused;    /* that the hook stands aside is told already */
     pp_mark buffer[MARKS_AT_ONCE];
@@ -43,6 +48,8 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     if (!p->path || !p->pairing || !p->batcher)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
+        p->told = *pp_reader_told(p->reader);
+        p->id = p->told.process <= PP_WIRE_MAX_PROCESS + 1 ? (int64_t)p->told.process - 1 : -1;
         *ret = p;
         return 0;
     }
@@ -64,6 +71,12 @@ void pp_process_free(pp_process *p)
 const char *pp_process_path(const pp_process *p)
 {
     return p->path;
+}
+
+void pp_process_keep_number(const pp_process *p, pp_agent_pod *pod)
+{
+    if (pod->processes <= p->id)
+        pod->processes = p->id + 1;
 }
 
 int64_t pp_process_steps(const pp_process *p)
@@ -140,15 +153,20 @@ static int describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *
 static void count(pp_process *p, pp_wire_batch *batch)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
-    uint64_t lost = h->lost > p->lost ? h->lost - p->lost : 0;
-    uint64_t marks = h->marks > p->marks ? h->marks - p->marks : 0;
-    int64_t cost = h->cost > p->cost ? h->cost - p->cost : 0;
+    uint64_t lost = h->lost > p->told.lost ? h->lost - p->told.lost : 0;
+    uint64_t marks = h->marks > p->told.marks ? h->marks - p->told.marks : 0;
+    int64_t cost = h->cost > p->told.cost ? h->cost - p->told.cost : 0;
     batch->dropped = lost < PP_WIRE_MAX_COUNT / 2 ? (int64_t)lost : 0;
     batch->cost.marks = marks < PP_WIRE_MAX_COUNT ? (int64_t)marks : 0;
     batch->cost.nanoseconds = cost < PP_WIRE_MAX_COUNT ? cost : 0;
-    p->lost = h->lost;
-    p->marks = h->marks;
-    p->cost = h->cost;
+    p->told = (pp_ring_told){
+        .lost = h->lost, .marks = h->marks, .cost = h->cost, .process = (uint32_t)p->id + 1};
+}
+
+static const char *ring_of(const pp_process *p)
+{
+    const char *slash = strrchr(p->path, '/');
+    return slash ? slash + 1 : p->path;
 }
 
 static void cut(pp_process *p, pp_agent_pod *pod, bool last)
@@ -160,21 +178,25 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
               pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0;
     if (ok) {
         count(p, batch);
-        pod->emit(pod->user, batch, events);
+        pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
+        pod->emit(pod->user, batch, events, &place);
     } else {
         /* What was in it is lost, so its time must not count as observed. */
         pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
         pp_batcher_renumber(p->batcher, pod->stretches++);
     }
+    p->from = p->to;
     pp_wire_batch_free(batch);
 }
 
-/* Ends a stretch; one without a step is not worth a word. */
-static void end_stretch(pp_process *p, pp_agent_pod *pod)
+/* Ends a stretch; one without a step is not worth a word. Marks before `next` are done with. */
+static void end_stretch(pp_process *p, pp_agent_pod *pod, uint64_t next)
 {
+    p->to = next;
     if (p->steps > 0)
         cut(p, pod, true);
     p->steps = 0;
+    p->from = next;
 }
 
 static void on_start(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real)
@@ -186,6 +208,7 @@ static void on_start(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real
         pod->first = step->end;
     pp_batcher_start(p->batcher, pod->stretches++, step->end, real - now);
     p->cut_at = now;
+    p->from = p->to = p->at;
 }
 
 static int on_step(pp_process *p, pp_agent_pod *pod, pp_error *err)
@@ -197,6 +220,7 @@ static int on_step(pp_process *p, pp_agent_pod *pod, pp_error *err)
         cut(p, pod, false);
     p->sampled++;
     p->steps++;
+    p->to = p->at; /* a stretch that begins with this mark goes on where the batch ends */
     return pp_batcher_add(p->batcher, step, err);
 }
 
@@ -208,17 +232,34 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, int64_t n
     switch (event) {
     case PP_PAIRING_START:
         if (was)
-            end_stretch(p, pod);
+            end_stretch(p, pod, p->at);
         on_start(p, pod, now, real);
         return 0;
     case PP_PAIRING_STEP:
         return on_step(p, pod, err);
     case PP_PAIRING_STOP:
-        end_stretch(p, pod);
+        end_stretch(p, pod, p->at + 1);
         return 0;
     default:
         return event;
     }
+}
+
+/*
+ * Marks leave the ring when they are in a batch, or will be in none, so that an agent that is
+ * killed leaves them to the next. Only a step of more marks than half the ring holds goes before,
+ * and would be lost with the agent.
+ */
+static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
+{
+    uint64_t taken = pp_reader_taken(p->reader);
+    if (!pp_pairing_running(p->pairing))
+        p->from = taken;
+    if (taken - p->from > HELD_MAX && pp_batcher_steps(p->batcher) > 0)
+        cut(p, pod, false);
+    if (taken - p->from > HELD_MAX)
+        p->from = taken;
+    return pp_reader_release(p->reader, p->from, &p->told, err);
 }
 
 static int drain(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
@@ -226,12 +267,15 @@ static int drain(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp
     for (int round = 0; round < ROUNDS; round++) {
         if (pp_reader_refresh(p->reader, err) < 0)
             return -1;
+        p->at = pp_reader_taken(p->reader);
         long n = pp_reader_take(p->reader, p->buffer, MARKS_AT_ONCE, err);
         if (n <= 0)
             return (int)n;
-        for (long i = 0; i < n; i++)
+        for (long i = 0; i < n; i++, p->at++)
             if (take(p, pod, &p->buffer[i], now, real, err) < 0)
                 return -1;
+        if (release(p, pod, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -253,8 +297,11 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)
 {
+    pp_error ignored;
+    uint64_t taken = pp_reader_taken(p->reader);
     if (pp_pairing_end(p->pairing))
-        end_stretch(p, pod);
+        end_stretch(p, pod, taken);
+    (void)pp_reader_release(p->reader, taken, &p->told, &ignored);
 }
 
 /* What the hook and the agent say to each other besides marks. */
@@ -287,6 +334,8 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
     if (pp_batcher_steps(p->batcher) > 0 && now - p->cut_at >= BATCH_EVERY) {
         cut(p, pod, false);
         p->cut_at = now;
+        if (release(p, pod, err) < 0)
+            return -1;
     }
     return greet(p, now, err) < 0 ? -1 : set_mode(p, pod, now, err);
 }

@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/wire.h"
 #include "sidecar/agent/duty.h"
+#include "sidecar/agent/reader.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,8 +23,11 @@ typedef struct pp_agent_pod {
     int64_t first;     /**< when the first sampled step began, monotonic ns; 0: none yet */
     int64_t processes; /**< numbers given out to processes */
     int64_t stretches; /**< numbers given out to stretches */
-    /** Takes a finished batch (session, instance, seq and dropped are still to be set). */
-    void (*emit)(void *user, pp_wire_batch *batch, int64_t events);
+    /**
+     * Takes a finished batch (session, instance, seq and dropped are still to be set). Its marks
+     * are those before `place`; they leave the ring when this returns.
+     */
+    void (*emit)(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place);
     void *user;
 } pp_agent_pod;
 
@@ -33,6 +37,9 @@ void pp_process_free(pp_process *process);
 
 /** The path it was opened with. */
 const char *pp_process_path(const pp_process *process);
+
+/** Keeps the number that an agent before this one has given it from being given out again. */
+void pp_process_keep_number(const pp_process *process, pp_agent_pod *pod);
 
 /**
  * Reads what has come, emits the batches that are due, and tells the hook the mode. `now` is

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -18,7 +19,9 @@
 struct pp_reader {
     int fd;
     pp_ring_header header;
-    uint64_t tail;
+    uint64_t tail;     /* taken */
+    uint64_t released; /* as the hook knows it */
+    pp_ring_told told;
     uint32_t mode; /* as told to the hook last */
     uint32_t beat; /* the same */
     void *page;    /* the header, mapped only so that the kernel finds the futex; never touched */
@@ -98,6 +101,16 @@ int pp_reader_refresh(pp_reader *r, pp_error *err)
     return 0;
 }
 
+/* An agent before this one got so far. */
+static int find_tail(pp_reader *r, pp_error *err)
+{
+    uint64_t tail[2];
+    if (read_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err) < 0)
+        return -1;
+    r->tail = r->released = tail[0] == ~tail[1] ? tail[0] : 0;
+    return 0;
+}
+
 int pp_reader_open(const char *path, pp_reader **ret, pp_error *err)
 {
     PP_CLEANUP_FD int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -113,16 +126,13 @@ int pp_reader_open(const char *path, pp_reader **ret, pp_error *err)
     fd = -1; /* NOLINT(clang-analyzer-deadcode.DeadStores): read by its cleanup */
     r->mode = UINT32_MAX;
     r->page = mmap(NULL, sizeof(pp_ring_header), PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
-    uint64_t tail[2];
     if (r->page == MAP_FAILED)
         (void)pp_error_errno(err, "mapping a ring");
-    else if (read_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err) == 0) {
-        r->tail = tail[0] == ~tail[1] ? tail[0] : 0; /* an agent before this one read so far */
-        if (pp_reader_refresh(r, err) == 0) {
-            r->beat = r->header.beat;
-            *ret = r;
-            return 0;
-        }
+    else if (find_tail(r, err) == 0 && pp_reader_refresh(r, err) == 0) {
+        r->told = r->header.told;
+        r->beat = r->header.beat;
+        *ret = r;
+        return 0;
     }
     pp_reader_free(r);
     return -1;
@@ -143,12 +153,6 @@ const pp_ring_header *pp_reader_header(const pp_reader *r)
     return &r->header;
 }
 
-static int publish_tail(const pp_reader *r, pp_error *err)
-{
-    uint64_t tail[2] = {r->tail, ~r->tail};
-    return write_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err);
-}
-
 long pp_reader_take(pp_reader *r, pp_mark *marks, size_t max, pp_error *err)
 {
     uint64_t ready = r->header.head - r->tail;
@@ -162,10 +166,52 @@ long pp_reader_take(pp_reader *r, pp_mark *marks, size_t max, pp_error *err)
             return -1;
         done += run;
     }
-    if (n == 0)
-        return 0;
     r->tail += n;
-    return publish_tail(r, err) < 0 ? -1 : (long)n;
+    return (long)n;
+}
+
+uint64_t pp_reader_taken(const pp_reader *r)
+{
+    return r->tail;
+}
+
+const pp_ring_told *pp_reader_told(const pp_reader *r)
+{
+    return &r->told;
+}
+
+/* What was told goes first: an agent killed in between has its spool, which says both. */
+int pp_reader_release(pp_reader *r, uint64_t tail, const pp_ring_told *told, pp_error *err)
+{
+    if (tail <= r->released || tail > r->tail)
+        return 0;
+    uint64_t pair[2] = {tail, ~tail};
+    if (memcmp(told, &r->told, sizeof *told) != 0 &&
+        write_at(r, told, sizeof *told, offsetof(pp_ring_header, told), err) < 0)
+        return -1;
+    if (write_at(r, pair, sizeof pair, offsetof(pp_ring_header, tail), err) < 0)
+        return -1;
+    r->told = *told;
+    r->released = tail;
+    return 0;
+}
+
+int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err)
+{
+    char path[PATH_MAX];
+    pp_reader *r = NULL;
+    int n = snprintf(path, sizeof path, "%s/%s", directory, place->ring);
+    if (n < 0 || (size_t)n >= sizeof path || strchr(place->ring, '/'))
+        return pp_error_set(err, PP_ERR_INVALID, "not the name of a ring");
+    if (pp_reader_open(path, &r, err) < 0)
+        return -1;
+    int rc = 0;
+    if (place->tail <= r->header.head) {
+        r->tail = place->tail;
+        rc = pp_reader_release(r, place->tail, &place->told, err);
+    }
+    pp_reader_free(r);
+    return rc;
 }
 
 int pp_reader_layer(pp_reader *r, uint32_t id, pp_ring_layer *ret, pp_error *err)

@@ -13,6 +13,13 @@
 
 typedef struct pp_reader pp_reader;
 
+/** Up to where a ring's marks have been put into batches, and what these have told of it. */
+typedef struct pp_place {
+    const char *ring; /**< the ring's file name */
+    uint64_t tail;    /**< marks before this one need not be read again */
+    pp_ring_told told;
+} pp_place;
+
 /** Opens and checks a ring. Fails where it is not one, or of another build. */
 int pp_reader_open(const char *path, pp_reader **ret, pp_error *err);
 
@@ -27,10 +34,27 @@ int pp_reader_refresh(pp_reader *reader, pp_error *err);
 const pp_ring_header *pp_reader_header(const pp_reader *reader);
 
 /**
- * Takes up to max marks out of the ring; returns how many, or -1. The header must have been
- * refreshed: only marks that it counts are taken.
+ * Copies up to max marks that have not been taken yet; returns how many, or -1. The header must
+ * have been refreshed: only marks that it counts are taken. They keep their room in the ring until
+ * pp_reader_release, so that an agent that comes after this one finds them.
  */
 long pp_reader_take(pp_reader *reader, pp_mark *marks, size_t max, pp_error *err);
+
+/** Marks taken so far, since the ring was made: the position of the next one. */
+uint64_t pp_reader_taken(const pp_reader *reader);
+
+/**
+ * Gives the hook the room of the marks before `tail`, and tells the next agent to begin there.
+ * Nothing happens where that is so already, or where `tail` was not taken yet.
+ */
+int pp_reader_release(pp_reader *reader, uint64_t tail, const pp_ring_told *told, pp_error *err);
+
+/** What agents so far have told of it. */
+const pp_ring_told *pp_reader_told(const pp_reader *reader);
+
+/** Releases a ring that nobody has open up to `place`, where it is possible and further than now.
+ */
+int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err);
 
 /** Reads one layer (id from 1 to the header's layer_count); its texts are NUL-terminated. */
 int pp_reader_layer(pp_reader *reader, uint32_t id, pp_ring_layer *ret, pp_error *err);

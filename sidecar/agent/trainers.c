@@ -120,6 +120,8 @@ static void forget(pp_trainers *t, size_t i, bool damaged)
 
 void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
 {
+    for (size_t i = 0; i < t->count; i++)
+        pp_process_keep_number(t->processes[i], pod);
     for (size_t i = t->count; i-- > 0;) {
         pp_error err = {0};
         int rc = pp_process_poll(t->processes[i], pod, now, real, &err);

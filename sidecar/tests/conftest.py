@@ -41,6 +41,8 @@ class Probe:
         self.folder = folder
         self.ring = folder / "ring"
         self.ring.mkdir()
+        self.spool = folder / "spool"
+        self.spool.mkdir()
         self.settings = folder / "settings.json"
         self.log = folder / "agent.log"
         self.agent = None
@@ -57,7 +59,7 @@ class Probe:
     def start(self, *options, environment=None):
         """Starts the agent and waits until it has told trainers-to-be what to do."""
         command = [needed("PP_AGENT"), "run", "--settings", str(self.settings), "--ring", str(self.ring),
-                   *options]
+                   "--spool", str(self.spool), *options]
         self.out = open(self.folder / "dump.txt", "w")
         self.agent = subprocess.Popen(command, stdout=self.out, stderr=open(self.log, "a"),
                                       env={**os.environ, **(environment or {})})

@@ -30,7 +30,7 @@ static void test_order_and_resending(void **state)
 {
     (void)state;
     bool first = false;
-    pp_outbox *o = pp_outbox_new(1000);
+    pp_outbox *o = pp_outbox_new(1000, 0, NULL, NULL);
     for (int i = 0; i < 3; i++)
         add(o, i, 10);
     assert_int_equal(next(o, &first), 0);
@@ -53,7 +53,7 @@ static void test_order_and_resending(void **state)
 static void test_in_flight_is_bounded(void **state)
 {
     (void)state;
-    pp_outbox *o = pp_outbox_new(1000);
+    pp_outbox *o = pp_outbox_new(1000, 0, NULL, NULL);
     for (int i = 0; i < 40; i++)
         add(o, i, 10);
     for (int i = 0; i < PP_OUTBOX_IN_FLIGHT; i++)
@@ -68,7 +68,7 @@ static void test_the_oldest_goes_and_is_counted(void **state)
 {
     (void)state;
     pp_error err = {0};
-    pp_outbox *o = pp_outbox_new(100);
+    pp_outbox *o = pp_outbox_new(100, 0, NULL, NULL);
     for (int i = 0; i < 12; i++)
         add(o, i, 10);
     assert_int_equal(pp_outbox_count(o), 10);
@@ -82,6 +82,45 @@ static void test_the_oldest_goes_and_is_counted(void **state)
     assert_int_equal(err.code, PP_ERR_TOO_LARGE);
     assert_int_equal(pp_outbox_take_dropped(o), 107);
     pp_outbox_free(o);
+}
+
+static void note(void *user, int64_t seq)
+{
+    int64_t *gone = user;
+    *gone = *gone * 100 + seq;
+}
+
+static void spool(pp_outbox *o, int64_t seq, size_t length)
+{
+    pp_error err = {0};
+    assert_int_equal(pp_outbox_add(o, seq, 10, NULL, length, &err), 0);
+}
+
+/* The disk has a limit of its own, and whoever keeps the files hears which are not needed. */
+static void test_spooled_batches_have_their_own_room(void **state)
+{
+    (void)state;
+    int64_t gone = 0;
+    pp_error err = {0};
+    pp_outbox *o = pp_outbox_new(100, 300, note, &gone);
+    spool(o, 1, 150);
+    add(o, 2, 100);
+    spool(o, 3, 150);
+    assert_int_equal(gone, 0);
+    spool(o, 4, 1);
+    assert_int_equal(gone, 1); /* the oldest on the disk; memory is untouched */
+    assert_int_equal(pp_outbox_take_dropped(o), 10);
+    assert_int_equal(next(o, NULL), 2);
+    assert_int_equal(next(o, NULL), 3);
+    assert_true(pp_outbox_remove(o, 3));
+    assert_true(pp_outbox_remove(o, 2));
+    assert_int_equal(gone, 103);
+    assert_int_equal(pp_outbox_add(o, 5, 7, NULL, 301, &err), -1);
+    assert_int_equal(gone, 10305); /* nobody will send it */
+    assert_int_equal(pp_outbox_take_dropped(o), 7);
+    assert_int_equal(pp_outbox_count(o), 1);
+    pp_outbox_free(o);
+    assert_int_equal(gone, 10305); /* what is left is for the next agent */
 }
 
 static void test_retry(void **state)
@@ -114,6 +153,7 @@ int main(void)
         cmocka_unit_test(test_order_and_resending),
         cmocka_unit_test(test_in_flight_is_bounded),
         cmocka_unit_test(test_the_oldest_goes_and_is_counted),
+        cmocka_unit_test(test_spooled_batches_have_their_own_room),
         cmocka_unit_test(test_retry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,11 +61,14 @@ static pp_reader *open_both(void)
     return r;
 }
 
+/* Takes and releases at once. */
 static long take(pp_reader *r, pp_mark *marks, size_t max)
 {
     pp_error err = {0};
     assert_int_equal(pp_reader_refresh(r, &err), 0);
-    return pp_reader_take(r, marks, max, &err);
+    long n = pp_reader_take(r, marks, max, &err);
+    assert_int_equal(pp_reader_release(r, pp_reader_taken(r), pp_reader_told(r), &err), 0);
+    return n;
 }
 
 static void push(int64_t value)
@@ -318,9 +321,163 @@ static void test_a_second_agent_goes_on(void **state)
     pp_reader_free(r);
 }
 
-static void note_gpus(void *user, pp_wire_batch *batch, int64_t events)
+/* What was taken and not released is there for the next agent, and so is what was told. */
+static void test_marks_stay_until_they_are_released(void **state)
+{
+    (void)state;
+    char path[300];
+    pp_error err = {0};
+    static pp_mark marks[PP_RING_MARKS];
+    pp_reader *r = open_both();
+    pp_ring_told told = {.lost = 3, .marks = 9, .cost = 70, .process = 2};
+    for (int64_t i = 0; i < PP_RING_MARKS - 1; i++) /* one is kept for the word of losses */
+        push(i);
+    assert_int_equal(pp_reader_refresh(r, &err), 0);
+    assert_int_equal(pp_reader_take(r, marks, PP_RING_MARKS, &err), PP_RING_MARKS - 1);
+    push(-1);
+    assert_int_equal(pp_ring()->lost, 1); /* still full */
+    assert_int_equal(pp_reader_release(r, 5, &told, &err), 0);
+    assert_int_equal(pp_reader_release(r, 3, &(pp_ring_told){0}, &err), 0); /* not backwards */
+    assert_int_equal(pp_reader_release(r, UINT64_MAX, &told, &err), 0);     /* nor ahead */
+    push(-2);
+    assert_int_equal(pp_ring()->lost, 1);
+    pp_reader_free(r);
+    path_of(path, sizeof path);
+    assert_int_equal(pp_reader_open(path, &r, &err), 0);
+    assert_memory_equal(pp_reader_told(r), &told, sizeof told);
+    assert_int_equal(take(r, marks, 8), 8);
+    assert_int_equal(marks[0].value, 5);
+    pp_reader_free(r);
+}
+
+/* What a spool file says of a ring is believed within the ring's bounds. */
+static void test_a_place_is_resumed_at(void **state)
+{
+    (void)state;
+    char path[300];
+    pp_error err = {0};
+    pp_reader *r = open_both();
+    pp_mark marks[8];
+    path_of(path, sizeof path);
+    pp_place place = {.ring = strrchr(path, '/') + 1, .tail = 4, .told = {.cost = 7}};
+    for (int64_t i = 0; i < 6; i++)
+        push(i);
+    pp_reader_free(r);
+    assert_int_equal(pp_reader_resume(folder, &place, &err), 0);
+    place.tail = 2;
+    assert_int_equal(pp_reader_resume(folder, &place, &err), 0);
+    place.tail = 7;
+    assert_int_equal(pp_reader_resume(folder, &place, &err), 0);
+    place.ring = "gone.ring";
+    assert_int_equal(pp_reader_resume(folder, &place, &err), -1);
+    place.ring = "../../etc/passwd";
+    assert_int_equal(pp_reader_resume(folder, &place, &err), -1);
+    assert_int_equal(pp_reader_open(path, &r, &err), 0);
+    assert_int_equal(pp_reader_told(r)->cost, 7);
+    assert_int_equal(take(r, marks, 8), 2);
+    assert_int_equal(marks[0].value, 4);
+    pp_reader_free(r);
+}
+
+/* All that agents, one after the other, have emitted. */
+typedef struct emitted {
+    pp_place place; /* of the last batch */
+    int64_t steps;  /* the number of the last step; they must come without a gap */
+    int64_t end;    /* of the last batch, where the next must begin */
+    int64_t intervals;
+    int64_t cost;
+    int64_t marks;
+    int64_t processes;
+    int batches;
+} emitted;
+
+static void gather(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
+{
+    emitted *e = user;
+    e->place = *place;
+    assert_int_equal(batch->stretch.start, e->end ? e->end : batch->stretch.start);
+    for (size_t i = 0; i < batch->step_count; i++)
+        assert_int_equal(batch->steps[i].number, ++e->steps);
+    e->end = batch->stretch.end;
+    e->intervals += events;
+    e->cost += batch->cost.nanoseconds;
+    e->marks += batch->cost.marks;
+    e->processes += batch->process.id;
+    e->batches++;
+}
+
+static void push_step(int64_t number)
+{
+    for (uint32_t layer = 1; layer <= 3; layer++)
+        for (uint8_t kind = PP_MARK_BEGIN; kind <= PP_MARK_END; kind++)
+            pp_ring_push(&(pp_mark){.kind = kind, .layer = layer, .time = number * 1000 + layer});
+    pp_ring_push(&(pp_mark){.kind = PP_MARK_STEP, .value = number, .time = number * 1000 + 9});
+    pp_ring()->cost += 5;
+}
+
+/*
+ * Agents that are killed between any two looks, at times after a batch is in the spool and before
+ * its marks have left the ring: every step is in one batch, and the time has neither gap nor
+ * overlap.
+ */
+static void test_killed_agents_lose_and_double_nothing(void **state)
+{
+    (void)state;
+    enum { STEPS = 20000, SECOND = 1000000000 };
+    char path[300];
+    pp_error err = {0};
+    pp_process *p = NULL;
+    emitted all = {.steps = 1};
+    int64_t now = SECOND;
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    assert_null(pp_ring_open(folder));
+    assert_null(pp_ring_publish());
+    path_of(path, sizeof path);
+    assert_true(pp_ring_add_layer("a", "A", 0) && pp_ring_add_layer("b", "B", 0) &&
+                pp_ring_add_layer("c", "C", 0));
+    pp_ring_push(&(pp_mark){.kind = PP_MARK_START, .value = 1, .time = 1009});
+    srand(7);
+    for (int64_t step = 2; step <= STEPS; step++) {
+        push_step(step);
+        if (rand() % 20)
+            continue;
+        if (rand() % 2) /* killed within a step */
+            pp_ring_push(&(pp_mark){.kind = PP_MARK_BEGIN, .layer = 1, .time = step * 1000 + 500});
+        if (!p)
+            assert_int_equal(pp_process_open(path, &p, &err), 0);
+        uint64_t tail = pp_ring()->tail;
+        int before = all.batches;
+        now += rand() % SECOND;
+        assert_int_equal(pp_process_poll(p, &pod, now, now, &err), 0);
+        if (rand() % 3)
+            continue;
+        pp_process_free(p);
+        p = NULL;
+        if (all.batches > before && rand() % 2) {
+            pp_ring()->tail = tail; /* as it was when the batch was written */
+            pp_ring()->tail_check = ~tail;
+            pp_ring()->told = (pp_ring_told){0};
+            assert_int_equal(pp_reader_resume(folder, &all.place, &err), 0);
+        }
+    }
+    if (!p)
+        assert_int_equal(pp_process_open(path, &p, &err), 0);
+    assert_int_equal(pp_process_poll(p, &pod, now, now, &err), 0);
+    pp_process_finish(p, &pod);
+    pp_process_free(p);
+    assert_int_equal(all.steps, STEPS);
+    assert_int_equal(all.intervals, 3 * (STEPS - 1));
+    assert_int_equal(all.cost, pp_ring()->cost);
+    assert_int_equal(all.marks, pp_ring()->marks);
+    assert_int_equal(all.processes, 0);
+    assert_true(all.batches > 100);
+    assert_int_equal(pp_ring()->tail, pp_ring()->head);
+}
+
+static void note_gpus(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
 {
     (void)events;
+    (void)place;
     const pp_strings *gpus = &batch->process.gpus;
     for (size_t i = 0; i < gpus->count; i++)
         assert_int_equal(pp_strings_add(user, gpus->items[i], NULL), 0);
@@ -354,9 +511,10 @@ static void test_gpu_uuids(void **state)
     pp_process_free(p);
 }
 
-static void ignore(void *user, pp_wire_batch *batch, int64_t events)
+static void ignore(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
 {
     (void)events;
+    (void)place;
     *(int64_t *)user += batch->cost.nanoseconds;
 }
 
@@ -415,6 +573,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damage_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_wrong_tail_is_not_believed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_second_agent_goes_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_marks_stay_until_they_are_released, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_place_is_resumed_at, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_agents_lose_and_double_nothing, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),
     };
