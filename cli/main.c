@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "cli/results.h"
 #include "cli/run.h"
+#include "cli/trace.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -98,6 +99,16 @@ static int import(int argc, char **argv)
     return EXIT_SUCCESS;
 }
 
+static int trace(int argc, char **argv)
+{
+    pp_error err = {0};
+    if (argc != 2) {
+        (void)fputs("usage: precisionprobe trace FOLDER\n", stderr);
+        return EXIT_FAILURE;
+    }
+    return pp_trace(argv[1], stdout, &err) < 0 ? complain(&err) : EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     pp_log_set_level(PP_LOG_ERROR);
@@ -107,10 +118,13 @@ int main(int argc, char **argv)
         return report(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "import") == 0)
         return import(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "trace") == 0)
+        return trace(argc - 1, argv + 1);
     bool asked = argc > 1 && strcmp(argv[1], "--help") == 0;
     (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
                 "       precisionprobe report FOLDER\n"
-                "       precisionprobe import [--database URL] FOLDER\n",
+                "       precisionprobe import [OPTION...] FOLDER\n"
+                "       precisionprobe trace FOLDER > trace.json\n",
                 asked ? stdout : stderr);
     return asked ? EXIT_SUCCESS : EXIT_FAILURE;
 }

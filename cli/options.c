@@ -21,6 +21,7 @@ enum {
     KEY_MAX,
     KEY_BUDGET,
     KEY_STRETCH,
+    KEY_TIMELINE,
     KEY_METHOD,
     KEY_METRIC,
     KEY_HOOK,
@@ -42,6 +43,7 @@ static const struct argp_option known[] = {
     {"steps-max", KEY_MAX, "N", 0, "Sample N steps at most", 2},
     {"budget", KEY_BUDGET, "PERCENT", 0, "How much slower the training may become (1)", 2},
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
+    {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, or Job: averages of the job only", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
@@ -138,6 +140,8 @@ static int take(collected *c, int key, char *text)
         return set_seconds(s, "durationSeconds", "--duration", text, c->err);
     case KEY_STRETCH:
         return set_seconds(object_in(s, "stretch"), "seconds", "--stretch", text, c->err);
+    case KEY_TIMELINE:
+        return set_number(object_in(s, "timeline"), "steps", "--timeline", text, true, c->err);
     case KEY_DEPTH:
         return set_number(object_in(s, "layers"), "depth", "--depth", text, true, c->err);
     case KEY_SKIP:

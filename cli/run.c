@@ -264,6 +264,7 @@ static int tell(run *r, pp_error *err)
 static int prepare(run *r, pp_error *err)
 {
     r->pod = (pp_agent_pod){.policy = pp_settings_policy(&r->options->settings),
+                            .timeline = r->options->settings.timeline,
                             .allowed = true,
                             .emit = on_batch,
                             .user = r};

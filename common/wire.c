@@ -8,6 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- phases ---- */
+
+static const char *const phase_names[] = {
+    [PP_WIRE_FORWARD] = "forward",
+    [PP_WIRE_BACKWARD] = "backward",
+    [PP_WIRE_OPTIMIZER] = "optimizer",
+    [PP_WIRE_RECOMPUTE] = "recompute",
+    [PP_WIRE_ZERO_GRAD] = "zero_grad",
+    [PP_WIRE_DATA] = "data",
+    [PP_WIRE_COMMUNICATION] = "communication",
+    [PP_WIRE_OTHER] = "other",
+};
+
+const char *pp_wire_phase_name(pp_wire_phase phase)
+{
+    return phase_names[phase];
+}
+
+int pp_wire_phase_from_name(const char *name, pp_wire_phase *ret)
+{
+    for (int i = 0; i <= PP_WIRE_OTHER; i++) {
+        if (strcmp(name, phase_names[i]) == 0) {
+            *ret = (pp_wire_phase)i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+bool pp_wire_phase_has_layer(pp_wire_phase phase)
+{
+    return phase == PP_WIRE_FORWARD || phase == PP_WIRE_BACKWARD || phase == PP_WIRE_RECOMPUTE;
+}
+
 /* ---- tables: one description of each object serves decoding, checking and freeing --------------
  */
 
@@ -304,16 +338,11 @@ static int check_columns(const column_group *group, const void *elements, size_t
     return 0;
 }
 
-static bool of_layer(pp_wire_phase phase)
-{
-    return phase == PP_WIRE_FORWARD || phase == PP_WIRE_BACKWARD || phase == PP_WIRE_RECOMPUTE;
-}
-
 /** Ids of layers, and what a layer may do: what is not a layer's has layer 0. */
 static int check_layer_phase(const pp_wire_batch *batch, const int64_t *ids, const char *group,
                              size_t i, int64_t layer, pp_wire_phase phase, pp_error *err)
 {
-    if (of_layer(phase) != (layer != 0))
+    if (pp_wire_phase_has_layer(phase) != (layer != 0))
         return refuse_element(err, group, "phase", i,
                               "0, 1 and 3 go with a layer, all others with layer 0 only");
     /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): NULL only where layer_count is 0 */

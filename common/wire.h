@@ -56,6 +56,15 @@ typedef enum pp_wire_phase {
     PP_WIRE_OTHER = 7,
 } pp_wire_phase; /* docs/timing.md */
 
+/** As in docs/timing.md, "forward" and so on; static. */
+const char *pp_wire_phase_name(pp_wire_phase phase);
+
+/** -1 for a name that is none. */
+int pp_wire_phase_from_name(const char *name, pp_wire_phase *ret);
+
+/** Whether it is a layer's; else it goes with layer 0. */
+bool pp_wire_phase_has_layer(pp_wire_phase phase);
+
 typedef struct pp_wire_process {
     int64_t id;   /**< number of the process within the pod, from 0 */
     int64_t rank; /**< 0 .. world_size - 1 */

@@ -40,6 +40,14 @@ def batch(seq, first, count):
     }
 
 
+def as_grid(batch):
+    """The same batch as sums (here: none)."""
+    whole = {**batch, "grid": {"start": batch["stretch"]["start"], "cell": 10 * MS, "cells": [], "layer": [], "phase": [],
+                               "busy": [], "calls": []}}
+    del whole["intervals"]
+    return whole
+
+
 def samples():
     ends = range(100, STEPS * 1000 + 1, 100)
     values = [sum(active(ms) for ms in range(end - 100, end)) / 100 for end in ends]

@@ -5,7 +5,9 @@ PP_HOOK          the folder with the built hook's Python (sitecustomize.py in it
 PP_NVML          the folder with the library in the driver's place (sidecar/gpu/tests)
 PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all tested
 """
+import collections
 import csv
+import itertools
 import json
 import os
 import pathlib
@@ -91,6 +93,40 @@ def test_a_gpu_that_is_lost(python, tmp_path):
     assert "GPU-a does not answer any more" in probed.stderr
     samples = {s["metric"]: s["value"] for s in map(json.loads, (tmp_path / "results/samples.jsonl").open())}
     assert samples["SMActive"] == [0.8] * 2  # of the second and the third sample
+
+
+def trace(folder):
+    told = run(*probe("trace", str(folder)))
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)["traceEvents"]
+
+
+def test_trace_of_all_steps_sums_to_the_table(python, tmp_path):
+    probed = run(*probe("run", "--budget", "100", "--timeline", "1000", "-o", str(tmp_path), "--", python, TRAIN, "300"))
+    assert probed.returncode == 0, probed.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    events = [e for e in trace(tmp_path) if e["ph"] == "X"]
+    steps = {e["args"]["step"]: e for e in events if e["cat"] == "step"}
+    assert len(steps) == results["sampledSteps"] > 200
+    sums = collections.Counter()
+    for event in events:
+        if event["cat"] == "step":
+            continue
+        whole = steps[event["args"]["step"]]
+        assert event["pid"] == whole["pid"] and event["ts"] >= whole["ts"] - 1e-3
+        assert event["ts"] + event["dur"] <= whole["ts"] + whole["dur"] + 1e-3
+        sums[event["args"].get("layer", ""), event["args"]["phase"]] += event["dur"]
+    items = {(i["layer"], i["phase"]): i["totalNs"] / 1e3 for g in results["gpus"] for i in g["items"]
+             if i["kind"] not in ("other", "idle", "job")}
+    assert MODEL < set(items) and dict(sums) == pytest.approx(items)
+
+
+def test_the_first_steps_are_a_timeline(python, tmp_path):
+    probed = run(*probe("run", "--budget", "100", "--timeline", "5", "-o", str(tmp_path), "--", python, TRAIN, "100"))
+    assert probed.returncode == 0, probed.stderr
+    counts = [len(json.loads(line)["steps"]["number"]) for line in (tmp_path / "batches.jsonl").open()]
+    assert 5 in itertools.accumulate(counts), counts  # no batch goes across their end
+    assert len([e for e in trace(tmp_path) if e.get("cat") == "step"]) >= 5
 
 
 def test_exit_status_and_nothing_on_standard_output(python):

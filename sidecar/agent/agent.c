@@ -437,8 +437,11 @@ static int start(agent *a, pp_error *err)
     if (a->spool && pp_spool_load(a->spool, on_found, a, &why) < 0)
         say_unspooled(a, &why);
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
-    a->pod = (pp_agent_pod){
-        .policy = pp_settings_policy(&a->settings), .allowed = true, .emit = emit, .user = a};
+    a->pod = (pp_agent_pod){.policy = pp_settings_policy(&a->settings),
+                            .timeline = a->settings.timeline,
+                            .allowed = true,
+                            .emit = emit,
+                            .user = a};
     write_control(a);
     if (!o->dump) {
         pp_link_config config = {.loop = &a->loop,

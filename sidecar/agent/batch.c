@@ -19,6 +19,8 @@ struct pp_batcher {
     int64_t end;
     pp_wire_step *steps;
     size_t step_count;
+    int64_t timeline; /* steps of each stretch that go as intervals */
+    int64_t gone;     /* steps of this stretch in batches before */
     piece *pieces;
     size_t piece_count;
     size_t piece_capacity;
@@ -50,7 +52,13 @@ void pp_batcher_start(pp_batcher *b, int64_t id, int64_t start, int64_t offset)
     b->id = id;
     b->offset = offset;
     b->start = b->end = start;
+    b->gone = 0;
     b->step_count = b->piece_count = 0;
+}
+
+void pp_batcher_timeline(pp_batcher *b, int64_t steps)
+{
+    b->timeline = steps;
 }
 
 void pp_batcher_renumber(pp_batcher *b, int64_t id)
@@ -67,6 +75,8 @@ bool pp_batcher_fits(const pp_batcher *b, size_t pieces)
 {
     if (b->step_count == 0)
         return true; /* a step is never torn; one that is too large goes as a grid */
+    if (b->gone + (int64_t)b->step_count == b->timeline)
+        return false;
     return b->step_count < PP_BATCH_STEPS && b->piece_count + pieces <= PP_BATCH_INTERVALS;
 }
 
@@ -243,12 +253,13 @@ static int fill_grid(const pp_batcher *b, pp_wire_batch *batch, pp_error *err)
     return fill_cells(sums, cells, c, &batch->grid, err);
 }
 
-/* Exact intervals as long as they are few. */
+/* Exact intervals as long as they are few, or a timeline's. */
 static bool wants_grid(const pp_batcher *b)
 {
     double seconds = (double)(b->end - b->start) / 1e9;
+    bool timeline = b->gone + (int64_t)b->step_count <= b->timeline;
     return b->piece_count > PP_BATCH_INTERVALS ||
-           (b->piece_count > PP_BATCH_RATE / 4 &&
+           (!timeline && b->piece_count > PP_BATCH_RATE / 4 &&
             (double)b->piece_count > (double)PP_BATCH_RATE * seconds);
 }
 
@@ -268,6 +279,7 @@ int pp_batcher_cut(pp_batcher *b, bool last, pp_batcher_layer layer, void *user,
     int rc = fill(b, layer, user, batch, err);
     *ret_events = (int64_t)b->piece_count;
     b->start = b->end;
+    b->gone += (int64_t)b->step_count;
     b->step_count = b->piece_count = 0;
     return rc;
 }

@@ -26,10 +26,14 @@ void pp_batcher_free(pp_batcher *batcher);
 /** Starts a stretch at `start` (marks' clock); `offset` turns it into ns since 1970. */
 void pp_batcher_start(pp_batcher *batcher, int64_t id, int64_t start, int64_t offset);
 
+/** In each stretch the first so many steps go as intervals, whatever their rate: a timeline. */
+void pp_batcher_timeline(pp_batcher *batcher, int64_t steps);
+
 /** Goes on as another stretch from the last cut on: what was in between is lost. */
 void pp_batcher_renumber(pp_batcher *batcher, int64_t id);
 
-/** Whether a step of so many pieces still fits; where not, cut first. */
+/** Whether a step of so many pieces still fits, and is not the first after the timeline; where not,
+ * cut first. */
 bool pp_batcher_fits(const pp_batcher *batcher, size_t pieces);
 
 /** Adds a step. */

@@ -206,6 +206,7 @@ static void on_start(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real
         p->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
     if (pod->first == 0)
         pod->first = step->end;
+    pp_batcher_timeline(p->batcher, pod->timeline);
     pp_batcher_start(p->batcher, pod->stretches++, step->end, real - now);
     p->cut_at = now;
     p->from = p->to = p->at;

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_MAX = 256 << 10, LONGEST_S = 600 };
+enum { TEXT_MAX = 256 << 10, LONGEST_S = 600, TIMELINE = 8, TIMELINE_MAX = 1000 };
 
 #define SECONDS_MAX (30 * 86400.0)
 
@@ -56,6 +56,11 @@ static const pp_json_field stretch_fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
+static const pp_json_field timeline_fields[] = {
+    {"steps", PP_JSON_INT, AT(timeline), false, TIMELINE_MAX},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
 /* Parts of the file, each decoded into the one struct. Unknown keys are for newer agents. */
 static const struct {
     const char *key; /* NULL: the file itself */
@@ -64,7 +69,7 @@ static const struct {
 } parts[] = {
     {NULL, top_fields, true},           {"session", session_fields, true},
     {"layers", layer_fields, false},    {"steps", step_fields, false},
-    {"stretch", stretch_fields, false},
+    {"stretch", stretch_fields, false}, {"timeline", timeline_fields, false},
 };
 
 static int in_range(double value, double least, double most, const char *field, pp_error *err)
@@ -85,6 +90,8 @@ static int check(const pp_settings *s, pp_error *err)
         return -1;
     if (s->depth < 0 || s->skip < 0 || s->max < 0)
         return pp_error_field(err, "steps", "numbers must not be negative");
+    if (s->timeline < 0)
+        return pp_error_field(err, "timeline.steps", "must not be negative");
     for (size_t i = 0; i < s->phases.count; i++) {
         bool found = false;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
@@ -97,7 +104,7 @@ static int check(const pp_settings *s, pp_error *err)
 
 int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err)
 {
-    *ret = (pp_settings){0};
+    *ret = (pp_settings){.timeline = TIMELINE};
     PP_CLEANUP_JSON json_t *root = pp_json_parse(text, n, err);
     if (!root)
         return -1;

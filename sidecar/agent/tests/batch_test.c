@@ -122,6 +122,38 @@ static void test_many_pieces_become_a_grid(void **state)
     free(pieces);
 }
 
+/* The first steps of a stretch are a timeline; the rest, as fast, is sums. */
+static void test_a_timeline_comes_first(void **state)
+{
+    (void)state;
+    enum { N = 1000, STEPS = 3 };
+    pp_piece pieces[N];
+    int64_t events;
+    pp_batcher *b = pp_batcher_new();
+    pp_batcher_timeline(b, STEPS);
+    for (int stretch = 0; stretch < 2; stretch++) {
+        pp_batcher_start(b, stretch, 0, T0);
+        for (int s = 0; s < STEPS + 2; s++) {
+            for (int i = 0; i < N; i++)
+                pieces[i] =
+                    (pp_piece){s * 10 * MS + i * 1000, s * 10 * MS + i * 1000 + 500, 1, 0, 0};
+            assert_int_equal(pp_batcher_fits(b, N), s != STEPS);
+            if (s == 1 || s == STEPS) { /* at a second's end, and where the timeline ends */
+                pp_wire_batch *batch = cut(b, false, &events);
+                assert_int_equal(batch->grid.cell, 0);
+                assert_int_equal(batch->interval_count, (s == 1 ? 1 : STEPS - 1) * N);
+                pp_wire_batch_free(batch);
+            }
+            add(b, s, s * 10 * MS, (s + 1) * 10 * MS, pieces, N);
+        }
+        pp_wire_batch *rest = cut(b, true, &events);
+        assert_int_equal(rest->grid.cell, 10 * MS);
+        assert_int_equal(rest->step_count, 2);
+        pp_wire_batch_free(rest);
+    }
+    pp_batcher_free(b);
+}
+
 static void test_a_piece_over_many_cells(void **state)
 {
     (void)state;
@@ -195,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_intervals_and_spans),
         cmocka_unit_test(test_many_pieces_become_a_grid),
+        cmocka_unit_test(test_a_timeline_comes_first),
         cmocka_unit_test(test_a_piece_over_many_cells),
         cmocka_unit_test(test_batches_stay_small),
         cmocka_unit_test(test_a_grid_without_end_is_refused),

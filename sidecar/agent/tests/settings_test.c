@@ -30,7 +30,7 @@ static void test_all_of_it(void **state)
         "{" IDENTITY ",\"endpoint\":\"wss://h/v1/ingest\",\"layers\":{\"include\":[\"a*\"],"
         "\"exclude\":[],\"types\":[\"Linear\"],\"depth\":2},\"phases\":[\"Forward\"],"
         "\"steps\":{\"skip\":3,\"max\":9},\"durationSeconds\":120,\"overheadBudgetPercent\":2.5,"
-        "\"stretch\":{\"seconds\":7.5},\"later\":{\"x\":1}}";
+        "\"stretch\":{\"seconds\":7.5},\"timeline\":{\"steps\":0},\"later\":{\"x\":1}}";
     if (parse(text, &s, &err) < 0)
         fail_msg("%s %s", err.field, err.message);
     pp_duty_policy policy = pp_settings_policy(&s);
@@ -38,6 +38,7 @@ static void test_all_of_it(void **state)
     assert_string_equal(s.types.items[0], "Linear");
     assert_int_equal(s.depth, 2);
     assert_int_equal(policy.skip, 3);
+    assert_int_equal(s.timeline, 0);
     assert_int_equal(policy.max, 9);
     assert_int_equal(policy.duration, INT64_C(120000000000));
     assert_int_equal(policy.stretch, INT64_C(7500000000));
@@ -53,6 +54,7 @@ static void test_defaults(void **state)
     assert_int_equal(parse("{" SESSION "}", &s, &err), 0);
     pp_duty_policy policy = pp_settings_policy(&s);
     assert_int_equal(policy.duration, 0);
+    assert_int_equal(s.timeline, 8);
     assert_int_equal(policy.stretch, INT64_C(10000000000));
     assert_true(policy.budget > 0.0099 && policy.budget < 0.0101);
     pp_settings_free(&s);
@@ -78,6 +80,8 @@ static void test_what_is_refused(void **state)
         {"{" IDENTITY ",\"overheadBudgetPercent\":1,\"stretch\":{\"seconds\":1e300}}",
          "stretch.seconds"},
         {"{" SESSION ",\"steps\":{\"skip\":-1}}", "steps"},
+        {"{" SESSION ",\"timeline\":{\"steps\":-1}}", "timeline.steps"},
+        {"{" SESSION ",\"timeline\":{\"steps\":1001}}", "timeline.steps"},
         {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
         {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},
     };

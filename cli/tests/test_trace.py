@@ -1,0 +1,71 @@
+"""`precisionprobe trace`: Chrome's trace events of the steps that were kept in full.
+
+PP_CLI  the program precisionprobe
+"""
+import json
+import os
+import subprocess
+
+import folder
+import pytest
+
+
+def run(results):
+    return subprocess.run([os.environ["PP_CLI"], "trace", results], capture_output=True, text=True, timeout=60)
+
+
+def trace(results):
+    told = run(results)
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+def test_events_of_a_step(tmp_path):
+    batch = folder.batch(0, 3, 1)
+    batch["steps"]["gap"] = [170 * folder.MS]
+    batch["steps"]["epoch"] = [-1]
+    batch["intervals"]["kernels"] = [400 * folder.MS, -1]
+    told = trace(folder.write(tmp_path, batches=[batch]))
+    assert told["otherData"] == {"startNs": str(folder.T0 + 3000 * folder.MS)}
+    step, bottom, top = [e for e in told["traceEvents"] if e["ph"] == "X"]
+    assert step == {"ph": "X", "name": "step 3", "cat": "step", "pid": 0, "tid": 0, "ts": 0, "dur": 1e6,
+                    "args": {"step": 3, "batch": 3, "gap": 170e3}}
+    assert bottom == {"ph": "X", "name": "bottom", "cat": "forward", "pid": 0, "tid": 1, "ts": 0, "dur": 430e3,
+                      "args": {"layer": "bottom", "type": "Linear", "phase": "forward", "step": 3, "busy": 400e3}}
+    assert (top["ts"], top["dur"]) == (430e3, 370e3) and "busy" not in top["args"]
+
+
+def test_names_of_ranks_and_phases(tmp_path):
+    batches = [folder.batch(0, 0, 1), folder.batch(1, 0, 1)]
+    for rank, batch in enumerate(batches):
+        batch["process"].update(id=rank, rank=1 - rank, worldSize=2, model='Two"\\')
+    told = trace(folder.write(tmp_path, batches=batches))["traceEvents"]
+    names = {(e["name"], e["pid"], e["tid"]): e["args"]["name"] for e in told if e["ph"] == "M"}
+    assert names["process_name", 1, 0] == 'rank 1 of 2 Two"\\' and names["thread_name", 0, 0] == "steps"
+    phases = ["forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other"]
+    assert [names["thread_name", 0, 1 + i] for i in range(8)] == phases
+    assert {e["pid"] for e in told if e["ph"] == "X"} == {0, 1}
+
+
+def test_sums_are_left_out(tmp_path):
+    told = trace(folder.write(tmp_path, batches=[folder.batch(0, 0, 2), folder.as_grid(folder.batch(1, 2, 50))]))
+    assert [e["args"]["step"] for e in told["traceEvents"] if e.get("cat") == "step"] == [0, 1]
+
+
+@pytest.mark.parametrize("text, message", [
+    ("", None),
+    ("{}\n", "batches.jsonl:1: session is required"),
+    ("nonsense\n", "batches.jsonl:1:"),
+])
+def test_foreign_files(tmp_path, text, message):
+    folder.write(tmp_path)
+    (tmp_path / "batches.jsonl").write_text(text)
+    told = run(tmp_path)
+    if message is None:
+        assert told.returncode == 0 and json.loads(told.stdout)["traceEvents"] == []
+    else:
+        assert told.returncode == 1 and message in told.stderr
+
+
+def test_no_folder(tmp_path):
+    assert "batches.jsonl: No such file" in run(tmp_path).stderr
