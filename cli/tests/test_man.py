@@ -1,0 +1,47 @@
+"""The man page: it is well formed, and has exactly the options that --help shows.
+
+PP_CLI  the program precisionprobe
+"""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+PAGE = pathlib.Path(__file__).parents[1] / "precisionprobe.1"
+OPTION = re.compile(r"(?:-(\w), )?--([a-z][a-z-]*)(?:=([A-Z]+))?")
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "200"})
+
+
+def test_groff_finds_no_fault():
+    rendered = run("groff", "-man", "-Tutf8", "-ww", "-z", str(PAGE))
+    assert (rendered.returncode, rendered.stderr) == (0, "")
+
+
+def plain(line):
+    """A line of the page without its macros and fonts: '.BR \\-d ", " \\-\\-duration =\\fITIME\\fR'."""
+    return re.sub(r"\\f[A-Z]|^\.[A-Z]+ ", "", line).replace("\\-", "-").replace(' ", " ', ", ").replace(" =", "=")
+
+
+def options_of_page(verb):
+    section = re.search(rf"^\.SS {verb}\n(.*?)^\.S[HS] ", PAGE.read_text(), re.M | re.S).group(1)
+    return {OPTION.match(plain(line)).groups() for line in re.findall(r"^\.TP\n(.*)$", section, re.M)}
+
+
+@pytest.mark.parametrize("verb", ["run", "import"])
+def test_options_are_those_of_help(verb):
+    shown = run(os.environ["PP_CLI"], verb, "--help").stdout
+    options = {OPTION.match(line.strip()).groups() for line in shown.splitlines() if OPTION.match(line.strip())}
+    ours = {option for option in options if option[1] not in ("help", "usage")}
+    assert ours and options_of_page(verb) == {(s or None, name, argument or None) for s, name, argument in ours}
+
+
+def test_verbs_are_those_of_help():
+    shown = run(os.environ["PP_CLI"], "--help").stdout
+    page = PAGE.read_text()
+    synopsis = page[page.index(".SH SYNOPSIS"):page.index(".SH DESCRIPTION")]
+    assert re.findall(r"precisionprobe (\w+)", shown) == re.findall(r"\.B precisionprobe (\w+)", synopsis)
