@@ -1,9 +1,15 @@
-"""A small operator for the tests of the agent: a real TLS WebSocket server that misbehaves on demand."""
+"""A small operator for the tests of the agent: a real TLS WebSocket server that misbehaves on demand.
+
+As a program, to be killed: server.py FOLDER PORT JOURNAL (certificates; 0: any; what was taken, a line each).
+"""
 import asyncio
 import http
 import json
+import os
+import pathlib
 import ssl
 import subprocess
+import sys
 import threading
 
 import websockets
@@ -20,6 +26,11 @@ def certificates(folder, names="DNS:localhost"):
     (folder / "san").write_text("subjectAltName=" + names)
     openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
             "-out", "tls.crt", "-days", "2", "-extfile", "san")
+
+
+def count(batch):
+    grid = batch.get("grid")
+    return sum(grid["calls"]) if grid else len(batch["intervals"]["layer"])
 
 
 class Server:
@@ -40,6 +51,16 @@ class Server:
         self.leave = False     # say that the trainers have ended
         self.kill_every = 0    # cut the connection at every nth batch, unacknowledged
         self.port = 0
+        self.journal = None    # a file descriptor: what is acknowledged is written there before
+
+    def take_up(self, path):
+        """Goes on with what a server before this one has taken; a line is there whole or not at all."""
+        for line in path.read_text().splitlines() if path.exists() else []:
+            batch = json.loads(line)
+            key = batch["instance"], batch["seq"]
+            self.texts[key] = line
+            self.stored[key] = count(batch)
+        self.journal = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def start(self):
         started = threading.Event()
@@ -106,8 +127,9 @@ class Server:
             await socket.send(json.dumps({"type": "ack", "instance": message["instance"], "seq": key[1]}))
 
     def store(self, key, message):
-        grid = message.get("grid")
-        self.stored[key] = sum(grid["calls"]) if grid else len(message["intervals"]["layer"])
+        if self.journal is not None and key not in self.stored:
+            os.write(self.journal, self.texts[key].encode() + b"\n")
+        self.stored[key] = count(message)
 
     def stop(self):
         async def close():
@@ -117,3 +139,12 @@ class Server:
         asyncio.run_coroutine_threadsafe(close(), self.loop).result(10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(10)
+
+
+if __name__ == "__main__":
+    one = Server(pathlib.Path(sys.argv[1]))
+    one.port = int(sys.argv[2])
+    one.take_up(pathlib.Path(sys.argv[3]))
+    one.start()
+    print(one.port, flush=True)
+    one.thread.join()

@@ -1,6 +1,6 @@
 """Small real trainings for the tests of the hook. Prints what a test compares; knows no profiler.
 
-usage: train.py KIND STEPS [SECONDS]   (at least STEPS steps, and until SECONDS have passed)
+usage: train.py KIND STEPS [SECONDS|FILE]   (at least STEPS steps, and until SECONDS have passed or FILE is there)
 """
 import contextlib
 import copy
@@ -176,7 +176,8 @@ class Watch:
             self.backward.setdefault(before, []).append((begun, now))
 
 
-def train(kind, steps, seconds):
+def train(kind, steps, until):
+    over = (lambda: os.path.exists(until)) if "/" in until else lambda: time.monotonic() - begun >= float(until)
     torch.manual_seed(7)
     torch.set_num_threads(1)
     models = {"checkpoint": Checkpointed, "big": Big, "flaky": Flaky}
@@ -203,7 +204,7 @@ def train(kind, steps, seconds):
     begun = time.monotonic()
     n = micro = 0
     times = []
-    while n < steps or time.monotonic() - begun < seconds:
+    while n < steps or not over():
         for x, bags, y in watch.batches(loader) if watch else loader:
             try:
                 loss = loss_fn(wrapped(x, bags), y)
@@ -264,4 +265,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "fork":
         fork_and_train()
     else:
-        train(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 0)
+        train(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "0")
