@@ -26,6 +26,11 @@ static void main_job(sim_config *c)
     (void)c;
 }
 
+static void short_phases(sim_config *c)
+{
+    c->short_phases = true;
+}
+
 static void step_1500_ms(sim_config *c)
 {
     c->step = 1.5;
@@ -138,6 +143,7 @@ static void one_hour(sim_config *c)
 
 static const scenario scenarios[] = {
     {"main job: 3 s steps, 250 ms windows, 135 s", main_job},
+    {"zero_grad, data and communication of 3 ms each", short_phases},
     {"1.5 s steps", step_1500_ms},
     {"6 s steps", step_6_s},
     {"steady durations", steady_durations},

@@ -65,20 +65,21 @@ sim_config sim_defaults(uint64_t seed)
                         .contention = 1};
 }
 
-/* Items: forward layer i at 2 i, its activation at 2 i + 1; backward after these; optimizer last.
- */
+/* Items: forward layer i at 2 i, its activation at 2 i + 1; backward after these; then the step's
+ * own phases, of which the optimizer is the first. */
 static void items_make(sim *s)
 {
-    int l = s->config.layers, n = 4 * l + 1;
+    int l = s->config.layers, n = 4 * l + (s->config.short_phases ? 4 : 1);
     s->items = need(calloc((size_t)n, sizeof *s->items));
     s->names = need(calloc((size_t)n, sizeof *s->names));
     for (int i = 0; i < n; i++) {
         int k = i % (2 * l);
-        (void)snprintf(s->names[i], sizeof s->names[i], i == n - 1 ? "optimizer" : "net.%d", k);
+        (void)snprintf(s->names[i], sizeof s->names[i], i >= 4 * l ? "step" : "net.%d", k);
         s->items[i].layer = s->names[i];
-        s->items[i].phase = i == n - 1  ? PP_PHASE_OPTIMIZER
-                            : i < 2 * l ? PP_PHASE_FORWARD
-                                        : PP_PHASE_BACKWARD;
+        s->items[i].phase = i < 2 * l    ? PP_PHASE_FORWARD
+                            : i < 4 * l  ? PP_PHASE_BACKWARD
+                            : i == 4 * l ? PP_PHASE_OPTIMIZER
+                                         : PP_PHASE_ZERO_GRAD + (i - 4 * l - 1);
     }
     s->in.items = s->items;
     s->in.n_items = (size_t)n;
@@ -86,7 +87,7 @@ static void items_make(sim *s)
 
 static void truth_make(sim *s, run *r, double *weight)
 {
-    size_t rows = s->in.n_items + 2;
+    size_t rows = s->in.n_items + 2, layers = 4 * (size_t)s->config.layers;
     s->truth = need(calloc(rows * SIM_METRICS, sizeof(double)));
     s->realised = need(calloc(rows * SIM_METRICS, sizeof(double)));
     double sum = 0;
@@ -99,11 +100,11 @@ static void truth_make(sim *s, run *r, double *weight)
                        : scale[m] * (0.05 + 0.9 * sim_uniform(&r->rng));
         if (i + 1 >= rows)
             continue;
-        bool layer = i < s->in.n_items - 1 && i % 2 == 0;
+        bool layer = i < layers && i % 2 == 0;
         weight[i] = layer ? 0.04 + 0.08 * sim_uniform(&r->rng)
                           : s->config.tiny * pow(sim_uniform(&r->rng), 2);
-        if (i == s->in.n_items - 1)
-            weight[i] = 0.02;
+        if (i >= layers && i < s->in.n_items)
+            weight[i] = i == layers ? 0.02 : 0.001;
         sum += weight[i];
     }
     for (size_t i = 0; i + 1 < rows; i++)
@@ -160,7 +161,8 @@ static void step_run(sim *s, run *r, const double *weight)
         piece_add(s, r, item, duration(s, r, step * weight[item]));
         piece_add(s, r, n, duration(s, r, gap));
     }
-    piece_add(s, r, n - 1, duration(s, r, step * weight[n - 1]));
+    for (int i = 4 * l; i < n; i++)
+        piece_add(s, r, i, duration(s, r, step * weight[i]));
     piece_add(s, r, n, duration(s, r, gap));
 }
 

@@ -16,6 +16,7 @@ typedef struct sim_config {
     double duration;       /* s */
     double step;           /* s, mean */
     int layers;            /* substantial ones */
+    bool short_phases;     /* zero_grad, data and communication, each a thousandth of the step */
     double tiny;           /* most time of an activation, share of the step */
     double window, scrape; /* s */
     double delay;          /* s, window end to publication */
