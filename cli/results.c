@@ -63,9 +63,9 @@ static json_t *per_step(const pp_solution *s, int64_t ns)
 static json_t *item_object(const pp_solution *s, const pp_solution_item *i)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
+        "{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
         pp_solution_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
-        pp_solution_phase_name(i->phase), "parameters", (json_int_t)i->parameters, "calls",
+        pp_solution_phase_name(i->phase), "parameters", integer_or_null(i->parameters), "calls",
         (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns, "millisecondsPerStep",
         per_step(s, i->total_ns), "share", real(i->share), "busyNs", integer_or_null(i->busy_ns),
         "busyMillisecondsPerStep", per_step(s, i->busy_ns), "idleShare", real(i->idle_share),
@@ -106,7 +106,9 @@ static void csv_text(FILE *f, const char *text)
 static void csv_number(FILE *f, const json_t *number)
 {
     (void)fputc(',', f);
-    if (json_is_number(number))
+    if (json_is_integer(number))
+        (void)fprintf(f, "%lld", (long long)json_integer_value(number));
+    else if (json_is_number(number))
         (void)fprintf(f, "%.9g", json_number_value(number));
 }
 

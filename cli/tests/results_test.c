@@ -28,7 +28,8 @@ static json_t *results(bool known)
          .phase = PP_PHASE_DATA,
          .layer = (char *)(uintptr_t) "",
          .type = (char *)(uintptr_t) "",
-         .total_ns = 2 * MS,
+         .parameters = -1,
+         .total_ns = 2000000001,
          .share = 0.2,
          .busy_ns = known ? 0 : -1,
          .idle_share = known ? 1 : (double)NAN,
@@ -91,10 +92,10 @@ static void known_times_are_shown(void **state)
     char *table = printed(read);
     holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,gpu_util");
     holds(csv, "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,0,8000000,4,0.8,3000000,1.5,0.625,");
-    holds(csv, "\"data\",\"\",\"\",\"data\",0,0,2000000,1,0.2,0,0,1,");
+    holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,0.2,0,0,1,");
     holds(table, "2 steps of 5.000 ms, in 70.0% of which no kernel ran (");
     holds(table, "recompute     4.000  80.0%     1.500  62.5% ");
-    holds(table, "              1.000  20.0%     0.000 100.0% ");
+    holds(table, "           1000.000  20.0%     0.000 100.0% ");
     assert_null(strstr(table, "busy times"));
     free(csv);
     free(table);
