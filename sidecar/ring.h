@@ -68,6 +68,11 @@ typedef enum pp_mark_phase {
     PP_MARK_OTHER = 7, /**< made by the agent only, of kernels outside all pieces */
 } pp_mark_phase;
 
+enum {
+    PP_MARK_KERNELS =
+        1, /**< flag of START, STEP and STOP: times are the host's, kernels tell the GPU's */
+};
+
 /** Whether a phase is a layer's, and not the step's. */
 static inline bool pp_mark_of_layer(uint8_t phase)
 {

@@ -106,7 +106,7 @@ int pp_batcher_add(pp_batcher *b, const pp_step *step, pp_error *err)
                                                .duration = step->end - step->start,
                                                .epoch = step->epoch,
                                                .batch = step->batch,
-                                               .gap = -1};
+                                               .gap = step->gap};
     b->end = step->end;
     return 0;
 }
@@ -158,7 +158,7 @@ static int fill_intervals(const pp_batcher *b, pp_wire_batch *batch, pp_error *e
                                                  .start = p->start + b->offset,
                                                  .duration = p->end - p->start,
                                                  .phase = (pp_wire_phase)p->phase,
-                                                 .kernels = -1};
+                                                 .kernels = p->busy};
     }
     batch->interval_count = b->piece_count;
     return 0;
@@ -167,6 +167,7 @@ static int fill_intervals(const pp_batcher *b, pp_wire_batch *batch, pp_error *e
 /* Sums of one (layer, phase) in one cell. */
 typedef struct sum {
     int64_t busy;
+    int64_t kernels; /* -1 once a piece's is not known */
     int32_t calls;
 } sum;
 
@@ -193,6 +194,18 @@ static void find_columns(const pp_batcher *b, columns *c)
     }
 }
 
+/* The kernels' time of a piece up to `until` (from its start on), spread evenly over it. */
+static int64_t kernels_until(const pp_piece *p, int64_t until)
+{
+    int64_t length = p->end - p->start;
+    return length ? (int64_t)((double)p->busy * (double)until / (double)length) : 0;
+}
+
+static int64_t at_most_a_cell(int64_t ns)
+{
+    return ns > PP_WIRE_CELL_MAX ? PP_WIRE_CELL_MAX : ns; /* threads at once in one layer */
+}
+
 static void add_piece(sum *sums, const columns *c, const pp_piece *p, int64_t start)
 {
     size_t column = (size_t)c->number[column_of(p)] - 1;
@@ -201,10 +214,15 @@ static void add_piece(sum *sums, const columns *c, const pp_piece *p, int64_t st
     for (int64_t cell = from / PP_WIRE_CELL_MAX; cell <= to / PP_WIRE_CELL_MAX; cell++) {
         int64_t lower = cell * PP_WIRE_CELL_MAX;
         int64_t upper = lower + PP_WIRE_CELL_MAX;
+        int64_t begin = from > lower ? from : lower;
+        int64_t end = to < upper ? to : upper;
         sum *s = &sums[(size_t)cell * c->count + column];
-        s->busy += (to < upper ? to : upper) - (from > lower ? from : lower);
-        if (s->busy > PP_WIRE_CELL_MAX)
-            s->busy = PP_WIRE_CELL_MAX; /* threads at once in one layer */
+        s->busy = at_most_a_cell(s->busy + end - begin);
+        if (p->busy < 0 || s->kernels < 0)
+            s->kernels = -1;
+        else
+            s->kernels = at_most_a_cell(s->kernels + kernels_until(p, end - from) -
+                                        kernels_until(p, begin - from));
         s->calls += to < upper;
     }
 }
@@ -229,7 +247,7 @@ static int fill_cells(const sum *sums, size_t cells, const columns *c, pp_wire_g
                                                     .busy = sums[i].busy,
                                                     .calls = sums[i].calls,
                                                     .phase = (pp_wire_phase)(key % PHASES),
-                                                    .kernels = -1};
+                                                    .kernels = sums[i].kernels};
     }
     return 0;
 }

@@ -13,7 +13,6 @@ typedef struct open_piece {
     int64_t since;
     uint32_t layer;
     uint8_t phase;
-    uint8_t flags;
 } open_piece;
 
 typedef struct thread {
@@ -74,6 +73,8 @@ static int start(pp_pairing *p, const pp_mark *mark)
     p->step.number = mark->value;
     p->step.start = p->step.end = mark->time;
     p->step.count = 0;
+    p->step.gap = -1;
+    p->step.kernels = mark->flags & PP_MARK_KERNELS;
     clear_threads(p);
     return PP_PAIRING_START;
 }
@@ -111,7 +112,7 @@ static int add(pp_pairing *p, const open_piece *o, int64_t end, pp_error *err)
                                                  .end = end > o->since ? end : o->since,
                                                  .layer = o->layer,
                                                  .phase = o->phase,
-                                                 .flags = o->flags};
+                                                 .busy = -1};
     return 0;
 }
 
@@ -152,8 +153,7 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
     }
     if (t->depth == DEPTH)
         t->depth = 0; /* begins that never ended */
-    t->stack[t->depth++] = (open_piece){
-        .since = time, .layer = mark->layer, .phase = mark->phase, .flags = mark->flags};
+    t->stack[t->depth++] = (open_piece){.since = time, .layer = mark->layer, .phase = mark->phase};
     return 0;
 }
 

@@ -29,7 +29,7 @@ typedef struct pp_piece {
     int64_t end;
     uint32_t layer; /**< 0: the optimizer */
     uint8_t phase;  /**< pp_mark_phase */
-    uint8_t flags;
+    int64_t busy;   /**< ns in which its kernels ran; -1: not known */
 } pp_piece;
 
 /** A whole step of a stretch. */
@@ -39,6 +39,9 @@ typedef struct pp_step {
     int64_t end;
     int32_t epoch;
     int32_t batch;
+    int64_t gap;      /**< ns in which no kernel ran; -1: not known */
+    uint64_t at;      /**< for the caller: where its mark was; pairing leaves it alone */
+    bool kernels;     /**< times are the host's; kernels.h turns them into the GPU's */
     pp_piece *pieces; /**< in order of their ends, within the step; owned by the pairing */
     size_t count;
 } pp_step;

@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "sidecar/agent/batch.h"
+#include "sidecar/agent/kernels.h"
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
 
@@ -10,6 +11,8 @@
 
 enum {
     MARKS_AT_ONCE = 4096,
+    KERNELS_AT_ONCE = 4096,
+    KERNEL_ROUNDS = PP_RING_KERNELS / KERNELS_AT_ONCE + 1,
     ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
     HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
 };
@@ -21,19 +24,25 @@ struct pp_process {
     char *path;
     pp_reader *reader;
     pp_pairing *pairing;
+    pp_kernels *kernels;
     pp_batcher *batcher;
     pp_duty duty;
     int64_t id; /* -1: nothing was sampled yet */
     int64_t sampled;
-    int64_t steps;  /* of the running stretch */
-    int64_t cut_at; /* when the last batch was cut, monotonic ns */
-    uint64_t at;    /* the position in the ring of the mark that is looked at */
-    uint64_t from;  /* that of the first mark of the batch that is gathered */
-    uint64_t to;    /* that of the mark with which the batch after it begins, were it cut now */
+    int64_t steps;         /* of the running stretch */
+    bool open;             /* the batcher has a stretch */
+    int64_t now;           /* of the last poll, monotonic ns */
+    int64_t offset;        /* from there to ns since 1970 */
+    int64_t cut_at;        /* when the last batch was cut, monotonic ns */
+    uint64_t kernels_lost; /* of the ring's counter, what is heeded already */
+    uint64_t at;           /* the position in the ring of the mark that is looked at */
+    uint64_t from;         /* that of the first mark of the batch that is gathered */
+    uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
     pp_ring_told told;
     int64_t greeted; /* when the hook was last told that the agent is there, monotonic ns */
     bool refused;    /* that the hook stands aside is told already */
     pp_mark buffer[MARKS_AT_ONCE];
+    pp_kernel kernel_buffer[KERNELS_AT_ONCE];
 };
 
 int pp_process_open(const char *path, pp_process **ret, pp_error *err)
@@ -44,8 +53,9 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     p->id = -1;
     p->path = strdup(path);
     p->pairing = pp_pairing_new();
+    p->kernels = pp_kernels_new();
     p->batcher = pp_batcher_new();
-    if (!p->path || !p->pairing || !p->batcher)
+    if (!p->path || !p->pairing || !p->kernels || !p->batcher)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
@@ -63,6 +73,7 @@ void pp_process_free(pp_process *p)
         return;
     pp_reader_free(p->reader);
     pp_batcher_free(p->batcher);
+    pp_kernels_free(p->kernels);
     pp_pairing_free(p->pairing);
     free(p->path);
     free(p);
@@ -118,6 +129,15 @@ static int fill_gpus(const char *text, pp_strings *gpus, pp_error *err)
     return 0;
 }
 
+static const char *clock_name(const char *text)
+{
+    static const char *const names[] = {"kernels", "cuda"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i]) == 0)
+            return names[i];
+    return "host";
+}
+
 static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
@@ -128,8 +148,9 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     to->python = clean_text(h->python, PP_WIRE_MAX_VERSION);
     to->torch = clean_text(h->torch, PP_WIRE_MAX_VERSION);
     to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
-    to->clock = strdup(strcmp(h->clock, "cuda") == 0 ? "cuda" : "host");
-    if (!to->hostname || !to->python || !to->torch || !to->model || !to->clock)
+    to->clock = strdup(clock_name(h->clock));
+    to->kernels = h->kernels[0] ? clean_text(h->kernels, PP_WIRE_MAX_VERSION) : strdup("");
+    if (!to->kernels || !to->hostname || !to->python || !to->torch || !to->model || !to->clock)
         return pp_error_nomem(err);
     return fill_gpus(h->gpus, &to->gpus, err);
 }
@@ -193,57 +214,80 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
 static void end_stretch(pp_process *p, pp_agent_pod *pod, uint64_t next)
 {
     p->to = next;
-    if (p->steps > 0)
+    if (p->open && p->steps > 0)
         cut(p, pod, true);
+    p->open = false;
     p->steps = 0;
     p->from = next;
 }
 
-static void on_start(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real)
+static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
 {
-    const pp_step *step = pp_pairing_step(p->pairing);
+    end_stretch(p, pod, step->at);
     if (p->id < 0)
         p->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
     if (pod->first == 0)
         pod->first = step->end;
     pp_batcher_timeline(p->batcher, pod->timeline);
-    pp_batcher_start(p->batcher, pod->stretches++, step->end, real - now);
-    p->cut_at = now;
-    p->from = p->to = p->at;
+    pp_batcher_start(p->batcher, pod->stretches++, step->end, p->offset);
+    p->open = true;
+    p->cut_at = p->now;
 }
 
-static int on_step(pp_process *p, pp_agent_pod *pod, pp_error *err)
+static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_error *err)
 {
-    const pp_step *step = pp_pairing_step(p->pairing);
     if (pod->policy.max > 0 && p->sampled >= pod->policy.max)
         return 0; /* came between the last wanted step and the hook's hearing of it */
     if (!pp_batcher_fits(p->batcher, step->count))
         cut(p, pod, false);
     p->sampled++;
     p->steps++;
-    p->to = p->at; /* a stretch that begins with this mark goes on where the batch ends */
+    p->to = step->at; /* a stretch that begins with this mark goes on where the batch ends */
     return pp_batcher_add(p->batcher, step, err);
 }
 
-static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, int64_t now, int64_t real,
-                pp_error *err)
+static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *step, pp_error *err)
 {
-    bool was = pp_pairing_running(p->pairing);
-    int event = pp_pairing_feed(p->pairing, mark, err);
     switch (event) {
     case PP_PAIRING_START:
-        if (was)
-            end_stretch(p, pod, p->at);
-        on_start(p, pod, now, real);
+        on_start(p, pod, step);
         return 0;
     case PP_PAIRING_STEP:
-        return on_step(p, pod, err);
+        return on_step(p, pod, step, err);
     case PP_PAIRING_STOP:
-        end_stretch(p, pod, p->at + 1);
+        end_stretch(p, pod, step->at + 1);
         return 0;
     default:
         return event;
     }
+}
+
+/* Hands on the steps whose kernels are all here. */
+static int pump(pp_process *p, pp_agent_pod *pod, pp_error *err)
+{
+    for (;;) {
+        const pp_step *step = NULL;
+        int event = pp_kernels_next(p->kernels, &step, err);
+        if (event == PP_PAIRING_NONE)
+            return 0;
+        if (on_event(p, pod, event, step, err) < 0)
+            return -1;
+    }
+}
+
+static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error *err)
+{
+    int event = pp_pairing_feed(p->pairing, mark, err);
+    if (event <= PP_PAIRING_NONE)
+        return event;
+    pp_step step = *pp_pairing_step(p->pairing);
+    step.at = p->at;
+    if (step.kernels)
+        return pp_kernels_queue(p->kernels, (pp_pairing_event)event, &step, err);
+    pp_kernels_finish(p->kernels); /* a stretch of another clock: what waits is from before */
+    if (pump(p, pod, err) < 0)
+        return -1;
+    return on_event(p, pod, event, &step, err);
 }
 
 /*
@@ -254,7 +298,7 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, int64_t n
 static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     uint64_t taken = pp_reader_taken(p->reader);
-    if (!pp_pairing_running(p->pairing))
+    if (!pp_pairing_running(p->pairing) && !pp_kernels_waiting(p->kernels) && !p->open)
         p->from = taken;
     if (taken - p->from > HELD_MAX && pp_batcher_steps(p->batcher) > 0)
         cut(p, pod, false);
@@ -263,20 +307,47 @@ static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
     return pp_reader_release(p->reader, p->from, &p->told, err);
 }
 
-static int drain(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
+static int drain_kernels(pp_process *p, pp_error *err)
+{
+    for (int round = 0; round < KERNEL_ROUNDS; round++) {
+        long n = pp_reader_take_kernels(p->reader, p->kernel_buffer, KERNELS_AT_ONCE, err);
+        if (n <= 0)
+            return (int)n;
+        for (long i = 0; i < n; i++)
+            if (pp_kernels_add(p->kernels, &p->kernel_buffer[i], err) < 0)
+                return -1;
+    }
+    return 0;
+}
+
+/* Losses of kernels are heeded before a step that they may fall into is handed on. */
+static int join(pp_process *p, pp_agent_pod *pod, pp_error *err)
+{
+    if (drain_kernels(p, err) < 0)
+        return -1;
+    uint64_t lost = pp_reader_header(p->reader)->kernels_lost;
+    if (lost != p->kernels_lost)
+        pp_kernels_lose(p->kernels);
+    p->kernels_lost = lost;
+    return pump(p, pod, err);
+}
+
+static int drain(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     for (int round = 0; round < ROUNDS; round++) {
         if (pp_reader_refresh(p->reader, err) < 0)
             return -1;
         p->at = pp_reader_taken(p->reader);
         long n = pp_reader_take(p->reader, p->buffer, MARKS_AT_ONCE, err);
-        if (n <= 0)
-            return (int)n;
-        for (long i = 0; i < n; i++, p->at++)
-            if (take(p, pod, &p->buffer[i], now, real, err) < 0)
-                return -1;
-        if (release(p, pod, err) < 0)
+        if (n < 0)
             return -1;
+        for (long i = 0; i < n; i++, p->at++)
+            if (take(p, pod, &p->buffer[i], err) < 0)
+                return -1;
+        if (join(p, pod, err) < 0 || release(p, pod, err) < 0)
+            return -1;
+        if (n == 0)
+            return 0;
     }
     return 0;
 }
@@ -298,11 +369,14 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)
 {
-    pp_error ignored;
+    pp_error err = {0};
     uint64_t taken = pp_reader_taken(p->reader);
-    if (pp_pairing_end(p->pairing))
-        end_stretch(p, pod, taken);
-    (void)pp_reader_release(p->reader, taken, &p->told, &ignored);
+    (void)pp_pairing_end(p->pairing);
+    pp_kernels_finish(p->kernels);
+    if (pump(p, pod, &err) < 0)
+        pp_warn(p->path, "steps are lost: %s", err.message);
+    end_stretch(p, pod, taken);
+    (void)pp_reader_release(p->reader, taken, &p->told, &err);
 }
 
 /* What the hook and the agent say to each other besides marks. */
@@ -322,9 +396,13 @@ static int greet(pp_process *p, int64_t now, pp_error *err)
 
 int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
 {
+    if (p->now == 0 && pp_reader_kernels_taken(p->reader) > 0)
+        pp_kernels_since(p->kernels, now); /* an agent before this one took what was before */
+    p->now = now;
+    p->offset = real - now;
     /* Asked before reading: what a process wrote before it went is there now. */
     bool gone = pp_reader_gone(p->reader);
-    if (drain(p, pod, now, real, err) < 0) {
+    if (drain(p, pod, err) < 0) {
         pp_process_finish(p, pod);
         return -1;
     }

@@ -21,6 +21,7 @@ struct pp_reader {
     pp_ring_header header;
     uint64_t tail;     /* taken */
     uint64_t released; /* as the hook knows it */
+    uint64_t kernel_tail;
     pp_ring_told told;
     uint32_t mode; /* as told to the hook last */
     uint32_t beat; /* the same */
@@ -54,6 +55,7 @@ static void terminate_texts(pp_ring_header *h)
     h->clock[sizeof h->clock - 1] = '\0';
     h->gpus[sizeof h->gpus - 1] = '\0';
     h->refusal[sizeof h->refusal - 1] = '\0';
+    h->kernels[sizeof h->kernels - 1] = '\0';
 }
 
 static int check_layout(const pp_ring_header *h, pp_error *err)
@@ -68,14 +70,13 @@ static int check_layout(const pp_ring_header *h, pp_error *err)
     return 0;
 }
 
-/* head is copied without atomicity: two equal looks make it whole. */
-static int read_head(const pp_reader *r, uint64_t *ret, pp_error *err)
+/* A head is copied without atomicity: two equal looks make it whole. */
+static int read_head(const pp_reader *r, size_t at, uint64_t *ret, pp_error *err)
 {
     uint64_t a = 0;
     uint64_t b = 1;
     for (int i = 0; i < 16 && a != b; i++) {
-        if (read_at(r, &a, sizeof a, offsetof(pp_ring_header, head), err) < 0 ||
-            read_at(r, &b, sizeof b, offsetof(pp_ring_header, head), err) < 0)
+        if (read_at(r, &a, sizeof a, at, err) < 0 || read_at(r, &b, sizeof b, at, err) < 0)
             return -1;
     }
     *ret = a < b ? a : b; /* still moving after 16 looks: both are whole, the smaller is safe */
@@ -85,18 +86,23 @@ static int read_head(const pp_reader *r, uint64_t *ret, pp_error *err)
 int pp_reader_refresh(pp_reader *r, pp_error *err)
 {
     pp_ring_header h;
-    uint64_t head;
-    if (read_head(r, &head, err) < 0 || read_at(r, &h, sizeof h, 0, err) < 0 ||
-        check_layout(&h, err) < 0)
+    uint64_t head, kernel_head;
+    if (read_head(r, offsetof(pp_ring_header, head), &head, err) < 0 ||
+        read_head(r, offsetof(pp_ring_header, kernel_head), &kernel_head, err) < 0 ||
+        read_at(r, &h, sizeof h, 0, err) < 0 || check_layout(&h, err) < 0)
         return -1;
     terminate_texts(&h);
     h.head = head;
+    h.kernel_head = kernel_head;
     if (h.layer_count > PP_RING_LAYERS)
         h.layer_count = PP_RING_LAYERS;
     if (h.cost < r->header.cost || h.cost > COST_MAX)
         h.cost = r->header.cost; /* it only grows */
     if (head < r->tail || head - r->tail > PP_RING_MARKS)
         return pp_error_set(err, PP_ERR_INVALID, "the ring's head %" PRIu64 " is impossible", head);
+    if (kernel_head < r->kernel_tail || kernel_head - r->kernel_tail > PP_RING_KERNELS)
+        return pp_error_set(err, PP_ERR_INVALID, "the ring's kernel head %" PRIu64 " is impossible",
+                            kernel_head);
     r->header = h;
     return 0;
 }
@@ -104,10 +110,11 @@ int pp_reader_refresh(pp_reader *r, pp_error *err)
 /* An agent before this one got so far. */
 static int find_tail(pp_reader *r, pp_error *err)
 {
-    uint64_t tail[2];
+    uint64_t tail[4];
     if (read_at(r, tail, sizeof tail, offsetof(pp_ring_header, tail), err) < 0)
         return -1;
     r->tail = r->released = tail[0] == ~tail[1] ? tail[0] : 0;
+    r->kernel_tail = tail[2] == ~tail[3] ? tail[2] : 0;
     return 0;
 }
 
@@ -153,21 +160,43 @@ const pp_ring_header *pp_reader_header(const pp_reader *r)
     return &r->header;
 }
 
-long pp_reader_take(pp_reader *r, pp_mark *marks, size_t max, pp_error *err)
+/* Copies up to max elements of `size` bytes from a queue of `places` of them, a power of two. */
+static long take(const pp_reader *r, uint64_t *tail, uint64_t head, size_t at, size_t size,
+                 size_t places, char *out, size_t max, pp_error *err)
 {
-    uint64_t ready = r->header.head - r->tail;
-    size_t n = ready < max ? (size_t)ready : max;
+    uint64_t there = head - *tail;
+    size_t n = there < max ? (size_t)there : max;
     size_t done = 0;
     while (done < n) {
-        size_t at = (size_t)((r->tail + done) & (PP_RING_MARKS - 1));
-        size_t run = n - done < PP_RING_MARKS - at ? n - done : PP_RING_MARKS - at;
-        if (read_at(r, marks + done, run * sizeof *marks, PP_RING_MARKS_AT + at * sizeof *marks,
-                    err) < 0)
+        size_t from = (size_t)((*tail + done) & (places - 1));
+        size_t run = n - done < places - from ? n - done : places - from;
+        if (read_at(r, out + done * size, run * size, at + from * size, err) < 0)
             return -1;
         done += run;
     }
-    r->tail += n;
+    *tail += n;
     return (long)n;
+}
+
+long pp_reader_take(pp_reader *r, pp_mark *marks, size_t max, pp_error *err)
+{
+    return take(r, &r->tail, r->header.head, PP_RING_MARKS_AT, sizeof *marks, PP_RING_MARKS,
+                (char *)marks, max, err);
+}
+
+long pp_reader_take_kernels(pp_reader *r, pp_kernel *kernels, size_t max, pp_error *err)
+{
+    long n = take(r, &r->kernel_tail, r->header.kernel_head, PP_RING_KERNELS_AT, sizeof *kernels,
+                  PP_RING_KERNELS, (char *)kernels, max, err);
+    uint64_t tail[2] = {r->kernel_tail, ~r->kernel_tail};
+    if (n > 0 && write_at(r, tail, sizeof tail, offsetof(pp_ring_header, kernel_tail), err) < 0)
+        return -1;
+    return n;
+}
+
+uint64_t pp_reader_kernels_taken(const pp_reader *r)
+{
+    return r->kernel_tail;
 }
 
 uint64_t pp_reader_taken(const pp_reader *r)

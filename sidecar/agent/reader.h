@@ -56,6 +56,12 @@ const pp_ring_told *pp_reader_told(const pp_reader *reader);
  */
 int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err);
 
+/** The same for kernels, which leave the ring at once. */
+long pp_reader_take_kernels(pp_reader *reader, pp_kernel *kernels, size_t max, pp_error *err);
+
+/** Kernels ever taken, by agents before this one too. */
+uint64_t pp_reader_kernels_taken(const pp_reader *reader);
+
 /** Reads one layer (id from 1 to the header's layer_count); its texts are NUL-terminated. */
 int pp_reader_layer(pp_reader *reader, uint32_t id, pp_ring_layer *ret, pp_error *err);
 

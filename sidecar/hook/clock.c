@@ -29,6 +29,8 @@ static int64_t host_poll(void)
 
 const pp_clock pp_clock_host = {"host", host_stamp, host_poll};
 
+const pp_clock pp_clock_kernels = {"kernels", host_stamp, host_poll};
+
 const pp_clock *pp_clock_now = &pp_clock_host;
 
 /* Autograd runs backward in threads of its own; the agent pairs the marks of each by itself. */

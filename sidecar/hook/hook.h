@@ -41,6 +41,10 @@ void pp_ring_push(const pp_mark *mark);
 /** Counts a mark that was lost before it reached the ring. */
 void pp_ring_lose(uint64_t count);
 
+/** Writes one kernel, counts those that were lost. For kernels.c, which serialises them; no GIL. */
+void pp_ring_push_kernel(const pp_kernel *kernel);
+void pp_ring_lose_kernels(uint64_t count);
+
 /** Adds to the cost that the hook measured. */
 void pp_ring_cost(int64_t ns);
 
@@ -83,12 +87,29 @@ void pp_sleep(int64_t ns);
  */
 const pp_clock *pp_clock_cuda(PyObject *stream_of);
 
+/** The host's, while kernels.c records what the GPU does. */
+extern const pp_clock pp_clock_kernels;
+
 /** The clock in use; the hook changes it between stretches only. */
 extern const pp_clock *pp_clock_now;
 
 /** Stamps and emits one mark. */
 void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int64_t value,
                  int32_t epoch, int32_t batch);
+
+/* ---- kernels.c: when each kernel ran, by CUPTI ---- */
+
+/** Begins to record; in the training's thread, as a stretch starts. NULL, or why not (static). */
+const char *pp_kernels_start(void);
+/** The stretch has ended: poll ends the recording once its kernels have run. */
+void pp_kernels_end(void);
+/** Ends it at once, for another CUPTI client that is about to begin. */
+void pp_kernels_give_way(void);
+/** Hands over what is done; `last`: the process ends. The hook's own thread; no GIL needed. ns to
+ * sleep. */
+int64_t pp_kernels_poll(bool last);
+/** In a forked child: nothing is recorded there. */
+void pp_kernels_forget(void);
 
 /* ---- nodes.c: a layer's part of the autograd graph ---- */
 
@@ -168,6 +189,8 @@ int pp_marks_init(void);
 PyObject *pp_marks_callable(pp_kind kind, uint32_t layer);
 /** `partial`, with DISCOVERING: the running step has called modules already. -1: exception. */
 int pp_marks_set_state(pp_state state, bool partial);
+/** Ends a running stretch where it is; -1: exception. */
+int pp_marks_stop(void);
 pp_state pp_marks_state(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** The object whose settle, found, rest, resume, position and failed the callables call; kept. */

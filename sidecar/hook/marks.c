@@ -77,6 +77,8 @@ static void show_state(pp_state s)
 {
     static const uint32_t shown[] = {PP_RING_IDLE, PP_RING_COUNT, PP_RING_COUNT, PP_RING_SAMPLE,
                                      PP_RING_SAMPLE};
+    if (hook.state == MARKING && s != MARKING)
+        pp_kernels_end();
     hook.state = s;
     if (pp_ring())
         __atomic_store_n(&pp_ring()->state, shown[s], __ATOMIC_RELEASE);
@@ -208,10 +210,17 @@ static int begin_layer(uint32_t layer, PyObject *args)
     return 0;
 }
 
+/* What START and STEP say of the stretch's times. */
+static uint8_t clock_flags(void)
+{
+    return pp_clock_now == &pp_clock_kernels ? PP_MARK_KERNELS : 0;
+}
+
 /* Starts or stops the stretch here. */
 static void put_edge(pp_mark_kind kind)
 {
-    pp_mark_put((uint8_t)kind, 0, 0, 0, hook.steps - 1, PP_MARK_UNKNOWN, PP_MARK_UNKNOWN);
+    pp_mark_put((uint8_t)kind, 0, clock_flags(), 0, hook.steps - 1, PP_MARK_UNKNOWN,
+                PP_MARK_UNKNOWN);
 }
 
 /* Ends the stretch within a step, which the agent drops. */
@@ -418,7 +427,7 @@ static int on_step(void)
     int32_t epoch, batch;
     if (position(&epoch, &batch) < 0)
         return -1;
-    pp_mark_put(PP_MARK_STEP, 0, 0, 0, hook.steps - 1, epoch, batch);
+    pp_mark_put(PP_MARK_STEP, 0, clock_flags(), 0, hook.steps - 1, epoch, batch);
     clear_frames(0);
     spans = 0; /* and what is open or queued still ended in an exception */
     hook.awaiting = false;
@@ -566,6 +575,11 @@ int pp_marks_set_state(pp_state state, bool partial)
         hook.depth = 0;
     show_state(state);
     return state == MARKING ? 0 : pp_nodes_release();
+}
+
+int pp_marks_stop(void)
+{
+    return hook.state == MARKING ? stop_here() : 0;
 }
 
 pp_state pp_marks_state(void)

@@ -187,6 +187,34 @@ static PyObject *m_use_clock(PyObject *self, PyObject *stream_of)
     return PyUnicode_FromString(clock->name);
 }
 
+/* As a stretch starts: the GPU's kernels are recorded where they can be, else `why_not` is told. */
+static PyObject *m_record(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *why;
+    if (!PyArg_ParseTuple(args, "s", &why))
+        return NULL;
+    int64_t begun = pp_now();
+    if (pp_clock_now == &pp_clock_host)
+        why = "no GPU is used";
+    else if (!*why && !(why = pp_kernels_start()))
+        pp_clock_now = &pp_clock_kernels;
+    if (pp_ring()) {
+        pp_copy_text(pp_ring()->kernels, sizeof pp_ring()->kernels, why ? why : "");
+        pp_copy_text(pp_ring()->clock, sizeof pp_ring()->clock, pp_clock_now->name);
+    }
+    pp_ring_cost(pp_now() - begun);
+    return PyBool_FromLong(pp_clock_now == &pp_clock_kernels);
+}
+
+static PyObject *m_give_way(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_kernels_give_way();
+    return pp_marks_stop() < 0 ? NULL : none();
+}
+
 static PyObject *m_call_cost(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -301,6 +329,7 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     (void)unused;
     pp_ring_close(true);
     pp_thread_forget();
+    pp_kernels_forget();
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
     pp_clock_now = &pp_clock_host;
@@ -332,6 +361,9 @@ static PyMethodDef functions[] = {
     {"collected", m_collected, METH_NOARGS,
      "Takes weak references to the modules called while discovering."},
     {"use_clock", m_use_clock, METH_O, "None: host; else torch's function for the stream."},
+    {"record", m_record, METH_VARARGS,
+     "Records kernels from here on, unless it is told why not; whether it does."},
+    {"give_way", m_give_way, METH_NOARGS, "Another profiler begins: ends recording and stretch."},
     {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},
     {"quiet", m_quiet, METH_VARARGS, "Whether the callables do nothing for now."},
     {"optimizer_open", m_optimizer_open, METH_NOARGS, "Whether an optimizer is at its step."},

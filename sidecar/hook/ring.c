@@ -18,6 +18,9 @@ static struct {
     pp_ring_header *header; /* NULL: no ring */
     pp_ring_layer *layers;
     pp_mark *marks;
+    pp_kernel *kernels;
+    uint64_t kernel_head;
+    uint64_t kernel_tail;
     uint64_t head;    /* private copies: the agent's side cannot spoil them */
     uint64_t tail;    /* the last that was believed */
     uint64_t pending; /* marks lost since the last one written */
@@ -115,7 +118,7 @@ static void fill_header(pp_ring_header *h)
     h->mark_count = PP_RING_MARKS;
     h->layer_size = sizeof(pp_ring_layer);
     h->layer_capacity = PP_RING_LAYERS;
-    h->tail_check = ~UINT64_C(0);
+    h->tail_check = h->kernel_tail_check = ~UINT64_C(0);
     h->process_id = getpid();
     h->magic = PP_RING_MAGIC;
 }
@@ -128,7 +131,9 @@ static const char *map_file(int fd)
     ring.header = (pp_ring_header *)(void *)base;
     ring.layers = (pp_ring_layer *)(void *)(base + PP_RING_LAYERS_AT);
     ring.marks = (pp_mark *)(void *)(base + PP_RING_MARKS_AT);
+    ring.kernels = (pp_kernel *)(void *)(base + PP_RING_KERNELS_AT);
     ring.head = ring.tail = ring.pending = 0;
+    ring.kernel_head = ring.kernel_tail = 0;
     ring.layer_count = 0;
     ring.fd = fd;
     fill_header(ring.header);
@@ -199,13 +204,18 @@ uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameter
     return ring.layer_count;
 }
 
-/* Free places, believing only a tail that is whole and possible. */
+/* Takes the reader's word for how far it is where it is whole and possible. */
+static void follow(const uint64_t *theirs, const uint64_t *check, uint64_t head, uint64_t *tail)
+{
+    uint64_t now = __atomic_load_n(theirs, __ATOMIC_ACQUIRE);
+    if (now == ~__atomic_load_n(check, __ATOMIC_ACQUIRE) && now >= *tail && now <= head)
+        *tail = now;
+}
+
+/* Free places. */
 static uint64_t room(void)
 {
-    uint64_t tail = __atomic_load_n(&ring.header->tail, __ATOMIC_ACQUIRE);
-    uint64_t check = __atomic_load_n(&ring.header->tail_check, __ATOMIC_ACQUIRE);
-    if (tail == ~check && tail >= ring.tail && tail <= ring.head)
-        ring.tail = tail;
+    follow(&ring.header->tail, &ring.header->tail_check, ring.head, &ring.tail);
     return PP_RING_MARKS - (ring.head - ring.tail);
 }
 
@@ -246,6 +256,28 @@ void pp_ring_push(const pp_mark *mark)
         }
     }
     write_mark(mark);
+}
+
+void pp_ring_lose_kernels(uint64_t count)
+{
+    if (ring.header)
+        __atomic_fetch_add(&ring.header->kernels_lost, count, __ATOMIC_RELEASE);
+}
+
+void pp_ring_push_kernel(const pp_kernel *kernel)
+{
+    pp_ring_header *h = ring.header;
+    if (!h)
+        return;
+    if (ring.kernel_head - ring.kernel_tail >= PP_RING_KERNELS)
+        follow(&h->kernel_tail, &h->kernel_tail_check, ring.kernel_head, &ring.kernel_tail);
+    if (ring.kernel_head - ring.kernel_tail >= PP_RING_KERNELS) {
+        pp_ring_lose_kernels(1);
+        return;
+    }
+    ring.kernels[ring.kernel_head & (PP_RING_KERNELS - 1)] = *kernel;
+    ring.kernel_head++;
+    __atomic_store_n(&h->kernel_head, ring.kernel_head, __ATOMIC_RELEASE);
 }
 
 void pp_ring_cost(int64_t ns)

@@ -47,13 +47,20 @@ int pp_thread_start(PyObject *run)
     return 0;
 }
 
+static int64_t poll(bool last)
+{
+    int64_t kernels = pp_kernels_poll(last);
+    int64_t clock = pp_clock_now->poll();
+    return kernels < clock ? kernels : clock;
+}
+
 int64_t pp_thread_wait(uint32_t seen)
 {
     Py_BEGIN_ALLOW_THREADS;
     while (!atomic_load(&closing) && pp_ring_mode_now() == seen)
-        pp_ring_wait(seen, pp_clock_now->poll());
+        pp_ring_wait(seen, poll(false));
     if (atomic_load(&closing))
-        (void)pp_clock_now->poll();
+        (void)poll(true);
     Py_END_ALLOW_THREADS;
     return atomic_load(&closing) ? -1 : (int64_t)pp_ring_mode_now();
 }

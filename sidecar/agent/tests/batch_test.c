@@ -47,6 +47,7 @@ static void add(pp_batcher *b, int64_t number, int64_t start, int64_t end, pp_pi
                     .end = end,
                     .epoch = -1,
                     .batch = 4,
+                    .gap = 33,
                     .pieces = pieces,
                     .count = count};
     assert_int_equal(pp_batcher_add(b, &step, &err), 0);
@@ -56,8 +57,8 @@ static void test_intervals_and_spans(void **state)
 {
     (void)state;
     pp_batcher *b = pp_batcher_new();
-    pp_piece pieces[] = {{.start = 110, .end = 120, .layer = 1, .phase = 0},
-                         {.start = 130, .end = 150, .layer = 1, .phase = 1},
+    pp_piece pieces[] = {{.start = 110, .end = 120, .layer = 1, .phase = 0, .busy = 8},
+                         {.start = 130, .end = 150, .layer = 1, .phase = 1, .busy = -1},
                          {.start = 160, .end = 170, .layer = 0, .phase = 2}};
     int64_t events;
     pp_batcher_start(b, 3, 100, T0);
@@ -75,7 +76,8 @@ static void test_intervals_and_spans(void **state)
     assert_int_equal(batch->intervals[1].kernels, -1);
     assert_int_equal(batch->intervals[1].step, 7);
     assert_int_equal(batch->steps[0].epoch, -1);
-    assert_int_equal(batch->steps[0].gap, -1);
+    assert_int_equal(batch->intervals[0].kernels, 8);
+    assert_int_equal(batch->steps[0].gap, 33);
     assert_int_equal(batch->grid.cell, 0);
     pp_wire_batch_free(batch);
     /* The next begins where this one ended; the last may be empty. */
@@ -96,24 +98,29 @@ static void test_many_pieces_become_a_grid(void **state)
     int64_t events;
     pp_batcher *b = pp_batcher_new();
     pp_batcher_start(b, 1, 0, T0);
-    int64_t busy[2] = {0};
+    int64_t busy[2] = {0}, kernels = 0;
     for (int i = 0; i < N; i++) { /* over one second, 200 us apart, 50 to 149 us long */
         int64_t start = i * INT64_C(200000);
         pieces[i] = (pp_piece){.start = start,
                                .end = start + 50000 + (i * 7919) % 100000,
                                .layer = (uint32_t)(1 + i % 2)};
         busy[i % 2] += pieces[i].end - pieces[i].start;
+        pieces[i].busy = i % 2 ? (pieces[i].end - pieces[i].start) / 3 : -1;
+        kernels += i % 2 ? pieces[i].busy : 0;
     }
     add(b, 1, 0, 1000 * MS, pieces, N);
     pp_wire_batch *batch = cut(b, false, &events);
     assert_int_equal(events, N);
     assert_int_equal(batch->grid.cell, 10 * MS);
     assert_int_equal(batch->interval_count, 0);
-    int64_t sums[2] = {0}, calls = 0;
+    int64_t sums[2] = {0}, calls = 0, ran = 0;
     for (size_t i = 0; i < batch->grid.count; i++) {
         sums[batch->grid.cells[i].layer - 1] += batch->grid.cells[i].busy;
         calls += batch->grid.cells[i].calls;
+        ran += batch->grid.cells[i].layer == 2 ? batch->grid.cells[i].kernels : 0;
+        assert_true(batch->grid.cells[i].layer == 2 || batch->grid.cells[i].kernels == -1);
     }
+    assert_int_equal(ran, kernels);
     assert_int_equal(sums[0], busy[0]);
     assert_int_equal(sums[1], busy[1]);
     assert_int_equal(calls, N);

@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, layers, position, settings, spans
+from precisionprobe_hook import _marks, compiling, layers, position, profilers, settings, spans
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further stretch is tried
@@ -29,6 +29,7 @@ class _Probe:
         self.ids = {}  # (name, type name) -> layer id
         self.positions = position.Position()
         self.spans = spans.Spans()
+        self.profilers = profilers.Watch(_marks.give_way)
         self.calibrated = False
         self.failures = 0
         self.refused = ""
@@ -109,6 +110,8 @@ class _Probe:
                       tables.register_module_forward_hook(_marks.marker(_marks.LEAVE))]
         self.spans.install()
         _marks.communication(self.queue(called))
+        if _marks.record("torch.profiler is running" if profilers.running(self.torch) else ""):
+            self.profilers.install()
         _marks.set_state(_marks.MARKING)
 
     def rest(self):
@@ -148,6 +151,7 @@ class _Probe:
 
     def remove_layers(self):
         self.spans.remove()
+        self.profilers.remove()
         while self.marks:
             self.marks.pop().remove()
         self.placed.clear()

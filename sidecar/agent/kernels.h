@@ -1,0 +1,58 @@
+/*
+ * Steps told on the host's clock, turned into the GPU's time by the kernels that they launched
+ * (docs/timing.md). No I/O, no clock: what pairing found and what the ring has of kernels go in, in
+ * any order among each other; steps whose kernels are all here come out, in order.
+ *
+ * A kernel belongs to the innermost piece that was open when it was launched. A piece reaches from
+ * where the GPU's time line arrives at its begin to where it leaves its end, as two events there
+ * would have been stamped: not before the host came by, not before what was launched earlier ended.
+ * Collectives run beside everything and are pieces of their own.
+ *
+ * The first step of a stretch only sets the time line: what the GPU still had to do as the
+ * recording began is not known.
+ */
+#ifndef PP_AGENT_KERNELS_H
+#define PP_AGENT_KERNELS_H
+
+#include "sidecar/agent/pairing.h"
+
+/** Kernels that may wait for their step, and steps and pieces that may wait for their kernels. */
+#define PP_KERNELS_MAX 400000
+#define PP_KERNELS_MAX_STEPS 4096
+#define PP_KERNELS_MAX_PIECES 400000
+
+typedef struct pp_kernels pp_kernels;
+
+/** NULL where memory is out. */
+pp_kernels *pp_kernels_new(void);
+void pp_kernels_free(pp_kernels *kernels);
+
+/** Takes one kernel as the ring has it; an impossible one counts as a loss. */
+int pp_kernels_add(pp_kernels *kernels, const pp_kernel *kernel, pp_error *err);
+
+/** Kernels launched before are not here: steps that began before are dropped. */
+void pp_kernels_since(pp_kernels *kernels, int64_t since);
+
+/** Some kernels were lost: the stretch ends before the steps that wait, and starts anew after. */
+void pp_kernels_lose(pp_kernels *kernels);
+
+/** Takes a START, STEP or STOP of pairing; its step is copied. */
+int pp_kernels_queue(pp_kernels *kernels, pp_pairing_event event, const pp_step *step,
+                     pp_error *err);
+
+/** No more kernels will come for what waits now. */
+void pp_kernels_finish(pp_kernels *kernels);
+
+/** Whether something waits for its kernels. */
+bool pp_kernels_waiting(const pp_kernels *kernels);
+
+/**
+ * The next event that is ready, or PP_PAIRING_NONE; -1 where memory is out. *ret_step is its step,
+ * in GPU time and with busy times, valid until the next call.
+ */
+int pp_kernels_next(pp_kernels *kernels, const pp_step **ret_step, pp_error *err);
+
+/** Kernels that came after their step was handed out: 0, or the times are wrong. */
+uint64_t pp_kernels_late(const pp_kernels *kernels);
+
+#endif

@@ -1,0 +1,466 @@
+/*
+ * When each kernel was launched and ran, from CUPTI's activity records: docs/timing.md. The CUPTI
+ * is the one that torch has in the process already; its few functions and the places of the fields
+ * read here are declared below (CUDA 12 and later keep them).
+ *
+ *   start            in the training's thread, as a stretch starts: 7 ms, counted as cost
+ *   buffer_wanted    in the training's threads: takes one of a few buffers, never waits
+ *   buffer_filled    in the hook's own thread or CUPTI's: writes the kernels into the ring
+ *   poll             the hook's own thread: has CUPTI hand over what is done, and ends the
+ * recording once the stretch's kernels have run detach           in the next CUDA call of the
+ * training, as CUPTI asks for
+ *
+ * A CUPTI that stays attached slows every launch, so it goes after each stretch. Nothing here waits
+ * for the GPU.
+ */
+#include "hook.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CUPTI_OK = 0,
+    KIND_DRIVER = 4,
+    KIND_KERNEL = 10,
+    DOMAIN_DRIVER = 1,
+    DOMAIN_RUNTIME = 2,
+    SITE_EXIT = 1,
+    CBID_GRAPH_LAUNCH = 514, /* and, per thread, the next one */
+    BUFFERS = 32,
+    BUFFER_SIZE = 128 << 10, /* 600 kernels */
+    GRAPHS = 256,            /* launches of CUDA graphs that are remembered; a power of two */
+    PENDING = 4096,          /* kernels of graphs whose launch is not known yet */
+    TRIES = 8,
+};
+
+#define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
+#define FLUSH_EVERY INT64_C(50000000)
+#define SETTLED                                                                                    \
+    INT64_C(200000000)              /* ns of launches after the stretch that show it is all there  \
+                                     */
+#define SILENCE INT64_C(2000000000) /* ns without a record: nothing more will come */
+#define CLOCK_LIMIT INT64_C(1000000000)
+
+/* Where a record of KIND_KERNEL has what is read, in bytes. */
+enum {
+    AT_START = 16,
+    AT_END = 24,
+    AT_CORRELATION = 92,
+    AT_NAME = 104,
+    AT_QUEUED = 120,
+    AT_SUBMITTED = 128, /* 0: it was launched by a graph, and `queued` is another's */
+    /* and one of KIND_DRIVER. */
+    AT_API_START = 8,
+    AT_API_CORRELATION = 32,
+};
+
+typedef void (*callback)(void *, int domain, uint32_t id, const void *data);
+
+static struct {
+    int (*version)(uint32_t *);
+    int (*timestamp)(uint64_t *);
+    int (*callbacks)(void (*)(uint8_t **, size_t *, size_t *),
+                     void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+    int (*enable)(int);
+    int (*disable)(int);
+    int (*latency)(uint8_t);
+    int (*next)(uint8_t *, size_t, void **);
+    int (*flush)(uint32_t);
+    int (*dropped)(void *, uint32_t, size_t *);
+    int (*subscribe)(void **, callback, void *);
+    int (*unsubscribe)(void *);
+    int (*domain)(uint32_t, void *, int);
+    int (*finalize)(void);
+    int (*driver_api)(uint32_t, uint8_t); /* NULL before CUDA 12.4: graphs are placed less well */
+} cupti;
+
+static const struct {
+    const char *name;
+    void **slot;
+} symbols[] = {
+    {"cuptiGetVersion", (void **)&cupti.version},
+    {"cuptiGetTimestamp", (void **)&cupti.timestamp},
+    {"cuptiActivityRegisterCallbacks", (void **)&cupti.callbacks},
+    {"cuptiActivityEnable", (void **)&cupti.enable},
+    {"cuptiActivityDisable", (void **)&cupti.disable},
+    {"cuptiActivityEnableLatencyTimestamps", (void **)&cupti.latency},
+    {"cuptiActivityGetNextRecord", (void **)&cupti.next},
+    {"cuptiActivityFlushAll", (void **)&cupti.flush},
+    {"cuptiActivityGetNumDroppedRecords", (void **)&cupti.dropped},
+    {"cuptiSubscribe", (void **)&cupti.subscribe},
+    {"cuptiUnsubscribe", (void **)&cupti.unsubscribe},
+    {"cuptiEnableDomain", (void **)&cupti.domain},
+    {"cuptiFinalize", (void **)&cupti.finalize},
+};
+
+typedef struct pending {
+    pp_kernel kernel;
+    uint32_t correlation;
+    uint32_t rounds; /* flushes that it has waited for */
+} pending;
+
+/* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
+enum { OUT = 0, ON, ENDING, CLOSING };
+/* `detaching`. */
+enum { DETACH_NONE = 0, DETACH_WAITS, DETACH_RUNS };
+
+static atomic_int state;
+static _Atomic int64_t ended_at; /* ns: when the stretch ended */
+static atomic_uint free_buffers; /* a bit for each */
+static uint8_t *buffers;
+static int64_t offset; /* from CUPTI's clock to the marks' */
+static void *detacher; /* subscription that waits for the next CUDA call */
+static atomic_int detaching;
+/* Held while CUPTI is told something, so that it is not finalised under another's call. */
+static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
+
+/* What is behind the lock is only touched as buffers are handed over, never by a launch. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    uint32_t correlation;
+    int64_t at;
+} graphs[GRAPHS];
+static unsigned graph_count;
+static pending waiting[PENDING];
+static size_t waiting_count;
+static int64_t newest;  /* the latest launch that was seen */
+static int64_t news_at; /* when a record came last */
+
+/* ---- the library ---- */
+
+static int look(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    if (!name || strncmp(name, "/libcupti.so", 12) != 0)
+        return 0;
+    pp_copy_text(user, PATH_MAX, info->dlpi_name);
+    return 1;
+}
+
+static const char *load(void)
+{
+    static bool loaded;
+    static char path[PATH_MAX];
+    if (loaded)
+        return NULL;
+    if (!dl_iterate_phdr(look, path))
+        return "no CUPTI is loaded";
+    void *library = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+    if (!library)
+        return "no CUPTI is loaded";
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        if (!symbol)
+            return "CUPTI lacks a function";
+        memcpy(symbols[i].slot, &symbol, sizeof symbol);
+    }
+    void *optional = dlsym(library, "cuptiActivityEnableDriverApi");
+    memcpy(&cupti.driver_api, &optional, sizeof optional);
+    uint32_t version = 0;
+    if (cupti.version(&version) != CUPTI_OK || version < VERSION_MIN)
+        return "CUPTI is older than that of CUDA 12";
+    loaded = true;
+    return NULL;
+}
+
+/* ---- records ---- */
+
+static uint64_t read_u64(const uint8_t *at)
+{
+    uint64_t v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+static uint32_t read_u32(const uint8_t *at)
+{
+    uint32_t v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+static void emit(const pp_kernel *k)
+{
+    if (k->launched > newest)
+        newest = k->launched;
+    pp_ring_push_kernel(k);
+}
+
+static bool find_graph(uint32_t correlation, int64_t *ret)
+{
+    for (unsigned i = 0; i < GRAPHS && i < graph_count; i++) {
+        unsigned at = (graph_count - 1 - i) & (GRAPHS - 1);
+        if (graphs[at].correlation == correlation) {
+            *ret = graphs[at].at;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Emits the kernels of graphs whose launch is known by now, or will not be. */
+static void emit_waiting(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < waiting_count; i++) {
+        pending *p = &waiting[i];
+        if (find_graph(p->correlation, &p->kernel.launched) || p->rounds++ > 1)
+            emit(&p->kernel);
+        else
+            waiting[kept++] = *p;
+    }
+    waiting_count = kept;
+}
+
+static void take_kernel(const uint8_t *r)
+{
+    int64_t begin = (int64_t)read_u64(r + AT_START);
+    int64_t end = (int64_t)read_u64(r + AT_END);
+    int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
+    if (begin <= 0 || end < begin || queued <= 0) {
+        pp_ring_lose_kernels(1); /* it did not run to its end */
+        return;
+    }
+    const char *name = NULL;
+    memcpy(&name, r + AT_NAME, sizeof name);
+    pp_kernel k = {.launched = queued + offset,
+                   .start = begin + offset,
+                   .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
+                   .flags = name && strncmp(name, "nccl", 4) == 0 ? PP_KERNEL_COLLECTIVE : 0};
+    if (read_u64(r + AT_SUBMITTED) != 0 || !cupti.driver_api || waiting_count == PENDING)
+        emit(&k);
+    else
+        waiting[waiting_count++] =
+            (pending){.kernel = k, .correlation = read_u32(r + AT_CORRELATION)};
+}
+
+static void take_launch(const uint8_t *r)
+{
+    unsigned at = graph_count++ & (GRAPHS - 1);
+    graphs[at].correlation = read_u32(r + AT_API_CORRELATION);
+    graphs[at].at = (int64_t)read_u64(r + AT_API_START) + offset;
+}
+
+static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+    *buffer = NULL;
+    *size = *max_records = 0;
+    unsigned mask = atomic_load(&free_buffers);
+    while (mask) {
+        unsigned bit = mask & -mask;
+        if (!atomic_compare_exchange_weak(&free_buffers, &mask, mask & ~bit))
+            continue;
+        *buffer = buffers + (size_t)__builtin_ctz(bit) * BUFFER_SIZE;
+        *size = BUFFER_SIZE;
+        return;
+    }
+}
+
+static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_t size,
+                          size_t valid)
+{
+    (void)size;
+    if (!buffer)
+        return;
+    (void)pthread_mutex_lock(&lock);
+    void *record = NULL;
+    news_at = pp_now();
+    while (valid > 0 && cupti.next(buffer, valid, &record) == CUPTI_OK) {
+        int kind = (int)read_u32(record);
+        if (kind == KIND_KERNEL)
+            take_kernel(record);
+        else if (kind == KIND_DRIVER)
+            take_launch(record);
+    }
+    size_t dropped = 0;
+    if (cupti.dropped(context, stream, &dropped) == CUPTI_OK && dropped)
+        pp_ring_lose_kernels(dropped);
+    (void)pthread_mutex_unlock(&lock);
+    atomic_fetch_or(&free_buffers, 1U << ((size_t)(buffer - buffers) / BUFFER_SIZE));
+}
+
+/* ---- start and end ---- */
+
+/* In a CUDA call of the training that is about to return: there CUPTI can be left. */
+static void on_cuda_call(void *user, int domain, uint32_t id, const void *data)
+{
+    (void)user;
+    (void)domain;
+    (void)id;
+    if (read_u32(data) != SITE_EXIT ||
+        !atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_RUNS))
+        return;
+    (void)cupti.finalize();
+    atomic_store(&detaching, DETACH_NONE);
+}
+
+static void detach(void)
+{
+    if (cupti.subscribe(&detacher, on_cuda_call, NULL) != CUPTI_OK)
+        return; /* somebody else's by now: theirs to leave */
+    atomic_store(&detaching, DETACH_WAITS);
+    (void)cupti.domain(1, detacher, DOMAIN_RUNTIME);
+    (void)cupti.domain(1, detacher, DOMAIN_DRIVER);
+}
+
+/* Whether nobody else uses CUPTI; at most one can subscribe. */
+static bool alone(void)
+{
+    void *subscriber = NULL;
+    if (atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE))
+        (void)cupti.unsubscribe(detacher); /* no CUDA call came since the last stretch */
+    if (cupti.subscribe(&subscriber, on_cuda_call, NULL) != CUPTI_OK)
+        return false;
+    (void)cupti.unsubscribe(subscriber);
+    return true;
+}
+
+/* The offset of CUPTI's clock. It is the system's unless a profiler has given it another. */
+static bool set_clock(void)
+{
+    int64_t width = INT64_MAX;
+    uint64_t theirs = 0;
+    struct timespec real;
+    for (int i = 0; i < TRIES; i++) {
+        int64_t before = pp_now();
+        if (cupti.timestamp(&theirs) != CUPTI_OK)
+            return false;
+        int64_t after = pp_now();
+        if (after - before < width) {
+            width = after - before;
+            offset = before + width / 2 - (int64_t)theirs;
+        }
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &real);
+    int64_t off = (int64_t)real.tv_sec * 1000000000 + real.tv_nsec - (int64_t)theirs;
+    if (pp_ring())
+        __atomic_store_n(&pp_ring()->clock_error, width / 2, __ATOMIC_RELAXED);
+    return off > -CLOCK_LIMIT && off < CLOCK_LIMIT;
+}
+
+static bool enable(void)
+{
+    if (cupti.callbacks(buffer_wanted, buffer_filled) != CUPTI_OK || cupti.latency(1) != CUPTI_OK ||
+        cupti.enable(KIND_KERNEL) != CUPTI_OK)
+        return false;
+    for (uint32_t i = 0; cupti.driver_api && i < 2; i++)
+        (void)cupti.driver_api(CBID_GRAPH_LAUNCH + i, 1);
+    return true;
+}
+
+static void disable(void)
+{
+    for (uint32_t i = 0; cupti.driver_api && i < 2; i++)
+        (void)cupti.driver_api(CBID_GRAPH_LAUNCH + i, 0);
+    (void)cupti.disable(KIND_KERNEL);
+    (void)cupti.latency(0);
+}
+
+const char *pp_kernels_start(void)
+{
+    if (getenv("CUDA_INJECTION64_PATH"))
+        return "a profiler is injected (CUDA_INJECTION64_PATH)";
+    const char *why = load();
+    if (why)
+        return why;
+    if (atomic_compare_exchange_strong(&state, &(int){ENDING}, ON))
+        return NULL; /* the stretch before has just ended: it goes on */
+    if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
+        return "the stretch before is not read yet";
+    if (!alone())
+        return "another CUPTI client is attached";
+    if (!buffers) {
+        buffers = aligned_alloc(64, (size_t)BUFFERS * BUFFER_SIZE);
+        atomic_store(&free_buffers, buffers ? UINT_MAX : 0);
+    }
+    if (!buffers)
+        return "out of memory";
+    if (!set_clock())
+        return "a profiler has changed CUPTI's clock";
+    waiting_count = graph_count = 0;
+    newest = 0;
+    news_at = pp_now();
+    if (!enable()) {
+        disable();
+        detach();
+        return "CUPTI refuses to record kernels";
+    }
+    atomic_store(&state, ON);
+    return NULL;
+}
+
+void pp_kernels_end(void)
+{
+    atomic_store(&ended_at, pp_now());
+    if (atomic_compare_exchange_strong(&state, &(int){ON}, ENDING))
+        pp_ring_wake(false);
+}
+
+/* All that was launched until now is written, or never will be. */
+static void complete(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < waiting_count; i++)
+        emit(&waiting[i].kernel);
+    waiting_count = 0;
+    pp_ring_push_kernel(
+        &(pp_kernel){.launched = pp_now(), .start = pp_now(), .flags = PP_KERNEL_COMPLETE});
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void pp_kernels_give_way(void)
+{
+    (void)pthread_mutex_lock(&api);
+    if (atomic_exchange(&state, OUT) != OUT) {
+        disable();
+        (void)cupti.flush(1);
+        complete();
+        (void)cupti.finalize();
+    }
+    (void)pthread_mutex_unlock(&api);
+}
+
+void pp_kernels_forget(void)
+{
+    atomic_store(&state, OUT);
+    atomic_store(&detaching, DETACH_NONE);
+}
+
+/* Whether all kernels of the stretch that has ended are here. */
+static bool all_here(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    emit_waiting();
+    int64_t end = atomic_load(&ended_at);
+    bool here = newest > end + SETTLED || pp_now() - (news_at > end ? news_at : end) > SILENCE;
+    (void)pthread_mutex_unlock(&lock);
+    return here;
+}
+
+int64_t pp_kernels_poll(bool last)
+{
+    if (atomic_load(&state) == OUT || !pp_ring())
+        return INT64_MAX;
+    (void)pthread_mutex_lock(&api);
+    int now = atomic_load(&state);
+    if (now != OUT)
+        (void)cupti.flush(last);
+    bool here = all_here();
+    if (last && now != OUT) {
+        complete(); /* the process ends, and CUPTI with it */
+    } else if (here && atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING)) {
+        disable();
+        (void)cupti.flush(0);
+        complete();
+        detach();
+        atomic_store(&state, OUT);
+    }
+    (void)pthread_mutex_unlock(&api);
+    return FLUSH_EVERY;
+}

@@ -1,0 +1,43 @@
+"""CUPTI serves one client: where the user's torch.profiler begins, the recording of kernels ends before it."""
+import sys
+
+_BEGINNINGS = ("_prepare_profiler", "_enable_profiler")  # looked up by name as a profile begins
+
+
+def running(torch):
+    """Whether torch.profiler records now."""
+    enabled = getattr(torch._C._autograd, "_profiler_enabled", None)
+    return bool(enabled and enabled())
+
+
+class Watch:
+    """While it is installed, give_way is called before torch.profiler begins."""
+
+    def __init__(self, give_way):
+        self.give_way = give_way
+        self.replaced = []  # (name, original, replacement)
+
+    def install(self):
+        module = sys.modules["torch.autograd.profiler"]
+        for name in () if self.replaced else _BEGINNINGS:
+            original = getattr(module, name, None)
+            if original:
+                replacement = self.wrapper(original)
+                setattr(module, name, replacement)
+                self.replaced.append((name, original, replacement))
+
+    def wrapper(self, original):
+        def begin(*args, **kwargs):
+            try:
+                self.give_way()
+            except Exception:
+                pass
+            return original(*args, **kwargs)
+        return begin
+
+    def remove(self):
+        module = sys.modules["torch.autograd.profiler"]
+        while self.replaced:
+            name, original, replacement = self.replaced.pop()
+            if getattr(module, name, None) is replacement:
+                setattr(module, name, original)
