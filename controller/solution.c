@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "common/buf.h"
+#include "common/wire.h"
 #include "controller/solution_internal.h"
 
 static const char *const kind_names[] = {"layer",         "optimizer", "zero_grad", "data",
                                          "communication", "other",     "idle",      "job"};
-static const char *const phase_names[] = {"forward",       "backward",  "optimizer",
-                                          "recompute",     "zero_grad", "data",
-                                          "communication", "other",     "idle"};
+_Static_assert((int)PP_PHASE_OTHER == (int)PP_WIRE_OTHER, "phases have the numbers of the wire");
 
 const char *pp_solution_kind_name(pp_solution_kind kind)
 {
@@ -20,7 +19,7 @@ const char *pp_solution_kind_name(pp_solution_kind kind)
 
 const char *pp_solution_phase_name(pp_attribution_phase phase)
 {
-    return phase_names[phase];
+    return phase == PP_PHASE_IDLE ? "idle" : pp_wire_phase_name((pp_wire_phase)phase);
 }
 
 pp_solution *pp_solution_free(pp_solution *s)

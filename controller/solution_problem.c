@@ -2,6 +2,7 @@
  * The attribution problem of one GPU out of a pod's activity: which processes used it, which time
  * was observed of all of them, which steps and intervals lie in it.
  */
+#include "common/wire.h"
 #include "controller/solution_internal.h"
 
 #include <math.h>
@@ -68,7 +69,7 @@ static const pp_activity_batch *batch_of(const layer_index *x, uint32_t batch)
 
 static bool of_layer(unsigned phase)
 {
-    return phase == PP_PHASE_FORWARD || phase == PP_PHASE_BACKWARD || phase == PP_PHASE_RECOMPUTE;
+    return pp_wire_phase_has_layer((pp_wire_phase)phase);
 }
 
 static pp_problem_item make_item(const pp_activity_layer *l, unsigned phase)
