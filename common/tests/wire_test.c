@@ -363,6 +363,10 @@ static void test_each_busy_time_is_named(void **state)
         PP_CLEANUP_JSON json_t *object = busy_grid_example();
         assert_refused(object, &grids[i]);
     }
+    PP_CLEANUP_JSON json_t *fine = busy_grid_example();
+    set_at(fine, "grid.cell", "5000000");
+    set_at(fine, "grid.busy", "[1,2]");
+    assert_refused(fine, &(broken){"grid.kernels[1]", "5000001", NULL});
 }
 
 static void fill(json_t *group, const char *name, size_t count, int64_t value)
