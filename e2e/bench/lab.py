@@ -1,0 +1,223 @@
+"""What the benchmarks share: trainings and sessions to command, figures to print, medians with their intervals.
+
+PP_AGENT  the agent's command line (several words where it needs a loader)
+PP_HOOK   the folder with the hook's Python (sitecustomize.py in it)
+PP_PYTHON the Python that trains, where it is not the one that runs the benchmark
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+MARKED = ("MARKING", "MARKING")
+
+
+def arguments(doc, models=None, **more):
+    """The options that all have, and the program's own as name=(default, help)."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if models:
+        parser.add_argument("model", choices=models)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--small", action="store_true", help="small models, to try the program out")
+    parser.add_argument("--batch", type=int, help="batch size, where it is not the model's own")
+    for name, (default, text) in more.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default,
+                            help=f"{text} ({default})")
+    return parser.parse_args()
+
+
+def needed(name):
+    if not os.environ.get(name):
+        sys.exit(f"{name} is not set: see {HERE / 'README.md'}")
+    return os.environ[name]
+
+
+# ---- figures ----
+
+def figure(name, value, unit=None, interval=None, limit=None, holds=None, **more):
+    """Prints one figure; `limit` is what it must not pass, `holds` whether it does not."""
+    def short(x):
+        return float(f"{x:.6g}") if isinstance(x, float) else x
+    line = {"figure": name, "value": short(value)}
+    if unit:
+        line["unit"] = unit
+    if interval:
+        line["interval"] = [short(x) for x in interval]
+    if limit is not None:
+        line["limit"] = limit
+        line["holds"] = value is not None and value <= limit if holds is None else holds
+    elif holds is not None:
+        line["holds"] = holds
+    print(json.dumps({**line, **{k: short(v) for k, v in more.items()}}), flush=True)
+
+
+def interval(sample, draws=1000, level=0.95):
+    """[low, high] of sample(), which draws a statistic anew from data of its own drawn with replacement."""
+    values = sorted(sample() for _ in range(draws))
+    tail = (1 - level) / 2
+    return [values[int(tail * draws)], values[min(draws - 1, int((1 - tail) * draws))]]
+
+
+_random = random.Random(1)
+
+
+def redraw(values):
+    return _random.choices(values, k=len(values))
+
+
+def of_median(values):
+    """Median and its interval by bootstrap."""
+    return statistics.median(values), interval(lambda: statistics.median(redraw(values)))
+
+
+def of_groups(groups):
+    """Median over groups of each one's median, and its interval: groups are drawn, then values in each."""
+    def sample():
+        return statistics.median(statistics.median(redraw(group)) for group in redraw(groups))
+    return statistics.median(statistics.median(group) for group in groups), interval(sample)
+
+
+# ---- processes ----
+
+class Trainer:
+    """trainer.py in a process of its own; with a ring the hook is in it."""
+
+    def __init__(self, args, model=None, ring=None, deterministic=False, prefix=(), environment=None, backend="inductor"):
+        drop = ("PYTHONPATH", "PRECISIONPROBE_RING")
+        env = {k: v for k, v in os.environ.items() if k not in drop} | (environment or {})
+        if ring:
+            env.update(PYTHONPATH=needed("PP_HOOK"), PRECISIONPROBE_RING=str(ring))
+        python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
+        command = [*prefix, *python, str(HERE / "trainer.py"), model or args.model, args.device,
+                   "small" if args.small else "full", str(args.batch or "-"),
+                   "deterministic" if deterministic else "free", backend]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, text=True, bufsize=1)
+
+    def reply(self, what):
+        for line in self.process.stdout:
+            if line.startswith('{"reply": "%s"' % what):
+                return json.loads(line)
+        self.errors.seek(0)
+        raise RuntimeError(f"the training ended at '{what}':\n{self.errors.read()[-3000:]}")
+
+    def ready(self):
+        self.pid = self.reply("ready")["pid"]
+        return self
+
+    def ask(self, what, **options):
+        self.tell(what, **options)
+        return self.reply(what)
+
+    def tell(self, what, **options):
+        self.process.stdin.write(json.dumps({"do": what, **options}) + "\n")
+
+    def quit(self):
+        if self.process.poll() is None:
+            try:
+                self.tell("quit")
+                self.process.stdin.close()
+                self.process.wait(60)
+            except (OSError, subprocess.TimeoutExpired):
+                self.process.kill()
+                self.process.wait()
+        self.errors.close()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self.ready()
+
+    def __exit__(self, *_):
+        self.quit()
+
+
+class Ring:
+    """A ring directory, on the memory-backed file system that a pod has there."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="pp-ring-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        return self.path
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Session:
+    """An agent on a ring directory. It ends sampling by itself after `seconds`, counted from the first sampled step."""
+
+    def __init__(self, ring, seconds=0.0, budget=1.0, stretch=2.0, skip=0, most=0):
+        self.folder = tempfile.mkdtemp(prefix="pp-session-")
+        settings = {"version": 1, "session": {"uid": "bench", "namespace": "bench", "name": "bench"},
+                    "endpoint": "wss://localhost:1/v1/ingest",
+                    "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
+                    "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": skip, "max": most},
+                    "durationSeconds": seconds, "overheadBudgetPercent": budget, "stretch": {"seconds": stretch}}
+        path = os.path.join(self.folder, "settings.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(settings, file)
+        self.dump = os.path.join(self.folder, "dump")
+        self.log = os.path.join(self.folder, "log")
+        control = os.path.join(ring, "control.json")
+        if os.path.exists(control):
+            os.unlink(control)
+        with open(self.dump, "w", encoding="utf-8") as out, open(self.log, "w", encoding="utf-8") as log:
+            self.agent = subprocess.Popen([*shlex.split(needed("PP_AGENT")), "run", "--dump", "--ring", ring,
+                                           "--settings", path], stdout=out, stderr=log)
+        until = time.monotonic() + 20
+        while not os.path.exists(control):
+            if self.agent.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"the agent does not start:\n{self.said()}")
+            time.sleep(0.01)
+
+    def said(self):
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            return file.read()[-3000:]
+
+    def batches(self):
+        """Those printed so far; a last line that is not whole yet is left out."""
+        with open(self.dump, encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.startswith("{") and line.endswith("}\n")]
+
+    def stop(self):
+        """Ends the agent; its batches."""
+        if self.agent.poll() is None:
+            self.agent.send_signal(signal.SIGTERM)
+        try:
+            self.agent.wait(40)
+        except subprocess.TimeoutExpired:
+            self.agent.kill()
+            self.agent.wait()
+        return self.batches()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def sampled(batches):
+    """What batches hold in all."""
+    steps = sum(len(b["steps"]["number"]) for b in batches)
+    cost = [b["cost"] for b in batches if "cost" in b]
+    return {"steps": steps, "dropped": sum(b.get("dropped", 0) for b in batches),
+            "marks": sum(c["marks"] for c in cost), "cost_ns": sum(c["nanoseconds"] for c in cost),
+            "clocks": sorted({b["process"]["clock"] for b in batches}),
+            "no_busy_because": sorted({b["process"].get("kernels") or "" for b in batches} - {""})}
+
+
+def times(reply, *states):
+    """us per step of the chunks; with states only of those that had the hook in one of them from begin to end."""
+    return [us for us, before, after in reply["chunks"] if not states or (before == after and before in states)]

@@ -1,0 +1,199 @@
+"""The trainings that are measured: plain PyTorch, as people write it, with no word of the probe."""
+import contextlib
+import functools
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+BATCHES = 4  # batches that take turns: a training does not see one batch for ever
+
+
+class DLRM(nn.Module):
+    """Bottom MLP 512-512-64, 8 tables of 1M x 64 (sparse, 10 rows a bag), top MLP 576-1024-1024-1024-1."""
+
+    def __init__(self, rows, wide=1024):
+        super().__init__()
+        self.bot = nn.Sequential(nn.Linear(512, wide // 2), nn.ReLU(), nn.Linear(wide // 2, 64), nn.ReLU())
+        self.emb = nn.ModuleList(nn.EmbeddingBag(rows, 64, mode="sum", sparse=True) for _ in range(8))
+        self.top = nn.Sequential(nn.Linear(576, wide), nn.ReLU(), nn.Linear(wide, wide), nn.ReLU(),
+                                 nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 1), nn.Sigmoid())
+
+    def forward(self, x, indices, offsets):
+        bags = [table(index, offsets) for table, index in zip(self.emb, indices)]
+        return self.top(torch.cat([self.bot(x), *bags], 1))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inside, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inside != 4 * width:
+            self.downsample = nn.Sequential(nn.Conv2d(inside, 4 * width, 1, stride, bias=False),
+                                            nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        y += x if self.downsample is None else self.downsample(x)
+        return self.relu(y)
+
+
+class ResNet(nn.Module):
+    def __init__(self, blocks=(3, 4, 6, 3), width=64):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width)
+        self.relu, self.maxpool = nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+        inside, stages = width, []
+        for i, count in enumerate(blocks):
+            wide = width << i
+            stages.append(nn.Sequential(*(Bottleneck(inside if j == 0 else 4 * wide, wide, 2 if i and j == 0 else 1)
+                                          for j in range(count))))
+            inside = 4 * wide
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(inside, 1000)
+
+    def forward(self, x):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.qkv, self.proj = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        if hasattr(F, "scaled_dot_product_attention"):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:  # torch < 2.0
+            mask = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            y = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(mask, float("-inf")).softmax(-1) @ v
+        return self.proj(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1, self.attn, self.ln_2 = nn.LayerNorm(width), Attention(width, heads), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT(nn.Module):
+    def __init__(self, layers=12, width=768, heads=12, length=1024, words=50304, checkpoint=False):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.h = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.ln_f, self.lm_head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+        self.checkpoint = checkpoint
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.h:
+            if self.checkpoint:
+                x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+class Training:
+    """A model, its optimizer and its data; step() does one step and gives the loss, still on the device."""
+
+    def __init__(self, model, optimizer, loss, batches, cast=contextlib.nullcontext, scaler=None):
+        self.model, self.optimizer, self.loss, self.batches = model, optimizer, loss, batches
+        self.cast, self.scaler, self.number = cast, scaler, 0
+
+    def step(self):
+        inputs, target = self.batches[self.number % len(self.batches)]
+        self.number += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.cast():
+            loss = self.loss(self.model(*inputs), target)
+        if self.scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        return loss.detach()
+
+
+def _dlrm(device, small, batch, deterministic, wrap):
+    rows, wide, batch = (5000, 64, batch or 32) if small else (1000000, 1024, batch or 1024)
+    # Where results must be the same each time no row comes twice in a batch: the order of sums is then the only one.
+    draw = torch.randperm if deterministic else functools.partial(torch.randint, rows)
+    model = wrap(DLRM(rows, wide).to(device))
+    offsets = torch.arange(0, batch * 10, 10, device=device)
+
+    def data():
+        indices = [(draw(rows)[:batch * 10] if deterministic else draw((batch * 10,))).to(device) for _ in range(8)]
+        return (torch.randn(batch, 512).to(device), indices, offsets), torch.rand(batch, 1).to(device)
+
+    return Training(model, torch.optim.SGD(model.parameters(), lr=0.01), nn.BCELoss(),
+                    [data() for _ in range(BATCHES)])
+
+
+def _resnet50(device, small, batch, deterministic, wrap):
+    batch, size = batch or (4 if small else 64), 64 if small else 224
+    model = wrap((ResNet((1, 1, 1, 1), 16) if small else ResNet()).to(device))
+    batches = [((torch.randn(batch, 3, size, size).to(device),), torch.randint(0, 1000, (batch,)).to(device))
+               for _ in range(BATCHES)]
+    return Training(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), nn.CrossEntropyLoss(), batches)
+
+
+def _gpt(device, small, batch, deterministic, wrap, amp=False):
+    """In bfloat16 by autocast; with amp in float16 with a GradScaler (on a GPU) and each block checkpointed."""
+    sizes = {"layers": 2, "width": 64, "heads": 4, "length": 64, "words": 512} if small else {}
+    batch = batch or (2 if small else 8)
+    model = wrap(GPT(checkpoint=amp, **sizes).to(device))
+    length, words = sizes.get("length", 1024), sizes.get("words", 50304)
+    scaled = amp and device == "cuda"
+    cast = functools.partial(torch.autocast, device, torch.float16 if scaled else torch.bfloat16)
+    scaler = torch.amp.GradScaler("cuda") if scaled else None
+
+    def loss(logits, target):
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+    batches = []
+    for _ in range(BATCHES):
+        tokens = torch.randint(0, words, (batch, length + 1)).to(device)
+        batches.append(((tokens[:, :-1],), tokens[:, 1:]))
+    return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss, batches, cast, scaler)
+
+
+MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt}
+# How the same models can be run besides: name -> (model, what is done with it).
+VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"), "resnet50-ddp": ("resnet50", "ddp")}
+
+
+def settle_all(deterministic):
+    """The same random numbers each time; with deterministic also the same sums."""
+    torch.manual_seed(1)
+    if deterministic:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+        torch.backends.cudnn.deterministic = True
+
+
+def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
+    """A Training by its name in MODELS or VARIANTS. For ddp the process group is there already."""
+    base, variant = VARIANTS.get(name, (name, None))
+    settle_all(deterministic)
+    wraps = {"compile": functools.partial(torch.compile, backend=backend) if variant == "compile" else None,
+             "ddp": lambda model: nn.parallel.DistributedDataParallel(model)}
+    more = {"amp": True} if variant == "amp" else {}
+    return MODELS[base](device, small, batch, deterministic, wraps.get(variant) or (lambda model: model), **more)

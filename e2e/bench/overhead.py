@@ -1,0 +1,185 @@
+"""What the probe costs a training: idle, over a session at its budget, and inside a stretch; and what others cost.
+
+Pairs of processes, one without the hook and one with it, take turns for a block each: absent against idle, then
+against after-a-session. In the hooked process of each pair idle blocks and sessions take turns. One JSON line per
+figure; README.md says what they mean.
+"""
+import statistics
+import shutil
+import tempfile
+import os
+
+import lab
+
+
+def mean_ratio(session, idle):
+    return (statistics.mean(session) / statistics.mean(idle) - 1) * 100
+
+
+def in_turn(absent, hooked, args):
+    """Slowdown in percent of each block of the second process against the one of the first beside it."""
+    found = []
+    for i in range(args.blocks):
+        order = (absent, hooked) if i % 2 == 0 else (hooked, absent)
+        block = {who: statistics.median(lab.times(who.ask("run", seconds=args.block))) for who in order}
+        found.append((block[hooked] / block[absent] - 1) * 100)
+    return found
+
+
+def session(hooked, ring, seconds, budget, stretch):
+    """(chunks of the session, what its batches hold, seconds until all is out again)."""
+    with lab.Session(ring, seconds=seconds, budget=budget, stretch=stretch) as agent:
+        reply = hooked.ask("run", seconds=seconds)
+        out = hooked.ask("until", state="OFF")["seconds"]
+        return reply, lab.sampled(agent.stop()), out
+
+
+def whole_cycles(reply):
+    """Times from the first stretch's begin to the last one's: there the share of marked steps is the budget's own."""
+    begins = [i for i, (_, before, after) in enumerate(reply["chunks"])
+              if after == "MARKING" and (i == 0 or reply["chunks"][i - 1][2] != "MARKING")]
+    return lab.times(reply)[begins[0]:begins[-1]] if len(begins) > 1 else []
+
+
+def at_budget(hooked, ring, args):
+    before = lab.times(hooked.ask("run", seconds=args.block * 2))
+    reply, held, out = session(hooked, ring, args.seconds, args.budget, args.stretch)
+    after = lab.times(hooked.ask("run", seconds=args.block * 2))
+    return {"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
+            "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]), "until_off_s": out}
+
+
+def in_stretch(hooked, ring, args):
+    """Blocks that are marked throughout, between idle ones."""
+    before = lab.times(hooked.ask("run", seconds=args.block))
+    reply, held, _ = session(hooked, ring, args.block + 1, 100, 3600)
+    after = lab.times(hooked.ask("run", seconds=args.block))
+    marked = lab.times(reply, "MARKING")
+    if not marked or not held["steps"]:
+        return None
+    return {"idle": statistics.median(before + after), "marked": marked, "marks": held["marks"] / held["steps"],
+            "said": held["cost_ns"] / held["steps"], **held}
+
+
+def pair(args):
+    with lab.Ring() as ring, lab.Trainer(args) as absent, lab.Trainer(args, ring=ring) as hooked:
+        for trainer in (absent, hooked):
+            about = trainer.ask("warm")
+        found = {"about": about, "idle": in_turn(absent, hooked, args)}
+        found["budget"] = at_budget(hooked, ring, args)
+        found["checks"] = [absent.ask("check"), hooked.ask("check")]
+        found["after"] = in_turn(absent, hooked, args)
+        found["stretch"] = [s for s in (in_stretch(hooked, ring, args) for _ in range(args.rounds)) if s]
+        found["checks"].append(hooked.ask("check"))
+    return found
+
+
+def print_pairs(pairs, args):
+    lab.figure("machine", pairs[0]["about"]["device"], torch=pairs[0]["about"]["torch"], model=args.model)
+    for name, text in (("idle", "slowdown, idle hook"), ("after", "slowdown, after a session")):
+        value, interval = lab.of_groups([p[name] for p in pairs])
+        lab.figure(text, value, "%", interval, holds=interval[0] <= 0 <= interval[1], model=args.model,
+                   must="the interval contains 0", pairs=len(pairs))
+
+
+def print_budget(pairs, args):
+    runs = [p["budget"] for p in pairs]
+    limit = args.limit or (1.0 if args.model == "dlrm" else 0.5)
+    for name, key in (("slowdown, session average", "session"), ("slowdown, whole cycles of the budget", "cycles")):
+        kept = [r for r in runs if r[key]]
+        if not kept:
+            lab.figure(name, None, "%", model=args.model, why="no session held two stretches")
+            continue
+
+        def drawn():
+            return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"])) for r in kept)
+        value = statistics.mean(mean_ratio(r[key], r["idle"]) for r in kept)
+        lab.figure(name, value, "%", lab.interval(drawn), limit=limit, model=args.model, budget=args.budget,
+                   stretch_s=args.stretch, seconds=args.seconds * len(kept), sampled_steps=sum(r["steps"] for r in kept))
+    lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
+               sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
+               dropped=sum(r["dropped"] for r in runs), until_off_s=[r["until_off_s"] for r in runs])
+
+
+def print_stretch(pairs, args):
+    groups = [s for p in pairs for s in p["stretch"]]
+    if not groups:
+        lab.figure("slowdown, marked step", None, "%", model=args.model, why="no chunk was marked throughout")
+        return
+    more = {"model": args.model, "clocks": groups[0]["clocks"]}
+    extra = [[us - g["idle"] for us in g["marked"]] for g in groups]
+    value, interval = lab.of_groups([[100 * us / g["idle"] for us in row] for g, row in zip(groups, extra)])
+    lab.figure("slowdown, marked step", value, "%", interval, **more)
+    value, interval = lab.of_groups(extra)
+    lab.figure("cost of a marked step", value, "us", interval, step_us=statistics.median(g["idle"] for g in groups), **more)
+    value, interval = lab.of_groups([[us * 1e3 / g["marks"] for us in row] for g, row in zip(groups, extra)])
+    lab.figure("cost of a mark", value, "ns", interval, marks_of_a_step=groups[0]["marks"], **more)
+    value, interval = lab.of_median([g["said"] / 1e3 for g in groups])
+    lab.figure("cost of a marked step as the hook says", value, "us", interval, **more)
+
+
+def print_checks(pairs, args):
+    """After a session nothing is left, and a call of a module runs through the lines it runs through without a hook."""
+    for p in pairs:
+        absent, *hooked = p["checks"]
+        for when, check in zip(("after a session at the budget", "after sessions at 100 %"), hooked):
+            clean = (check["state"] == "OFF" and not check["module_tables"] and not check["optimizer_tables"] and
+                     not check["hooked_modules"] and not check["hooked_parameters"] and not check["changed"])
+            lab.figure("nothing is left", clean, holds=clean, when=when, model=args.model,
+                       **{k: check[k] for k in check if k not in ("reply", "lines", "call_ns")})
+            same = check["lines"] == absent["lines"]
+            lab.figure("fast path of a module's call", same, holds=same, when=when, lines=len(check["lines"]),
+                       call_ns=check["call_ns"], call_ns_absent=absent["call_ns"])
+
+
+def peers(args):
+    """torch.profiler and nsys beside a process that has neither: each block against the one beside it."""
+    kinds = [["CPU"]] if args.device == "cpu" else [["CUDA"], ["CPU", "CUDA"]]
+    with lab.Trainer(args) as plain, lab.Trainer(args) as profiled:
+        for trainer in (plain, profiled):
+            trainer.ask("warm")
+        for kind in kinds:
+            found, stop = [], []
+            for _ in range(args.blocks):
+                beside = statistics.median(lab.times(plain.ask("run", seconds=args.block)))
+                reply = profiled.ask("profile", activities=kind, seconds=args.block)
+                found.append((statistics.median(lab.times(reply)) / beside - 1) * 100)
+                stop.append(reply["stop_s"] + reply["start_s"])
+            value, interval = lab.of_median(found)
+            lab.figure("slowdown, inside torch.profiler", value, "%", interval, peer="torch.profiler " + "+".join(kind),
+                       model=args.model, start_and_stop_s=statistics.median(stop), seconds_profiled=args.block)
+        value, interval = lab.of_median(in_turn(plain, profiled, args))
+        lab.figure("slowdown, after torch.profiler", value, "%", interval, peer="torch.profiler", model=args.model)
+
+
+def nsys(args):
+    if not shutil.which("nsys") or args.device == "cpu":
+        lab.figure("slowdown, under nsys", None, "%", peer="nsys", why="no nsys on PATH", model=args.model)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = ["nsys", "profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none",
+                  "--output=" + os.path.join(folder, "bench")]
+        with lab.Trainer(args) as plain, lab.Trainer(args, prefix=prefix) as traced:
+            for trainer in (plain, traced):
+                trainer.ask("warm")
+            value, interval = lab.of_median(in_turn(plain, traced, args))
+    lab.figure("slowdown, under nsys", value, "%", interval, peer="nsys --trace=cuda", model=args.model)
+
+
+def main():
+    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), pairs=(3, "pairs of processes"),
+                         blocks=(5, "blocks of each in a pair's turns"), block=(2.0, "seconds of a block"),
+                         seconds=(30.0, "seconds of a pair's session at the budget"), budget=(1.0, "its budget, percent"),
+                         stretch=(2.0, "its least stretch, seconds"), rounds=(2, "blocks of marked steps in a pair"),
+                         limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
+                         peers=(1, "1: with torch.profiler and nsys"))
+    pairs = [pair(args) for _ in range(args.pairs)]
+    for say in (print_pairs, print_budget, print_stretch, print_checks):
+        say(pairs, args)
+    if args.peers:
+        peers(args)
+        nsys(args)
+
+
+if __name__ == "__main__":
+    main()

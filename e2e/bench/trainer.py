@@ -1,0 +1,219 @@
+"""A training that does as it is told: one JSON object per line on standard input, one reply per line on output.
+
+usage: trainer.py MODEL DEVICE small|full BATCH|- deterministic|free BACKEND
+
+lab.py starts it, with the hook on PYTHONPATH or without; it looks at the hook's state and never at anything else of it.
+"""
+import json
+import os
+import statistics
+import sys
+import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+import torch
+
+import models
+
+
+def hook_state():
+    """What the hook has installed, in its own words; ABSENT where there is no hook."""
+    marks = sys.modules.get("precisionprobe_hook._marks")
+    if marks is None:
+        return "ABSENT"
+    names = {getattr(marks, name): name for name in ("OFF", "COUNTING", "DISCOVERING", "MARKING", "STOPPING")}
+    return names.get(marks.get_state(), "UNKNOWN")
+
+
+def called_lines():
+    """Lines of Module's call that a call runs through: with any hook in a table it leaves torch's fast path."""
+    module, seen = torch.nn.Identity(), []
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith(os.path.join("nn", "modules", "module.py")):
+            return None
+        if event == "line":
+            seen.append(frame.f_lineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        module(None)
+    finally:
+        sys.settrace(before)
+    return seen
+
+
+def call_ns():
+    module, times = torch.nn.Identity(), []
+    for _ in range(51):
+        begun = time.perf_counter_ns()
+        for _ in range(200):
+            module(None)
+        times.append((time.perf_counter_ns() - begun) / 200)
+    return statistics.median(times)
+
+
+def entries(owner, prefix=""):
+    """How many entries the hook tables of an object or a Python module hold, those that are empty left out."""
+    tables = {name: getattr(owner, name, None) for name in dir(owner)
+              if name.startswith(prefix) and name.endswith("_hooks")}
+    return {name: len(table) for name, table in tables.items() if hasattr(table, "__len__") and len(table)}
+
+
+class Trainer:
+    def __init__(self, name, device, small, batch, deterministic, backend):
+        if "ddp" in name:
+            gpu = device == "cuda" and torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"])
+            if gpu:
+                torch.cuda.set_device(int(os.environ["RANK"]))
+            torch.distributed.init_process_group("nccl" if gpu else "gloo")
+        self.device = device
+        self.training = models.build(name, device, small, batch, deterministic, backend)
+        self.warm = False
+        self.chunk = 1
+        self.taken = 0
+        self.before = self.attributes()
+
+    def synchronize(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def block(self, count):
+        """us per step of count steps, the GPU's work done."""
+        self.synchronize()
+        begun = time.perf_counter()
+        for _ in range(count):
+            self.training.step()
+        self.synchronize()
+        self.taken += count
+        return (time.perf_counter() - begun) / count * 1e6
+
+    # ---- commands ----
+
+    def do_warm(self, steps=30, chunk=0.25):
+        """Steps until nothing is new any more, then how many make a chunk of so many seconds."""
+        self.block(steps)
+        self.chunk = max(1, round(chunk * 1e6 / self.block(max(3, steps // 3))))
+        return {"chunk": self.chunk, "torch": torch.__version__,
+                "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu"}
+
+    def do_run(self, seconds=0.0, steps=0):
+        """Chunks for so long: [us per step, state of the hook before, and after]."""
+        chunks, end, last = [], time.perf_counter() + seconds, self.taken + steps
+        while time.perf_counter() < end or self.taken < last:
+            before = hook_state()
+            us = self.block(self.chunk)
+            chunks.append([us, before, hook_state()])
+        return {"chunks": chunks, "steps": self.chunk}
+
+    def do_until(self, state, patience=60.0):
+        """Steps until the hook is in a state; how many seconds that took, None where it never is."""
+        begun = time.perf_counter()
+        while hook_state() != state:
+            if time.perf_counter() - begun > patience:
+                return {"seconds": None, "state": hook_state()}
+            self.block(1)
+        self.block(2)
+        return {"seconds": time.perf_counter() - begun, "state": state}
+
+    def do_check(self):
+        after = self.attributes()
+        optimizer = sys.modules["torch.optim.optimizer"]
+        parameters = [p for p in self.training.model.parameters()
+                      if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None)]
+        return {"state": hook_state(), "module_tables": entries(torch.nn.modules.module, "_global_"),
+                "optimizer_tables": {**entries(optimizer, "_global_"), **entries(self.training.optimizer)},
+                "hooked_modules": sum(bool(entries(m)) for m in self.training.model.modules()),
+                "hooked_parameters": len(parameters),
+                "changed": sorted(k for k in {*self.before, *after} if self.before.get(k) != after.get(k)),
+                "lines": called_lines(), "call_ns": call_ns()}
+
+    def do_losses(self, steps):
+        """Losses as they are, bit by bit."""
+        losses = [self.training.step() for _ in range(steps)]
+        self.synchronize()
+        return {"losses": [float(loss).hex() for loss in losses], "state": hook_state()}
+
+    def do_profile(self, activities, seconds):
+        """Chunks inside torch.profiler, and what its start and its end take."""
+        from torch.profiler import ProfilerActivity, profile
+        begun = time.perf_counter()
+        profiler = profile(activities=[getattr(ProfilerActivity, a) for a in activities])
+        with profiler:
+            self.block(1)
+            started = time.perf_counter()
+            chunks = self.do_run(seconds)["chunks"]
+            stopping = time.perf_counter()
+        return {"chunks": chunks, "start_s": started - begun, "stop_s": time.perf_counter() - stopping}
+
+    def do_record(self, steps, path):
+        """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""
+        from torch.profiler import ProfilerActivity, profile
+        from torch.autograd.profiler import record_function
+        for name, module in self.training.model.named_modules():
+            if not list(module.children()):
+                self.put_range(record_function, name, module)
+        activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])
+        for count in (3, steps):  # what the first one sets up is not in the second
+            with profile(activities=activities) as profiler:
+                for _ in range(count):
+                    with record_function("bench.step"):
+                        self.training.step()
+                self.synchronize()
+        profiler.export_chrome_trace(path)
+        return {"steps": steps}
+
+    @staticmethod
+    def put_range(record_function, name, module):
+        forward = module.forward
+
+        def ranged(*args, **kwargs):
+            with record_function("bench.layer:" + name):
+                return forward(*args, **kwargs)
+
+        module.forward = ranged
+
+    def do_memory(self):
+        gpu = {}
+        if self.device == "cuda":
+            free, total = torch.cuda.mem_get_info()
+            gpu = {"allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
+                   "used": total - free}
+        return {"steps": self.taken, "state": hook_state(), "pid": os.getpid(), **gpu}
+
+    # ---- what must be as it was ----
+
+    def attributes(self):
+        """Of each module its attributes and what they are; of torch's classes what a profiler may replace."""
+        found = {}
+        for name, module in self.training.model.named_modules():
+            for key, value in vars(module).items():
+                found[f"{name}.{key}"] = value if isinstance(value, (bool, int, float, str)) else id(value)
+        loader = sys.modules.get("torch.utils.data.dataloader")
+        for cls, names in ((torch.nn.Module, ("__call__", "_call_impl")), (type(self.training.optimizer), ("step",)),
+                           (torch.optim.Optimizer, ("zero_grad", "step")), (torch.Tensor, ("backward",)),
+                           (getattr(loader, "_BaseDataLoaderIter", object), ("__next__",))):
+            for name in names:
+                found[f"{cls.__name__}.{name}"] = id(vars(cls).get(name))
+        return found
+
+
+def main():
+    name, device, small, batch, deterministic, backend = sys.argv[1:]
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no reply
+    trainer = Trainer(name, device, small == "small", None if batch == "-" else int(batch),
+                      deterministic == "deterministic", backend)
+    replies.write(json.dumps({"reply": "ready", "state": hook_state(), "pid": os.getpid()}) + "\n")
+    for line in sys.stdin:
+        command = json.loads(line)
+        what = command.pop("do")
+        if what == "quit":
+            break
+        replies.write(json.dumps({"reply": what, **getattr(trainer, "do_" + what)(**command)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
