@@ -266,6 +266,7 @@ static int prepare(run *r, pp_error *err)
     r->pod = (pp_agent_pod){.policy = pp_settings_policy(&r->options->settings),
                             .timeline = r->options->settings.timeline,
                             .allowed = true,
+                            .session = pp_settings_number(&r->options->settings),
                             .emit = on_batch,
                             .user = r};
     r->started = pp_time_now();

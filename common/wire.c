@@ -825,18 +825,24 @@ int pp_wire_bye_encode(const pp_wire_bye *bye, pp_buf *out, pp_error *err)
                           err);
 }
 
+static const char *optional_id(const char *id)
+{
+    return *id ? id : NULL;
+}
+
 int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error *err)
 {
     return append_message(out,
-                          json_pack("{sssssb}", "type", "welcome", "session", welcome->session,
-                                    "sampling", (int)welcome->sampling),
+                          json_pack("{sss:s*sbs:O*}", "type", "welcome", "session",
+                                    optional_id(welcome->session), "sampling",
+                                    (int)welcome->sampling, "settings", welcome->settings),
                           err);
 }
 
 int pp_wire_leave_encode(const pp_wire_leave *leave, pp_buf *out, pp_error *err)
 {
-    return append_message(out, json_pack("{ssss}", "type", "leave", "session", leave->session),
-                          err);
+    return append_message(
+        out, json_pack("{sss:s*}", "type", "leave", "session", optional_id(leave->session)), err);
 }
 
 int pp_wire_ack_encode(const pp_wire_ack *ack, pp_buf *out, pp_error *err)
@@ -875,6 +881,13 @@ static int copy_id(const json_t *object, const char *name, char *out, size_t siz
     return check_id(out, size - 1, name, err);
 }
 
+static int copy_optional_id(const json_t *object, const char *name, char *out, size_t size,
+                            pp_error *err)
+{
+    out[0] = '\0';
+    return json_object_get(object, name) ? copy_id(object, name, out, size, err) : 0;
+}
+
 static int copy_seq(const json_t *object, int64_t min, int64_t *ret, pp_error *err)
 {
     const json_t *value = json_object_get(object, "seq");
@@ -901,11 +914,14 @@ int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error 
 {
     pp_wire_welcome welcome = {0};
     const json_t *sampling = json_object_get(object, "sampling");
-    if (copy_id(object, "session", welcome.session, sizeof welcome.session, err) < 0)
+    if (copy_optional_id(object, "session", welcome.session, sizeof welcome.session, err) < 0)
         return -1;
     if (!json_is_boolean(sampling))
         return pp_error_field(err, "sampling", "must be true or false");
     welcome.sampling = json_is_true(sampling);
+    welcome.settings = json_object_get(object, "settings");
+    if (welcome.settings && (!json_is_object(welcome.settings) || !*welcome.session))
+        return pp_error_field(err, "settings", "must be an object, of the session that is named");
     *ret = welcome;
     return 0;
 }
@@ -913,7 +929,7 @@ int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error 
 int pp_wire_leave_decode(const json_t *object, pp_wire_leave *ret, pp_error *err)
 {
     pp_wire_leave leave = {0};
-    if (copy_id(object, "session", leave.session, sizeof leave.session, err) < 0)
+    if (copy_optional_id(object, "session", leave.session, sizeof leave.session, err) < 0)
         return -1;
     *ret = leave;
     return 0;

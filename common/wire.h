@@ -21,20 +21,21 @@
 #define PP_WIRE_AUDIENCE "precisionprobe"
 
 enum {
-    PP_WIRE_MAX_MESSAGE = 1 << 20, /**< bytes of one message */
-    PP_WIRE_MAX_INTERVALS = 20000, /**< per batch */
-    PP_WIRE_MAX_STEPS = 10000,     /**< per batch */
-    PP_WIRE_MAX_LAYERS = 4096,     /**< per batch */
-    PP_WIRE_MAX_CELLS = 40000,     /**< entries of a grid */
-    PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
-    PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
-    PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
-    PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch, clock and kernels texts */
-    PP_WIRE_MAX_GPUS = 16,         /**< per process */
-    PP_WIRE_MAX_PROCESS = 65535,   /**< greatest process id, rank and world size */
-    PP_WIRE_MAX_IN_FLIGHT = 64,    /**< unacknowledged batches per connection */
-    PP_WIRE_MAX_MALFORMED = 3,     /**< the connection is closed at this many */
-    PP_WIRE_MAX_REASON = 256,      /**< bytes of bye's reason and refused's message */
+    PP_WIRE_MAX_MESSAGE = 1 << 20,  /**< bytes of one message */
+    PP_WIRE_MAX_INTERVALS = 20000,  /**< per batch */
+    PP_WIRE_MAX_STEPS = 10000,      /**< per batch */
+    PP_WIRE_MAX_LAYERS = 4096,      /**< per batch */
+    PP_WIRE_MAX_CELLS = 40000,      /**< entries of a grid */
+    PP_WIRE_MAX_TEXT = 512,         /**< bytes of a layer name, type, model, hostname */
+    PP_WIRE_MAX_ID = 64,            /**< bytes of a session UID or an agent instance */
+    PP_WIRE_MAX_GPU = 128,          /**< bytes of a GPU's UUID */
+    PP_WIRE_MAX_VERSION = 64,       /**< bytes of the python, torch, clock and kernels texts */
+    PP_WIRE_MAX_GPUS = 16,          /**< per process */
+    PP_WIRE_MAX_PROCESS = 65535,    /**< greatest process id, rank and world size */
+    PP_WIRE_MAX_IN_FLIGHT = 64,     /**< unacknowledged batches per connection */
+    PP_WIRE_MAX_MALFORMED = 3,      /**< the connection is closed at this many */
+    PP_WIRE_MAX_REASON = 256,       /**< bytes of bye's reason and refused's message */
+    PP_WIRE_MAX_ANSWER = 128 << 10, /**< bytes of one message to an agent */
 };
 
 #define PP_WIRE_TIME_MIN INT64_C(946684800000000000)  /**< 2000-01-01 */
@@ -197,15 +198,16 @@ typedef struct pp_wire_bye {
     char reason[PP_WIRE_MAX_REASON + 1];
 } pp_wire_bye;
 
-/** Whether stretches shall be sampled now. */
+/** Whose stretches shall be sampled, and whether now. */
 typedef struct pp_wire_welcome {
-    char session[PP_WIRE_MAX_ID + 1];
+    char session[PP_WIRE_MAX_ID + 1]; /**< "": no session wants this pod now */
     bool sampling;
+    json_t *settings; /**< of that session, as in the pod's annotation; borrowed; NULL: none */
 } pp_wire_welcome;
 
 /** The trainers have ended for good: an agent that cannot see that itself shall end too. */
 typedef struct pp_wire_leave {
-    char session[PP_WIRE_MAX_ID + 1];
+    char session[PP_WIRE_MAX_ID + 1]; /**< "": the pod has none */
 } pp_wire_leave;
 
 /** The transaction that holds exactly this batch has committed. */

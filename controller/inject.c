@@ -69,6 +69,13 @@ static json_t *container_names(const pp_inject_turn *turn)
     return json_string(joined);
 }
 
+static int add_session(const pp_session *session, json_t *patch, const char *at)
+{
+    if (add_key(patch, at, PP_ANNOTATION_SESSION, json_string(session->name)) < 0)
+        return -1;
+    return add_key(patch, at, PP_ANNOTATION_SESSION_UID, json_string(session->uid));
+}
+
 static int add_metadata(const pp_inject_turn *turn, json_t *patch)
 {
     static const char at[] = "/metadata/annotations";
@@ -79,8 +86,7 @@ static int add_metadata(const pp_inject_turn *turn, json_t *patch)
         return -1;
     if (ensure(patch, metadata, JSON_OBJECT, "/metadata") < 0 ||
         ensure(patch, json_object_get(metadata, "annotations"), JSON_OBJECT, at) < 0 ||
-        add_key(patch, at, PP_ANNOTATION_SESSION, json_string(turn->session->name)) < 0 ||
-        add_key(patch, at, PP_ANNOTATION_SESSION_UID, json_string(turn->session->uid)) < 0 ||
+        (turn->session && add_session(turn->session, patch, at) < 0) ||
         add_key(patch, at, PP_ANNOTATION_CONTAINERS, container_names(turn)) < 0 ||
         add_key(patch, at, PP_ANNOTATION_SETTINGS, json_string(text)) < 0 ||
         add_key(patch, at, PP_ANNOTATION_CA, json_string(turn->opt->ca)) < 0)
@@ -341,16 +347,29 @@ static bool has_named(const json_t *list, const char *name)
     return false;
 }
 
-/* The UID of the session whose injection the pod carries; an annotation alone is none. */
-static const char *injected_for(const json_t *pod, const json_t *spec)
+bool pp_inject_wanted(const json_t *labels)
 {
+    const char *value = json_string_value(json_object_get(labels, PP_LABEL_INJECT));
+    return value && strcmp(value, "true") == 0;
+}
+
+bool pp_inject_carried(const json_t *pod)
+{
+    const json_t *spec = json_object_get(pod, "spec");
     const json_t *init = json_object_get(spec, "initContainers");
     bool agent = has_named(init, PP_INJECT_AGENT) ||
                  has_named(json_object_get(spec, "containers"), PP_INJECT_AGENT);
-    if (!agent || !has_named(init, PP_INJECT_HOOK) ||
-        !has_named(json_object_get(spec, "volumes"), PP_INJECT_RING))
-        return NULL;
-    return pp_json_get_string(pod, "metadata", "annotations", PP_ANNOTATION_SESSION_UID, NULL);
+    return agent && has_named(init, PP_INJECT_HOOK) &&
+           has_named(json_object_get(spec, "volumes"), PP_INJECT_RING) &&
+           pp_json_get(pod, "metadata", "annotations", PP_ANNOTATION_SETTINGS, NULL);
+}
+
+/* Of a pod that is injected; without a session whatever it carries does. */
+static bool is_for(const json_t *pod, const pp_session *session)
+{
+    const char *uid =
+        pp_json_get_string(pod, "metadata", "annotations", PP_ANNOTATION_SESSION_UID, NULL);
+    return !session || (uid && strcmp(uid, session->uid) == 0);
 }
 
 static int check_containers(const json_t *containers, pp_error *err)
@@ -376,9 +395,8 @@ int pp_inject_patch(const json_t *pod, const pp_session *session, const pp_injec
     pp_inject_turn turn = {
         .pod = pod, .spec = spec, .session = session, .opt = opt, .refusal = refusal};
     int result = PP_INJECT_PATCHED;
-    const char *uid = injected_for(pod, spec);
-    if (uid)
-        result = strcmp(uid, session->uid) == 0 ? PP_INJECT_ALREADY : PP_INJECT_OTHER;
+    if (pp_inject_carried(pod))
+        result = is_for(pod, session) ? PP_INJECT_ALREADY : PP_INJECT_OTHER;
     else if (pp_inject_refused(&turn))
         result = PP_INJECT_REFUSED;
     else if (build(&turn, patch) < 0)
@@ -441,6 +459,58 @@ const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n
     return best;
 }
 
+/* Whether a name is in a list that is joined by ",". */
+static bool is_joined(const char *joined, const char *name)
+{
+    size_t n = strlen(name);
+    for (; *joined; joined += strspn(joined, ",")) {
+        size_t m = strcspn(joined, ",");
+        if (m == n && strncmp(joined, name, n) == 0)
+            return true;
+        joined += m;
+    }
+    return false;
+}
+
+/* Whether the containers that have the hook are those that the session names; those that it would
+ * choose without names were chosen when the pod was injected. */
+static bool has_containers(const pp_session *session, const char *hooked)
+{
+    size_t named = 0;
+    for (size_t i = 0; i < session->containers.count; i++) {
+        if (!hooked || !is_joined(hooked, session->containers.items[i]))
+            return false;
+        named += strlen(session->containers.items[i]) + 1;
+    }
+    return named == 0 || named == strlen(hooked) + 1;
+}
+
+bool pp_inject_suits(const pp_session *session, const pp_inject_carrier *pod)
+{
+    if (strcmp(session->namespace_, pod->namespace_) != 0)
+        return false;
+    if (pod->session_uid && strcmp(pod->session_uid, session->uid) == 0)
+        return true;
+    return pod->hooked && pp_selector_matches(&session->selector, pod->labels) &&
+           has_containers(session, pod->containers);
+}
+
+const pp_session *pp_inject_holder(const pp_session *const *sessions, size_t n,
+                                   const pp_inject_carrier *pod)
+{
+    const pp_session *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const pp_session *s = sessions[i];
+        if (!s || !pp_session_live(s) || !pp_inject_suits(s, pod))
+            continue;
+        if (pod->session_uid && strcmp(pod->session_uid, s->uid) == 0)
+            return s;
+        if (!best || goes_before(s, best))
+            best = s;
+    }
+    return best;
+}
+
 static json_t *strings_value(const pp_strings *strings)
 {
     json_t *list = json_array();
@@ -463,6 +533,8 @@ static json_t *phases_value(unsigned phases)
 
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
+    if (!s)
+        return json_pack("{s:i, s:s}", "version", 1, "endpoint", opt->endpoint);
     json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);

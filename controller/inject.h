@@ -1,5 +1,6 @@
 /*
- * Injection: a Pod that is about to be created -> the JSON patch that makes it report.
+ * Injection: a Pod that is about to be created -> the JSON patch that makes it report; and which
+ * session has a pod that carries the hook.
  *
  * Pure: used by the admission webhook, and by the reconciler to say why a pod that runs without
  * the hook was not injected. What is added, and what makes a pod be left as it is, is described in
@@ -45,7 +46,7 @@ typedef struct pp_inject_options {
 typedef enum pp_inject_result {
     PP_INJECT_PATCHED = 0, /**< *ret_patch adds everything */
     PP_INJECT_ALREADY,     /**< injected for this session before: the patch is empty */
-    PP_INJECT_OTHER,       /**< injected for another session: the patch is empty */
+    PP_INJECT_OTHER,       /**< injected for another session, or for none: the patch is empty */
     PP_INJECT_REFUSED,     /**< cannot be injected: the patch is empty, the refusal says why */
 } pp_inject_result;
 
@@ -55,9 +56,10 @@ typedef struct pp_inject_refusal {
 } pp_inject_refusal;
 
 /**
- * The patch for one pod. Returns a pp_inject_result; *ret_patch is then a new array (empty unless
- * PATCHED). Returns -1 with err set when the input is no pod or memory is short. `refusal` is
- * filled only for REFUSED. The pod is not changed.
+ * The patch for one pod; without a session (NULL) one whose hook waits for sessions to come.
+ * Returns a pp_inject_result; *ret_patch is then a new array (empty unless PATCHED). Returns -1
+ * with err set when the input is no pod or memory is short. `refusal` is filled only for REFUSED.
+ * The pod is not changed.
  */
 int pp_inject_patch(const json_t *pod, const pp_session *session, const pp_inject_options *opt,
                     json_t **ret_patch, pp_inject_refusal *refusal, pp_error *err);
@@ -76,13 +78,40 @@ void pp_inject_explain(const json_t *pod, const pp_session *session, const pp_in
 const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n,
                                      const char *namespace_, const json_t *labels);
 
+/** Whether a pod's labels ask for the hook where no session matches. */
+bool pp_inject_wanted(const json_t *labels);
+
+/** Whether the pod carries all parts of an injection; an annotation alone is none. */
+bool pp_inject_carried(const json_t *pod);
+
+/** What decides which session has a pod; texts and labels are borrowed. */
+typedef struct pp_inject_carrier {
+    const char *namespace_;
+    const json_t *labels;
+    const char *session_uid; /**< of the session that it was injected for; NULL: none */
+    const char *containers;  /**< that have the hook, joined by ","; NULL: not known */
+    bool hooked;             /**< pp_inject_carried */
+} pp_inject_carrier;
+
+/** Whether the session may have the pod: it was injected for it, or carries the hook, in the
+ * containers that the session wants, and matches. */
+bool pp_inject_suits(const pp_session *session, const pp_inject_carrier *pod);
+
+/**
+ * The session that has the pod now: the live one that it was injected for, else of the live ones
+ * that may have it the oldest, then the first by name. NULL: none. Entries may be NULL.
+ */
+const pp_session *pp_inject_holder(const pp_session *const *sessions, size_t n,
+                                   const pp_inject_carrier *pod);
+
 /**
  * Whether a server that says this of its version (/version) has native sidecars on every node that
  * it may have: 1, 0, or -1 where it does not say.
  */
 int pp_inject_native_sidecar(const json_t *version);
 
-/** The agent's settings.json for a session; a new reference, NULL when out of memory. */
+/** The agent's settings.json for a session, or for none (NULL); a new reference, NULL when out of
+ * memory. */
 json_t *pp_inject_settings(const pp_session *session, const pp_inject_options *opt);
 
 #endif

@@ -33,6 +33,7 @@
 #define PP_ANNOTATION_CA "precisionprobe.io/ca"
 #define PP_ANNOTATION_PYTHONPATH "precisionprobe.io/pythonpath"
 #define PP_LABEL_INJECTED "precisionprobe.io/injected"
+#define PP_LABEL_INJECT "precisionprobe.io/inject" /* "true": also where no session matches yet */
 
 typedef enum pp_session_phase {
     PP_SESSION_PENDING = 0, /**< waiting for a pod to report its first step */
@@ -145,9 +146,9 @@ bool pp_session_final(const pp_session *session);
 bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
 
 /**
- * The pod's containers to profile, as indices into spec.containers: those named in the spec, else
- * those that ask for one of gpu_resources, else the first. Fills at most max and returns how many;
- * -1 with PP_ERR_NOT_FOUND where a named container does not exist.
+ * The pod's containers to profile, as indices into spec.containers: those named in the spec (NULL:
+ * no session), else those that ask for one of gpu_resources, else the first. Fills at most max and
+ * returns how many; -1 with PP_ERR_NOT_FOUND where a named container does not exist.
  */
 int pp_session_containers(const pp_session *session, const json_t *pod,
                           const pp_strings *gpu_resources, size_t *ret, size_t max, pp_error *err);
@@ -158,7 +159,8 @@ typedef struct pp_session_pod {
     const char *name;
     const char *uid;
     const char *node;        /**< NULL: not scheduled */
-    const char *session_uid; /**< of the session that it is injected for; NULL: none */
+    const char *session_uid; /**< of the session that has it (pp_inject_holder); NULL: none */
+    bool hooked;             /**< it carries the hook, for whichever session has it */
     int64_t created_ns;
     bool running;
     bool finished;       /**< phase Succeeded or Failed */

@@ -95,7 +95,7 @@ int pp_session_containers(const pp_session *session, const json_t *pod,
     const json_t *containers = pp_json_get(pod, "spec", "containers", NULL);
     if (!json_is_array(containers) || json_array_size(containers) == 0)
         return pp_error_set(err, PP_ERR_NOT_FOUND, "the pod has no containers");
-    if (session->containers.count > 0)
+    if (session && session->containers.count > 0)
         return named_containers(session, containers, ret, max, err);
     size_t n = 0;
     for (size_t i = 0; i < json_array_size(containers) && n < max; i++) {

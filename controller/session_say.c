@@ -115,8 +115,14 @@ const char *pp_session_pod_refusal(const pp_session *session, const pp_session_p
         return pod->refusal_reason;
     }
     if (pod->session_uid) {
-        *ret_message = "the pod was injected for another session; it is profiled by that one only";
+        *ret_message = "another session has the pod; this one gets it when that one has ended";
         return "OtherSession";
+    }
+    if (pod->hooked) {
+        *ret_message = "the pod's hook is in other containers than spec.containers names; name "
+                       "those of its annotation " PP_ANNOTATION_CONTAINERS ", or delete the pod so "
+                       "that its controller creates it anew";
+        return "OtherContainers";
     }
     /* The API keeps whole seconds; within one a pod that came first is the likelier story. */
     if (pod->created_ns <= session->created_ns) {

@@ -11,8 +11,9 @@
 
 /*
  * A pod is about to be created. The session is looked for in the cache; where the cache has none,
- * it is looked up live, so that a session and a Job applied in one file meet. A pod that cannot be
- * injected is let through as it is, with an Event on the session that says why.
+ * it is looked up live, so that a session and a Job applied in one file meet. Where there is none,
+ * a pod that asks for it by its label, or its namespace's, gets a hook that waits for sessions. A
+ * pod that cannot be injected is let through as it is, with an Event on the session that says why.
  */
 
 enum { MAX_SESSIONS = 1000 }; /* of one namespace that are looked at */
@@ -23,6 +24,7 @@ typedef struct pending {
     pp_http_id id;
     json_t *pod;
     char ns[64];
+    bool labelled;
     bool dry_run;
 } pending;
 
@@ -52,6 +54,7 @@ static void tell_refusal(pp_operator *op, const pp_session *session, const json_
                   "Pod %s is not injected: %s", name_of(pod), refusal->message);
 }
 
+/* session NULL: none matches. */
 static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session, const json_t *pod,
                       bool dry_run)
 {
@@ -63,14 +66,16 @@ static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session,
     int rc = pp_inject_patch(pod, session, &options, &patch, &refusal, &err);
     pp_strings warnings = {0};
     if (rc < 0) {
-        pp_warn(session->name, "pod %s cannot be injected: %s", name_of(pod), err.message);
+        pp_warn(session ? session->name : NULL, "pod %s cannot be injected: %s", name_of(pod),
+                err.message);
     } else if (rc == PP_INJECT_REFUSED) {
         char text[512];
-        (void)snprintf(text, sizeof text, "precisionprobe: not injected for session %s: %s",
-                       session->name, refusal.message);
+        (void)snprintf(text, sizeof text, "precisionprobe: not injected%s%s: %s",
+                       session ? " for session " : "", session ? session->name : "",
+                       refusal.message);
         (void)pp_strings_add(&warnings, text, NULL);
         pp_meter_add(op->meters.injection_refused, 1);
-        if (!dry_run)
+        if (!dry_run && session)
             tell_refusal(op, session, pod, &refusal);
     } else if (rc == PP_INJECT_PATCHED) {
         pp_meter_add(op->meters.injected, 1);
@@ -117,7 +122,7 @@ static void on_listed(void *user, json_t *list, const pp_error *error)
     if (sessions)
         match =
             pp_inject_matching((const pp_session *const *)sessions, n, p->ns, labels_of(p->pod));
-    if (match)
+    if (match || p->labelled)
         patch_pod(p->context.op, p->id, match, p->pod, p->dry_run);
     else
         answer_none(p->context.op, p->id);
@@ -134,6 +139,7 @@ static int look_up_live(pp_operator *op, pp_http_id id, const pp_http_review *re
         return -1;
     p->id = id;
     p->dry_run = review->dry_run;
+    p->labelled = review->labelled || pp_inject_wanted(labels_of(review->pod));
     p->pod = json_incref((json_t *)(uintptr_t)review->pod);
     (void)snprintf(p->ns, sizeof p->ns, "%s", review->namespace_name);
     pp_kube_call call = {.verb = PP_KUBE_LIST,

@@ -1,7 +1,9 @@
 #include "operator/intake.h"
 
+#include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/admission.h"
 #include "operator/context.h"
 #include "operator/record.h"
 #include "operator/state.h"
@@ -12,16 +14,18 @@
 #include <string.h>
 
 /*
- * Agents: who is it (TokenReview, then: is its pod injected for a session that takes batches), what
- * does it send, and the acknowledgement once the store has it. A batch that the store cannot take
- * now is not answered: its connection is closed, and the agent sends it again to whoever leads.
+ * Agents: who is it (TokenReview, then: does its pod carry the hook), which session has its pod,
+ * what does it send, and the acknowledgement once the store has it. A batch that the store cannot
+ * take now is not answered: its connection is closed, and the agent sends it again to whoever
+ * leads.
  */
 
 /** One agent's connection. */
 typedef struct pp_peer {
     pp_http_id connection; /**< key */
     pp_http_identity identity;
-    char session_uid[64];
+    char session_uid[64]; /**< of the session that it was told last; "": none */
+    bool sampling;        /**< and whether to sample */
     UT_hash_handle hh;
     UT_hash_handle by_pod; /**< the same pod may have several */
 } pp_peer;
@@ -54,6 +58,13 @@ static const pp_session *session_of(const pp_operator *op, const pp_pod *pod)
     return session && strcmp(session->namespace_, pod->ns) == 0 ? session : NULL;
 }
 
+/* A pod that carries the hook waits for sessions all its life. */
+static bool may_speak(const pp_operator *op, const pp_pod *pod)
+{
+    const pp_session *session = session_of(op, pod);
+    return pod->hooked || (session && pp_session_takes_batches(session));
+}
+
 static void decide(pp_operator *op, pp_http_id id, const pp_kube_identity *who)
 {
     if (!who->authenticated) {
@@ -69,13 +80,8 @@ static void decide(pp_operator *op, pp_http_id id, const pp_kube_identity *who)
         answer(op, id, PP_HTTP_UNAVAILABLE, "the pod is not known here yet");
         return;
     }
-    if (!pod->session_uid) {
-        answer(op, id, PP_HTTP_FORBIDDEN, "the pod was not injected for a session");
-        return;
-    }
-    const pp_session *session = session_of(op, pod);
-    if (!session || !pp_session_takes_batches(session)) {
-        answer(op, id, PP_HTTP_FORBIDDEN, "the pod's session has ended");
+    if (!may_speak(op, pod)) {
+        answer(op, id, PP_HTTP_FORBIDDEN, "the pod does not carry the hook");
         return;
     }
     pp_http_identity identity = {{0}, {0}, {0}};
@@ -116,28 +122,73 @@ void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
 
 /* ---- connections ---- */
 
+static void welcome(pp_operator *op, const pp_peer *peer, const char *uid,
+                    const pp_session *session, bool sampling)
+{
+    pp_inject_options options;
+    pp_admission_options(op, &options);
+    PP_CLEANUP_JSON json_t *settings = session ? pp_inject_settings(session, &options) : NULL;
+    pp_wire_welcome text = {.sampling = sampling, .settings = settings};
+    (void)snprintf(text.session, sizeof text.session, "%s", uid);
+    pp_http_ingest_welcome(op->server, peer->connection, &text);
+}
+
+static void touch_work(pp_operator *op, const char *session_uid)
+{
+    const pp_work *work = pp_work_find(op, session_uid);
+    if (work)
+        pp_watches_touch(op, work->key);
+}
+
+/*
+ * Says which session has the peer's pod, where that or the wish to sample has changed. The session
+ * before is ended by name first: an agent of an earlier release knows no other.
+ */
+static void tell_peer(pp_operator *op, pp_peer *peer, bool first)
+{
+    const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
+    bool same = pod && strcmp(pod->uid, peer->identity.pod_uid) == 0;
+    const pp_session *session = same ? pp_watches_holder(op, pod) : NULL;
+    const pp_work *work = session ? pp_work_get(op, session) : NULL;
+    const char *uid = session ? session->uid : "";
+    bool sampling = session && !session->suspend && (!work || !work->decided || work->sampling);
+    bool change = strcmp(peer->session_uid, uid) != 0;
+    if (!first && !change && peer->sampling == sampling)
+        return;
+    if (change && *peer->session_uid) {
+        welcome(op, peer, peer->session_uid, NULL, false);
+        touch_work(op, peer->session_uid);
+    }
+    welcome(op, peer, uid, session, sampling);
+    (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", uid);
+    peer->sampling = sampling;
+    touch_work(op, uid);
+}
+
+static void tell_to_leave(pp_operator *op, const pp_peer *peer, const pp_pod *pod)
+{
+    if (pod->agent_alone)
+        pp_http_ingest_leave(op->server, peer->connection,
+                             pod->session_uid ? pod->session_uid : peer->session_uid);
+}
+
 void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity)
 {
     bool serving = op->leading && !op->stopping;
     const pp_pod *pod = serving ? pod_of(op, identity->namespace_name, identity->pod) : NULL;
-    const pp_session *session = session_of(op, pod);
-    pp_work *work = session ? pp_work_get(op, session) : NULL;
-    pp_peer *peer = work ? calloc(1, sizeof *peer) : NULL;
+    pp_peer *peer = pod && may_speak(op, pod) ? calloc(1, sizeof *peer) : NULL;
     if (!peer) {
         pp_http_ingest_close(op->server, connection, 1013, "no session for this pod");
         return;
     }
     peer->connection = connection;
     peer->identity = *identity;
-    (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", session->uid);
+    if (pod->session_uid)
+        (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", pod->session_uid);
     HASH_ADD(hh, op->peers, connection, sizeof peer->connection, peer);
     HASH_ADD(by_pod, op->peers_by_pod, identity.pod_uid, strlen(peer->identity.pod_uid), peer);
-    pp_http_ingest_welcome(op->server, connection, session->uid,
-                           work->decided ? work->sampling
-                                         : pp_session_live(session) && !session->suspend);
-    if (pod->agent_alone)
-        pp_http_ingest_leave(op->server, connection, session->uid);
-    pp_watches_touch(op, work->key);
+    tell_peer(op, peer, true);
+    tell_to_leave(op, peer, pod);
 }
 
 static pp_peer *find_peer(const pp_operator *op, pp_http_id connection)
@@ -160,25 +211,23 @@ void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
     pp_peer *peer = find_peer(op, connection);
     if (!peer)
         return;
-    pp_work *work = pp_work_find(op, peer->session_uid);
+    char uid[sizeof peer->session_uid];
+    (void)snprintf(uid, sizeof uid, "%s", peer->session_uid);
     peer_free(op, peer);
-    if (work)
-        pp_watches_touch(op, work->key);
+    touch_work(op, uid);
 }
 
-void pp_intake_tell(pp_operator *op, const char *session_uid, bool sampling)
+void pp_intake_tell(pp_operator *op)
 {
-    for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next) {
-        if (strcmp(peer->session_uid, session_uid) == 0)
-            pp_http_ingest_welcome(op->server, peer->connection, session_uid, sampling);
-    }
+    for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next)
+        tell_peer(op, peer, false);
 }
 
 void pp_intake_tell_pod(pp_operator *op, const pp_pod *pod)
 {
-    for (pp_peer *peer = op->peers; peer && pod->agent_alone && op->server; peer = peer->hh.next) {
+    for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next) {
         if (strcmp(peer->identity.pod_uid, pod->uid) == 0)
-            pp_http_ingest_leave(op->server, peer->connection, peer->session_uid);
+            tell_to_leave(op, peer, pod);
     }
 }
 
@@ -309,20 +358,30 @@ static bool ended(const pp_work *work)
            (work->row_phase == PP_SESSION_SUCCEEDED || work->row_phase == PP_SESSION_FAILED);
 }
 
-/* Whether the batch may be taken from this peer; answers and frees it where it may not. */
+/* Whether the pod has been a session's that is not there any more. */
+static bool was_of(const pp_pod *pod, const pp_peer *peer, const char *session_uid)
+{
+    return strcmp(peer->session_uid, session_uid) == 0 ||
+           (pod->session_uid && strcmp(pod->session_uid, session_uid) == 0);
+}
+
+/* Whether the batch may be taken from this peer: for the session that has its pod, and for one that
+ * had it and still waits for the rest. Answers and frees it where it may not. */
 static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp_wire_batch *batch,
                  const pp_session **ret_session, const pp_pod **ret_pod)
 {
-    if (!peer || strcmp(batch->session, peer->session_uid) != 0)
-        return refuse(op, connection, batch, PP_ERR_DENIED, "session",
-                      "the pod was not injected for this session");
-    const pp_session *session = pp_watches_find_session(op, batch->session);
-    const pp_work *work = pp_work_find(op, batch->session);
-    if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
-        return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
-    const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
+    const pp_pod *pod = peer ? pod_of(op, peer->identity.namespace_name, peer->identity.pod) : NULL;
     if (!pod || strcmp(pod->uid, peer->identity.pod_uid) != 0)
         return refuse(op, connection, batch, PP_ERR_GONE, "session", "the pod is gone");
+    const pp_session *session = pp_watches_find_session(op, batch->session);
+    const pp_work *work = pp_work_find(op, batch->session);
+    pp_inject_carrier carrier;
+    pp_pod_carrier(pod, &carrier);
+    if (session ? !pp_inject_suits(session, &carrier) : !was_of(pod, peer, batch->session))
+        return refuse(op, connection, batch, PP_ERR_DENIED, "session",
+                      "the pod is not this session's");
+    if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
+        return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
     *ret_session = session;
     *ret_pod = pod;
     return 0;

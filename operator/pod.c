@@ -164,6 +164,7 @@ pp_pod *pp_pod_decode(const json_t *object, pp_error *err)
     pod->running = view.running;
     pod->finished = view.finished;
     pod->failed = view.failed;
+    pod->hooked = pp_inject_carried(object);
     pod->agent_alone = only_agent_is_left(object);
     return pod;
 }
@@ -192,6 +193,7 @@ void pp_pod_view(const pp_pod *pod, pp_session_pod *ret)
                             .uid = pod->uid,
                             .node = pod->node,
                             .session_uid = pod->session_uid,
+                            .hooked = pod->hooked,
                             .unexplained = !pod->refusal.reason[0] &&
                                            (pod->ask_ns == 0 || pod->ask_ns == INT64_MAX),
                             .created_ns = pod->created_ns,
@@ -202,4 +204,13 @@ void pp_pod_view(const pp_pod *pod, pp_session_pod *ret)
                             .rank = -1,
                             .epoch = -1,
                             .batch = -1};
+}
+
+void pp_pod_carrier(const pp_pod *pod, pp_inject_carrier *ret)
+{
+    *ret = (pp_inject_carrier){.namespace_ = pod->ns,
+                               .labels = pod->labels,
+                               .session_uid = pod->session_uid,
+                               .containers = pod->container,
+                               .hooked = pod->hooked};
 }

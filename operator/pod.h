@@ -19,6 +19,7 @@ typedef struct pp_pod {
     char *host_name;   /**< inside the pod */
     char *session_uid; /**< of the session that it was injected for; NULL: none */
     char *container;   /**< the profiled containers' names, as annotated; NULL: none */
+    bool hooked;       /**< it carries the hook */
     char *owner_kind;  /**< of its workload: the controlling owner, "Deployment" for a ReplicaSet;
                           "Pod" without one */
     char *owner_name;
@@ -43,6 +44,9 @@ void pp_pod_free(pp_pod *pod);
 
 /** The session's view of it; texts are borrowed from the pod. */
 void pp_pod_view(const pp_pod *pod, pp_session_pod *ret);
+
+/** What decides which session has it; borrowed from the pod. */
+void pp_pod_carrier(const pp_pod *pod, pp_inject_carrier *ret);
 
 /** "250m", "1.5", "2" (a Kubernetes quantity of cores) into cores; -1 when it is none. */
 double pp_pod_parse_cores(const char *quantity);

@@ -39,10 +39,16 @@ typedef struct gather_pods {
     size_t capacity;
 } gather_pods;
 
-static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
+static const pp_work_target *target_of(const gather_pods *g, const char *pod_uid)
 {
     pp_work_target *target = NULL;
-    HASH_FIND_STR(g->work->targets, view->uid, target);
+    HASH_FIND_STR(g->work->targets, pod_uid, target);
+    return target;
+}
+
+static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
+{
+    const pp_work_target *target = target_of(g, view->uid);
     view->connected = pp_intake_has_peer(g->op, view->uid);
     if (!target)
         return;
@@ -58,6 +64,21 @@ static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
     view->batch = target->batch;
 }
 
+/* Whose the pod is: the session's own where it was injected for it, has reported to it, or is its
+ * to have now; else another's, or NULL. */
+static const char *whose(const gather_pods *g, const pp_pod *pod)
+{
+    const char *own = g->session->uid;
+    const pp_work_target *target = target_of(g, pod->uid);
+    if ((pod->session_uid && strcmp(pod->session_uid, own) == 0) ||
+        (target && target->last_batch_ns > 0))
+        return own;
+    if (!pod->hooked)
+        return pod->session_uid;
+    const pp_session *holder = pp_watches_holder(g->op, pod);
+    return holder ? holder->uid : NULL;
+}
+
 static bool gather_pod(void *user, const char *key, const void *object)
 {
     gather_pods *g = user;
@@ -65,9 +86,12 @@ static bool gather_pod(void *user, const char *key, const void *object)
     (void)key;
     if (strcmp(pod->ns, g->session->namespace_) != 0)
         return true;
-    bool injected = pod->session_uid && strcmp(pod->session_uid, g->session->uid) == 0;
+    const char *session_uid = whose(g, pod);
+    bool injected = session_uid && strcmp(session_uid, g->session->uid) == 0;
     if (!injected && !pp_selector_matches(&g->session->selector, pod->labels))
         return true;
+    if (!injected && pod->hooked && !pp_session_live(g->session))
+        return true; /* it is for sessions to come */
     if (g->count == g->capacity) {
         size_t capacity = g->capacity ? g->capacity * 2 : 16;
         pp_session_pod *items = realloc(g->items, capacity * sizeof *items);
@@ -78,9 +102,10 @@ static bool gather_pod(void *user, const char *key, const void *object)
     }
     pp_session_pod *view = &g->items[g->count++];
     pp_pod_view(pod, view);
+    view->session_uid = session_uid;
     if (injected) {
         add_what_intake_saw(g, view);
-    } else {
+    } else if (!pod->hooked) {
         if (!pod->finished && pp_session_takes_batches(g->session))
             pp_explain_pod(g->work->op, g->session, pod);
         view->refusal_reason = pod->refusal.reason[0] ? pod->refusal.reason : NULL;
@@ -282,7 +307,7 @@ static void carry_out(pp_work *work, const pp_session *session, const pp_session
     if (!work->decided || decision->sampling != work->sampling) {
         work->decided = true;
         work->sampling = decision->sampling;
-        pp_intake_tell(op, session->uid, decision->sampling);
+        pp_intake_tell(op);
     }
     work->collect = decision->collect;
     if (decision->finalise && !work->finalise) {
@@ -368,8 +393,8 @@ void pp_reconcile(pp_operator *op, const char *key)
     pp_work *work = work_of_key(op, key);
     pp_meter_add(op->meters.reconciles, 1);
     if (work && (!session || strcmp(work->uid, session->uid) != 0)) {
-        pp_intake_tell(op, work->uid, false);
         pp_work_drop(work);
+        pp_intake_tell(op);
         work = NULL;
     }
     if (!session || session->deleting || !op->leading)

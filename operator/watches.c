@@ -41,6 +41,29 @@ const pp_session *pp_watches_find_session(const pp_operator *op, const char *uid
     return s.found;
 }
 
+typedef struct holder_search {
+    pp_inject_carrier pod;
+    const pp_session *best;
+} holder_search;
+
+static bool look_for_holder(void *user, const char *key, const void *object)
+{
+    holder_search *s = user;
+    const pp_session *const two[] = {s->best, object};
+    (void)key;
+    s->best = pp_inject_holder(two, 2, &s->pod);
+    return true;
+}
+
+const pp_session *pp_watches_holder(const pp_operator *op, const pp_pod *pod)
+{
+    holder_search s = {.best = NULL};
+    pp_pod_carrier(pod, &s.pod);
+    if (op->sessions)
+        pp_kube_informer_each(op->sessions, look_for_holder, &s);
+    return s.best;
+}
+
 void pp_watches_touch(pp_operator *op, const char *key)
 {
     pp_error err = {0};
@@ -73,17 +96,41 @@ static void free_session(void *object)
     pp_session_free(object);
 }
 
+typedef struct touch_neighbours {
+    pp_operator *op;
+    const char *ns;
+} touch_neighbours;
+
+static bool touch_neighbour(void *user, const char *key, const void *object)
+{
+    const touch_neighbours *t = user;
+    const pp_session *session = object;
+    if (strcmp(session->namespace_, t->ns) == 0)
+        pp_watches_touch_soon(t->op, key);
+    return true;
+}
+
+/* A session has come or ended: pods that carry the hook may be another's from now on. */
+static void pods_change_hands(pp_operator *op, const pp_session *session)
+{
+    touch_neighbours t = {.op = op, .ns = session->namespace_};
+    if (!op->leading)
+        return;
+    pp_kube_informer_each(op->sessions, touch_neighbour, &t);
+    pp_intake_tell(op);
+}
+
 static void on_session(void *user, const char *key, const void *object)
 {
-    (void)object;
     pp_watches_touch(user, key);
+    pods_change_hands(user, object);
 }
 
 static void on_session_update(void *user, const char *key, const void *old, const void *object)
 {
-    (void)old;
-    (void)object;
     pp_watches_touch(user, key);
+    if (pp_session_live(old) != pp_session_live(object))
+        pods_change_hands(user, object);
 }
 
 static void *decode_pod(void *user, const json_t *object, pp_error *err)
@@ -132,6 +179,8 @@ static void on_pod_update(void *user, const char *key, const void *old, const vo
         now->refusal = before->refusal;
     }
     on_pod(user, key, object);
+    if (now->hooked && !json_equal(before->labels, now->labels))
+        pp_intake_tell(user);
     pp_intake_tell_pod(user, now);
 }
 

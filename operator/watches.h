@@ -7,6 +7,7 @@
 
 #include "controller/session.h"
 #include "operator/kube/client.h"
+#include "operator/pod.h"
 
 typedef struct pp_operator pp_operator;
 
@@ -15,6 +16,8 @@ extern const pp_kube_resource PP_PROFILESESSIONS;
 int pp_watches_start(pp_operator *op, pp_error *err);
 /** Whether both first lists are in the caches. */
 bool pp_watches_synced(const pp_operator *op);
+/** The session that has the pod (pp_inject_holder); NULL: none. */
+const pp_session *pp_watches_holder(const pp_operator *op, const pp_pod *pod);
 /** The session with this UID in the cache; NULL: none. */
 const pp_session *pp_watches_find_session(const pp_operator *op, const char *uid);
 /** Looks at the session again, at once. */

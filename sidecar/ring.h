@@ -172,7 +172,9 @@ typedef struct pp_ring_header {
     pp_ring_told told;
     _Alignas(64) uint32_t mode; /**< a pp_ring_mode; the hook waits on it as a futex */
     uint32_t beat;              /**< changes once a second while the agent is there */
-    uint32_t reserved[14];
+    uint32_t session; /**< a number of the session; 0: none. Where it changes, the control file
+                         is to be read anew */
+    uint32_t reserved[13];
 } pp_ring_header;
 
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");

@@ -85,7 +85,12 @@ def check_rendered():
     check("CRD kept", "helm.sh/resource-policy: keep" in plain)
     check("no caBundle", not re.search(r"(?m)^\s*caBundle:", plain))
     check("failurePolicy", "failurePolicy: Ignore" in plain)
-    check("own namespace excluded", 'values: [kube-system, kube-node-lease, "system"]' in plain)
+    check("own namespace excluded", plain.count('values: [kube-system, kube-node-lease, "system"]') == 2)
+    hooks = plain.split("\nwebhooks:\n", 1)[1].split("\n---", 1)[0].split("\n  - name: ")[0:]
+    asks = r'key: precisionprobe.io/inject\n\s+operator: In\n\s+values: \["true"\]'
+    check("namespaces that ask for the hook", [("/labelled" in hook, bool(re.search(asks, hook))) for hook in hooks]
+          == [(False, False), (True, True)], str(hooks))
+    check("pods that opted out", plain.count('operator: NotIn\n          values: ["false"]') == 2)
     check("no side effects on dry run", "sideEffects: NoneOnDryRun" in plain)
     _, loose, _ = render("postgres.existingSecret=pg", "crds.keep=false")
     check("CRD not kept", "resource-policy" not in loose and "CustomResourceDefinition" in kinds(loose))

@@ -565,6 +565,7 @@ static void test_small_messages(void **state)
     PP_CLEANUP_JSON json_t *c = parse(out.data);
     assert_int_equal(pp_wire_welcome_decode(c, &welcome_back, &err), 0);
     assert_true(welcome_back.sampling);
+    assert_null(welcome_back.settings);
 
     pp_buf_reset(&out);
     pp_wire_leave leave = {.session = "s-1"};
@@ -604,10 +605,53 @@ static void test_small_messages_refuse(void **state)
     assert_int_equal(pp_wire_bye_decode(a, &bye, &err), -1);
     assert_string_equal(err.field, "session");
     assert_int_equal(pp_wire_welcome_decode(a, &welcome, &err), -1);
-    assert_int_equal(pp_wire_leave_decode(a, &leave, &err), -1);
+    assert_string_equal(err.field, "sampling");
+    PP_CLEANUP_JSON json_t *c = parse("{\"session\":\"\",\"sampling\":true}");
+    assert_int_equal(pp_wire_welcome_decode(c, &welcome, &err), -1);
+    assert_int_equal(pp_wire_leave_decode(c, &leave, &err), -1);
     assert_string_equal(err.field, "session");
     PP_CLEANUP_JSON json_t *b = json_array();
     assert_int_equal(pp_wire_type_of(b, &type, &err), -1);
+}
+
+/* Which session has a pod: with its settings, without, or none. */
+static void test_welcomes(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *settings = parse("{\"version\":1}");
+    const struct {
+        pp_wire_welcome welcome;
+        const char *text;
+    } cases[] = {
+        {{.session = "s", .sampling = true, .settings = settings},
+         "{\"type\":\"welcome\",\"session\":\"s\",\"sampling\":true,\"settings\":{\"version\":1}}"},
+        {{.session = "s"}, "{\"type\":\"welcome\",\"session\":\"s\",\"sampling\":false}"},
+        {{.session = ""}, "{\"type\":\"welcome\",\"sampling\":false}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_error err = {0};
+        pp_wire_welcome back;
+        pp_buf out;
+        pp_buf_init(&out, PP_WIRE_MAX_ANSWER);
+        assert_int_equal(pp_wire_welcome_encode(&cases[i].welcome, &out, &err), 0);
+        assert_string_equal(out.data, cases[i].text);
+        PP_CLEANUP_JSON json_t *object = parse(out.data);
+        assert_int_equal(pp_wire_welcome_decode(object, &back, &err), 0);
+        assert_string_equal(back.session, cases[i].welcome.session);
+        assert_int_equal(back.sampling, cases[i].welcome.sampling);
+        assert_true(!back.settings == !cases[i].welcome.settings);
+        assert_true(!back.settings || json_equal(back.settings, settings));
+        pp_buf_done(&out);
+    }
+    static const char *const bad[] = {"{\"session\":\"s\",\"sampling\":true,\"settings\":7}",
+                                      "{\"sampling\":true,\"settings\":{}}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pp_error err = {0};
+        pp_wire_welcome back;
+        PP_CLEANUP_JSON json_t *object = parse(bad[i]);
+        assert_int_equal(pp_wire_welcome_decode(object, &back, &err), -1);
+        assert_string_equal(err.field, "settings");
+    }
 }
 
 static void test_refusal_from_an_error(void **state)
@@ -644,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_random_mutations),
         cmocka_unit_test(test_small_messages),
         cmocka_unit_test(test_small_messages_refuse),
+        cmocka_unit_test(test_welcomes),
         cmocka_unit_test(test_refusal_from_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

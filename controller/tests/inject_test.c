@@ -492,8 +492,9 @@ static void test_idempotent(void **state)
                      PP_INJECT_OTHER);
     assert_int_equal(json_array_size(second), 0);
 
-    /* Our parts without the annotation, as a copied manifest has them: not ours to touch. */
+    /* Our parts without the annotations, as a copied manifest has them: not ours to touch. */
     (void)json_object_del(notes, PP_ANNOTATION_SESSION_UID);
+    (void)json_object_del(notes, PP_ANNOTATION_SETTINGS);
     PP_CLEANUP_JSON json_t *third = NULL;
     assert_int_equal(pp_inject_patch(injected, session, &opt, &third, &why, NULL),
                      PP_INJECT_REFUSED);
@@ -506,6 +507,114 @@ static void test_idempotent(void **state)
                               json_pack("{s:s}", PP_ANNOTATION_SESSION_UID, FIXTURE_UID));
     PP_CLEANUP_JSON json_t *again = inject(pod, &opt, NULL);
     assert_non_null(again);
+}
+
+static void test_without_a_session(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod = fixture_file("controller/tests/data/pod.json");
+    pp_inject_options opt = options();
+    pp_inject_refusal why = {0};
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    assert_int_equal(pp_inject_patch(pod, NULL, &opt, &patch, &why, NULL), PP_INJECT_PATCHED);
+    PP_CLEANUP_JSON json_t *idle = apply(pod, patch);
+    const json_t *notes = pp_json_get(idle, "metadata", "annotations", NULL);
+    assert_null(json_object_get(notes, PP_ANNOTATION_SESSION));
+    assert_null(json_object_get(notes, PP_ANNOTATION_SESSION_UID));
+    assert_string_equal(json_string_value(json_object_get(notes, PP_ANNOTATION_SETTINGS)),
+                        "{\"version\":1,\"endpoint\":"
+                        "\"wss://precisionprobe.system.svc:443/v1/ingest\"}");
+    assert_false(pp_inject_carried(pod));
+    assert_true(pp_inject_carried(idle));
+    /* All else is what a session's pod gets. */
+    PP_CLEANUP_JSON json_t *full = inject(pod, &opt, NULL);
+    assert_true(json_equal(json_object_get(idle, "spec"), json_object_get(full, "spec")));
+    /* Neither it nor a session's pod is injected again. */
+    pp_session *session = fixture_session(SPEC);
+    PP_CLEANUP_JSON json_t *a = NULL, *b = NULL, *c = NULL;
+    assert_int_equal(pp_inject_patch(idle, session, &opt, &a, &why, NULL), PP_INJECT_OTHER);
+    assert_int_equal(pp_inject_patch(idle, NULL, &opt, &b, &why, NULL), PP_INJECT_ALREADY);
+    assert_int_equal(pp_inject_patch(full, NULL, &opt, &c, &why, NULL), PP_INJECT_ALREADY);
+    assert_int_equal(json_array_size(a) + json_array_size(b) + json_array_size(c), 0);
+    (void)pp_session_free(session);
+}
+
+static void test_wanted(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *yes = fixture_json("{'precisionprobe.io/inject': 'true'}");
+    PP_CLEANUP_JSON json_t *no = fixture_json("{'precisionprobe.io/inject': 'false'}");
+    assert_true(pp_inject_wanted(yes));
+    assert_false(pp_inject_wanted(no));
+    assert_false(pp_inject_wanted(NULL));
+}
+
+/* Of two sessions, the second a second older, the pod is whose? */
+static int holder(const char *first, const char *second, const pp_inject_carrier *pod)
+{
+    pp_session *a = fixture_session(first), *b = fixture_session(second);
+    a->uid[0] = 'a';
+    b->uid[0] = 'b';
+    b->created_ns -= FIXTURE_SECOND;
+    const pp_session *list[] = {a, NULL, b};
+    const pp_session *found = pp_inject_holder(list, 3, pod);
+    const pp_session *const one[] = {a, b};
+    const pp_session *const other[] = {b, a};
+    assert_ptr_equal(pp_inject_holder(one, 2, pod), found);
+    assert_ptr_equal(pp_inject_holder(other, 2, pod), found);
+    int which = found == a ? 1 : found == b ? 2 : 0;
+    (void)pp_session_free(a);
+    (void)pp_session_free(b);
+    return which;
+}
+
+static void test_holder(void **state)
+{
+    (void)state;
+    static const char of_c[] =
+        "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'containers': ['c']}";
+    static const char of_both[] =
+        "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'containers': ['cc', 'c']}";
+    static const char stranger[] = "{'selector': {'matchLabels': {'app': 'other'}}}";
+    PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
+    pp_inject_carrier pod = {
+        .namespace_ = "ml", .labels = labels, .containers = "c", .hooked = true};
+    assert_int_equal(holder(SPEC, SPEC, &pod), 2); /* the oldest */
+    assert_int_equal(holder(SPEC, stranger, &pod), 1);
+    assert_int_equal(holder(SPEC, of_both, &pod), 1);
+    assert_int_equal(holder(of_c, stranger, &pod), 1);
+    assert_int_equal(holder(of_both, stranger, &pod), 0);
+    pod.containers = "c,cc";
+    assert_int_equal(holder(of_both, of_c, &pod), 1);
+    assert_int_equal(holder(stranger, of_c, &pod), 0);
+    pod.containers = NULL;
+    assert_int_equal(holder(SPEC, of_c, &pod), 1);
+
+    pod.session_uid =
+        "ab0c2a3e-6a65-4b9e-a8a5-1d8f2f3c4d5e"; /* of the first, whatever it selects */
+    assert_int_equal(holder(SPEC, SPEC, &pod), 1);
+    assert_int_equal(holder(stranger, SPEC, &pod), 1);
+    assert_int_equal(holder("{'selector': {}}", SPEC, &pod), 2); /* not live */
+    pod.hooked = false;
+    assert_int_equal(holder(SPEC, SPEC, &pod), 1);
+    pod.session_uid = NULL;
+    assert_int_equal(holder(SPEC, SPEC, &pod), 0);
+    pod.hooked = true;
+    pod.namespace_ = "other";
+    assert_int_equal(holder(SPEC, SPEC, &pod), 0);
+}
+
+/* A session that is finishing gets the rest of what its pods had for it. */
+static void test_suits_while_finishing(void **state)
+{
+    (void)state;
+    pp_session *s = fixture_session(SPEC);
+    PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
+    const pp_inject_carrier pod = {.namespace_ = "ml", .labels = labels, .hooked = true};
+    s->phase = PP_SESSION_FINISHING;
+    assert_true(pp_inject_suits(s, &pod));
+    assert_null(pp_inject_holder((const pp_session *const[]){s}, 1, &pod));
+    (void)pp_session_free(s);
 }
 
 static void test_explain(void **state)
@@ -693,6 +802,10 @@ int main(void)
         cmocka_unit_test(test_too_many_annotations),
         cmocka_unit_test(test_idempotent),
         cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_without_a_session),
+        cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_holder),
+        cmocka_unit_test(test_suits_while_finishing),
         cmocka_unit_test(test_matching),
         cmocka_unit_test(test_damaged_pods),
         cmocka_unit_test(test_damaged_sessions),

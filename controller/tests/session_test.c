@@ -506,11 +506,14 @@ static void test_not_injected(void **state)
         {NULL, NULL, NULL, "WebhookMissed", 5},
         {"another", NULL, NULL, "OtherSession", 5},
         {NULL, "PythonPathFromSource", "give it as a value", "PythonPathFromSource", 5},
+        {NULL, NULL, NULL, "OtherContainers", -5},
+        {"another", NULL, NULL, "OtherSession", -5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world w;
         world_init(&w, SPEC);
         add_pod(&w, "dlrm-0", cases[i].session_uid, T(cases[i].created));
+        w.pods[0].hooked = i >= 5;
         w.pods[0].refusal_reason = cases[i].refusal_reason;
         w.pods[0].refusal = cases[i].refusal;
         assert_int_equal(step(&w, 6), PP_SESSION_PENDING);

@@ -3,7 +3,7 @@ import json
 
 from harness.progress import wait_until
 from harness.session import manifest
-from harness.world import AGENT
+from harness.world import AGENT, SHARED
 
 HOOK = "precisionprobe-hook"
 
@@ -37,6 +37,31 @@ def test_what_is_added(world, namespace):
     connected = wait_until("the agent's connection", lambda: any(
         t.get("reporting") for t in (world.session("all", namespace).get()["status"].get("targets") or [])), 60)
     assert connected
+
+
+def test_pods_that_ask_for_it(world, namespace):
+    """No session matches: the pod's label, or its namespace's, brings a hook that waits; opting out holds all the same."""
+    asks = 'app: idle, precisionprobe.io/inject: "true"'
+    world.cluster.apply(world.pod(namespace, "own", labels=asks) + "---\n" + world.pod(namespace, "plain"))
+    if not SHARED:
+        world.cluster.kubectl("label", "namespace", namespace, "precisionprobe.io/inject=true")
+        world.cluster.apply(world.pod(namespace, "one") + "---\n"
+                            + world.pod(namespace, "out", labels='app: idle, precisionprobe.io/inject: "false"'))
+    for name, expected in {"own": True, "plain": False, **({} if SHARED else {"one": True, "out": False})}.items():
+        item = world.cluster.get("-n", namespace, "pod", name)
+        assert ("initContainers" in item["spec"]) == expected, name
+        notes = item["metadata"].get("annotations", {})
+        assert ("precisionprobe.io/settings" in notes) == expected and "precisionprobe.io/session" not in notes, name
+    world.running(namespace, "app=idle", 2 if SHARED else 4)
+    world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace))
+    usable = 1 if SHARED else 2
+    session = world.session("all", namespace)
+    wait_until("the connections of those that have it", lambda: sum(
+        bool(t.get("reporting")) for t in session.get().get("status", {}).get("targets") or []) == usable, 60)
+    status = session.get()["status"]
+    assert status["pods"] == ("1/2" if SHARED else "2/4")
+    assert {t["pod"]: t.get("reason") for t in status["targets"] if not t["injected"]} == {
+        name: "CreatedBefore" for name in (["plain"] if SHARED else ["plain", "out"])}
 
 
 def test_python_path_from_a_source(world, namespace):

@@ -46,6 +46,12 @@ void http_review_begin(exchange *ex)
     http_exchange_enter(ex, STAGE_BODY, ex->peer.server->options.body_timeout);
 }
 
+void http_review_labelled_begin(exchange *ex)
+{
+    ex->labelled = true;
+    http_review_begin(ex);
+}
+
 static int decode_request(const json_t *review, request *ret, pp_error *err)
 {
     const char *version = pp_json_get_string(review, "apiVersion", NULL);
@@ -94,6 +100,7 @@ void http_review_body(exchange *ex)
     const pp_http_review handed = {.uid = r.uid,
                                    .namespace_name = r.namespace_name ? r.namespace_name : "",
                                    .pod = r.object,
+                                   .labelled = ex->labelled,
                                    .dry_run = r.dry_run};
     server->handlers.review(server->handlers.context, ex->peer.id, &handed);
 }

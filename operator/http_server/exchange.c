@@ -16,6 +16,7 @@ static const struct route {
     void (*begin)(exchange *ex);
 } routes[] = {
     {false, "POST", "/mutate-pods", http_review_begin},
+    {false, "POST", "/mutate-pods/labelled", http_review_labelled_begin},
     {false, "GET", PP_WIRE_PATH, http_upgrade_begin},
     {true, "GET", "/metrics", http_metrics_begin},
     {true, "GET", "/healthz", http_healthz_begin},

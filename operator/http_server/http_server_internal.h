@@ -53,6 +53,7 @@ typedef struct exchange {
     size_t expected;  /* bytes of the body */
     pp_buf body;
     char uid[129];                      /* of the admission review */
+    bool labelled;                      /* its namespace asks for the hook */
     unsigned char digest[DIGEST_BYTES]; /* of the token, in STAGE_AUTHORIZE */
     unsigned char *answer;              /* LWS_PRE bytes of room, head, body */
     size_t head_len;
@@ -161,6 +162,7 @@ void http_exchange_free(exchange *ex);
 
 /* admission.c */
 void http_review_begin(exchange *ex);
+void http_review_labelled_begin(exchange *ex);
 void http_review_body(exchange *ex);
 void http_review_late(exchange *ex);
 

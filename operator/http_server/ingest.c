@@ -261,17 +261,14 @@ void pp_http_ingest_refuse(pp_http_server *server, pp_http_id id, int64_t seq, c
     answered(c);
 }
 
-void pp_http_ingest_welcome(pp_http_server *server, pp_http_id id, const char *session,
-                            bool sampling)
+void pp_http_ingest_welcome(pp_http_server *server, pp_http_id id, const pp_wire_welcome *welcome)
 {
     connection *c = find(server, id);
     if (!c)
         return;
-    pp_wire_welcome welcome = {.sampling = sampling};
     pp_buf text;
-    pp_buf_init(&text, MAX_WS_MESSAGE);
-    (void)snprintf(welcome.session, sizeof welcome.session, "%s", session);
-    if (pp_wire_welcome_encode(&welcome, &text, NULL) == 0)
+    pp_buf_init(&text, PP_WIRE_MAX_ANSWER);
+    if (pp_wire_welcome_encode(welcome, &text, NULL) == 0)
         send_text(c, &text);
     pp_buf_done(&text);
 }

@@ -2,6 +2,7 @@
  * The operator's HTTP edge: libwebsockets on the caller's libuv loop, two ports.
  *
  *   TLS    POST /mutate-pods   admission review of pods, answered allowed whatever happens
+ *          POST /mutate-pods/labelled   the same, in namespaces that ask for the hook
  *          GET  /v1/ingest     WebSocket of the agents (docs/wire.md)
  *   plain  GET  /metrics, /healthz, /readyz
  *
@@ -63,6 +64,7 @@ typedef struct pp_http_review {
     const char *uid;
     const char *namespace_name; /**< of the request; a pod being created may not name it itself */
     const json_t *pod;          /**< take a reference (json_incref) to keep it */
+    bool labelled;              /**< the namespace asks for the hook: precisionprobe.io/inject */
     bool dry_run;               /**< nothing may be changed elsewhere because of this request */
 } pp_http_review;
 
@@ -164,11 +166,13 @@ void pp_http_ingest_ack(pp_http_server *server, pp_http_id connection, const cha
 void pp_http_ingest_refuse(pp_http_server *server, pp_http_id connection, int64_t seq,
                            const pp_error *why);
 
-/** Whether the session's stretches shall be sampled now; first message, and at every change. */
-void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection, const char *session,
-                            bool sampling);
+/** Which session the pod has now and whether its stretches shall be sampled; first message, and at
+ * every change. */
+void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection,
+                            const pp_wire_welcome *welcome);
 
-/** All trainers of the agent's pod have ended: an ordinary sidecar shall end too. */
+/** All trainers of the agent's pod have ended: an ordinary sidecar shall end too. The session may
+ * be "". */
 void pp_http_ingest_leave(pp_http_server *server, pp_http_id connection, const char *session);
 
 /** Closes after what is queued is written; code and reason as in RFC 6455 (reason <= 120 bytes). */

@@ -29,6 +29,7 @@ static void test_keeps_what_is_used(void **state)
         NULL);
     assert_non_null(pod);
     assert_string_equal(pod->session_uid, "s1");
+    assert_false(pod->hooked); /* an annotation alone is no injection */
     assert_string_equal(pod->owner_kind, "Job");
     assert_string_equal(pod->owner_name, "dlrm");
     assert_string_equal(pod->host_name, "dlrm-x");
@@ -51,6 +52,32 @@ static void test_keeps_what_is_used(void **state)
     pod->ask_ns = INT64_MAX;
     pp_pod_view(pod, &view);
     assert_false(view.unexplained);
+    pp_pod_free(pod);
+}
+
+static void test_carries_the_hook(void **state)
+{
+    (void)state;
+    pp_pod *pod = decode(
+        "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"a\",\"uid\":\"u\",\"labels\":{\"app\":"
+        "\"x\"},"
+        "\"annotations\":{\"precisionprobe.io/settings\":\"{}\",\"precisionprobe.io/containers\":"
+        "\"c\"}},\"spec\":{\"volumes\":[{\"name\":\"precisionprobe-ring\"}],\"initContainers\":[{"
+        "\"name\":"
+        "\"precisionprobe-hook\"},{\"name\":\"precisionprobe-agent\"}],\"containers\":[{\"name\":"
+        "\"c\"}]}}",
+        NULL);
+    assert_non_null(pod);
+    assert_true(pod->hooked);
+    pp_inject_carrier carrier;
+    pp_pod_carrier(pod, &carrier);
+    assert_true(carrier.hooked);
+    assert_null(carrier.session_uid);
+    assert_string_equal(carrier.containers, "c");
+    assert_string_equal(carrier.namespace_, "ml");
+    pp_session_pod view;
+    pp_pod_view(pod, &view);
+    assert_true(view.hooked);
     pp_pod_free(pod);
 }
 
@@ -133,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_what_is_used),
+        cmocka_unit_test(test_carries_the_hook),
         cmocka_unit_test(test_owner_of_a_deployment_and_of_nobody),
         cmocka_unit_test(test_only_an_ordinary_agent_is_left),
         cmocka_unit_test(test_refuses_what_is_no_pod),

@@ -33,6 +33,9 @@ typedef struct agent {
     uv_timer_t retry;
     uv_signal_t signals[2];
     pp_settings settings;
+    pp_settings next;  /* of the session that is to follow; its session is NULL where none is */
+    json_t *next_text; /* the same, as it came */
+    bool next_sampling;
     pp_agent_pod pod;
     pp_trainers *trainers;
     pp_vigil vigil; /* where exit_with_trainer is set */
@@ -79,6 +82,16 @@ static void log_sent(const agent *a, const char *instance, int64_t seq, int64_t 
 {
     pp_info(a->settings.name, "batch sent instance=%s seq=%" PRId64 " events=%" PRId64 " bytes=%zu",
             instance, seq, events, bytes);
+}
+
+static void log_session(const agent *a)
+{
+    const pp_settings *s = &a->settings;
+    if (s->session)
+        pp_info(s->name, "session %s/%s uid=%s instance=%s", s->namespace_, s->name, s->session,
+                a->instance);
+    else
+        pp_info(NULL, "no session yet, instance=%s", a->instance);
 }
 
 static void dump(agent *a, int64_t events, const pp_buf *text)
@@ -137,6 +150,8 @@ static void emit(void *user, pp_wire_batch *batch, int64_t events, const pp_plac
     agent *a = user;
     pp_error err = {0};
     pp_buf text;
+    if (!a->settings.session)
+        return; /* nobody has asked for it */
     pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
     batch->session = strdup(a->settings.session);
     batch->instance = strdup(a->instance);
@@ -188,6 +203,67 @@ static void write_control(agent *a)
     a->unwritten = failed;
 }
 
+static void allow(agent *a, bool sampling)
+{
+    if (a->pod.allowed != sampling)
+        pp_info(a->settings.name, "sampling is %s", sampling ? "wanted" : "not wanted");
+    a->pod.allowed = sampling;
+    write_control(a);
+}
+
+static void forget_next(agent *a)
+{
+    pp_settings_free(&a->next);
+    json_decref(a->next_text);
+    a->next_text = NULL;
+}
+
+/* Another session is to follow: the one before ends here. */
+static void expect(agent *a, const pp_wire_welcome *welcome)
+{
+    pp_error err = {0};
+    allow(a, false);
+    if (pp_settings_decode(welcome->settings, &a->next, &err) == 0 && a->next.session &&
+        strcmp(a->next.session, welcome->session) == 0) {
+        a->next_sampling = welcome->sampling;
+        a->next_text = json_incref(welcome->settings);
+        return;
+    }
+    forget_next(a);
+    pp_err(a->settings.name, "settings of session %s cannot be used: %s %s", welcome->session,
+           err.field, err.message);
+}
+
+/* Begins the session that is to follow, once all of the one before is acknowledged. */
+static void follow(agent *a)
+{
+    pp_error err = {0};
+    if (!a->next.session)
+        return;
+    pp_trainers_cut(a->trainers, &a->pod);
+    if (pp_outbox_count(a->outbox) > 0)
+        return;
+    a->mode = NULL;
+    if (pp_settings_control(&a->next, a->options->ring_directory, "idle", &err) < 0) {
+        if (!a->unwritten)
+            pp_err(a->next.name, "%s", err.message);
+        a->unwritten = true;
+        return;
+    }
+    if (a->spool && pp_settings_keep(a->next_text, a->options->spool_directory, &err) < 0)
+        say_unspooled(a, &err);
+    pp_settings_free(&a->settings);
+    a->settings = a->next;
+    a->next = (pp_settings){0};
+    forget_next(a);
+    a->pod.policy = pp_settings_policy(&a->settings);
+    a->pod.session = pp_settings_number(&a->settings);
+    a->pod.timeline = a->settings.timeline;
+    a->pod.first = 0;
+    log_session(a);
+    allow(a, a->next_sampling);
+}
+
 static void on_welcome(agent *a, const json_t *message)
 {
     pp_error err = {0};
@@ -197,12 +273,14 @@ static void on_welcome(agent *a, const json_t *message)
         return;
     }
     pp_retry_reset(&a->attempts);
-    if (strcmp(welcome.session, a->settings.session) != 0)
-        return; /* of another session that this agent does not carry */
-    if (a->pod.allowed != welcome.sampling)
-        pp_info(a->settings.name, "sampling is %s", welcome.sampling ? "wanted" : "not wanted");
-    a->pod.allowed = welcome.sampling;
-    write_control(a);
+    bool same = a->settings.session && strcmp(welcome.session, a->settings.session) == 0;
+    if (!same && *welcome.session && !welcome.settings)
+        return; /* of a session that this agent does not carry */
+    forget_next(a);
+    if (same || !welcome.settings)
+        allow(a, welcome.sampling && same);
+    else
+        expect(a, &welcome);
 }
 
 static void on_ack(agent *a, const json_t *message)
@@ -235,7 +313,7 @@ static void on_leave(agent *a, const json_t *message)
     pp_wire_leave wish;
     if (pp_wire_leave_decode(message, &wish, &err) < 0)
         pp_warn(a->settings.name, "the operator's wish is wrong: %s %s", err.field, err.message);
-    else if (a->options->exit_with_trainer && strcmp(wish.session, a->settings.session) == 0)
+    else if (a->options->exit_with_trainer)
         leave(a, "trainer finished");
 }
 
@@ -266,6 +344,10 @@ static bool next_bye(agent *a, const char **ret_text, size_t *ret_n)
     pp_error err = {0};
     if (!a->leaving || a->bye_sent || pp_outbox_count(a->outbox) > 0)
         return false;
+    if (!a->settings.session) {
+        a->bye_sent = true; /* there was none to take leave of */
+        return false;
+    }
     pp_wire_bye bye = {0};
     pp_buf text;
     pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
@@ -322,10 +404,9 @@ static void on_closed(void *user, int status, int retry_after, const char *why)
     agent *a = user;
     if (a->stopped)
         return;
-    if (status == 403 && a->pod.allowed) {
-        pp_info(a->settings.name, "sampling is not wanted: the session is not there");
-        a->pod.allowed = false; /* until a welcome says otherwise */
-        write_control(a);
+    if (status == 403) {
+        a->next_sampling = false;
+        allow(a, false); /* until a welcome says otherwise */
     }
     int64_t wait = pp_retry_next(&a->attempts, retry_after);
     pp_info(a->settings.name, "not connected (%s, status %d), next attempt in %" PRId64 " ms", why,
@@ -396,6 +477,7 @@ static void on_tick(uv_timer_t *timer)
     if (a->ticks++ % SCAN_TICKS == 0)
         pp_trainers_scan(a->trainers);
     pp_trainers_poll(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    follow(a);
     a->vigil.trained = pp_trainers_trained(a->trainers);
     write_control(a);
     bool connected = a->link && pp_link_is_open(a->link);
@@ -420,11 +502,30 @@ static int start_handles(agent *a, pp_error *err)
     return ok ? 0 : pp_error_set(err, PP_ERR_INTERNAL, "libuv handles could not be made");
 }
 
+/* What the pod was injected with; in its place the session that an agent before this one had last,
+ * but for the endpoint. */
+static int read_settings(agent *a, pp_error *err)
+{
+    const pp_agent_options *o = a->options;
+    pp_settings kept = {0};
+    pp_error none;
+    if (pp_settings_read(o->settings_path, &a->settings, err) < 0)
+        return -1;
+    if (!o->dump && pp_settings_read_kept(o->spool_directory, &kept, &none) == 0) {
+        pp_settings injected = a->settings;
+        a->settings = kept;
+        a->settings.endpoint = injected.endpoint;
+        injected.endpoint = kept.endpoint;
+        kept = injected;
+    }
+    pp_settings_free(&kept);
+    return 0;
+}
+
 static int start(agent *a, pp_error *err)
 {
     const pp_agent_options *o = a->options;
-    if (pp_settings_read(o->settings_path, &a->settings, err) < 0 ||
-        make_instance(a->instance, sizeof a->instance, err) < 0)
+    if (read_settings(a, err) < 0 || make_instance(a->instance, sizeof a->instance, err) < 0)
         return -1;
     pp_retry_init(&a->attempts, 0);
     a->vigil.quiet_since = pp_time_monotonic();
@@ -439,7 +540,8 @@ static int start(agent *a, pp_error *err)
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
     a->pod = (pp_agent_pod){.policy = pp_settings_policy(&a->settings),
                             .timeline = a->settings.timeline,
-                            .allowed = true,
+                            .allowed = a->settings.session != NULL,
+                            .session = pp_settings_number(&a->settings),
                             .emit = emit,
                             .user = a};
     write_control(a);
@@ -455,8 +557,7 @@ static int start(agent *a, pp_error *err)
     }
     if (start_handles(a, err) < 0)
         return -1;
-    pp_info(a->settings.name, "session %s/%s uid=%s instance=%s", a->settings.namespace_,
-            a->settings.name, a->settings.session, a->instance);
+    log_session(a);
     if (a->link)
         pp_link_connect(a->link);
     return 0;
@@ -469,6 +570,7 @@ static void release(agent *a)
     pp_outbox_free(a->outbox);
     pp_spool_free(a->spool);
     pp_settings_free(&a->settings);
+    forget_next(a);
     free(a->bye);
 }
 

@@ -12,7 +12,6 @@
 
 enum {
     TOKEN_MAX = 16 << 10,
-    MESSAGE_MAX = 64 << 10, /* what the operator sends is small */
     PING_AFTER_S = 20,
     HANGUP_AFTER_S = 40,
     CONNECT_TIMEOUT_S = 10,
@@ -162,7 +161,7 @@ int pp_link_new(const pp_link_config *config, pp_link **ret, pp_error *err)
     if (!link)
         return pp_error_nomem(err);
     link->config = *config;
-    pp_buf_init(&link->received, MESSAGE_MAX);
+    pp_buf_init(&link->received, PP_WIRE_MAX_ANSWER);
     if (parse_endpoint(link, config->endpoint, err) < 0) {
         free(link);
         return -1;

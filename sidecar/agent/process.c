@@ -27,7 +27,9 @@ struct pp_process {
     pp_kernels *kernels;
     pp_batcher *batcher;
     pp_duty duty;
-    int64_t id; /* -1: nothing was sampled yet */
+    uint32_t session; /* that the hook has been told */
+    bool stale;       /* it may still mark for the session before: to be brought to rest */
+    int64_t id;       /* -1: nothing was sampled yet */
     int64_t sampled;
     int64_t steps;         /* of the running stretch */
     bool open;             /* the batcher has a stretch */
@@ -60,6 +62,7 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
         p->id = p->told.process <= PP_WIRE_MAX_PROCESS + 1 ? (int64_t)p->told.process - 1 : -1;
+        p->session = pp_reader_header(p->reader)->session;
         *ret = p;
         return 0;
     }
@@ -278,6 +281,10 @@ static int pump(pp_process *p, pp_agent_pod *pod, pp_error *err)
 static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error *err)
 {
     int event = pp_pairing_feed(p->pairing, mark, err);
+    if (event == PP_PAIRING_START && p->stale) {
+        (void)pp_pairing_end(p->pairing);
+        return 0;
+    }
     if (event <= PP_PAIRING_NONE)
         return event;
     pp_step step = *pp_pairing_step(p->pairing);
@@ -358,13 +365,32 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
     pp_duty_input input = {.now = now,
-                           .allowed = pod->allowed && !pod->leaving,
+                           .allowed = pod->allowed && !pod->leaving && !p->stale,
                            .running = pp_pairing_running(p->pairing),
                            .cost = h->cost,
                            .steps = h->steps,
                            .sampled = p->sampled,
                            .first = pod->first};
     return pp_reader_set_mode(p->reader, pp_duty_next(&p->duty, &pod->policy, &input), err);
+}
+
+/*
+ * Another session: everything is counted anew. A stretch that the hook has begun, or begins now,
+ * knows the layers of the session before; so no stretch is taken until the hook has been seen idle.
+ */
+static int take_session(pp_process *p, const pp_agent_pod *pod, pp_error *err)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    if (p->session == pod->session)
+        return 0;
+    p->session = pod->session;
+    p->stale = true;
+    p->duty = (pp_duty){0};
+    p->sampled = 0;
+    p->told.lost = h->lost;
+    p->told.marks = h->marks;
+    p->told.cost = h->cost;
+    return pp_reader_set_session(p->reader, p->session, err);
 }
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)
@@ -402,10 +428,11 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
     p->offset = real - now;
     /* Asked before reading: what a process wrote before it went is there now. */
     bool gone = pp_reader_gone(p->reader);
-    if (drain(p, pod, err) < 0) {
+    if (take_session(p, pod, err) < 0 || drain(p, pod, err) < 0) {
         pp_process_finish(p, pod);
         return -1;
     }
+    p->stale = p->stale && pp_reader_header(p->reader)->state != PP_RING_IDLE;
     if (gone) {
         pp_process_finish(p, pod);
         return 1;

@@ -21,6 +21,7 @@ typedef struct pp_agent_pod {
     int64_t timeline;  /**< steps of each stretch that go as intervals, whatever their rate */
     bool allowed;      /**< sampling is wanted */
     bool leaving;      /**< the agent is about to end: nothing new is begun */
+    uint32_t session;  /**< pp_settings_number of what is in the control file */
     int64_t first;     /**< when the first sampled step began, monotonic ns; 0: none yet */
     int64_t processes; /**< numbers given out to processes */
     int64_t stretches; /**< numbers given out to stretches */
@@ -51,7 +52,7 @@ void pp_process_keep_number(const pp_process *process, pp_agent_pod *pod);
 int pp_process_poll(pp_process *process, pp_agent_pod *pod, int64_t now, int64_t real,
                     pp_error *err);
 
-/** Ends its stretch and emits what is left: nothing more will be read. */
+/** Ends its stretch and emits what is left: nothing more of that stretch will be read. */
 void pp_process_finish(pp_process *process, pp_agent_pod *pod);
 
 /** Steps that it has counted, as it says. */

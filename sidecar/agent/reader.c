@@ -268,6 +268,11 @@ int pp_reader_set_mode(pp_reader *r, pp_ring_mode mode, pp_error *err)
     return 0;
 }
 
+int pp_reader_set_session(const pp_reader *r, uint32_t session, pp_error *err)
+{
+    return write_at(r, &session, sizeof session, offsetof(pp_ring_header, session), err);
+}
+
 int pp_reader_beat(pp_reader *r, pp_error *err)
 {
     r->beat++;

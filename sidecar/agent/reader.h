@@ -68,6 +68,9 @@ int pp_reader_layer(pp_reader *reader, uint32_t id, pp_ring_layer *ret, pp_error
 /** Tells the hook the mode and wakes its thread; nothing is done where it has it already. */
 int pp_reader_set_mode(pp_reader *reader, pp_ring_mode mode, pp_error *err);
 
+/** Tells the hook which session the control file is of; the mode says when to act on it. */
+int pp_reader_set_session(const pp_reader *reader, uint32_t session, pp_error *err);
+
 /** Tells the hook that the agent is there; to be said once a second. */
 int pp_reader_beat(pp_reader *reader, pp_error *err);
 

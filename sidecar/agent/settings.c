@@ -3,6 +3,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/file.h"
+#include "common/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static const struct {
     const pp_json_field *fields;
     bool required;
 } parts[] = {
-    {NULL, top_fields, true},           {"session", session_fields, true},
+    {NULL, top_fields, true},           {"session", session_fields, false},
     {"layers", layer_fields, false},    {"steps", step_fields, false},
     {"stretch", stretch_fields, false}, {"timeline", timeline_fields, false},
 };
@@ -84,6 +85,10 @@ static int check(const pp_settings *s, pp_error *err)
     static const char *const known[] = {"Forward", "Backward", "Optimizer"};
     if (s->version != 1)
         return pp_error_field(err, "version", "must be 1");
+    if (!s->session)
+        return 0; /* an idle pod's: there is nothing to do yet */
+    if (!pp_wire_is_id(s->session, PP_WIRE_MAX_ID))
+        return pp_error_field(err, "session.uid", "is no id");
     if (in_range(s->duration, 0, SECONDS_MAX, "durationSeconds", err) < 0 ||
         in_range(s->budget_percent, 0.001, 100, "overheadBudgetPercent", err) < 0 ||
         in_range(s->stretch, 0.001, SECONDS_MAX, "stretch.seconds", err) < 0)
@@ -102,12 +107,9 @@ static int check(const pp_settings *s, pp_error *err)
     return 0;
 }
 
-int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err)
+int pp_settings_decode(const json_t *root, pp_settings *ret, pp_error *err)
 {
     *ret = (pp_settings){.timeline = TIMELINE};
-    PP_CLEANUP_JSON json_t *root = pp_json_parse(text, n, err);
-    if (!root)
-        return -1;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const char *key = parts[i].key;
         const json_t *object = key ? json_object_get(root, key) : root;
@@ -118,6 +120,13 @@ int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *er
             return -1;
     }
     return check(ret, err);
+}
+
+int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err)
+{
+    *ret = (pp_settings){0};
+    PP_CLEANUP_JSON json_t *root = pp_json_parse(text, n, err);
+    return root ? pp_settings_decode(root, ret, err) : -1;
 }
 
 int pp_settings_read(const char *path, pp_settings *ret, pp_error *err)
@@ -134,6 +143,14 @@ void pp_settings_free(pp_settings *s)
 {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         pp_json_free_fields(parts[i].fields, s);
+}
+
+uint32_t pp_settings_number(const pp_settings *s)
+{
+    uint32_t hash = 2166136261U; /* FNV-1a */
+    for (const char *c = s->session; c && *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619U;
+    return s->session ? hash : 0;
 }
 
 pp_duty_policy pp_settings_policy(const pp_settings *s)
@@ -167,22 +184,18 @@ static int write_file(const char *path, const char *text, pp_error *err)
     return 0;
 }
 
-int pp_settings_control(const pp_settings *s, const char *directory, const char *mode,
-                        pp_error *err)
+/* In one piece: whoever reads it finds the old text or the new one. */
+static int replace_file(const char *directory, const char *name, const json_t *root, pp_error *err)
 {
     char path[PATH_MAX];
     char fresh[PATH_MAX];
     uint64_t id = 0;
     if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
         return pp_error_errno(err, "random numbers");
-    int n = snprintf(path, sizeof path, "%s/" PP_RING_CONTROL, directory);
+    int n = snprintf(path, sizeof path, "%s/%s", directory, name);
     int m = snprintf(fresh, sizeof fresh, "%s/.new-%016" PRIx64, directory, id);
     if (n < 0 || (size_t)n >= sizeof path || m < 0 || (size_t)m >= sizeof fresh)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "the ring directory's name is too long");
-    PP_CLEANUP_JSON json_t *root =
-        json_pack("{s:i, s:s, s:{s:o, s:o, s:o, s:I}, s:o}", "version", 1, "mode", mode, "layers",
-                  "include", strings(&s->include), "exclude", strings(&s->exclude), "types",
-                  strings(&s->types), "depth", (json_int_t)s->depth, "phases", strings(&s->phases));
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the directory's name is too long");
     PP_CLEANUP_FREE char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (!text)
         return pp_error_nomem(err);
@@ -192,4 +205,30 @@ int pp_settings_control(const pp_settings *s, const char *directory, const char 
     if (rc < 0)
         (void)unlink(fresh);
     return rc;
+}
+
+int pp_settings_keep(const json_t *root, const char *directory, pp_error *err)
+{
+    return replace_file(directory, PP_SETTINGS_KEPT, root, err);
+}
+
+int pp_settings_read_kept(const char *directory, pp_settings *ret, pp_error *err)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/" PP_SETTINGS_KEPT, directory);
+    *ret = (pp_settings){0};
+    if (n < 0 || (size_t)n >= sizeof path)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the directory's name is too long");
+    return pp_settings_read(path, ret, err);
+}
+
+int pp_settings_control(const pp_settings *s, const char *directory, const char *mode,
+                        pp_error *err)
+{
+    PP_CLEANUP_JSON json_t *root =
+        json_pack("{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o}", "version", 1, "mode", mode,
+                  "session", (json_int_t)pp_settings_number(s), "layers", "include",
+                  strings(&s->include), "exclude", strings(&s->exclude), "types",
+                  strings(&s->types), "depth", (json_int_t)s->depth, "phases", strings(&s->phases));
+    return replace_file(directory, PP_RING_CONTROL, root, err);
 }

@@ -1,6 +1,6 @@
 /*
  * The session's settings, as the operator's webhook puts them into the pod (an annotation,
- * projected as a file).
+ * projected as a file), and as a welcome brings those of a later session.
  */
 #ifndef PP_AGENT_SETTINGS_H
 #define PP_AGENT_SETTINGS_H
@@ -11,7 +11,7 @@
 
 typedef struct pp_settings {
     int64_t version;
-    char *session; /**< UID of the ProfileSession */
+    char *session; /**< UID of the ProfileSession; NULL: none yet, and nothing below endpoint */
     char *namespace_;
     char *name;
     char *endpoint; /**< wss://host[:port]/path */
@@ -34,14 +34,30 @@ int pp_settings_read(const char *path, pp_settings *ret, pp_error *err);
 /** The same from text. */
 int pp_settings_parse(const char *text, size_t n, pp_settings *ret, pp_error *err);
 
+/** The same from JSON. */
+int pp_settings_decode(const json_t *root, pp_settings *ret, pp_error *err);
+
 void pp_settings_free(pp_settings *settings);
+
+#define PP_SETTINGS_KEPT "session.json"
+
+/** Writes the settings of a later session into a directory of the agent's own, for the agent after
+ * this one. */
+int pp_settings_keep(const json_t *root, const char *directory, pp_error *err);
+
+/** Reads what was kept there last; fails where there is none. As pp_settings_read. */
+int pp_settings_read_kept(const char *directory, pp_settings *ret, pp_error *err);
+
+/** A number of the session, made from its UID: by it the hook knows another one. 0: none. */
+uint32_t pp_settings_number(const pp_settings *settings);
 
 /** What follows for when to sample. */
 pp_duty_policy pp_settings_policy(const pp_settings *settings);
 
 /**
  * Writes the hook's control file into the ring directory, in one piece: the mode in which trainers
- * that start from now on begin ("idle", "count" or "sample"), and the filters.
+ * that start from now on begin ("idle", "count" or "sample"), the session's number, and the
+ * filters.
  */
 int pp_settings_control(const pp_settings *settings, const char *directory, const char *mode,
                         pp_error *err);

@@ -5,6 +5,7 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/wire.h"
+#include "sidecar/agent/settings.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -270,6 +271,8 @@ static bool number_of(const pp_spool *s, const char *name, int64_t *ret)
     (void)snprintf(again, sizeof again, NAME_BATCH, *ret);
     if (errno == 0 && *ret >= 0 && *ret < PP_WIRE_MAX_COUNT && strcmp(again, name) == 0)
         return true;
+    if (strcmp(name, PP_SETTINGS_KEPT) == 0)
+        return false; /* the agent's, beside the batches */
     if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
         path_of(s, name, path, &ignored) == 0 && unlink(path) == 0 && strcmp(name, NAME_FRESH) != 0)
         pp_warn(path, "no batch: it was removed");

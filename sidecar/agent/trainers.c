@@ -133,6 +133,12 @@ void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t re
     }
 }
 
+void pp_trainers_cut(pp_trainers *t, pp_agent_pod *pod)
+{
+    for (size_t i = 0; i < t->count; i++)
+        pp_process_finish(t->processes[i], pod);
+}
+
 void pp_trainers_finish(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
 {
     pp_trainers_scan(t);

@@ -50,6 +50,8 @@ void pp_ring_cost(int64_t ns);
 
 /** What the agent asks for now; PP_RING_IDLE without a ring or an agent. No GIL needed. */
 uint32_t pp_ring_mode_now(void);
+/** The number of the session that the agent asks for. */
+uint32_t pp_ring_session(void);
 
 /**
  * Sleeps until the mode is no longer `seen`, `ns` have passed or somebody wakes it; looks whether

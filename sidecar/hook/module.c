@@ -14,8 +14,9 @@ static PyObject *m_open(PyObject *self, PyObject *args)
     (void)self;
     const char *directory, *python, *torch, *host, *gpus;
     int rank, world, mode;
-    if (!PyArg_ParseTuple(args, "sssssiii", &directory, &python, &torch, &host, &gpus, &rank,
-                          &world, &mode))
+    unsigned int session;
+    if (!PyArg_ParseTuple(args, "sssssiiiI", &directory, &python, &torch, &host, &gpus, &rank,
+                          &world, &mode, &session))
         return NULL;
     const char *why = pp_ring_open(directory);
     if (why) {
@@ -31,6 +32,7 @@ static PyObject *m_open(PyObject *self, PyObject *args)
     h->rank = rank;
     h->world_size = world;
     h->mode = (uint32_t)mode; /* before the agent can see the ring: then it is the agent's */
+    h->session = session;
     why = pp_ring_publish();
     if (why) {
         PyErr_SetString(PyExc_OSError, why);
@@ -284,6 +286,13 @@ static PyObject *m_mode(PyObject *self, PyObject *unused)
     return PyLong_FromUnsignedLong(pp_ring_mode_now());
 }
 
+static PyObject *m_session(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(pp_ring_session());
+}
+
 static PyObject *m_start(PyObject *self, PyObject *run)
 {
     (void)self;
@@ -373,8 +382,9 @@ static PyMethodDef functions[] = {
     {"iterator", m_iterator, METH_NOARGS, "Weak reference to the iterator that yielded last."},
     {"steps", m_steps, METH_NOARGS, "Steps counted."},
     {"mode", m_mode, METH_NOARGS, "What the agent asks for."},
+    {"session", m_session, METH_NOARGS, "The number of the session that it asks for."},
     {"start", m_start, METH_O, "Calls this in a thread of the hook's own; False: no thread."},
-    {"wait", m_wait, METH_VARARGS, "Sleeps until the mode changes; -1 when leaving."},
+    {"wait", m_wait, METH_VARARGS, "Sleeps until mode or session change; -1 when leaving."},
     {"pause", m_pause, METH_VARARGS, "Sleeps so many ms; in threads of the hook only."},
     {"leave", m_leave, METH_NOARGS, "Ends the thread and lets the ring go."},
     {"forget", m_forget, METH_NOARGS, "In a forked child: touches the ring no more."},

@@ -294,6 +294,12 @@ uint32_t pp_ring_mode_now(void)
     return __atomic_load_n(&h->mode, __ATOMIC_ACQUIRE);
 }
 
+uint32_t pp_ring_session(void)
+{
+    const pp_ring_header *h = pp_ring();
+    return h ? __atomic_load_n(&h->session, __ATOMIC_ACQUIRE) : 0;
+}
+
 /* An agent that is gone asks for nothing, whatever its last word was. */
 static void look_after_agent(const pp_ring_header *h)
 {

@@ -56,9 +56,11 @@ static int64_t poll(bool last)
 
 int64_t pp_thread_wait(uint32_t seen)
 {
+    static uint32_t session; /* a mode that came back for another session is news too */
     Py_BEGIN_ALLOW_THREADS;
-    while (!atomic_load(&closing) && pp_ring_mode_now() == seen)
+    while (!atomic_load(&closing) && pp_ring_mode_now() == seen && pp_ring_session() == session)
         pp_ring_wait(seen, poll(false));
+    session = pp_ring_session();
     if (atomic_load(&closing))
         (void)poll(true);
     Py_END_ALLOW_THREADS;

@@ -34,6 +34,15 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("python", pythons())
 
 
+def settings_of(uid, **changes):
+    """A session's settings, as the operator writes them."""
+    return {"version": 1, "session": {"uid": uid, "namespace": "ml", "name": "dlrm"},
+            "endpoint": "wss://localhost:1/v1/ingest",
+            "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
+            "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": 0, "max": 0},
+            "durationSeconds": 0, "overheadBudgetPercent": 100, "stretch": {"seconds": 1}, **changes}
+
+
 class Probe:
     """A ring directory, the agent on it, and trainings beside it."""
 
@@ -48,13 +57,7 @@ class Probe:
         self.agent = None
 
     def configure(self, **changes):
-        settings = {"version": 1, "session": {"uid": SESSION, "namespace": "ml", "name": "dlrm"},
-                    "endpoint": "wss://localhost:1/v1/ingest",
-                    "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
-                    "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": 0, "max": 0},
-                    "durationSeconds": 0, "overheadBudgetPercent": 100, "stretch": {"seconds": 1}}
-        settings.update(changes)
-        self.settings.write_text(json.dumps(settings))
+        self.settings.write_text(json.dumps(settings_of(SESSION, **changes)))
 
     def start(self, *options, environment=None):
         """Starts the agent and waits until it has told trainers-to-be what to do."""

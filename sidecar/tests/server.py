@@ -38,6 +38,7 @@ class Server:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
         self.stored = {}       # (instance, seq) -> events, as if committed
+        self.batches = []      # these, in the order of their storing
         self.texts = {}        # (instance, seq) -> the text as first seen
         self.changed = []      # batches whose text differed when sent again
         self.received = 0
@@ -48,6 +49,8 @@ class Server:
         self.answer = None     # (status, headers) instead of 101
         self.ack = True
         self.sampling = True
+        self.welcome = {"session": "11111111-2222-3333-4444-555555555555"}  # and sampling
+        self.sockets = set()
         self.leave = False     # say that the trainers have ended
         self.kill_every = 0    # cut the connection at every nth batch, unacknowledged
         self.port = 0
@@ -93,15 +96,32 @@ class Server:
 
     async def serve(self, socket, path=None):
         self.connections += 1
-        session = "11111111-2222-3333-4444-555555555555"
-        await socket.send(json.dumps({"type": "welcome", "session": session, "sampling": self.sampling}))
+        self.sockets.add(socket)
+        await socket.send(json.dumps({"type": "welcome", "sampling": self.sampling, **self.welcome}))
         if self.leave:
-            await socket.send(json.dumps({"type": "leave", "session": session}))
+            await socket.send(json.dumps({"type": "leave", **self.welcome}))
         try:
             async for text in socket:
                 await self.take(socket, text)
         except websockets.ConnectionClosed:
             pass
+        finally:
+            self.sockets.discard(socket)
+
+    def say(self, sampling, **welcome):
+        """A new welcome, for those who are connected and for those who will be."""
+        self.welcome, self.sampling = welcome, sampling
+
+        async def tell():
+            for socket in self.sockets:
+                await socket.send(json.dumps({"type": "welcome", "sampling": sampling, **welcome}))
+
+        asyncio.run_coroutine_threadsafe(tell(), self.loop).result(10)
+
+    def cut(self):
+        """Every connection breaks."""
+        for socket in list(self.sockets):
+            self.loop.call_soon_threadsafe(socket.transport.abort)
 
     async def take(self, socket, text):
         message = json.loads(text)
@@ -127,8 +147,10 @@ class Server:
             await socket.send(json.dumps({"type": "ack", "instance": message["instance"], "seq": key[1]}))
 
     def store(self, key, message):
-        if self.journal is not None and key not in self.stored:
-            os.write(self.journal, self.texts[key].encode() + b"\n")
+        if key not in self.stored:
+            self.batches.append(message)
+            if self.journal is not None:
+                os.write(self.journal, self.texts[key].encode() + b"\n")
         self.stored[key] = count(message)
 
     def stop(self):

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import TRAIN, needed, run, until
+from conftest import SESSION, TRAIN, layers_of, losses, needed, run, settings_of, told, undelta, until
 from server import Server, certificates
 
 
@@ -281,3 +281,129 @@ def test_install_copies_the_hook_for_every_user(probe):
     assert copy.stat().st_mode & 0o777 == 0o755
     assert (target / "python" / "sitecustomize.py").exists()
     assert not list(target.glob(".*")), "what it worked with is left behind"
+
+
+def idle(probe, server):
+    """The agent of a pod that was injected for no session."""
+    probe.settings.write_text(json.dumps({"version": 1, "endpoint": "wss://localhost:%d/v1/ingest" % server.port}))
+    server.welcome, server.sampling = {}, False
+    probe.start(*options(probe))
+    until(lambda: server.connections, "a connection")
+
+
+def begin(probe, python, *arguments):
+    """A training that goes on while the test does something; it prints into a file."""
+    return subprocess.Popen([python, TRAIN, *arguments], stdout=open(probe.folder / "out", "w"),
+                            stderr=subprocess.STDOUT, env=probe.environment())
+
+
+def end(probe, training):
+    code = training.wait(240)
+    return subprocess.CompletedProcess([], code, (probe.folder / "out").read_text())
+
+
+def of_session(server, uid):
+    return [batch for batch in list(server.batches) if batch["session"] == uid]
+
+
+def test_three_sessions_in_the_life_of_one_training(probe, server, python):
+    """Started and stopped while it trains, each with layers of its own; and it trains as without."""
+    idle(probe, server)
+    training = begin(probe, python, "mixed", "200", "9")
+    until(lambda: list(probe.ring.glob("*.ring")), "the training's ring", 60)
+    kinds = {"session-a": "Linear", "session-b": "EmbeddingBag", "session-c": "LSTM"}
+    for uid, kind in kinds.items():
+        assert mode(probe) == "idle"
+        settings = settings_of(uid, layers={"types": [kind]}, stretch={"seconds": 0.1}, durationSeconds=1000)
+        server.say(True, session=uid, settings=settings)
+        until(lambda uid=uid: len(of_session(server, uid)) >= 2, "batches of " + uid, 60)
+        server.say(False, session=uid, settings=settings)
+        until(lambda uid=uid: of_session(server, uid)[-1]["stretch"]["last"], "the stretch's end")
+    with_probe = end(probe, training)
+    assert with_probe.returncode == 0, with_probe.stdout
+    probe.finish()
+    for uid, kind in kinds.items():
+        assert {layer["type"] for layer in layers_of(of_session(server, uid)).values()} == {kind}
+    spans = [(min(b["stretch"]["start"] for b in found), max(b["stretch"]["end"] for b in found))
+             for found in (of_session(server, uid) for uid in kinds)]
+    assert spans[0][1] <= spans[1][0] and spans[1][1] <= spans[2][0]
+    assert [batch["seq"] for batch in server.batches] == list(range(len(server.batches)))
+    assert stored(server) == sent(probe)
+    count = str(len(losses(with_probe)))
+    without = run(python, TRAIN, "mixed", count)
+    assert losses(with_probe)[:int(count)] == losses(without)[:int(count)]
+    assert told(with_probe, "tables") == told(without, "tables")
+
+
+def test_the_next_session_waits_for_the_last_word_of_the_one_before(probe, server, python):
+    """It takes over in the middle of a stretch, while nothing is acknowledged."""
+    idle(probe, server)
+    training = begin(probe, python, "mixed", "100", "6")
+    server.ack = False
+    server.say(True, session="session-a", settings=settings_of("session-a"))
+    until(lambda: server.received >= 2, "batches", 60)
+    server.say(True, session="session-b", settings=settings_of("session-b", layers={"types": ["Linear"]}))
+    until(lambda: mode(probe) == "idle", "the end of sampling")
+    assert not of_session(server, "session-b")
+    server.ack = True
+    server.cut()
+    until(lambda: of_session(server, "session-b"), "the next session")
+    first = next(i for i, batch in enumerate(server.batches) if batch["session"] == "session-b")
+    assert {batch["session"] for batch in server.batches[:first]} == {"session-a"}
+    assert server.batches[first - 1]["stretch"]["last"]
+    assert end(probe, training).returncode == 0
+    probe.finish()
+    assert {batch["session"] for batch in server.batches[first:]} == {"session-b"}
+    assert not server.changed and stored(server) == sent(probe)
+
+
+def test_a_training_that_starts_under_a_later_session_knows_its_layers(probe, server):
+    idle(probe, server)
+    server.say(True, session="session-a", settings=settings_of("session-a", layers={"types": ["LSTM"]}))
+    until(lambda: mode(probe) == "sample", "the first session")
+    server.say(True, session="session-b", settings=settings_of("session-b", layers={"types": ["Linear"]}))
+    until(lambda: "uid=session-b" in probe.log.read_text() and mode(probe) == "sample", "the second session")
+    train(probe, "mixed", "60", "1.5")
+    probe.finish()
+    assert {batch["session"] for batch in server.batches} == {"session-b"}
+    assert {layer["type"] for layer in layers_of(server.batches).values()} == {"Linear"}
+
+
+def test_an_agent_without_a_session_leaves_all_in_peace(probe, server):
+    """Nothing is sampled or sent, nor said goodbye for."""
+    idle(probe, server)
+    result = train(probe, "mixed", "60")
+    probe.finish()
+    assert not server.batches and not server.byes
+    assert told(result, "tables")["global"] == 0
+
+
+@pytest.mark.parametrize("settings", [{"version": 2}, {"version": 1}, settings_of("another")])
+def test_settings_that_cannot_be_used_are_left_alone(probe, server, settings):
+    idle(probe, server)
+    server.say(True, session="session-a", settings=settings)
+    until(lambda: "settings of session session-a cannot be used" in probe.log.read_text(), "the reason")
+    assert mode(probe) == "idle"
+    server.say(True, session=SESSION, settings=settings_of(SESSION))
+    until(lambda: mode(probe) == "sample", "a session whose settings can")
+    probe.finish()
+
+
+def test_an_agent_that_is_killed_leaves_a_later_session_to_the_next(probe, server, python):
+    """On a pod that was injected for no session: no step is lost between the two agents, none comes twice."""
+    idle(probe, server)
+    training = begin(probe, python, "mixed", "100", "8")
+    server.say(True, session="session-a", settings=settings_of("session-a", layers={"types": ["Linear"]}))
+    until(lambda: len(server.batches) >= 2, "batches", 60)
+    probe.agent.kill()
+    probe.agent.wait()
+    killed_at = len(server.batches)
+    probe.start(*options(probe))
+    until(lambda: len(server.batches) >= killed_at + 2, "further batches", 60)
+    assert end(probe, training).returncode == 0
+    probe.finish()
+    assert {batch["session"] for batch in server.batches} == {"session-a"}
+    assert len({batch["instance"] for batch in server.batches}) == 2
+    assert {layer["type"] for layer in layers_of(server.batches).values()} == {"Linear"}
+    steps = [number for batch in server.batches for number in undelta(batch["steps"]["number"])]
+    assert steps == list(range(steps[0], steps[0] + len(steps)))

@@ -104,6 +104,8 @@ static void on_review(void *context, pp_http_id id, const pp_http_review *review
         PP_CLEANUP_JSON json_t *patch = small_patch();
         (void)pp_strings_add(&warnings, review->namespace_name, NULL);
         (void)pp_strings_add(&warnings, review->dry_run ? "dry" : "wet", NULL);
+        if (review->labelled)
+            (void)pp_strings_add(&warnings, "labelled", NULL);
         pp_http_admission_respond(f->server, id, patch, &warnings);
         pp_strings_free(&warnings);
     }
@@ -119,7 +121,8 @@ static void on_connected(void *context, pp_http_id id, const pp_http_identity *i
     fixture *f = context;
     f->last_identity = *identity;
     f->connected++;
-    pp_http_ingest_welcome(f->server, id, "s-1", true);
+    const pp_wire_welcome welcome = {.session = "s-1", .sampling = true};
+    pp_http_ingest_welcome(f->server, id, &welcome);
 }
 
 static void hold(fixture *f, pp_http_id id, const pp_wire_batch *batch)

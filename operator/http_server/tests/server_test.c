@@ -165,6 +165,23 @@ static void test_review_with_a_large_patch(void **state)
     client_close(&c);
 }
 
+/* Of a namespace that asks for the hook by its label: told by the path. */
+static void test_review_of_a_labelled_namespace(void **state)
+{
+    fixture *f = *state;
+    PP_CLEANUP_FREE char *text = review_text("now", 0);
+    static const char *const paths[] = {"/mutate-pods", "/mutate-pods/labelled?timeout=3s"};
+    for (size_t i = 0; i < 2; i++) {
+        client c = open_tls(f);
+        response r = client_request(&c, "POST", paths[i], "Content-Type: application/json\r\n",
+                                    text, strlen(text));
+        assert_int_equal(r.status, 200);
+        assert_int_equal(strstr(r.body, "\"labelled\"") != NULL, i == 1);
+        response_free(&r);
+        client_close(&c);
+    }
+}
+
 static void test_review_size(void **state)
 {
     fixture *f = *state;
@@ -1074,6 +1091,7 @@ int main(void)
         ON_SERVER(test_review_answered_later),
         ON_HASTY_SERVER(test_review_never_answered_is_allowed),
         ON_SERVER(test_review_with_a_large_patch),
+        ON_SERVER(test_review_of_a_labelled_namespace),
         ON_SERVER(test_review_size),
         ON_SERVER(test_bodies_without_a_proper_length),
         ON_SERVER(test_bodies_that_are_no_review),

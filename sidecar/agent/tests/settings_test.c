@@ -70,7 +70,8 @@ static void test_what_is_refused(void **state)
         {"[]", ""},
         {"{\"version\":2,\"session\":{\"uid\":\"u\",\"namespace\":\"m\",\"name\":\"n\"}}",
          "version"},
-        {"{\"version\":1}", "session"},
+        {"{\"version\":1,\"session\":{\"uid\":\"u v\",\"namespace\":\"m\",\"name\":\"n\"}}",
+         "session.uid"},
         {"{\"version\":1,\"session\":{\"uid\":\"u\",\"name\":\"n\"}}", "session.namespace"},
         {"{" IDENTITY ",\"overheadBudgetPercent\":1}", "stretch.seconds"},
         {"{" IDENTITY STRETCH "}", "overheadBudgetPercent"},
@@ -95,6 +96,19 @@ static void test_what_is_refused(void **state)
     }
 }
 
+/* What a pod gets that is injected for no session. */
+static void test_without_a_session(void **state)
+{
+    (void)state;
+    pp_settings s;
+    pp_error err = {0};
+    assert_int_equal(parse("{\"version\":1,\"endpoint\":\"wss://h/v1/ingest\"}", &s, &err), 0);
+    assert_null(s.session);
+    assert_string_equal(s.endpoint, "wss://h/v1/ingest");
+    assert_int_equal(pp_settings_number(&s), 0);
+    pp_settings_free(&s);
+}
+
 static void test_the_control_file(void **state)
 {
     (void)state;
@@ -111,6 +125,8 @@ static void test_the_control_file(void **state)
     PP_CLEANUP_JSON json_t *root = json_load_file(path, 0, &json_err);
     assert_non_null(root);
     assert_string_equal(pp_json_get_string(root, "mode", NULL), "sample");
+    assert_int_equal(json_integer_value(json_object_get(root, "session")), pp_settings_number(&s));
+    assert_int_not_equal(pp_settings_number(&s), 0);
     const json_t *exclude = pp_json_get(root, "layers", "exclude", NULL);
     assert_string_equal(json_string_value(json_array_get(exclude, 0)), "b");
     assert_int_equal(json_integer_value(pp_json_get(root, "layers", "depth", NULL)), 1);
@@ -159,6 +175,7 @@ int main(void)
         cmocka_unit_test(test_all_of_it),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_without_a_session),
         cmocka_unit_test(test_the_control_file),
         cmocka_unit_test(test_the_control_file_among_strangers),
     };

@@ -96,6 +96,9 @@ class _Probe:
         if _marks.mode() != _SAMPLE:
             _marks.set_state(_marks.STOPPING)
             return  # the next forward settles, by the entry
+        if self.filters.get("session", _marks.session()) != _marks.session():
+            _marks.set_state(_marks.DISCOVERING, False)
+            return  # another session: its filters are being read
         chosen, model = layers.choose(called, self.filters.get("layers", {}))
         if not self.place(chosen, model):
             self.stand_aside("more than 4096 layers")
@@ -304,7 +307,8 @@ def _begin(probe):
     rank, world = settings.rank(torch)
     _marks.open(probe.directory, sys.version.split()[0], str(torch.__version__),
                 os.uname().nodename, ",".join(settings.gpus(torch)), rank, world,
-                {"count": _COUNT, "sample": _SAMPLE}.get(control.get("mode"), _IDLE))
+                {"count": _COUNT, "sample": _SAMPLE}.get(control.get("mode"), _IDLE),
+                control.get("session", 0))
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
     _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task)
