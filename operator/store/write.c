@@ -113,6 +113,8 @@ static const char batch_sql[] =
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
     "   ELSE p.world_size END, "
     "  gpus = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.gpus ELSE p.gpus END, "
+    "  clock = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.clock "
+    "   ELSE p.clock END, "
     "  model = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.model "
     "   ELSE p.model END, "
     "  open_stretch = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.open_stretch "

@@ -672,7 +672,8 @@ static void grid_is_loaded(void **state)
     finish(f);
 }
 
-/* What is not known is NULL in the table; a reason stays once it was told. */
+/* What is not known is NULL in the table; a reason stays once it was told, the clock is the last.
+ */
 static void unknown_busy_times_are_null(void **state)
 {
     (void)state;
@@ -687,11 +688,13 @@ static void unknown_busy_times_are_null(void **state)
     b.steps[0].gap = -1;
     b.batch.process.kernels = (char *)(uintptr_t) "another CUPTI client";
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
-    put_batch(f, 2);
+    make_batch(&b, 2);
+    b.batch.process.clock = (char *)(uintptr_t) "kernels";
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
     wait_all(f);
     expect(f, "SELECT busy, step_gap, grid_kernels FROM activity ORDER BY seq",
            "{200000000,-1,0}|{125000000}|NULL\nNULL|NULL|NULL\n{200000000,-1,0}|{125000000}|NULL");
-    expect(f, "SELECT kernels FROM process", "another CUPTI client");
+    expect(f, "SELECT kernels, clock FROM process", "another CUPTI client|kernels");
     pp_activity *a = load(f);
     assert_int_equal(a->intervals[3].kernels_ns, -1);
     assert_int_equal(a->steps[1].gap_ns, -1);
