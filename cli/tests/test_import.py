@@ -75,6 +75,22 @@ def test_views_show_it_and_twice_changes_nothing(database, tmp_path):
     assert everything(database) == before
 
 
+def test_busy_times(database, tmp_path):
+    """Kernels in the half of each layer, in none of the first batch, for which no other client left room."""
+    batches = [folder.batch(i, 10 * i, 10) for i in range(6)]
+    for batch in batches[1:]:
+        batch["intervals"]["kernels"] = [n // 2 for n in batch["intervals"]["duration"]]
+        batch["steps"]["gap"] = [600 * folder.MS] * 10
+    batches[0]["process"]["kernels"] = "another CUPTI client"
+    assert run("-d", database, folder.write(tmp_path / "run", batches=batches))[0] == 0
+    rows = ask(database, "SELECT DISTINCT kind, layer, round(ms_per_step), round(busy_ms_per_step), idle_share, busy_reason, "
+                         "gap_ns / 60 FROM result_detail WHERE kind <> 'idle' ORDER BY kind, layer")
+    gap = str(600 * folder.MS)
+    assert rows == [["job", "", "1000", "", "", "known of the steps: gap_ns", gap],
+                    ["layer", "bottom", "430", "215", "0.5", "", gap], ["layer", "top", "370", "185", "0.5", "", gap],
+                    ["other", "", "200", "0", "1", "", gap]]
+
+
 def test_two_at_once_import_it_once(database, tmp_path):
     results = folder.write(tmp_path / "run")
     children = [start("-d", database, results) for _ in range(2)]
