@@ -159,8 +159,6 @@ typedef struct pp_ring_header {
     uint32_t state;       /**< what is installed now, a pp_ring_mode */
     uint32_t failures;    /**< times that the hook gave up because of an error of its own */
     uint32_t detached;    /**< 1: the hook has left for good */
-    int64_t step_plain;   /**< ns: median of the latest steps that were only counted; 0: too few */
-    int64_t step_marked;  /**< ns: median of the latest marked steps; 0: too few */
     uint64_t kernel_head; /**< kernels ever written */
     uint64_t kernels_lost;
 

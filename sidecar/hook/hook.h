@@ -45,8 +45,11 @@ void pp_ring_lose(uint64_t count);
 void pp_ring_push_kernel(const pp_kernel *kernel);
 void pp_ring_lose_kernels(uint64_t count);
 
-/** Adds to the cost that the hook measured. */
+/** Adds to the cost that the hook measured, at once or, while it is held, when the step ends. */
 void pp_ring_cost(int64_t ns);
+void pp_ring_cost_add(int64_t ns);
+/** Takes what is held, and says whether what comes is. */
+int64_t pp_ring_cost_hold(bool hold);
 
 /** What the agent asks for now; PP_RING_IDLE without a ring or an agent. No GIL needed. */
 uint32_t pp_ring_mode_now(void);
@@ -112,6 +115,11 @@ void pp_kernels_give_way(void);
 int64_t pp_kernels_poll(bool last);
 /** In a forked child: nothing is recorded there. */
 void pp_kernels_forget(void);
+
+/** Whether CUPTI is attached for us. */
+bool pp_kernels_active(void);
+/** ns that recording kernels has cost since this was asked last, where a launch is waited for. */
+int64_t pp_kernels_cost(void);
 
 /* ---- nodes.c: a layer's part of the autograd graph ---- */
 
@@ -194,6 +202,9 @@ int pp_marks_set_state(pp_state state, bool partial);
 /** Ends a running stretch where it is; -1: exception. */
 int pp_marks_stop(void);
 pp_state pp_marks_state(void);
+/* pace.c: a step has ended in this state. Compares marked steps with plain ones, counts the cost.
+ */
+void pp_pace_step(pp_state state);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** The object whose settle, found, rest, resume, position and failed the callables call; kept. */
 void pp_marks_use_probe(PyObject *probe);

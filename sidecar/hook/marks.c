@@ -77,8 +77,10 @@ static void show_state(pp_state s)
 {
     static const uint32_t shown[] = {PP_RING_IDLE, PP_RING_COUNT, PP_RING_COUNT, PP_RING_SAMPLE,
                                      PP_RING_SAMPLE};
-    if (hook.state == MARKING && s != MARKING)
+    if (hook.state == MARKING && s != MARKING) {
         pp_kernels_end();
+        pp_ring_cost_add(pp_ring_cost_hold(false));
+    }
     hook.state = s;
     if (pp_ring())
         __atomic_store_n(&pp_ring()->state, shown[s], __ATOMIC_RELEASE);
@@ -474,6 +476,7 @@ static int on_optimizer_end(PyObject *optimizer)
     if (!is_boundary(id))
         return 0;
     hook.steps++;
+    pp_pace_step(hook.state);
     if (pp_ring())
         __atomic_store_n(&pp_ring()->steps, hook.steps, __ATOMIC_RELAXED);
     if (hook.state == DISCOVERING)

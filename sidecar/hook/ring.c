@@ -280,10 +280,31 @@ void pp_ring_push_kernel(const pp_kernel *kernel)
     __atomic_store_n(&h->kernel_head, ring.kernel_head, __ATOMIC_RELEASE);
 }
 
-void pp_ring_cost(int64_t ns)
+static struct {
+    bool on;
+    int64_t ns;
+} held;
+
+void pp_ring_cost_add(int64_t ns)
 {
     if (ring.header && ns > 0)
         __atomic_fetch_add(&ring.header->cost, ns, __ATOMIC_RELAXED);
+}
+
+void pp_ring_cost(int64_t ns)
+{
+    if (held.on)
+        held.ns += ns > 0 ? ns : 0;
+    else
+        pp_ring_cost_add(ns);
+}
+
+int64_t pp_ring_cost_hold(bool hold)
+{
+    int64_t ns = held.ns;
+    held.ns = 0;
+    held.on = hold;
+    return ns;
 }
 
 uint32_t pp_ring_mode_now(void)
