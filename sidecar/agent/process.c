@@ -380,17 +380,23 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
  */
 static int take_session(pp_process *p, const pp_agent_pod *pod, pp_error *err)
 {
-    const pp_ring_header *h = pp_reader_header(p->reader);
     if (p->session == pod->session)
         return 0;
     p->session = pod->session;
     p->stale = true;
     p->duty = (pp_duty){0};
     p->sampled = 0;
+    return pp_reader_set_session(p->reader, p->session, err);
+}
+
+/* The hook is idle: what it lost and cost until now is not the new session's. */
+static void begin_session(pp_process *p)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    p->stale = false;
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;
-    return pp_reader_set_session(p->reader, p->session, err);
 }
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)
@@ -432,7 +438,8 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
         pp_process_finish(p, pod);
         return -1;
     }
-    p->stale = p->stale && pp_reader_header(p->reader)->state != PP_RING_IDLE;
+    if (p->stale && pp_reader_header(p->reader)->state == PP_RING_IDLE)
+        begin_session(p);
     if (gone) {
         pp_process_finish(p, pod);
         return 1;

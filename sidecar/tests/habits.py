@@ -244,6 +244,34 @@ def long():
     training.tell(first=first, last=hooks())
 
 
+def sessions():
+    """Plays the agent: the ring asks for a session that the control file is not of yet."""
+    from precisionprobe_hook import _marks
+    folder = os.environ["PRECISIONPROBE_RING"]
+    ring = next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".ring"))
+    with open(ring, "r+b") as file:
+        at = file.read(8192).index((2000000010).to_bytes(4, sys.byteorder))
+
+        def ask_for(number):
+            file.seek(at)
+            file.write(number.to_bytes(4, sys.byteorder))
+            file.flush()
+
+        training = Training()
+        ask_for(2000000011)
+        seen = set()
+        begun = time.monotonic()
+        while time.monotonic() - begun < 2.5:
+            training.steps(5)
+            seen.add(_marks.get_state() == _marks.MARKING)
+        with open(os.path.join(folder, "control.json"), "w") as control:
+            json.dump({"mode": "sample", "session": 2000000012}, control)
+        ask_for(2000000012)
+        while _marks.get_state() != _marks.MARKING and time.monotonic() - begun < 20:
+            training.steps(5)
+    print(json.dumps({"early": sorted(seen), "marking": _marks.get_state() == _marks.MARKING}))
+
+
 def spawned():
     """Workers of a DataLoader in processes of their own, whose main module takes long to import."""
     data = torch.utils.data.DataLoader(torch.ones(32, 16), batch_size=4, num_workers=2,

@@ -83,3 +83,10 @@ def test_ends_by_itself_what_nobody_ends(probe, python, tmp_path):
     for hooked in (told(result), json.loads(output)):
         assert hooked["first"] > 0 and hooked["last"] == 0, hooked
     assert batches
+
+
+def test_no_layers_are_chosen_by_another_sessions_filters(probe, python):
+    """The ring asks for a session before its control file is there: the stretch waits for the file."""
+    (probe.ring / "control.json").write_text(json.dumps({"mode": "sample", "session": 2000000010}))
+    result = told(run(python, HABITS, "sessions", environment=probe.environment()))
+    assert result == {"early": [False], "marking": True}

@@ -474,6 +474,70 @@ static void test_killed_agents_lose_and_double_nothing(void **state)
     assert_int_equal(pp_ring()->tail, pp_ring()->head);
 }
 
+static void start_stretch(uint32_t installed, int64_t step)
+{
+    pp_ring()->state = installed;
+    pp_ring_push(&(pp_mark){.kind = PP_MARK_START, .value = step, .time = step * 1000 + 9});
+    push_step(step + 1);
+    push_step(step + 2);
+}
+
+static void look(pp_process *p, pp_agent_pod *pod, int64_t now)
+{
+    pp_error err = {0};
+    assert_int_equal(pp_process_poll(p, pod, now, now, &err), 0);
+    pp_process_finish(p, pod);
+}
+
+/* Its layers are those of the session before: it is not heard until the hook has been idle. */
+static void test_a_stretch_of_the_session_before_is_not_taken(void **state)
+{
+    (void)state;
+    enum { SECOND = 1000000000 };
+    char path[300];
+    pp_error err = {0};
+    pp_process *p = NULL;
+    emitted first = {.steps = 1}, second = {.steps = 21};
+    pp_agent_pod pod = {.policy = {.stretch = INT64_MAX, .longest = INT64_MAX, .budget = 1},
+                        .allowed = true,
+                        .session = 5,
+                        .emit = gather,
+                        .user = &first};
+    assert_null(pp_ring_open(folder));
+    pp_ring()->session = 5; /* by the control file */
+    assert_null(pp_ring_publish());
+    path_of(path, sizeof path);
+    for (int i = 0; i < 3; i++)
+        assert_true(pp_ring_add_layer("a", "A", 0) > 0);
+    start_stretch(PP_RING_SAMPLE, 1);
+    assert_int_equal(pp_process_open(path, &p, &err), 0);
+    look(p, &pod, SECOND);
+    assert_int_equal(first.steps, 3);
+    assert_int_equal(pp_ring()->mode, PP_RING_SAMPLE);
+
+    pod.session = 6;
+    pod.user = &second;
+    push_step(4); /* the hook knows nothing of it yet, and begins once more */
+    start_stretch(PP_RING_SAMPLE, 11);
+    look(p, &pod, 2 * (int64_t)SECOND);
+    assert_int_equal(pp_ring()->session, 6);
+    assert_int_equal(pp_ring()->mode, PP_RING_IDLE);
+    pp_ring_push(&(pp_mark){.kind = PP_MARK_STOP, .time = 14000});
+    pp_ring()->state = PP_RING_COUNT; /* it looks for layers */
+    look(p, &pod, 3 * (int64_t)SECOND);
+    assert_int_equal(pp_ring()->mode, PP_RING_IDLE);
+    assert_int_equal(second.batches, 0);
+
+    pp_ring()->state = PP_RING_IDLE;
+    look(p, &pod, 4 * (int64_t)SECOND);
+    assert_int_equal(pp_ring()->mode, PP_RING_SAMPLE);
+    start_stretch(PP_RING_SAMPLE, 21);
+    look(p, &pod, 5 * (int64_t)SECOND);
+    assert_int_equal(second.steps, 23);
+    assert_int_equal(second.cost, 10); /* of its own steps */
+    pp_process_free(p);
+}
+
 static void note_gpus(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
 {
     (void)events;
@@ -576,6 +640,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_marks_stay_until_they_are_released, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_place_is_resumed_at, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_agents_lose_and_double_nothing, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_stretch_of_the_session_before_is_not_taken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),
