@@ -259,8 +259,8 @@ static int check_process(const pp_wire_process *process, pp_error *err)
     if (process->rank >= process->world_size)
         return pp_error_field(err, "process.rank", "must be less than worldSize");
     if (strcmp(process->clock, "host") != 0 && strcmp(process->clock, "cuda") != 0 &&
-        strcmp(process->clock, "kernels") != 0)
-        return pp_error_field(err, "process.clock", "must be host, cuda or kernels");
+        strcmp(process->clock, "kernels") != 0 && strcmp(process->clock, "foreign") != 0)
+        return pp_error_field(err, "process.clock", "must be host, cuda, kernels or foreign");
     return check_gpus(&process->gpus, err);
 }
 

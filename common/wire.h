@@ -74,7 +74,7 @@ typedef struct pp_wire_process {
     char *hostname;
     char *python; /**< versions; never NULL, "" when not known */
     char *torch;
-    char *clock;   /**< "host", "cuda" or "kernels" */
+    char *clock;   /**< "host", "cuda", "kernels" or "foreign" */
     char *model;   /**< class of the model; never NULL, "" when not known */
     char *kernels; /**< why busy times are not known; never NULL, "" where they are */
 } pp_wire_process;

@@ -6,6 +6,8 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "common/wire.h"
+#include "sidecar/agent/events.h"
+#include "sidecar/agent/events_server.h"
 #include "sidecar/agent/link.h"
 #include "sidecar/agent/outbox.h"
 #include "sidecar/agent/retry.h"
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 #include <uv.h>
 
 enum {
@@ -38,6 +41,8 @@ typedef struct agent {
     bool next_sampling;
     pp_agent_pod pod;
     pp_trainers *trainers;
+    pp_events *events; /* of foreign hooks; NULL: none are taken */
+    pp_events_server *events_server;
     pp_vigil vigil; /* where exit_with_trainer is set */
     unsigned ticks;
     const char *mode; /* in the control file */
@@ -176,6 +181,39 @@ static void emit(void *user, pp_wire_batch *batch, int64_t events, const pp_plac
         pp_link_wake(a->link);
 }
 
+/* ---- foreign hooks ---- */
+
+static void on_post(void *user, const char *text, size_t n, pp_events_answer *ret)
+{
+    agent *a = user;
+    *ret = (pp_events_answer){.status = 503};
+    if (a->leaving) {
+        (void)pp_error_set(&ret->error, PP_ERR_UNAVAILABLE, "the agent is ending");
+        return;
+    }
+    pp_events_post(a->events, text, n, &a->pod, pp_time_monotonic(), pp_time_now(), ret);
+    a->vigil.trained = a->vigil.trained || ret->accepted > 0;
+}
+
+/* Nothing else of the agent depends on it: a port that is taken is told, no more. */
+static void serve_events(agent *a)
+{
+    pp_error err = {0};
+    char host[256] = "";
+    const int port = (int)a->settings.events_port;
+    if (port == 0)
+        return;
+    (void)gethostname(host, sizeof host - 1);
+    a->events = pp_events_new(host);
+    if (!a->events)
+        (void)pp_error_nomem(&err);
+    else if (pp_events_session(a->events, a->settings.namespace_, a->settings.name, &err) == 0 &&
+             pp_events_server_new(&a->loop, port, on_post, a, &a->events_server, &err) == 0)
+        pp_info(a->settings.name, "events are taken on port %d", port);
+    if (err.code != PP_OK)
+        pp_warn(a->settings.name, "no events are taken: %s", err.message);
+}
+
 /* ---- the operator ---- */
 
 static void on_opened(void *user)
@@ -260,6 +298,9 @@ static void follow(agent *a)
     a->pod.session = pp_settings_number(&a->settings);
     a->pod.timeline = a->settings.timeline;
     a->pod.first = 0;
+    if (a->events &&
+        pp_events_session(a->events, a->settings.namespace_, a->settings.name, &err) < 0)
+        pp_err(a->settings.name, "%s", err.message);
     log_session(a);
     allow(a, a->next_sampling);
 }
@@ -429,6 +470,7 @@ static void stop(agent *a)
         uv_close((uv_handle_t *)&a->signals[i], NULL);
     if (a->link)
         pp_link_stop(a->link);
+    pp_events_server_stop(a->events_server);
 }
 
 /* Everything that is there is emitted; then only acknowledgements are waited for. */
@@ -441,6 +483,8 @@ static void leave(agent *a, const char *reason)
     a->leave_by = pp_time_monotonic() + (int64_t)LEAVE_MS * 1000000;
     write_control(a);
     pp_trainers_finish(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    if (a->events)
+        pp_events_finish(a->events, &a->pod, pp_time_monotonic());
     pp_info(a->settings.name, "leaving (%s), %zu batches to be acknowledged", reason,
             pp_outbox_count(a->outbox));
     if (a->link)
@@ -477,12 +521,16 @@ static void on_tick(uv_timer_t *timer)
     if (a->ticks++ % SCAN_TICKS == 0)
         pp_trainers_scan(a->trainers);
     pp_trainers_poll(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    if (a->events)
+        pp_events_poll(a->events, &a->pod, pp_time_monotonic());
     follow(a);
-    a->vigil.trained = pp_trainers_trained(a->trainers);
+    a->vigil.trained = a->vigil.trained || pp_trainers_trained(a->trainers);
     write_control(a);
     bool connected = a->link && pp_link_is_open(a->link);
+    size_t trainers =
+        pp_trainers_count(a->trainers) + (a->events ? pp_events_active(a->events) : 0);
     if (a->options->exit_with_trainer &&
-        pp_vigil_is_over(&a->vigil, pp_time_monotonic(), pp_trainers_count(a->trainers), connected))
+        pp_vigil_is_over(&a->vigil, pp_time_monotonic(), trainers, connected))
         leave(a, a->vigil.trained ? "trainer finished" : "no trainer came");
 }
 
@@ -515,6 +563,7 @@ static int read_settings(agent *a, pp_error *err)
         pp_settings injected = a->settings;
         a->settings = kept;
         a->settings.endpoint = injected.endpoint;
+        a->settings.events_port = injected.events_port;
         injected.endpoint = kept.endpoint;
         kept = injected;
     }
@@ -557,6 +606,7 @@ static int start(agent *a, pp_error *err)
     }
     if (start_handles(a, err) < 0)
         return -1;
+    serve_events(a);
     log_session(a);
     if (a->link)
         pp_link_connect(a->link);
@@ -566,6 +616,8 @@ static int start(agent *a, pp_error *err)
 static void release(agent *a)
 {
     pp_trainers_free(a->trainers);
+    pp_events_server_free(a->events_server);
+    pp_events_free(a->events);
     pp_link_free(a->link);
     pp_outbox_free(a->outbox);
     pp_spool_free(a->spool);

@@ -62,6 +62,11 @@ static const pp_json_field timeline_fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
+static const pp_json_field events_fields[] = {
+    {"port", PP_JSON_INT, AT(events_port), false, 65535},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
 /* Parts of the file, each decoded into the one struct. Unknown keys are for newer agents. */
 static const struct {
     const char *key; /* NULL: the file itself */
@@ -71,6 +76,7 @@ static const struct {
     {NULL, top_fields, true},           {"session", session_fields, false},
     {"layers", layer_fields, false},    {"steps", step_fields, false},
     {"stretch", stretch_fields, false}, {"timeline", timeline_fields, false},
+    {"events", events_fields, false},
 };
 
 static int in_range(double value, double least, double most, const char *field, pp_error *err)
@@ -95,6 +101,8 @@ static int check(const pp_settings *s, pp_error *err)
         return -1;
     if (s->depth < 0 || s->skip < 0 || s->max < 0)
         return pp_error_field(err, "steps", "numbers must not be negative");
+    if (s->events_port < 0)
+        return pp_error_field(err, "events.port", "must not be negative");
     if (s->timeline < 0)
         return pp_error_field(err, "timeline.steps", "must not be negative");
     for (size_t i = 0; i < s->phases.count; i++) {

@@ -25,6 +25,7 @@ typedef struct pp_settings {
     double duration;       /**< seconds from the first sampled step; 0: no end */
     double budget_percent; /**< what the hook may cost */
     double stretch;        /**< seconds */
+    int64_t events_port;   /**< where foreign hooks post, on the loopback; 0: nowhere */
     int64_t timeline;      /**< steps of each stretch that are sent in full; 8 unless said */
 } pp_settings;
 

@@ -55,6 +55,7 @@ static void test_defaults(void **state)
     pp_duty_policy policy = pp_settings_policy(&s);
     assert_int_equal(policy.duration, 0);
     assert_int_equal(s.timeline, 8);
+    assert_int_equal(s.events_port, 0);
     assert_int_equal(policy.stretch, INT64_C(10000000000));
     assert_true(policy.budget > 0.0099 && policy.budget < 0.0101);
     pp_settings_free(&s);
@@ -82,6 +83,8 @@ static void test_what_is_refused(void **state)
          "stretch.seconds"},
         {"{" SESSION ",\"steps\":{\"skip\":-1}}", "steps"},
         {"{" SESSION ",\"timeline\":{\"steps\":-1}}", "timeline.steps"},
+        {"{" SESSION ",\"events\":{\"port\":-1}}", "events.port"},
+        {"{" SESSION ",\"events\":{\"port\":65536}}", "events.port"},
         {"{" SESSION ",\"timeline\":{\"steps\":1001}}", "timeline.steps"},
         {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
         {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},
