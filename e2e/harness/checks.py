@@ -149,28 +149,33 @@ def virtual_gpu():
     return [f"virtual GPU: {line}" for line in found(r"^ok\s", output)]
 
 
-def with_torch(log, folder, pythons, port):
-    """pytest of a folder, with trainings in these pythons; its last line."""
+# Of the agent: any torch will do.
+ONE_TORCH = ("test_agent.py", "test_kills.py")
+
+
+def with_torch(tests, pythons, port):
+    """pytest of a file or folder, with trainings in these pythons; its last line."""
     build = build_folder("asan")
+    log = f"{os.path.splitext(tests)[0].replace('/', '-')}-{os.path.basename(pythons[-1])}.log"
     output = expect(log, "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
-                    os.path.join(ROOT, folder),
+                    "--durations=10", os.path.join(ROOT, tests),
                     env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
                          "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
-                         "PP_TORCH_PYTHON": pythons, "MASTER_PORT": str(port)})
-    return found(r"^=+ .* in [0-9.]+s", output)
+                         "PP_TORCH_PYTHON": ":".join(pythons), "MASTER_PORT": str(port)})
+    return [f"{tests}: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
 def hook():
     """Hook, agent and `precisionprobe run`, with the PyTorch of the machine's Debian and that of the torch image."""
     image = os.path.join(ROOT, "e2e/images/torch-python")
     run_shown(image, "-c", "")  # unpacks the image's files where they are missing
-    pythons = ["/usr/bin/python3", image]
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # side by side: mostly they wait for each other
-        both = [pool.submit(with_torch, f"hook-{i}.log", "sidecar/tests", python, 29555 + i)
-                for i, python in enumerate(pythons)]
-        lines = [line for one in both for line in one.result()]
-    lines += with_torch("cli.log", "cli/tests", ":".join(pythons), 29555)
-    return [f"hook, agent and cli: {line}" for line in lines]
+    debian, folder = "/usr/bin/python3", os.path.join(ROOT, "sidecar/tests")
+    files = sorted(name for name in os.listdir(folder) if name.startswith("test_") and name.endswith(".py"))
+    apart = [(f"sidecar/tests/{name}", [python]) for python in (image, debian) for name in files
+             if python == debian or name not in ONE_TORCH] + [("cli/tests", [debian, image])]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:  # side by side: often they wait for each other
+        runs = [pool.submit(with_torch, tests, pythons, 29555 + i) for i, (tests, pythons) in enumerate(apart)]
+        return [line for one in runs for line in one.result()]
 
 
 def chart(cluster):

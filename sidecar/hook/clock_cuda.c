@@ -36,6 +36,7 @@ enum {
 #define RESET_AFTER INT64_C(5000000000)     /* ns without marks: set the clock anew */
 #define BRACKET_LIMIT INT64_C(2000000)      /* ns to wait for one calibration event */
 #define RATE_LIMIT 200e-6                   /* a timer this far off is not a timer */
+#define ELAPSED_LIMIT 3.6e6F                /* ms: no two marks are further apart */
 #define POLL_BUSY INT64_C(2000000)          /* ns between looks while marks wait */
 #define POLL_IDLE INT64_C(50000000)
 
@@ -189,6 +190,13 @@ static bool bracket(const device *d, double *ret_host, int64_t *ret_error)
     return true;
 }
 
+/* Between two events, in ms; what a broken driver says, also NaN, is no time. */
+static bool elapsed(cu_event from, cu_event to, float *ret_ms)
+{
+    return cu.event_elapsed(ret_ms, from, to) == CU_OK &&
+           *ret_ms<ELAPSED_LIMIT && * ret_ms> - ELAPSED_LIMIT;
+}
+
 static bool prepare(device *d)
 {
     if (d->stream)
@@ -218,7 +226,7 @@ static bool calibrate(device *d)
     if (d->calibrated == 0 || pp_now() - d->calibrated > RESET_AFTER) {
         swap(&d->anchor, &d->probe);
         d->host = host;
-    } else if (cu.event_elapsed(&ms, d->anchor, d->probe) == CU_OK) {
+    } else if (elapsed(d->anchor, d->probe, &ms)) {
         double expected = d->host + (double)ms * 1e6 * d->rate;
         double rate = d->rate + (host - expected) / (double)CALIBRATE_EVERY;
         if (rate > 1 + RATE_LIMIT)
@@ -244,7 +252,7 @@ static int resolve(slot *s, device *d)
     int rc = cu.event_query(*event);
     if (rc == CU_NOT_READY)
         return 0;
-    if (rc != CU_OK || cu.event_elapsed(&ms, d->anchor, *event) != CU_OK)
+    if (rc != CU_OK || !elapsed(d->anchor, *event, &ms))
         return -1;
     d->host += (double)ms * 1e6 * d->rate;
     swap(&d->anchor, event);

@@ -104,6 +104,7 @@ static int give_up(void)
     if (done && done != Py_None)
         Py_DECREF(done);
     PyErr_Clear();
+    hook.resting = true; /* the Python side knows whether it is tried again */
     return 0;
 }
 

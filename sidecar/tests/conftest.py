@@ -4,6 +4,7 @@ PP_AGENT         the agent's program
 PP_HOOK          the folder with the built hook's Python (sitecustomize.py in it)
 PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all tested
 """
+import functools
 import json
 import os
 import pathlib
@@ -75,6 +76,12 @@ class Probe:
             self.agent.send_signal(signal.SIGTERM)
         assert self.agent.wait(30) == 0, self.log.read_text()
 
+    def stop(self):
+        """Whatever a test has left running."""
+        if self.agent and self.agent.poll() is None:
+            self.agent.kill()
+            self.agent.wait()
+
     def environment(self, extra=None):
         path = [needed("PP_HOOK")] + ([extra.pop("PYTHONPATH")] if extra and "PYTHONPATH" in extra else [])
         return {**os.environ, "PYTHONPATH": ":".join(path), "PRECISIONPROBE_RING": str(self.ring),
@@ -100,6 +107,12 @@ def run(python, *arguments, environment=None, check=True):
     if check:
         assert result.returncode == 0, result.stderr
     return result
+
+
+@functools.lru_cache(maxsize=None)
+def plain(python, *arguments):
+    """A program without the hook: what it does is the same for every test that compares with it."""
+    return run(python, *arguments)
 
 
 def losses(result):
@@ -130,6 +143,24 @@ def sampled(probe, python, *arguments, **settings):
     return result, probe.batches()
 
 
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """As sampled(), for tests that look at one run from several sides."""
+    runs = {}
+
+    def sampled_once(python, *arguments, **settings):
+        key = json.dumps([python, arguments, settings])
+        if key not in runs:
+            one = Probe(tmp_path_factory.mktemp("once"))
+            try:
+                runs[key] = sampled(one, python, *arguments, **settings)
+            finally:
+                one.stop()
+        return runs[key]
+
+    return sampled_once
+
+
 def layers_of(batches):
     return {layer["id"]: layer for batch in batches for layer in batch["layers"]}
 
@@ -138,6 +169,4 @@ def layers_of(batches):
 def probe(tmp_path):
     p = Probe(tmp_path)
     yield p
-    if p.agent and p.agent.poll() is None:
-        p.agent.kill()
-        p.agent.wait()
+    p.stop()

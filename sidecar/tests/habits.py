@@ -21,6 +21,9 @@ if sys.argv[1] == "patched_threads":
 
     _thread.start_new_thread = refuse
 
+# A forked child's end waits so many seconds for autograd's threads, which it does not have; else 10.
+os.environ["TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT"] = "1"
+
 import torch
 from torch import nn
 
@@ -142,10 +145,14 @@ def teacher():
 def rebuild():
     """The same architecture again and again, as a search over learning rates does."""
     training = Training().steps(50)
+    losses = training.losses
     for _ in range(5):
         training.model = net()
         training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.01)
+        training.losses = []
         training.steps(20, 0.2)
+        losses += training.losses[:20]
+    training.losses = losses
     training.tell()
 
 
@@ -196,6 +203,7 @@ def oom():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     losses = []
     free = []
+    gc.freeze()  # torch's own objects need not be looked at again and again
     for n in range(60):
         token = Token()
         held = weakref.ref(token)
@@ -273,8 +281,8 @@ def sessions():
 
 
 def spawned():
-    """Workers of a DataLoader in processes of their own, whose main module takes long to import."""
-    data = torch.utils.data.DataLoader(torch.ones(32, 16), batch_size=4, num_workers=2,
+    """A worker of a DataLoader in a process of its own, whose main module takes long to import."""
+    data = torch.utils.data.DataLoader(torch.ones(32, 16), batch_size=4, num_workers=1,
                                        multiprocessing_context="spawn")
     training = Training()
     for batch in data:
@@ -288,4 +296,4 @@ def spawned():
 if __name__ == "__main__":
     globals()[sys.argv[1]]()
 elif sys.argv[1] == "spawned":
-    time.sleep(1.5)
+    time.sleep(0.5)

@@ -8,7 +8,7 @@ import subprocess
 from collections import Counter
 
 import pytest
-from conftest import TRAIN, layers_of, losses, needed, run, sampled, told, undelta, until
+from conftest import TRAIN, layers_of, losses, needed, plain, run, sampled, told, undelta, until
 
 KINDS = ["mixed", "ddp", "two", "checkpoint", "accumulate", "flaky", "copies", "workers"]
 CLEAN = {"modules": 0, "global": 0, "optimizer": 0, "record_function": "record_function",
@@ -27,21 +27,27 @@ def phases_of(batches):
     return found
 
 
+# Many short stretches, so that arming and disarming happen all the time.
+SHORT = {"overheadBudgetPercent": 60, "stretch": {"seconds": 0.02}}
+
+
+def steps_of(kind):
+    return "80" if kind == "workers" else "240"  # its epochs of 8 steps begin with two new processes each
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_losses_are_bit_identical(probe, python, kind):
-    """Many short stretches, so that arming and disarming happen all the time."""
-    plain = run(python, TRAIN, kind, "240")
-    result, batches = sampled(probe, python, TRAIN, kind, "240", overheadBudgetPercent=60,
-                              stretch={"seconds": 0.02})
-    assert losses(result) == losses(plain)
+def test_losses_are_bit_identical(once, python, kind):
+    alone = run(python, TRAIN, kind, steps_of(kind))
+    result, batches = once(python, TRAIN, kind, steps_of(kind), **SHORT)
+    assert losses(result) == losses(alone)
     # torch's own warnings carry times and thread numbers
-    assert re.sub(r"[\d:.]+ *", "", result.stderr) == re.sub(r"[\d:.]+ *", "", plain.stderr)
-    assert sum(len(b["steps"]["number"]) for b in batches) > 0, probe.log.read_text()
+    assert re.sub(r"[\d:.]+ *", "", result.stderr) == re.sub(r"[\d:.]+ *", "", alone.stderr)
+    assert sum(len(b["steps"]["number"]) for b in batches) > 0
     assert all(b["dropped"] == 0 for b in batches)
 
 
-def test_layers_are_named_and_timed_in_every_phase(probe, python):
-    _, batches = sampled(probe, python, TRAIN, "mixed", "60")
+def test_layers_are_named_and_timed_in_every_phase(once, python):
+    _, batches = once(python, TRAIN, "mixed", "64")
     found = phases_of(batches)
     both = {"bot.0", "bot.1", "emb", "twice", "attention", "memory", "drop", "out", "MSELoss"}
     assert {name: phases for name, phases in found.items() if name != "step"} == {
@@ -53,8 +59,8 @@ def test_layers_are_named_and_timed_in_every_phase(probe, python):
     assert batches[0]["process"]["torch"] and batches[0]["process"]["clock"] == "host"
 
 
-def test_ddp_prefix_is_stripped(probe, python):
-    _, batches = sampled(probe, python, TRAIN, "ddp", "40")
+def test_ddp_prefix_is_stripped(once, python):
+    _, batches = once(python, TRAIN, "ddp", steps_of("ddp"), **SHORT)
     assert "bot.0" in phases_of(batches)
     assert batches[0]["process"]["model"] == "Mixed"
 
@@ -85,8 +91,8 @@ def test_a_rank_waits_for_the_other_in_communication(probe, python):
     assert statistics.median(waits[0]) > 3 * statistics.median(waits[1]), waits
 
 
-def test_every_step_is_counted_with_its_epoch_and_batch(probe, python):
-    result, batches = sampled(probe, python, TRAIN, "mixed", "64")
+def test_every_step_is_counted_with_its_epoch_and_batch(once, python):
+    result, batches = once(python, TRAIN, "mixed", "64")
     steps = [step for b in batches for step in zip(*(undelta(b["steps"][key]) for key in
                                                      ("number", "epoch", "batch")))]
     assert steps == [(n, n // 8, n % 8) for n in range(1, 64)]  # the first finds the layers
@@ -96,9 +102,9 @@ def test_every_step_is_counted_with_its_epoch_and_batch(probe, python):
     assert statistics.median(abs(gap) for gap in gaps) < 1e6  # ns
 
 
-def test_intervals_agree_with_an_independent_clock(probe, python):
+def test_intervals_agree_with_an_independent_clock(once, python):
     """The training's own record, by replaced forwards and tensor hooks, of layers of some ms."""
-    result, batches = sampled(probe, python, TRAIN, "big", "24")
+    result, batches = once(python, TRAIN, "big", "40")
     watch = told(result, "watch")
     names = {i: layer["name"] for i, layer in layers_of(batches).items()}
     ours = {}
@@ -123,8 +129,8 @@ def test_intervals_agree_with_an_independent_clock(probe, python):
         assert phase == 4 or statistics.median(b / a for a, b in zip(mine, theirs)) < 1.05, (mine, theirs)
 
 
-def test_steps_hold_their_intervals_without_overlap(probe, python):
-    _, batches = sampled(probe, python, TRAIN, "big", "40")
+def test_steps_hold_their_intervals_without_overlap(once, python):
+    _, batches = once(python, TRAIN, "big", "40")
     looked_at = 0
     for b in batches:
         part = b.get("intervals", {"start": [], "duration": []})
@@ -136,9 +142,9 @@ def test_steps_hold_their_intervals_without_overlap(probe, python):
 
 
 def test_hook_tables_are_empty_after_the_session(probe, python):
-    plain = told(run(python, TRAIN, "mixed", "5"), "tables")
+    alone = told(plain(python, TRAIN, "mixed", "40"), "tables")
     result, _ = sampled(probe, python, TRAIN, "mixed", "300", "4", durationSeconds=0.5)
-    assert plain == CLEAN and told(result, "tables") == CLEAN
+    assert alone == CLEAN and told(result, "tables") == CLEAN
     assert losses(result)
 
 
@@ -200,11 +206,11 @@ def test_gpus_come_from_the_device_plugin(probe, python):
 
 
 def test_without_the_agent_nothing_happens(probe, python):
-    plain = run(python, TRAIN, "mixed", "40")
+    alone = plain(python, TRAIN, "mixed", "40")
     for ring in ("", str(probe.folder / "missing")):
         environment = {**probe.environment(), "PRECISIONPROBE_RING": ring}
         result = run(python, TRAIN, "mixed", "40", environment=environment)
-        assert (losses(result), result.stderr) == (losses(plain), plain.stderr)
+        assert (losses(result), result.stderr) == (losses(alone), alone.stderr)
 
 
 def test_idle_hook_installs_nothing(probe, python):
@@ -215,7 +221,7 @@ def test_idle_hook_installs_nothing(probe, python):
 
 
 def test_ring_directory_that_is_a_file_or_full(probe, python):
-    plain = run(python, TRAIN, "mixed", "20")
+    alone = plain(python, TRAIN, "mixed", "40")
     file = probe.folder / "file"
     file.write_text("")
     small = probe.folder / "small"
@@ -224,8 +230,8 @@ def test_ring_directory_that_is_a_file_or_full(probe, python):
     try:
         for ring in (file, small) if mounted else (file,):
             environment = {**probe.environment(), "PRECISIONPROBE_RING": str(ring)}
-            result = run(python, TRAIN, "mixed", "20", environment=environment)
-            assert (losses(result), result.stderr) == (losses(plain), plain.stderr)
+            result = run(python, TRAIN, "mixed", "40", environment=environment)
+            assert (losses(result), result.stderr) == (losses(alone), alone.stderr)
         if mounted:
             assert list(small.iterdir()) == []
     finally:
@@ -236,7 +242,7 @@ def test_ring_directory_that_is_a_file_or_full(probe, python):
 
 @pytest.mark.parametrize("damage", ["no extension", "broken extension", "broken python"])
 def test_damaged_hook(probe, python, damage):
-    plain = run(python, TRAIN, "mixed", "20")
+    alone = plain(python, TRAIN, "mixed", "40")
     copy = probe.folder / "hook"
     shutil.copytree(needed("PP_HOOK"), copy)
     extension = copy / "precisionprobe_hook" / os.uname().machine / "_marks.abi3.so"
@@ -249,22 +255,22 @@ def test_damaged_hook(probe, python, damage):
     probe.configure()
     probe.start("--dump")
     environment = {**probe.environment(), "PYTHONPATH": str(copy)}
-    result = run(python, TRAIN, "mixed", "20", environment=environment)
-    assert (losses(result), result.stderr) == (losses(plain), plain.stderr)
+    result = run(python, TRAIN, "mixed", "40", environment=environment)
+    assert (losses(result), result.stderr) == (losses(alone), alone.stderr)
 
 
 def test_errors_of_the_hook_end_the_hook_only(probe, python):
     """Every call from C into the Python side fails."""
-    plain = run(python, TRAIN, "mixed", "60")
+    alone = plain(python, TRAIN, "mixed", "40")
     copy = probe.folder / "hook"
     shutil.copytree(needed("PP_HOOK"), copy)
     source = copy / "precisionprobe_hook" / "layers.py"
     source.write_text(source.read_text() + "\ndef choose(called, filters):\n    raise ValueError('ours')\n")
     probe.configure()
     probe.start("--dump")
-    result = run(python, TRAIN, "mixed", "60", environment={**probe.environment(), "PYTHONPATH": str(copy)})
+    result = run(python, TRAIN, "mixed", "40", environment={**probe.environment(), "PYTHONPATH": str(copy)})
     probe.finish()
-    assert (losses(result), result.stderr) == (losses(plain), plain.stderr)
+    assert (losses(result), result.stderr) == (losses(alone), alone.stderr)
     tables = told(result, "tables")
     assert tables["modules"] == 0 and tables["global"] == 0
 
@@ -300,22 +306,24 @@ def test_a_process_without_torch_pays_nothing(probe, python):
 def test_torch_is_imported_as_without_us(probe, python):
     code = ("import torch, sys; print(type(torch.__spec__.loader).__name__, type(torch.__loader__).__name__, "
             "[type(f).__module__ for f in sys.meta_path if 'precisionprobe' in type(f).__module__])")
-    plain = run(python, "-c", code)
+    alone = run(python, "-c", code)
     hooked = run(python, "-c", code, environment=probe.environment())
-    assert hooked.stdout == plain.stdout
+    assert hooked.stdout == alone.stdout
 
 
 def test_a_stretch_stops_and_starts_by_the_agent(probe, python):
     """A trainer that lives through two agents, one after another."""
     probe.configure()
     probe.start("--dump")
-    trainer = subprocess.Popen([python, TRAIN, "mixed", "100", "6"], stdout=subprocess.PIPE, text=True,
+    enough = probe.folder / "enough"
+    trainer = subprocess.Popen([python, TRAIN, "mixed", "100", str(enough)], stdout=subprocess.PIPE, text=True,
                                env=probe.environment())
     until(lambda: probe.batches(), "the first agent's batches")
     probe.agent.kill()
     probe.agent.wait()
     probe.start("--dump")
     until(lambda: probe.batches(), "the second agent's batches")
+    enough.touch()
     output, _ = trainer.communicate(timeout=60)
     probe.finish()
     assert trainer.returncode == 0 and "loss 99" in output

@@ -38,14 +38,15 @@ class _Probe:
     # ---- the hook's own thread ----
 
     def run(self):
-        try:
-            mode = _IDLE
-            while mode >= 0:
+        mode = _IDLE
+        while mode >= 0:
+            try:
                 if mode != _IDLE or self.installed():
                     self.ask()
                 mode = _marks.wait(mode)
-        except Exception:
-            _marks.fail()
+            except Exception:
+                _marks.fail()
+                _marks.pause(100)  # ms; it is tried again
 
     def installed(self):
         return bool(self.optimizer_hooks or self.marks or self.entries)
@@ -124,7 +125,7 @@ class _Probe:
 
     def resume(self):
         """A step has ended, in an optimizer's hook: there forward hooks may be changed."""
-        if not self.refused:
+        if not self.refused and self.failures < _FAILURES:
             self.install_entry()
             _marks.set_state(_marks.DISCOVERING, False)
 
@@ -318,7 +319,10 @@ def _begin(probe):
         probe.ask()  # before the first step, whatever the thread does
     atexit.register(_marks.leave)
     os.register_at_fork(after_in_child=probe.forget)
-    _marks.start(probe.run)
+    if not _marks.start(probe.run):
+        _marks.fail()
+        probe.withdraw()
+        _marks.leave()
 
 
 def start():
