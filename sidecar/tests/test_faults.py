@@ -38,7 +38,7 @@ from precisionprobe_hook import _marks
 fault = ctypes.CDLL(None).pp_fault
 def tried():
     try:
-        _marks.open(sys.argv[1], "python", "torch", "host", "", 0, 1, 2)
+        _marks.open(sys.argv[1], "python", "torch", "host", "", 0, 1, 2, 0)
     except OSError as error:
         return str(error), os.listdir(sys.argv[1])
 told = {}

@@ -12,7 +12,7 @@ TELL = "import json, sys; print(json.dumps([list(sys.version_info[:2]), sys.exec
 USE = """
 import sys
 from precisionprobe_hook import _marks
-_marks.open(sys.argv[1], "python", "torch", "host", "", 0, 1, 2)
+_marks.open(sys.argv[1], "python", "torch", "host", "", 0, 1, 2, 0)
 begin, end = _marks.marker(_marks.OPTIMIZER_BEGIN), _marks.marker(_marks.OPTIMIZER_END)
 _marks.set_state(_marks.COUNTING)
 for _ in range(3):
