@@ -80,7 +80,10 @@ static int add_metadata(const pp_inject_turn *turn, json_t *patch)
 {
     static const char at[] = "/metadata/annotations";
     const json_t *metadata = json_object_get(turn->pod, "metadata");
-    PP_CLEANUP_JSON json_t *settings = pp_inject_settings(turn->session, turn->opt);
+    pp_inject_options opt = *turn->opt;
+    if (json_is_true(json_object_get(turn->spec, "hostNetwork")))
+        opt.events_port = 0; /* that loopback is the node's: any pod like it could post */
+    PP_CLEANUP_JSON json_t *settings = pp_inject_settings(turn->session, &opt);
     PP_CLEANUP_FREE char *text = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
     if (!text)
         return -1;
@@ -531,18 +534,24 @@ static json_t *phases_value(unsigned phases)
     return list;
 }
 
+static json_t *events_value(const pp_inject_options *opt)
+{
+    return opt->events_port ? json_pack("{s:I}", "port", (json_int_t)opt->events_port) : NULL;
+}
+
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
     if (!s)
-        return json_pack("{s:i, s:s}", "version", 1, "endpoint", opt->endpoint);
+        return json_pack("{s:i, s:s, s:o*}", "version", 1, "endpoint", opt->endpoint, "events",
+                         events_value(opt));
     json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);
-    return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}}",
-                     "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name",
-                     s->name, "endpoint", opt->endpoint, "layers", layers, "phases",
-                     phases_value(s->phases), "steps", "skip", (json_int_t)s->steps_skip, "max",
-                     (json_int_t)s->steps_max, "durationSeconds", (double)s->duration_ns / 1e9,
-                     "overheadBudgetPercent", s->overhead_budget_percent, "stretch", "seconds",
-                     opt->stretch_seconds);
+    return json_pack(
+        "{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, s:o*}", "version",
+        1, "session", "uid", s->uid, "namespace", s->namespace_, "name", s->name, "endpoint",
+        opt->endpoint, "layers", layers, "phases", phases_value(s->phases), "steps", "skip",
+        (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
+        (double)s->duration_ns / 1e9, "overheadBudgetPercent", s->overhead_budget_percent,
+        "stretch", "seconds", opt->stretch_seconds, "events", events_value(opt));
 }

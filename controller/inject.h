@@ -41,6 +41,7 @@ typedef struct pp_inject_options {
     const char *memory;   /**< request and limit */
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
     double stretch_seconds;          /**< least length of a sampled stretch */
+    int64_t events_port;             /**< on the pod's loopback, for foreign hooks; 0: none */
 } pp_inject_options;
 
 typedef enum pp_inject_result {

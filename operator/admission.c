@@ -188,5 +188,6 @@ void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
                                .cpu = config->injection.cpu,
                                .memory = config->injection.memory,
                                .gpu_resources = &config->injection.gpu_resources,
-                               .stretch_seconds = config->injection.stretch_seconds};
+                               .stretch_seconds = config->injection.stretch_seconds,
+                               .events_port = config->injection.events_port};
 }

@@ -37,6 +37,9 @@ static const pp_config_option options[] = {
     {"injection.cpu", PP_CONFIG_QUANTITY, AT(injection.cpu), "50m", 0, 0, NULL,
      "CPU that the injected containers request; where all of the pod's own containers have CPU "
      "limits, also the agent's limit"},
+    {"injection.eventsPort", PP_CONFIG_INTEGER, AT(injection.events_port), "0", 0, 65535, NULL,
+     "Port on a pod's loopback where its agent takes events of other frameworks' hooks, e.g. 9402; "
+     "0: none. The pod's own programs cannot use it then"},
     {"injection.gpuResources", PP_CONFIG_STRINGS, AT(injection.gpu_resources),
      "nvidia.com/gpu,amd.com/gpu", 0, 0, NULL,
      "Resource names by which a container is known to use a GPU"},

@@ -36,6 +36,7 @@ typedef struct pp_config {
         char *cpu;            /**< Kubernetes quantity */
         char *memory;
         double stretch_seconds;
+        int64_t events_port;
         pp_strings gpu_resources;
     } injection;
     struct {

@@ -284,7 +284,29 @@ static void test_settings(void **state)
         " 'phases': ['Backward'], 'steps': {'skip': 2, 'max': 50}, 'durationSeconds': 90.0,"
         " 'overheadBudgetPercent': 0.5, 'stretch': {'seconds': 30.0}}");
     assert_true(json_equal(got, want));
+    opt.events_port = 9402;
+    PP_CLEANUP_JSON json_t *with = pp_inject_settings(s, &opt);
+    assert_int_equal(json_integer_value(pp_json_get(with, "events", "port", NULL)), 9402);
+    PP_CLEANUP_JSON json_t *waiting = pp_inject_settings(NULL, &opt);
+    assert_int_equal(json_integer_value(pp_json_get(waiting, "events", "port", NULL)), 9402);
     (void)pp_session_free(s);
+}
+
+/* The loopback of a pod in the node's network is that of others too. */
+static void test_no_events_in_the_nodes_network(void **state)
+{
+    (void)state;
+    pp_inject_options opt = options();
+    opt.events_port = 9402;
+    for (int host = 0; host < 2; host++) {
+        PP_CLEANUP_JSON json_t *pod = fixture_json(
+            host ? "{'metadata': {}, 'spec': {'hostNetwork': true, 'containers': [{'name': 'c'}]}}"
+                 : "{'metadata': {}, 'spec': {'containers': [{'name': 'c'}]}}");
+        PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+        const char *settings =
+            pp_json_get_string(got, "metadata", "annotations", PP_ANNOTATION_SETTINGS, NULL);
+        assert_int_equal(strstr(settings, "9402") == NULL, host);
+    }
 }
 
 static void test_native_sidecar_by_version(void **state)
@@ -793,6 +815,7 @@ int main(void)
         cmocka_unit_test(test_resources),
         cmocka_unit_test(test_storage_limits),
         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_no_events_in_the_nodes_network),
         cmocka_unit_test(test_native_sidecar_by_version),
         cmocka_unit_test(test_bare_pod),
         cmocka_unit_test(test_python_path),
