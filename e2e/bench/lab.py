@@ -19,7 +19,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-MARKED = ("MARKING", "MARKING")
+
 
 
 def arguments(doc, models=None, **more):
@@ -209,10 +209,12 @@ class Session:
 
 
 def sampled(batches):
-    """What batches hold in all."""
+    """What batches hold in all; marks and cost are of `counted` steps, since the first batch has its preparations too."""
     steps = sum(len(b["steps"]["number"]) for b in batches)
-    cost = [b["cost"] for b in batches if "cost" in b]
-    return {"steps": steps, "dropped": sum(b.get("dropped", 0) for b in batches),
+    rest = batches[1:] if len(batches) > 2 else batches
+    counted = sum(len(b["steps"]["number"]) for b in rest)
+    cost = [b["cost"] for b in rest if "cost" in b]
+    return {"steps": steps, "counted": counted, "dropped": sum(b.get("dropped", 0) for b in batches),
             "marks": sum(c["marks"] for c in cost), "cost_ns": sum(c["nanoseconds"] for c in cost),
             "clocks": sorted({b["process"]["clock"] for b in batches}),
             "no_busy_because": sorted({b["process"].get("kernels") or "" for b in batches} - {""})}

@@ -55,10 +55,10 @@ def in_stretch(hooked, ring, args):
     reply, held, _ = session(hooked, ring, args.block + 1, 100, 3600)
     after = lab.times(hooked.ask("run", seconds=args.block))
     marked = lab.times(reply, "MARKING")
-    if not marked or not held["steps"]:
+    if not marked or not held["counted"]:
         return None
-    return {"idle": statistics.median(before + after), "marked": marked, "marks": held["marks"] / held["steps"],
-            "said": held["cost_ns"] / held["steps"], **held}
+    return {"idle": statistics.median(before + after), "marked": marked, "marks": held["marks"] / held["counted"],
+            "said": held["cost_ns"] / held["counted"], **held}
 
 
 def pair(args):

@@ -152,7 +152,10 @@ class Trainer:
         """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""
         from torch.profiler import ProfilerActivity, profile
         from torch.autograd.profiler import record_function
-        for name, module in self.training.model.named_modules():
+        modules = list(self.training.model.named_modules())
+        if isinstance(self.training.loss, torch.nn.Module):
+            modules.append((type(self.training.loss).__name__, self.training.loss))
+        for name, module in modules:
             if not list(module.children()):
                 self.put_range(record_function, name, module)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])

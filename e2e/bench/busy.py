@@ -1,0 +1,296 @@
+"""Per layer and phase: how long the GPU was busy, as the probe says it, against torch.profiler; and whether all adds up.
+
+The probe samples every step of one process. torch.profiler records another, which has no hook, and its kernels go to
+layers by a path that shares no code with the probe's: to the innermost range that was open where they were launched,
+ranges being put around each leaf module's forward; in backward to the layer whose forward op has the sequence number of
+the node. On a CPU ops stand for kernels and elapsed times for busy ones: that tries the program out, no more.
+"""
+import bisect
+import collections
+import json
+import os
+import statistics
+import tempfile
+
+import lab
+
+PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other")
+OF_LAYER = ("forward", "backward", "recompute")
+LAYER, STEP = "bench.layer:", "bench.step"
+NODE = "autograd::engine::evaluate_function: "
+
+
+# ---- the probe's word ----
+
+def names_of(batch):
+    return {0: "", **{layer["id"]: layer["name"] for layer in batch.get("layers", [])}}
+
+
+def busy_of(batch, elapsed):
+    """{(layer, phase): ns} of one batch; a row with a piece whose busy time is not known has None."""
+    data = batch.get("grid") or batch.get("intervals") or {}
+    values = data.get(("busy" if "grid" in batch else "duration") if elapsed else "kernels")
+    count = len(data.get("layer", []))
+    rows, names = collections.Counter(), names_of(batch)
+    unknown = set()
+    for layer, phase, value in zip(data.get("layer", []), data.get("phase", []), values or [-1] * count):
+        row = (names[layer], PHASES[phase])
+        unknown.update([row] if value < 0 else [])
+        rows[row] += max(0, value)
+    return {row: None if row in unknown else ns for row, ns in rows.items()}
+
+
+def ours(batches, elapsed):
+    """What each batch holds, those left out that begin or end a stretch: (steps, us by row, us of gaps, us in all)."""
+    found = []
+    for batch in batches[1:-1]:
+        steps = len(batch["steps"]["number"])
+        gaps = batch["steps"].get("gap")
+        found.append({"steps": steps, "rows": busy_of(batch, elapsed), "wall": sum(batch["steps"]["duration"]),
+                      "gap": sum(gaps) if gaps and min(gaps) >= 0 else 0 if elapsed else None})
+    return [f for f in found if f["steps"]]
+
+
+def per_step(parts, row):
+    """us per step of a row over these batches; None where it is not known throughout."""
+    values = [p["rows"].get(row, 0) for p in parts]
+    return None if None in values else sum(values) / sum(p["steps"] for p in parts) / 1e3
+
+
+# ---- torch.profiler's ----
+
+class Ranges:
+    """Ranges of one thread, nested; finds those around a time."""
+
+    def __init__(self, events):
+        self.events = sorted(events, key=lambda e: (e["ts"], -e["dur"]))
+        self.begins = [e["ts"] for e in self.events]
+        self.parents, stack = [], []
+        for i, e in enumerate(self.events):
+            while stack and self.events[stack[-1]]["ts"] + self.events[stack[-1]]["dur"] < e["ts"] + e["dur"]:
+                stack.pop()
+            self.parents.append(stack[-1] if stack else -1)
+            stack.append(i)
+
+    def around(self, ts):
+        """From the innermost on."""
+        i = bisect.bisect_right(self.begins, ts) - 1
+        while i >= 0:
+            if self.events[i]["ts"] + self.events[i]["dur"] >= ts:
+                yield self.events[i]
+            i = self.parents[i]
+
+
+def is_op(event):
+    return event["cat"].lower() != "user_annotation" and not event["name"].startswith(NODE)
+
+
+class Record:
+    """A chrome trace, and whose each kernel is."""
+
+    def __init__(self, path, device):
+        with open(path, encoding="utf-8") as file:
+            events = [e for e in json.load(file)["traceEvents"] if e.get("ph") == "X"]
+        for e in events:
+            e["dur"] = float(e.get("dur", 0))
+            e["args"] = e.get("args", {})
+        host = [e for e in events if e.get("cat", "").lower() in ("cpu_op", "user_annotation", "operator")]
+        threads = collections.defaultdict(list)
+        for e in host:
+            threads[e["tid"]].append(e)
+        self.threads = {tid: Ranges(found) for tid, found in threads.items()}
+        self.steps = sorted((e for e in host if e["name"] == STEP), key=lambda e: e["ts"])
+        self.begins = [e["ts"] for e in self.steps]
+        self.found_nodes, self.lost = {}, 0
+        self.main = self.steps[0]["tid"]
+        self.owner = self.nodes_of_layers()
+        self.kernels = self.on_gpu(events) if device == "cuda" else self.on_cpu()
+
+    def layer_at(self, tid, ts):
+        return next((e["name"][len(LAYER):] for e in self.threads[tid].around(ts) if e["name"].startswith(LAYER)), None)
+
+    def nodes_of_layers(self):
+        """Sequence number -> layer of the op that made the node: the last one to begin with that number."""
+        owner = {}
+        ranges = self.threads[self.main]
+        for e in ranges.events:
+            number = e["args"].get("Sequence number", -1)
+            if number >= 0 and not e["args"].get("Fwd thread id"):
+                owner[number] = self.layer_at(self.main, e["ts"])
+        return owner
+
+    def on_gpu(self, events):
+        launches = {e["args"]["correlation"]: e for e in events
+                    if e.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in e["args"]}
+        kernels = [e for e in events if e.get("cat", "").lower() == "kernel"]
+        linked = [(e, launches[e["args"]["correlation"]]) for e in kernels if e["args"].get("correlation") in launches]
+        self.lost = len(kernels) - len(linked)
+        return linked
+
+    def on_cpu(self):
+        """Ops that are in no other op but a node of the graph."""
+        found = []
+        for ranges in self.threads.values():
+            for e, parent in zip(ranges.events, ranges.parents):
+                outer = ranges.events[parent] if parent >= 0 else None
+                if is_op(e) and not (outer and is_op(outer)):
+                    found.append((e, e))
+        return found
+
+    def layer_of_node(self, tid, node):
+        """Of AccumulateGrad, which has no number, the layer of the node before it in that thread."""
+        nodes = self.nodes(tid)
+        i = bisect.bisect_right([e["ts"] for e in nodes], node["ts"]) - 1
+        while i > 0 and "Sequence number" not in nodes[i]["args"]:
+            i -= 1
+        return self.owner.get(nodes[i]["args"].get("Sequence number"))
+
+    def nodes(self, tid):
+        if tid not in self.found_nodes:
+            self.found_nodes[tid] = [e for e in self.threads[tid].events if e["name"].startswith(NODE)]
+        return self.found_nodes[tid]
+
+    def row(self, launch):
+        """(layer, phase) of a launch."""
+        tid = launch["tid"]
+        for e in self.threads[tid].around(launch["ts"]) if tid in self.threads else ():
+            if e["name"].startswith(LAYER):
+                return e["name"][len(LAYER):], "forward"
+            if e["name"].startswith("Optimizer.step#"):
+                return "", "optimizer"
+            if e["name"].startswith("Optimizer.zero_grad#"):
+                return "", "zero_grad"
+            if e["name"].startswith(NODE):
+                layer = self.layer_of_node(tid, e)
+                return (layer, "backward") if layer else ("", "other")
+        return "", "other"
+
+    def busy(self):
+        """[{(layer, phase): us}] of each step: the time in which one of a row's kernels ran."""
+        spans = [collections.defaultdict(list) for _ in self.steps]
+        for kernel, launch in self.kernels:
+            step = bisect.bisect_right(self.begins, launch["ts"]) - 1
+            if step >= 0:
+                spans[step][self.row(launch)].append((kernel["ts"], kernel["ts"] + kernel["dur"]))
+        return [{row: covered(found) for row, found in step.items()} for step in spans]
+
+
+def covered(spans):
+    """Length of a union."""
+    total, end = 0.0, float("-inf")
+    for a, b in sorted(spans):
+        total += max(0.0, b - max(a, end))
+        end = max(end, b)
+    return total
+
+
+# ---- side by side ----
+
+def compare(parts, steps, row):
+    """{ours, theirs, error, interval, holds} of a row, us per step and percent."""
+    theirs = [s.get(row, 0.0) for s in steps]
+    value, mean = per_step(parts, row), statistics.mean(theirs)
+    if value is None or mean == 0:
+        return {"ours": value, "theirs": mean, "error": None, "interval": None}
+
+    def drawn():
+        return (per_step(lab.redraw(parts), row) / max(statistics.mean(lab.redraw(theirs)), 1e-9) - 1) * 100
+    return {"ours": value, "theirs": mean, "error": (value / mean - 1) * 100, "interval": lab.interval(drawn, 300)}
+
+
+def limit_of(us):
+    return 2 if us >= 100 else 5 if us >= 10 else None
+
+
+def print_rows(parts, steps, model):
+    rows = sorted({row for p in parts for row in p["rows"]} | {row for s in steps for row in s})
+    found = {row: compare(parts, steps, row) for row in rows}
+    for (layer, phase), c in found.items():
+        limit = limit_of(c["theirs"])
+        holds = None if limit is None else c["error"] is not None and abs(c["error"]) <= limit
+        lab.figure("busy", c["ours"], "us", peer=c["theirs"], error_percent=c["error"], limit=limit, holds=holds,
+                   error_interval=c["interval"], layer=layer, phase=phase, model=model)
+    for name, low, high in ((">= 100 us", 100, float("inf")), ("10 to 100 us", 10, 100)):
+        kept = {row: c for row, c in found.items() if low <= c["theirs"] < high and row[1] in OF_LAYER}
+        known = {row: c for row, c in kept.items() if c["error"] is not None}
+        if not known:
+            lab.figure(f"error of busy, layers {name}, worst", None, "%", model=model, rows=len(kept))
+            continue
+        worst = max(known, key=lambda row: abs(known[row]["error"]))
+        more = {"model": model, "rows": len(kept), "unknown": len(kept) - len(known)}
+        lab.figure(f"error of busy, layers {name}, worst", abs(known[worst]["error"]), "%", limit=limit_of(low),
+                   holds=len(known) == len(kept) and abs(known[worst]["error"]) <= limit_of(low),
+                   interval=known[worst]["interval"], row=" ".join(worst),
+                   past_limit=sum(abs(c["error"]) > limit_of(low) for c in known.values()), **more)
+        lab.figure(f"error of busy, layers {name}, weighted", 100 * sum(abs(c["ours"] - c["theirs"]) for c in known.values())
+                   / sum(c["theirs"] for c in known.values()), "%", **more)
+
+
+def print_sum(parts, walls, model, elapsed):
+    """All pieces and the gaps, each measured, against the step's time on the host's clock of whole blocks."""
+    rows = {row for p in parts for row in p["rows"]}
+    by_phase = collections.Counter()
+    for row in rows:
+        by_phase["layers" if row[1] in OF_LAYER else row[1]] += per_step(parts, row) or 0
+    steps = sum(p["steps"] for p in parts)
+    known = all(p["gap"] is not None for p in parts) and all(per_step(parts, row) is not None for row in rows)
+    by_phase["gaps"] = sum(p["gap"] or 0 for p in parts) / steps / 1e3
+    for phase, us in by_phase.items():
+        lab.figure("busy of a step's part", us, "us", part=phase, model=model)
+    total = sum(by_phase.values())
+    lab.figure("step as sampled", sum(p["wall"] for p in parts) / steps / 1e3, "us", sum_of_parts=total, model=model)
+    for name, times in walls.items():
+        if not times:
+            lab.figure(f"sum of parts against {name} steps", None, "%", model=model, why="no such chunk")
+            continue
+
+        def drawn():
+            return (total / statistics.mean(lab.redraw(times)) - 1) * 100
+        error = (total / statistics.mean(times) - 1) * 100
+        lab.figure(f"sum of parts against {name} steps", error, "%", lab.interval(drawn), limit=1,
+                   holds=known and abs(error) <= 1, step_us=statistics.mean(times), sum_us=total, model=model)
+
+
+# ---- the two trainings ----
+
+def probed(args):
+    with lab.Ring() as ring, lab.Trainer(args, ring=ring) as trainer:
+        about = trainer.ask("warm")
+        idle = lab.times(trainer.ask("run", seconds=args.seconds / 4))
+        with lab.Session(ring, seconds=args.seconds, budget=100, stretch=3600) as session:
+            reply = trainer.ask("run", seconds=args.seconds)
+            trainer.ask("until", state="OFF")
+            batches = session.stop()
+        idle += lab.times(trainer.ask("run", seconds=args.seconds / 4))
+    held = lab.sampled(batches)
+    lab.figure("sampled", held["steps"], "steps", model=args.model, **about, **{k: held[k] for k in held if k != "steps"})
+    return batches, {"marked": lab.times(reply, "MARKING"), "unmarked": idle}
+
+
+def recorded(args):
+    with tempfile.TemporaryDirectory() as folder, lab.Trainer(args) as trainer:
+        trainer.ask("warm")
+        path = args.keep or os.path.join(folder, "trace.json")
+        trainer.ask("record", steps=args.steps, path=path)
+        record = Record(path, args.device)
+    lab.figure("recorded", len(record.steps), "steps", peer="torch.profiler", kernels=len(record.kernels) / args.steps,
+               kernels_without_launch=record.lost, launched_from_unknown_threads=sum(
+                   launch["tid"] not in record.threads for _, launch in record.kernels), model=args.model)
+    return record.busy()
+
+
+def main():
+    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), seconds=(12.0, "seconds sampled"),
+                         steps=(50, "steps that torch.profiler records"), keep=("", "where its trace is kept"))
+    elapsed = args.device == "cpu"
+    batches, walls = probed(args)
+    parts = ours(batches, elapsed)
+    if not parts:
+        lab.figure("busy", None, model=args.model, why="fewer than three batches")
+        return
+    print_rows(parts, recorded(args), args.model)
+    print_sum(parts, walls, args.model, elapsed)
+
+
+if __name__ == "__main__":
+    main()
