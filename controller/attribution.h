@@ -23,7 +23,7 @@
 #include "common/error.h"
 
 /* Limits on one problem; more is refused with PP_ERR_TOO_LARGE and the field's name. */
-#define PP_ATTRIBUTION_MAX_ITEMS 4096
+#define PP_ATTRIBUTION_MAX_ITEMS 16384 /* a process names 4096 layers at most, each in 3 phases */
 #define PP_ATTRIBUTION_MAX_METRICS 32
 #define PP_ATTRIBUTION_MAX_INTERVALS 4000000
 #define PP_ATTRIBUTION_MAX_CELLS 4000000

@@ -341,6 +341,52 @@ static void unknown_busy_times_say_why(void **state)
     pp_solution_free(s);
 }
 
+/* As many layers as a process may name, each in every phase of a layer. */
+static void largest_model_is_solved(void **state)
+{
+    (void)state;
+    enum { LAYERS = PP_WIRE_MAX_LAYERS, PHASES = 3, STEPS = 3 };
+    static const uint8_t phases[PHASES] = {PP_WIRE_FORWARD, PP_WIRE_BACKWARD, PP_WIRE_RECOMPUTE};
+    pp_activity_layer *many = calloc(LAYERS, sizeof(*many));
+    char(*names)[16] = calloc(LAYERS, sizeof(*names));
+    pp_activity_interval *intervals = calloc((size_t)LAYERS * PHASES * STEPS, sizeof(*intervals));
+    pp_activity_step steps[STEPS];
+    assert_true(many && names && intervals);
+    pp_activity a = busy_activity();
+    for (int i = 0; i < LAYERS; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "net.%d", i);
+        many[i] = (pp_activity_layer){0, i + 1, 1, names[i], names[i]};
+    }
+    a.n_intervals = 0;
+    for (int i = 0; i < STEPS; i++) {
+        const int64_t start = T0 + i * 2 * S;
+        steps[i] = (pp_activity_step){0, i, start, 2 * S, -1};
+        for (int k = 0; k < LAYERS * PHASES; k++)
+            intervals[a.n_intervals++] = (pp_activity_interval){
+                0, k % LAYERS + 1, phases[k / LAYERS], start + k * 100000, 100000, 50000};
+    }
+    pp_activity_sample samples[60];
+    for (int i = 0; i < 60; i++)
+        samples[i] =
+            (pp_activity_sample){0, PP_METRIC_SM_ACTIVE, T0 + i * (S / 10), 0.3 + 0.01 * (i % 7)};
+    a.layers = many;
+    a.n_layers = LAYERS;
+    a.steps = steps;
+    a.n_steps = STEPS;
+    a.intervals = intervals;
+    a.gpus = (pp_strings){(char **)(uintptr_t)list_a, 1};
+    a.samples = samples;
+    a.n_samples = 60;
+    pp_solution *s = solve_gpu(&a);
+    assert_int_equal(s->n_items, LAYERS * PHASES + 3);
+    for (size_t i = 0; i < (size_t)LAYERS * PHASES; i++)
+        assert_int_equal(s->items[i].busy_ns, STEPS * 50000);
+    pp_solution_free(s);
+    free(many);
+    free(names);
+    free(intervals);
+}
+
 static void unknown_gpu(void **state)
 {
     (void)state;
@@ -639,6 +685,7 @@ int main(void)
         cmocka_unit_test(busy_times_of_cells),
         cmocka_unit_test(busy_times_of_a_part_stand_for_all),
         cmocka_unit_test(unknown_busy_times_say_why),
+        cmocka_unit_test(largest_model_is_solved),
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
         cmocka_unit_test(no_gpu_gives_times),
