@@ -43,6 +43,11 @@ EOF
     if [ "$(cgroup_version)" = 1 ] && [ "$(minor_of "$version")" -ge 31 ]; then
         echo 'failCgroupV1: false' >>"$etc/kubelet.yaml"
     fi
+    # Containers that are killed on purpose, dozens of times, are started again after a second, not
+    # after minutes. Versions before 1.35 refuse it.
+    if [ "$(minor_of "$version")" -ge 35 ]; then
+        printf 'crashLoopBackOff:\n  maxContainerRestartPeriod: 1s\n' >>"$etc/kubelet.yaml"
+    fi
 }
 
 minor_of() { local m=${1#*.}; printf '%s\n' "${m%%.*}"; }
