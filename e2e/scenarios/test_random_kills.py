@@ -117,6 +117,8 @@ def killed(everything):
     wait_until("more batches after all kills", lambda: len(held(world, uid)) > before + 3, 120)
     session.patch(suspend=True)
     session.follow(60, until=("Suspended",))
+    wait_until("the last stretch's last batch", lambda: world.database.value(
+        f"SELECT stretch_last FROM activity WHERE session_uid = '{uid}' ORDER BY end_ns DESC LIMIT 1"), 120)
     wait_until("what was sent to be stored", lambda: held(world, uid).keys() == killer.logs.sent().keys(), 120)
     yield world, session, pod, killer
     assert world.clear() == []
