@@ -411,9 +411,11 @@ static bool next_batch(agent *a, pp_outbox_item *item, pp_spool_batch *ret)
         pp_error err = {0};
         *ret =
             (pp_spool_batch){.text = item->text, .length = item->length, .instance = a->instance};
-        if (item->text || pp_spool_get(a->spool, item->seq, ret, &err) == 0)
+        if (item->text || (pp_spool_get(a->spool, item->seq, ret, &err) == 0 &&
+                           (item->seq >= a->first || pp_spool_check(ret, &err) == 0)))
             return true;
-        pp_err(a->settings.name, "batch %" PRId64 " is given up: %s", item->seq, err.message);
+        pp_err(a->settings.name, "batch %" PRId64 " is given up: %s %s", item->seq, err.field,
+               err.message);
         a->dropped += item->events;
         (void)pp_outbox_remove(a->outbox, item->seq);
     }

@@ -238,8 +238,8 @@ int pp_spool_get(pp_spool *s, int64_t seq, pp_spool_batch *ret, pp_error *err)
 
 /* ---- what an agent before this one has left ---- */
 
-/* The batch must be what the operator takes: it closes the connection over anything else. */
-static int check(const pp_spool_batch *found, pp_error *err)
+/* It must be what the operator takes, which closes the connection over anything else. */
+int pp_spool_check(const pp_spool_batch *found, pp_error *err)
 {
     pp_wire_type type;
     pp_wire_batch *batch = NULL;
@@ -307,7 +307,7 @@ int pp_spool_load(pp_spool *s, pp_spool_found found, void *user, pp_error *err)
     for (size_t i = 0; i < n; i++) {
         pp_error why = {0};
         pp_spool_batch batch;
-        if (pp_spool_get(s, seqs[i], &batch, &why) == 0 && check(&batch, &why) == 0) {
+        if (pp_spool_get(s, seqs[i], &batch, &why) == 0) {
             size_t size = (size_t)(batch.text - s->text) + batch.length;
             found(user, &batch, (size + BLOCK - 1) / BLOCK * BLOCK);
             continue;

@@ -39,8 +39,9 @@ void pp_spool_free(pp_spool *spool);
 typedef void (*pp_spool_found)(void *user, const pp_spool_batch *batch, size_t size);
 
 /**
- * Finds the batches that agents before this one have left, oldest first. What is no batch is
- * removed and named in the log. Fails where the folder cannot be read.
+ * Finds the batches that agents before this one have left, oldest first, by their files' first
+ * lines. What is no such file is removed and named in the log. Fails where the folder cannot be
+ * read.
  */
 int pp_spool_load(pp_spool *spool, pp_spool_found found, void *user, pp_error *err);
 
@@ -49,6 +50,10 @@ int pp_spool_put(pp_spool *spool, const pp_spool_batch *batch, size_t *ret_size,
 
 /** Reads a batch; what *ret points to is valid until the next call on this spool. */
 int pp_spool_get(pp_spool *spool, int64_t seq, pp_spool_batch *ret, pp_error *err);
+
+/** Whether it is a batch as the operator will have it: to be asked before one is sent that was
+ * found, since it takes some ms. */
+int pp_spool_check(const pp_spool_batch *batch, pp_error *err);
 
 /** Removes a batch; one that is not there is no matter. */
 void pp_spool_remove(pp_spool *spool, int64_t seq);

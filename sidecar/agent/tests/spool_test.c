@@ -95,9 +95,17 @@ typedef struct seen {
     size_t size;
 } seen;
 
+/* As the agent does when it comes to send it. */
 static void note(void *user, const pp_spool_batch *batch, size_t size)
 {
     seen *s = user;
+    pp_error err = {0};
+    if (pp_spool_check(batch, &err) < 0) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "%020d.batch", (int)batch->seq);
+        (void)unlink(path_to(name));
+        return;
+    }
     assert_same(batch, batch->seq);
     s->seqs[s->count++] = batch->seq;
     s->size += size;
