@@ -357,7 +357,7 @@ static int digest_file(EVP_MD_CTX *digest, const char *folder, const char *name,
 int pp_recording_uid(const char *folder, char ret[37], pp_error *err)
 {
     static const char *const names[] = {results_name, batches_name, samples_name};
-    unsigned char b[EVP_MAX_MD_SIZE];
+    unsigned char b[EVP_MAX_MD_SIZE] = {0};
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
     int rc = digest && EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1 ? 0 : pp_error_nomem(err);
     for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++)

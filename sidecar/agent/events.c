@@ -230,7 +230,7 @@ static int decode(pp_events *e, const json_t *object, int64_t real, event *ret, 
 
 /* ---- folding ---- */
 
-static void describe(const pp_events *e, const stream *s, pp_wire_process *to, pp_error *err)
+static int describe(const pp_events *e, const stream *s, pp_wire_process *to, pp_error *err)
 {
     to->id = s->id;
     to->world_size = 1;
@@ -238,9 +238,8 @@ static void describe(const pp_events *e, const stream *s, pp_wire_process *to, p
     to->clock = strdup("foreign");
     to->kernels = strdup(why_no_kernels);
     if (!to->hostname || !to->clock || !to->kernels)
-        (void)pp_error_nomem(err);
-    else
-        (void)pp_strings_add(&to->gpus, s->gpu, err);
+        return pp_error_nomem(err);
+    return pp_strings_add(&to->gpus, s->gpu, err);
 }
 
 static int describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *err)
@@ -257,17 +256,13 @@ static void cut(const pp_events *e, stream *s, pp_agent_pod *pod, bool last)
     int64_t events = 0;
     const pp_place nowhere = {.ring = "events"};
     pp_wire_batch *batch = calloc(1, sizeof *batch);
-    if (!batch)
-        (void)pp_error_nomem(&err);
-    else
-        describe(e, s, &batch->process, &err);
-    if (err.code == PP_OK &&
+    if (batch && describe(e, s, &batch->process, &err) == 0 &&
         pp_batcher_cut(s->batcher, last, describe_layer, s, batch, &events, &err) == 0) {
         batch->dropped = s->dropped;
         s->dropped = 0;
         pod->emit(pod->user, batch, events, &nowhere);
     } else {
-        pp_warn("events", "a batch could not be made: %s", err.message);
+        pp_warn("events", "a batch could not be made: %s", batch ? err.message : "out of memory");
         pp_batcher_renumber(s->batcher, pod->stretches++);
     }
     pp_wire_batch_free(batch);
@@ -417,7 +412,7 @@ static bool reserve(stream *s)
 
 static bool is_of_open_step(const stream *s, const event *v)
 {
-    return s->open && s->epoch == v->epoch && s->batch == v->batch;
+    return s && s->open && s->epoch == v->epoch && s->batch == v->batch;
 }
 
 /* An earlier step's: its number is lower, and it began before this one ended. Else a lower number
@@ -432,6 +427,8 @@ static void fold(const pp_events *e, const event *v, pp_agent_pod *pod, int64_t 
 {
     stream *s = v->stream;
     const layer *l = NULL;
+    if (!s) /* decoded events have one */
+        return;
     s->heard = now;
     if (!is_of_open_step(s, v)) {
         if (is_late(s, v)) {
