@@ -22,7 +22,8 @@ def ranks(model):
     if "ddp" not in model:
         return [{}]
     port = str(free_port())
-    return [{"RANK": str(i), "LOCAL_RANK": str(i), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [{"RANK": str(i), "LOCAL_RANK": str(i), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+             "USE_LIBUV": "0"}  # which some builds of torch lack
             for i in range(2)]
 
 
@@ -43,7 +44,7 @@ def losses(args, model, ring=None):
 
 
 def in_session(args, model):
-    """Sampling begins after a tenth of the steps, stops and starts as short stretches do, and goes on to the end."""
+    """Sampling begins after a tenth of the steps, and goes on to the end."""
     with lab.Ring() as ring, lab.Session(ring, budget=100, stretch=1, skip=args.steps // 10) as session:
         found, states = losses(args, model, ring)
         return found, states, lab.sampled(session.stop()), session.said()

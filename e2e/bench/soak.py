@@ -9,7 +9,7 @@ import time
 
 import lab
 
-GROWTH = 1 << 20  # bytes over 20,000 steps that are taken as flat: half of a mark's 32 bytes times 3, a step
+GROWTH = 1 << 20  # bytes over 20,000 steps that are taken as flat: 52 a step, less than two marks
 
 
 def resident(pid):
