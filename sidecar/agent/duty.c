@@ -1,6 +1,7 @@
 #include "sidecar/agent/duty.h"
 
 #define GRACE (10 * INT64_C(1000000000))  /* a helper process may come before the trainer */
+#define SHORTEST INT64_C(500000000)       /* ns of a stretch */
 #define ALONE (600 * INT64_C(1000000000)) /* a trainer may load data before it imports torch */
 
 /* The earliest time at which the cost since `armed_at` is within the budget. */
@@ -35,11 +36,18 @@ static bool is_over(const pp_duty_policy *policy, const pp_duty_input *in)
     return policy->max > 0 && in->sampled >= policy->max;
 }
 
+/* What a stretch should last at least. */
+static int64_t least(const pp_duty_policy *policy, int64_t step)
+{
+    int64_t enough = PP_DUTY_STEPS * step > SHORTEST ? PP_DUTY_STEPS * step : SHORTEST;
+    return step > 0 && enough < policy->stretch ? enough : policy->stretch;
+}
+
 /* Whether the running stretch should end. */
 static bool is_enough(const pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
 {
     int64_t length = in->now - duty->started_at;
-    if (length < policy->stretch)
+    if (length < least(policy, in->step))
         return false;
     return length >= policy->longest || paid_at(duty, policy, in->cost) > in->now;
 }

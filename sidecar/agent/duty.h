@@ -1,10 +1,12 @@
 /*
  * When to sample: policy without I/O or a clock of its own.
  *
- * A stretch lasts at least `stretch` ns, as the metric windows need. Where the hook's cost stays
- * within the budget it goes on; else it ends at that length, and the next one waits until the cost
- * so far is within the budget again: cost / (time since the stretch was armed) <= budget, by
- * construction and for any training.
+ * A stretch lasts at least `stretch` ns, as the metric windows need; where steps are so short that
+ * no window tells their layers apart, PP_DUTY_STEPS of them and half a second will do, so that also
+ * a short session stays within its budget. Where the hook's cost stays within the budget it goes
+ * on; else it ends at that length, and the next one waits until the cost so far is within the
+ * budget again: cost / (time since the stretch was armed) <= budget, by construction and for any
+ * training.
  */
 #ifndef PP_AGENT_DUTY_H
 #define PP_AGENT_DUTY_H
@@ -14,6 +16,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/** Steps that make a stretch, where they take less time than the policy's. */
+#define PP_DUTY_STEPS 64
 
 typedef struct pp_duty_policy {
     int64_t stretch; /**< ns, the least length of a stretch */
@@ -31,6 +36,7 @@ typedef struct pp_duty_input {
     bool running;    /**< a stretch is running: started and not stopped */
     int64_t cost;    /**< ns that the hook has cost so far */
     int64_t steps;   /**< steps that the hook has counted */
+    int64_t step;    /**< ns that a marked step takes; 0: not known */
     int64_t sampled; /**< steps taken out of stretches */
     int64_t first;   /**< when the first sampled step of the pod began, ns; 0: none yet */
 } pp_duty_input;

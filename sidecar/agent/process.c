@@ -289,6 +289,8 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
         return event;
     pp_step step = *pp_pairing_step(p->pairing);
     step.at = p->at;
+    if (event == PP_PAIRING_STEP)
+        p->step += (step.end - step.start - p->step) / (p->step ? 8 : 1);
     if (step.kernels)
         return pp_kernels_queue(p->kernels, (pp_pairing_event)event, &step, err);
     pp_kernels_finish(p->kernels); /* a stretch of another clock: what waits is from before */
@@ -369,6 +371,7 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
                            .running = pp_pairing_running(p->pairing),
                            .cost = h->cost,
                            .steps = h->steps,
+                           .step = p->step,
                            .sampled = p->sampled,
                            .first = pod->first};
     return pp_reader_set_mode(p->reader, pp_duty_next(&p->duty, &pod->policy, &input), err);

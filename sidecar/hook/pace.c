@@ -90,7 +90,8 @@ void pp_pace_step(pp_state state)
     int kind = kind_of(state);
     int64_t own = pp_ring_cost_hold(kind == MARKED);
     int64_t now = pp_now();
-    pp_ring_cost_add(kind == MARKED && block.kind == MARKED ? settle_cost(own) : own);
+    pp_ring_cost_add(kind == MARKED && block.kind == MARKED ? settle_cost(own)
+                                                            : own + pp_kernels_cost());
     if (kind != block.kind || kind == NEITHER) {
         block.kind = kind;
         block.steps = 0;

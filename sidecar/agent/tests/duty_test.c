@@ -52,6 +52,22 @@ static void test_cheap_marks_sample_all_the_time(void **state)
     assert_true(w.sampled_ns > 499 * S);
 }
 
+static void test_short_steps_make_short_stretches(void **state)
+{
+    (void)state;
+    world w = begin(0.2);
+    w.in.step = 2 * S / 1000;
+    pass(&w, &policy, 60 * S, S / 20);
+    assert_true(w.stretches >= 4);
+    assert_true((double)w.in.cost / (double)(60 * S) <= 0.01 + 0.2 * 0.6 / 60);
+
+    w = begin(0.2);
+    w.in.step = S; /* 64 of these are longer than a stretch must be */
+    pass(&w, &policy, 60 * S, S / 20);
+    assert_int_equal(w.stretches, 1);
+    assert_true(w.sampled_ns >= 10 * S - S / 10);
+}
+
 static void test_the_budget_holds_by_construction(void **state)
 {
     (void)state;
@@ -162,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cheap_marks_sample_all_the_time),
+        cmocka_unit_test(test_short_steps_make_short_stretches),
         cmocka_unit_test(test_the_budget_holds_by_construction),
         cmocka_unit_test(test_stretches_are_begun_anew),
         cmocka_unit_test(test_skip_max_and_duration),
