@@ -4,7 +4,7 @@ import re
 
 from harness.progress import wait_until
 from harness.session import losses, manifest
-from harness.world import SERVICES
+from harness.world import SERVICES, SYSTEM
 
 SENT = re.compile(r"batch sent instance=(\S+) seq=(\d+) events=(\d+)")
 ASKS = 'profile: "yes", precisionprobe.io/inject: "true"'
@@ -35,7 +35,8 @@ def layers(world, uid):
 
 
 def test_three_sessions_in_the_life_of_a_pod(trainings):
-    """One ends by its duration; the next, which finds the pod taken, begins then; the third comes to a pod at rest."""
+    """One ends by its duration; the next, which finds the pod taken, begins then, and does not mind that the operator goes;
+    the third comes to a pod at rest."""
     world = trainings
     world.cluster.apply(labelled(world, "dlrm.yaml", "dlrm-twin.yaml", TRAIN_STEPS="20000", TRAIN_BATCH="64"))
     pod = world.running(SERVICES, "job-name=dlrm")[0]
@@ -45,15 +46,19 @@ def test_three_sessions_in_the_life_of_a_pod(trainings):
     wait_until("training steps", lambda: len(losses(world.cluster, name)) > 10, 120)
     assert mode(world, name) == "idle"
 
-    world.cluster.apply(manifest("first", duration="10s"))
+    world.cluster.apply(manifest("first", duration="6s"))
     first, second = world.session("first"), world.session("second")
     first.follow(60, until=("Collecting",))
-    world.cluster.apply(manifest("second", duration="10s", more='  layers: {include: ["top.*"]}\n'))
+    world.cluster.apply(manifest("second", duration="6s", more='  layers: {include: ["top.*"]}\n'))
     said = wait_until("why the second waits", lambda: second.condition("Injected"), 20)
     assert (said["status"], said["reason"]) == ("False", "OtherSession") and name in said["message"]
-    items = [first.follow(90), second.follow(90)]
+    items = [first.follow(90)]
+    second.follow(60, until=("Collecting",))
+    world.cluster.kubectl("-n", SYSTEM, "delete", "pod", world.leader(), "--grace-period=0", "--force")
+    world.wait_for_leader(90)
+    items.append(second.follow(90))
     assert mode(world, name) == "idle"
-    world.cluster.apply(manifest("third", duration="10s", more="  phases: [Forward]\n"))
+    world.cluster.apply(manifest("third", duration="6s", more="  phases: [Forward]\n"))
     items.append(world.session("third").follow(90))
 
     for item in items:

@@ -407,3 +407,17 @@ def test_an_agent_that_is_killed_leaves_a_later_session_to_the_next(probe, serve
     assert {layer["type"] for layer in layers_of(server.batches).values()} == {"Linear"}
     steps = [number for batch in server.batches for number in undelta(batch["steps"]["number"])]
     assert steps == list(range(steps[0], steps[0] + len(steps)))
+
+
+def test_a_session_is_stopped_and_goes_on(probe, server, python):
+    idle(probe, server)
+    training = begin(probe, python, "mixed", "100", "8")
+    for count in (2, 4):
+        server.say(True, session="session-a", settings=settings_of("session-a"))
+        until(lambda count=count: len(server.batches) >= count, "batches", 60)
+        server.say(False, session="session-a", settings=settings_of("session-a"))
+        until(lambda: server.batches[-1]["stretch"]["last"], "the stretch's end")
+        assert mode(probe) == "idle"
+    assert end(probe, training).returncode == 0
+    probe.finish()
+    assert stored(server) == sent(probe)
