@@ -279,6 +279,8 @@ static void follow(agent *a)
     if (!a->next.session)
         return;
     pp_trainers_cut(a->trainers, &a->pod);
+    if (a->events)
+        pp_events_finish(a->events, &a->pod, pp_time_monotonic());
     if (pp_outbox_count(a->outbox) > 0)
         return;
     a->mode = NULL;
@@ -553,7 +555,7 @@ static int start_handles(agent *a, pp_error *err)
 }
 
 /* What the pod was injected with; in its place the session that an agent before this one had last,
- * but for the endpoint. */
+ * but for how to reach whom. */
 static int read_settings(agent *a, pp_error *err)
 {
     const pp_agent_options *o = a->options;
@@ -565,6 +567,7 @@ static int read_settings(agent *a, pp_error *err)
         pp_settings injected = a->settings;
         a->settings = kept;
         a->settings.endpoint = injected.endpoint;
+        a->settings.events_port = injected.events_port;
         a->settings.events_port = injected.events_port;
         injected.endpoint = kept.endpoint;
         kept = injected;
