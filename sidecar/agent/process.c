@@ -32,6 +32,7 @@ struct pp_process {
     int64_t id;       /* -1: nothing was sampled yet */
     int64_t sampled;
     int64_t steps;         /* of the running stretch */
+    int64_t step;          /* ns that a marked step takes of late; 0: not known */
     bool open;             /* the batcher has a stretch */
     int64_t now;           /* of the last poll, monotonic ns */
     int64_t offset;        /* from there to ns since 1970 */
