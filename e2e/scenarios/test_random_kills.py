@@ -102,7 +102,8 @@ def killed(everything):
         pytest.skip("containers that are killed again and again are not started again at once")
     world.use(replicaCount="2")
     world.cluster.apply(manifest("kills", duration="1h", deadline="2h", more="  overheadBudgetPercent: 50\n") + "---\n"
-                        + world.deployment.render("dlrm.yaml", "dlrm-twin.yaml", TRAIN_STEPS="100000", TRAIN_BATCH="32"))
+                        + world.deployment.render("dlrm.yaml", "dlrm-twin.yaml", TRAIN_STEPS="100000",
+                                                    TRAIN_BATCH="32"))
     session = world.session("kills")
     session.follow(180, until=("Collecting",))
     pod = world.running(session.namespace, "job-name=dlrm")[0]
@@ -143,7 +144,8 @@ def test_the_training_never_stopped(killed):
     trainer = next(c for c in now[0]["status"]["containerStatuses"] if c["name"] == "trainer")
     assert trainer["restartCount"] == 0 and "running" in trainer["state"]
     ours = losses(world.cluster, pod["metadata"]["name"])
-    theirs = losses(world.cluster, pods_of(world.cluster, "job-name=dlrm-twin", session.namespace)[0]["metadata"]["name"])
+    twin = pods_of(world.cluster, "job-name=dlrm-twin", session.namespace)[0]
+    theirs = losses(world.cluster, twin["metadata"]["name"])
     common = sorted(set(ours) & set(theirs))
     assert len(common) >= 25 and common == list(range(len(common)))
     assert [ours[n] for n in common] == [theirs[n] for n in common]
@@ -160,9 +162,10 @@ def test_what_is_stored_is_what_was_sent_once(killed):
 
 
 def test_every_step_is_there_once(killed):
-    """Between the first and the last sampled step none is missing: an agent goes on where the one before it was killed."""
+    """Between the first and the last sampled step none is missing: an agent goes on where the one before it ended."""
     world, session, _, _ = killed
     uid = session.get()["metadata"]["uid"]
-    rows = world.database.rows(f"SELECT unnest(step_number) AS step FROM activity WHERE session_uid = '{uid}' ORDER BY 1")
+    rows = world.database.rows(f"SELECT unnest(step_number) AS step FROM activity WHERE session_uid = '{uid}' "
+                               "ORDER BY 1")
     steps = [r["step"] for r in rows]
     assert len(steps) >= 25 and steps == list(range(steps[0], steps[0] + len(steps)))

@@ -232,7 +232,7 @@ int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err
     int n = snprintf(path, sizeof path, "%s/%s", directory, place->ring);
     if (n < 0 || (size_t)n >= sizeof path || strchr(place->ring, '/'))
         return pp_error_set(err, PP_ERR_INVALID, "not the name of a ring");
-    if (pp_reader_open(path, &r, err) < 0)
+    if (pp_reader_open(path, &r, err) < 0 || !r)
         return -1;
     int rc = 0;
     if (place->tail <= r->header.head) {

@@ -217,7 +217,7 @@ static int get(pp_spool *s, const char *path, int64_t seq, pp_spool_batch *ret, 
     size_t n = 0;
     forget(s);
     s->head = (head){0};
-    if (read_file(path, &s->text, &n, err) < 0)
+    if (read_file(path, &s->text, &n, err) < 0 || !s->text)
         return -1;
     const char *end = memchr(s->text, '\n', n < HEAD_MAX ? n : HEAD_MAX);
     if (!end)
@@ -306,7 +306,7 @@ int pp_spool_load(pp_spool *s, pp_spool_found found, void *user, pp_error *err)
         return -1;
     for (size_t i = 0; i < n; i++) {
         pp_error why = {0};
-        pp_spool_batch batch;
+        pp_spool_batch batch = {0};
         if (pp_spool_get(s, seqs[i], &batch, &why) == 0) {
             size_t size = (size_t)(batch.text - s->text) + batch.length;
             found(user, &batch, (size + BLOCK - 1) / BLOCK * BLOCK);

@@ -1,4 +1,4 @@
-"""The agent killed with -9 in the middle of a training: it never stops, and what is acknowledged is what was sent, once.
+"""The agent killed with -9 in a training: it never stops, and what is acknowledged is what was sent, once.
 
 50 kills of agent and server in all. On the cluster (e2e/scenarios/test_random_kills.py) it is the kubelet that starts
 again what was killed.
@@ -42,8 +42,8 @@ class Disturbed(Probe):
 
     def train(self):
         self.out = open(self.folder / "training.txt", "w")
-        self.trainer = subprocess.Popen([pythons()[0], TRAIN, "mixed", "40", str(self.folder / "enough")], stdout=self.out,
-                                        env=self.environment())
+        self.trainer = subprocess.Popen([pythons()[0], TRAIN, "mixed", "40", str(self.folder / "enough")],
+                                        stdout=self.out, env=self.environment())
         until(lambda: losses(self), "the training's first steps", 60)
 
     @property

@@ -409,8 +409,9 @@ static void gather(void *user, pp_wire_batch *batch, int64_t events, const pp_pl
 static void push_step(int64_t number)
 {
     for (uint32_t layer = 1; layer <= 3; layer++)
-        for (uint8_t kind = PP_MARK_BEGIN; kind <= PP_MARK_END; kind++)
-            pp_ring_push(&(pp_mark){.kind = kind, .layer = layer, .time = number * 1000 + layer});
+        for (int kind = PP_MARK_BEGIN; kind <= PP_MARK_END; kind++)
+            pp_ring_push(
+                &(pp_mark){.kind = (uint8_t)kind, .layer = layer, .time = number * 1000 + layer});
     pp_ring_push(&(pp_mark){.kind = PP_MARK_STEP, .value = number, .time = number * 1000 + 9});
     pp_ring()->cost += 5;
 }
