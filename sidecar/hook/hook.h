@@ -224,6 +224,22 @@ void pp_marks_communication(PyObject *queue);
  * open, or this is not the thread whose steps are counted. */
 bool pp_marks_begin(pp_mark_phase phase);
 void pp_marks_end(pp_mark_phase phase);
+/** A call of compiled code begins: settles, is looked at or marked as a module's is. `place` is
+ * where its layer is; `known`: it has been met while layers were looked for. -1: exception. */
+int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
+int pp_marks_region_end(PyObject *place, PyObject *result);
+
+/* ---- regions.c: compiled code, and the hooks that it must not meet ---- */
+
+int pp_regions_init(void);
+/** A callable in place of one that the compiler returned, which it keeps. New reference. */
+PyObject *pp_regions_new(PyObject *original);
+/** Puts a callable of a kind into one of torch's tables; as compiled code ends where some runs now.
+ * -1: exception. */
+int pp_hooks_add(PyObject *table, PyObject *key, pp_kind kind);
+/** The same object as was added. */
+void pp_hooks_remove(PyObject *key);
+bool pp_hooks_has(pp_kind kind);
 
 /* ---- spans.c: methods of torch's classes that are wrapped while a stretch runs ---- */
 

@@ -156,23 +156,6 @@ static bool stepless(void)
     return now - hook.stepless > hook.patience;
 }
 
-/* Remembers what is called in a step, to find the layers among it. */
-static int discover(PyObject *module)
-{
-    if (stepless()) {
-        hook.patience = hook.patience < PATIENCE_MAX / 2 ? hook.patience * 2 : PATIENCE_MAX;
-        hook.resting = true;
-        return call_probe("rest");
-    }
-    pp_ring_cost(hook.call_cost);
-    if (!hook.collected || PyList_Size(hook.collected) >= COLLECT_MAX)
-        return 0;
-    PyObject *weak = PyWeakref_NewRef(module, NULL);
-    int rc = weak ? PyList_Append(hook.collected, weak) : -1;
-    Py_XDECREF(weak);
-    return rc;
-}
-
 /* A forward that runs inside a backward is run again. */
 static int forward_phase(uint8_t *ret_phase)
 {
@@ -186,6 +169,28 @@ static int forward_phase(uint8_t *ret_phase)
         *ret_phase = PP_MARK_RECOMPUTE;
     Py_DECREF(id);
     return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Remembers what is called in a step, to find the layers among it. */
+static int discover(PyObject *module)
+{
+    if (stepless()) {
+        hook.patience = hook.patience < PATIENCE_MAX / 2 ? hook.patience * 2 : PATIENCE_MAX;
+        hook.resting = true;
+        return call_probe("rest");
+    }
+    pp_ring_cost(hook.call_cost);
+    uint8_t phase;
+    if (!hook.collected || PyList_Size(hook.collected) >= COLLECT_MAX)
+        return 0;
+    if (forward_phase(&phase) < 0)
+        return -1;
+    if (phase == PP_MARK_RECOMPUTE)
+        return 0; /* known from its forward, or of the compiler's own making */
+    PyObject *weak = PyWeakref_NewRef(module, NULL);
+    int rc = weak ? PyList_Append(hook.collected, weak) : -1;
+    Py_XDECREF(weak);
+    return rc;
 }
 
 static int begin_layer(uint32_t layer, PyObject *args)
@@ -487,6 +492,36 @@ static int on_optimizer_end(PyObject *optimizer)
         return call_probe("resume");
     }
     return hook.state == MARKING ? on_step() : 0;
+}
+
+/* ---- compiled code ---- */
+
+static int enter_region(PyObject *place, PyObject *args, bool *known)
+{
+    if (hook.state == MARKING && *known)
+        return enter_marking(place, args);
+    if (hook.state == MARKING && stop_here() < 0)
+        return -1; /* what is new here replaces layers: they are looked for again */
+    if (hook.state == STOPPING && settle() < 0)
+        return -1;
+    if (pp_hooks_has(CALL) && on_call(place) < 0)
+        return -1;
+    *known = *known || hook.state == DISCOVERING;
+    return 0;
+}
+
+int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known)
+{
+    if (!pp_ring() || hook.quiet)
+        return 0;
+    return enter_region(place, args, known) < 0 ? give_up() : 0;
+}
+
+int pp_marks_region_end(PyObject *place, PyObject *result)
+{
+    if (!pp_ring() || hook.quiet)
+        return 0;
+    return on_leave(place, result) < 0 ? give_up() : 0;
 }
 
 /* ---- the callable ---- */

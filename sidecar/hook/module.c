@@ -258,6 +258,33 @@ static PyObject *m_span(PyObject *self, PyObject *args)
     return pp_spans_new(original, (pp_mark_phase)phase);
 }
 
+static PyObject *m_region(PyObject *self, PyObject *original)
+{
+    (void)self;
+    return pp_regions_new(original);
+}
+
+static PyObject *m_hook(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *table, *key;
+    int kind;
+    if (!PyArg_ParseTuple(args, "OOi", &table, &key, &kind))
+        return NULL;
+    if (kind < 0 || kind >= KINDS) {
+        PyErr_SetString(PyExc_ValueError, "no such kind");
+        return NULL;
+    }
+    return pp_hooks_add(table, key, (pp_kind)kind) < 0 ? NULL : none();
+}
+
+static PyObject *m_unhook(PyObject *self, PyObject *key)
+{
+    (void)self;
+    pp_hooks_remove(key);
+    return none();
+}
+
 static PyObject *m_iterator(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -379,6 +406,9 @@ static PyMethodDef functions[] = {
     {"communication", m_communication, METH_O,
      "Marks backward's end by this queue_callback; None."},
     {"span", m_span, METH_VARARGS, "A callable in place of a method, that marks its calls."},
+    {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},
+    {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
+    {"unhook", m_unhook, METH_O, "Takes out what has this key."},
     {"iterator", m_iterator, METH_NOARGS, "Weak reference to the iterator that yielded last."},
     {"steps", m_steps, METH_NOARGS, "Steps counted."},
     {"mode", m_mode, METH_NOARGS, "What the agent asks for."},
@@ -412,7 +442,8 @@ PyMODINIT_FUNC PyInit__marks(void)
     _Static_assert(sizeof kinds / sizeof *kinds == KINDS, "a name for each");
     _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");
     PyObject *module = NULL;
-    if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_spans_init() == 0)
+    if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_spans_init() == 0 &&
+        pp_regions_init() == 0)
         module = PyModule_Create(&definition);
     if (module && (PyModule_AddIntConstant(module, "ZERO_GRAD", PP_MARK_ZERO_GRAD) < 0 ||
                    PyModule_AddIntConstant(module, "DATA", PP_MARK_DATA) < 0))

@@ -1,28 +1,116 @@
-"""Whether this program compiles or exports models: then the hook stands aside.
+"""Programs that compile or export models.
 
-torch's compiler traces hooks that it meets, refuses those in C, warns of global ones, and compiles
-anew when they come and go.
+torch's compiler traces global hooks that it meets, refuses those in C, and compiles anew when they
+come and go. So it meets none: every callable that it returns is wrapped in a region (regions.c),
+which takes ours out of torch's tables while it runs and is a layer by itself. From programs that
+export, or compile in a way that is not seen here, the hook stands aside.
 """
 import functools
 import sys
+import types
+import weakref
+
+from precisionprobe_hook import _marks
 
 WHY = "torch.compile or torch.export is in use"
+_OF_MODULES = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
 
 
-def used():
-    """Whether torch's compiler has compiled anything in this process."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    frames = getattr(utils, "counters", {}).get("frames") or {}
-    return bool(frames.get("total"))
+class Regions:
+    """What was compiled in this process: a weak key each, the compiled function."""
+
+    def __init__(self, torch, stand_aside, of_function):
+        self.module = torch.nn.Module
+        self.stand_aside = stand_aside
+        self.of_function = of_function  # called when code that is no module's is compiled
+        self.compiled = weakref.WeakKeyDictionary()  # -> (weak reference to a module or None, name)
+        self.any = False
+        self.armed = False
+        _before(torch, "compile", self.arm)
+        _before(sys.modules.get("torch.export"), "export", lambda: stand_aside(WHY))
+
+    def arm(self):
+        """Has every callable that the compiler is about to return wrapped."""
+        if self.armed:
+            return
+        self.armed = True
+        try:
+            self.wrap()
+        except Exception:  # a torch that is made otherwise
+            self.stand_aside(WHY)
+
+    def wrap(self):
+        from torch._C._dynamo.eval_frame import skip_code
+        from torch._dynamo.eval_frame import _TorchDynamoContext as context
+        original = context.__call__
+
+        @functools.wraps(original)
+        def __call__(self_, fn):
+            compiled = original(self_, fn)
+            try:
+                return self.region(fn, compiled, skip_code)
+            except Exception:
+                self.stand_aside(WHY)
+                return compiled
+
+        context.__call__ = __call__
+
+    def region(self, fn, compiled, skip_code):
+        if not isinstance(compiled, types.FunctionType) or isinstance(fn, (self.module, type)):
+            return compiled  # of a module: its forward went through here
+        if _autograd():
+            self.stand_aside(WHY)
+        call = _marks.region(compiled)
+
+        @functools.wraps(compiled)
+        def region(*args, **kwargs):
+            return call(*args, **kwargs)
+
+        skip_code(region.__code__)  # it is no part of what an outer region compiles
+        module = self.module_of(fn)
+        self.compiled[compiled] = (module and weakref.ref(module), getattr(fn, "__qualname__", "function"))
+        self.any = True
+        if module is None:
+            self.of_function()
+        return region
+
+    def module_of(self, fn):
+        """The module whose call or forward this is, else None."""
+        inner = getattr(fn, "__wrapped__", None)
+        if isinstance(inner, self.module):
+            return inner
+        owner = getattr(fn, "__self__", None)
+        own = isinstance(owner, self.module) and getattr(fn, "__name__", "") in _OF_MODULES
+        return owner if own else None
+
+    def unseen(self):
+        """Whether something was compiled in a way that is not seen here, or backward is compiled."""
+        utils = sys.modules.get("torch._dynamo.utils")
+        frames = getattr(utils, "counters", {}).get("frames") or {}
+        return bool(frames.get("total")) and not self.any or _autograd()
+
+    def split(self, called):
+        """Of what was called: ([module], [(compiled function, its module or None, its name)])."""
+        modules, regions = [], []
+        for each in called:
+            if isinstance(each, self.module):
+                modules.append(each)
+            elif each in self.compiled:
+                module, name = self.compiled[each]
+                regions.append((each, module and module(), name))
+        return modules, regions
 
 
-def watch(torch, stand_aside):
-    """Has stand_aside(why) called before anything is compiled or exported, wherever that is asked."""
-    _wrap(torch, "compile", stand_aside)
-    _wrap(sys.modules.get("torch.export"), "export", stand_aside)
+def _autograd():
+    """Whether the nodes of backward are traced, and with them the hooks on them."""
+    config = sys.modules.get("torch._dynamo.config")
+    running = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(config, "compiled_autograd", False)
+                or getattr(running, "compiled_autograd_enabled", False))
 
 
-def _wrap(owner, name, stand_aside):
+def _before(owner, name, call):
+    """Has call() called before a function of torch's, wherever that is asked."""
     original = getattr(owner, name, None)
     if original is None:
         return
@@ -30,7 +118,7 @@ def _wrap(owner, name, stand_aside):
     @functools.wraps(original)
     def wrapper(*args, **kwargs):
         try:
-            stand_aside(WHY)
+            call()
         except Exception:
             pass
         return original(*args, **kwargs)

@@ -47,7 +47,8 @@ class _Filter:
 
 
 class _Finder:
-    def __init__(self, called, wanted):
+    def __init__(self, called, compiled, wanted):
+        self.compiled = compiled
         self.called = set(id(module) for module in called)
         self.wanted = wanted
         self.found = []  # (module, name)
@@ -70,7 +71,11 @@ class _Finder:
         children = _children(module)
         called = id(module) in self.called
         deep = self.wanted.depth and depth >= self.wanted.depth
-        if not children or (called and (deep or not self.called_below(module))):
+        if id(module) in self.compiled:
+            self.found.append((module, path))
+            if deep or not self.called_below(module):
+                return
+        elif not children or (called and (deep or not self.called_below(module))):
             self.found.append((module, path))
             return
         wrapper = type(module).__name__ in _DATA_PARALLEL
@@ -79,40 +84,46 @@ class _Finder:
             self.visit(child, path if hidden else path + (name,), depth if hidden else depth + 1)
 
 
-def choose(called, filters):
+def choose(called, filters, regions=()):
     """
     From the modules called in one step to the layers: ([(module, name, type name, parameters)],
-    the model or None). A layer is a leaf: a module without children, or one that was called while
+    the model or None). Regions are (function, module or None, name) of compiled code that was
+    called: the layer is then the function, in the module's place and by its name. A layer is a leaf: a module without children, or one that was called while
     none of its children was (it uses them as containers of parameters); or, with a depth, the
     module at that depth, for all that is in it. Names are qualified by the largest root; a leaf
     that is a root by itself, such as a loss, goes by its class.
     """
     wanted = _Filter(filters)
+    compiled = {}  # id of a module -> the functions compiled of it
+    for function, module, _ in regions:
+        compiled.setdefault(id(module), []).append(function)
+    called = called + [module for _, module, _ in regions if module is not None]
+    functions = [(function, (name,)) for function, module, name in regions if module is None]
     roots = _roots(called)
-    if not roots:
-        return [], None
     sizes = [_parameters(root) for root in roots]
-    model = roots[sizes.index(max(sizes))]
-    finder = _Finder(called, wanted)
-    for root in [model] + [r for r in roots if r is not model]:
+    model = roots[sizes.index(max(sizes))] if roots else None
+    finder = _Finder(called, compiled, wanted)
+    for root in ([model] if roots else []) + [r for r in roots if r is not model]:
         prefix = () if root is model and _children(root) else (type(root).__name__,)
         finder.visit(root, prefix, 0)
     layers = []
     names = {}
-    for module, path in finder.found:
+    for module, path in finder.found + functions:
         name = ".".join(path) or type(module).__name__
         names[name] = names.get(name, 0) + 1
         if names[name] > 1:
             name = "%s#%d" % (name, names[name])
         if wanted.takes(name, type(module).__name__):
-            layers.append((module, name, type(module).__name__, _parameters(module)))
+            size = _parameters(module) if hasattr(module, "parameters") else 0
+            for place in compiled.get(id(module), [module]):
+                layers.append((place, name, type(module).__name__, size))
     return layers, model
 
 
 def class_of(model):
     """Name of the model's class, wrappers taken off."""
-    while type(model).__name__ in _DATA_PARALLEL:
-        inner = model._modules.get("module")
+    while type(model).__name__ in _DATA_PARALLEL or type(model).__name__ == "OptimizedModule":
+        inner = model._modules.get("module") or model._modules.get("_orig_mod")
         if inner is None:
             break
         model = inner

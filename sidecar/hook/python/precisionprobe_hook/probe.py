@@ -30,6 +30,7 @@ class _Probe:
         self.positions = position.Position()
         self.spans = spans.Spans()
         self.profilers = profilers.Watch(_marks.give_way)
+        self.regions = None
         self.calibrated = False
         self.failures = 0
         self.refused = ""
@@ -59,8 +60,7 @@ class _Probe:
 
     def install_entry(self):
         if not self.entries:
-            self.entries.append(self.torch.nn.modules.module.register_module_forward_pre_hook(
-                _marks.marker(_marks.CALL)))
+            self.entries.append(_Hook(self.torch.nn.modules.module._global_forward_pre_hooks, _marks.CALL))
 
     def stand_aside(self, why):
         """For good: this program is one that the hook could harm. From any thread of the user's."""
@@ -76,7 +76,9 @@ class _Probe:
         early, self.early = self.early, False
         self.remove_layers()
         mode = _marks.mode()
-        if mode != _IDLE and compiling.used():
+        if "torch._dynamo.eval_frame" in sys.modules:
+            self.regions.arm()
+        if mode != _IDLE and self.regions.unseen():
             self.stand_aside(compiling.WHY)
         if mode == _IDLE or self.refused:
             self.withdraw()
@@ -93,14 +95,15 @@ class _Probe:
     def found(self):
         """A step has ended and its modules are known: hooks every layer, and the stretch starts."""
         alive = (reference() for reference in _marks.collected())
-        called = list({id(module): module for module in alive if module is not None}.values())
+        called = list({id(each): each for each in alive if each is not None}.values())
+        called, regions = self.regions.split(called)
         if _marks.mode() != _SAMPLE:
             _marks.set_state(_marks.STOPPING)
             return  # the next forward settles, by the entry
         if self.filters.get("session", _marks.session()) != _marks.session():
             _marks.set_state(_marks.DISCOVERING, False)
             return  # another session: its filters are being read
-        chosen, model = layers.choose(called, self.filters.get("layers", {}))
+        chosen, model = layers.choose(called, self.filters.get("layers", {}), regions)
         if not self.place(chosen, model):
             self.stand_aside("more than 4096 layers")
             return
@@ -110,8 +113,8 @@ class _Probe:
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
         tables = self.torch.nn.modules.module
-        self.marks = [tables.register_module_forward_pre_hook(_marks.marker(_marks.ENTER)),
-                      tables.register_module_forward_hook(_marks.marker(_marks.LEAVE))]
+        self.marks = [_Hook(tables._global_forward_pre_hooks, _marks.ENTER),
+                      _Hook(tables._global_forward_hooks, _marks.LEAVE)]
         self.spans.install()
         _marks.communication(self.queue(called))
         if _marks.record("torch.profiler is running" if profilers.running(self.torch) else ""):
@@ -147,10 +150,10 @@ class _Probe:
             if not layer or not _marks.place(module, layer):
                 return False
             self.ids[name, type_name] = layer
-            self.placed.append(weakref.ref(module, lambda _, at=id(module): _marks.drop(at)))
+            self.placed.append(_until_gone(module))
         if model is not None and not any(module is model for module, _, _, _ in chosen):
             _marks.place(model, 0)
-            self.placed.append(weakref.ref(model, lambda _, at=id(model): _marks.drop(at)))
+            self.placed.append(_until_gone(model))
         return True
 
     def remove_layers(self):
@@ -176,14 +179,14 @@ class _Probe:
     def install_optimizer(self):
         if self.optimizer_hooks:
             return
-        begin, end = (_marks.marker(kind)
-                      for kind in (_marks.OPTIMIZER_BEGIN, _marks.OPTIMIZER_END))
         module = sys.modules["torch.optim.optimizer"]
         if hasattr(module, "register_optimizer_step_pre_hook"):
-            self.optimizer_hooks = [module.register_optimizer_step_pre_hook(begin),
-                                    module.register_optimizer_step_post_hook(end)]
+            self.optimizer_hooks = [_Hook(module._global_optimizer_pre_hooks, _marks.OPTIMIZER_BEGIN),
+                                    _Hook(module._global_optimizer_post_hooks, _marks.OPTIMIZER_END)]
         else:
-            self.optimizer_hooks = [_RecordedSteps(self.torch.autograd.profiler, begin, end)]
+            self.optimizer_hooks = [_RecordedSteps(self.torch.autograd.profiler,
+                                                   _marks.marker(_marks.OPTIMIZER_BEGIN),
+                                                   _marks.marker(_marks.OPTIMIZER_END))]
 
     def remove_optimizer(self):
         while self.optimizer_hooks:
@@ -252,6 +255,22 @@ class _Probe:
                 pass
 
 
+def _until_gone(module, drop=_marks.drop):
+    """A reference that ends the module's place; as the interpreter ends too, when globals are gone."""
+    return weakref.ref(module, lambda _, at=id(module): drop(at))
+
+
+class _Hook:
+    """A hook of ours in one of torch's global tables, under an id that torch gives to no other."""
+
+    def __init__(self, table, kind):
+        self.id = sys.modules["torch.utils.hooks"].RemovableHandle(table).id
+        _marks.hook(table, self.id, kind)
+
+    def remove(self):
+        _marks.unhook(self.id)
+
+
 class _RecordedSteps:
     """
     Optimizer steps for torch < 2.0, which has no global optimizer hooks: every step and nothing
@@ -313,7 +332,7 @@ def _begin(probe):
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
     _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task)
-    compiling.watch(torch, probe.stand_aside)
+    probe.regions = compiling.Regions(torch, probe.stand_aside, lambda: probe.spans.spare("zero_grad"))
     if _marks.mode() != _IDLE:
         probe.early = True
         probe.ask()  # before the first step, whatever the thread does
