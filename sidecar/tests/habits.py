@@ -2,8 +2,10 @@
 
 usage: habits.py HABIT. Each trains a little first and, under the hook, within a stretch.
 """
+import copy
 import gc
 import importlib.util
+import inspect
 import io
 import json
 import os
@@ -88,32 +90,96 @@ def script():
                                                for m in loaded.modules()))
 
 
+class Compiler:
+    """torch's compiler, that shows what it captured, and how often."""
+
+    def __init__(self):
+        self.graphs = []
+        torch._dynamo.reset()
+        self.options = {"backend": self.backend, "fullgraph": True}
+
+    def backend(self, graph, inputs):
+        self.graphs.append(len(list(graph.graph.nodes)))
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    def told(self):
+        counters = torch._dynamo.utils.counters
+        return {"graphs": self.graphs, **{name: dict(counters[name]) for name in ("frames", "stats", "graph_break")}}
+
+
 def compile():
-    """A backend that shows what was captured; compiled before the first step and again within a stretch."""
-    graphs = []
-
-    def backend(graph, _):
-        graphs.append(len(list(graph.graph.nodes)))
-        return graph.forward
-
+    """The whole model: compiled before the first step."""
+    compiler = Compiler()
     training = Training()
-    compiled = torch.compile(training.model, backend=backend, fullgraph=True)
-    plain, training.model = training.model, compiled
-    training.steps(50)
-    training.model = plain
-    training.steps(50).tell(graphs=graphs, hooks=hooks())
+    training.model = torch.compile(training.model, **compiler.options)
+    training.steps(50).tell(**compiler.told())
 
 
 def compile_late():
-    graphs = []
-
-    def backend(graph, _):
-        graphs.append(len(list(graph.graph.nodes)))
-        return graph.forward
-
+    """The same within a stretch, and the plain one afterwards."""
+    compiler = Compiler()
     training = Training().steps(50)
-    training.model = torch.compile(training.model, backend=backend, fullgraph=True)
-    training.steps(50).tell(graphs=graphs, hooks=hooks())
+    plain, training.model = training.model, torch.compile(training.model, **compiler.options)
+    training.steps(50)
+    training.model = plain
+    training.steps(50).tell(**compiler.told())
+
+
+def compile_parts():
+    """In each way that there is: a module wrapped, one in place, one's forward, a function with a graph of its own."""
+    compiler = Compiler()
+    model = nn.Sequential(nn.Linear(16, 16), net(), net(), net(), nn.Linear(1, 16))
+    for i in (1, 2):
+        model[i][2] = nn.Linear(16, 16)
+    model[1] = torch.compile(model[1], **compiler.options)
+    model[2].compile(**compiler.options)
+    model[3].forward = torch.compile(model[3].forward, **compiler.options)
+
+    def scaled(x, by=2):
+        return torch.tanh(x) * by
+
+    class Scaled(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+            self.scaled = torch.compile(scaled, **compiler.options)
+
+        def forward(self, x):
+            return self.scaled(self.inner(x), by=3)
+
+    training = Training(Scaled(model)).steps(100)
+    training.tell(signature=str(inspect.signature(training.model.scaled)), **compiler.told())
+
+
+def compile_inductor():
+    training = Training()
+    training.model = torch.compile(training.model, fullgraph=True, mode="reduce-overhead")
+    training.steps(50).tell()
+
+
+def compile_oddly():
+    """What is compiled raises, is nested, is copied."""
+    compiler = Compiler()
+
+    def broken(x):
+        if x.shape[0] == 3:
+            raise ValueError("mine")
+        return torch.relu(x)
+
+    inner = torch.compile(broken, backend=compiler.backend)
+    outer = torch.compile(lambda x: inner(x) + 1, backend=compiler.backend)
+    training = Training(torch.compile(net(), **compiler.options)).steps(30)
+    raised = 0
+    for _ in range(5):
+        training.steps(5)
+        outer(torch.ones(2, 2))
+        try:
+            inner(torch.ones(3, 3))
+        except ValueError as e:
+            raised += str(e) == "mine"
+    twin = copy.deepcopy(training.model)
+    same = bool((twin(torch.ones(4, 16)) == training.model(torch.ones(4, 16))).all())
+    training.steps(20).tell(raised=raised, same=same, **compiler.told())
 
 
 def export():

@@ -41,16 +41,58 @@ def test_scripted_and_saved_models_carry_nothing(probe, python):
     assert sum(len(b["steps"]["number"]) for b in batches) > 0, probe.log.read_text()
 
 
-@pytest.mark.parametrize("habit", ["compile", "compile_late", "export"])
-def test_stands_aside_from_the_compiler(probe, python, habit):
-    """Nothing is captured, refused, warned of or compiled anew because of the hook; and the agent says why."""
+def compiled(probe, python, habit):
+    """What is captured, how often, and every loss are as without the hook; {layer name: its type and phases}."""
     if torch_of(python) < (2, 4):
         pytest.skip("a torch without this compiler")
-    alone, hooked, batches = both(probe, python, habit)
-    assert hooked == alone
-    assert "torch.compile or torch.export is in use" in probe.log.read_text()
-    steps = sum(len(b["steps"]["number"]) for b in batches)
-    assert steps == 0 if habit == "compile" else steps > 0
+    plain, hooked, batches = both(probe, python, habit)
+    assert hooked == plain and hooked["losses"]
+    names = {i: (layer["name"], layer["type"]) for i, layer in layers_of(batches).items()}
+    found = {}
+    for batch in batches:
+        part = batch.get("grid") or batch["intervals"]
+        for layer, phase in zip(part["layer"], part["phase"]):
+            if layer:
+                found.setdefault(names[layer], set()).add(phase)
+    return found
+
+
+def test_a_compiled_model_is_one_layer(probe, python):
+    assert compiled(probe, python, "compile") == {("Sequential", "Sequential"): {0, 1}}
+
+
+def test_a_model_compiled_within_a_stretch(probe, python):
+    """Its layers are looked for again as it is met."""
+    eager = [("0", "Linear"), ("1", "ReLU"), ("2", "Linear")]
+    assert compiled(probe, python, "compile_late") == {
+        name: {0, 1} for name in [("Sequential", "Sequential"), *eager]}
+
+
+def test_compiled_parts_are_layers_beside_others(probe, python):
+    regions = [("inner.1", "Sequential"), ("inner.2", "Sequential"), ("inner.3", "Sequential"),
+               ("compile_parts.<locals>.scaled", "function")]
+    others = [("inner.0", "Linear"), ("inner.4", "Linear")]
+    assert compiled(probe, python, "compile_parts") == {name: {0, 1} for name in regions + others}
+
+
+def test_what_is_compiled_may_raise_and_nest(probe, python):
+    assert ("Sequential", "Sequential") in compiled(probe, python, "compile_oddly")
+
+
+def test_compiled_by_inductor(probe, python):
+    if run(python, "-c", "import shutil, sys; sys.exit(not shutil.which('g++'))", check=False).returncode:
+        pytest.skip("no C++ compiler there")
+    assert compiled(probe, python, "compile_inductor") == {("Sequential", "Sequential"): {0, 1}}
+
+
+def test_stands_aside_from_export(probe, python):
+    """Nothing is captured, refused or warned of because of the hook; and the agent says why."""
+    if torch_of(python) < (2, 4):
+        pytest.skip("a torch without this compiler")
+    plain, hooked, batches = both(probe, python, "export")
+    assert hooked == plain
+    assert "torch.export is in use" in probe.log.read_text()
+    assert sum(len(b["steps"]["number"]) for b in batches) > 0
 
 
 def test_keeps_no_model_alive(probe, python):

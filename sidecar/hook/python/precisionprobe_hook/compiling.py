@@ -12,7 +12,8 @@ import weakref
 
 from precisionprobe_hook import _marks
 
-WHY = "torch.compile or torch.export is in use"
+WHY = "torch.export is in use, or torch.compile in a way not known"
+NO_STEP = "no optimizer steps outside compiled code"
 _OF_MODULES = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
 
 

@@ -123,12 +123,15 @@ class _Probe:
 
     def rest(self):
         """No step comes: no forward hook until one does."""
+        if self.regions.any:
+            _marks.refuse(compiling.NO_STEP)
         self.remove_entry()
         _marks.set_state(_marks.COUNTING)
 
     def resume(self):
         """A step has ended, in an optimizer's hook: there forward hooks may be changed."""
         if not self.refused and self.failures < _FAILURES:
+            _marks.refuse("")
             self.install_entry()
             _marks.set_state(_marks.DISCOVERING, False)
 
