@@ -240,6 +240,8 @@ int pp_hooks_add(PyObject *table, PyObject *key, pp_kind kind);
 /** The same object as was added. */
 void pp_hooks_remove(PyObject *key);
 bool pp_hooks_has(pp_kind kind);
+/** Calls a function while none of ours is in any table. New reference. */
+PyObject *pp_hooks_without(PyObject *function);
 
 /* ---- spans.c: methods of torch's classes that are wrapped while a stretch runs ---- */
 

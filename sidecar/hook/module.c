@@ -285,6 +285,12 @@ static PyObject *m_unhook(PyObject *self, PyObject *key)
     return none();
 }
 
+static PyObject *m_without(PyObject *self, PyObject *function)
+{
+    (void)self;
+    return pp_hooks_without(function);
+}
+
 static PyObject *m_iterator(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -409,6 +415,7 @@ static PyMethodDef functions[] = {
     {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},
+    {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},
     {"iterator", m_iterator, METH_NOARGS, "Weak reference to the iterator that yielded last."},
     {"steps", m_steps, METH_NOARGS, "Steps counted."},
     {"mode", m_mode, METH_NOARGS, "What the agent asks for."},

@@ -109,6 +109,14 @@ static void show(void)
     PyErr_Restore(type, value, trace);
 }
 
+PyObject *pp_hooks_without(PyObject *function)
+{
+    hide();
+    PyObject *result = PyObject_CallFunctionObjArgs(function, NULL);
+    show();
+    return result;
+}
+
 /* The outermost region of a thread; those in it are part of it. */
 static PyObject *call_outermost(region *r, PyObject *args, PyObject *kwargs)
 {

@@ -41,8 +41,9 @@ class Regions:
             self.stand_aside(WHY)
 
     def wrap(self):
-        from torch._C._dynamo.eval_frame import skip_code
-        from torch._dynamo.eval_frame import _TorchDynamoContext as context
+        import torch._dynamo.eval_frame as frames
+        context = frames._TorchDynamoContext
+        skip_code = getattr(frames, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
         original = context.__call__
 
         @functools.wraps(original)
@@ -55,6 +56,10 @@ class Regions:
                 return compiled
 
         context.__call__ = __call__
+        tables = sys.modules[self.module.__module__]
+        asked = getattr(tables, "_has_any_global_hook", None)
+        if asked:  # compiled modules warn of global hooks
+            tables._has_any_global_hook = functools.wraps(asked)(lambda: _marks.without(asked))
 
     def region(self, fn, compiled, skip_code):
         if not isinstance(compiled, types.FunctionType) or isinstance(fn, (self.module, type)):
@@ -67,6 +72,8 @@ class Regions:
         def region(*args, **kwargs):
             return call(*args, **kwargs)
 
+        if hasattr(region, "_torchdynamo_wrapper_id"):  # a wrapper without its own id is no compiled function
+            region._torchdynamo_wrapper_id = id(region)
         skip_code(region.__code__)  # it is no part of what an outer region compiles
         module = self.module_of(fn)
         self.compiled[compiled] = (module and weakref.ref(module), getattr(fn, "__qualname__", "function"))
