@@ -90,6 +90,35 @@ def script():
                                                for m in loaded.modules()))
 
 
+def cleared():
+    """Hooks of everybody are thrown away within a stretch, and the user's own are there before and after."""
+    import torch.nn.modules.module as module
+    calls = []
+    training = Training().steps(30)
+    module._global_forward_hooks.clear()
+    training.steps(10)
+    handle = module.register_module_forward_hook(lambda *_: calls.append(1))
+    training.steps(10)
+    module._global_forward_pre_hooks.clear()
+    training.steps(10)
+    handle.remove()
+    training.steps(40).tell(calls=len(calls))
+
+
+def several():
+    """Models of one process: two that train in turn, one of them made within a stretch, and one that is evaluated."""
+    first = Training().steps(30)
+    teacher = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
+    second = Training(nn.Sequential(nn.Linear(16, 8), nn.Linear(8, 1)))
+    for _ in range(40):
+        with torch.no_grad():
+            teacher(torch.ones(4, 16))
+        first.steps(1)
+        second.steps(1)
+    first.losses += second.losses
+    first.tell()
+
+
 class Compiler:
     """torch's compiler, that shows what it captured, and how often."""
 

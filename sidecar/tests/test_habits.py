@@ -28,7 +28,7 @@ def both(probe, python, habit):
     return told(alone), told(result), batches
 
 
-@pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom"])
+@pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom", "cleared", "several"])
 def test_goes_on(probe, python, habit):
     alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone and hooked["losses"]
@@ -45,8 +45,8 @@ def compiled(probe, python, habit):
     """What is captured, how often, and every loss are as without the hook; {layer name: its type and phases}."""
     if torch_of(python) < (2, 4):
         pytest.skip("a torch without this compiler")
-    plain, hooked, batches = both(probe, python, habit)
-    assert hooked == plain and hooked["losses"]
+    alone, hooked, batches = both(probe, python, habit)
+    assert hooked == alone and hooked["losses"]
     names = {i: (layer["name"], layer["type"]) for i, layer in layers_of(batches).items()}
     found = {}
     for batch in batches:
@@ -89,8 +89,8 @@ def test_stands_aside_from_export(probe, python):
     """Nothing is captured, refused or warned of because of the hook; and the agent says why."""
     if torch_of(python) < (2, 4):
         pytest.skip("a torch without this compiler")
-    plain, hooked, batches = both(probe, python, "export")
-    assert hooked == plain
+    alone, hooked, batches = both(probe, python, "export")
+    assert hooked == alone
     assert "torch.export is in use" in probe.log.read_text()
     assert sum(len(b["steps"]["number"]) for b in batches) > 0
 

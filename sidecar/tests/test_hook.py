@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 from conftest import TRAIN, layers_of, losses, needed, plain, run, sampled, told, undelta, until
 
-KINDS = ["mixed", "ddp", "two", "checkpoint", "accumulate", "flaky", "copies", "workers"]
-CLEAN = {"modules": 0, "global": 0, "optimizer": 0, "record_function": "record_function",
+KINDS = ["mixed", "ddp", "two", "checkpoint", "amp", "accumulate", "flaky", "copies", "workers"]
+CLEAN = {"modules": 0, "fast": True, "global": 0, "optimizer": 0, "record_function": "record_function",
          "iterator": "_BaseDataLoaderIter.__next__", "wrapped": []}
 
 

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import json
+import linecache
 import os
 import pickle
 import sys
@@ -54,6 +55,14 @@ class Checkpointed(nn.Module):
         return self.out(h)
 
 
+class Autocast(Checkpointed):
+    """Mixed precision, with what is recomputed in it."""
+
+    def forward(self, x, bags):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(x, bags).float()
+
+
 class Big(nn.Module):
     """Few layers of some ms each, for comparing times."""
 
@@ -93,6 +102,24 @@ def data(rows=64, width=64):
     return [(torch.randn(width), torch.randint(0, 100, (5,)), torch.randn(1)) for _ in range(rows)]
 
 
+def fast():
+    """Whether torch calls a forward at once, as it does where there is no hook: the last line of its calls."""
+    lines = []
+
+    def trace(frame, event, _):
+        if frame.f_code is not nn.Module._call_impl.__code__:
+            return None
+        if event == "line":
+            lines.append(linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip())
+        return trace
+
+    module = nn.Identity()
+    sys.settrace(trace)
+    module(None)
+    sys.settrace(None)
+    return lines[-1].startswith("return forward_call(")
+
+
 def tables(model):
     """How many hooks hang on modules, globally, and on the parameters' accumulators."""
     import torch.nn.modules.module as m
@@ -103,7 +130,7 @@ def tables(model):
                      if name.startswith("_global_") and name.endswith("_hooks"))
     steps = (len(getattr(optimizer, "_global_optimizer_pre_hooks", ()))
              + len(getattr(optimizer, "_global_optimizer_post_hooks", ())))
-    return {"modules": own, "global": everywhere, "optimizer": steps,
+    return {"modules": own, "fast": fast(), "global": everywhere, "optimizer": steps,
             "record_function": torch.autograd.profiler.record_function.__qualname__,
             "iterator": torch.utils.data.dataloader._BaseDataLoaderIter.__next__.__qualname__,
             "wrapped": [f.__qualname__ for f in (torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
@@ -180,7 +207,7 @@ def train(kind, steps, until):
     over = (lambda: os.path.exists(until)) if "/" in until else lambda: time.monotonic() - begun >= float(until)
     torch.manual_seed(7)
     torch.set_num_threads(1)
-    models = {"checkpoint": Checkpointed, "big": Big, "flaky": Flaky}
+    models = {"checkpoint": Checkpointed, "big": Big, "flaky": Flaky, "amp": Autocast}
     model = models.get(kind, Mixed)()
     loss_fn = nn.MSELoss()
     wrapped = model
