@@ -1,4 +1,4 @@
-"""Per layer and phase: how long the GPU was busy, as the probe says it, against torch.profiler; and whether all adds up.
+"""Per layer and phase: how long the GPU was busy, as the probe says, against torch.profiler; whether all adds up.
 
 The probe samples every step of one process. torch.profiler records another, which has no hook, and its kernels go to
 layers by a path that shares no code with the probe's: to the innermost range that was open where they were launched,
@@ -222,8 +222,8 @@ def print_rows(parts, steps, model):
                    holds=len(known) == len(kept) and abs(known[worst]["error"]) <= limit_of(low),
                    interval=known[worst]["interval"], row=" ".join(worst),
                    past_limit=sum(abs(c["error"]) > limit_of(low) for c in known.values()), **more)
-        lab.figure(f"error of busy, layers {name}, weighted", 100 * sum(abs(c["ours"] - c["theirs"]) for c in known.values())
-                   / sum(c["theirs"] for c in known.values()), "%", **more)
+        weighted = sum(abs(c["ours"] - c["theirs"]) for c in known.values()) / sum(c["theirs"] for c in known.values())
+        lab.figure(f"error of busy, layers {name}, weighted", 100 * weighted, "%", **more)
 
 
 def print_sum(parts, walls, model, elapsed):
@@ -263,7 +263,8 @@ def probed(args):
             batches = session.stop()
         idle += lab.times(trainer.ask("run", seconds=args.seconds / 4))
     held = lab.sampled(batches)
-    lab.figure("sampled", held["steps"], "steps", model=args.model, **about, **{k: held[k] for k in held if k != "steps"})
+    steps = held.pop("steps")
+    lab.figure("sampled", steps, "steps", model=args.model, device=about["device"], torch=about["torch"], **held)
     return batches, {"marked": lab.times(reply, "MARKING"), "unmarked": idle}
 
 

@@ -64,7 +64,8 @@ def compare(args, model):
     aside = next((line for line in said.splitlines() if "not profiled" in line), None)
     lab.figure("losses identical", identical, model=model, holds=identical and reproducible and held["steps"] > 0,
                reproducible_without=reproducible, steps=args.steps, processes=len(plain),
-               sampled_steps=held["steps"], marks=held["marks"], dropped=held["dropped"], clocks=held["clocks"],
+               sampled_steps=held["steps"], marks_of_a_step=held["marks_of_a_step"],
+               dropped=held["dropped"], clocks=held["clocks"],
                states_at_end=states, first_difference=differing(plain, probed),
                first_difference_without=differing(plain, again), last_loss=float.fromhex(plain[0][-1]), aside=aside)
     return identical and reproducible

@@ -21,7 +21,6 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-
 def arguments(doc, models=None, **more):
     """The options that all have, and the program's own as name=(default, help)."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -92,7 +91,8 @@ def of_groups(groups):
 class Trainer:
     """trainer.py in a process of its own; with a ring the hook is in it."""
 
-    def __init__(self, args, model=None, ring=None, deterministic=False, prefix=(), environment=None, backend="inductor"):
+    def __init__(self, args, model=None, ring=None, deterministic=False, prefix=(), environment=None,
+                 backend="inductor"):
         drop = ("PYTHONPATH", "PRECISIONPROBE_RING")
         env = {k: v for k, v in os.environ.items() if k not in drop} | (environment or {})
         if ring:
@@ -209,13 +209,12 @@ class Session:
 
 
 def sampled(batches):
-    """What batches hold in all; marks and cost are of `counted` steps, since the first batch has its preparations too."""
-    steps = sum(len(b["steps"]["number"]) for b in batches)
-    rest = batches[1:] if len(batches) > 2 else batches
-    counted = sum(len(b["steps"]["number"]) for b in rest)
-    cost = [b["cost"] for b in rest if "cost" in b]
-    return {"steps": steps, "counted": counted, "dropped": sum(b.get("dropped", 0) for b in batches),
-            "marks": sum(c["marks"] for c in cost), "cost_ns": sum(c["nanoseconds"] for c in cost),
+    """What batches hold. Marks and cost by step are the median batch's: the first has preparations in it."""
+    each = [(b["cost"]["marks"] / n, b["cost"]["nanoseconds"] / n) for b in batches[1:]
+            if "cost" in b and (n := len(b["steps"]["number"]))]
+    marks, cost = (statistics.median(column) for column in zip(*each)) if each else (None, None)
+    return {"steps": sum(len(b["steps"]["number"]) for b in batches), "marks_of_a_step": marks,
+            "cost_of_a_step_ns": cost, "dropped": sum(b.get("dropped", 0) for b in batches),
             "clocks": sorted({b["process"]["clock"] for b in batches}),
             "no_busy_because": sorted({b["process"].get("kernels") or "" for b in batches} - {""})}
 

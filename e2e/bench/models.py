@@ -177,7 +177,8 @@ def _gpt(device, small, batch, deterministic, wrap, amp=False):
 
 MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt}
 # How the same models can be run besides: name -> (model, what is done with it).
-VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"), "resnet50-ddp": ("resnet50", "ddp")}
+VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
+            "resnet50-ddp": ("resnet50", "ddp")}
 
 
 def settle_all(deterministic):

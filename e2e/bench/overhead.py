@@ -4,10 +4,10 @@ Pairs of processes, one without the hook and one with it, take turns for a block
 against after-a-session. In the hooked process of each pair idle blocks and sessions take turns. One JSON line per
 figure; README.md says what they mean.
 """
-import statistics
-import shutil
-import tempfile
 import os
+import shutil
+import statistics
+import tempfile
 
 import lab
 
@@ -55,10 +55,10 @@ def in_stretch(hooked, ring, args):
     reply, held, _ = session(hooked, ring, args.block + 1, 100, 3600)
     after = lab.times(hooked.ask("run", seconds=args.block))
     marked = lab.times(reply, "MARKING")
-    if not marked or not held["counted"]:
+    if not marked or not held["marks_of_a_step"]:
         return None
-    return {"idle": statistics.median(before + after), "marked": marked, "marks": held["marks"] / held["counted"],
-            "said": held["cost_ns"] / held["counted"], **held}
+    return {"idle": statistics.median(before + after), "marked": marked, "marks": held["marks_of_a_step"],
+            "said": held["cost_of_a_step_ns"], "clocks": held["clocks"]}
 
 
 def pair(args):
@@ -95,7 +95,8 @@ def print_budget(pairs, args):
             return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"])) for r in kept)
         value = statistics.mean(mean_ratio(r[key], r["idle"]) for r in kept)
         lab.figure(name, value, "%", lab.interval(drawn), limit=limit, model=args.model, budget=args.budget,
-                   stretch_s=args.stretch, seconds=args.seconds * len(kept), sampled_steps=sum(r["steps"] for r in kept))
+                   stretch_s=args.stretch, seconds=args.seconds * len(kept),
+                   sampled_steps=sum(r["steps"] for r in kept))
     lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
                sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
                dropped=sum(r["dropped"] for r in runs), until_off_s=[r["until_off_s"] for r in runs])
@@ -111,9 +112,11 @@ def print_stretch(pairs, args):
     value, interval = lab.of_groups([[100 * us / g["idle"] for us in row] for g, row in zip(groups, extra)])
     lab.figure("slowdown, marked step", value, "%", interval, **more)
     value, interval = lab.of_groups(extra)
-    lab.figure("cost of a marked step", value, "us", interval, step_us=statistics.median(g["idle"] for g in groups), **more)
+    idle = statistics.median(g["idle"] for g in groups)
+    lab.figure("cost of a marked step", value, "us", interval, step_us=idle, **more)
     value, interval = lab.of_groups([[us * 1e3 / g["marks"] for us in row] for g, row in zip(groups, extra)])
-    lab.figure("cost of a mark", value, "ns", interval, marks_of_a_step=groups[0]["marks"], **more)
+    marks = statistics.median(g["marks"] for g in groups)
+    lab.figure("cost of a mark", value, "ns", interval, marks_of_a_step=marks, **more)
     value, interval = lab.of_median([g["said"] / 1e3 for g in groups])
     lab.figure("cost of a marked step as the hook says", value, "us", interval, **more)
 
@@ -169,8 +172,9 @@ def nsys(args):
 def main():
     args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), pairs=(3, "pairs of processes"),
                          blocks=(5, "blocks of each in a pair's turns"), block=(2.0, "seconds of a block"),
-                         seconds=(30.0, "seconds of a pair's session at the budget"), budget=(1.0, "its budget, percent"),
-                         stretch=(2.0, "its least stretch, seconds"), rounds=(2, "blocks of marked steps in a pair"),
+                         seconds=(30.0, "seconds of a pair's session at the budget"),
+                         budget=(1.0, "its budget, percent"), stretch=(2.0, "its least stretch, seconds"),
+                         rounds=(2, "blocks of marked steps in a pair"),
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
                          peers=(1, "1: with torch.profiler and nsys"))
     pairs = [pair(args) for _ in range(args.pairs)]

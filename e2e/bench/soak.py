@@ -82,8 +82,8 @@ def main():
         found, session = soak(args, ring, args.steps, lambda: lab.Session(ring, budget=100, stretch=3600))
         with session:
             held = lab.sampled(session.stop())
-    lab.figure("sampled", held["steps"], "steps", model=args.model, seconds=time.monotonic() - begun, dropped=held["dropped"],
-               clocks=held["clocks"], holds=held["steps"] >= args.steps)
+    lab.figure("sampled", held["steps"], "steps", model=args.model, seconds=time.monotonic() - begun,
+               dropped=held["dropped"], clocks=held["clocks"], holds=held["steps"] >= args.steps)
     for who in ("trainer", "agent", "gpu allocated", "gpu reserved", "gpu used"):
         if who in found[-1][1]:
             print_growth(found, who, args, model=args.model, hook="sampling")
