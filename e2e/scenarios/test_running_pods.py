@@ -49,14 +49,14 @@ def test_three_sessions_in_the_life_of_a_pod(trainings):
     world.cluster.apply(manifest("first", duration="6s"))
     first, second = world.session("first"), world.session("second")
     first.follow(60, until=("Collecting",))
-    world.cluster.apply(manifest("second", duration="6s", more='  layers: {include: ["top.*"]}\n'))
+    world.cluster.apply(manifest("second", duration="15s", more='  layers: {include: ["top.*"]}\n'))
     said = wait_until("why the second waits", lambda: second.condition("Injected"), 20)
     assert (said["status"], said["reason"]) == ("False", "OtherSession") and name in said["message"]
-    items = [first.follow(90)]
+    first.follow(60, until=("Finishing", "Succeeded"))
     second.follow(60, until=("Collecting",))
     world.cluster.kubectl("-n", SYSTEM, "delete", "pod", world.leader(), "--grace-period=0", "--force")
     world.wait_for_leader(90)
-    items.append(second.follow(90))
+    items = [first.follow(90), second.follow(90)]
     assert mode(world, name) == "idle"
     world.cluster.apply(manifest("third", duration="6s", more="  phases: [Forward]\n"))
     items.append(world.session("third").follow(90))

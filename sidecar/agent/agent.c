@@ -39,6 +39,7 @@ typedef struct agent {
     pp_settings next;  /* of the session that is to follow; its session is NULL where none is */
     json_t *next_text; /* the same, as it came */
     bool next_sampling;
+    int64_t paused_at; /* since when sampling is not wanted, monotonic ns */
     pp_agent_pod pod;
     pp_trainers *trainers;
     pp_events *events; /* of foreign hooks; NULL: none are taken */
@@ -243,8 +244,13 @@ static void write_control(agent *a)
 
 static void allow(agent *a, bool sampling)
 {
+    int64_t now = pp_time_monotonic();
     if (a->pod.allowed != sampling)
         pp_info(a->settings.name, "sampling is %s", sampling ? "wanted" : "not wanted");
+    if (a->pod.allowed && !sampling)
+        a->paused_at = now;
+    else if (!a->pod.allowed && sampling && a->pod.first > 0)
+        a->pod.first += now - a->paused_at; /* a pause does not count for the duration */
     a->pod.allowed = sampling;
     write_control(a);
 }

@@ -68,7 +68,7 @@ static pp_ring_mode armed(pp_duty *duty, const pp_duty_policy *policy, const pp_
 
 pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
 {
-    duty->finished = duty->finished || is_over(policy, in);
+    duty->finished = duty->finished || (in->allowed && is_over(policy, in));
     if (duty->finished || !in->allowed) {
         disarm(duty, policy, in);
         return PP_RING_IDLE;

@@ -24,7 +24,7 @@ typedef struct pp_duty_policy {
     int64_t stretch; /**< ns, the least length of a stretch */
     int64_t longest; /**< ns, after which a stretch is begun anew: layers and clock are looked at */
     double budget;   /**< share of the time that the hook may cost, e.g. 0.01 */
-    int64_t duration; /**< ns from the first sampled step; 0: no end */
+    int64_t duration; /**< ns from the first sampled step, pauses apart; 0: no end */
     int64_t skip;     /**< steps before the first sampled one */
     int64_t max;      /**< sampled steps; 0: no end */
 } pp_duty_policy;
@@ -38,7 +38,8 @@ typedef struct pp_duty_input {
     int64_t steps;   /**< steps that the hook has counted */
     int64_t step;    /**< ns that a marked step takes; 0: not known */
     int64_t sampled; /**< steps taken out of stretches */
-    int64_t first;   /**< when the first sampled step of the pod began, ns; 0: none yet */
+    int64_t first; /**< when the first sampled step of the pod began, ns, later by the pauses since;
+                      0: none yet */
 } pp_duty_input;
 
 /** State of one process; begins as zeros. */

@@ -18,11 +18,12 @@ typedef struct pp_process pp_process;
 /** What all processes of the agent share. */
 typedef struct pp_agent_pod {
     pp_duty_policy policy;
-    int64_t timeline;  /**< steps of each stretch that go as intervals, whatever their rate */
-    bool allowed;      /**< sampling is wanted */
-    bool leaving;      /**< the agent is about to end: nothing new is begun */
-    uint32_t session;  /**< pp_settings_number of what is in the control file */
-    int64_t first;     /**< when the first sampled step began, monotonic ns; 0: none yet */
+    int64_t timeline; /**< steps of each stretch that go as intervals, whatever their rate */
+    bool allowed;     /**< sampling is wanted */
+    bool leaving;     /**< the agent is about to end: nothing new is begun */
+    uint32_t session; /**< pp_settings_number of what is in the control file */
+    int64_t first; /**< when the first sampled step began, monotonic ns, later by the pauses since;
+                      0: none yet */
     int64_t processes; /**< numbers given out to processes */
     int64_t stretches; /**< numbers given out to stretches */
     /**

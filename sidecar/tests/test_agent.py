@@ -409,15 +409,22 @@ def test_an_agent_that_is_killed_leaves_a_later_session_to_the_next(probe, serve
     assert steps == list(range(steps[0], steps[0] + len(steps)))
 
 
-def test_a_session_is_stopped_and_goes_on(probe, server, python):
+def test_a_session_that_is_stopped_goes_on(probe, server, python):
+    """The pause does not count for its duration."""
     idle(probe, server)
-    training = begin(probe, python, "mixed", "100", "8")
-    for count in (2, 4):
-        server.say(True, session="session-a", settings=settings_of("session-a"))
-        until(lambda count=count: len(server.batches) >= count, "batches", 60)
-        server.say(False, session="session-a", settings=settings_of("session-a"))
-        until(lambda: server.batches[-1]["stretch"]["last"], "the stretch's end")
-        assert mode(probe) == "idle"
+    training = begin(probe, python, "mixed", "100", "12")
+    settings = settings_of("session-a", durationSeconds=4)
+    server.say(True, session="session-a", settings=settings)
+    until(lambda: len(server.batches) >= 2, "batches", 60)
+    begun = time.monotonic()
+    server.say(False, session="session-a", settings=settings)
+    until(lambda: server.batches[-1]["stretch"]["last"], "the stretch's end")
+    assert mode(probe) == "idle"
+    count = len(server.batches)
+    until(lambda: time.monotonic() > begun + 4, "what would have been the session's end")
+    server.say(True, session="session-a", settings=settings)
+    until(lambda: len(server.batches) > count, "further batches")
+    until(lambda: mode(probe) == "idle", "the session's end")
     assert end(probe, training).returncode == 0
     probe.finish()
     assert stored(server) == sent(probe)
