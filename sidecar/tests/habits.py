@@ -187,7 +187,7 @@ def compile_inductor():
 
 
 def compile_oddly():
-    """What is compiled raises, is nested, is copied."""
+    """What is compiled raises, is nested, runs while torch walks its table of optimizer hooks, is copied."""
     compiler = Compiler()
 
     def broken(x):
@@ -206,6 +206,10 @@ def compile_oddly():
             inner(torch.ones(3, 3))
         except ValueError as e:
             raised += str(e) == "mine"
+    optimizers = sys.modules["torch.optim.optimizer"]
+    handle = optimizers.register_optimizer_step_post_hook(lambda *_: inner(torch.ones(2, 2)))
+    training.steps(5)
+    handle.remove()
     twin = copy.deepcopy(training.model)
     same = bool((twin(torch.ones(4, 16)) == training.model(torch.ones(4, 16))).all())
     training.steps(20).tell(raised=raised, same=same, **compiler.told())
