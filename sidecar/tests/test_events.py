@@ -113,6 +113,37 @@ def test_the_session_does_not_want_them(probe, server):  # noqa: F811
     assert stored(server) == {}
 
 
+def session(uid, name):
+    return {"version": 1, "session": {"uid": uid, "namespace": "ml", "name": name}, "phases": [],
+            "steps": {"skip": 0, "max": 0}, "overheadBudgetPercent": 100, "stretch": {"seconds": 1}}
+
+
+def test_sessions_that_come_and_go(probe, server):  # noqa: F811
+    """A pod that was injected without a session: each that comes gets the events of its own time."""
+    server.welcome, server.sampling = {"session": ""}, False
+    port = free_port()
+    probe.settings.write_text(json.dumps({"version": 1, "endpoint": "wss://localhost:%d/v1/ingest" % server.port,
+                                          "events": {"port": port}}))
+    probe.start(*options(probe))
+    until(lambda: "events are taken" in probe.log.read_text(), "the events' server")
+    client = Client(port)
+    start = time.time_ns() - 50000 * MS
+    assert client.post(steps(0, 5, start))[2]["sampling"] is False
+    assert client.post(event(job="one"))[0] == 409
+    for n, name in enumerate(("one", "two"), 1):
+        server.say(True, session="uid-" + name, settings=session("uid-" + name, name))
+        until(lambda: client.post(event(job=name, gpu_uuid="GPU-" + name, phase="data", layer=""))[2].get("sampling"),
+              "session " + name)
+        assert client.post(steps(100 * n, 10, start))[2] == {"accepted": 20, "sampling": True}
+        assert client.post(steps(100 * n + 10, 1, start))[0] == 202  # the tenth step has ended
+        until(lambda: any(b["session"] == "uid-" + name and b["process"]["gpus"] == ["GPU-a"]
+                          for b in server.batches), "a batch of it")
+    probe.finish()
+    got = {name: [n for b in server.batches if b["session"] == "uid-" + name and b["process"]["gpus"] == ["GPU-a"]
+                  for n in undelta(b["steps"]["batch"])] for name in ("one", "two")}
+    assert got == {"one": list(range(100, 110)), "two": list(range(200, 211))}
+
+
 def test_a_port_that_is_taken(probe):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
