@@ -205,7 +205,7 @@ def test_fields_are_those_of_the_description(probe):
 def test_a_step_without_an_end_fills_the_buffer(probe):
     client = taking(probe)
     start = time.time_ns() - 5000 * MS
-    for n in itertools.count():
+    for n in range(100):
         body = [event(start=start + (n * 5000 + i) * 1000, end=start + (n * 5000 + i) * 1000 + 500) for i in range(5000)]
         status, headers, told = client.post(body)
         if status != 202:
