@@ -52,7 +52,9 @@ static const pp_config_option options[] = {
     {"injection.nativeSidecar", PP_CONFIG_CHOICE, AT(injection.native_sidecar), "Auto", 0, 0,
      "Auto|Always|Never", "Whether the agent runs as a native sidecar; Auto: from server 1.32 on"},
     {"injection.stretchSeconds", PP_CONFIG_NUMBER, AT(injection.stretch_seconds), "30", 1, 3600,
-     NULL, "Least length of a contiguous sampled stretch, in seconds"},
+     NULL,
+     "Least length of a contiguous sampled stretch, in seconds; where 64 steps take less, "
+     "as long as they do and half a second at least"},
     {"kubernetes.kubeconfig", PP_CONFIG_STRING, AT(kubernetes.kubeconfig), "", 0, 0, NULL,
      "A kubeconfig, for development; empty: the pod's service account"},
     {"kubernetes.namespace", PP_CONFIG_STRING, AT(kubernetes.ns), "", 0, 0, NULL,
