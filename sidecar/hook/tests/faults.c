@@ -104,11 +104,13 @@ typedef struct allocator {
     void (*free)(void *, void *);
 } allocator;
 
-enum { DOMAIN_MEM = 1, DOMAIN_OBJ = 2 };
+enum { DOMAIN_MEM = 1, DOMAIN_OBJ = 2, SPARED = 100, FRAMES = 128, FRAMES_OF_C = 6 };
 
 static allocator real[DOMAIN_OBJ + 1];
 static unsigned one_in;     /* of the hook's allocations; 0: none fails */
+static unsigned spared;     /* that succeed before one fails again: what cleans up is not hit */
 static unsigned draws = 17; /* of a generator that gives the same numbers in every run */
+static bool whole;
 static int failed;
 static uintptr_t hook_begin, hook_end;
 
@@ -128,11 +130,12 @@ static int find_hook(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
-/* Whether the hook is at work in this thread: also its Python, which C has called. */
+/* Whether the hook is what asks: its C by a call of Python's API, or with more frames its Python
+ * too. */
 static bool hook_asks(void)
 {
-    void *frames[128];
-    int n = backtrace(frames, 128);
+    void *frames[FRAMES];
+    int n = backtrace(frames, whole ? FRAMES : FRAMES_OF_C);
     for (int i = 0; i < n; i++)
         if ((uintptr_t)frames[i] >= hook_begin && (uintptr_t)frames[i] < hook_end)
             return true;
@@ -143,10 +146,15 @@ static bool refuses(void)
 {
     if (one_in == 0 || !hook_asks())
         return false;
+    if (spared > 0) {
+        spared--;
+        return false;
+    }
     draws = draws * 1103515245U + 12345U;
     if ((draws >> 16) % one_in != 0)
         return false;
     failed++;
+    spared = SPARED;
     return true;
 }
 
@@ -174,14 +182,16 @@ static void own_free(void *of, void *p)
     a->free(a->context, p);
 }
 
-/** From now on one of n of the hook's Python allocations fails; 0: none. With the GIL held. */
-API void pp_fault_memory(unsigned n);
-API void pp_fault_memory(unsigned n)
+/** From now on one of n of the hook's allocations fails, of its C or with `python` of all of it; 0:
+ * none. With the GIL held. */
+API void pp_fault_memory(unsigned n, bool python);
+API void pp_fault_memory(unsigned n, bool python)
 {
     void (*get)(int, allocator *), (*set)(int, allocator *);
     *(void **)&get = dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
     *(void **)&set = dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
     one_in = n;
+    whole = python;
     (void)dl_iterate_phdr(find_hook, NULL);
     for (int domain = DOMAIN_MEM; domain <= DOMAIN_OBJ && !real[domain].malloc; domain++) {
         get(domain, &real[domain]);

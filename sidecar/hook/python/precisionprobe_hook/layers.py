@@ -1,4 +1,7 @@
-"""Which modules are layers, and what they are called. Looks at modules, changes nothing."""
+"""Which modules are layers, and what they are called. Looks at modules, changes nothing.
+
+any() gets lists here: Python says so on standard error where it has no memory to end a generator.
+"""
 from fnmatch import fnmatchcase
 
 # Wrappers that add a level to names which the user's model does not have.
@@ -42,8 +45,8 @@ class _Filter:
 
     def takes(self, name, type_name):
         return ((not self.types or type_name in self.types)
-                and any(fnmatchcase(name, glob) for glob in self.include)
-                and not any(fnmatchcase(name, glob) for glob in self.exclude))
+                and any([fnmatchcase(name, glob) for glob in self.include])
+                and not any([fnmatchcase(name, glob) for glob in self.exclude]))
 
 
 class _Finder:
@@ -60,8 +63,8 @@ class _Finder:
         key = id(module)
         if key not in self.works:
             self.works[key] = False  # a cycle of modules does not end in one of ours
-            self.works[key] = any(id(child) in self.called or self.called_below(child)
-                                  for _, child in _children(module))
+            self.works[key] = any([id(child) in self.called or self.called_below(child)
+                                   for _, child in _children(module)])
         return self.works[key]
 
     def visit(self, module, path, depth):

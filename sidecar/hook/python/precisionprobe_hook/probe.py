@@ -16,6 +16,8 @@ _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further stretch is tried
 _CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be measured
 
+_MARKER = type(_marks.marker(_marks.CALL))
+
 
 class _Probe:
     def __init__(self, torch, directory):
@@ -94,7 +96,7 @@ class _Probe:
 
     def found(self):
         """A step has ended and its modules are known: hooks every layer, and the stretch starts."""
-        alive = (reference() for reference in _marks.collected())
+        alive = [reference() for reference in _marks.collected()]
         called = list({id(each): each for each in alive if each is not None}.values())
         called, regions = self.regions.split(called)
         if _marks.mode() != _SAMPLE:
@@ -138,11 +140,16 @@ class _Probe:
     def failed(self):
         """An error of ours: out with everything that can go at once. What stays does nothing."""
         self.failures += 1
-        for remove in (self.remove_layers, self.remove_entry, _marks.clear):
+        for do in (self.remove_layers, self.remove_entry, _marks.clear, self.try_again):
             try:
-                remove()
+                do()
             except Exception:
                 pass
+
+    def try_again(self):
+        """The next step's end does (resume), or where no optimizer is hooked yet the next forward."""
+        if self.failures < _FAILURES and not self.optimizer_hooks:
+            self.install_entry()
 
     # ---- pieces ----
 
@@ -154,7 +161,7 @@ class _Probe:
                 return False
             self.ids[name, type_name] = layer
             self.placed.append(_until_gone(module))
-        if model is not None and not any(module is model for module, _, _, _ in chosen):
+        if model is not None and not any([module is model for module, _, _, _ in chosen]):
             _marks.place(model, 0)
             self.placed.append(_until_gone(model))
         return True
@@ -176,8 +183,10 @@ class _Probe:
         _marks.set_state(_marks.OFF)
 
     def remove_entry(self):
-        while self.entries:
-            self.entries.pop().remove()
+        """All of ours among the forward hooks, also what an error left there before its handle was kept."""
+        self.entries.clear()
+        tables = self.torch.nn.modules.module
+        _take_out(tables._global_forward_pre_hooks, tables._global_forward_hooks)
 
     def install_optimizer(self):
         if self.optimizer_hooks:
@@ -194,6 +203,9 @@ class _Probe:
     def remove_optimizer(self):
         while self.optimizer_hooks:
             self.optimizer_hooks.pop().remove()
+        module = sys.modules["torch.optim.optimizer"]
+        _take_out(getattr(module, "_global_optimizer_pre_hooks", {}),
+                  getattr(module, "_global_optimizer_post_hooks", {}))
 
     def set_clock(self):
         """CUDA events where the training uses CUDA, else the host clock."""
@@ -272,6 +284,12 @@ class _Hook:
 
     def remove(self):
         _marks.unhook(self.id)
+
+
+def _take_out(*tables):
+    for table in tables:
+        for key in [key for key, hook in table.items() if type(hook) is _MARKER]:
+            _marks.unhook(key)
 
 
 class _RecordedSteps:
