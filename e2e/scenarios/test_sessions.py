@@ -40,9 +40,11 @@ def test_pod_from_before(world, namespace):
 
 
 def test_suspend_and_resume(trainings):
-    """Suspended it samples nothing and its pods get the hook all the same; resumed it goes on to its end."""
+    """Suspended it samples nothing and its pods get the hook all the same; resumed it goes on to its end. With a budget that
+    does not make the second stretch wait until the first is paid for."""
     world = trainings
-    world.cluster.apply(manifest("paused", labels='profile: "yes"', duration="8s", deadline="5m", more="  suspend: true\n"))
+    world.cluster.apply(manifest("paused", labels='profile: "yes"', duration="8s", deadline="5m",
+                                 more="  suspend: true\n  overheadBudgetPercent: 50\n"))
     session = world.session("paused")
     session.follow(20, until=("Suspended",))
     assert session.condition("Collecting")["reason"] == "Suspended"

@@ -343,8 +343,8 @@ def test_the_next_session_waits_for_the_last_word_of_the_one_before(probe, serve
     server.say(True, session="session-a", settings=settings_of("session-a"))
     until(lambda: server.received >= 2, "batches", 60)
     server.say(True, session="session-b", settings=settings_of("session-b", layers={"types": ["Linear"]}))
-    until(lambda: mode(probe) == "idle", "the end of sampling")
-    assert not of_session(server, "session-b")
+    until(lambda: any(json.loads(text)["stretch"]["last"] for text in list(server.texts.values())), "the stretch's end")
+    assert mode(probe) == "idle" and "uid=session-b" not in probe.log.read_text()
     server.ack = True
     server.cut()
     until(lambda: of_session(server, "session-b"), "the next session")
