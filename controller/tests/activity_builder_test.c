@@ -174,10 +174,8 @@ static void test_samples_are_solved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches_are_gathered),
-        cmocka_unit_test(test_busy_times_are_taken),
-        cmocka_unit_test(test_cells_get_their_times),
-        cmocka_unit_test(test_too_much_is_cut),
+        cmocka_unit_test(test_batches_are_gathered),  cmocka_unit_test(test_busy_times_are_taken),
+        cmocka_unit_test(test_cells_get_their_times), cmocka_unit_test(test_too_much_is_cut),
         cmocka_unit_test(test_samples_are_solved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
