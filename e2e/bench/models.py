@@ -188,6 +188,8 @@ def settle_all(deterministic):
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
         torch.backends.cudnn.deterministic = True
+        for kind in ("flash", "mem_efficient", "cudnn"):  # their backwards sum in any order
+            getattr(torch.backends.cuda, f"enable_{kind}_sdp", bool)(False)
 
 
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):

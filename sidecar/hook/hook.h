@@ -106,6 +106,10 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
 
 /** Begins to record; in the training's thread, as a stretch starts. NULL, or why not (static). */
 const char *pp_kernels_start(void);
+/** Whether so much was recorded that CUPTI should be left, and attached anew. */
+bool pp_kernels_full(void);
+/** Whether a start has to wait because it is being left. */
+bool pp_kernels_closing(void);
 /** The stretch has ended: poll ends the recording once its kernels have run. */
 void pp_kernels_end(void);
 /** Ends it at once, for another CUPTI client that is about to begin. */

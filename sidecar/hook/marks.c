@@ -411,6 +411,12 @@ static int on_found(void)
     }
     if (!hook.collected || PyList_Size(hook.collected) == 0)
         return 0; /* nothing ran since: one step more */
+    if (pp_kernels_closing()) {
+        PyObject *anew = PyList_New(0); /* the stretch begins some steps later */
+        Py_DECREF(hook.collected);
+        hook.collected = anew;
+        return anew ? 0 : -1;
+    }
     if (call_probe("found") < 0)
         return -1;
     if (hook.state == MARKING)
@@ -443,7 +449,7 @@ static int on_step(void)
     int64_t begun = pp_now();
     if (pp_nodes_release() < 0)
         return -1;
-    if (pp_ring_mode_now() != PP_RING_SAMPLE) {
+    if (pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full()) {
         put_edge(PP_MARK_STOP);
         show_state(STOPPING);
     }
