@@ -14,8 +14,8 @@
 enum {
     PP_BATCH_INTERVALS = 12000, /**< more steps are not added past it: well below 1 MiB of text */
     PP_BATCH_STEPS = 5000,
-    PP_BATCH_RATE = 2000, /**< intervals per second of stretch above which a grid is sent */
-    PP_BATCH_CELLS = 30000,
+    PP_BATCH_RATE = 2000,   /**< intervals per second of stretch above which a grid is sent */
+    PP_BATCH_CELLS = 25000, /**< with their kernels' times still below 1 MiB */
 };
 
 typedef struct pp_batcher pp_batcher;

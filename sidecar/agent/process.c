@@ -42,8 +42,9 @@ struct pp_process {
     uint64_t from;         /* that of the first mark of the batch that is gathered */
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
     pp_ring_told told;
-    int64_t greeted; /* when the hook was last told that the agent is there, monotonic ns */
-    bool refused;    /* that the hook stands aside is told already */
+    int64_t greeted;   /* when the hook was last told that the agent is there, monotonic ns */
+    bool refused;      /* that the hook stands aside is told already */
+    uint32_t failures; /* of the hook's that are told already */
     pp_mark buffer[MARKS_AT_ONCE];
     pp_kernel kernel_buffer[KERNELS_AT_ONCE];
 };
@@ -424,6 +425,10 @@ static int greet(pp_process *p, int64_t now, pp_error *err)
         PP_CLEANUP_FREE char *why = clean_text(h->refusal, sizeof h->refusal);
         pp_warn(p->path, "this process is not profiled: %s", why ? why : "?");
     }
+    if (h->failures > p->failures)
+        pp_warn(p->path, "the hook gave a stretch up for an error of its own, %u so far",
+                h->failures);
+    p->failures = h->failures;
     if (now - p->greeted < GREET_EVERY)
         return 0;
     p->greeted = now;
