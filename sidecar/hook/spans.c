@@ -24,10 +24,23 @@ PyObject *pp_spans_iterator(void)
 /* Not being able to is no error: there is no position then. */
 static void remember(PyObject *yielded)
 {
-    Py_XDECREF(iterator);
-    iterator = PyWeakref_NewRef(yielded, NULL);
-    if (!iterator)
+    PyObject *now =
+        PyWeakref_NewRef(yielded, NULL); /* may run others' finalizers, and their threads */
+    if (!now)
         PyErr_Clear();
+    PyObject *before = iterator;
+    iterator = now;
+    Py_XDECREF(before);
+}
+
+/* The call may have ended in an exception, StopIteration above all: what a mark calls (torch, for
+ * its stream) must not meet it, and it stays. */
+static void end(pp_mark_phase phase)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    pp_marks_end(phase);
+    PyErr_Restore(type, value, trace);
 }
 
 static PyObject *span_call(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -36,7 +49,7 @@ static PyObject *span_call(PyObject *self, PyObject *args, PyObject *kwargs)
     bool begun = pp_marks_begin((pp_mark_phase)s->phase);
     PyObject *result = PyObject_Call(s->original, args, kwargs);
     if (begun)
-        pp_marks_end((pp_mark_phase)s->phase);
+        end((pp_mark_phase)s->phase);
     if (result && s->phase == PP_MARK_DATA && PyTuple_Size(args) > 0)
         remember(PyTuple_GetItem(args, 0));
     return result;

@@ -123,6 +123,21 @@ def cuda(library):
     training.end(told=told, ring=ring())
 
 
+def epochs(library):
+    """A DataLoader that ends again and again, while marks are events."""
+    training = Training()
+    pretend_cuda(library)
+    loader = torch.utils.data.DataLoader(torch.ones(6, 8), batch_size=2)
+    batches = []
+    training.until(lambda: ring()["head"] > 200)
+    while training.steps < 3 * PERIOD:
+        batches.append(0)
+        for _ in loader:
+            batches[-1] += 1
+            training.step()
+    training.end(batches=sorted(set(batches)), ring=ring())
+
+
 def full():
     """The agent reads nothing any more, but its word stands; then it reads again."""
     training = Training()

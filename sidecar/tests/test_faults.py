@@ -93,6 +93,12 @@ def test_events_that_never_work(probe, python, fault):
         assert told["ring"]["clock"] == "cuda" and steps(batches) == 0 and told["ring"]["lost"] > 100
 
 
+def test_data_that_ends_while_marks_are_events(probe, python):
+    told, batches = trained(probe, python, "epochs", CUDA)
+    assert told["batches"] == [3] and told["ring"]["failures"] == 0
+    assert any(5 in b.get(kind, {}).get("phase", ()) for b in batches for kind in ("intervals", "grid"))
+
+
 def test_events_that_work_again(probe, python):
     told, batches = trained(probe, python, "cuda", CUDA)
     assert all(fault["counted"] and fault["again"] for fault in told["told"].values()), told
