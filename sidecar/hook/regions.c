@@ -77,11 +77,11 @@ bool pp_hooks_has(pp_kind kind)
 }
 
 /* torch iterates the optimizers' tables as they are, at a step: where others' hooks are there too,
- * one of those may be what runs now. */
+ * one of those may be what runs now, before ours or behind. */
 static bool may_change(const entry *e)
 {
     bool optimizer = e->kind == OPTIMIZER_BEGIN || e->kind == OPTIMIZER_END;
-    return !optimizer || !pp_marks_optimizer_open() || PyObject_Size(e->table) == 1;
+    return !optimizer || PyObject_Size(e->table) == 1;
 }
 
 static void hide(void)
@@ -143,9 +143,24 @@ static PyObject *region_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return result;
 }
 
+/* A module that keeps what was compiled of it is a cycle through here, to be found by the
+ * collector. */
+static int region_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(((region *)self)->original);
+    return 0;
+}
+
+static int region_clear(PyObject *self)
+{
+    Py_CLEAR(((region *)self)->original);
+    return 0;
+}
+
 static void region_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     Py_XDECREF(((region *)self)->original);
     release(self);
@@ -153,13 +168,12 @@ static void region_dealloc(PyObject *self)
 }
 
 static PyType_Slot region_slots[] = {
-    {Py_tp_call, region_call},
-    {Py_tp_dealloc, region_dealloc},
-    {0, NULL},
+    {Py_tp_call, region_call},   {Py_tp_dealloc, region_dealloc}, {Py_tp_traverse, region_traverse},
+    {Py_tp_clear, region_clear}, {Py_tp_free, PyObject_GC_Del},   {0, NULL},
 };
 
 static PyType_Spec region_spec = {"precisionprobe_hook._marks.Region", sizeof(region), 0,
-                                  Py_TPFLAGS_DEFAULT, region_slots};
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, region_slots};
 
 int pp_regions_init(void)
 {

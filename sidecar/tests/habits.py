@@ -197,7 +197,11 @@ def compile_oddly():
 
     inner = torch.compile(broken, backend=compiler.backend)
     outer = torch.compile(lambda x: inner(x) + 1, backend=compiler.backend)
+    optimizers = sys.modules["torch.optim.optimizer"]
+    first = optimizers.register_optimizer_step_pre_hook(  # before the hook's own
+        lambda *_: [None, inner(torch.ones(2, 2))][0])
     training = Training(torch.compile(net(), **compiler.options)).steps(30)
+    first.remove()
     raised = 0
     for _ in range(5):
         training.steps(5)
@@ -206,13 +210,36 @@ def compile_oddly():
             inner(torch.ones(3, 3))
         except ValueError as e:
             raised += str(e) == "mine"
-    optimizers = sys.modules["torch.optim.optimizer"]
-    handle = optimizers.register_optimizer_step_post_hook(lambda *_: inner(torch.ones(2, 2)))
+    handles = [optimizers.register_optimizer_step_post_hook(lambda *_: inner(torch.ones(2, 2))) for _ in range(2)]
     training.steps(5)
-    handle.remove()
+    for handle in handles:
+        handle.remove()
     twin = copy.deepcopy(training.model)
     same = bool((twin(torch.ones(4, 16)) == training.model(torch.ones(4, 16))).all())
     training.steps(20).tell(raised=raised, same=same, **compiler.told())
+
+
+def compile_and_drop():
+    """Modules that keep what was compiled of them, and are dropped: their memory is the user's again."""
+    compiler = Compiler()
+    training = Training(torch.compile(net(), **compiler.options)).steps(30)
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+            self.run = torch.compile(self.work, backend=compiler.backend)
+
+        def work(self, x):
+            return self.linear(x)
+
+    own = Own()
+    own.run(torch.ones(2, 2))
+    gone = weakref.ref(own)
+    del own
+    torch._dynamo.reset()
+    gc.collect()
+    training.steps(20).tell(gone=gone() is None, **compiler.told())
 
 
 def export():

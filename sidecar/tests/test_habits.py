@@ -79,6 +79,10 @@ def test_what_is_compiled_may_raise_and_nest(probe, python):
     assert ("Sequential", "Sequential") in compiled(probe, python, "compile_oddly")
 
 
+def test_what_is_compiled_may_be_dropped(probe, python):
+    compiled(probe, python, "compile_and_drop")
+
+
 def test_compiled_by_inductor(probe, python):
     if run(python, "-c", "import shutil, sys; sys.exit(not shutil.which('g++'))", check=False).returncode:
         pytest.skip("no C++ compiler there")
