@@ -459,13 +459,17 @@ static void fold(const pp_events *e, const event *v, pp_agent_pod *pod, int64_t 
 
 /* ---- posts ---- */
 
-/* Steps that go on have no room; one that ends makes room. */
-static bool is_full(const pp_events *e, const event *first)
+/* Steps that go on have no room, whichever event goes on with one; one that ends makes room. */
+static bool is_full(const pp_events *e, const event *all, size_t n)
 {
     size_t open = 0;
     for (size_t i = 0; i < e->count; i++)
         open += e->streams[i]->count;
-    return open >= PP_EVENTS_OPEN && is_of_open_step(first->stream, first);
+    for (size_t i = 0; open >= PP_EVENTS_OPEN && i < n; i++) {
+        if (is_of_open_step(all[i].stream, &all[i]))
+            return true;
+    }
+    return false;
 }
 
 /* Puts the event's place before the field's name. */
@@ -502,7 +506,7 @@ static void take_body(pp_events *e, const json_t *body, pp_agent_pod *pod, int64
     event *all = calloc(n + 1, sizeof *all);
     if (!all || decode_all(e, body, real, all, n, &ret->error) < 0) {
         ret->status = all ? status_of(&ret->error) : 500;
-    } else if (n > 0 && is_full(e, all)) {
+    } else if (is_full(e, all, n)) {
         ret->status = 429;
         (void)pp_error_field(&ret->error, "batch", "has %d events already", PP_EVENTS_OPEN);
     } else {

@@ -358,6 +358,16 @@ static void test_a_full_step(void **state)
     }
     assert_int_equal(told.status, 429);
     assert_int_equal(taken, PP_EVENTS_OPEN);
+    /* Behind an event of another GPU, too. */
+    pp_buf_init(&text, 1024);
+    assert_int_equal(pp_buf_printf(&text, NULL,
+                                   "[{\"gpu_uuid\":\"GPU-b\",\"epoch\":0,\"batch\":0,"
+                                   "\"phase\":\"optimizer\",\"start\":%" PRId64 ",\"end\":%" PRId64
+                                   "},{" EVENT ",\"start\":%" PRId64 ",\"end\":%" PRId64 "}]",
+                                   NOW - 60 * S, NOW - 60 * S, NOW - 60 * S, NOW - 60 * S),
+                     0);
+    assert_int_equal(post(f, text.data).status, 429);
+    pp_buf_done(&text);
     add(f, 0, 1, "a", "forward", 1000, 1001);
     pp_events_finish(f->events, &f->pod, S);
     int64_t calls = 0;
