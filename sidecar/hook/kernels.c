@@ -448,6 +448,9 @@ void pp_kernels_give_way(void)
         (void)cupti.flush(1);
         complete();
         (void)cupti.finalize();
+    } else if (atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE)) {
+        (void)cupti.unsubscribe(detacher); /* else it would end under the other's hands */
+        (void)cupti.finalize();
     }
     (void)pthread_mutex_unlock(&api);
 }

@@ -217,6 +217,13 @@ static PyObject *m_give_way(PyObject *self, PyObject *unused)
     return pp_marks_stop() < 0 ? NULL : none();
 }
 
+static PyObject *m_recording(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(pp_kernels_active());
+}
+
 static PyObject *m_call_cost(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -406,6 +413,7 @@ static PyMethodDef functions[] = {
     {"record", m_record, METH_VARARGS,
      "Records kernels from here on, unless it is told why not; whether it does."},
     {"give_way", m_give_way, METH_NOARGS, "Another profiler begins: ends recording and stretch."},
+    {"recording", m_recording, METH_NOARGS, "Whether CUPTI is attached for us."},
     {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},
     {"quiet", m_quiet, METH_VARARGS, "Whether the callables do nothing for now."},
     {"optimizer_open", m_optimizer_open, METH_NOARGS, "Whether an optimizer is at its step."},

@@ -46,6 +46,32 @@ def test_losses_are_bit_identical(once, python, kind):
     assert all(b["dropped"] == 0 for b in batches)
 
 
+WATCH = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from precisionprobe_hook import profilers
+told, recording = [], [True]
+def give_way():
+    told.append(1)
+    recording[0] = False
+module = sys.modules["torch.autograd.profiler"]
+plain = module._prepare_profiler
+watch = profilers.Watch(give_way, lambda: recording[0])
+watch.install()
+watch.remove()  # the stretch has ended, its recording has not
+with torch.profiler.profile():
+    pass
+assert len(told) == 1 and module._prepare_profiler is plain and not watch.replaced, told
+watch.install()
+watch.remove()
+assert module._prepare_profiler is plain
+"""
+
+
+def test_a_profiler_that_begins_after_a_stretch_is_given_way(python):
+    run(python, "-c", WATCH, needed("PP_HOOK"))
+
+
 def test_layers_are_named_and_timed_in_every_phase(once, python):
     _, batches = once(python, TRAIN, "mixed", "64")
     found = phases_of(batches)

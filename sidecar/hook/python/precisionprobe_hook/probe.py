@@ -31,7 +31,7 @@ class _Probe:
         self.ids = {}  # (name, type name) -> layer id
         self.positions = position.Position()
         self.spans = spans.Spans()
-        self.profilers = profilers.Watch(_marks.give_way)
+        self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
         self.regions = None
         self.calibrated = False
         self.failures = 0

@@ -11,10 +11,14 @@ def running(torch):
 
 
 class Watch:
-    """While it is installed, give_way is called before torch.profiler begins."""
+    """
+    While it is installed, give_way is called before torch.profiler begins. The recording goes on for a moment
+    after its stretch: until it has ended, which recording says, the watch stays where it is removed.
+    """
 
-    def __init__(self, give_way):
+    def __init__(self, give_way, recording):
         self.give_way = give_way
+        self.recording = recording
         self.replaced = []  # (name, original, replacement)
 
     def install(self):
@@ -30,12 +34,15 @@ class Watch:
         def begin(*args, **kwargs):
             try:
                 self.give_way()
+                self.remove()
             except Exception:
                 pass
             return original(*args, **kwargs)
         return begin
 
     def remove(self):
+        if self.recording():
+            return
         module = sys.modules["torch.autograd.profiler"]
         while self.replaced:
             name, original, replacement = self.replaced.pop()
