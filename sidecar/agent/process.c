@@ -7,6 +7,7 @@
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -31,15 +32,17 @@ struct pp_process {
     bool stale;       /* it may still mark for the session before: to be brought to rest */
     int64_t id;       /* -1: nothing was sampled yet */
     int64_t sampled;
-    int64_t steps;         /* of the running stretch */
-    int64_t step;          /* ns that a marked step takes of late; 0: not known */
-    bool open;             /* the batcher has a stretch */
-    int64_t now;           /* of the last poll, monotonic ns */
-    int64_t offset;        /* from there to ns since 1970 */
-    int64_t cut_at;        /* when the last batch was cut, monotonic ns */
-    uint64_t kernels_lost; /* of the ring's counter, what is heeded already */
-    uint64_t at;           /* the position in the ring of the mark that is looked at */
-    uint64_t from;         /* that of the first mark of the batch that is gathered */
+    int64_t steps;          /* of the running stretch */
+    int64_t step;           /* ns that a marked step takes of late; 0: not known */
+    bool open;              /* the batcher has a stretch */
+    char clock[16];         /* of that stretch: the header may tell of the next one already */
+    char why[PP_RING_TYPE]; /* no busy times are known of it */
+    int64_t now;            /* of the last poll, monotonic ns */
+    int64_t offset;         /* from there to ns since 1970 */
+    int64_t cut_at;         /* when the last batch was cut, monotonic ns */
+    uint64_t kernels_lost;  /* of the ring's counter, what is heeded already */
+    uint64_t at;            /* the position in the ring of the mark that is looked at */
+    uint64_t from;          /* that of the first mark of the batch that is gathered */
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
     pp_ring_told told;
     int64_t greeted;   /* when the hook was last told that the agent is there, monotonic ns */
@@ -153,8 +156,8 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     to->python = clean_text(h->python, PP_WIRE_MAX_VERSION);
     to->torch = clean_text(h->torch, PP_WIRE_MAX_VERSION);
     to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
-    to->clock = strdup(clock_name(h->clock));
-    to->kernels = h->kernels[0] ? clean_text(h->kernels, PP_WIRE_MAX_VERSION) : strdup("");
+    to->clock = strdup(p->clock);
+    to->kernels = p->why[0] ? clean_text(p->why, PP_WIRE_MAX_VERSION) : strdup("");
     if (!to->kernels || !to->hostname || !to->python || !to->torch || !to->model || !to->clock)
         return pp_error_nomem(err);
     return fill_gpus(h->gpus, &to->gpus, err);
@@ -226,6 +229,14 @@ static void end_stretch(pp_process *p, pp_agent_pod *pod, uint64_t next)
     p->from = next;
 }
 
+/* Steps whose times are the kernels' come when the hook may be about other things. */
+static void note_clock(pp_process *p, bool kernels)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    (void)snprintf(p->clock, sizeof p->clock, "%s", kernels ? "kernels" : clock_name(h->clock));
+    (void)snprintf(p->why, sizeof p->why, "%s", kernels ? "" : h->kernels);
+}
+
 static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
 {
     end_stretch(p, pod, step->at);
@@ -235,6 +246,7 @@ static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
         pod->first = step->end;
     pp_batcher_timeline(p->batcher, pod->timeline);
     pp_batcher_start(p->batcher, pod->stretches++, step->end, p->offset);
+    note_clock(p, step->kernels);
     p->open = true;
     p->cut_at = p->now;
 }

@@ -49,8 +49,11 @@ enum {
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
 #define FLUSH_EVERY INT64_C(50000000)
 #define SETTLED                                                                                    \
-    INT64_C(200000000)              /* ns of launches after the stretch that show it is all there  \
-                                     */
+    INT64_C(200000000) /* ns of launches after the stretch that show it is all there               \
+                        */
+#define GRAPH_WAIT                                                                                 \
+    INT64_C(100000000) /* ns of launches after which a graph's own is known, or never: the agent   \
+                        * lets steps go after 200 ms of them */
 #define SILENCE INT64_C(2000000000) /* ns without a record: nothing more will come */
 #define CLOCK_LIMIT INT64_C(1000000000)
 
@@ -109,7 +112,7 @@ static const struct {
 typedef struct pending {
     pp_kernel kernel;
     uint32_t correlation;
-    uint32_t rounds; /* flushes that it has waited for */
+    int64_t since; /* `newest` as it came */
 } pending;
 
 /* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
@@ -220,7 +223,7 @@ static void emit_waiting(void)
     size_t kept = 0;
     for (size_t i = 0; i < waiting_count; i++) {
         pending *p = &waiting[i];
-        if (find_graph(p->correlation, &p->kernel.launched) || p->rounds++ > 1)
+        if (find_graph(p->correlation, &p->kernel.launched) || newest > p->since + GRAPH_WAIT)
             emit(&p->kernel);
         else
             waiting[kept++] = *p;
@@ -243,11 +246,15 @@ static void take_kernel(const uint8_t *r)
                    .start = begin + offset,
                    .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
                    .flags = name && strncmp(name, "nccl", 4) == 0 ? PP_KERNEL_COLLECTIVE : 0};
-    if (read_u64(r + AT_SUBMITTED) != 0 || !cupti.driver_api || waiting_count == PENDING)
+    if (read_u64(r + AT_SUBMITTED) != 0 || !cupti.driver_api || waiting_count == PENDING) {
+        newest = k.launched > newest ? k.launched : newest;
+        if (waiting_count && newest > waiting[0].since + GRAPH_WAIT)
+            emit_waiting(); /* before what was launched so much later */
         emit(&k);
-    else
+    } else {
         waiting[waiting_count++] =
-            (pending){.kernel = k, .correlation = read_u32(r + AT_CORRELATION)};
+            (pending){.kernel = k, .correlation = read_u32(r + AT_CORRELATION), .since = newest};
+    }
 }
 
 static void take_launch(const uint8_t *r)
@@ -409,8 +416,7 @@ const char *pp_kernels_start(void)
         return "a profiler has changed CUPTI's clock";
     waiting_count = graph_count = 0;
     atomic_store(&attached, 0);
-    newest = 0;
-    news_at = pp_now();
+    newest = news_at = pp_now();
     if (!enable()) {
         disable();
         detach();

@@ -62,8 +62,12 @@ class Training:
         """The session is over; the training goes on until the hook is out."""
         if AGENT:
             os.kill(AGENT, signal.SIGTERM)
-        self.until(lambda: self.steps >= PERIOD and not hooks())
-        print(json.dumps({"losses": self.losses, "others": self.others, "hooks": hooks(), **more}))
+        self.until(lambda: self.steps >= PERIOD and not self.left())
+        print(json.dumps({"losses": self.losses, "others": self.others, "hooks": self.left(), **more}))
+
+    def left(self):
+        """What of the hook is in place now."""
+        return hooks()
 
 
 def hooks():

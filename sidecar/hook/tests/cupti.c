@@ -1,0 +1,371 @@
+/*
+ * A double of libcupti.so.13 for the tests of the hook, and the GPU behind it. A training launches
+ * kernels by pp_cupti_launch(); they run one after the other, collectives beside them, and their
+ * records go the way of CUPTI's. What fails is said by pp_cupti_fault():
+ *
+ *   subscribe   another client is attached
+ *   clock       a client has given the records another clock
+ *   enable      kernels cannot be recorded
+ *   stuck       nothing is handed over, so that the buffers run out
+ *   dropped     every record is dropped
+ *   unended     kernels have no end
+ *
+ * pp_cupti_log() tells the calls since it was asked last; runs of the same call are one.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { OK = 0, NO_MORE = 12, FAILED = 999 };
+enum { KIND_DRIVER = 4, KIND_KERNEL = 10, GRAPH_LAUNCH = 514, VERSION = 130000 };
+enum { DRIVER_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8 };
+/* How pp_cupti_launch() does it. */
+enum { ORDINARY, OF_GRAPH, OF_UNKNOWN_GRAPH };
+
+#define HOUR INT64_C(3600000000000)
+
+typedef void (*wanted_fn)(uint8_t **, size_t *, size_t *);
+typedef void (*filled_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
+typedef void (*callback_fn)(void *, int domain, uint32_t id, const void *data);
+
+typedef struct buffer {
+    uint8_t *data;
+    size_t size, valid;
+    int64_t ended; /* when the last kernel in it has */
+} buffer;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char fault[32];
+static char calls[65536];
+
+static struct {
+    wanted_fn wanted;
+    filled_fn filled;
+    bool kernels, latency, graph_launches;
+    callback_fn subscriber;
+    void *user;
+    bool domains[DOMAINS];
+    buffer buffers[BUFFERS];
+    int count;
+} client;
+
+static int64_t stream_ends[2]; /* when what was launched ends: of kernels, of collectives */
+static int64_t queued_last;
+static uint32_t correlation;
+static size_t dropped;
+static _Thread_local bool leaving; /* a CUDA call of this thread that is about to return */
+
+static bool fails(const char *name)
+{
+    return strcmp(fault, name) == 0;
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void note(const char *call)
+{
+    static char last[32];
+    size_t length = strlen(calls);
+    if (length == 0 || strcmp(last, call) != 0)
+        (void)snprintf(calls + length, sizeof calls - length, "%s ", call);
+    (void)snprintf(last, sizeof last, "%s", call);
+}
+
+/* ---- for the tests ---- */
+
+#define TEST(type, name, parameters)                                                               \
+    type name parameters;                                                                          \
+    type name parameters
+
+TEST(void, pp_cupti_fault, (const char *name))
+{
+    (void)pthread_mutex_lock(&lock);
+    (void)snprintf(fault, sizeof fault, "%s", name);
+    (void)pthread_mutex_unlock(&lock);
+}
+
+TEST(void, pp_cupti_note, (const char *what))
+{
+    (void)pthread_mutex_lock(&lock);
+    note(what);
+    (void)pthread_mutex_unlock(&lock);
+}
+
+TEST(void, pp_cupti_log, (char *out, size_t size))
+{
+    (void)pthread_mutex_lock(&lock);
+    (void)snprintf(out, size, "%s", calls);
+    calls[0] = '\0';
+    (void)pthread_mutex_unlock(&lock);
+}
+
+/* Whether anything of CUPTI is in use. */
+TEST(int, pp_cupti_attached, (void))
+{
+    (void)pthread_mutex_lock(&lock);
+    bool is = client.wanted || client.kernels || client.subscriber;
+    (void)pthread_mutex_unlock(&lock);
+    return is;
+}
+
+/* Waits for the GPU, as what reads a loss does. */
+TEST(void, pp_cupti_wait, (void))
+{
+    int64_t end = stream_ends[0] > stream_ends[1] ? stream_ends[0] : stream_ends[1];
+    struct timespec t = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    (void)clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL);
+}
+
+/* ---- records ---- */
+
+static void put(uint8_t *record, size_t at, const void *value, size_t size)
+{
+    memcpy(record + at, value, size);
+}
+
+#define PUT(record, at, type, value) put(record, at, &(type){value}, sizeof(type))
+
+/* Room for a record, zeroed; NULL: it is dropped. */
+static uint8_t *append(size_t size, int64_t end)
+{
+    buffer *b = client.count ? &client.buffers[client.count - 1] : NULL;
+    if (!b || b->size - b->valid < size) {
+        b = client.count < BUFFERS ? &client.buffers[client.count] : NULL;
+        size_t records = 0;
+        if (b && client.wanted && !fails("dropped")) {
+            *b = (buffer){0};
+            client.wanted(&b->data, &b->size, &records);
+        }
+        if (!b || !b->data || b->size < size)
+            return NULL;
+        client.count++;
+    }
+    uint8_t *record = b->data + b->valid;
+    memset(record, 0, size);
+    b->valid += size;
+    b->ended = end > b->ended ? end : b->ended;
+    return record;
+}
+
+static uint8_t *record_of(uint32_t kind, size_t size, int64_t end)
+{
+    uint8_t *record = fails("dropped") ? NULL : append(size, end);
+    if (record)
+        PUT(record, 0, uint32_t, kind);
+    else
+        dropped++;
+    return record;
+}
+
+static void record_graph_launch(int64_t at)
+{
+    uint8_t *r = client.graph_launches ? record_of(KIND_DRIVER, DRIVER_SIZE, at) : NULL;
+    if (!r)
+        return;
+    PUT(r, 4, uint32_t, GRAPH_LAUNCH);
+    PUT(r, 8, int64_t, at);
+    PUT(r, 16, int64_t, at + 1);
+    PUT(r, 32, uint32_t, correlation);
+}
+
+static void record_kernel(const char *name, int64_t at, int64_t begin, int64_t end, int how)
+{
+    uint8_t *r = client.kernels ? record_of(KIND_KERNEL, KERNEL_SIZE, end) : NULL;
+    if (!r)
+        return;
+    /* What a graph launches has no times of its own launch, or another's. */
+    int64_t queued = how == OF_GRAPH ? queued_last : at;
+    PUT(r, 16, int64_t, begin);
+    PUT(r, 24, int64_t, fails("unended") ? 0 : end);
+    PUT(r, 92, uint32_t, correlation);
+    PUT(r, 104, const char *, name);
+    PUT(r, 120, int64_t, client.latency ? queued : 0);
+    PUT(r, 128, int64_t, client.latency && how == ORDINARY ? at + 1 : 0);
+}
+
+/* Launches a kernel of a duration in ns, in a CUDA call of this thread. `name` is kept. */
+TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
+{
+    (void)pthread_mutex_lock(&lock);
+    int64_t at = now();
+    int64_t *ends = &stream_ends[strncmp(name, "nccl", 4) == 0];
+    int64_t begin = *ends > at ? *ends : at;
+    *ends = begin + duration;
+    correlation++;
+    if (how == OF_GRAPH)
+        record_graph_launch(at);
+    record_kernel(name, at, begin, *ends, how);
+    if (how == ORDINARY)
+        queued_last = at;
+    bool listens = client.domains[1] || client.domains[2];
+    callback_fn subscriber = listens ? client.subscriber : NULL;
+    void *user = client.user;
+    (void)pthread_mutex_unlock(&lock);
+    for (uint32_t site = 0; subscriber && site < 2; site++) {
+        leaving = site == 1;
+        subscriber(user, 1, 0, &site);
+    }
+    leaving = false;
+}
+
+/* ---- CUPTI ---- */
+
+#define CUPTI(name, parameters)                                                                    \
+    int name parameters;                                                                           \
+    int name parameters
+
+static int done(const char *call, bool failed)
+{
+    note(call);
+    (void)pthread_mutex_unlock(&lock);
+    return failed ? FAILED : OK;
+}
+
+CUPTI(cuptiGetVersion, (uint32_t * ret))
+{
+    *ret = VERSION;
+    return OK;
+}
+
+CUPTI(cuptiGetTimestamp, (uint64_t * ret))
+{
+    *ret = (uint64_t)(now() - (fails("clock") ? HOUR : 0));
+    return OK;
+}
+
+CUPTI(cuptiActivityRegisterCallbacks, (wanted_fn wanted, filled_fn filled))
+{
+    (void)pthread_mutex_lock(&lock);
+    client.wanted = wanted;
+    client.filled = filled;
+    return done("register", false);
+}
+
+CUPTI(cuptiActivityEnable, (int kind))
+{
+    (void)pthread_mutex_lock(&lock);
+    bool failed = fails("enable") || kind != KIND_KERNEL;
+    client.kernels = !failed;
+    return done("enable", failed);
+}
+
+CUPTI(cuptiActivityDisable, (int kind))
+{
+    (void)pthread_mutex_lock(&lock);
+    client.kernels = client.kernels && kind != KIND_KERNEL;
+    return done("disable", false);
+}
+
+CUPTI(cuptiActivityEnableLatencyTimestamps, (uint8_t on))
+{
+    (void)pthread_mutex_lock(&lock);
+    client.latency = on;
+    return done("latency", false);
+}
+
+CUPTI(cuptiActivityEnableDriverApi, (uint32_t id, uint8_t on))
+{
+    (void)pthread_mutex_lock(&lock);
+    if (id == GRAPH_LAUNCH)
+        client.graph_launches = on;
+    return done("driver", false);
+}
+
+CUPTI(cuptiActivityGetNextRecord, (uint8_t * data, size_t valid, void **record))
+{
+    uint8_t *at = data;
+    uint32_t kind;
+    if (*record) {
+        memcpy(&kind, *record, sizeof kind);
+        at = (uint8_t *)*record + (kind == KIND_KERNEL ? KERNEL_SIZE : DRIVER_SIZE);
+    }
+    if (at >= data + valid)
+        return NO_MORE;
+    *record = at;
+    return OK;
+}
+
+/* Hands over what has ended; `force`: all, and what still runs has no end. */
+CUPTI(cuptiActivityFlushAll, (uint32_t force))
+{
+    buffer full[BUFFERS];
+    int count = 0;
+    (void)pthread_mutex_lock(&lock);
+    filled_fn filled = client.filled;
+    while (!fails("stuck") && count < client.count &&
+           (force || client.buffers[count].ended <= now())) {
+        full[count] = client.buffers[count];
+        count++;
+    }
+    client.count -= count;
+    memmove(client.buffers, client.buffers + count, (size_t)client.count * sizeof *full);
+    (void)done(force ? "flush-all" : "flush", false);
+    for (int i = 0; i < count; i++) {
+        void *r = NULL;
+        while (force && cuptiActivityGetNextRecord(full[i].data, full[i].valid, &r) == OK) {
+            int64_t end;
+            memcpy(&end, (uint8_t *)r + 24, sizeof end);
+            if (*(uint8_t *)r == KIND_KERNEL && end > now())
+                PUT((uint8_t *)r, 24, int64_t, 0);
+        }
+        filled(NULL, 0, full[i].data, full[i].size, full[i].valid);
+    }
+    return OK;
+}
+
+CUPTI(cuptiActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t *ret))
+{
+    (void)context;
+    (void)stream;
+    (void)pthread_mutex_lock(&lock);
+    *ret = dropped;
+    dropped = 0;
+    (void)pthread_mutex_unlock(&lock);
+    return OK;
+}
+
+CUPTI(cuptiSubscribe, (void **ret, callback_fn subscriber, void *user))
+{
+    (void)pthread_mutex_lock(&lock);
+    bool failed = fails("subscribe") || client.subscriber;
+    if (!failed) {
+        client.subscriber = subscriber;
+        client.user = user;
+        *ret = &client;
+    }
+    return done("subscribe", failed);
+}
+
+CUPTI(cuptiUnsubscribe, (void *subscriber))
+{
+    (void)pthread_mutex_lock(&lock);
+    bool failed = subscriber != &client || !client.subscriber;
+    client.subscriber = NULL;
+    memset(client.domains, 0, sizeof client.domains);
+    return done("unsubscribe", failed);
+}
+
+CUPTI(cuptiEnableDomain, (uint32_t on, void *subscriber, int domain))
+{
+    (void)pthread_mutex_lock(&lock);
+    bool failed = subscriber != &client || domain < 0 || domain >= DOMAINS;
+    if (!failed)
+        client.domains[domain] = on;
+    return done("domain", failed);
+}
+
+CUPTI(cuptiFinalize, (void))
+{
+    (void)pthread_mutex_lock(&lock);
+    memset(&client, 0, sizeof client);
+    dropped = 0;
+    return done(leaving ? "finalize" : "finalize-at-once", false);
+}

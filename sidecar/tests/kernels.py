@@ -1,0 +1,158 @@
+"""A training whose layers launch kernels on doubles of CUDA and CUPTI; prints what a test compares, as JSON.
+
+usage: kernels.py CASE CUDA CUPTI   (the doubles)
+
+Every step launches the same kernels, so that each that is told of can be compared with STEP.
+"""
+import ctypes
+import sys
+
+import faults
+import torch
+from torch import nn
+
+faults.PERIOD = 40
+ORDINARY, OF_GRAPH, OF_UNKNOWN_GRAPH = range(3)
+FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, OTHER = 0, 1, 2, 6, 7
+LAYERS = {  # name: kernels in ns of forward and backward, and how each of the two launches
+    "0": ([600000], [1000000], ORDINARY, ORDINARY),
+    "1": ([300000, 500000], [800000], ORDINARY, ORDINARY),
+    "2": ([200000, 200000], [400000], OF_GRAPH, OF_UNKNOWN_GRAPH),
+}
+REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
+STEP = {**{(name, FORWARD): sum(one[0]) for name, one in LAYERS.items()},
+        **{(name, BACKWARD): sum(one[1]) for name, one in LAYERS.items()},
+        **{("", phase): ns for phase, ns in REST.items()}}
+
+double = None
+
+
+def launch(durations, how=ORDINARY, name=b"gemm"):
+    for ns in durations:
+        double.pp_cupti_launch(name, ctypes.c_int64(ns), how)
+
+
+class Launch(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, layer):
+        context.layer = layer
+        launch(LAYERS[layer][0], LAYERS[layer][2])
+        return x.clone()
+
+    @staticmethod
+    def backward(context, grad):
+        launch(LAYERS[context.layer][1], LAYERS[context.layer][3])
+        return grad, None
+
+
+class Layer(nn.Linear):
+    def forward(self, x):
+        return Launch.apply(super().forward(x), self.name)
+
+
+class Training(faults.Training):
+    def __init__(self):
+        super().__init__()
+        self.model = nn.Sequential(*[Layer(8, 8) for _ in LAYERS])
+        for name, layer in self.model.named_children():
+            layer.name = name
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
+        self.optimizer.register_step_pre_hook(lambda *_: launch([REST[OPTIMIZER]]))
+        self.begin = [parameter.detach().clone() for parameter in self.model.parameters()]
+        self.log = []
+
+    def step(self):
+        super().step()
+        launch([REST[OTHER]])
+        double.pp_cupti_wait()
+        launch([REST[COMMUNICATION]], name=b"ncclDevKernel_AllReduce")
+        double.pp_cupti_wait()
+
+    def calls(self):
+        """Of CUPTI's functions, all until now."""
+        text = ctypes.create_string_buffer(65536)
+        double.pp_cupti_log(text, len(text))
+        self.log += text.value.decode().split()
+        return self.log
+
+    def recording(self):
+        return faults.ring()["state"] == 2 and faults.ring()["clock"] == "kernels" and double.pp_cupti_attached()
+
+    def left(self):
+        profiler = torch.autograd.profiler
+        wrapped = [name for name in ("_prepare_profiler", "_enable_profiler")
+                   if getattr(profiler, name).__name__ == "begin"]
+        return super().left() + wrapped + ["cupti"] * double.pp_cupti_attached()
+
+
+def plain(training):
+    pass
+
+
+def stretches(training):
+    """Three of them, each recorded from its beginning to its end."""
+    training.until(lambda: training.calls().count("finalize") >= 3)
+
+
+def refused(training):
+    """One reason after another not to record."""
+    told = {}
+    for fault in ("subscribe", "clock", "enable"):
+        training.until(lambda: not double.pp_cupti_attached())
+        double.pp_cupti_fault(fault.encode())
+        training.until(lambda: faults.ring()["kernels"] and faults.ring()["state"] == 2)
+        told[fault] = faults.ring()["kernels"]
+        training.until(lambda: faults.ring()["state"] < 2)
+        double.pp_cupti_fault(b"")
+        training.until(training.recording)
+    return told
+
+
+def damaged(training):
+    """Records are lost in one way after another, in the middle of a stretch."""
+    told = {}
+    for fault in ("stuck", "dropped", "unended"):
+        lost = faults.ring()["kernels_lost"]
+        while training.until(training.recording) and faults.ring()["kernels_lost"] == lost:
+            double.pp_cupti_fault(fault.encode())
+            if fault == "stuck":
+                launch([0] * 25000)  # more than there are buffers for
+            for _ in range(5):
+                training.step()
+            double.pp_cupti_fault(b"")
+            training.until(lambda: faults.ring()["kernels_lost"] > lost or not training.recording())
+        told[fault] = training.steps
+        between = faults.ring()["kernel_head"]
+        training.until(lambda: faults.ring()["kernel_head"] > between + 500)
+    return told
+
+
+def profiled(training):
+    """torch.profiler begins in the middle of a stretch."""
+    prepare = torch.autograd.profiler._prepare_profiler
+
+    def noting(*args):
+        double.pp_cupti_note(b"profile")
+        return prepare(*args)
+
+    def profile():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            for _ in range(60):
+                training.step()
+        double.pp_cupti_note(b"profiled")
+        return sum(event.count for event in profiler.key_averages() if event.key == "aten::linear")
+
+    torch.autograd.profiler._prepare_profiler = noting
+    training.until(training.recording)
+    count = profile()
+    training.until(training.recording)
+    return count
+
+
+if __name__ == "__main__":
+    cuda, cupti = sys.argv[2:]
+    double = ctypes.CDLL(cupti)
+    faults.pretend_cuda(cuda)
+    one = Training()
+    told = globals()[sys.argv[1]](one)
+    one.end(step=[[*key, ns] for key, ns in STEP.items()], told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())
