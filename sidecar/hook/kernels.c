@@ -438,6 +438,7 @@ void pp_kernels_end(void)
 static void complete(void)
 {
     (void)pthread_mutex_lock(&lock);
+    emit_waiting();
     for (size_t i = 0; i < waiting_count; i++)
         emit(&waiting[i].kernel);
     waiting_count = 0;
