@@ -376,12 +376,12 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
+    pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
     pp_ring_close(true);
     pp_thread_forget();
     pp_kernels_forget();
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
-    pp_clock_now = &pp_clock_host;
     return none();
 }
 

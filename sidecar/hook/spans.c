@@ -1,7 +1,7 @@
 /*
  * Methods of torch's classes that are wrapped while a stretch runs, to mark what is the step's and
  * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad. A wrapper that somebody
- * keeps goes on calling the original, and whatever is asked of it the original answers.
+ * keeps goes on calling the original, which answers whatever is asked of it and keeps what is set.
  */
 #include "hook.h"
 
@@ -70,6 +70,11 @@ static PyObject *span_get(PyObject *self, PyObject *name)
     return PyObject_GetAttr(((const span *)self)->original, name);
 }
 
+static int span_set(PyObject *self, PyObject *name, PyObject *value)
+{
+    return PyObject_SetAttr(((const span *)self)->original, name, value);
+}
+
 static void span_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -80,11 +85,8 @@ static void span_dealloc(PyObject *self)
 }
 
 static PyType_Slot span_slots[] = {
-    {Py_tp_call, span_call},
-    {Py_tp_descr_get, span_bind},
-    {Py_tp_getattro, span_get},
-    {Py_tp_dealloc, span_dealloc},
-    {0, NULL},
+    {Py_tp_call, span_call},    {Py_tp_descr_get, span_bind},  {Py_tp_getattro, span_get},
+    {Py_tp_setattro, span_set}, {Py_tp_dealloc, span_dealloc}, {0, NULL},
 };
 
 static PyType_Spec span_spec = {"precisionprobe_hook._marks.Span", sizeof(span), 0,

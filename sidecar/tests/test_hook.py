@@ -68,6 +68,28 @@ assert module._prepare_profiler is plain
 """
 
 
+SPANS = """
+import inspect, sys, torch
+sys.path.insert(0, sys.argv[1])
+from precisionprobe_hook import spans
+method = torch.optim.Optimizer.zero_grad
+wrapping = spans.Spans()
+wrapping.install()
+wrapped = torch.optim.Optimizer.zero_grad
+assert wrapped is not method and inspect.signature(wrapped) == inspect.signature(method)
+wrapped.mine = 1
+assert method.mine == wrapped.mine == 1
+del wrapped.mine
+assert not hasattr(method, "mine")
+wrapping.remove()
+assert torch.optim.Optimizer.zero_grad is method
+"""
+
+
+def test_a_wrapped_method_is_as_the_original(python):
+    run(python, "-c", SPANS, needed("PP_HOOK"))
+
+
 def test_a_profiler_that_begins_after_a_stretch_is_given_way(python):
     run(python, "-c", WATCH, needed("PP_HOOK"))
 
