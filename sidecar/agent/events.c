@@ -520,11 +520,26 @@ static void take_body(pp_events *e, const json_t *body, pp_agent_pod *pod, int64
     free(all);
 }
 
+/* Whether a body has brackets as no events have: each is a hundred times its size once it is
+ * parsed, which the agent has no memory for. */
+static bool is_dense(const char *text, size_t n)
+{
+    size_t brackets = 0;
+    for (size_t i = 0; i < n; i++)
+        brackets += text[i] == '{' || text[i] == '[';
+    return brackets > 4 + n / 32;
+}
+
 void pp_events_post(pp_events *e, const char *text, size_t n, pp_agent_pod *pod, int64_t now,
                     int64_t real, pp_events_answer *ret)
 {
     const pp_duty_policy *p = &pod->policy;
-    *ret = (pp_events_answer){.status = 400};
+    *ret = (pp_events_answer){.status = 422};
+    if (is_dense(text, n)) {
+        (void)pp_error_field(&ret->error, "", "has more brackets than events need");
+        return;
+    }
+    ret->status = 400;
     json_t *body = pp_json_parse(text, n, &ret->error);
     if (!body)
         return;

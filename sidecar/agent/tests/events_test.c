@@ -318,6 +318,12 @@ static void test_what_is_refused(void **state)
         {409, "[0].pod", "[{" EVENT TIMES ",\"pod\":\"dlrm-1\"}]"},
     };
     fixture *f = begin();
+    char dense[4001] = "[";
+    for (size_t i = 1; i < 4000; i++)
+        dense[i] = "{},"[(i - 1) % 3];
+    dense[3999] = ']';
+    assert_int_equal(post(f, dense).status, 422);
+    assert_string_equal(post(f, dense).error.field, "");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pp_events_answer told = post(f, bad[i].text);
         if (told.status != bad[i].status || strcmp(told.error.field, bad[i].field) != 0)
