@@ -79,10 +79,7 @@ class Training(faults.Training):
         return faults.ring()["state"] == 2 and faults.ring()["clock"] == "kernels" and double.pp_cupti_attached()
 
     def left(self):
-        profiler = torch.autograd.profiler
-        wrapped = [name for name in ("_prepare_profiler", "_enable_profiler")
-                   if getattr(profiler, name).__name__ == "begin"]
-        return super().left() + wrapped + ["cupti"] * double.pp_cupti_attached()
+        return super().left() + ["cupti"] * double.pp_cupti_attached()
 
 
 def plain(training):
@@ -132,7 +129,7 @@ def profiled(training):
     prepare = torch.autograd.profiler._prepare_profiler
 
     def noting(*args):
-        double.pp_cupti_note(b"profile")
+        double.pp_cupti_note(b"profile" if torch.autograd.profiler._prepare_profiler is noting else b"wrapped")
         return prepare(*args)
 
     def profile():
