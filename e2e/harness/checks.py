@@ -161,6 +161,7 @@ def with_torch(tests, pythons, port):
                     "--durations=10", os.path.join(ROOT, tests),
                     env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
                          "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
+                         "PP_NVML": f"{build}/sidecar/gpu/tests/full",
                          "PP_TORCH_PYTHON": ":".join(pythons), "MASTER_PORT": str(port)})
     return [f"{tests}: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
