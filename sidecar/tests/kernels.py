@@ -125,7 +125,7 @@ def damaged(training):
 
 
 def profiled(training):
-    """torch.profiler begins in the middle of a stretch."""
+    """torch.profiler begins in the middle of a stretch, and when one has just ended."""
     prepare = torch.autograd.profiler._prepare_profiler
 
     def noting(*args):
@@ -141,9 +141,12 @@ def profiled(training):
 
     torch.autograd.profiler._prepare_profiler = noting
     training.until(training.recording)
-    count = profile()
+    counts = [profile()]
     training.until(training.recording)
-    return count
+    training.until(lambda: faults.ring()["state"] < 2)
+    counts.append(profile())
+    training.until(training.recording)
+    return counts
 
 
 if __name__ == "__main__":

@@ -84,10 +84,12 @@ def test_records_that_are_lost(probe):
 def test_torch_profiler_begins(probe):
     """The user's profile is theirs alone from its beginning to its end, and recording goes on after it."""
     told, batches = trained(probe, "profiled")
-    assert told["told"] == 180  # all that ran: 3 layers in 60 steps
+    assert told["told"] == [180, 180]  # all that ran: 3 layers in 60 steps
     calls = told["calls"]
-    begun = calls.index("profile")
     left = ["driver", "disable", "latency", "flush-all", "finalize-at-once"]
-    assert calls[begun - len(left):begun + 2] == left + ["profile", "profiled"]
-    assert "enable" in calls[begun:]
+    first, second = [i for i, call in enumerate(calls) if call == "profile"]
+    assert calls[first - len(left):first + 2] == left + ["profile", "profiled"]
+    # On a machine that is slow enough the stretch before is left as ever.
+    assert calls[second - 1] in (left[-1], LEFT[-1]) and calls[second + 1] == "profiled"
+    assert "enable" in calls[second:]
     assert "torch.profiler is running" in [b["process"].get("kernels") for b in batches]
