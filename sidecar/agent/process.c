@@ -47,6 +47,7 @@ struct pp_process {
     pp_ring_told told;
     int64_t greeted;   /* when the hook was last told that the agent is there, monotonic ns */
     bool refused;      /* that the hook stands aside is told already */
+    uint64_t late;     /* kernels that came late, as told already */
     uint32_t failures; /* of the hook's that are told already */
     pp_mark buffer[MARKS_AT_ONCE];
     pp_kernel kernel_buffer[KERNELS_AT_ONCE];
@@ -352,6 +353,10 @@ static int join(pp_process *p, pp_agent_pod *pod, pp_error *err)
     if (lost != p->kernels_lost)
         pp_kernels_lose(p->kernels);
     p->kernels_lost = lost;
+    uint64_t late = pp_kernels_late(p->kernels);
+    if (late > 0 && p->late == 0)
+        pp_warn(p->path, "kernels came after their step was told: its busy times lack them");
+    p->late = late;
     return pump(p, pod, err);
 }
 

@@ -299,6 +299,11 @@ static int64_t cuda_poll(void)
     return at < end ? POLL_BUSY : pp_ring_mode_now() == PP_RING_SAMPLE ? POLL_BUSY : POLL_IDLE;
 }
 
+bool pp_clock_cuda_behind(void)
+{
+    return atomic_load(&resolved) != atomic_load(&queued);
+}
+
 static const pp_clock clock_cuda = {"cuda", cuda_stamp, cuda_poll};
 
 const pp_clock *pp_clock_cuda(PyObject *get_stream)

@@ -92,6 +92,10 @@ void pp_sleep(int64_t ns);
  */
 const pp_clock *pp_clock_cuda(PyObject *stream_of);
 
+/** Whether marks still wait for the GPU. The hook's thread writes those: nobody else may, until
+ * then. */
+bool pp_clock_cuda_behind(void);
+
 /** The host's, while kernels.c records what the GPU does. */
 extern const pp_clock pp_clock_kernels;
 

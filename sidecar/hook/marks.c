@@ -411,7 +411,7 @@ static int on_found(void)
     }
     if (!hook.collected || PyList_Size(hook.collected) == 0)
         return 0; /* nothing ran since: one step more */
-    if (pp_kernels_closing()) {
+    if (pp_kernels_closing() || pp_clock_cuda_behind()) {
         PyObject *anew = PyList_New(0); /* the stretch begins some steps later */
         Py_DECREF(hook.collected);
         hook.collected = anew;
