@@ -62,7 +62,9 @@ static int grow(pp_job *job)
     if (job->n < job->room)
         return 0;
     const int room = job->room ? 2 * job->room : 4;
-    pp_statement **statements = realloc(job->statements, (size_t)room * sizeof(*statements));
+    pp_statement **statements =
+        realloc(job->statements,
+                (size_t)room * sizeof(pp_statement *)); /* NOLINT(bugprone-sizeof-expression) */
     if (!statements)
         return -1;
     job->statements = statements;
