@@ -1,10 +1,12 @@
 """All tests, in one command: format and lint, unit tests under sanitizers, scenarios on a real cluster.
 
-The cluster and its images are brought up while the unit tests run. What this command started it takes down again,
-also when it is interrupted. With KUBECONFIG set the scenarios use that cluster, unless it has GPUs, PrecisionProbe or
-their namespaces already. Logs are in the cache's folder logs.
+The cluster and its images are brought up while the unit tests run; the slowest checks run, at the lowest priority,
+beside the scenarios that mostly wait, and those that measure wait for their end. What this command started it takes
+down again, also when it is interrupted. With KUBECONFIG set the scenarios use that cluster, unless it has GPUs,
+PrecisionProbe or their namespaces already. Logs are in the cache's folder logs.
 """
 import argparse
+import fcntl
 import os
 import re
 import subprocess
@@ -15,7 +17,7 @@ import time
 from . import checks
 from .cluster import Cluster
 from .deploy import Deployment
-from .progress import (LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children,
+from .progress import (CACHE, LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children,
                        tidy_up_on_signals)
 
 RESULT = re.compile(r"^(\S+::\S.*?)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
@@ -41,6 +43,7 @@ class Suite:
         self.cluster = Cluster()
         self.summary = []
         self.failed = []
+        self.lock = None
 
     def check(self, text, function, *more):
         """One line for the reader; a failure is shown and remembered, and the rest goes on."""
@@ -53,10 +56,28 @@ class Suite:
             self.failed.append(text)
             return False
 
-    def units(self):
-        for text, function in checks.BEFORE + checks.UNITS:
+    def units(self, some):
+        for text, function in some:
             if not (self.args.quick and text in checks.SLOW):
                 self.check(text, function)
+
+    # --- what runs beside the scenarios ---
+
+    def begin_beside(self):
+        """Holds a lock until they are over: scenarios that measure wait for it."""
+        os.makedirs(CACHE, exist_ok=True)
+        self.lock = open(os.path.join(CACHE, "beside-scenarios.lock"), "w", encoding="utf-8")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.beside = threading.Thread(target=self.run_beside, daemon=True)
+        self.beside.start()
+
+    def run_beside(self):
+        # On Linux the priority is the thread's, and that of the processes which it starts.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        try:
+            self.units(checks.BESIDE)
+        finally:
+            self.lock.close()
 
     # --- the cluster, beside the unit tests ---
 
@@ -95,7 +116,8 @@ class Suite:
         command += ["-m", "not long"] if self.args.quick else []
         # What is on a cluster that is taken down afterwards need not be taken off it.
         keep = self.args.keep or self.cluster.started
-        environment = {"PP_TEST_PRESET": self.args.preset, "PP_TEST_KEEP": "1" if keep else "", "COLUMNS": "100"}
+        environment = {"PP_TEST_PRESET": self.args.preset, "PP_TEST_KEEP": "1" if keep else "", "COLUMNS": "100",
+                       "PP_TEST_BESIDE": self.lock.name if self.lock else ""}
         path = os.path.join(LOGS, "scenarios.log")
         os.makedirs(LOGS, exist_ok=True)
         child = start(*command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE,
@@ -142,9 +164,15 @@ class Suite:
         if only != "unit":
             self.begin_preparing()
         if only != "scenarios":
-            self.units()
-        if only != "unit":
+            self.units(checks.BEFORE + checks.UNITS)
+        if only == "unit":
+            self.units(checks.BESIDE)
+        elif only == "scenarios":
             self.on_cluster()
+        else:
+            self.begin_beside()
+            self.on_cluster()
+            self.beside.join()
 
     def finish(self):
         """Takes down what was started, however this came to its end."""

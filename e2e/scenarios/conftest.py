@@ -1,4 +1,5 @@
 """One cluster with everything on it for all scenarios; each leaves it as it found it. Run by e2e/test."""
+import fcntl
 import itertools
 import os
 import re
@@ -10,9 +11,10 @@ import pytest
 from harness.progress import LOGS, CommandError
 from harness.world import SERVICES, SHARED, World
 
-# Cheap ones first, those that need other services later, the one that removes the release last.
+# Cheap ones first, then those that mostly wait, then those that measure and want the machine for themselves; those that
+# need other services later, the one that removes the release last.
 ORDER = ("test_specs", "test_sessions", "test_injection", "test_ingest", "test_sidecar", "test_running_pods",
-         "test_lease", "test_main_job", "test_chaos", "test_random_kills", "test_coarse", "test_uninstall")
+         "test_lease", "test_chaos", "test_random_kills", "test_main_job", "test_coarse", "test_uninstall")
 FAILURES = os.path.join(LOGS, "failures")
 numbers = itertools.count(1)
 
@@ -30,6 +32,7 @@ def pytest_configure(config):
             signal.signal(number, stop)
     config.addinivalue_line("markers", "long: takes minutes; left out by e2e/test --quick")
     config.addinivalue_line("markers", "intervals: brings or takes services with other intervals")
+    config.addinivalue_line("markers", "measures: held against the truth; not beside other work of e2e/test")
     config.addinivalue_line("markers", "kills: restarts of the operator are part of the scenario")
     shutil.rmtree(FAILURES, ignore_errors=True)
 
@@ -38,6 +41,15 @@ def pytest_collection_modifyitems(items):
     if SHARED:
         items[:] = [item for item in items if "trainings" not in item.fixturenames]
     items.sort(key=lambda item: ORDER.index(item.module.__name__.rsplit(".")[-1]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """What measures waits until e2e/test has nothing else running; the lock is free from then on."""
+    beside = os.environ.get("PP_TEST_BESIDE")
+    if beside and item.get_closest_marker("measures"):
+        with open(beside, encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from harness import truth
 from harness.demo import compare, observed
 from harness.session import manifest
 
-pytestmark = [pytest.mark.long, pytest.mark.intervals]
+pytestmark = [pytest.mark.long, pytest.mark.measures, pytest.mark.intervals]
 
 
 def profile(world, interval, duration):
@@ -25,7 +25,7 @@ def layers(rows):
 
 
 def test_windows_of_15_s(trainings):
-    comparison, rows = profile(trainings, "15s", "150s")
+    comparison, rows = profile(trainings, "15s", "105s")
     figures = comparison.figures()
     print(figures)
     assert figures["job_error_percent"] <= truth.LIMITS["job_error_percent"]

@@ -9,7 +9,7 @@ from harness.progress import wait_until
 from harness.session import losses, manifest, pods_of
 from harness.world import SERVICES
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.measures]
 
 LEAVES = {f"{part}.{i}" for part in ("bot", "top") for i in range(6)} | {f"emb.{i}" for i in range(4)}
 COLUMNS = ["job_id", "host_name", "ip", "forward", "layer", "cpu_num", "data_num", "gpu_util", "gpu_mem", "dram_active",

@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from harness import cluster, demo, deploy, progress, report
+from harness import checks, cluster, demo, deploy, progress, report, suite
 from harness.cluster import Cluster
 from harness.deploy import MARK, SERVICES, SYSTEM, Deployment
 from harness.progress import CommandError
@@ -144,6 +145,37 @@ def test_one_run_at_a_time(monkeypatch, tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     Cluster().claim()  # as in a process that the holder has started: does not wait
     mine.held.close()
+
+
+def locked(path):
+    with open(path, encoding="utf-8") as other:
+        try:
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def test_checks_beside_the_scenarios(monkeypatch, tmp_path):
+    """Those that measure can wait for their end; they leave the processors to everybody else; a failure is remembered."""
+    goes_on = threading.Event()
+    nice = []
+
+    def slow():
+        goes_on.wait(10)
+        nice.append(progress.run("nice").strip())
+        raise checks.Failure("as is meant here")
+
+    monkeypatch.setattr(suite, "CACHE", str(tmp_path))
+    monkeypatch.setattr(checks, "BESIDE", [("slow", slow)])
+    tests = suite.Suite(argparse.Namespace(quick=False))
+    before = os.nice(0)
+    tests.begin_beside()
+    assert locked(tests.lock.name)
+    goes_on.set()
+    tests.beside.join(20)
+    assert not locked(tests.lock.name)
+    assert (nice, os.nice(0), tests.failed) == (["19"], before, ["slow"])
 
 
 def test_an_earlier_demo_is_cleared_first():
