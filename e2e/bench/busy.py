@@ -14,7 +14,6 @@ import tempfile
 
 import lab
 
-PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other")
 OF_LAYER = ("forward", "backward", "recompute")
 LAYER, STEP = "bench.layer:", "bench.step"
 NODE = "autograd::engine::evaluate_function: "
@@ -34,7 +33,7 @@ def busy_of(batch, elapsed):
     rows, names = collections.Counter(), names_of(batch)
     unknown = set()
     for layer, phase, value in zip(data.get("layer", []), data.get("phase", []), values or [-1] * count):
-        row = (names[layer], PHASES[phase])
+        row = (names[layer], lab.PHASES[phase])
         unknown.update([row] if value < 0 else [])
         rows[row] += max(0, value)
     return {row: None if row in unknown else ns for row, ns in rows.items()}

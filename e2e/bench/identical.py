@@ -8,7 +8,8 @@ import sys
 
 import lab
 
-MODELS = ("dlrm", "resnet50", "gpt", "gpt-amp-checkpoint", "gpt-compile", "resnet50-ddp")
+MODELS = ("dlrm", "resnet50", "gpt", "gpt-amp-checkpoint", "gpt-compile", "gpt-reduce-overhead", "resnet50-ddp",
+          "gpt-fsdp2")
 
 
 def free_port():
@@ -19,7 +20,7 @@ def free_port():
 
 def ranks(model):
     """The environment of each process of a training."""
-    if "ddp" not in model:
+    if not lab.distributed(model):
         return [{}]
     port = str(free_port())
     return [{"RANK": str(i), "LOCAL_RANK": str(i), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
@@ -47,7 +48,8 @@ def in_session(args, model):
     """Sampling begins after a tenth of the steps, and goes on to the end."""
     with lab.Ring() as ring, lab.Session(ring, budget=100, stretch=1, skip=args.steps // 10) as session:
         found, states = losses(args, model, ring)
-        return found, states, lab.sampled(session.stop()), session.said()
+        batches = session.stop()
+        return found, states, {**lab.sampled(batches), **lab.shares(batches)}, session.said()
 
 
 def differing(a, b):
@@ -65,7 +67,8 @@ def compare(args, model):
     lab.figure("losses identical", identical, model=model, holds=identical and reproducible and held["steps"] > 0,
                reproducible_without=reproducible, steps=args.steps, processes=len(plain),
                sampled_steps=held["steps"], marks_of_a_step=held["marks_of_a_step"],
-               dropped=held["dropped"], clocks=held["clocks"],
+               dropped=held["dropped"], clocks=held["clocks"], no_busy_because=held["no_busy_because"],
+               phases_percent=held["phases_percent"], layer_types=held["layer_types"],
                states_at_end=states, first_difference=differing(plain, probed),
                first_difference_without=differing(plain, again), last_loss=float.fromhex(plain[0][-1]), aside=aside)
     return identical and reproducible

@@ -5,6 +5,7 @@ PP_HOOK   the folder with the hook's Python (sitecustomize.py in it)
 PP_PYTHON the Python that trains, where it is not the one that runs the benchmark
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -206,6 +207,27 @@ class Session:
     def __exit__(self, *_):
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other")
+
+
+def distributed(model):
+    """Whether a training takes two processes."""
+    return model.endswith(("-ddp", "-fsdp2"))
+
+
+def shares(batches):
+    """Percent of the sampled time that each phase has, and how many layers of which types there are."""
+    total, types = collections.Counter(), {}
+    for b in batches:
+        types.update({layer["name"]: layer.get("type", "") for layer in b.get("layers", [])})
+        data = b.get("grid") or b.get("intervals") or {}
+        for phase, ns in zip(data.get("phase", []), data.get("busy" if "grid" in b else "duration", [])):
+            total[PHASES[phase]] += ns
+    whole = sum(total.values()) or 1
+    return {"phases_percent": {phase: round(100 * ns / whole, 2) for phase, ns in total.most_common()},
+            "layer_types": dict(collections.Counter(types.values()))}
 
 
 def sampled(batches):

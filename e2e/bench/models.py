@@ -178,7 +178,8 @@ def _gpt(device, small, batch, deterministic, wrap, amp=False):
 MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt}
 # How the same models can be run besides: name -> (model, what is done with it).
 VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
-            "resnet50-ddp": ("resnet50", "ddp")}
+            "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),
+            "gpt-fsdp2": ("gpt", "fsdp2")}
 
 
 def settle_all(deterministic):
@@ -192,11 +193,20 @@ def settle_all(deterministic):
             getattr(torch.backends.cuda, f"enable_{kind}_sdp", bool)(False)
 
 
+def sharded(model):
+    """FSDP2: each block, and the rest."""
+    from torch.distributed.fsdp import fully_shard
+    for block in model.h:
+        fully_shard(block)
+    return fully_shard(model)
+
+
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
     """A Training by its name in MODELS or VARIANTS. For ddp the process group is there already."""
     base, variant = VARIANTS.get(name, (name, None))
     settle_all(deterministic)
-    wraps = {"compile": functools.partial(torch.compile, backend=backend) if variant == "compile" else None,
-             "ddp": lambda model: nn.parallel.DistributedDataParallel(model)}
+    wraps = {"compile": lambda model: torch.compile(model, backend=backend),
+             "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
+             "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}
     more = {"amp": True} if variant == "amp" else {}
     return MODELS[base](device, small, batch, deterministic, wraps.get(variant) or (lambda model: model), **more)

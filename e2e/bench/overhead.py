@@ -42,11 +42,16 @@ def whole_cycles(reply):
 
 
 def at_budget(hooked, ring, args):
-    before = lab.times(hooked.ask("run", seconds=args.block * 2))
-    reply, held, out = session(hooked, ring, args.seconds, args.budget, args.stretch)
-    after = lab.times(hooked.ask("run", seconds=args.block * 2))
-    return {"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
-            "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]), "until_off_s": out}
+    """Sessions one after another, each between idle blocks."""
+    found, before = [], lab.times(hooked.ask("run", seconds=args.block * 2))
+    for _ in range(args.sessions):
+        reply, held, out = session(hooked, ring, args.seconds, args.budget, args.stretch)
+        after = lab.times(hooked.ask("run", seconds=args.block * 2))
+        found.append({"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
+                      "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]),
+                      "until_off_s": out})
+        before = after
+    return found
 
 
 def in_stretch(hooked, ring, args):
@@ -83,7 +88,9 @@ def print_pairs(pairs, args):
 
 
 def print_budget(pairs, args):
-    runs = [p["budget"] for p in pairs]
+    runs = [r for p in pairs for r in p["budget"]]
+    if not runs:
+        return
     limit = args.limit or (1.0 if args.model == "dlrm" else 0.5)
     for name, key in (("slowdown, session average", "session"), ("slowdown, whole cycles of the budget", "cycles")):
         kept = [r for r in runs if r[key]]
@@ -91,11 +98,11 @@ def print_budget(pairs, args):
             lab.figure(name, None, "%", model=args.model, why="no session held two stretches")
             continue
 
-        def drawn():
-            return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"])) for r in kept)
+        def drawn():  # what differs among sessions is in the interval, as what differs within them
+            return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"])) for r in lab.redraw(kept))
         value = statistics.mean(mean_ratio(r[key], r["idle"]) for r in kept)
         lab.figure(name, value, "%", lab.interval(drawn), limit=limit, model=args.model, budget=args.budget,
-                   stretch_s=args.stretch, seconds=args.seconds * len(kept),
+                   stretch_s=args.stretch, sessions=len(kept), seconds=args.seconds * len(kept),
                    sampled_steps=sum(r["steps"] for r in kept))
     lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
                sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
@@ -172,7 +179,7 @@ def nsys(args):
 def main():
     args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), pairs=(3, "pairs of processes"),
                          blocks=(5, "blocks of each in a pair's turns"), block=(2.0, "seconds of a block"),
-                         seconds=(30.0, "seconds of a pair's session at the budget"),
+                         sessions=(2, "a pair's sessions at the budget"), seconds=(30.0, "seconds of such a session"),
                          budget=(1.0, "its budget, percent"), stretch=(2.0, "its least stretch, seconds"),
                          rounds=(2, "blocks of marked steps in a pair"),
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),

@@ -13,6 +13,7 @@ import time
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
 
+import lab
 import models
 
 
@@ -64,7 +65,7 @@ def entries(owner, prefix=""):
 
 class Trainer:
     def __init__(self, name, device, small, batch, deterministic, backend):
-        if "ddp" in name:
+        if lab.distributed(name):
             gpu = device == "cuda" and torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"])
             if gpu:
                 torch.cuda.set_device(int(os.environ["RANK"]))

@@ -7,8 +7,8 @@
  *   buffer_wanted    in the training's threads: takes one of a few buffers, never waits
  *   buffer_filled    in the hook's own thread or CUPTI's: writes the kernels into the ring
  *   poll             the hook's own thread: has CUPTI hand over what is done, and ends the
- * recording once the stretch's kernels have run detach           in the next CUDA call of the
- * training, as CUPTI asks for
+ *                    recording once the stretch's kernels have run
+ *   detach           in the next CUDA call of the training, as CUPTI asks for
  *
  * A CUPTI that stays attached slows every launch, so it goes after each stretch. Nothing here waits
  * for the GPU.
@@ -48,12 +48,11 @@ enum {
 
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
 #define FLUSH_EVERY INT64_C(50000000)
-#define SETTLED                                                                                    \
-    INT64_C(200000000) /* ns of launches after the stretch that show it is all there               \
-                        */
-#define GRAPH_WAIT                                                                                 \
-    INT64_C(100000000) /* ns of launches after which a graph's own is known, or never: the agent   \
-                        * lets steps go after 200 ms of them */
+/* ns of launches after the stretch that show it is all there. */
+#define SETTLED INT64_C(200000000)
+/* ns of launches after which a graph's own is known, or never: the agent lets steps go after 200 ms
+ * of them. */
+#define GRAPH_WAIT INT64_C(100000000)
 #define SILENCE INT64_C(2000000000) /* ns without a record: nothing more will come */
 #define CLOCK_LIMIT INT64_C(1000000000)
 
@@ -231,6 +230,16 @@ static void emit_waiting(void)
     waiting_count = kept;
 }
 
+/* NCCL's kernels, by the name that the compiler has mangled: _Z, its length, the name. */
+static bool is_collective(const char *name)
+{
+    if (!name)
+        return false;
+    if (strncmp(name, "_Z", 2) == 0)
+        name += 2 + strspn(name + 2, "0123456789");
+    return strncmp(name, "nccl", 4) == 0;
+}
+
 static void take_kernel(const uint8_t *r)
 {
     int64_t begin = (int64_t)read_u64(r + AT_START);
@@ -245,7 +254,7 @@ static void take_kernel(const uint8_t *r)
     pp_kernel k = {.launched = queued + offset,
                    .start = begin + offset,
                    .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
-                   .flags = name && strncmp(name, "nccl", 4) == 0 ? PP_KERNEL_COLLECTIVE : 0};
+                   .flags = is_collective(name) ? PP_KERNEL_COLLECTIVE : 0};
     if (read_u64(r + AT_SUBMITTED) != 0 || !cupti.driver_api || waiting_count == PENDING) {
         newest = k.launched > newest ? k.launched : newest;
         if (waiting_count && newest > waiting[0].since + GRAPH_WAIT)
