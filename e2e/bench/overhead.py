@@ -41,6 +41,24 @@ def whole_cycles(reply):
     return lab.times(reply)[begins[0]:begins[-1]] if len(begins) > 1 else []
 
 
+def excess(reply, near=4):
+    """[(us in all, us more than beside)] of each stretch with its begin and its end: beside are the chunks before and
+    after in which the hook only counted steps, so what the machine does over seconds is in both."""
+    chunks, found, at = reply["chunks"], [], 0
+    counting = [before == after == "COUNTING" for _, before, after in chunks]
+    while at < len(chunks):
+        end = at + 1
+        while end < len(chunks) and counting[end] == counting[at]:
+            end += 1
+        beside = [chunks[i][0] for i in (*range(max(0, at - near), at), *range(end, min(len(chunks), end + near)))
+                  if counting[i]]
+        if not counting[at] and beside:
+            us = [chunk[0] * reply["steps"] for chunk in chunks[at:end]]
+            found.append((sum(us), sum(us) - len(us) * reply["steps"] * statistics.mean(beside)))
+        at = end
+    return found
+
+
 def at_budget(hooked, ring, args):
     """Sessions one after another, each between idle blocks."""
     found, before = [], lab.times(hooked.ask("run", seconds=args.block * 2))
@@ -48,10 +66,23 @@ def at_budget(hooked, ring, args):
         reply, held, out = session(hooked, ring, args.seconds, args.budget, args.stretch)
         after = lab.times(hooked.ask("run", seconds=args.block * 2))
         found.append({"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
+                      "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"],
                       "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]),
                       "until_off_s": out})
         before = after
     return found
+
+
+def beside_stretches(absent, hooked, ring, args):
+    """ns of an optimizer's step, at which the hook counts, without the hook and where it only counts."""
+    plain = absent.ask("step_ns")["ns"]
+    with lab.Session(ring, budget=0.001, stretch=args.stretch) as agent:
+        hooked.ask("until", state="MARKING")
+        hooked.ask("until", state="COUNTING")
+        counting = hooked.ask("step_ns")
+        agent.stop()
+    hooked.ask("until", state="OFF")
+    return [counting["ns"] - plain, hooked.ask("step_ns")["ns"] - plain] if counting["state"] == "COUNTING" else None
 
 
 def in_stretch(hooked, ring, args):
@@ -75,6 +106,7 @@ def pair(args):
         found["checks"] = [absent.ask("check"), hooked.ask("check")]
         found["after"] = in_turn(absent, hooked, args)
         found["stretch"] = [s for s in (in_stretch(hooked, ring, args) for _ in range(args.rounds)) if s]
+        found["counting"] = beside_stretches(absent, hooked, ring, args)
         found["checks"].append(hooked.ask("check"))
     return found
 
@@ -104,6 +136,13 @@ def print_budget(pairs, args):
         lab.figure(name, value, "%", lab.interval(drawn), limit=limit, model=args.model, budget=args.budget,
                    stretch_s=args.stretch, sessions=len(kept), seconds=args.seconds * len(kept),
                    sampled_steps=sum(r["steps"] for r in kept))
+    stretches = [more for r in runs for _, more in r["stretches"]]
+    whole = sum(r["us"] for r in runs)
+    if stretches:
+        # Of the session as it would have been without them.
+        lab.figure("slowdown, session average, by its stretches", 100 * sum(stretches) / (whole - sum(stretches)), "%",
+                   lab.interval(lambda: 100 * sum(lab.redraw(stretches)) / (whole - sum(stretches))), limit=limit,
+                   model=args.model, budget=args.budget, stretches=len(stretches))
     lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
                sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
                dropped=sum(r["dropped"] for r in runs), until_off_s=[r["until_off_s"] for r in runs])
@@ -126,6 +165,13 @@ def print_stretch(pairs, args):
     lab.figure("cost of a mark", value, "ns", interval, marks_of_a_step=marks, **more)
     value, interval = lab.of_median([g["said"] / 1e3 for g in groups])
     lab.figure("cost of a marked step as the hook says", value, "us", interval, **more)
+
+
+def print_counting(pairs, args):
+    known = [p["counting"] for p in pairs if p["counting"]]
+    for name, column in zip(("between stretches", "after sessions"), zip(*known)):
+        value, interval = lab.of_median(column)
+        lab.figure("cost of a step, " + name, value, "ns", interval, model=args.model)
 
 
 def print_checks(pairs, args):
@@ -185,7 +231,7 @@ def main():
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
                          peers=(1, "1: with torch.profiler and nsys"))
     pairs = [pair(args) for _ in range(args.pairs)]
-    for say in (print_pairs, print_budget, print_stretch, print_checks):
+    for say in (print_pairs, print_budget, print_stretch, print_counting, print_checks):
         say(pairs, args)
     if args.peers:
         peers(args)

@@ -1,9 +1,13 @@
 """What is tested without a cluster: format, lint, documents, unit tests under sanitizers, the hook, the virtual GPU."""
 import concurrent.futures
+import hashlib
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import time
 
 from .deploy import build_folder, compile_preset, configure
 from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, start, step, stop
@@ -108,21 +112,67 @@ def tests_of(preset):
     return check
 
 
+class Tidied:
+    """Marks of files in which clang-tidy found nothing, by all that it sees of them: these need no second look."""
+
+    def __init__(self, build):
+        self.build, self.folder, self.texts = build, os.path.join(CACHE, "tidied"), {}
+        os.makedirs(self.folder, exist_ok=True)
+        for mark in os.scandir(self.folder):
+            if mark.stat().st_mtime < time.time() - 30 * 24 * 3600:
+                os.remove(mark)
+        with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+            self.commands = {os.path.relpath(c["file"], ROOT): c["command"] for c in json.load(file)}
+        self.tool = run("clang-tidy", "--version") + "".join(
+            open(os.path.join(ROOT, name), encoding="utf-8").read() for name in named(".clang-tidy"))
+
+    def read(self, path):
+        if path not in self.texts:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                self.texts[path] = hashlib.sha256(file.read().encode()).hexdigest()
+        return self.texts[path]
+
+    def mark(self, name, *more):
+        """The path of a file's mark, by the flags and the texts that the compiler reads, wherever the clone is."""
+        command = shlex.split(self.commands[name])
+        flags = command[1:command.index("-o")]
+        rule = run(command[0], *flags, "-M", os.path.join(ROOT, name), timeout=120).replace("\\\n", " ")
+        texts = [self.read(path) for path in rule.split(":", 1)[1].split()]
+        said = "\0".join([self.tool, name, *more, *flags, *texts]).replace(self.build, ".").replace(ROOT, ".")
+        return os.path.join(self.folder, hashlib.sha256(said.encode()).hexdigest())
+
+    def marks(self, names, more):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return dict(zip(names, pool.map(lambda name: self.mark(name, *more), names)))
+
+
+def tidy_some(tidied, kind, names, more):
+    """Those without a mark; they get it where nothing is found in any of them. Returns (status, output)."""
+    marks = {name: mark for name, mark in tidied.marks(names, more).items() if not os.path.exists(mark)}
+    if not marks:
+        return 0, ""
+    listing = os.path.join(tidied.build, kind)
+    with open(listing, "w", encoding="utf-8") as file:
+        file.write("\n".join(marks) + "\n")
+    status, output = execute(f"tidy-{kind}.log", "xargs", "-a", listing, "-P2", "-n4", "clang-tidy", "-p",
+                             tidied.build, "--quiet", *more)
+    for mark in marks.values() if status == 0 else ():
+        with open(mark, "w", encoding="utf-8"):
+            pass
+    return status, output
+
+
 def tidy():
     """clang-tidy over every source but the hook's, from a database of clang's own flags."""
     build = configure("tidy", "-G", "Ninja", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
                       "-DCMAKE_BUILD_TYPE=Debug")
+    tidied = Tidied(build)
     sources = [name for name in named(".c") if not name.startswith(APART)]
-    status, output = 0, ""
-    for name, checks, some in (("tests", ["--checks=" + TESTS_MAY], [s for s in sources if "/tests/" in s]),
-                               ("sources", [], [s for s in sources if "/tests/" not in s])):
-        listing = os.path.join(build, name)
-        with open(listing, "w", encoding="utf-8") as file:
-            file.write("\n".join(some) + "\n")
-        code, said = execute(f"tidy-{name}.log", "xargs", "-a", listing, "-P2", "-n4", "clang-tidy", "-p", build,
-                             "--quiet", *checks)
-        status, output = status or code, output + said
-    if status != 0:
+    tests = [name for name in sources if "/tests/" in name]
+    found_in = [tidy_some(tidied, "tests", tests, ["--checks=" + TESTS_MAY]),
+                tidy_some(tidied, "sources", [name for name in sources if name not in tests], [])]
+    if any(status for status, _ in found_in):
+        output = "".join(output for _, output in found_in)
         said = sorted(set(found(r"(error|warning): ", output)))
         raise Failure(f"{len(said)} findings; the first of {os.path.join(LOGS, 'tidy-*.log')}:\n"
                       + "\n".join(said[:20] or [last_lines(output)]))

@@ -1,9 +1,11 @@
 """What the scenarios stand on: one cluster, one set of services, one installed release, and means to look at them."""
 import contextlib
+import json
 import os
 import re
 import subprocess
 import threading
+import urllib.parse
 
 from .cluster import SHARED, Cluster
 from .database import Database
@@ -239,6 +241,13 @@ class World:
                               ("pods", ("describe", "pods", "-n", SERVICES))):
             with open(os.path.join(folder, f"{name}.txt"), "w", encoding="utf-8") as file:
                 file.write(self.cluster.kubectl(*command, check=False))
+        for name, path in (("truth.json", "vgpu:truth/proxy/truth"), ("samples.json", SAMPLES)):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{SERVICES}/services/{path}",
+                                                check=False))
+        for table in ("session", "target", "process", "layer", "activity", "attribution"):
+            with open(os.path.join(folder, f"{table}.json"), "w", encoding="utf-8") as file:
+                json.dump(self.database.rows(f"SELECT * FROM {table}"), file)
         for pod, text in self.agent_logs().items():
             with open(os.path.join(folder, f"agent-{pod}.log"), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -247,6 +256,8 @@ class World:
                 file.write(text[-200000:])
 
 
+# The GPUs' counters as Prometheus has them, of the last ten minutes.
+SAMPLES = "prometheus:http/proxy/api/v1/query?query=" + urllib.parse.quote('{__name__=~"DCGM_.*"}[10m]')
 # Sanitizers need more memory than what is shipped does.
 BASE = {"resources.limits.memory": "2Gi", "config.injection.memory": "512Mi"}
 if SHARED:

@@ -1,7 +1,8 @@
 /*
  * How long steps take, marked and plain: what the hook really costs, whatever it is made of. The
  * host's time of single steps says little where a training waits for its GPU only now and then, so
- * steps are taken in blocks.
+ * steps are taken in blocks. A marked block is compared only with plain ones just before it: what
+ * the machine did a minute ago says nothing about now.
  */
 #include "hook.h"
 
@@ -9,19 +10,24 @@
 
 enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32 };
 
-enum { NEITHER = -1, PLAIN, MARKED };
+/* ns between a plain block and a marked one that may be held against it. */
+#define NEAR INT64_C(10000000000)
 
-typedef struct pace {
-    int64_t blocks[BLOCKS]; /* ns a step, the latest ones; a circle */
-    unsigned count;
-} pace;
+enum { NEITHER, PLAIN, MARKED };
 
-static pace paces[2];
+typedef struct circle {
+    int64_t values[BLOCKS]; /* the latest ones */
+    unsigned count;         /* ever taken */
+} circle;
+
+static circle plain; /* ns of a step */
+static circle extra; /* ns that a marked step took longer than plain ones before it */
+static int64_t plain_until;
 static struct {
     int kind;
     int steps;
     int64_t since;
-} block = {.kind = NEITHER};
+} block;
 
 static void sort(int64_t *v, int n)
 {
@@ -33,50 +39,55 @@ static void sort(int64_t *v, int n)
         }
 }
 
-/* The median of the blocks, and 1.5 times its standard error by their median deviation. */
-static int64_t median(const pace *p, int64_t *ret_spread)
+/* The median, and 1.5 times its standard error by the median deviation. */
+static int64_t median(const circle *c, int64_t *ret_spread)
 {
-    int n = p->count < BLOCKS ? (int)p->count : BLOCKS;
+    int n = c->count < BLOCKS ? (int)c->count : BLOCKS;
     int64_t v[BLOCKS];
-    memcpy(v, p->blocks, sizeof v);
+    memcpy(v, c->values, sizeof v);
     sort(v, n);
     int64_t middle = v[n / 2];
     for (int i = 0; i < n; i++)
         v[i] = v[i] > middle ? v[i] - middle : middle - v[i];
     sort(v, n);
     static const double root[BLOCKS + 1] = {1, 1, 1.414, 1.732, 2, 2.236, 2.449, 2.646, 2.828, 3};
-    *ret_spread += (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
+    *ret_spread = (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
     return middle;
 }
 
-/* What a marked step costs more than a plain one; false: not known yet. */
-static bool compare(int64_t *ret_extra, int64_t *ret_spread)
+static void take(circle *c, int64_t value)
 {
-    if (paces[0].count < KNOWN || paces[1].count < KNOWN)
-        return false;
-    *ret_spread = 0;
-    int64_t plain = median(&paces[0], ret_spread);
-    *ret_extra = median(&paces[1], ret_spread) - plain;
-    return true;
+    c->values[c->count++ % BLOCKS] = value;
+}
+
+/* A block is over: what it says. */
+static void take_block(int kind, int64_t now, int64_t step)
+{
+    int64_t spread;
+    if (kind == PLAIN) {
+        take(&plain, step);
+        plain_until = now;
+    } else if (plain.count >= KNOWN && block.since - plain_until < NEAR) {
+        take(&extra, step - median(&plain, &spread));
+    }
 }
 
 /* A marked step's cost: as summed up by its parts, within what the comparison allows. */
 static int64_t settle_cost(int64_t own)
 {
-    static int64_t extra, spread;
-    static bool known;
-    static unsigned seen;
-    if (seen != paces[0].count + paces[1].count)
-        known = compare(&extra, &spread);
-    seen = paces[0].count + paces[1].count;
     static int64_t records; /* of a step on average: they come in bursts */
     records += (pp_kernels_cost() - records) / SMOOTH;
     own += records;
-    if (!known)
+    if (extra.count < KNOWN)
         return own;
-    int64_t cost = own < extra - spread   ? extra - spread
-                   : own > extra + spread ? extra + spread
-                                          : own;
+    static int64_t middle, spread;
+    static unsigned seen;
+    if (seen != extra.count)
+        middle = median(&extra, &spread);
+    seen = extra.count;
+    int64_t cost = own < middle - spread   ? middle - spread
+                   : own > middle + spread ? middle + spread
+                                           : own;
     return cost > 0 ? cost : 0;
 }
 
@@ -87,6 +98,13 @@ static int kind_of(pp_state state)
     return state == COUNTING && !pp_kernels_active() ? PLAIN : NEITHER;
 }
 
+static void begin_block(int kind, int64_t now)
+{
+    block.kind = kind;
+    block.steps = 0;
+    block.since = now;
+}
+
 void pp_pace_step(pp_state state)
 {
     int kind = kind_of(state);
@@ -95,13 +113,9 @@ void pp_pace_step(pp_state state)
     pp_ring_cost_add(kind == MARKED && block.kind == MARKED ? settle_cost(own)
                                                             : own + pp_kernels_cost());
     if (kind != block.kind || kind == NEITHER) {
-        block.kind = kind;
-        block.steps = 0;
-        block.since = now;
+        begin_block(kind, now);
     } else if (++block.steps == BLOCK) {
-        pace *p = &paces[kind];
-        p->blocks[p->count++ % BLOCKS] = (now - block.since) / BLOCK;
-        block.steps = 0;
-        block.since = now;
+        take_block(kind, now, (now - block.since) / BLOCK);
+        begin_block(kind, now);
     }
 }

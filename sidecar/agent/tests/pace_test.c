@@ -75,7 +75,13 @@ static void test_the_cost_of_a_step(void **state)
     (void)pass(MARKING, 200, 1200000, 50000);
     each = pass(MARKING, 100, 1200000, 50000);
     assert_true(each > 190000 && each < 210000);
+    /* A machine that gets slower long after a plain step was seen costs what it did. */
+    (void)pass(MARKING, 10000, 1200000, 50000);
+    (void)pass(MARKING, 200, 2400000, 50000);
+    each = pass(MARKING, 100, 2400000, 50000);
+    assert_true(each > 190000 && each < 210000);
     /* And where the GPU hides what the parts say. */
+    (void)pass(COUNTING, 200, 1000000, 0);
     (void)pass(MARKING, 200, 1000000, 50000);
     each = pass(MARKING, 100, 1000000, 50000);
     assert_true(each >= 0 && each < 10000);
