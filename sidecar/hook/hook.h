@@ -118,11 +118,15 @@ bool pp_kernels_closing(void);
 void pp_kernels_end(void);
 /** Ends it at once, for another CUPTI client that is about to begin. */
 void pp_kernels_give_way(void);
-/** Hands over what is done; `last`: the process ends. The hook's own thread; no GIL needed. ns to
- * sleep. */
+/** Hands over what is done; `last`: the process ends. By the hook's thread, without the GIL.
+ * Returns ns to sleep. */
 int64_t pp_kernels_poll(bool last);
 /** In a forked child: nothing is recorded there. */
 void pp_kernels_forget(void);
+
+/** ration.c: whether CUPTI may be attached once more in this session; that it was. */
+bool pp_ration_left(uint32_t session);
+void pp_ration_use(void);
 
 /** Whether CUPTI is attached for us. */
 bool pp_kernels_active(void);
@@ -210,8 +214,7 @@ int pp_marks_set_state(pp_state state, bool partial);
 /** Ends a running stretch where it is; -1: exception. */
 int pp_marks_stop(void);
 pp_state pp_marks_state(void);
-/* pace.c: a step has ended in this state. Compares marked steps with plain ones, counts the cost.
- */
+/** pace.c: a step has ended in this state. Holds marked steps against plain ones, counts cost. */
 void pp_pace_step(pp_state state);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** The object whose settle, found, rest, resume, position and failed the callables call; kept. */

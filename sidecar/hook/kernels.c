@@ -42,8 +42,8 @@ enum {
     TRIES = 8,
 };
 
-/* Records for which CUPTI stays attached: it keeps 80 bytes of each, on the GPU and in the process,
- * until it is left (measured on an H200). */
+/* Records for which CUPTI stays attached: with the times of launches it keeps some 100 bytes of
+ * each until it is left (measured on an H200). */
 #define RECORDS_MAX 400000
 
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
@@ -413,6 +413,8 @@ const char *pp_kernels_start(void)
         return NULL; /* the stretch before has just ended: it goes on */
     if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
         return "the stretch before is not read yet";
+    if (!pp_ration_left(pp_ring_session()))
+        return "CUPTI was attached as often as it should be";
     if (!alone())
         return "another CUPTI client is attached";
     if (!buffers) {
@@ -426,6 +428,7 @@ const char *pp_kernels_start(void)
     waiting_count = graph_count = 0;
     atomic_store(&attached, 0);
     newest = news_at = pp_now();
+    pp_ration_use();
     if (!enable()) {
         disable();
         detach();
