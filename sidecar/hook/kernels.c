@@ -111,7 +111,7 @@ static const struct {
 typedef struct pending {
     pp_kernel kernel;
     uint32_t correlation;
-    int64_t since; /* `newest` as it came */
+    int64_t since; /* its graph was launched at that time or before */
 } pending;
 
 /* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
@@ -261,8 +261,9 @@ static void take_kernel(const uint8_t *r)
             emit_waiting(); /* before what was launched so much later */
         emit(&k);
     } else {
-        waiting[waiting_count++] =
-            (pending){.kernel = k, .correlation = read_u32(r + AT_CORRELATION), .since = newest};
+        waiting[waiting_count++] = (pending){.kernel = k,
+                                             .correlation = read_u32(r + AT_CORRELATION),
+                                             .since = k.start < newest ? k.start : newest};
     }
 }
 

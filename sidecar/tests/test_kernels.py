@@ -20,6 +20,7 @@ def trained(probe, case, **settings):
     environment = probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so")})
     result = run(PYTHON, KERNELS, case, *LIBRARIES, environment=environment)
     probe.finish()
+    assert "kernels came after" not in probe.log.read_text()
     alone = plain(PYTHON, KERNELS, "plain", *LIBRARIES)
     told = json.loads(result.stdout.splitlines()[-1])
     assert len(result.stdout.splitlines()) == 1 and result.stderr == alone.stderr
