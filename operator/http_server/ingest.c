@@ -3,6 +3,7 @@
 
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,10 +267,13 @@ void pp_http_ingest_welcome(pp_http_server *server, pp_http_id id, const pp_wire
     connection *c = find(server, id);
     if (!c)
         return;
+    pp_error err = {0};
     pp_buf text;
     pp_buf_init(&text, PP_WIRE_MAX_ANSWER);
-    if (pp_wire_welcome_encode(welcome, &text, NULL) == 0)
+    if (pp_wire_welcome_encode(welcome, &text, &err) == 0)
         send_text(c, &text);
+    else
+        pp_warn(welcome->session, "an agent is not told of the session: %s", err.message);
     pp_buf_done(&text);
 }
 

@@ -153,7 +153,7 @@ static bool has_control_character(const char *text)
     return false;
 }
 
-/* The event's GPU; a new one is remembered, which changes nothing else. */
+/* The event's GPU; a new one is remembered, until its post is refused. */
 static stream *find_stream(pp_events *e, const char *gpu)
 {
     for (size_t i = 0; i < e->count; i++) {
@@ -499,10 +499,20 @@ static int status_of(const pp_error *err)
     return err->code == PP_ERR_NOMEM ? 500 : err->code == PP_ERR_CONFLICT ? 409 : 422;
 }
 
+/* A post that is refused leaves nothing, no GPU either. */
+static void forget_streams(pp_events *e, size_t from)
+{
+    while (e->count > from) {
+        free_stream(e->streams[--e->count]);
+        e->streams[e->count] = NULL;
+    }
+}
+
 static void take_body(pp_events *e, const json_t *body, pp_agent_pod *pod, int64_t now,
                       int64_t real, pp_events_answer *ret)
 {
     const size_t n = json_is_array(body) ? json_array_size(body) : 1;
+    const size_t known = e->count;
     event *all = calloc(n + 1, sizeof *all);
     if (!all || decode_all(e, body, real, all, n, &ret->error) < 0) {
         ret->status = all ? status_of(&ret->error) : 500;
@@ -515,6 +525,8 @@ static void take_body(pp_events *e, const json_t *body, pp_agent_pod *pod, int64
         for (size_t i = 0; i < n; i++)
             fold(e, &all[i], pod, now);
     }
+    if (ret->status != 202)
+        forget_streams(e, known);
     for (size_t i = 0; all && i < n; i++)
         pp_json_free_fields(fields, &all[i]);
     free(all);

@@ -3,6 +3,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/file.h"
+#include "common/log.h"
 #include "common/wire.h"
 
 #include <libwebsockets.h>
@@ -75,6 +76,7 @@ static int receive(pp_link *link, struct lws *wsi, const void *data, size_t n)
 {
     pp_error err = {0};
     if (pp_buf_append(&link->received, data, n, &err) < 0) {
+        pp_warn("link", "a message of the operator's is not taken: %s", err.message);
         lws_close_reason(wsi, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE, NULL, 0);
         return -1;
     }

@@ -187,6 +187,13 @@ static void test_gpus_are_processes(void **state)
     (void)state;
     fixture *f = begin();
     char text[256];
+    for (int i = 0; i < 2 * PP_WIRE_MAX_GPUS; i++) { /* what is refused takes none's place */
+        (void)snprintf(text, sizeof text,
+                       "{\"gpu_uuid\":\"GPU-x%d\",\"epoch\":-1,\"batch\":0,\"layer\":\"a\","
+                       "\"phase\":\"forward\",\"start\":1,\"end\":2}",
+                       i);
+        assert_int_equal(post(f, text).status, 422);
+    }
     for (int i = 0; i < PP_WIRE_MAX_GPUS + 1; i++) {
         (void)snprintf(text, sizeof text,
                        "{\"gpu_uuid\":\"GPU-%d\",\"epoch\":0,\"batch\":0,\"layer\":\"a\","
