@@ -56,6 +56,7 @@ static struct {
     int others;
     int depth;           /* optimizers open: wrappers call the one they wrap */
     Py_hash_t outermost; /* the outermost of these */
+    bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
     int64_t call_cost;   /* ns that hooking one module's call costs, marks apart */
     PyObject *collected; /* list of weak references to modules, while discovering */
@@ -376,7 +377,8 @@ static int on_backward(const marker *m)
     return 0;
 }
 
-/* Outermost only. A step that was left by an exception never ended: its optimizer comes again. */
+/* Outermost only. A step that was left by an exception never ended: its optimizer comes again. So
+ * it does where a step calls the one that it is derived from: there two ends follow each other. */
 static int on_optimizer_begin(PyObject *optimizer)
 {
     Py_hash_t id = PyObject_Hash(optimizer);
@@ -387,6 +389,7 @@ static int on_optimizer_begin(PyObject *optimizer)
     if (hook.depth++ > 0)
         return 0;
     hook.outermost = id;
+    hook.ended = false;
     if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
         pp_mark_put(PP_MARK_BEGIN, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
     return 0;
@@ -475,8 +478,10 @@ static int on_optimizer_end(PyObject *optimizer)
     Py_hash_t id = PyObject_Hash(optimizer);
     if (id == -1)
         return -1;
-    if (hook.depth > 0 && --hook.depth > 0)
+    bool again = hook.ended && id == hook.outermost;
+    if (again || (hook.depth > 0 && --hook.depth > 0))
         return 0;
+    hook.ended = true;
     if (hook.state == MARKING && hook.fresh && id != hook.boundary) {
         /* Several optimizers step one after the other: the last one ends the step. */
         hook.boundary = id;

@@ -282,6 +282,18 @@ def rebuild():
     training.tell()
 
 
+def derived():
+    """An optimizer whose step calls that of the class above it; torch hooks both."""
+    class Derived(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    training = Training()
+    torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.01)
+    training.optimizer = Derived(training.model.parameters(), lr=0.01)
+    training.steps(60).tell()
+
+
 def fast_path():
     """An encoder takes other kernels in evaluation where its modules have no hooks."""
     layer = nn.TransformerEncoderLayer(16, 2, 16, batch_first=True)

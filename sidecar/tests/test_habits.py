@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import HERE, layers_of, plain, run, sampled
+from conftest import HERE, layers_of, plain, run, sampled, undelta
 
 HABITS = str(HERE / "habits.py")
 
@@ -33,6 +33,13 @@ def test_goes_on(probe, python, habit):
     alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone and hooked["losses"]
     assert sum(len(b["steps"]["number"]) for b in batches) > 0, probe.log.read_text()
+
+
+def test_a_step_that_calls_the_one_above_it_is_one(probe, python):
+    alone, hooked, batches = both(probe, python, "derived")
+    assert hooked == alone
+    numbers = [n for b in batches for n in undelta(b["steps"]["number"])]
+    assert numbers and max(numbers) <= len(hooked["losses"])
 
 
 def test_scripted_and_saved_models_carry_nothing(probe, python):
