@@ -28,7 +28,7 @@ typedef struct pp_events pp_events;
 /** What the poster is told. */
 typedef struct pp_events_answer {
     int status;       /**< 202, or 400, 409, 422, 429, 500 with `error` */
-    int64_t accepted; /**< events that were taken */
+    int64_t accepted; /**< events that were posted; late ones are dropped all the same */
     bool sampling;    /**< whether events are wanted at all now */
     pp_error error;   /**< `field`: "[3].phase", or "phase" of a single event */
 } pp_events_answer;
