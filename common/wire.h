@@ -106,7 +106,7 @@ typedef struct pp_wire_step {
 
 /** One layer's work in one phase of one step. */
 typedef struct pp_wire_interval {
-    int64_t layer; /**< a layer's id, or 0 for the optimizer */
+    int64_t layer; /**< a layer's id, or 0 in a phase of the step as a whole */
     int64_t step;  /**< number of the step it belongs to; that step may end in a later batch */
     int64_t start; /**< ns since 1970 */
     int64_t duration;

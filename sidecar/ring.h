@@ -10,8 +10,10 @@
  *   which may truncate it or write anything into it; through a mapping that would be a SIGBUS.
  *   Whatever it reads it checks.
  * - Marks flow through a single-producer single-consumer queue. The producers of one process are
- *   serialised by the GIL (or by the hook's own thread, where times come from the GPU). Kernels
- *   flow through a second one, whose producer is the hook's own thread.
+ *   serialised by the GIL (or by the hook's own thread, where times come from CUDA events). Kernels
+ *   flow through a second one. Its producers are the threads in which CUPTI hands its buffers over:
+ *   the hook's own, CUPTI's, and the training's as the hook gives way to another profiler. A lock
+ *   of the hook serialises these.
  *
  * Depends on nothing; both sides are compiled from it, and `PP_RING_VERSION` guards against two
  * sides of different builds.

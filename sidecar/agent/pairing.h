@@ -27,7 +27,7 @@
 typedef struct pp_piece {
     int64_t start; /**< ns, as in the marks */
     int64_t end;
-    uint32_t layer; /**< 0: the optimizer */
+    uint32_t layer; /**< 0: none, the phase is the step's as a whole */
     uint8_t phase;  /**< pp_mark_phase */
     int64_t busy;   /**< ns in which its kernels ran; -1: not known */
 } pp_piece;

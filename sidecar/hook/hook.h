@@ -140,7 +140,7 @@ typedef struct pp_torch {
     PyObject *tensor;          /**< torch.Tensor */
     PyObject *accumulate_grad; /**< the type of the nodes that add to .grad */
     PyObject *get_sequence_nr; /**< number that the next node will get; torch >= 2.1 */
-    PyObject *graph_task;      /**< id of the running backward, or -1; torch >= 1.13 */
+    PyObject *graph_task;      /**< id of the running backward, or -1; torch >= 2.0 */
 } pp_torch;
 
 extern pp_torch pp_torch_api;

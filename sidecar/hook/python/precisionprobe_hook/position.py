@@ -2,7 +2,7 @@
 Epoch and batch of a step, for trainings that iterate a torch DataLoader. Both are -1 where they are
 not known: an own generator, a streaming data set, a loader made anew for every epoch.
 
-Within a stretch the wrapper of the iterators' __next__ (spans.py) remembers which one it was. How
+Within a stretch the wrapper of the iterators' __next__ (spans.c) remembers which one it was. How
 many batches an iterator has yielded it knows by itself, also of those between stretches.
 """
 import weakref
