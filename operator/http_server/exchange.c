@@ -1,3 +1,7 @@
+/*
+ * One HTTP request, from its headers to the last byte of its answer: which path goes where, lengths
+ * and deadlines, since a peer may drip or stop reading. What a path answers is in the other files.
+ */
 #include "operator/http_server/http_server_internal.h"
 
 #include "common/time.h"

@@ -1,3 +1,7 @@
+/*
+ * The answer of /api/v1/query (https://prometheus.io/docs/prometheus/latest/querying/api/) into
+ * samples. Pure, so that it can run on the thread pool and be tested without a server.
+ */
 #include "operator/prometheus/prometheus.h"
 
 #include "common/cleanup.h"
@@ -5,8 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The answer of /api/v1/query: https://prometheus.io/docs/prometheus/latest/querying/api/ */
 
 void pp_prometheus_answer_done(pp_prometheus_answer *answer)
 {

@@ -1,3 +1,7 @@
+/*
+ * One query: sent through the HTTP client, its answer decoded on the thread pool, since a large one
+ * would hold the loop up. A query that is freed meanwhile belongs to the pool until it comes back.
+ */
 #include "operator/prometheus/prometheus.h"
 
 #include "common/buf.h"
