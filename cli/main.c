@@ -7,6 +7,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
+#include <argp.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,7 @@ static int trace(int argc, char **argv)
 int main(int argc, char **argv)
 {
     pp_log_set_level(PP_LOG_ERROR);
+    argp_err_exit_status = EXIT_FAILURE;
     if (argc > 1 && strcmp(argv[1], "run") == 0)
         return run(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "report") == 0)

@@ -127,6 +127,7 @@ static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 
 static int set_method(pp_run_options *out, const char *text, pp_error *err)
 {
+    out->method = text;
     return pp_solve_set_method(&out->solution, text) == 0
                ? 0
                : pp_error_field(err, "--method", "must be Auto, Direct or Job, not %s", text);
@@ -207,7 +208,7 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         NULL};
     PP_CLEANUP_JSON json_t *settings = defaults();
     collected c = {.out = ret, .settings = settings, .err = err};
-    *ret = (pp_run_options){.solution = pp_solve_defaults()};
+    *ret = (pp_run_options){.solution = pp_solve_defaults(), .method = "Auto"};
     if (!settings)
         return pp_error_nomem(err);
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);

@@ -14,9 +14,11 @@
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -25,14 +27,18 @@ enum {
     SCAN_TICKS = 4,
     PROGRESS_TICKS = 100,
     GPU_TICKS = 2, /* PP_GPUS_WINDOW_NS */
+    SIGNALS = 7,
 };
+
+static const int signal_numbers[SIGNALS] = {SIGCHLD, SIGINT,  SIGQUIT, SIGTERM,
+                                            SIGHUP,  SIGUSR1, SIGUSR2};
 
 typedef struct run {
     pp_run_options *options;
     uv_loop_t loop;
     uv_timer_t tick;
-    uv_process_t child;
-    uv_signal_t signals[2];
+    pid_t child; /* the training; 0: it has ended */
+    uv_signal_t signals[SIGNALS];
     char ring[PATH_MAX];
     pp_agent_pod pod;
     pp_trainers *trainers;
@@ -113,24 +119,28 @@ static int set_environment(const run *r, pp_error *err)
 static void close_handles(run *r)
 {
     uv_close((uv_handle_t *)&r->tick, NULL);
-    for (size_t i = 0; i < sizeof r->signals / sizeof *r->signals; i++)
+    for (int i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&r->signals[i], NULL);
 }
 
-static void on_exit_of_child(uv_process_t *child, int64_t status, int number)
+static void on_end_of_child(run *r)
 {
-    run *r = child->data;
-    r->status = number ? 128 + number : (int)status;
-    uv_close((uv_handle_t *)child, NULL);
+    int status;
+    if (r->child == 0 || waitpid(r->child, &status, WNOHANG) != r->child)
+        return;
+    r->child = 0;
+    r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     close_handles(r);
 }
 
-/* Ctrl-C reaches the training by the terminal; other signals are passed on. Its end is ours. */
+/* Its end is ours. Ctrl-C and Ctrl-\\ reach the training by the terminal; others are passed on. */
 static void on_signal(uv_signal_t *handle, int number)
 {
     run *r = handle->data;
-    if (number != SIGINT)
-        (void)uv_process_kill(&r->child, number);
+    if (number == SIGCHLD)
+        on_end_of_child(r);
+    else if (number != SIGINT && number != SIGQUIT && r->child > 0)
+        (void)kill(r->child, number);
 }
 
 static void show_progress(const run *r)
@@ -160,35 +170,36 @@ static void on_tick(uv_timer_t *timer)
         show_progress(r);
 }
 
+/* Not by libuv, which gives a child every signal that nohup had it ignore. */
 static int spawn(run *r, pp_error *err)
 {
-    uv_stdio_container_t inherit[3];
-    for (int i = 0; i < 3; i++)
-        inherit[i] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = i};
-    uv_process_options_t how = {.exit_cb = on_exit_of_child,
-                                .file = r->options->command[0],
-                                .args = r->options->command,
-                                .stdio = inherit,
-                                .stdio_count = 3};
-    r->child.data = r;
-    int rc = uv_spawn(&r->loop, &r->child, &how);
+    char **command = r->options->command;
+    int rc = posix_spawnp(&r->child, command[0], NULL, NULL, command, environ);
     if (rc == 0)
         return 0;
-    uv_close((uv_handle_t *)&r->child, NULL);
-    return pp_error_set(err, PP_ERR_NOT_FOUND, "%s: %s", r->options->command[0], uv_strerror(rc));
+    r->child = 0;
+    return pp_error_set(err, PP_ERR_NOT_FOUND, "%s: %s", command[0],
+                        uv_strerror(uv_translate_sys_error(rc)));
+}
+
+/* One that is ignored, as under nohup, stays so. */
+static int watch_signal(run *r, int i)
+{
+    struct sigaction now;
+    bool ignored =
+        sigaction(signal_numbers[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN && i > 0;
+    r->signals[i].data = r;
+    (void)uv_signal_init(&r->loop, &r->signals[i]);
+    return ignored ? 0 : uv_signal_start(&r->signals[i], on_signal, signal_numbers[i]);
 }
 
 static int start_handles(run *r, pp_error *err)
 {
-    static const int numbers[] = {SIGINT, SIGTERM};
     r->tick.data = r;
     (void)uv_timer_init(&r->loop, &r->tick);
     bool ok = uv_timer_start(&r->tick, on_tick, 0, TICK_MS) == 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        r->signals[i].data = r;
-        (void)uv_signal_init(&r->loop, &r->signals[i]);
-        ok = ok && uv_signal_start(&r->signals[i], on_signal, numbers[i]) == 0;
-    }
+    for (int i = 0; i < SIGNALS; i++)
+        ok = watch_signal(r, i) == 0 && ok;
     if (ok && spawn(r, err) == 0)
         return 0;
     close_handles(r);
@@ -230,10 +241,9 @@ static json_t *facts_of(const run *r)
     pp_time_format(pp_time_now(), 3, to, sizeof to);
     return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:s}", "version", 1,
                      "started", from, "finished", to, "command", command_of(r), "method",
-                     r->options->solution.job_only ? "Job" : "Auto", "metrics", metrics_of(r),
-                     "exitStatus", r->status, "sampledSteps", (json_int_t)r->steps, "dropped",
-                     (json_int_t)r->dropped, "costNs", (json_int_t)r->cost_ns, "note",
-                     pp_gpus_why(r->gpus));
+                     r->options->method, "metrics", metrics_of(r), "exitStatus", r->status,
+                     "sampledSteps", (json_int_t)r->steps, "dropped", (json_int_t)r->dropped,
+                     "costNs", (json_int_t)r->cost_ns, "note", pp_gpus_why(r->gpus));
 }
 
 static int tell(run *r, pp_error *err)

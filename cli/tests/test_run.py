@@ -151,7 +151,24 @@ def test_a_program_without_torch():
     assert "no step was sampled" in probed.stderr and left_behind() == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("ignored", [[], [signal.SIGHUP, signal.SIGUSR1]], ids=["plain", "nohup"])
+def test_the_training_has_files_and_signals_as_ever(ignored):
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    def seen(command):
+        """Open files; ignored and blocked signals, the two left out that the C library has for itself."""
+        text = subprocess.run(command, capture_output=True, text=True, preexec_fn=ignore, check=True).stdout.split()
+        return text[:-2], [int(mask, 16) & 0x7fffffff for mask in text[-2:]]
+
+    show = ["sh", "-c", "ls /proc/$$/fd; sed -n 's/Sig\\(Ign\\|Blk\\)://p' /proc/$$/status"]
+    plain = seen(show)
+    assert seen(probe("run", "--", *show)) == plain and plain[0][:3] == ["0", "1", "2"]
+    assert all(plain[1][1] & 1 << number - 1 for number in ignored)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_signals_end_the_training_and_leave_nothing(python, number):
     before = left_behind()
     child = subprocess.Popen(probe("run", "--", python, TRAIN, "100000000"), stdout=subprocess.PIPE, text=True,
@@ -182,7 +199,7 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
 ])
 def test_wrong_arguments(arguments, message):
     probed = run(*probe("run", *arguments))
-    assert probed.returncode != 0 and message in probed.stderr
+    assert probed.returncode == 1 and message in probed.stderr
 
 
 def test_report_of_nothing(tmp_path):
