@@ -8,6 +8,7 @@
 
 /* A pod that fills a volume of its own is evicted, with its training: twice what the agent allows
  * itself. Its logs come to 50 MiB where the kubelet is not told otherwise. */
+#define RING_SIZE "256Mi" /* as many processes as the agent takes, with 3.75 MiB each */
 #define SPOOL_SIZE "128Mi"
 #define STORAGE "192Mi"
 
@@ -127,7 +128,7 @@ static int add_volumes(const pp_inject_turn *turn, json_t *patch)
             0 ||
         add(patch, end,
             json_pack("{s:s, s:{s:s, s:s}}", "name", PP_INJECT_RING, "emptyDir", "medium", "Memory",
-                      "sizeLimit", "64Mi")) < 0 ||
+                      "sizeLimit", RING_SIZE)) < 0 ||
         add(patch, end,
             json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_SPOOL, "emptyDir", "sizeLimit",
                       SPOOL_SIZE)) < 0)

@@ -91,8 +91,9 @@ static void finish_stop(void *user)
 
 static void on_certificate(pp_operator *op, const char *certificate, const char *key)
 {
+    static const pp_watches_events events = {.hands = pp_intake_tell, .pod = pp_intake_tell_pod};
     pp_error err = {0};
-    if (pp_serve_start(op, certificate, key, &err) < 0 || pp_watches_start(op, &err) < 0 ||
+    if (pp_serve_start(op, certificate, key, &err) < 0 || pp_watches_start(op, &events, &err) < 0 ||
         pp_leader_start(op, finish_stop, &err) < 0) {
         give_up(op, "starting", &err);
         return;

@@ -25,9 +25,10 @@ struct pp_operator {
     const pp_config *config;
     pp_http_client *http;
     pp_kube_client *kube;
-    pp_kube_informer *sessions; /**< of pp_session */
-    pp_kube_informer *pods;     /**< of pp_pod */
-    pp_workqueue *queue;        /**< keys of sessions */
+    pp_kube_informer *sessions;                     /**< of pp_session */
+    pp_kube_informer *pods;                         /**< of pp_pod */
+    pp_workqueue *queue;                            /**< keys of sessions */
+    const struct pp_watches_events *watches_events; /**< whom the watches tell */
     pp_kube_lease *lease;
     pp_kube_recorder *recorder;
     pp_kube_reviewer *reviewer;

@@ -1,7 +1,6 @@
 #include "operator/watches.h"
 
 #include "common/log.h"
-#include "operator/intake.h"
 #include "operator/pod.h"
 #include "operator/state.h"
 #include "operator/work.h"
@@ -117,7 +116,7 @@ static void pods_change_hands(pp_operator *op, const pp_session *session)
     if (!op->leading)
         return;
     pp_kube_informer_each(op->sessions, touch_neighbour, &t);
-    pp_intake_tell(op);
+    op->watches_events->hands(op);
 }
 
 static void on_session(void *user, const char *key, const void *object)
@@ -172,6 +171,7 @@ static void on_pod(void *user, const char *key, const void *object)
 
 static void on_pod_update(void *user, const char *key, const void *old, const void *object)
 {
+    pp_operator *op = user;
     const pp_pod *before = old;
     pp_pod *now = (pp_pod *)(uintptr_t)object; /* the cache is ours */
     if (strcmp(before->uid, now->uid) == 0) {
@@ -180,8 +180,8 @@ static void on_pod_update(void *user, const char *key, const void *old, const vo
     }
     on_pod(user, key, object);
     if (now->hooked && !json_equal(before->labels, now->labels))
-        pp_intake_tell(user);
-    pp_intake_tell_pod(user, now);
+        op->watches_events->hands(op);
+    op->watches_events->pod(op, now);
 }
 
 static bool touch_any(void *user, const char *key, const void *object)
@@ -203,8 +203,9 @@ static void on_synced(void *user)
     pp_watches_touch_all(user);
 }
 
-int pp_watches_start(pp_operator *op, pp_error *err)
+int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error *err)
 {
+    op->watches_events = events;
     const char *ns = *op->config->kubernetes.ns ? op->config->kubernetes.ns : NULL;
     const pp_kube_informer_options sessions = {.resource = &PP_PROFILESESSIONS,
                                                .ns = ns,

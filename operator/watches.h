@@ -13,7 +13,14 @@ typedef struct pp_operator pp_operator;
 
 extern const pp_kube_resource PP_PROFILESESSIONS;
 
-int pp_watches_start(pp_operator *op, pp_error *err);
+/** What else wants to know of changes; called after the caches have them. */
+typedef struct pp_watches_events {
+    void (*hands)(pp_operator *op); /**< any pod may be another session's from now on */
+    void (*pod)(pp_operator *op, const pp_pod *pod);
+} pp_watches_events;
+
+/** `events` is borrowed for as long as the process lives. */
+int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error *err);
 /** Whether both first lists are in the caches. */
 bool pp_watches_synced(const pp_operator *op);
 /** The session that has the pod (pp_inject_holder); NULL: none. */

@@ -53,7 +53,7 @@ static void test_every_field(void **state)
     (void)pp_session_free(s);
 }
 
-/* The same table is held against the CRD on a real API server (crds/tests/admission.py). */
+/* The same table is held against the CRD on a real API server (e2e/scenarios/test_specs.py). */
 static void test_shared_specs(void **state)
 {
     (void)state;

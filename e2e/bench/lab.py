@@ -44,6 +44,14 @@ def needed(name):
 
 # ---- figures ----
 
+_failed = []
+
+
+def status():
+    """What a program ends with: 1 where a figure does not hold."""
+    return 1 if _failed else 0
+
+
 def figure(name, value, unit=None, interval=None, limit=None, holds=None, **more):
     """Prints one figure; `limit` is what it must not pass, `holds` whether it does not."""
     def short(x):
@@ -58,6 +66,7 @@ def figure(name, value, unit=None, interval=None, limit=None, holds=None, **more
         line["holds"] = value is not None and value <= limit if holds is None else holds
     elif holds is not None:
         line["holds"] = holds
+    _failed.extend([name] if line.get("holds") is False else [])
     print(json.dumps({**line, **{k: short(v) for k, v in more.items()}}), flush=True)
 
 

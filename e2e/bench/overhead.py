@@ -7,6 +7,7 @@ figure; README.md says what they mean.
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 
 import lab
@@ -240,3 +241,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    sys.exit(lab.status())

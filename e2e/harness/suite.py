@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 from . import checks
 from .cluster import Cluster
@@ -51,8 +52,10 @@ class Suite:
             with step(text):
                 self.summary += function(*more)
             return True
-        except (checks.Failure, CommandError) as error:
-            say("    " + str(error).replace("\n", "\n    "))
+        except Exception as error:  # whatever it is, also in a thread: a check that has not passed has failed
+            known = isinstance(error, (checks.Failure, CommandError))
+            said = str(error) if known else traceback.format_exc()
+            say("    " + said.replace("\n", "\n    "))
             self.failed.append(text)
             return False
 

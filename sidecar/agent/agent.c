@@ -574,7 +574,6 @@ static int read_settings(agent *a, pp_error *err)
         a->settings = kept;
         a->settings.endpoint = injected.endpoint;
         a->settings.events_port = injected.events_port;
-        a->settings.events_port = injected.events_port;
         injected.endpoint = kept.endpoint;
         kept = injected;
     }

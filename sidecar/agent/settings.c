@@ -91,6 +91,8 @@ static int check(const pp_settings *s, pp_error *err)
     static const char *const known[] = {"Forward", "Backward", "Optimizer"};
     if (s->version != 1)
         return pp_error_field(err, "version", "must be 1");
+    if (s->events_port < 0)
+        return pp_error_field(err, "events.port", "must not be negative");
     if (!s->session)
         return 0; /* an idle pod's: there is nothing to do yet */
     if (!pp_wire_is_id(s->session, PP_WIRE_MAX_ID))
@@ -101,8 +103,6 @@ static int check(const pp_settings *s, pp_error *err)
         return -1;
     if (s->depth < 0 || s->skip < 0 || s->max < 0)
         return pp_error_field(err, "steps", "numbers must not be negative");
-    if (s->events_port < 0)
-        return pp_error_field(err, "events.port", "must not be negative");
     if (s->timeline < 0)
         return pp_error_field(err, "timeline.steps", "must not be negative");
     for (size_t i = 0; i < s->phases.count; i++) {

@@ -156,7 +156,8 @@ def locked(path):
         return False
 
 
-def test_checks_beside_the_scenarios(monkeypatch, tmp_path):
+@pytest.mark.parametrize("error", [checks.Failure("as is meant here"), KeyError("an oversight")])
+def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
     """Those that measure can wait for their end; they leave the processors to everybody else; a failure is remembered."""
     goes_on = threading.Event()
     nice = []
@@ -164,10 +165,10 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path):
     def slow():
         goes_on.wait(10)
         nice.append(progress.run("nice").strip())
-        raise checks.Failure("as is meant here")
+        raise error
 
     monkeypatch.setattr(suite, "CACHE", str(tmp_path))
-    monkeypatch.setattr(checks, "BESIDE", [("slow", slow)])
+    monkeypatch.setattr(checks, "BESIDE", [("slow", slow), ("next", list)])
     tests = suite.Suite(argparse.Namespace(quick=False))
     before = os.nice(0)
     tests.begin_beside()

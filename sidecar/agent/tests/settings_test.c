@@ -85,6 +85,8 @@ static void test_what_is_refused(void **state)
         {"{" SESSION ",\"timeline\":{\"steps\":-1}}", "timeline.steps"},
         {"{" SESSION ",\"events\":{\"port\":-1}}", "events.port"},
         {"{" SESSION ",\"events\":{\"port\":65536}}", "events.port"},
+        {"{\"version\":1,\"endpoint\":\"wss://o/v1/ingest\",\"events\":{\"port\":-1}}",
+         "events.port"},
         {"{" SESSION ",\"timeline\":{\"steps\":1001}}", "timeline.steps"},
         {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
         {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},
