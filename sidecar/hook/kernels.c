@@ -5,7 +5,8 @@
  *
  *   start            in the training's thread, as a stretch starts: 7 ms, counted as cost
  *   buffer_wanted    in the training's threads: takes one of a few buffers, never waits
- *   buffer_filled    in the hook's own thread or CUPTI's: writes the kernels into the ring
+ *   buffer_filled    in the thread that asks for it (poll, give_way) or CUPTI's: writes the kernels
+ *                    into the ring
  *   poll             the hook's own thread: has CUPTI hand over what is done, and ends the
  *                    recording once the stretch's kernels have run
  *   detach           in the next CUDA call of the training, as CUPTI asks for

@@ -29,11 +29,12 @@ class Agent:
         file = open(path, "r+b")
         self.map = mmap.mmap(file.fileno(), 0)
         size = struct.unpack_from("<I", self.map, 12)[0]
-        self.at = size - 128  # tail and mode have the last two lines of the header, head the one before
-        self.head = size - 192
+        self.at = size - 128  # tail and mode have the last two of the header's lines, the heads the two before
+        self.head = size - 256
 
     def mode(self, mode):
-        struct.pack_into("<I", self.map, self.at + 64, mode)
+        beat = struct.unpack_from("<I", self.map, self.at + 68)[0]
+        struct.pack_into("<II", self.map, self.at + 64, mode, beat + 1 & 0xffffffff)
 
     def take(self):
         """Takes all; (marks, cost in ns) ever."""
