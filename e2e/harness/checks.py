@@ -202,6 +202,7 @@ def virtual_gpu():
 # Where the torch is of no matter, and where only newer ones have what the training needs.
 ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py")
 NEW_TORCH = ("test_kernels.py",)
+DEBIAN = "/usr/bin/python3"
 
 
 def with_torch(tests, pythons, port):
@@ -217,19 +218,31 @@ def with_torch(tests, pythons, port):
     return [f"{tests}: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
+def side_by_side(runs, port):
+    """with_torch() of each; often they wait for each other, so more run at once than there are processors."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found_in = [pool.submit(with_torch, tests, pythons, port + i) for i, (tests, pythons) in enumerate(runs)]
+        return [line for one in found_in for line in one.result()]
+
+
+def hook_tests(without):
+    """The files of the hook's and the agent's tests, but those named."""
+    names = sorted(os.listdir(os.path.join(ROOT, "sidecar/tests")))
+    return [f"sidecar/tests/{name}" for name in names
+            if name.startswith("test_") and name.endswith(".py") and name not in without]
+
+
 def hook():
-    """Hook, agent and `precisionprobe run`, with the PyTorch of the machine's Debian and that of the torch image."""
+    """Hook, agent and `precisionprobe run` with the PyTorch of the torch image."""
     image = os.path.join(ROOT, "e2e/images/torch-python")
     run_shown(image, "-c", "")  # unpacks the image's files where they are missing
-    debian, folder = "/usr/bin/python3", os.path.join(ROOT, "sidecar/tests")
-    files = sorted(name for name in os.listdir(folder) if name.startswith("test_") and name.endswith(".py"))
-    # The longest first; side by side, since often they wait for each other.
-    apart = [("cli/tests", [debian, image])] + [
-        (f"sidecar/tests/{name}", [python]) for python in (image, debian) for name in files
-        if name not in (ANY_TORCH if python == image else NEW_TORCH)]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        runs = [pool.submit(with_torch, tests, pythons, 29555 + i) for i, (tests, pythons) in enumerate(apart)]
-        return [line for one in runs for line in one.result()]
+    # The longest first.
+    return side_by_side([("cli/tests", [DEBIAN, image])] + [(name, [image]) for name in hook_tests(ANY_TORCH)], 29555)
+
+
+def older_hook():
+    """The same with the PyTorch of the machine's Debian, and what needs no certain one."""
+    return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH)], 29655)
 
 
 def chart(cluster):
@@ -242,9 +255,10 @@ def chart(cluster):
 
 
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
-          ("the harness's tests", harness), ("programs (release)", release)]
+          ("the harness's tests", harness)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook)]
-BESIDE = [("unit tests under TSan", tests_of("tsan")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu)]
+BESIDE = [("programs (release)", release), ("tests of hook and agent, older torch", older_hook),
+          ("unit tests under TSan", tests_of("tsan")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu)]
 SLOW = ("unit tests under TSan", "clang-tidy")
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "SLOW", "Failure", "chart", "step"]

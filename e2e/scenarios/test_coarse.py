@@ -40,7 +40,7 @@ def test_windows_of_15_s(trainings):
 
 def test_windows_of_1_s(trainings):
     """Some layers can be told then; those that are reported are right within their errors."""
-    comparison, _ = profile(trainings, "1s", "90s")
+    comparison, _ = profile(trainings, "1s", "60s")
     figures = comparison.figures()
     print(figures)
     assert figures["job_error_percent"] <= truth.LIMITS["job_error_percent"]
