@@ -157,18 +157,29 @@ def test_the_training_has_files_and_signals_as_ever(ignored):
         for number in ignored:
             signal.signal(number, signal.SIG_IGN)
 
-    def seen(command):
-        """Open files; ignored and blocked signals, the two left out that the C library has for itself."""
-        text = subprocess.run(command, capture_output=True, text=True, preexec_fn=ignore, check=True).stdout.split()
-        return text[:-2], [int(mask, 16) & 0x7fffffff for mask in text[-2:]]
+    def seen(*command):
+        return subprocess.run(command, capture_output=True, text=True, preexec_fn=ignore, check=True).stdout
 
-    show = ["sh", "-c", "ls /proc/$$/fd; sed -n 's/Sig\\(Ign\\|Blk\\)://p' /proc/$$/status"]
-    plain = seen(show)
-    assert seen(probe("run", "--", *show)) == plain and plain[0][:3] == ["0", "1", "2"]
-    assert all(plain[1][1] & 1 << number - 1 for number in ignored)
+    files = ["ls", "/proc/self/fd"]
+    assert seen(*probe("run", "--", *files)) == seen(*files)
+    masks = ["sed", "-n", "s/Sig\\(Ign\\|Blk\\)://p", "/proc/self/status"]
+    # But for two signals that the C library has for itself.
+    plain, probed = [[int(mask, 16) & 0x7fffffff for mask in seen(*command).split()]
+                     for command in (masks, probe("run", "--", *masks))]
+    assert probed == plain and all(plain[1] & 1 << number - 1 for number in ignored)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "TERM"])
+def test_signals_are_passed_on(name):
+    waits = f"trap 'echo {name}; exit 5' {name}; echo up; while :; do sleep 0.05; done"
+    child = subprocess.Popen(probe("run", "--", "sh", "-c", waits), stdout=subprocess.PIPE, text=True,
+                             stderr=subprocess.PIPE)
+    assert child.stdout.readline() == "up\n"
+    child.send_signal(signal.Signals[f"SIG{name}"])
+    assert (child.communicate(timeout=60)[0], child.returncode) == (f"{name}\n", 5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_the_training_and_leave_nothing(python, number):
     before = left_behind()
     child = subprocess.Popen(probe("run", "--", python, TRAIN, "100000000"), stdout=subprocess.PIPE, text=True,
