@@ -6,6 +6,7 @@ PP_NVML          the folder with the library in the driver's place (sidecar/gpu/
 PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all tested
 """
 import collections
+import contextlib
 import csv
 import itertools
 import json
@@ -151,14 +152,37 @@ def test_a_program_without_torch():
     assert "no step was sampled" in probed.stderr and left_behind() == before
 
 
+ALL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+
+
+def signals(*ignored):
+    """For a child: these are ignored, the others not, whatever who runs the tests ignores."""
+    def set_all():
+        for number in ALL:
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+    return set_all
+
+
+@contextlib.contextmanager
+def running(*command):
+    """`precisionprobe run` of a command that has said something; it is ended if it has not ended by itself."""
+    child = subprocess.Popen(probe("run", "--", *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             start_new_session=True, preexec_fn=signals(),
+                             env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"]})
+    try:
+        assert child.stdout.readline()
+        yield child
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+
+
 @pytest.mark.parametrize("ignored", [[], [signal.SIGHUP, signal.SIGUSR1]], ids=["plain", "nohup"])
 def test_the_training_has_files_and_signals_as_ever(ignored):
-    def ignore():
-        for number in ignored:
-            signal.signal(number, signal.SIG_IGN)
-
     def seen(*command):
-        return subprocess.run(command, capture_output=True, text=True, preexec_fn=ignore, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, preexec_fn=signals(*ignored),
+                              check=True).stdout
 
     files = ["ls", "/proc/self/fd"]
     assert seen(*probe("run", "--", *files)) == seen(*files)
@@ -172,27 +196,22 @@ def test_the_training_has_files_and_signals_as_ever(ignored):
 @pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "TERM"])
 def test_signals_are_passed_on(name):
     waits = f"trap 'echo {name}; exit 5' {name}; echo up; while :; do sleep 0.05; done"
-    child = subprocess.Popen(probe("run", "--", "sh", "-c", waits), stdout=subprocess.PIPE, text=True,
-                             stderr=subprocess.PIPE)
-    assert child.stdout.readline() == "up\n"
-    child.send_signal(signal.Signals[f"SIG{name}"])
-    assert (child.communicate(timeout=60)[0], child.returncode) == (f"{name}\n", 5)
+    with running("sh", "-c", waits) as child:
+        child.send_signal(signal.Signals[f"SIG{name}"])
+        assert (child.communicate(timeout=60)[0], child.returncode) == (f"{name}\n", 5)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_the_training_and_leave_nothing(python, number):
     before = left_behind()
-    child = subprocess.Popen(probe("run", "--", python, TRAIN, "100000000"), stdout=subprocess.PIPE, text=True,
-                             stderr=subprocess.PIPE, start_new_session=True,
-                             env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"]})
-    child.stdout.readline()
-    time.sleep(0.5)
-    if number == signal.SIGINT:
-        os.killpg(child.pid, number)  # as a terminal does
-    else:
-        child.send_signal(number)
-    _, stderr = child.communicate(timeout=60)
-    assert child.returncode in (128 + number, 1), stderr  # Python turns Ctrl-C into an exception
+    with running(python, TRAIN, "100000000") as child:
+        time.sleep(0.5)
+        if number == signal.SIGINT:
+            os.killpg(child.pid, number)  # as a terminal does
+        else:
+            child.send_signal(number)
+        _, stderr = child.communicate(timeout=60)
+        assert child.returncode in (128 + number, 1), stderr  # Python turns Ctrl-C into an exception
     assert left_behind() == before
 
 

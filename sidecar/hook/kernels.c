@@ -488,6 +488,9 @@ int64_t pp_kernels_cost(void)
 
 void pp_kernels_forget(void)
 {
+    /* Another thread may have held them, which is not here. */
+    (void)pthread_mutex_init(&api, NULL);
+    (void)pthread_mutex_init(&lock, NULL);
     atomic_store(&state, OUT);
     atomic_store(&detaching, DETACH_NONE);
 }

@@ -5,7 +5,11 @@ usage: kernels.py CASE CUDA CUPTI   (the doubles)
 Every step launches the same kernels, so that each that is told of can be compared with STEP.
 """
 import ctypes
+import os
+import signal
 import sys
+import time
+import warnings
 
 import faults
 import torch
@@ -148,6 +152,29 @@ def profiled(training):
     counts.append(profile())
     training.until(training.recording)
     return counts
+
+
+def forked(training):
+    """Children are born while the hook's thread hands records over, and profile themselves."""
+    warnings.simplefilter("ignore")  # that other threads may hold a lock is what this is about
+    training.until(training.recording)
+    double.pp_cupti_fault(b"slow")
+    ended = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+                torch.ones(2) + 1
+            os._exit(7)
+        until = time.monotonic() + 20
+        while (status := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
+            training.step()
+        if status[0] == 0:
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)
+        ended.append(os.waitstatus_to_exitcode(status[1]))
+    double.pp_cupti_fault(b"")
+    return ended
 
 
 if __name__ == "__main__":

@@ -82,6 +82,11 @@ def test_records_that_are_lost(probe):
         assert [n for n in known if begin < n < end], (told["told"], known)
 
 
+def test_a_forked_child_profiles_itself(probe):
+    told, _ = trained(probe, "forked")
+    assert told["told"] == [7] * 10
+
+
 def test_torch_profiler_begins(probe):
     """The user's profile is theirs alone from its beginning to its end, and recording goes on after it."""
     told, batches = trained(probe, "profiled")

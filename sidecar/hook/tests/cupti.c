@@ -9,6 +9,7 @@
  *   stuck       nothing is handed over, so that the buffers run out
  *   dropped     every record is dropped
  *   unended     kernels have no end
+ *   slow        what is done is handed over after a while
  *
  * pp_cupti_log() tells the calls since it was asked last; runs of the same call are one.
  */
@@ -298,6 +299,8 @@ CUPTI(cuptiActivityFlushAll, (uint32_t force))
 {
     buffer full[BUFFERS];
     int count = 0;
+    if (fails("slow"))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
     (void)pthread_mutex_lock(&lock);
     filled_fn filled = client.filled;
     while (!fails("stuck") && count < client.count &&
