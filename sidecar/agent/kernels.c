@@ -384,17 +384,15 @@ static int turn(pp_kernels *k, const pp_step *host, pp_error *err)
 
 /* ---- what goes out ---- */
 
-static bool ready(const pp_kernels *k, const item *i)
+static bool all_here(const pp_kernels *k, const item *i)
 {
-    if (i->event != PP_PAIRING_STEP || k->finished)
-        return true;
     return k->complete >= i->step.end || k->newest >= i->step.end + SLACK;
 }
 
-/* At the end what was launched last may be missing. */
-static bool all_here(const pp_kernels *k, const item *i)
+/* Once nothing more comes, what was launched last may be missing for ever. */
+static bool ready(const pp_kernels *k, const item *i)
 {
-    return k->complete >= i->step.end || k->newest >= i->step.end;
+    return i->event != PP_PAIRING_STEP || k->finished || all_here(k, i);
 }
 
 static int step_event(pp_kernels *k, const item *i, pp_error *err)

@@ -221,6 +221,13 @@ static void test_the_end_of_the_process(void **state)
 
     k = started();
     step(k, 2, 1000, 4 * LATER, NULL, 0);
+    kernel(k, 4 * LATER + 1, 4 * LATER + 1, 1, 0); /* one before may have come later */
+    pp_kernels_finish(k);
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    pp_kernels_free(k);
+
+    k = started();
+    step(k, 2, 1000, 4 * LATER, NULL, 0);
     kernel(k, 5 * LATER, 0, 0, PP_KERNEL_COMPLETE); /* it launched nothing */
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
     assert_int_equal(s->gap, s->end - s->start - 1); /* the kernel that came with started() */
