@@ -133,7 +133,7 @@ static void on_end_of_child(run *r)
     close_handles(r);
 }
 
-/* Its end is ours. Ctrl-C and Ctrl-\\ reach the training by the terminal; others are passed on. */
+/* Its end is ours. INT and QUIT reach the training by the terminal; others are passed on. */
 static void on_signal(uv_signal_t *handle, int number)
 {
     run *r = handle->data;

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* As many processes as the agent takes, with 3.75 MiB each. */
+#define RING_SIZE "256Mi"
+
 /* A pod that fills a volume of its own is evicted, with its training: twice what the agent allows
  * itself. Its logs come to 50 MiB where the kubelet is not told otherwise. */
-#define RING_SIZE "256Mi" /* as many processes as the agent takes, with 3.75 MiB each */
 #define SPOOL_SIZE "128Mi"
 #define STORAGE "192Mi"
 

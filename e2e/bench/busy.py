@@ -248,7 +248,8 @@ def print_sum(parts, walls, model, elapsed):
             return (total / statistics.mean(lab.redraw(times)) - 1) * 100
         error = (total / statistics.mean(times) - 1) * 100
         asked = {"limit": 1, "holds": known and abs(error) <= 1} if name == "marked" else {}  # else marking shows
-        lab.figure(f"sum of parts against {name} steps", error, "%", lab.interval(drawn), **asked, step_us=statistics.mean(times), sum_us=total, model=model)
+        lab.figure(f"sum of parts against {name} steps", error, "%", lab.interval(drawn), **asked,
+                   step_us=statistics.mean(times), sum_us=total, model=model)
 
 
 # ---- the two trainings ----

@@ -51,7 +51,7 @@ void pp_ring_cost_add(int64_t ns);
 /** Takes what is held, and says whether what comes is. */
 int64_t pp_ring_cost_hold(bool hold);
 
-/** What the agent asks for now; PP_RING_IDLE without a ring or an agent. No GIL needed. */
+/** What the agent asks for at present; PP_RING_IDLE without a ring or an agent. No GIL needed. */
 uint32_t pp_ring_mode_now(void);
 /** The number of the session that the agent asks for. */
 uint32_t pp_ring_session(void);

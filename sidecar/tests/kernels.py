@@ -27,7 +27,8 @@ REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
 STEP = {**{(name, FORWARD): sum(one[0]) for name, one in LAYERS.items()},
         **{(name, BACKWARD): sum(one[1]) for name, one in LAYERS.items()},
         **{("", phase): ns for phase, ns in REST.items()}}
-COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"  # as the compiler mangles it
+# As the compiler mangles it.
+COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 
 double = None
 
