@@ -70,7 +70,7 @@ function(pp_test name)
   set_tests_properties(
     ${name}
     PROPERTIES TIMEOUT
-               300
+               1200
                LABELS
                "${A_LABELS}"
                ENVIRONMENT

@@ -3,6 +3,8 @@
 #include "common/cleanup.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <unistd.h>
 
 char *pp_file_read(const char *path, size_t max, size_t *ret_n, pp_error *err)
 {
@@ -34,4 +36,20 @@ char *pp_file_read(const char *path, size_t max, size_t *ret_n, pp_error *err)
     if (ret_n)
         *ret_n = n;
     return PP_TAKE(text);
+}
+
+int pp_file_write(int fd, const char *data, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(fd, data, n);
+        if (done == 0)
+            errno = ENOSPC;
+        if (done == 0 || (done < 0 && errno != EINTR))
+            return -1;
+        if (done > 0) {
+            data += done;
+            n -= (size_t)done;
+        }
+    }
+    return 0;
 }

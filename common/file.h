@@ -1,4 +1,4 @@
-/* Small files read whole. */
+/* Files read and written whole. */
 #ifndef PP_COMMON_FILE_H
 #define PP_COMMON_FILE_H
 
@@ -12,5 +12,8 @@
  * or has more than `max` bytes (PP_ERR_TOO_LARGE).
  */
 char *pp_file_read(const char *path, size_t max, size_t *ret_n, pp_error *err);
+
+/** Writes all `n` bytes, in as many calls as that takes; -1 with errno where some did not go in. */
+int pp_file_write(int fd, const char *data, size_t n);
 
 #endif

@@ -32,7 +32,7 @@ def probe(*arguments):
 
 
 def run(*command, **environment):
-    return subprocess.run(command, capture_output=True, text=True, timeout=120,
+    return subprocess.run(command, capture_output=True, text=True, timeout=600,
                           env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], **environment})
 
 

@@ -151,10 +151,12 @@ class World:
         values = dict(re.findall(r"^(\w+(?:\{[^}]*\})?) ([0-9.eE+-]+)$", text, re.M))
         return {name: float(value) for name, value in values.items()} or None
 
+    def leads(self, pod):
+        return (self.metrics(pod) or {}).get("precisionprobe_leader") == 1
+
     def leaders(self):
         """The operator pods that say of themselves that they lead."""
-        return [name for name in (p["metadata"]["name"] for p in self.operator_pods())
-                if (self.metrics(name) or {}).get("precisionprobe_leader") == 1]
+        return [name for name in (p["metadata"]["name"] for p in self.operator_pods()) if self.leads(name)]
 
     def leader(self):
         leaders = self.leaders()

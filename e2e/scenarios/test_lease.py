@@ -20,6 +20,10 @@ class Watch:
     def look(self):
         while not self.over.is_set():
             leaders = self.world.leaders()
+            if len(leaders) > 1:
+                # They were asked one after the other, and the Lease may have changed hands in between: two lead if an
+                # earlier one still says so after a later one.
+                leaders = [name for name in leaders[:-1] if self.world.leads(name)] + leaders[-1:]
             holder = (self.world.lease() or {}).get("spec", {}).get("holderIdentity", "")
             self.seen.append((time.monotonic(), leaders, holder))
 

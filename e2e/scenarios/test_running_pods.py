@@ -46,7 +46,7 @@ def test_three_sessions_in_the_life_of_a_pod(trainings):
     wait_until("training steps", lambda: len(losses(world.cluster, name)) > 10, 120)
     assert mode(world, name) == "idle"
 
-    world.cluster.apply(manifest("first", duration="6s"))
+    world.cluster.apply(manifest("first", duration="15s"))
     first, second = world.session("first"), world.session("second")
     first.follow(60, until=("Collecting",))
     world.cluster.apply(manifest("second", duration="15s", more='  layers: {include: ["top.*"]}\n'))

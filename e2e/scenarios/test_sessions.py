@@ -7,12 +7,12 @@ from harness.session import losses, manifest
 
 def test_without_pods(world, namespace):
     """No pod matches: a condition says so, and the session fails at its deadline."""
-    world.cluster.apply(manifest("alone", labels="app: nobody", duration="1s", deadline="8s", namespace=namespace))
+    world.cluster.apply(manifest("alone", labels="app: nobody", duration="1s", deadline="20s", namespace=namespace))
     session = world.session("alone", namespace)
     condition = wait_until("the Injected condition", lambda: session.condition("Injected"), 10)
     assert (condition["status"], condition["reason"]) == ("False", "NoMatchingPods")
     assert session.phase() == "Pending"
-    item = session.follow(30)
+    item = session.follow(60)
     assert item["status"]["phase"] == "Failed"
     failed = session.condition("Succeeded")
     assert (failed["status"], failed["reason"]) == ("False", "NoMatchingPods")

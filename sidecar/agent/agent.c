@@ -603,7 +603,9 @@ static int start(agent *a, pp_error *err)
                             .session = pp_settings_number(&a->settings),
                             .emit = emit,
                             .user = a};
-    write_control(a);
+    if (start_handles(a, err) < 0)
+        return -1;
+    write_control(a); /* trainers may come from here on, and a SIGTERM after them */
     if (!o->dump) {
         pp_link_config config = {.loop = &a->loop,
                                  .endpoint = a->settings.endpoint,
@@ -611,11 +613,11 @@ static int start(agent *a, pp_error *err)
                                  .ca_path = o->ca_path,
                                  .events = &link_events,
                                  .user = a};
-        if (pp_link_new(&config, &a->link, err) < 0)
+        if (pp_link_new(&config, &a->link, err) < 0) {
+            stop(a);
             return -1;
+        }
     }
-    if (start_handles(a, err) < 0)
-        return -1;
     serve_events(a);
     log_session(a);
     if (a->link)

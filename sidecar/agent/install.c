@@ -1,6 +1,7 @@
 #include "sidecar/agent/install.h"
 
 #include "common/cleanup.h"
+#include "common/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,20 +22,6 @@ static int join(char *out, const char *folder, const char *name, pp_error *err)
     return 0;
 }
 
-static int write_all(int fd, const char *data, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, data, n);
-        if (done < 0 && errno != EINTR)
-            return -1;
-        if (done > 0) {
-            data += done;
-            n -= (size_t)done;
-        }
-    }
-    return 0;
-}
-
 static int copy_file(const char *from, const char *to, pp_error *err)
 {
     PP_CLEANUP_FD int in = open(from, O_RDONLY | O_CLOEXEC);
@@ -46,7 +33,7 @@ static int copy_file(const char *from, const char *to, pp_error *err)
         return pp_error_nomem(err);
     ssize_t n;
     while ((n = read(in, chunk, CHUNK)) > 0)
-        if (write_all(out, chunk, (size_t)n) < 0)
+        if (pp_file_write(out, chunk, (size_t)n) < 0)
             return pp_error_errno(err, "writing %s", to);
     if (n < 0)
         return pp_error_errno(err, "reading %s", from);

@@ -433,8 +433,8 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     (void)pp_reader_release(p->reader, taken, &p->told, &err);
 }
 
-/* What the hook and the agent say to each other besides marks. */
-static int greet(pp_process *p, int64_t now, pp_error *err)
+/* What the hook has to say besides marks. */
+static void listen(pp_process *p)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
     if (h->refusal[0] && !p->refused) {
@@ -446,6 +446,11 @@ static int greet(pp_process *p, int64_t now, pp_error *err)
         pp_warn(p->path, "the hook gave a stretch up for an error of its own, %u so far",
                 h->failures);
     p->failures = h->failures;
+}
+
+/* A sign for the hook that the agent is there. */
+static int greet(pp_process *p, int64_t now, pp_error *err)
+{
     if (now - p->greeted < GREET_EVERY)
         return 0;
     p->greeted = now;
@@ -464,6 +469,7 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
         pp_process_finish(p, pod);
         return -1;
     }
+    listen(p);
     if (p->stale && pp_reader_header(p->reader)->state == PP_RING_IDLE)
         begin_session(p);
     if (gone) {

@@ -2,6 +2,7 @@
 
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/json.h"
 #include "common/log.h"
 #include "common/wire.h"
@@ -108,20 +109,6 @@ void pp_spool_remove(pp_spool *s, int64_t seq)
 
 /* ---- writing ---- */
 
-static int write_all(int fd, const char *data, size_t n, pp_error *err)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, data, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return pp_error_errno(err, "writing to the spool");
-        data += done;
-        n -= (size_t)done;
-    }
-    return 0;
-}
-
 static char *head_text(const pp_spool_batch *b)
 {
     const pp_place *p = &b->place;
@@ -144,8 +131,8 @@ static int write_file(const char *path, const pp_spool_batch *batch, size_t *ret
         return pp_error_errno(err, "opening %s", path);
     size_t n = strlen(first);
     first[n++] = '\n'; /* in the place of its NUL */
-    if (write_all(fd, first, n, err) < 0 || write_all(fd, batch->text, batch->length, err) < 0)
-        return -1;
+    if (pp_file_write(fd, first, n) < 0 || pp_file_write(fd, batch->text, batch->length) < 0)
+        return pp_error_errno(err, "writing to the spool");
     *ret_size = (n + batch->length + BLOCK - 1) / BLOCK * BLOCK;
     return 0;
 }

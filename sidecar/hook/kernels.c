@@ -299,6 +299,10 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
     (void)pthread_mutex_lock(&lock);
     void *record = NULL;
     news_at = pp_now();
+    /* Before its records: the agent is to see the loss before it takes them for all. */
+    size_t dropped = 0;
+    if (cupti.dropped(context, stream, &dropped) == CUPTI_OK && dropped)
+        pp_ring_lose_kernels(dropped);
     while (valid > 0 && cupti.next(buffer, valid, &record) == CUPTI_OK) {
         int kind = (int)read_u32(record);
         if (kind == KIND_KERNEL) {
@@ -309,9 +313,6 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
         if (kind == KIND_DRIVER)
             take_launch(record);
     }
-    size_t dropped = 0;
-    if (cupti.dropped(context, stream, &dropped) == CUPTI_OK && dropped)
-        pp_ring_lose_kernels(dropped);
     (void)pthread_mutex_unlock(&lock);
     atomic_fetch_or(&free_buffers, 1U << ((size_t)(buffer - buffers) / BUFFER_SIZE));
 }
@@ -335,9 +336,9 @@ static void detach(void)
 {
     if (cupti.subscribe(&detacher, on_cuda_call, NULL) != CUPTI_OK)
         return; /* somebody else's by now: theirs to leave */
-    atomic_store(&detaching, DETACH_WAITS);
     (void)cupti.domain(1, detacher, DOMAIN_RUNTIME);
     (void)cupti.domain(1, detacher, DOMAIN_DRIVER);
+    atomic_store(&detaching, DETACH_WAITS); /* from here on a call may leave CUPTI at any moment */
 }
 
 /* Whether nobody else uses CUPTI; at most one can subscribe. */

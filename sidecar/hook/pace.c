@@ -39,20 +39,29 @@ static void sort(int64_t *v, int n)
         }
 }
 
-/* The median, and 1.5 times its standard error by the median deviation. */
-static int64_t median(const circle *c, int64_t *ret_spread)
+static int known(const circle *c)
 {
-    int n = c->count < BLOCKS ? (int)c->count : BLOCKS;
+    return c->count < BLOCKS ? (int)c->count : BLOCKS;
+}
+
+static int64_t median(const circle *c)
+{
     int64_t v[BLOCKS];
     memcpy(v, c->values, sizeof v);
-    sort(v, n);
-    int64_t middle = v[n / 2];
-    for (int i = 0; i < n; i++)
-        v[i] = v[i] > middle ? v[i] - middle : middle - v[i];
-    sort(v, n);
+    sort(v, known(c));
+    return v[known(c) / 2];
+}
+
+/* 1.5 times the median's standard error, by the median deviation. */
+static int64_t spread_of(const circle *c, int64_t middle)
+{
     static const double root[BLOCKS + 1] = {1, 1, 1.414, 1.732, 2, 2.236, 2.449, 2.646, 2.828, 3};
-    *ret_spread = (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
-    return middle;
+    int n = known(c);
+    int64_t v[BLOCKS];
+    for (int i = 0; i < n; i++)
+        v[i] = c->values[i] > middle ? c->values[i] - middle : middle - c->values[i];
+    sort(v, n);
+    return (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
 }
 
 static void take(circle *c, int64_t value)
@@ -63,12 +72,11 @@ static void take(circle *c, int64_t value)
 /* A block is over: what it says. */
 static void take_block(int kind, int64_t now, int64_t step)
 {
-    int64_t spread;
     if (kind == PLAIN) {
         take(&plain, step);
         plain_until = now;
     } else if (plain.count >= KNOWN && block.since - plain_until < NEAR) {
-        take(&extra, step - median(&plain, &spread));
+        take(&extra, step - median(&plain));
     }
 }
 
@@ -82,8 +90,10 @@ static int64_t settle_cost(int64_t own)
         return own;
     static int64_t middle, spread;
     static unsigned seen;
-    if (seen != extra.count)
-        middle = median(&extra, &spread);
+    if (seen != extra.count) {
+        middle = median(&extra);
+        spread = spread_of(&extra, middle);
+    }
     seen = extra.count;
     int64_t cost = own < middle - spread   ? middle - spread
                    : own > middle + spread ? middle + spread

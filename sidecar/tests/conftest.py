@@ -56,6 +56,7 @@ class Probe:
         self.settings = folder / "settings.json"
         self.log = folder / "agent.log"
         self.agent = None
+        self.training = None  # one that goes on beside the test
 
     def configure(self, **changes):
         self.settings.write_text(json.dumps(settings_of(SESSION, **changes)))
@@ -78,9 +79,10 @@ class Probe:
 
     def stop(self):
         """Whatever a test has left running."""
-        if self.agent and self.agent.poll() is None:
-            self.agent.kill()
-            self.agent.wait()
+        for process in (self.agent, self.training):
+            if process and process.poll() is None:
+                process.kill()
+                process.wait()
 
     def environment(self, extra=None):
         path = [needed("PP_HOOK")] + ([extra.pop("PYTHONPATH")] if extra and "PYTHONPATH" in extra else [])
@@ -88,10 +90,11 @@ class Probe:
                 "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **(extra or {})}
 
     def batches(self):
-        return [json.loads(line) for line in (self.folder / "dump.txt").read_text().splitlines()]
+        whole = (self.folder / "dump.txt").read_text().rpartition("\n")[0]  # the agent may be writing a line
+        return [json.loads(line) for line in whole.splitlines()]
 
 
-def until(condition, what, seconds=20):
+def until(condition, what, seconds=60):
     """Waits for a condition, not for a time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -102,7 +105,7 @@ def until(condition, what, seconds=20):
 def run(python, *arguments, environment=None, check=True):
     clean = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     clean.pop("PYTHONPATH", None)
-    result = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=240,
+    result = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=600,
                             env=environment or clean)
     if check:
         assert result.returncode == 0, result.stderr

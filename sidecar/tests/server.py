@@ -57,8 +57,12 @@ class Server:
         self.journal = None    # a file descriptor: what is acknowledged is written there before
 
     def take_up(self, path):
-        """Goes on with what a server before this one has taken; a line is there whole or not at all."""
-        for line in path.read_text().splitlines() if path.exists() else []:
+        """Goes on with what a server before this one has taken. A line that it was killed within was not acknowledged."""
+        data = path.read_bytes() if path.exists() else b""
+        whole = data[:data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            os.truncate(path, len(whole))
+        for line in whole.decode().splitlines():
             batch = json.loads(line)
             key = batch["instance"], batch["seq"]
             self.texts[key] = line

@@ -60,6 +60,7 @@ def test_everything_arrives_and_is_said_goodbye(probe, server):
     assert len(stored(server)) >= 2 and stored(server) == sent(probe)
     assert sorted(stored(server)) == list(range(len(server.stored)))
     assert server.tokens[0] == "Bearer first-token"
+    until(lambda: server.byes, "the goodbye")
     assert [bye["reason"] for bye in server.byes] == ["trainer finished"]
 
 
@@ -131,7 +132,7 @@ def test_busy_replica_is_left_at_once(probe, server):
     """503 with Retry-After: 0 means that another replica may do."""
     server.answer = (503, [("Retry-After", "0")])
     connect(probe, server)
-    until(lambda: len(server.tokens) >= 4, "four attempts", 3)
+    until(lambda: len(server.tokens) >= 4, "four attempts")
     server.answer = None
     until(lambda: server.connections, "a connection")
     probe.finish()
@@ -216,7 +217,8 @@ def test_leaves_on_the_operators_word_where_it_is_no_native_sidecar(probe, serve
     probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
     agent = probe.start(*options(probe), environment={"PRECISIONPROBE_EXIT_WITH_TRAINER": "1"} if ordinary else {})
     if ordinary:
-        assert agent.wait(20) == 0
+        assert agent.wait(60) == 0
+        until(lambda: server.byes, "the goodbye")
         assert [bye["reason"] for bye in server.byes] == ["trainer finished"]
     else:
         until(lambda: server.connections, "a connection")
@@ -292,12 +294,15 @@ def idle(probe, server):
 
 
 def begin(probe, python, *arguments):
-    """A training that goes on while the test does something; it prints into a file."""
-    return subprocess.Popen([python, TRAIN, *arguments], stdout=open(probe.folder / "out", "w"),
-                            stderr=subprocess.STDOUT, env=probe.environment())
+    """A training that goes on until end(); it prints into a file."""
+    probe.training = subprocess.Popen([python, TRAIN, *arguments, str(probe.folder / "enough")],
+                                      stdout=open(probe.folder / "out", "w"), stderr=subprocess.STDOUT,
+                                      env=probe.environment())
+    return probe.training
 
 
 def end(probe, training):
+    (probe.folder / "enough").touch()
     code = training.wait(240)
     return subprocess.CompletedProcess([], code, (probe.folder / "out").read_text())
 
@@ -309,7 +314,7 @@ def of_session(server, uid):
 def test_three_sessions_in_the_life_of_one_training(probe, server, python):
     """Started and stopped while it trains, each with layers of its own; and it trains as without."""
     idle(probe, server)
-    training = begin(probe, python, "mixed", "200", "9")
+    training = begin(probe, python, "mixed", "200")
     until(lambda: list(probe.ring.glob("*.ring")), "the training's ring", 60)
     kinds = {"session-a": "Linear", "session-b": "EmbeddingBag", "session-c": "LSTM"}
     for uid, kind in kinds.items():
@@ -338,7 +343,7 @@ def test_three_sessions_in_the_life_of_one_training(probe, server, python):
 def test_the_next_session_waits_for_the_last_word_of_the_one_before(probe, server, python):
     """It takes over in the middle of a stretch, while nothing is acknowledged."""
     idle(probe, server)
-    training = begin(probe, python, "mixed", "100", "6")
+    training = begin(probe, python, "mixed", "100")
     server.ack = False
     server.say(True, session="session-a", settings=settings_of("session-a"))
     until(lambda: server.received >= 2, "batches", 60)
@@ -392,7 +397,7 @@ def test_settings_that_cannot_be_used_are_left_alone(probe, server, settings):
 def test_an_agent_that_is_killed_leaves_a_later_session_to_the_next(probe, server, python):
     """On a pod that was injected for no session: no step is lost between the two agents, none comes twice."""
     idle(probe, server)
-    training = begin(probe, python, "mixed", "100", "8")
+    training = begin(probe, python, "mixed", "100")
     server.say(True, session="session-a", settings=settings_of("session-a", layers={"types": ["Linear"]}))
     until(lambda: len(server.batches) >= 2, "batches", 60)
     probe.agent.kill()
@@ -412,8 +417,8 @@ def test_an_agent_that_is_killed_leaves_a_later_session_to_the_next(probe, serve
 def test_a_session_that_is_stopped_goes_on(probe, server, python):
     """The pause does not count for its duration."""
     idle(probe, server)
-    training = begin(probe, python, "mixed", "100", "12")
-    settings = settings_of("session-a", durationSeconds=4)
+    training = begin(probe, python, "mixed", "100")
+    settings = settings_of("session-a", durationSeconds=8)
     server.say(True, session="session-a", settings=settings)
     until(lambda: len(server.batches) >= 2, "batches", 60)
     begun = time.monotonic()
@@ -421,7 +426,7 @@ def test_a_session_that_is_stopped_goes_on(probe, server, python):
     until(lambda: server.batches[-1]["stretch"]["last"], "the stretch's end")
     assert mode(probe) == "idle"
     count = len(server.batches)
-    until(lambda: time.monotonic() > begun + 4, "what would have been the session's end")
+    until(lambda: time.monotonic() > begun + 8, "what would have been the session's end")
     server.say(True, session="session-a", settings=settings)
     until(lambda: len(server.batches) > count, "further batches")
     until(lambda: mode(probe) == "idle", "the session's end")

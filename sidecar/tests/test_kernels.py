@@ -59,7 +59,7 @@ def numbers(batches, clock="kernels"):
 def test_layers_get_their_kernels_and_cupti_is_left(probe):
     """Also kernels of graphs, which have the time of another launch, or no launch that is known."""
     told, batches = trained(probe, "stretches")
-    assert len(numbers(batches)) > 20 and not numbers(batches, "cuda")
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
     calls = told["calls"]
     changes = [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] == "latency"]
     whole = (ATTACHED + LEFT) * 3

@@ -37,7 +37,8 @@ class Disturbed(Probe):
         self.port = int(self.server.stdout.readline())
 
     def begin(self):
-        self.configure(endpoint="wss://localhost:%d/v1/ingest" % self.port)
+        # Of few layers: what the ring holds is enough for seconds without an agent.
+        self.configure(endpoint="wss://localhost:%d/v1/ingest" % self.port, layers={"types": ["Linear"]})
         self.start("--token", str(self.folder / "token"), "--ca", str(self.folder / "ca.crt"))
 
     def train(self):
@@ -116,6 +117,8 @@ def test_agent_and_server_killed_at_random(disturbed):
             d.kill(d.server)
             d.serve()
         assert d.trainer.poll() is None, "the training has stopped"
+    before = len(d.sent())
+    until(lambda: len(d.sent()) > before, "the last agent's first batch", 60)
     d.end_training()
     d.finish()
     batches = d.taken()

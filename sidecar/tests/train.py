@@ -239,7 +239,7 @@ def train(kind, steps, until):
                 assert "not this time" in str(e), e
                 continue
             if os.environ.get("RANK", "0") != "0":
-                loss.register_hook(lambda _: time.sleep(0.02))  # every rank but the first is late
+                loss.register_hook(lambda _: time.sleep(0.06))  # every rank but the first is late
             loss.backward()
             if watch:
                 watch.step()

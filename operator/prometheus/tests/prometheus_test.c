@@ -286,7 +286,7 @@ static void open_client(server *s, const char *token_file, size_t max_body)
     const pp_prometheus_options options = {.url = url,
                                            .bearer_token_file = token_file,
                                            .source = dcgm(),
-                                           .timeout_ns = 500000000,
+                                           .timeout_ns = s->reply ? 10000000000 : 500000000,
                                            .max_body = max_body};
     s->prometheus = pp_prometheus_new(s->http, &options, &err);
     assert_non_null(s->prometheus);
