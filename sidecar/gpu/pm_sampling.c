@@ -1,0 +1,640 @@
+#include "sidecar/gpu/pm_sampling.h"
+
+#include "sidecar/gpu/pm_api.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_MAX = 6, UUID_SIZE = 48 };
+
+#define SHARE(metric) metric ".avg.pct_of_peak_sustained_elapsed"
+
+/* In order of importance: what does not go into one pass with those before is left out. Of the
+ * first four the first names were held against ncu on an H200; of the names for other chips is
+ * known only that CUPTI schedules them so. `tpc__warps_active_realtime` reads double on an H200. */
+static const char *const offered[PP_PM_METRIC_COUNT][NAMES_MAX] = {
+    [PP_PM_SM_ACTIVE] = {SHARE("sm__cycles_active")},
+    [PP_PM_SM_OCCUPANCY] = {SHARE("sm__warps_active")},
+    [PP_PM_DRAM_ACTIVE] = {SHARE("dram__throughput")},
+    [PP_PM_FP32_ACTIVE] = {SHARE("TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime"),
+                           SHARE("SM_C.TriageAC.smsp__inst_executed_pipe_fma"),
+                           SHARE("sm__inst_executed_pipe_fma_realtime"),
+                           SHARE("sm__inst_executed_pipe_fma"),
+                           SHARE("TPC.TriageCompute.sm__pipe_fma_cycles_active_realtime"),
+                           SHARE("sm__pipe_fma_cycles_active")},
+    [PP_PM_GR_ACTIVE] = {SHARE("FE_B.TriageCompute.gr__cycles_active"), SHARE("gr__cycles_active")},
+    [PP_PM_TENSOR_ACTIVE] = {SHARE("TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime"),
+                             SHARE("sm__pipe_tensor_cycles_active"),
+                             SHARE("sm__inst_executed_pipe_tensor")},
+};
+
+/* Metrics that go into one pass, and how they are collected. */
+typedef struct config {
+    pm_host *host; /* NULL: none */
+    uint8_t *data;
+    size_t size;
+} config;
+
+/* Samples, as CUPTI decodes them. */
+typedef struct image {
+    uint8_t *data;
+    size_t populated; /* samples begun in it; of them ... */
+    size_t completed; /* ... the first so many are whole, and of these ... */
+    size_t skipped;   /* ... the first so many are not a period's, or may be parts */
+} image;
+
+struct pp_pm {
+    pp_pm_options options; /* its texts are not ours */
+    pm_api api;
+    bool initialized;
+    size_t device;
+    char chip[64];
+    uint8_t *availability;
+    config config;                            /* kept as long as the session: CUPTI has pointers */
+    const char *names[PP_PM_METRIC_COUNT];    /* those that are sampled ... */
+    pp_pm_metric metrics[PP_PM_METRIC_COUNT]; /* ... and what each stands for */
+    size_t count;
+    pm_object *object; /* the session with the device; NULL: none */
+    image images[PP_PM_IMAGES];
+    size_t image_size, used; /* used: of the stretch; the last is being filled */
+    bool running;
+    bool lost; /* samples of the stretch: the session gives none any more that make sense */
+};
+
+/* ---- the libraries ---- */
+
+static int fail(const pp_pm *pm, int rc, const char *what, pp_error *err)
+{
+    const char *text = NULL;
+    switch (rc) {
+    case CUPTI_INSUFFICIENT_PRIVILEGES:
+        return pp_error_set(err, PP_ERR_DENIED,
+                            "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters "
+                            "(RmProfilingAdminOnly)");
+    case CUPTI_VIRTUALIZED_INSUFFICIENT_PRIVILEGES:
+        return pp_error_set(err, PP_ERR_DENIED,
+                            "the hypervisor does not let this virtual GPU's counters be read");
+    case CUPTI_HARDWARE_BUSY:
+        return pp_error_set(err, PP_ERR_CONFLICT, "%s: another profiler has the GPU's counters",
+                            what);
+    case CUPTI_NOT_INITIALIZED:
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "%s: CUPTI finds no libnvperf_host.so and libnvperf_target.so, which "
+                            "lie beside it as a rule",
+                            what);
+    default:
+        if (!pm->api.result_string || pm->api.result_string(rc, &text) != PM_OK)
+            text = NULL;
+        return pp_error_set(err, PP_ERR_INTERNAL, "%s: %s (%d)", what, text ? text : "CUPTI", rc);
+    }
+}
+
+static bool find(void *library, const char *name, void *slot)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(slot, &symbol, sizeof symbol);
+    return symbol;
+}
+
+static int load_driver(pp_pm *pm, pp_error *err)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "there is no libcuda.so.1 here");
+    if (!find(library, "cuInit", &pm->api.cuda_initialize) ||
+        !find(library, "cuDeviceGetCount", &pm->api.cuda_count) ||
+        !find(library, "cuDeviceGet", &pm->api.cuda_device) ||
+        !find(library, "cuDeviceGetUuid", &pm->api.cuda_uuid))
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "this libcuda lacks functions");
+    int rc = pm->api.cuda_initialize(0);
+    if (rc != CUDA_OK)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "CUDA does not start: cuInit gives %d", rc);
+    return 0;
+}
+
+static int load_cupti(pp_pm *pm, const char *path, pp_error *err)
+{
+    static const char *const usual[] = {"libcupti.so", "libcupti.so.13", "libcupti.so.12"};
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    for (size_t i = 0; !path && !library && i < sizeof usual / sizeof *usual; i++)
+        library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "there is no CUPTI: %s", dlerror());
+    const char *missing = NULL;
+#define FIND(slot, name, params)                                                                   \
+    if (!find(library, name, &pm->api.slot))                                                       \
+        missing = name;
+    PM_FUNCTIONS(FIND)
+#undef FIND
+    if (missing)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "this CUPTI is older than CUDA 12.6's: no %s",
+                            missing);
+    (void)find(library, "cuptiGetResultString", &pm->api.result_string);
+    return 0;
+}
+
+static void format_uuid(const cuda_uuid *u, char out[UUID_SIZE])
+{
+    size_t at = (size_t)snprintf(out, UUID_SIZE, "GPU-");
+    for (int i = 0; i < 16; i++) {
+        bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+        at += (size_t)snprintf(out + at, UUID_SIZE - at, dash ? "-%02x" : "%02x", u->bytes[i]);
+    }
+}
+
+/* CUDA's number of a GPU, which is CUPTI's too. */
+static int find_device(pp_pm *pm, const char *uuid, pp_error *err)
+{
+    int count = 0;
+    int rc = pm->api.cuda_count(&count);
+    for (int i = 0; i < count && rc == CUDA_OK; i++) {
+        int device = 0;
+        cuda_uuid id = {0};
+        char text[UUID_SIZE];
+        rc = pm->api.cuda_device(&device, i);
+        if (rc == CUDA_OK)
+            rc = pm->api.cuda_uuid(&id, device);
+        format_uuid(&id, text);
+        if (rc == CUDA_OK && strcmp(text, uuid) == 0) {
+            pm->device = (size_t)i;
+            return 0;
+        }
+    }
+    if (rc != CUDA_OK)
+        return pp_error_set(err, PP_ERR_INTERNAL, "CUDA does not tell its GPUs: code %d", rc);
+    return pp_error_set(err, PP_ERR_NOT_FOUND, "CUDA does not show %s here (of %d GPUs)", uuid,
+                        count);
+}
+
+/* ---- metrics ---- */
+
+static int new_host(const pp_pm *pm, pm_host **ret, pp_error *err)
+{
+    pm_host_initialize p = PM_PARAMS(pm_host_initialize, host);
+    p.profiler = PM_PROFILER_SAMPLING;
+    p.chip = pm->chip;
+    p.availability = pm->availability;
+    int rc = pm->api.host_initialize(&p);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerHostInitialize", err);
+    *ret = p.host;
+    return 0;
+}
+
+static void free_config(const pp_pm *pm, config *c)
+{
+    pm_host_deinitialize p = PM_PARAMS(pm_host_deinitialize, host);
+    p.host = c->host;
+    if (c->host)
+        (void)pm->api.host_deinitialize(&p);
+    free(c->data);
+    *c = (config){0};
+}
+
+/* Has the host schedule its metrics. */
+static int schedule(const pp_pm *pm, config *c, pp_error *err)
+{
+    pm_config_size size = PM_PARAMS(pm_config_size, config_size);
+    size.host = c->host;
+    int rc = pm->api.config_size(&size);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerHostGetConfigImageSize", err);
+    c->size = size.config_size;
+    c->data = calloc(1, c->size);
+    if (!c->data)
+        return pp_error_nomem(err);
+    pm_config_image make = PM_PARAMS(pm_config_image, config);
+    make.host = c->host;
+    make.config_size = c->size;
+    make.config = c->data;
+    rc = pm->api.config_image(&make);
+    return rc == PM_OK ? 0 : fail(pm, rc, "cuptiProfilerHostGetConfigImage", err);
+}
+
+/* 1 with the configuration of the metrics named so far; 0 where the chip does not offer the last,
+ * or they take several passes, which cannot be sampled. */
+static int make_config(const pp_pm *pm, config *c, pp_error *err)
+{
+    pm_add_metrics add = PM_PARAMS(pm_add_metrics, count);
+    if (new_host(pm, &c->host, err) < 0)
+        return -1;
+    add.host = c->host;
+    add.names = pm->names;
+    add.count = pm->count;
+    int rc = pm->api.add_metrics(&add);
+    if (rc == CUPTI_INVALID_METRIC_NAME || rc == CUPTI_INVALID_PARAMETER)
+        return 0; /* it says the one and means the other */
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerHostConfigAddMetrics", err);
+    if (schedule(pm, c, err) < 0)
+        return -1;
+    pm_passes passes = PM_PARAMS(pm_passes, passes);
+    passes.config_size = c->size;
+    passes.config = c->data;
+    rc = pm->api.passes(&passes);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerHostGetNumOfPasses", err);
+    return passes.passes == 1;
+}
+
+/* Whether the metric goes into one pass with those that are sampled; it is then one of them. */
+static bool add_metric(pp_pm *pm, pp_pm_metric metric, const char *name, pp_error *err)
+{
+    config c = {0};
+    pm->names[pm->count] = name;
+    pm->metrics[pm->count] = metric;
+    pm->count++;
+    bool fits = make_config(pm, &c, err) > 0;
+    if (fits) {
+        free_config(pm, &pm->config);
+        pm->config = c;
+    } else {
+        free_config(pm, &c);
+        pm->count--;
+    }
+    return fits;
+}
+
+/* A call that fails for one metric may work for the next; where none is left it tells why. */
+static int choose_metrics(pp_pm *pm, pp_error *err)
+{
+    pp_error why = {0};
+    (void)pp_error_set(&why, PP_ERR_NOT_FOUND, "CUPTI offers none of the metrics on %s", pm->chip);
+    for (int m = 0; m < PP_PM_METRIC_COUNT; m++)
+        for (int i = 0; i < NAMES_MAX && offered[m][i]; i++)
+            if (add_metric(pm, (pp_pm_metric)m, offered[m][i], &why))
+                break;
+    if (pm->count > 0)
+        return 0;
+    if (err)
+        *err = why;
+    return -1;
+}
+
+/* ---- open and close ---- */
+
+static int ask_chip(pp_pm *pm, pp_error *err)
+{
+    pm_initialize initialize = PM_PARAMS(pm_initialize, reserved);
+    int rc = pm->api.initialize(&initialize);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerInitialize", err);
+    pm->initialized = true;
+    pm_chip_name chip = PM_PARAMS(pm_chip_name, name);
+    chip.device = pm->device;
+    rc = pm->api.chip_name(&chip);
+    if (rc != PM_OK || !chip.name)
+        return fail(pm, rc, "cuptiDeviceGetChipName", err);
+    (void)snprintf(pm->chip, sizeof pm->chip, "%s", chip.name);
+    return 0;
+}
+
+/* What the device, as it is now, has of the counters. */
+static int ask_availability(pp_pm *pm, pp_error *err)
+{
+    pm_availability a = PM_PARAMS(pm_availability, image);
+    a.device = pm->device;
+    int rc = pm->api.availability(&a);
+    if (rc == PM_OK) {
+        a.image = pm->availability = calloc(1, a.image_size);
+        if (!a.image)
+            return pp_error_nomem(err);
+        rc = pm->api.availability(&a);
+    }
+    return rc == PM_OK ? 0 : fail(pm, rc, "cuptiPmSamplingGetCounterAvailability", err);
+}
+
+static int configure(pp_pm *pm, pp_error *err)
+{
+    pm_configure set = PM_PARAMS(pm_configure, append);
+    set.object = pm->object;
+    set.config_size = pm->config.size;
+    set.config = pm->config.data;
+    set.hardware_buffer = pm->options.hardware_bytes;
+    set.period = pm->options.period_ns;
+    set.trigger = PM_TRIGGER_TIME_INTERVAL;
+    set.append = PM_APPEND_KEEP_OLDEST;
+    int rc = pm->api.configure(&set);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingSetConfig", err);
+    pm_image_size size = PM_PARAMS(pm_image_size, image_size);
+    size.object = pm->object;
+    size.names = pm->names;
+    size.count = pm->count;
+    size.samples = pm->options.image_samples;
+    rc = pm->api.image_size(&size);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingGetCounterDataSize", err);
+    if (pm->images[0].data && size.image_size != pm->image_size)
+        return pp_error_set(err, PP_ERR_INTERNAL, "CUPTI's images have %zu bytes, and had %zu",
+                            size.image_size, pm->image_size);
+    pm->image_size = size.image_size;
+    return 0;
+}
+
+static void end_session(pp_pm *pm)
+{
+    pm_of_object p = PM_PARAMS(pm_of_object, object);
+    p.object = pm->object;
+    if (pm->running)
+        (void)pm->api.stop(&p);
+    if (pm->object)
+        (void)pm->api.disable(&p);
+    pm->running = false;
+    pm->object = NULL;
+}
+
+static int begin_session(pp_pm *pm, pp_error *err)
+{
+    pm_enable on = PM_PARAMS(pm_enable, object);
+    on.device = pm->device;
+    int rc = pm->api.enable(&on);
+    if (rc == CUPTI_INVALID_OPERATION) /* a device has one session at a time */
+        rc = CUPTI_HARDWARE_BUSY;
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingEnable", err);
+    pm->object = on.object;
+    return configure(pm, err);
+}
+
+static int make_images(pp_pm *pm, pp_error *err)
+{
+    for (size_t i = 0; i < pm->options.images; i++) {
+        pm->images[i].data = calloc(1, pm->image_size);
+        if (!pm->images[i].data)
+            return pp_error_nomem(err);
+    }
+    return 0;
+}
+
+static int check_options(const pp_pm_options *o, pp_error *err)
+{
+    if (o->images < 1 || o->images > PP_PM_IMAGES)
+        return pp_error_field(err, "images", "must be 1 to %d", PP_PM_IMAGES);
+    if (o->image_samples < PP_PM_IMAGE_SAMPLES)
+        return pp_error_field(err, "image_samples", "must be at least %d", PP_PM_IMAGE_SAMPLES);
+    return 0;
+}
+
+int pp_pm_open(const pp_pm_options *options, pp_pm **ret, pp_error *err)
+{
+    if (check_options(options, err) < 0)
+        return -1;
+    pp_pm *pm = calloc(1, sizeof *pm);
+    if (!pm)
+        return pp_error_nomem(err);
+    pm->options = *options;
+    if (load_driver(pm, err) < 0 || load_cupti(pm, options->cupti, err) < 0 ||
+        find_device(pm, options->gpu, err) < 0 || ask_chip(pm, err) < 0 ||
+        ask_availability(pm, err) < 0 || choose_metrics(pm, err) < 0 ||
+        begin_session(pm, err) < 0 || make_images(pm, err) < 0) {
+        pp_pm_close(pm);
+        return -1;
+    }
+    *ret = pm;
+    return 0;
+}
+
+/* The libraries stay: CUPTI has threads and handlers of its own by now. */
+void pp_pm_close(pp_pm *pm)
+{
+    if (!pm)
+        return;
+    end_session(pm);
+    free_config(pm, &pm->config);
+    pm_initialize p = PM_PARAMS(pm_initialize, reserved);
+    if (pm->initialized)
+        (void)pm->api.deinitialize(&p);
+    for (size_t i = 0; i < PP_PM_IMAGES; i++)
+        free(pm->images[i].data);
+    free(pm->availability);
+    free(pm);
+}
+
+const char *pp_pm_chip(const pp_pm *pm)
+{
+    return pm->chip;
+}
+
+const char *pp_pm_source(const pp_pm *pm, pp_pm_metric metric)
+{
+    for (size_t i = 0; i < pm->count; i++)
+        if (pm->metrics[i] == metric)
+            return pm->names[i];
+    return NULL;
+}
+
+size_t pp_pm_image_bytes(const pp_pm *pm)
+{
+    return pm->image_size;
+}
+
+/* ---- a stretch ---- */
+
+/* An empty image, into which is decoded from now on. */
+static int next_image(pp_pm *pm, size_t skipped, pp_error *err)
+{
+    image *i = &pm->images[pm->used];
+    pm_image_initialize p = PM_PARAMS(pm_image_initialize, image);
+    p.object = pm->object;
+    p.image_size = pm->image_size;
+    p.image = i->data;
+    int rc = pm->api.image_initialize(&p);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingCounterDataImageInitialize", err);
+    i->populated = i->completed = 0;
+    i->skipped = skipped;
+    pm->used++;
+    return 0;
+}
+
+int pp_pm_start(pp_pm *pm, pp_error *err)
+{
+    if (pm->running)
+        return pp_error_set(err, PP_ERR_INVALID, "a stretch runs already");
+    pm->used = 0;
+    if (pm->lost) {
+        end_session(pm);
+        if (begin_session(pm, err) < 0)
+            return -1;
+        pm->lost = false;
+    }
+    if (next_image(pm, 1, err) < 0)
+        return -1;
+    pm_of_object p = PM_PARAMS(pm_of_object, object);
+    p.object = pm->object;
+    int rc = pm->api.start(&p);
+    pm->running = rc == PM_OK;
+    return rc == PM_OK ? 0 : fail(pm, rc, "cuptiPmSamplingStart", err);
+}
+
+static int count_samples(pp_pm *pm, image *i, pp_error *err)
+{
+    pm_image_info info = PM_PARAMS(pm_image_info, completed);
+    info.image = i->data;
+    info.image_size = pm->image_size;
+    int rc = pm->api.image_info(&info);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingGetCounterDataInfo", err);
+    i->populated = info.populated;
+    i->completed = info.completed < info.populated ? info.completed : info.populated;
+    return 0;
+}
+
+/* Decodes once. *ret_more: it ended for no reason that it told, and may go on; after a stop some
+ * samples of no length come each time. A full image says so or not, a full buffer in one of two
+ * ways; nothing right is decoded from then on. */
+static int decode(pp_pm *pm, bool *ret_more, pp_error *err)
+{
+    enum { NOTHING = 4 };
+    image *i = &pm->images[pm->used - 1];
+    const size_t before = i->populated;
+    pm_decode p = PM_PARAMS(pm_decode, overflow);
+    p.object = pm->object;
+    p.image = i->data;
+    p.image_size = pm->image_size;
+    int rc = pm->api.decode(&p);
+    if (rc != PM_OK && rc != CUPTI_OUT_OF_MEMORY)
+        return fail(pm, rc, "cuptiPmSamplingDecodeData", err);
+    if (rc == CUPTI_OUT_OF_MEMORY || p.overflow || p.stop_reason == PM_STOP_IMAGE_FULL)
+        pm->lost = true;
+    if (count_samples(pm, i, err) < 0)
+        return -1;
+    if (i->populated >= pm->options.image_samples)
+        pm->lost = true;
+    *ret_more = !pm->lost && p.stop_reason == PM_STOP_OTHER && i->populated > before + NOTHING;
+    return 0;
+}
+
+static bool is_filled(const pp_pm *pm)
+{
+    return pm->images[pm->used - 1].populated >= pm->options.image_samples / 4 * 3;
+}
+
+/* Goes on to the next image in time. What is not whole in this one by now never will be, and what
+ * comes of it later would be a part. */
+static int change_image(pp_pm *pm, pp_error *err)
+{
+    const image *i = &pm->images[pm->used - 1];
+    if (pm->lost || !is_filled(pm) || pm->used == pm->options.images)
+        return 0;
+    return next_image(pm, i->populated - i->completed, err);
+}
+
+static int no_stretch(pp_error *err)
+{
+    return pp_error_set(err, PP_ERR_INVALID, "no stretch runs");
+}
+
+int pp_pm_poll(pp_pm *pm, bool *ret_full, pp_error *err)
+{
+    bool more;
+    if (!pm->running)
+        return no_stretch(err);
+    if (decode(pm, &more, err) < 0 || change_image(pm, err) < 0)
+        return -1;
+    *ret_full = pm->lost || is_filled(pm);
+    return 0;
+}
+
+/* Decodes what is left. */
+static int drain(pp_pm *pm, pp_error *err)
+{
+    enum { ROUNDS = 16 };
+    bool more = true;
+    for (int round = 0; more && round < ROUNDS; round++)
+        if (decode(pm, &more, err) < 0 || change_image(pm, err) < 0)
+            return -1;
+    pm->lost = pm->lost || more;
+    return 0;
+}
+
+int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err)
+{
+    pm_of_object p = PM_PARAMS(pm_of_object, object);
+    p.object = pm->object;
+    if (!pm->running)
+        return no_stretch(err);
+    int rc = pm->api.stop(&p);
+    pm->running = false;
+    if (rc != PM_OK)
+        (void)fail(pm, rc, "cuptiPmSamplingStop", err);
+    if (rc != PM_OK || drain(pm, err) < 0) {
+        pm->lost = true;
+        return -1;
+    }
+    *ret_lost = pm->lost;
+    return 0;
+}
+
+static int read_times(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
+                      pp_error *err)
+{
+    pm_sample_info p = PM_PARAMS(pm_sample_info, end);
+    p.object = pm->object;
+    p.image = i->data;
+    p.image_size = pm->image_size;
+    p.index = index;
+    int rc = pm->api.sample_info(&p);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingCounterDataGetSampleInfo", err);
+    ret->start = (int64_t)p.start;
+    ret->end = (int64_t)p.end;
+    return 0;
+}
+
+static int read_values(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
+                       pp_error *err)
+{
+    double values[PP_PM_METRIC_COUNT];
+    for (int m = 0; m < PP_PM_METRIC_COUNT; m++) {
+        values[m] = (double)NAN;
+        ret->values[m] = NAN;
+    }
+    pm_evaluate p = PM_PARAMS(pm_evaluate, values);
+    p.host = pm->config.host;
+    p.image = i->data;
+    p.image_size = pm->image_size;
+    p.index = index;
+    p.names = pm->names;
+    p.count = pm->count;
+    p.values = values;
+    int rc = pm->api.evaluate(&p);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerHostEvaluateToGpuValues", err);
+    for (size_t m = 0; m < pm->count; m++)
+        if (isfinite(values[m]) && values[m] >= 0)
+            ret->values[pm->metrics[m]] = (float)(values[m] / 100);
+    return 0;
+}
+
+/* Whether it covers a time of its own: after a stop and after losses come some without times, or of
+ * no length. Two may touch within the clock's steps. */
+static bool is_next(const pp_pm_sample *s, int64_t last_end)
+{
+    return s->start >= 0 && s->end > s->start && s->start + (s->end - s->start) / 2 >= last_end;
+}
+
+int pp_pm_take(pp_pm *pm, bool (*sink)(void *, const pp_pm_sample *), void *user, pp_error *err)
+{
+    int64_t last_end = 0;
+    for (size_t i = 0; i < pm->used; i++) {
+        const image *from = &pm->images[i];
+        for (size_t s = from->skipped; s < from->completed; s++) {
+            pp_pm_sample sample;
+            if (read_times(pm, from, s, &sample, err) < 0)
+                return -1;
+            if (!is_next(&sample, last_end))
+                continue;
+            if (read_values(pm, from, s, &sample, err) < 0)
+                return -1;
+            last_end = sample.end;
+            if (!sink(user, &sample))
+                return 0;
+        }
+    }
+    return 0;
+}
