@@ -52,7 +52,7 @@ static void test_write(void **state)
     (void)state;
     char path[] = "/tmp/pp-file-XXXXXX";
     PP_CLEANUP_FD int fd = mkstemp(path);
-    struct rlimit was, four = {.rlim_cur = 4};
+    struct rlimit was = {0}, four = {.rlim_cur = 4};
     assert_true(fd >= 0 && getrlimit(RLIMIT_FSIZE, &was) == 0);
     four.rlim_max = was.rlim_max;
     assert_int_equal(pp_file_write(fd, "12", 2), 0);
