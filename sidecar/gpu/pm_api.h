@@ -33,11 +33,6 @@ enum {
     size_t size;                                                                                   \
     void *reserved
 
-#define PM_PARAMS(type, last)                                                                      \
-    {                                                                                              \
-        .size = offsetof(type, last) + sizeof(((type *)NULL)->last)                                \
-    }
-
 typedef struct pm_host pm_host;     /* turns counter data into metrics */
 typedef struct pm_object pm_object; /* samples one device */
 
@@ -159,6 +154,9 @@ typedef struct pm_decode {
     uint8_t overflow; /* out */
 } pm_decode;
 
+/* Of the structs the only one whose end is padded, which does not count. */
+enum { PM_DECODE_SIZE = offsetof(pm_decode, overflow) + 1 };
+
 typedef struct pm_image_info {
     PM_HEAD;
     const uint8_t *image;
@@ -184,29 +182,29 @@ typedef struct cuda_uuid {
 
 /* The functions, by name; each is a slot of `pm_api`. */
 #define PM_FUNCTIONS(X)                                                                            \
-    X(initialize, "cuptiProfilerInitialize", pm_initialize)                                        \
-    X(deinitialize, "cuptiProfilerDeInitialize", pm_initialize)                                    \
-    X(chip_name, "cuptiDeviceGetChipName", pm_chip_name)                                           \
-    X(availability, "cuptiPmSamplingGetCounterAvailability", pm_availability)                      \
-    X(host_initialize, "cuptiProfilerHostInitialize", pm_host_initialize)                          \
-    X(host_deinitialize, "cuptiProfilerHostDeinitialize", pm_host_deinitialize)                    \
-    X(add_metrics, "cuptiProfilerHostConfigAddMetrics", pm_add_metrics)                            \
-    X(config_size, "cuptiProfilerHostGetConfigImageSize", pm_config_size)                          \
-    X(config_image, "cuptiProfilerHostGetConfigImage", pm_config_image)                            \
-    X(passes, "cuptiProfilerHostGetNumOfPasses", pm_passes)                                        \
-    X(evaluate, "cuptiProfilerHostEvaluateToGpuValues", pm_evaluate)                               \
-    X(enable, "cuptiPmSamplingEnable", pm_enable)                                                  \
-    X(disable, "cuptiPmSamplingDisable", pm_of_object)                                             \
-    X(configure, "cuptiPmSamplingSetConfig", pm_configure)                                         \
-    X(start, "cuptiPmSamplingStart", pm_of_object)                                                 \
-    X(stop, "cuptiPmSamplingStop", pm_of_object)                                                   \
-    X(image_size, "cuptiPmSamplingGetCounterDataSize", pm_image_size)                              \
-    X(image_initialize, "cuptiPmSamplingCounterDataImageInitialize", pm_image_initialize)          \
-    X(decode, "cuptiPmSamplingDecodeData", pm_decode)                                              \
-    X(image_info, "cuptiPmSamplingGetCounterDataInfo", pm_image_info)                              \
-    X(sample_info, "cuptiPmSamplingCounterDataGetSampleInfo", pm_sample_info)
+    X(initialize, "cuptiProfilerInitialize", pm_initialize *)                                      \
+    X(deinitialize, "cuptiProfilerDeInitialize", pm_initialize *)                                  \
+    X(chip_name, "cuptiDeviceGetChipName", pm_chip_name *)                                         \
+    X(availability, "cuptiPmSamplingGetCounterAvailability", pm_availability *)                    \
+    X(host_initialize, "cuptiProfilerHostInitialize", pm_host_initialize *)                        \
+    X(host_deinitialize, "cuptiProfilerHostDeinitialize", pm_host_deinitialize *)                  \
+    X(add_metrics, "cuptiProfilerHostConfigAddMetrics", pm_add_metrics *)                          \
+    X(config_size, "cuptiProfilerHostGetConfigImageSize", pm_config_size *)                        \
+    X(config_image, "cuptiProfilerHostGetConfigImage", pm_config_image *)                          \
+    X(passes, "cuptiProfilerHostGetNumOfPasses", pm_passes *)                                      \
+    X(evaluate, "cuptiProfilerHostEvaluateToGpuValues", pm_evaluate *)                             \
+    X(enable, "cuptiPmSamplingEnable", pm_enable *)                                                \
+    X(disable, "cuptiPmSamplingDisable", pm_of_object *)                                           \
+    X(configure, "cuptiPmSamplingSetConfig", pm_configure *)                                       \
+    X(start, "cuptiPmSamplingStart", pm_of_object *)                                               \
+    X(stop, "cuptiPmSamplingStop", pm_of_object *)                                                 \
+    X(image_size, "cuptiPmSamplingGetCounterDataSize", pm_image_size *)                            \
+    X(image_initialize, "cuptiPmSamplingCounterDataImageInitialize", pm_image_initialize *)        \
+    X(decode, "cuptiPmSamplingDecodeData", pm_decode *)                                            \
+    X(image_info, "cuptiPmSamplingGetCounterDataInfo", pm_image_info *)                            \
+    X(sample_info, "cuptiPmSamplingCounterDataGetSampleInfo", pm_sample_info *)
 
-#define PM_SLOT(slot, name, params) int (*slot)(params *);
+#define PM_SLOT(slot, name, params) int (*(slot))(params);
 typedef struct pm_api {
     PM_FUNCTIONS(PM_SLOT)
     int (*result_string)(int, const char **);

@@ -101,7 +101,7 @@ static bool find(void *library, const char *name, void *slot)
 
 static int load_driver(pp_pm *pm, pp_error *err)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return pp_error_set(err, PP_ERR_NOT_FOUND, "there is no libcuda.so.1 here");
     if (!find(library, "cuInit", &pm->api.cuda_initialize) ||
@@ -173,10 +173,10 @@ static int find_device(pp_pm *pm, const char *uuid, pp_error *err)
 
 static int new_host(const pp_pm *pm, pm_host **ret, pp_error *err)
 {
-    pm_host_initialize p = PM_PARAMS(pm_host_initialize, host);
-    p.profiler = PM_PROFILER_SAMPLING;
-    p.chip = pm->chip;
-    p.availability = pm->availability;
+    pm_host_initialize p = {.size = sizeof p,
+                            .profiler = PM_PROFILER_SAMPLING,
+                            .chip = pm->chip,
+                            .availability = pm->availability};
     int rc = pm->api.host_initialize(&p);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiProfilerHostInitialize", err);
@@ -186,8 +186,7 @@ static int new_host(const pp_pm *pm, pm_host **ret, pp_error *err)
 
 static void free_config(const pp_pm *pm, config *c)
 {
-    pm_host_deinitialize p = PM_PARAMS(pm_host_deinitialize, host);
-    p.host = c->host;
+    pm_host_deinitialize p = {.size = sizeof p, .host = c->host};
     if (c->host)
         (void)pm->api.host_deinitialize(&p);
     free(c->data);
@@ -197,8 +196,7 @@ static void free_config(const pp_pm *pm, config *c)
 /* Has the host schedule its metrics. */
 static int schedule(const pp_pm *pm, config *c, pp_error *err)
 {
-    pm_config_size size = PM_PARAMS(pm_config_size, config_size);
-    size.host = c->host;
+    pm_config_size size = {.size = sizeof size, .host = c->host};
     int rc = pm->api.config_size(&size);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiProfilerHostGetConfigImageSize", err);
@@ -206,10 +204,8 @@ static int schedule(const pp_pm *pm, config *c, pp_error *err)
     c->data = calloc(1, c->size);
     if (!c->data)
         return pp_error_nomem(err);
-    pm_config_image make = PM_PARAMS(pm_config_image, config);
-    make.host = c->host;
-    make.config_size = c->size;
-    make.config = c->data;
+    pm_config_image make = {
+        .size = sizeof make, .host = c->host, .config_size = c->size, .config = c->data};
     rc = pm->api.config_image(&make);
     return rc == PM_OK ? 0 : fail(pm, rc, "cuptiProfilerHostGetConfigImage", err);
 }
@@ -218,12 +214,10 @@ static int schedule(const pp_pm *pm, config *c, pp_error *err)
  * or they take several passes, which cannot be sampled. */
 static int make_config(const pp_pm *pm, config *c, pp_error *err)
 {
-    pm_add_metrics add = PM_PARAMS(pm_add_metrics, count);
     if (new_host(pm, &c->host, err) < 0)
         return -1;
-    add.host = c->host;
-    add.names = pm->names;
-    add.count = pm->count;
+    pm_add_metrics add = {
+        .size = sizeof add, .host = c->host, .names = pm->names, .count = pm->count};
     int rc = pm->api.add_metrics(&add);
     if (rc == CUPTI_INVALID_METRIC_NAME || rc == CUPTI_INVALID_PARAMETER)
         return 0; /* it says the one and means the other */
@@ -231,9 +225,7 @@ static int make_config(const pp_pm *pm, config *c, pp_error *err)
         return fail(pm, rc, "cuptiProfilerHostConfigAddMetrics", err);
     if (schedule(pm, c, err) < 0)
         return -1;
-    pm_passes passes = PM_PARAMS(pm_passes, passes);
-    passes.config_size = c->size;
-    passes.config = c->data;
+    pm_passes passes = {.size = sizeof passes, .config_size = c->size, .config = c->data};
     rc = pm->api.passes(&passes);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiProfilerHostGetNumOfPasses", err);
@@ -278,13 +270,12 @@ static int choose_metrics(pp_pm *pm, pp_error *err)
 
 static int ask_chip(pp_pm *pm, pp_error *err)
 {
-    pm_initialize initialize = PM_PARAMS(pm_initialize, reserved);
+    pm_initialize initialize = {.size = sizeof initialize};
     int rc = pm->api.initialize(&initialize);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiProfilerInitialize", err);
     pm->initialized = true;
-    pm_chip_name chip = PM_PARAMS(pm_chip_name, name);
-    chip.device = pm->device;
+    pm_chip_name chip = {.size = sizeof chip, .device = pm->device};
     rc = pm->api.chip_name(&chip);
     if (rc != PM_OK || !chip.name)
         return fail(pm, rc, "cuptiDeviceGetChipName", err);
@@ -295,8 +286,7 @@ static int ask_chip(pp_pm *pm, pp_error *err)
 /* What the device, as it is now, has of the counters. */
 static int ask_availability(pp_pm *pm, pp_error *err)
 {
-    pm_availability a = PM_PARAMS(pm_availability, image);
-    a.device = pm->device;
+    pm_availability a = {.size = sizeof a, .device = pm->device};
     int rc = pm->api.availability(&a);
     if (rc == PM_OK) {
         a.image = pm->availability = calloc(1, a.image_size);
@@ -309,22 +299,22 @@ static int ask_availability(pp_pm *pm, pp_error *err)
 
 static int configure(pp_pm *pm, pp_error *err)
 {
-    pm_configure set = PM_PARAMS(pm_configure, append);
-    set.object = pm->object;
-    set.config_size = pm->config.size;
-    set.config = pm->config.data;
-    set.hardware_buffer = pm->options.hardware_bytes;
-    set.period = pm->options.period_ns;
-    set.trigger = PM_TRIGGER_TIME_INTERVAL;
-    set.append = PM_APPEND_KEEP_OLDEST;
+    pm_configure set = {.size = sizeof set,
+                        .object = pm->object,
+                        .config_size = pm->config.size,
+                        .config = pm->config.data,
+                        .hardware_buffer = pm->options.hardware_bytes,
+                        .period = pm->options.period_ns,
+                        .trigger = PM_TRIGGER_TIME_INTERVAL,
+                        .append = PM_APPEND_KEEP_OLDEST};
     int rc = pm->api.configure(&set);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiPmSamplingSetConfig", err);
-    pm_image_size size = PM_PARAMS(pm_image_size, image_size);
-    size.object = pm->object;
-    size.names = pm->names;
-    size.count = pm->count;
-    size.samples = pm->options.image_samples;
+    pm_image_size size = {.size = sizeof size,
+                          .object = pm->object,
+                          .names = pm->names,
+                          .count = pm->count,
+                          .samples = pm->options.image_samples};
     rc = pm->api.image_size(&size);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiPmSamplingGetCounterDataSize", err);
@@ -337,8 +327,7 @@ static int configure(pp_pm *pm, pp_error *err)
 
 static void end_session(pp_pm *pm)
 {
-    pm_of_object p = PM_PARAMS(pm_of_object, object);
-    p.object = pm->object;
+    pm_of_object p = {.size = sizeof p, .object = pm->object};
     if (pm->running)
         (void)pm->api.stop(&p);
     if (pm->object)
@@ -349,8 +338,7 @@ static void end_session(pp_pm *pm)
 
 static int begin_session(pp_pm *pm, pp_error *err)
 {
-    pm_enable on = PM_PARAMS(pm_enable, object);
-    on.device = pm->device;
+    pm_enable on = {.size = sizeof on, .device = pm->device};
     int rc = pm->api.enable(&on);
     if (rc == CUPTI_INVALID_OPERATION) /* a device has one session at a time */
         rc = CUPTI_HARDWARE_BUSY;
@@ -405,7 +393,7 @@ void pp_pm_close(pp_pm *pm)
         return;
     end_session(pm);
     free_config(pm, &pm->config);
-    pm_initialize p = PM_PARAMS(pm_initialize, reserved);
+    pm_initialize p = {.size = sizeof p};
     if (pm->initialized)
         (void)pm->api.deinitialize(&p);
     for (size_t i = 0; i < PP_PM_IMAGES; i++)
@@ -438,10 +426,8 @@ size_t pp_pm_image_bytes(const pp_pm *pm)
 static int next_image(pp_pm *pm, size_t skipped, pp_error *err)
 {
     image *i = &pm->images[pm->used];
-    pm_image_initialize p = PM_PARAMS(pm_image_initialize, image);
-    p.object = pm->object;
-    p.image_size = pm->image_size;
-    p.image = i->data;
+    pm_image_initialize p = {
+        .size = sizeof p, .object = pm->object, .image_size = pm->image_size, .image = i->data};
     int rc = pm->api.image_initialize(&p);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiPmSamplingCounterDataImageInitialize", err);
@@ -464,8 +450,7 @@ int pp_pm_start(pp_pm *pm, pp_error *err)
     }
     if (next_image(pm, 1, err) < 0)
         return -1;
-    pm_of_object p = PM_PARAMS(pm_of_object, object);
-    p.object = pm->object;
+    pm_of_object p = {.size = sizeof p, .object = pm->object};
     int rc = pm->api.start(&p);
     pm->running = rc == PM_OK;
     return rc == PM_OK ? 0 : fail(pm, rc, "cuptiPmSamplingStart", err);
@@ -473,9 +458,7 @@ int pp_pm_start(pp_pm *pm, pp_error *err)
 
 static int count_samples(pp_pm *pm, image *i, pp_error *err)
 {
-    pm_image_info info = PM_PARAMS(pm_image_info, completed);
-    info.image = i->data;
-    info.image_size = pm->image_size;
+    pm_image_info info = {.size = sizeof info, .image = i->data, .image_size = pm->image_size};
     int rc = pm->api.image_info(&info);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiPmSamplingGetCounterDataInfo", err);
@@ -492,10 +475,10 @@ static int decode(pp_pm *pm, bool *ret_more, pp_error *err)
     enum { NOTHING = 4 };
     image *i = &pm->images[pm->used - 1];
     const size_t before = i->populated;
-    pm_decode p = PM_PARAMS(pm_decode, overflow);
-    p.object = pm->object;
-    p.image = i->data;
-    p.image_size = pm->image_size;
+    pm_decode p = {.size = PM_DECODE_SIZE,
+                   .object = pm->object,
+                   .image = i->data,
+                   .image_size = pm->image_size};
     int rc = pm->api.decode(&p);
     if (rc != PM_OK && rc != CUPTI_OUT_OF_MEMORY)
         return fail(pm, rc, "cuptiPmSamplingDecodeData", err);
@@ -554,8 +537,7 @@ static int drain(pp_pm *pm, pp_error *err)
 
 int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err)
 {
-    pm_of_object p = PM_PARAMS(pm_of_object, object);
-    p.object = pm->object;
+    pm_of_object p = {.size = sizeof p, .object = pm->object};
     if (!pm->running)
         return no_stretch(err);
     int rc = pm->api.stop(&p);
@@ -573,11 +555,11 @@ int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err)
 static int read_times(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
                       pp_error *err)
 {
-    pm_sample_info p = PM_PARAMS(pm_sample_info, end);
-    p.object = pm->object;
-    p.image = i->data;
-    p.image_size = pm->image_size;
-    p.index = index;
+    pm_sample_info p = {.size = sizeof p,
+                        .object = pm->object,
+                        .image = i->data,
+                        .image_size = pm->image_size,
+                        .index = index};
     int rc = pm->api.sample_info(&p);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiPmSamplingCounterDataGetSampleInfo", err);
@@ -594,14 +576,14 @@ static int read_values(const pp_pm *pm, const image *i, size_t index, pp_pm_samp
         values[m] = (double)NAN;
         ret->values[m] = NAN;
     }
-    pm_evaluate p = PM_PARAMS(pm_evaluate, values);
-    p.host = pm->config.host;
-    p.image = i->data;
-    p.image_size = pm->image_size;
-    p.index = index;
-    p.names = pm->names;
-    p.count = pm->count;
-    p.values = values;
+    pm_evaluate p = {.size = sizeof p,
+                     .host = pm->config.host,
+                     .image = i->data,
+                     .image_size = pm->image_size,
+                     .index = index,
+                     .names = pm->names,
+                     .count = pm->count,
+                     .values = values};
     int rc = pm->api.evaluate(&p);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiProfilerHostEvaluateToGpuValues", err);
@@ -624,7 +606,7 @@ int pp_pm_take(pp_pm *pm, bool (*sink)(void *, const pp_pm_sample *), void *user
     for (size_t i = 0; i < pm->used; i++) {
         const image *from = &pm->images[i];
         for (size_t s = from->skipped; s < from->completed; s++) {
-            pp_pm_sample sample;
+            pp_pm_sample sample = {0};
             if (read_times(pm, from, s, &sample, err) < 0)
                 return -1;
             if (!is_next(&sample, last_end))

@@ -260,8 +260,8 @@ static int enter(const char *name, const void *params, size_t size)
 }
 
 #define CUPTI(name, params)                                                                        \
-    EXPORT int name(params *p);                                                                    \
-    int name(params *p)
+    EXPORT int name(params);                                                                       \
+    int name(params)
 
 #define ENTER(size)                                                                                \
     int rc = enter(__func__, p, size);                                                             \
@@ -276,7 +276,7 @@ int cuptiGetResultString(int code, const char **ret)
     return code == 27 ? CUPTI_INVALID_PARAMETER : OK; /* not every code has a text */
 }
 
-CUPTI(cuptiProfilerInitialize, pm_initialize)
+CUPTI(cuptiProfilerInitialize, pm_initialize *p)
 {
     if (state.initialized++ == 0) {
         read_table();
@@ -287,7 +287,7 @@ CUPTI(cuptiProfilerInitialize, pm_initialize)
     return rc;
 }
 
-CUPTI(cuptiProfilerDeInitialize, pm_initialize)
+CUPTI(cuptiProfilerDeInitialize, pm_initialize *p)
 {
     ENTER(16);
     state.initialized--;
@@ -295,7 +295,7 @@ CUPTI(cuptiProfilerDeInitialize, pm_initialize)
     return OK;
 }
 
-CUPTI(cuptiDeviceGetChipName, pm_chip_name)
+CUPTI(cuptiDeviceGetChipName, pm_chip_name *p)
 {
     ENTER(32);
     if (p->device >= (size_t)table.n_gpus)
@@ -340,7 +340,7 @@ static void check_host(const pm_host *h)
     never(!h || h->magic != MAGIC, "no such host");
 }
 
-CUPTI(cuptiProfilerHostInitialize, pm_host_initialize)
+CUPTI(cuptiProfilerHostInitialize, pm_host_initialize *p)
 {
     ENTER(48);
     if (p->profiler != PM_PROFILER_SAMPLING || !p->chip || !p->availability)
@@ -355,7 +355,7 @@ CUPTI(cuptiProfilerHostInitialize, pm_host_initialize)
     return OK;
 }
 
-CUPTI(cuptiProfilerHostDeinitialize, pm_host_deinitialize)
+CUPTI(cuptiProfilerHostDeinitialize, pm_host_deinitialize *p)
 {
     ENTER(24);
     check_host(p->host);
@@ -365,7 +365,7 @@ CUPTI(cuptiProfilerHostDeinitialize, pm_host_deinitialize)
     return OK;
 }
 
-CUPTI(cuptiProfilerHostConfigAddMetrics, pm_add_metrics)
+CUPTI(cuptiProfilerHostConfigAddMetrics, pm_add_metrics *p)
 {
     ENTER(40);
     check_host(p->host);
@@ -378,7 +378,7 @@ CUPTI(cuptiProfilerHostConfigAddMetrics, pm_add_metrics)
     return OK;
 }
 
-CUPTI(cuptiProfilerHostGetConfigImageSize, pm_config_size)
+CUPTI(cuptiProfilerHostGetConfigImageSize, pm_config_size *p)
 {
     ENTER(32);
     check_host(p->host);
@@ -386,7 +386,7 @@ CUPTI(cuptiProfilerHostGetConfigImageSize, pm_config_size)
     return OK;
 }
 
-CUPTI(cuptiProfilerHostGetConfigImage, pm_config_image)
+CUPTI(cuptiProfilerHostGetConfigImage, pm_config_image *p)
 {
     ENTER(40);
     check_host(p->host);
@@ -409,7 +409,7 @@ static size_t passes_of(const uint8_t *config)
     return apart + (of_sm || !apart);
 }
 
-CUPTI(cuptiProfilerHostGetNumOfPasses, pm_passes)
+CUPTI(cuptiProfilerHostGetNumOfPasses, pm_passes *p)
 {
     ENTER(40);
     p->passes = passes_of(p->config);
@@ -424,7 +424,7 @@ static const picture *picture_in(const uint8_t *image, size_t size)
     return right ? i : NULL;
 }
 
-CUPTI(cuptiProfilerHostEvaluateToGpuValues, pm_evaluate)
+CUPTI(cuptiProfilerHostEvaluateToGpuValues, pm_evaluate *p)
 {
     ENTER(72);
     check_host(p->host);
@@ -449,7 +449,7 @@ static void check_object(const pm_object *o)
     never(!o || o->magic != MAGIC, "no such session");
 }
 
-CUPTI(cuptiPmSamplingGetCounterAvailability, pm_availability)
+CUPTI(cuptiPmSamplingGetCounterAvailability, pm_availability *p)
 {
     ENTER(40);
     if (p->device >= (size_t)table.n_gpus || (p->image && p->image_size != 24))
@@ -460,7 +460,7 @@ CUPTI(cuptiPmSamplingGetCounterAvailability, pm_availability)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingEnable, pm_enable)
+CUPTI(cuptiPmSamplingEnable, pm_enable *p)
 {
     ENTER(32);
     if (p->device >= (size_t)table.n_gpus)
@@ -477,7 +477,7 @@ CUPTI(cuptiPmSamplingEnable, pm_enable)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingDisable, pm_of_object)
+CUPTI(cuptiPmSamplingDisable, pm_of_object *p)
 {
     ENTER(24);
     check_object(p->object);
@@ -489,7 +489,7 @@ CUPTI(cuptiPmSamplingDisable, pm_of_object)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingSetConfig, pm_configure)
+CUPTI(cuptiPmSamplingSetConfig, pm_configure *p)
 {
     ENTER(64);
     check_object(p->object);
@@ -503,7 +503,7 @@ CUPTI(cuptiPmSamplingSetConfig, pm_configure)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingGetCounterDataSize, pm_image_size)
+CUPTI(cuptiPmSamplingGetCounterDataSize, pm_image_size *p)
 {
     ENTER(56);
     check_object(p->object);
@@ -512,7 +512,7 @@ CUPTI(cuptiPmSamplingGetCounterDataSize, pm_image_size)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingCounterDataImageInitialize, pm_image_initialize)
+CUPTI(cuptiPmSamplingCounterDataImageInitialize, pm_image_initialize *p)
 {
     ENTER(40);
     check_object(p->object);
@@ -548,7 +548,7 @@ static double mean_of(counter c, double from, double to)
     return sum / (to - from);
 }
 
-CUPTI(cuptiPmSamplingStart, pm_of_object)
+CUPTI(cuptiPmSamplingStart, pm_of_object *p)
 {
     ENTER(24);
     pm_object *o = p->object;
@@ -570,7 +570,7 @@ static void pass_time(pm_object *o)
     o->produced = (gpu_time(state.now) - o->began) / (int64_t)o->config.period;
 }
 
-CUPTI(cuptiPmSamplingStop, pm_of_object)
+CUPTI(cuptiPmSamplingStop, pm_of_object *p)
 {
     check_object(p->object);
     p->object->asked_to_stop = true;
@@ -636,7 +636,7 @@ static int reason_of(const pm_object *o, bool full)
     return all && !full ? PM_STOP_END_OF_RECORDS : PM_STOP_OTHER;
 }
 
-CUPTI(cuptiPmSamplingDecodeData, pm_decode)
+CUPTI(cuptiPmSamplingDecodeData, pm_decode *p)
 {
     ENTER(45);
     pm_object *o = p->object;
@@ -664,7 +664,7 @@ CUPTI(cuptiPmSamplingDecodeData, pm_decode)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingGetCounterDataInfo, pm_image_info)
+CUPTI(cuptiPmSamplingGetCounterDataInfo, pm_image_info *p)
 {
     ENTER(56);
     const picture *i = picture_in(p->image, p->image_size);
@@ -676,7 +676,7 @@ CUPTI(cuptiPmSamplingGetCounterDataInfo, pm_image_info)
     return OK;
 }
 
-CUPTI(cuptiPmSamplingCounterDataGetSampleInfo, pm_sample_info)
+CUPTI(cuptiPmSamplingCounterDataGetSampleInfo, pm_sample_info *p)
 {
     ENTER(64);
     check_object(p->object);
