@@ -15,8 +15,7 @@
  * - the first sample's start and values are no period's; after a stop each decode gives two samples
  *   of no length, from when sampling began;
  * - decoding ends with OTHER while it samples;
- * - a sample's time is the GPU's own clock, in steps of 32 ns; its value is the mean over that
- * time;
+ * - a sample's time is the GPU's own clock, in steps of 32 ns; its value is the mean over it;
  * - where an image is full the samples that would follow are lost; what is decoded later has no
  *   times;
  * - where the hardware's buffer is full the newest samples are lost.
@@ -180,7 +179,7 @@ int cuDeviceGetUuid(cuda_uuid *ret, int device)
 
 /* ---- libcupti ---- */
 
-enum { OK = 0, MAGIC = 0x706d, GHOSTS = 2, ODD_NS = 1234567 };
+enum { OK = 0, NOT_SUPPORTED = 27, MAGIC = 0x706d, GHOSTS = 2, ODD_NS = 1234567 };
 
 static const int64_t beginning = 1700000000000000000; /* of the host's time */
 
@@ -273,7 +272,7 @@ int cuptiGetResultString(int code, const char **ret)
 {
     *ret =
         code == CUPTI_INVALID_PARAMETER ? "CUPTI_ERROR_INVALID_PARAMETER" : "CUPTI_ERROR_UNKNOWN";
-    return code == 27 ? CUPTI_INVALID_PARAMETER : OK; /* not every code has a text */
+    return code == NOT_SUPPORTED ? CUPTI_INVALID_PARAMETER : OK; /* not every code has a text */
 }
 
 CUPTI(cuptiProfilerInitialize, pm_initialize *p)
@@ -497,7 +496,7 @@ CUPTI(cuptiPmSamplingSetConfig, pm_configure *p)
         p->period == 0 || p->config_size != sizeof(unsigned))
         return CUPTI_INVALID_PARAMETER;
     if (passes_of(p->config) != 1)
-        return 27;
+        return NOT_SUPPORTED;
     p->object->config = *p;
     p->object->configured = true;
     return OK;
