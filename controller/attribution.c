@@ -180,7 +180,6 @@ static int prepare(pp_attr_solver *s, pp_error *err)
     double max_lag = s->in->options.max_lag_ns > 0 ? (double)s->in->options.max_lag_ns
                                                    : DEFAULT_LAG_WINDOWS * s->scrapes.window;
     s->problem = (pp_attr_problem){s->in, s->order, &s->timeline, &s->columns, s->scale, max_lag};
-    s->phase = s->scrapes.phase;
     return 0;
 }
 
@@ -233,19 +232,27 @@ static int windows_match(pp_attr_solver *s, pp_error *err)
     return pp_attr_windows_init(&s->windows, &s->scrapes, s->phase, misfit, false, err);
 }
 
-static int windows_find(pp_attr_solver *s, pp_error *err)
+int pp_attr_windows_make(pp_attr_solver *s, pp_error *err)
 {
-    if (s->scrapes.window <= 0)
-        return 0;
+    s->phase = s->scrapes.phase;
     if (s->scrapes.grid && s->scrapes.searched && s->columns.n > 0 && phase_search(s, err) < 0)
         return -1;
     if (pp_attr_windows_init(&s->windows, &s->scrapes, s->phase, NULL, true, err) < 0)
         return -1;
-    if (s->columns.n == 0)
-        return 0;
-    for (int round = 0; round < MATCH_ROUNDS && s->scrapes.grid; round++)
+    for (int round = 0; round < MATCH_ROUNDS && s->scrapes.grid && s->columns.n > 0; round++)
         if (windows_match(s, err) < 0)
             return -1;
+    return 0;
+}
+
+static int windows_find(pp_attr_solver *s, pp_error *err)
+{
+    if (s->scrapes.window <= 0)
+        return 0;
+    if (s->columns.n == 0)
+        return pp_attr_windows_make(s, err);
+    if (pp_attr_parts_keep(s, err) < 0 || pp_attr_windows_make(s, err) < 0)
+        return -1;
     return pp_attr_lag_find(&s->problem, &s->windows, s->fits, &s->lag, err);
 }
 

@@ -120,6 +120,17 @@ typedef enum pp_attr_change {
     PP_ATTR_STALE, /* the same for longer than a collection can be: nobody measures */
 } pp_attr_change;
 
+/** Longer without a scrape than some lost ones: the exporter may have been started anew meanwhile.
+ */
+static inline double pp_attr_pause(const pp_attr_scrapes *s)
+{
+    return fmax(1.5e9, 4 * s->scrape);
+}
+
+/** The scrapes that are marked, with a phase of their own; the others count as dropped. */
+int pp_attr_scrapes_pick(const pp_attr_scrapes *from, const bool *pick, pp_attr_scrapes *to,
+                         pp_error *err);
+
 int pp_attr_scrapes_init(pp_attr_scrapes *s, const pp_attribution_input *in, const uint32_t *order,
                          int64_t base_ns, pp_error *err);
 void pp_attr_scrapes_done(pp_attr_scrapes *s);
@@ -240,6 +251,7 @@ typedef struct pp_attr_lag {
     double lag;
     double se;
     double evidence; /* of the coarse search; compares publication phases */
+    double contrast; /* of the coarse search: by how much it is better than a typical lag */
 } pp_attr_lag;
 
 /** The lag by least squares: on a grid of starts, the best one refined if `refine`. */
@@ -302,6 +314,11 @@ typedef struct pp_attr_rows {
     double *y;
     double mean;
 } pp_attr_rows;
+
+/** Phase and windows of the solver's scrapes. */
+int pp_attr_windows_make(pp_attr_solver *s, pp_error *err);
+/** Leaves out the scrapes of other grids than most have. */
+int pp_attr_parts_keep(pp_attr_solver *s, pp_error *err);
 
 pp_attribution_result *pp_attr_result_new(const pp_attribution_input *in);
 int pp_attr_report_windows(pp_attr_solver *s, pp_error *err);

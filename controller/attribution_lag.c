@@ -306,7 +306,8 @@ int pp_attr_lag_coarse(const pp_attr_problem *q, const pp_attr_windows *w, bool 
             rc = minima_find(&o, refine ? STARTS_PER_WINDOW : STARTS_PER_WINDOW / 2, refine ? 1 : 0,
                              &m, err);
         if (rc == 0 && m.n > 0)
-            *ret = (pp_attr_lag){true, m.at[0].lag, 0, m.at[0].value / (double)s.n};
+            *ret = (pp_attr_lag){true, m.at[0].lag, 0, m.at[0].value / (double)s.n,
+                                 m.typical - m.at[0].value};
     }
     coarse_done(&o);
     set_done(&s);

@@ -238,6 +238,24 @@ static void stale_mark(pp_attr_scrapes *s)
     }
 }
 
+/** An exporter that was just started reads 0 before it has measured. */
+static void start_mark(pp_attr_scrapes *s, const pp_attribution_input *in, const uint32_t *order)
+{
+    bool starting = false;
+    for (size_t j = 1; j < s->n; j++) {
+        bool least = false, more = false;
+        for (size_t m = 0; m < s->n_metrics; m++) {
+            double v = s->values[m * s->n + j], min = in->metrics[order[m]].min;
+            least |= v == min;
+            more |= v > min;
+        }
+        starting =
+            (starting || s->stamps[j] - s->stamps[j - 1] > pp_attr_pause(s)) && least && !more;
+        if (starting)
+            s->change[j] = PP_ATTR_STALE;
+    }
+}
+
 typedef struct turn {
     double at; /* on the circle of length W */
     int step;
@@ -388,12 +406,64 @@ int pp_attr_scrapes_init(pp_attr_scrapes *s, const pp_attribution_input *in, con
     s->window = in->options.window_ns > 0 ? (double)in->options.window_ns : window_guess(s);
     if (s->window > 0) {
         stale_mark(s);
+        start_mark(s, in, order);
         if (phase_find(s, err) < 0)
             goto fail;
     }
     return 0;
 fail:
     pp_attr_scrapes_done(s);
+    return -1;
+}
+
+static int scrapes_alloc(pp_attr_scrapes *s, pp_error *err)
+{
+    s->stamps = calloc(s->n + 1, sizeof *s->stamps);
+    s->values = calloc(s->n * s->n_metrics + 1, sizeof *s->values);
+    s->change = calloc(s->n + 1, sizeof *s->change);
+    s->dropped = calloc(s->n_metrics + 1, sizeof *s->dropped);
+    s->kept = calloc(s->n_metrics + 1, sizeof *s->kept);
+    return s->stamps && s->values && s->change && s->dropped && s->kept ? 0 : pp_error_nomem(err);
+}
+
+static void scrapes_copy(const pp_attr_scrapes *from, const bool *pick, pp_attr_scrapes *to)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < from->n; j++) {
+        if (!pick[j])
+            continue;
+        if ((j > 0 && pick[j - 1]) || from->change[j] == PP_ATTR_STALE)
+            to->change[n] = from->change[j]; /* else it is not known */
+        to->stamps[n++] = from->stamps[j];
+    }
+    n = 0;
+    for (size_t m = 0; m < from->n_metrics; m++) {
+        to->dropped[m] = from->dropped[m];
+        for (size_t j = 0; j < from->n; j++) {
+            double v = from->values[m * from->n + j];
+            if (pick[j])
+                to->values[n++] = v;
+            to->kept[m] += pick[j] && !isnan(v);
+            to->dropped[m] += !pick[j] && !isnan(v);
+        }
+    }
+}
+
+int pp_attr_scrapes_pick(const pp_attr_scrapes *from, const bool *pick, pp_attr_scrapes *to,
+                         pp_error *err)
+{
+    memset(to, 0, sizeof *to);
+    for (size_t j = 0; j < from->n; j++)
+        to->n += pick[j];
+    to->n_metrics = from->n_metrics;
+    to->scrape = from->scrape;
+    to->window = from->window;
+    if (scrapes_alloc(to, err) == 0) {
+        scrapes_copy(from, pick, to);
+        if (phase_find(to, err) == 0)
+            return 0;
+    }
+    pp_attr_scrapes_done(to);
     return -1;
 }
 

@@ -190,6 +190,27 @@ static void lost_scrapes_idle_and_gaps(void **state)
     check_targets(&t, 2.5);
 }
 
+/* Prometheus or the network was away, or the exporter was started anew: then its windows lie on
+ * another grid, and the first read 0. */
+static void pauses_of_scrapes(void **state)
+{
+    (void)state;
+    static const struct {
+        double outage, window;
+        bool restart;
+    } cases[] = {{30, 0.25, false}, {10, 0.25, true}, {2, 0.25, true}, {10, 1, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sim_config c = sim_defaults(1500 + 10 * i);
+        c.outage = cases[i].outage;
+        c.restart = cases[i].restart;
+        c.zeros = cases[i].restart ? 8 : 0;
+        c.window = c.scrape = cases[i].window;
+        c.duration = cases[i].window < 1 ? 135 : 600;
+        totals t = runs(c, 1);
+        check_targets(&t, 3);
+    }
+}
+
 static void one_second_windows(void **state)
 {
     (void)state;
@@ -250,6 +271,43 @@ static void fifteen_second_windows_report_no_layer(void **state)
     assert_true(sqrt(square / 6) < 0.015);
 }
 
+/* As exporters and Prometheus are set up by default: only averages, whose errors say how few of
+ * the windows were seen. */
+static void slow_intervals_give_averages(void **state)
+{
+    (void)state;
+    static const struct {
+        double window, scrape, outage;
+    } cases[] = {{30, 30, 0}, {30, 15, 0}, {15, 30, 0}, {15, 15, 90}, {1, 15, 0}, {1, 30, 0}};
+    double square = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sim_config c = sim_defaults(1600 + i);
+        c.window = cases[i].window;
+        c.scrape = cases[i].scrape;
+        c.outage = cases[i].outage;
+        c.duration = 600;
+        sim *s = sim_new(&c);
+        pp_attribution_result *r = solve(s);
+        assert_int_equal(reported(r), 0);
+        assert_int_equal(r->n_groups, 0);
+        for (size_t m = 0; m < SIM_METRICS - 1; m++) {
+            const pp_attribution_estimate *job = &r->fits[m].job;
+            assert_int_equal(job->method, PP_METHOD_JOB);
+            assert_int_equal(r->fits[m].dropped_samples, 0);
+            double z = (job->mean - s->job[m]) / job->standard_error;
+            assert_true(fabs(z) < 4);
+            square += z * z;
+            n++;
+        }
+        pp_attribution_result_free(r);
+        sim_free(s);
+    }
+    double z = sqrt(square / (double)n);
+    print_message("z of the averages %.2f\n", z);
+    assert_true(z > 0.4 && z < 1.3);
+}
+
 static void steps_below_the_window_report_no_layer(void **state)
 {
     (void)state;
@@ -298,9 +356,11 @@ int main(void)
         cmocka_unit_test(slow_scrapes),
         cmocka_unit_test(fast_scrapes_without_hints),
         cmocka_unit_test(lost_scrapes_idle_and_gaps),
+        cmocka_unit_test(pauses_of_scrapes),
         cmocka_unit_test(one_second_windows),
         cmocka_unit_test(inexact_stamps),
         cmocka_unit_test(fifteen_second_windows_report_no_layer),
+        cmocka_unit_test(slow_intervals_give_averages),
         cmocka_unit_test(steps_below_the_window_report_no_layer),
         cmocka_unit_test(many_layers_are_bundled),
     };

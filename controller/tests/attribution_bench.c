@@ -136,6 +136,18 @@ static void twenty_seconds(sim_config *c)
     c->duration = 20;
 }
 
+static void scrapes_pause(sim_config *c)
+{
+    c->outage = 30;
+}
+
+static void exporter_restarts(sim_config *c)
+{
+    c->outage = 10;
+    c->restart = true;
+    c->zeros = 2;
+}
+
 static void one_hour(sim_config *c)
 {
     c->duration = 3600;
@@ -153,6 +165,8 @@ static const scenario scenarios[] = {
     {"scraped every 1 s", scrapes_of_1_s},
     {"no hints", no_hints},
     {"20 % of scrapes lost, 4 stretches, idle", lost_scrapes_gaps_idle},
+    {"no scrape for 30 s", scrapes_pause},
+    {"exporter started anew, away for 10 s", exporter_restarts},
     {"activity on 10 ms cells", cells_of_10_ms},
     {"GPU_UTIL in whole percent", whole_percent},
     {"a tenth of the stamps 5 ms late", late_marks_5_ms},

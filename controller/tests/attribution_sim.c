@@ -284,6 +284,7 @@ typedef struct exporter {
     double next_end;
     double next_publish;
     size_t piece;
+    int zeros; /* windows to come that read 0 */
 } exporter;
 
 static void publish_plan(sim *s, run *r, exporter *e)
@@ -312,7 +313,10 @@ static void collect(sim *s, run *r, exporter *e)
         double v = e->value[m] + (m == 5 ? 0 : scale[m] * s->config.noise * sim_normal(&r->rng));
         v = m == 5 ? round(v) : fmin(fmax(v, 0), scale[m]);
         e->value[m] = m == 4 && s->config.whole_percent ? round(v) : v;
+        if (e->zeros > 0)
+            e->value[m] = 0;
     }
+    e->zeros -= e->zeros > 0;
 }
 
 static void samples_make(sim *s, run *r)
@@ -325,9 +329,21 @@ static void samples_make(sim *s, run *r)
     s->first_end = e.next_end + s->config.window * 1e9;
     publish_plan(s, r, &e);
     bool any = false;
-    double at = scrape * (1 + sim_uniform(&r->rng));
+    double at = scrape * (1 + sim_uniform(&r->rng)), outage = 0.4 * last;
+    bool away = false;
     for (; at < last && n < cap; at += scrape * (1 + s->config.drift)) {
         double stamp = at + fabs(1e9 * s->config.scrape_jitter * sim_normal(&r->rng));
+        if (at >= outage && at < outage + 1e9 * s->config.outage) {
+            away = true;
+            continue;
+        }
+        if (away && s->config.restart) {
+            e.zeros = s->config.zeros;
+            e.next_end = at - 1e9 * s->config.window * (1 + sim_uniform(&r->rng));
+            publish_plan(s, r, &e);
+            any = false;
+        }
+        away = false;
         while (e.next_publish <= stamp) {
             collect(s, r, &e);
             publish_plan(s, r, &e);

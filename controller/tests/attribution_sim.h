@@ -28,6 +28,9 @@ typedef struct sim_config {
     double contention;     /* 0: durations vary by 3 %; 1: by a factor of two in spells */
     double idle;           /* s after each step, mean */
     double lost;           /* share of scrapes that failed */
+    double outage;         /* s without a scrape, from two fifths of the time on */
+    bool restart;          /* the exporter was started anew in it: windows have another phase */
+    int zeros;             /* windows after it that read 0 */
     double edge_jitter;    /* s, sd of the windows' real edges */
     double late_marks;     /* s, mean by which a tenth of the hook's stamps comes late */
     int stretches;         /* sampled stretches, with gaps of two steps between; 0 means 1 */
