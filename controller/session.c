@@ -56,6 +56,15 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static bool has_whole_gpu(const pp_session_pod *pod)
+{
+    for (size_t i = 0; i < pod->n_gpus; i++) {
+        if (strncmp(pod->gpus[i], "MIG-", 4) != 0)
+            return true;
+    }
+    return false;
+}
+
 static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
 {
     pp_session_tally *t = &turn->tally;
@@ -64,6 +73,7 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->connected += pod->connected;
     t->reporting += pod->last_batch_ns > 0;
     t->with_gpu += pod->last_batch_ns > 0 && pod->n_gpus > 0;
+    t->with_whole += pod->last_batch_ns > 0 && has_whole_gpu(pod);
     t->quiet_since = later(t->quiet_since, later(pod->last_batch_ns, pod->finished_ns));
     if (pod->finished)
         return;
@@ -213,6 +223,9 @@ static pp_session_phase conclude(pp_session_turn *turn)
         return end(turn, PP_SESSION_FAILED, "PrometheusUnavailable",
                    "The layers are timed, but Prometheus cannot be asked: %s",
                    turn->obs->prometheus_error);
+    if (turn->tally.with_gpu > 0 && turn->tally.with_whole == 0)
+        return end(turn, PP_SESSION_FAILED, "MIGInstance",
+                   "The layers are timed, but there is no metric: " PP_SESSION_MIG_HINT);
     return end(turn, PP_SESSION_FAILED, "NoMetrics",
                "The layers are timed, but Prometheus had no sample of their "
                "GPUs; " PP_SESSION_NO_SAMPLE_HINT);

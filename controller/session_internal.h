@@ -9,6 +9,11 @@
     "check that it scrapes the exporter, and that prometheus.preset in the operator's "            \
     "configuration is the one with the exporter's metric and label names"
 
+/** Why there is no sample of processes that named MIG instances alone. */
+#define PP_SESSION_MIG_HINT                                                                        \
+    "the training processes ran on MIG instances (MIG-...), and the exporter's series of these "   \
+    "name the whole GPU and an instance number instead; use whole GPUs for metrics of layers"
+
 /** Everything that is counted over the observed pods. */
 typedef struct pp_session_tally {
     int64_t matched, injected, reporting, connected;
@@ -16,6 +21,7 @@ typedef struct pp_session_tally {
     int64_t undrained;   /**< unfinished, with a stretch that has not ended */
     int64_t below_max;   /**< unfinished, with fewer than steps.max steps */
     int64_t with_gpu;    /**< reporting, with at least one GPU */
+    int64_t with_whole;  /**< of these, with one that is no MIG instance */
     int64_t quiet_since; /**< the last sign of life of any pod */
 } pp_session_tally;
 

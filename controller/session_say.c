@@ -270,6 +270,9 @@ static void say_none_seen(pp_session_turn *turn)
     if (turn->tally.reporting > 0 && turn->tally.with_gpu == 0)
         set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "NoGPU",
             "The training processes named no GPU");
+    else if (turn->tally.with_gpu > 0 && turn->tally.with_whole == 0)
+        set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "MIGInstance",
+            "Prometheus has no sample: " PP_SESSION_MIG_HINT);
     else if (too_early_for_samples(turn))
         set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN, "WaitingForSamples",
             "Prometheus has no sample of the profiled GPUs yet");

@@ -219,6 +219,7 @@ typedef struct world {
 } world;
 
 static const char *const one_gpu[] = {"GPU-1"};
+static const char *const mig_instance[] = {"MIG-1"};
 
 static void read_back(world *w)
 {
@@ -778,23 +779,27 @@ static void test_conclusions(void **state)
     (void)state;
     static const struct {
         int64_t layers, means;
-        bool gpu, off;
+        int gpu; /* 2: a MIG instance */
+        bool off;
         const char *error, *reason;
         pp_session_phase phase;
     } cases[] = {
-        {42, 6, true, false, "away", "Completed", PP_SESSION_SUCCEEDED},
-        {42, 0, true, false, "HTTP 404", "PrometheusUnavailable", PP_SESSION_FAILED},
-        {42, 0, true, false, NULL, "NoMetrics", PP_SESSION_FAILED},
-        {42, 0, false, false, NULL, "NoGPU", PP_SESSION_FAILED},
-        {42, 0, false, true, NULL, "TimedOnly", PP_SESSION_SUCCEEDED},
-        {0, 6, true, false, NULL, "NoLayerTimed", PP_SESSION_FAILED},
+        {42, 6, 1, false, "away", "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, 1, false, "HTTP 404", "PrometheusUnavailable", PP_SESSION_FAILED},
+        {42, 0, 1, false, NULL, "NoMetrics", PP_SESSION_FAILED},
+        {42, 0, 2, false, NULL, "MIGInstance", PP_SESSION_FAILED},
+        {42, 6, 2, false, NULL, "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, 0, false, NULL, "NoGPU", PP_SESSION_FAILED},
+        {42, 0, 0, true, NULL, "TimedOnly", PP_SESSION_SUCCEEDED},
+        {0, 6, 1, false, NULL, "NoLayerTimed", PP_SESSION_FAILED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world w;
         world_init(&w, SPEC);
         add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
         report(&w, 0, 10, 20);
-        w.pods[0].n_gpus = cases[i].gpu;
+        w.pods[0].n_gpus = cases[i].gpu > 0;
+        w.pods[0].gpus = cases[i].gpu == 2 ? mig_instance : one_gpu;
         w.obs.prometheus_off = cases[i].off;
         w.obs.prometheus_error = cases[i].error;
         (void)step(&w, 21);
@@ -859,6 +864,11 @@ static void test_metrics_condition(void **state)
     (void)step(&w, 171);
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NoSamples")->status,
                      PP_CONDITION_FALSE);
+    w.pods[0].gpus = mig_instance;
+    (void)step(&w, 171);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "MIGInstance")->message,
+                           "use whole GPUs"));
+    w.pods[0].gpus = one_gpu;
     w.obs.stats.metrics_seen = 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_GPU_MEM;
     (void)step(&w, 172);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "MetricsMissing")->message,

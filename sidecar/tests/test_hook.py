@@ -1,11 +1,13 @@
 """The hook inside real trainings: changes no result, costs nothing when idle, names and times layers."""
 import os
 import re
+import runpy
 import shutil
 import socket
 import statistics
 import subprocess
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from conftest import TRAIN, layers_of, losses, needed, plain, run, sampled, told, undelta, until
@@ -105,6 +107,16 @@ def test_layers_are_named_and_timed_in_every_phase(once, python):
     assert layers["bot.0"]["type"] == "Linear" and layers["bot.0"]["parameters"] == 64 * 64 + 64
     assert batches[0]["process"]["model"] == "Mixed"
     assert batches[0]["process"]["torch"] and batches[0]["process"]["clock"] == "host"
+
+
+@pytest.mark.parametrize("name, gpu", [("NVIDIA H200", "GPU-84412445-5790"),
+                                       ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "MIG-84412445-5790")])
+def test_gpus_are_named_with_their_kind(name, gpu):
+    """torch tells a UUID without it; a MIG instance's must not look like a whole GPU's."""
+    settings = runpy.run_path(os.path.join(needed("PP_HOOK"), "precisionprobe_hook", "settings.py"))
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: 0, get_device_properties=lambda index:
+                           SimpleNamespace(name=name, uuid="84412445-5790"))
+    assert settings["gpus"](SimpleNamespace(cuda=cuda)) == [gpu]
 
 
 def test_ddp_prefix_is_stripped(once, python):

@@ -46,7 +46,8 @@ def gpus(torch):
         try:
             device = torch.cuda.get_device_properties(torch.cuda.current_device())
             uuid = str(device.uuid)
-            return [uuid if uuid.startswith(("GPU-", "MIG-")) else "GPU-" + uuid]
+            kind = "MIG-" if " MIG " in device.name else "GPU-"  # what torch leaves out
+            return [uuid if uuid.startswith(("GPU-", "MIG-")) else kind + uuid]
         except (AttributeError, RuntimeError):
             pass  # a torch that does not tell UUIDs: as without CUDA
     visible = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
