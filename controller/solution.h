@@ -103,6 +103,8 @@ typedef struct pp_solution {
     pp_solution_sample *sample_rows; /**< de-duplicated */
     size_t n_sample_rows;
     bool truncated; /**< more data than one solution may hold: the earliest were taken */
+    bool shared;    /**< others are known to have used the GPU meanwhile; false after solving,
+                         which does not see them: the caller may know */
 } pp_solution;
 
 /**

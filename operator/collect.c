@@ -107,6 +107,8 @@ static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
         return;
     work->asked = true;
     remember(work, work->prometheus_error, sizeof work->prometheus_error, "");
+    for (size_t i = 0; i < answer->shared.count; i++)
+        (void)pp_strings_add_once(&work->shared, answer->shared.items[i], NULL);
     if (answer->warning[0])
         remember(work, work->prometheus_warning, sizeof work->prometheus_warning, answer->warning);
 }

@@ -34,7 +34,8 @@ typedef struct job {
     bool failed;    /**< a target, for what `error` says */
     bool target_failed;
     pp_error error;
-    pp_strings left; /* targets still to come */
+    pp_strings shared; /* GPUs, as the exporter says */
+    pp_strings left;   /* targets still to come */
     size_t next;
 } job;
 
@@ -53,6 +54,7 @@ static void free_data(job *j)
 static void job_free(job *j)
 {
     free_data(j);
+    pp_strings_free(&j->shared);
     pp_strings_free(&j->left);
     free(j);
 }
@@ -132,9 +134,11 @@ static void solve(uv_work_t *request)
     j->solutions = ok ? calloc(gpus.count + 1, sizeof(pp_solution *)) : NULL;
     if (ok && !j->solutions)
         ok = pp_error_nomem(&j->error) == 0;
-    while (ok && j->n_solutions < gpus.count) {
-        ok = pp_solution_solve(j->activity, gpus.items[j->n_solutions], &j->options,
-                               &j->solutions[j->n_solutions], &j->error) == 0;
+    for (size_t i = 0; ok && i < gpus.count; i++) {
+        pp_solution **to = &j->solutions[i];
+        ok = pp_solution_solve(j->activity, gpus.items[i], &j->options, to, &j->error) == 0;
+        if (ok)
+            (*to)->shared = pp_strings_contain(&j->shared, gpus.items[i]);
         j->n_solutions += ok;
     }
     if (!ok)
@@ -225,6 +229,11 @@ void pp_solve_tick(pp_work *work)
     j->began_ns = pp_time_monotonic();
     (void)snprintf(j->uid, sizeof j->uid, "%s", work->uid);
     set_options(j, session);
+    for (size_t i = 0; i < work->shared.count; i++) {
+        pp_error err = {0};
+        if (pp_strings_add(&j->shared, work->shared.items[i], &err) < 0)
+            note_failure(j, &err);
+    }
     for (pp_work_target *target = work->targets; target; target = target->hh.next) {
         pp_error err = {0};
         if (target->last_batch_ns && pp_strings_add(&j->left, target->pod_uid, &err) < 0)

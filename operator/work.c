@@ -71,6 +71,7 @@ void pp_work_drop(pp_work *work)
     }
     HASH_DEL(work->op->works, work);
     pp_plan_free(work->plan);
+    pp_strings_free(&work->shared);
     free(work->key);
     free(work);
 }

@@ -51,6 +51,7 @@ typedef struct pp_work {
     char prometheus_error[256]; /**< "": none */
     /** The last one, "": none yet. It stays: what was left out stays out of the results. */
     char prometheus_warning[256];
+    pp_strings shared; /**< GPUs that several pods held at a time, as the exporter says */
     unsigned queries;  /**< to Prometheus, under way */
     bool solving;      /**< solutions are being made */
     bool unsolved;     /**< data came in since the last solution began */

@@ -13,14 +13,26 @@
 void pp_prometheus_answer_done(pp_prometheus_answer *answer)
 {
     pp_strings_free(&answer->gpus);
+    pp_strings_free(&answer->shared);
     free(answer->samples);
     *answer = (pp_prometheus_answer){0};
 }
+
+/* From when to when a series said that a pod held a GPU. */
+typedef struct holder {
+    uint32_t gpu;
+    const char *pod; /* the series' own, of the JSON; so below */
+    const char *namespace_;
+    int64_t first_ns;
+    int64_t last_ns;
+} holder;
 
 typedef struct decoding {
     const pp_metric_source *source;
     pp_prometheus_answer *answer;
     size_t capacity;
+    holder *holders; /* room for one per series */
+    size_t n_holders;
     bool mig;         /* a series of a MIG instance was left out */
     bool conflicting; /* series of one GPU and metric had different values */
     pp_error *err;
@@ -102,24 +114,105 @@ static int decode_values(decoding *d, const json_t *values, uint32_t gpu, pp_met
     return 0;
 }
 
+/* The first of these labels that a series has; "" where it has none. */
+static const char *first_label(const json_t *labels, const char *const names[3])
+{
+    for (int i = 0; i < 3; i++) {
+        const char *value = pp_json_get_string(labels, names[i], NULL);
+        if (value)
+            return value;
+    }
+    return "";
+}
+
+/*
+ * Which pod held the GPU while the series' samples, those from `from` on, were taken. Where
+ * Prometheus keeps `pod` for the target, the exporter's is exported_pod; of old it was pod_name.
+ */
+static void note_holder(decoding *d, const json_t *labels, size_t from)
+{
+    static const char *const pods[] = {"exported_pod", "pod_name", "pod"};
+    static const char *const namespaces[] = {"exported_namespace", "pod_namespace", "namespace"};
+    const pp_prometheus_answer *answer = d->answer;
+    const char *pod = first_label(labels, pods);
+    if (!*pod || answer->n_samples == from)
+        return;
+    d->holders[d->n_holders++] =
+        (holder){.gpu = answer->samples[from].gpu,
+                 .pod = pod,
+                 .namespace_ = first_label(labels, namespaces),
+                 .first_ns = answer->samples[from].stamp_ns,
+                 .last_ns = answer->samples[answer->n_samples - 1].stamp_ns};
+}
+
+/* Of a MIG instance, and under its GPU's UUID: no value of the whole GPU. */
+static bool of_part(const char *instance, const char *uuid)
+{
+    return instance && *instance && !(uuid && strncmp(uuid, "MIG-", 4) == 0);
+}
+
 static int decode_series(decoding *d, const json_t *series)
 {
     const json_t *labels = json_object_get(series, "metric");
     const char *name = pp_json_get_string(labels, "__name__", NULL);
     const char *uuid = pp_json_get_string(labels, d->source->uuid_label, NULL);
-    const char *instance = pp_json_get_string(labels, "GPU_I_ID", NULL);
     const json_t *values = json_object_get(series, "values");
+    const size_t from = d->answer->n_samples;
     pp_metric metric;
     if (!json_is_array(values))
         return pp_error_set(d->err, PP_ERR_INVALID, "the answer is no matrix of raw samples");
-    if (instance && *instance) {
+    if (of_part(pp_json_get_string(labels, "GPU_I_ID", NULL), uuid)) {
         d->mig = true;
         return 0;
     }
     if (!name || !uuid || !*uuid || pp_metric_of_series(d->source, name, &metric) < 0)
         return 0; /* none of ours */
     long gpu = gpu_index(d, uuid);
-    return gpu < 0 ? -1 : decode_values(d, values, (uint32_t)gpu, metric);
+    if (gpu < 0 || decode_values(d, values, (uint32_t)gpu, metric) < 0)
+        return -1;
+    note_holder(d, labels, from);
+    return 0;
+}
+
+static int compare_holders(const void *left, const void *right)
+{
+    const holder *a = left;
+    const holder *b = right;
+    if (a->gpu != b->gpu)
+        return a->gpu < b->gpu ? -1 : 1;
+    return (a->first_ns > b->first_ns) - (a->first_ns < b->first_ns);
+}
+
+/* Holders come by GPU: the one that was added last is this one, or it is none yet. */
+static int add_shared(decoding *d, uint32_t gpu)
+{
+    const char *uuid = d->answer->gpus.items[gpu];
+    pp_strings *shared = &d->answer->shared;
+    if (shared->count && strcmp(shared->items[shared->count - 1], uuid) == 0)
+        return 0;
+    return pp_strings_add(shared, uuid, d->err);
+}
+
+/*
+ * GPUs that two pods held at a time: each has series of its own, or the exporter names now the one
+ * and now the other. Pods that had it one after the other do not overlap.
+ */
+static int find_shared(decoding *d)
+{
+    const holder *last = NULL; /* of those before, the one that held this GPU longest */
+    if (d->n_holders)
+        qsort(d->holders, d->n_holders, sizeof *d->holders, compare_holders);
+    for (size_t i = 0; i < d->n_holders; i++) {
+        const holder *h = &d->holders[i];
+        bool same_gpu = last && last->gpu == h->gpu;
+        if (same_gpu && h->first_ns <= last->last_ns &&
+            (strcmp(h->pod, last->pod) != 0 || strcmp(h->namespace_, last->namespace_) != 0) &&
+            add_shared(d, h->gpu) < 0)
+            return -1;
+        if (!same_gpu || h->last_ns > last->last_ns)
+            last = h;
+    }
+    return 0;
 }
 
 /* By GPU, metric, stamp, then value, so that the result does not depend on the order of series. */
@@ -136,22 +229,35 @@ static int compare_samples(const void *left, const void *right)
     return (a->value > b->value) - (a->value < b->value);
 }
 
-/* One sample per GPU, metric and stamp: of several the smallest. */
-static void merge_repeats(decoding *d)
+/* One sample per stamp of [start, end), which is of one GPU and metric; returns where it ends. None
+ * where two values of one stamp differ: a pod's own share, it seems, and not the GPU's. */
+static size_t merge_metric(decoding *d, size_t start, size_t end, size_t kept)
 {
-    pp_prometheus_answer *answer = d->answer;
-    size_t kept = 0;
-    for (size_t i = 0; i < answer->n_samples; i++) {
-        const pp_activity_sample *s = &answer->samples[i];
-        const pp_activity_sample *last = kept ? &answer->samples[kept - 1] : NULL;
-        if (last && last->gpu == s->gpu && last->metric == s->metric &&
-            last->stamp_ns == s->stamp_ns) {
-            d->conflicting = d->conflicting || last->value < s->value;
-        } else {
-            answer->samples[kept++] = *s;
+    pp_activity_sample *s = d->answer->samples;
+    const size_t before = kept;
+    for (size_t i = start; i < end; i++) {
+        if (kept == before || s[kept - 1].stamp_ns != s[i].stamp_ns) {
+            s[kept++] = s[i];
+        } else if (s[kept - 1].value != s[i].value) {
+            d->conflicting = true;
+            return before;
         }
     }
-    answer->n_samples = kept;
+    return kept;
+}
+
+static void merge_repeats(decoding *d)
+{
+    const pp_activity_sample *s = d->answer->samples;
+    size_t n = d->answer->n_samples;
+    size_t kept = 0;
+    for (size_t start = 0, end = 0; start < n; start = end) {
+        const pp_activity_sample first = s[start];
+        while (end < n && s[end].gpu == first.gpu && s[end].metric == first.metric)
+            end++;
+        kept = merge_metric(d, start, end, kept);
+    }
+    d->answer->n_samples = kept;
 }
 
 typedef struct named_gpu {
@@ -189,13 +295,19 @@ static int sort_gpus(pp_prometheus_answer *answer, pp_error *err)
 /* Without figures, which would differ from answer to answer. */
 static void note_warning(const decoding *d, const json_t *root)
 {
-    const char *text = json_string_value(json_array_get(json_object_get(root, "warnings"), 0));
-    if (!text && d->mig)
-        text = "series of MIG instances are left out: they are no values of a whole GPU";
-    if (!text && d->conflicting)
-        text = "series of one GPU and metric have different values; the smallest is taken";
-    if (text)
-        (void)snprintf(d->answer->warning, sizeof d->answer->warning, "%s", text);
+    const char *notes[] = {
+        json_string_value(json_array_get(json_object_get(root, "warnings"), 0)),
+        d->answer->shared.count ? "several pods share a GPU: its values are of all their work"
+                                : NULL,
+        d->conflicting ? "values that differ by pod are left out: they are not the GPU's" : NULL,
+        d->mig ? "series of MIG instances are left out: they are not the whole GPU's" : NULL,
+    };
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
+        if (notes[i] && used < sizeof d->answer->warning)
+            used += (size_t)snprintf(d->answer->warning + used, sizeof d->answer->warning - used,
+                                     "%s%s", used ? "; " : "", notes[i]);
+    }
 }
 
 static int decode_matrix(decoding *d, const json_t *root)
@@ -208,11 +320,14 @@ static int decode_matrix(decoding *d, const json_t *root)
     if (json_array_size(result) > PP_PROMETHEUS_MAX_SERIES)
         return pp_error_set(d->err, PP_ERR_TOO_LARGE, "more than %d series in one answer",
                             PP_PROMETHEUS_MAX_SERIES);
+    d->holders = calloc(json_array_size(result) + 1, sizeof *d->holders);
+    if (!d->holders)
+        return pp_error_nomem(d->err);
     for (size_t i = 0; i < json_array_size(result); i++) {
         if (decode_series(d, json_array_get(result, i)) < 0)
             return -1;
     }
-    if (sort_gpus(d->answer, d->err) < 0)
+    if (find_shared(d) < 0 || sort_gpus(d->answer, d->err) < 0)
         return -1;
     merge_repeats(d);
     note_warning(d, root);
@@ -232,7 +347,9 @@ int pp_prometheus_decode(const char *body, size_t n, const pp_metric_source *sou
         return reported_error(root, err);
     pp_prometheus_answer answer = {0};
     decoding d = {.source = source, .answer = &answer, .err = err};
-    if (decode_matrix(&d, root) < 0) {
+    int rc = decode_matrix(&d, root);
+    free(d.holders);
+    if (rc < 0) {
         pp_prometheus_answer_done(&answer);
         return -1;
     }

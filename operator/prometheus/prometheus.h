@@ -2,10 +2,11 @@
  * Raw samples from Prometheus: instant queries with a range selector (POST /api/v1/query), whose
  * answer is a matrix with the samples' own stamps. What to ask and when is controller/plan's.
  *
- * Series become metrics of a GPU through a pp_metric_source. Several series of one GPU and metric
- * (a shared GPU repeats one per pod) are merged: one sample per stamp, of several values the
- * smallest. Left out are series of MIG instances, which are no values of the whole GPU, and blank
- * values (NaN, infinite, DCGM's blanks, out of range).
+ * Series become metrics of a GPU through a pp_metric_source, whatever pod, host or job they name.
+ * Several series of one GPU and metric (a shared GPU repeats one per pod) are merged: one sample
+ * per stamp. Left out are series of MIG instances that have their GPU's UUID, which are no values
+ * of the whole GPU; a GPU's metric whose series differ at one stamp (an exporter that gives each
+ * pod its own share); and blank values (NaN, infinite, DCGM's blanks, out of range).
  */
 #ifndef PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
 #define PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
@@ -24,11 +25,13 @@ enum {
 };
 
 typedef struct pp_prometheus_answer {
-    pp_strings gpus; /**< UUIDs, sorted */
+    pp_strings gpus;   /**< UUIDs, sorted */
+    pp_strings shared; /**< of these, the ones that several pods held at a time */
     /** By GPU, metric and stamp, each once. */
     pp_activity_sample *samples;
     size_t n_samples;
-    /** Prometheus' first warning, else what was left out, else "". The same for like answers. */
+    /** Prometheus' first warning and what else is to be known of the samples; "": nothing. The same
+     *  for like answers. */
     char warning[256];
 } pp_prometheus_answer;
 
@@ -62,7 +65,8 @@ pp_prometheus *pp_prometheus_new(pp_http_client *http, const pp_prometheus_optio
  *  its thread pool may be under way. NULL is allowed. */
 void pp_prometheus_free(pp_prometheus *prometheus);
 
-/** Called once per query, on the loop's thread. The answer is borrowed, NULL with an error. */
+/** Called once per query, on the loop's thread. The answer is borrowed, NULL with an error;
+ * PP_ERR_TOO_LARGE where a smaller query may be answered. */
 typedef void (*pp_prometheus_fn)(void *user, uint64_t id, const pp_prometheus_answer *answer,
                                  const pp_error *error);
 

@@ -10,17 +10,23 @@
 static const char lock_sql[] =
     "SELECT 1 FROM target WHERE session_uid = $1 AND pod_uid = $2 FOR NO KEY UPDATE";
 
+/* Shared: the exporter says so ($16), or another pod of the session used the GPU meanwhile. */
 static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
     "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
-    "step_ns, gap_ns) "
-    "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1)) "
+    "step_ns, gap_ns, shared) "
+    "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1), "
+    "$16 OR EXISTS (SELECT 1 FROM process p JOIN target o USING (session_uid, pod_uid), target t "
+    "WHERE p.session_uid = $1 AND p.pod_uid <> $2 AND $3 = ANY (p.gpus) "
+    "AND t.session_uid = $1 AND t.pod_uid = $2 AND o.observed_first_ns < t.observed_last_ns "
+    "AND t.observed_first_ns < o.observed_last_ns)) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
     "window_ns = excluded.window_ns, observed_ns = excluded.observed_ns, "
     "step_count = excluded.step_count, step_mean_ns = excluded.step_mean_ns, "
-    "truncated = excluded.truncated, step_ns = excluded.step_ns, gap_ns = excluded.gap_ns "
+    "truncated = excluded.truncated, step_ns = excluded.step_ns, gap_ns = excluded.gap_ns, "
+    "shared = a.shared OR excluded.shared "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -159,6 +165,7 @@ static void add_attribution(pp_statement *s, const pp_solution *in, bool final)
     pp_sql_bool(s, in->truncated);
     pp_sql_int8(s, in->step_ns);
     pp_sql_int8(s, in->gap_ns);
+    pp_sql_bool(s, in->shared);
 }
 
 static void add_items(pp_statement *s, const pp_solution *in)

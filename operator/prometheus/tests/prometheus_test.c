@@ -6,8 +6,10 @@
 #include "common/cleanup.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pp_metric_source dcgm(void)
 {
@@ -83,22 +85,209 @@ static void blanks_are_dropped(void **state)
     pp_prometheus_answer_done(&a);
 }
 
-static void repeats_are_merged(void **state)
+/* Series with ' in place of ", without the answer around them. */
+static void read_series(const pp_metric_source *source, const char *series,
+                        pp_prometheus_answer *ret)
+{
+    char text[8192];
+    pp_error err = {0};
+    (void)snprintf(text, sizeof(text), MATRIX("%s"), series);
+    for (char *c = text; *c; c++) {
+        if (*c == '\'')
+            *c = '"';
+    }
+    *ret = (pp_prometheus_answer){0};
+    if (pp_prometheus_decode(text, strlen(text), source, ret, &err) < 0)
+        fail_msg("%s: %s", series, err.message);
+}
+
+static void read_dcgm(const char *series, pp_prometheus_answer *ret)
+{
+    const pp_metric_source source = dcgm();
+    read_series(&source, series, ret);
+}
+
+#define AND ","
+#define OF(name, labels, values)                                                                   \
+    "{'metric': {'__name__': '" name "', " labels "}, 'values': [" values "]}"
+#define UTIL(labels, values) OF("DCGM_FI_DEV_GPU_UTIL", "'UUID': 'GPU-a', " labels, values)
+
+/* Of 32 and 64 bits, of floats, and what stands for not found, not supported, not permitted. In
+ * Prometheus all of the 64 bits' are 2^63. GPUMem has no upper bound that would hide them. */
+static void blanks_of_memory_are_dropped(void **state)
 {
     (void)state;
-    pp_prometheus_answer a = {0};
-    assert_int_equal(
-        decode(
-            MATRIX(SERIES("DCGM_FI_DEV_GPU_UTIL", "\"UUID\":\"g\",\"pod\":\"a\"",
-                          "[1,\"10\"],[2,\"30\"]") "," SERIES("DCGM_FI_DEV_GPU_UTIL",
-                                                              "\"UUID\":\"g\",\"pod\":\"b\"",
-                                                              "[1,\"10\"],[2,\"20\"],[3,\"40\"]")),
-            &a, NULL),
-        0);
-    assert_int_equal(a.n_samples, 3);
-    assert_true(a.samples[1].value == 20);
-    assert_non_null(strstr(a.warning, "different values"));
+    static const char *const blanks[] = {"9.223372036854776e18",
+                                         "9223372036854775792",
+                                         "9223372036854775793",
+                                         "9223372036854775794",
+                                         "9223372036854775795",
+                                         "2147483632",
+                                         "2147483633",
+                                         "2147483634",
+                                         "2147483635",
+                                         "140737488355328",
+                                         "140737488355329",
+                                         "140737488355330",
+                                         "140737488355331",
+                                         "NaN",
+                                         "+Inf",
+                                         "-Inf",
+                                         "-9.223372036854776e18"};
+    for (size_t i = 0; i < sizeof(blanks) / sizeof(blanks[0]); i++) {
+        char series[256];
+        pp_prometheus_answer a;
+        (void)snprintf(series, sizeof(series),
+                       OF("DCGM_FI_DEV_FB_USED", "'UUID': 'GPU-a'", "[1, '%s'], [2, '81559']"),
+                       blanks[i]);
+        read_dcgm(series, &a);
+        if (a.n_samples != 1 || a.samples[0].value != 81559)
+            fail_msg("%s is taken for a measurement", blanks[i]);
+        pp_prometheus_answer_done(&a);
+    }
+}
+
+/* Whatever Prometheus and the exporter's release make of the labels, the GPU's samples are one
+ * series: here they change from stamp to stamp. */
+static void labels_but_the_uuid_do_not_matter(void **state)
+{
+    (void)state;
+    pp_prometheus_answer a;
+    read_dcgm(
+        UTIL("'Hostname': 'n', 'exported_pod': 'x', 'exported_namespace': 'ml', "
+             "'exported_container': 't', 'pod': 'exporter', 'namespace': 'monitoring'",
+             "[1, '10']") AND UTIL("'hostname': 'n', 'pod': 'x', 'namespace': 'ml'", "[2, '20']")
+            AND UTIL("'pod_name': 'x', 'pod': 'exporter', 'pod_namespace': 'ml'", "[3, '30']")
+                AND UTIL("'gpu': '0'", "[4, '40']"),
+        &a);
+    assert_int_equal(a.gpus.count, 1);
+    assert_int_equal(a.n_samples, 4);
+    for (int i = 0; i < 4; i++)
+        assert_true(a.samples[i].value == 10 * (i + 1));
+    assert_int_equal(a.shared.count, 0);
+    assert_string_equal(a.warning, "");
     pp_prometheus_answer_done(&a);
+}
+
+/* A shared GPU has a series for each pod, or one that names now the one and now the other. */
+static void pods_on_one_gpu_are_one_set_of_samples(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *series;
+        size_t samples;
+        bool shared;
+    } cases[] = {
+        {UTIL("'pod': 'x'", "[1, '10'], [2, '20']") AND UTIL("'pod': 'y'", "[1, '10'], [2, '20']"),
+         2, true},
+        {UTIL("'pod': 'e', 'exported_pod': 'x'", "[1, '10'], [3, '30']")
+             AND UTIL("'pod': 'e', 'exported_pod': 'y'", "[2, '20'], [4, '40']"),
+         4, true},
+        {UTIL("'pod': 'x', 'namespace': 'ml'", "[1, '10']")
+             AND UTIL("'pod': 'x', 'namespace': 'other'", "[1, '10']"),
+         1, true},
+        /* one after the other, or two containers of one */
+        {UTIL("'pod': 'x'", "[1, '10'], [2, '20']") AND UTIL("'pod': 'y'", "[3, '30'], [4, '40']"),
+         4, false},
+        {UTIL("'pod': 'x', 'container': 'a'", "[1, '10']")
+             AND UTIL("'pod': 'x', 'container': 'b'", "[1, '10']"),
+         1, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char series[2048];
+        pp_prometheus_answer a;
+        (void)snprintf(series, sizeof(series),
+                       OF("DCGM_FI_DEV_GPU_UTIL", "'UUID': 'GPU-0', 'pod': 'z'", "[1, '7']") ",%s",
+                       cases[i].series);
+        read_dcgm(series, &a);
+        assert_int_equal(a.gpus.count, 2);
+        if (a.n_samples != cases[i].samples + 1 || a.shared.count != cases[i].shared)
+            fail_msg("%s: %zu samples, shared: %zu", series, a.n_samples, a.shared.count);
+        if (cases[i].shared)
+            assert_string_equal(a.shared.items[0], "GPU-a");
+        assert_int_equal(strstr(a.warning, "several pods share a GPU") != NULL, cases[i].shared);
+        pp_prometheus_answer_done(&a);
+    }
+}
+
+/* dcgm-exporter with virtual GPUs gives some metrics by pod and copies the others. */
+static void values_by_pod_are_not_the_gpus(void **state)
+{
+    (void)state;
+    pp_prometheus_answer a;
+    read_dcgm(UTIL("'pod': 'x'", "[1, '0'], [2, '20']")
+                  AND UTIL("'pod': 'y'", "[1, '0'], [2, '30'], [3, '40']")
+                      AND OF("DCGM_FI_PROF_SM_ACTIVE", "'UUID': 'GPU-a'", "[1, '0.5']")
+                          AND OF("DCGM_FI_DEV_GPU_UTIL", "'UUID': 'GPU-b'", "[1, '3']"),
+              &a);
+    assert_int_equal(a.n_samples, 2);
+    assert_int_equal(a.samples[0].metric, PP_METRIC_SM_ACTIVE);
+    assert_true(a.samples[1].gpu == 1 && a.samples[1].value == 3);
+    assert_non_null(strstr(a.warning, "several pods share a GPU"));
+    assert_non_null(strstr(a.warning, "values that differ by pod are left out"));
+    pp_prometheus_answer_done(&a);
+}
+
+/* Where an exporter names the instance by its own UUID, as the process does, it is found. */
+static void mig_instances_with_their_own_uuid_are_taken(void **state)
+{
+    (void)state;
+    pp_prometheus_answer a;
+    read_dcgm(OF("DCGM_FI_PROF_SM_ACTIVE", "'UUID': 'MIG-a', 'GPU_I_ID': '3'", "[1, '0.5']"), &a);
+    assert_int_equal(a.n_samples, 1);
+    assert_string_equal(a.gpus.items[0], "MIG-a");
+    assert_string_equal(a.warning, "");
+    pp_prometheus_answer_done(&a);
+}
+
+#define AMD(name, value)                                                                           \
+    OF(name,                                                                                       \
+       "'gpu_uuid': 'ccff74a1-0000-1000-80e0-c6d49f5b0d86', 'gpu_id': '2', 'hostname': 'n', "      \
+       "'gpu_compute_partition_type': 'spx', 'gpu_partition_id': '0', 'pod': 'x'",                 \
+       "[1, '" value "']")
+
+static void amd_names_and_units(void **state)
+{
+    (void)state;
+    static const struct {
+        pp_metric metric;
+        double value;
+    } expected[] = {{PP_METRIC_GPU_UTIL, 97},
+                    {PP_METRIC_GPU_MEM, 283},
+                    {PP_METRIC_SM_OCCUPANCY, 0.25},
+                    {PP_METRIC_SM_ACTIVE, 0.5}};
+    pp_metric_source amd;
+    pp_prometheus_answer a;
+    assert_int_equal(pp_metric_preset("amd", &amd, NULL), 0);
+    read_series(&amd,
+                AMD("gpu_gfx_activity", "97") AND AMD("gpu_used_vram", "283")
+                    AND AMD("gpu_prof_occupancy_percent", "25") AND AMD("gpu_prof_sm_active", "50")
+                        AND AMD("gpu_umc_activity", "3") AND UTIL("'gpu': '0'", "[1, '10']"),
+                &a);
+    assert_int_equal(a.gpus.count, 1);
+    assert_string_equal(a.gpus.items[0], "ccff74a1-0000-1000-80e0-c6d49f5b0d86");
+    assert_int_equal(a.n_samples, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(a.samples[i].metric, expected[i].metric);
+        assert_true(a.samples[i].value == expected[i].value);
+    }
+    pp_prometheus_answer_done(&a);
+}
+
+/* Values are taken as they stand: a counter would need its increase, and a look at resets. */
+static void no_preset_has_a_counter(void **state)
+{
+    (void)state;
+    static const char *const presets[] = {"dcgm", "amd"};
+    static const char *const words[] = {"total", "count", "energy", "consum", "_bytes"};
+    for (size_t p = 0; p < 2; p++) {
+        pp_metric_source source;
+        assert_int_equal(pp_metric_preset(presets[p], &source, NULL), 0);
+        for (int m = 0; m < PP_METRIC_COUNT; m++) {
+            for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
+                assert_null(strcasestr(source.series[m].name, words[w]));
+        }
+    }
 }
 
 static void mig_and_foreign_series_are_left_out(void **state)
@@ -184,6 +373,7 @@ typedef struct server {
     int port;
     const char *reply; /* NULL: never answers */
     size_t reply_n;
+    bool hold;           /* the connection stays open after it */
     char request[65536]; /* what came last */
     size_t n;
     pp_http_client *http;
@@ -208,7 +398,7 @@ static void on_sent(uv_write_t *write, int status)
 {
     (void)status;
     peer *p = (peer *)((char *)write - offsetof(peer, write));
-    if (!uv_is_closing((uv_handle_t *)&p->tcp))
+    if (!p->server->hold && !uv_is_closing((uv_handle_t *)&p->tcp))
         uv_close((uv_handle_t *)&p->tcp, on_peer_closed);
 }
 
@@ -286,7 +476,8 @@ static void open_client(server *s, const char *token_file, size_t max_body)
     const pp_prometheus_options options = {.url = url,
                                            .bearer_token_file = token_file,
                                            .source = dcgm(),
-                                           .timeout_ns = s->reply ? 10000000000 : 500000000,
+                                           .timeout_ns =
+                                               s->reply && !s->hold ? 10000000000 : 500000000,
                                            .max_body = max_body};
     s->prometheus = pp_prometheus_new(s->http, &options, &err);
     assert_non_null(s->prometheus);
@@ -349,6 +540,46 @@ static void request_is_well_formed(void **state)
     unlink(path);
 }
 
+static char *write_token(char *path, const char *token)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const ssize_t n = (ssize_t)strlen(token);
+    assert_true(fd >= 0 && write(fd, token, (size_t)n) == n);
+    close(fd);
+    return path;
+}
+
+static void token_is_read_for_every_query(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/pp-token.XXXXXX";
+    pp_error err = {0};
+    close(mkstemp(path));
+    server *s = serve("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" MATRIX(""));
+    open_client(s, write_token(path, "one"), 0);
+    ask(s);
+    assert_non_null(strstr(s->request, "Authorization: Bearer one\r\n"));
+    (void)write_token(path, "two\n");
+    s->answers = 0;
+    ask(s);
+    assert_non_null(strstr(s->request, "Authorization: Bearer two\r\n"));
+    unlink(path);
+    assert_int_equal(pp_prometheus_query(s->prometheus, "x[1s]", 0, on_answer, s, NULL, &err), -1);
+    assert_non_null(strstr(err.message, "prometheus.bearerTokenFile"));
+    stop(s);
+}
+
+static void a_body_that_does_not_end(void **state)
+{
+    (void)state;
+    server *s = serve("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"status\":");
+    s->hold = true;
+    open_client(s, NULL, 0);
+    ask(s);
+    assert_int_equal(s->error.code, PP_ERR_TIMEOUT);
+    stop(s);
+}
+
 static void fails(const char *reply, size_t max_body, pp_error_code code, const char *words)
 {
     server *s = serve(reply);
@@ -375,6 +606,9 @@ static void bad_servers(void **state)
     fails(HEAD("422 Unprocessable") "{\"status\":\"error\",\"errorType\":\"execution\",\"error\":"
                                     "\"too many samples\"}",
           0, PP_ERR_UNAVAILABLE, "too many samples");
+    fails(HEAD("503 Service Unavailable") "{\"status\":\"error\",\"errorType\":\"timeout\","
+                                          "\"error\":\"query timed out in expression\"}",
+          0, PP_ERR_TIMEOUT, "query timed out");
     fails(HEAD("200 OK") "{\"status\":\"succ", 0, PP_ERR_INVALID, "Prometheus");
     fails("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", 0, PP_ERR_UNAVAILABLE, "");
     fails(HEAD("200 OK") MATRIX(""), 20, PP_ERR_TOO_LARGE, "");
@@ -409,11 +643,19 @@ int main(void)
         cmocka_unit_test(stamps_and_values_are_exact),
         cmocka_unit_test(every_millisecond_is_exact),
         cmocka_unit_test(blanks_are_dropped),
-        cmocka_unit_test(repeats_are_merged),
+        cmocka_unit_test(blanks_of_memory_are_dropped),
+        cmocka_unit_test(labels_but_the_uuid_do_not_matter),
+        cmocka_unit_test(pods_on_one_gpu_are_one_set_of_samples),
+        cmocka_unit_test(values_by_pod_are_not_the_gpus),
+        cmocka_unit_test(mig_instances_with_their_own_uuid_are_taken),
+        cmocka_unit_test(amd_names_and_units),
+        cmocka_unit_test(no_preset_has_a_counter),
         cmocka_unit_test(mig_and_foreign_series_are_left_out),
         cmocka_unit_test(prometheus_warning_comes_first),
         cmocka_unit_test(refused_answers),
         cmocka_unit_test(request_is_well_formed),
+        cmocka_unit_test(token_is_read_for_every_query),
+        cmocka_unit_test(a_body_that_does_not_end),
         cmocka_unit_test(bad_servers),
         cmocka_unit_test(freeing_with_a_query_under_way),
         cmocka_unit_test(wrong_urls),

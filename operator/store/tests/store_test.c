@@ -290,12 +290,17 @@ static void make_batch(sample_batch *b, int64_t seq)
     };
 }
 
-static void put_batch(fixture *f, int64_t seq)
+static void put_pod_batch(fixture *f, const char *pod, int64_t seq)
 {
     sample_batch b;
     pp_error err = {0};
     make_batch(&b, seq);
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", pod, &b.batch, on_batch, f, &err), &err);
+}
+
+static void put_batch(fixture *f, int64_t seq)
+{
+    put_pod_batch(f, "p1", seq);
 }
 
 static void prepare_target(fixture *f)
@@ -927,6 +932,39 @@ static void solution_is_replaced(void **state)
     finish(f);
 }
 
+static const char shared_sql[] = "SELECT DISTINCT pod_uid, shared FROM result_detail";
+
+/* The exporter says so, or another pod of the session was on the GPU at the time. */
+static void shared_gpus_are_told(void **state)
+{
+    (void)state;
+    fixture *f = start("t_shared");
+    pp_solution s;
+    pp_error err = {0};
+    prepare_target(f);
+    put_target(f, "s1", "p2");
+    put_batch(f, 0);
+    put_pod_batch(f, "p2", 1); /* after the other */
+    wait_all(f);
+    put_solution(f, 0.5, false);
+    expect(f, shared_sql, "p1|f");
+    put_pod_batch(f, "p2", 0);
+    wait_all(f);
+    put_solution(f, 0.5, false);
+    expect(f, shared_sql, "p1|t");
+    execute(f->direct, "UPDATE process SET gpus = '{GPU-b}' WHERE pod_uid = 'p2'");
+    execute(f->direct, "DELETE FROM attribution");
+    put_solution(f, 0.5, false);
+    expect(f, shared_sql, "p1|f");
+    make_solution(&s, 0.5);
+    s.shared = true;
+    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, false, on_done, f, &err), &err);
+    wait_all(f);
+    put_solution(f, 0.5, true); /* an operator that was started since has not heard of it yet */
+    expect(f, shared_sql, "p1|t");
+    finish(f);
+}
+
 static void result_has_the_papers_columns(void **state)
 {
     (void)state;
@@ -1190,6 +1228,7 @@ int main(void)
         cmocka_unit_test(unknown_busy_times_are_null),
         cmocka_unit_test(large_load),
         cmocka_unit_test(solution_is_replaced),
+        cmocka_unit_test(shared_gpus_are_told),
         cmocka_unit_test(old_rows_know_no_busy_times),
         cmocka_unit_test(result_has_the_papers_columns),
         cmocka_unit_test(statistics),
