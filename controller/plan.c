@@ -8,7 +8,10 @@
 #define SECOND INT64_C(1000000000)
 #define MILLISECOND INT64_C(1000000)
 
-enum { MAX_TEXT = 256 * 1024 }; /* bytes of one query */
+enum {
+    MAX_TEXT = 256 * 1024, /* bytes of one query */
+    MAX_HALVINGS = 8,
+};
 
 /* What is known of one GPU. */
 typedef struct gpu {
@@ -28,10 +31,12 @@ struct pp_plan {
     pp_plan_options opt;
     gpu **gpus; /* ordered by UUID */
     size_t n_gpus;
+    unsigned halvings; /* of the size of queries, since answers were too large */
     uint64_t next_id;
     struct flight { /* queries under way */
         uint64_t id;
         int64_t end, sent;
+        unsigned halvings; /* when it was sent */
     } * flights;
     size_t n_flights;
 };
@@ -217,7 +222,7 @@ static int64_t longest_range(const pp_plan *plan, size_t n_gpus)
     for (int m = 0; m < PP_METRIC_COUNT; m++)
         series += wanted(plan, m);
     series *= (int64_t)n_gpus;
-    int64_t scrapes = plan->opt.samples_max / (series > 0 ? series : 1);
+    int64_t scrapes = (plan->opt.samples_max >> plan->halvings) / (series > 0 ? series : 1);
     int64_t floor = 10 * plan->opt.scrape_ns;
     if (scrapes > plan->opt.range_max_ns / plan->opt.scrape_ns)
         return plan->opt.range_max_ns;
@@ -246,7 +251,7 @@ static gpu *most_behind(pp_plan *plan, int64_t now_ns)
 /* Others are asked about together with it where most of their range is the same. */
 static bool fits(const pp_plan *plan, const batch *b, const gpu *g)
 {
-    return b->n < PP_PLAN_MAX_QUERY_GPUS &&
+    return b->n < (size_t)PP_PLAN_MAX_QUERY_GPUS >> plan->halvings &&
            covered(plan, g) - b->start <= longest_range(plan, b->n + 1) / 2;
 }
 
@@ -373,7 +378,8 @@ int pp_plan_next(pp_plan *plan, int64_t now_ns, pp_plan_queries *ret, pp_error *
     batch b;
     ret->count = 0;
     while (ret->count < PP_PLAN_MAX_QUERIES && gather(plan, now_ns, plan->next_id, &b)) {
-        struct flight flight = {.id = plan->next_id++, .end = b.end, .sent = now_ns};
+        struct flight flight = {
+            .id = plan->next_id++, .end = b.end, .sent = now_ns, .halvings = plan->halvings};
         if (next_query(plan, &b, flight, ret, err) < 0) {
             for (size_t i = 0; i < ret->count; i++)
                 pp_plan_answered(plan, ret->items[i].id, now_ns, false);
@@ -415,7 +421,7 @@ static void failed(const pp_plan *plan, gpu *g, int64_t now_ns)
     g->due = now_ns + wait;
 }
 
-void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
+static void land(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok, bool too_large)
 {
     size_t f = 0;
     while (f < plan->n_flights && plan->flights[f].id != id)
@@ -424,6 +430,9 @@ void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
         return;
     struct flight flight = plan->flights[f];
     plan->flights[f] = plan->flights[--plan->n_flights];
+    /* Of several that were sent together and are all too large, one halves. */
+    if (too_large && flight.halvings == plan->halvings && plan->halvings < MAX_HALVINGS)
+        plan->halvings++;
     for (size_t i = 0; i < plan->n_gpus; i++) {
         gpu *g = plan->gpus[i];
         if (g->busy != id)
@@ -436,6 +445,16 @@ void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
         else
             failed(plan, g, now_ns);
     }
+}
+
+void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
+{
+    land(plan, id, now_ns, ok, false);
+}
+
+void pp_plan_too_large(pp_plan *plan, uint64_t id, int64_t now_ns)
+{
+    land(plan, id, now_ns, false, true);
 }
 
 int64_t pp_plan_due(const pp_plan *plan)

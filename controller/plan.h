@@ -85,6 +85,11 @@ void pp_plan_queries_done(pp_plan_queries *queries);
  * Unknown ids are ignored. */
 void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok);
 
+/** The query failed because its answer would be more than Prometheus gives (query.max-samples) or
+ * than is taken here: asked again like one that failed, and all further ones are half as large,
+ * down to one GPU and ten scrapes. */
+void pp_plan_too_large(pp_plan *plan, uint64_t id, int64_t now_ns);
+
 /** When pp_plan_next will have something to ask; INT64_MAX: not before something changes. */
 int64_t pp_plan_due(const pp_plan *plan);
 

@@ -25,6 +25,7 @@ typedef struct errand {
     pp_strings gpus;
     int64_t *newest; /* [gpu * PP_METRIC_COUNT + metric]; 0: none */
     size_t n_samples;
+    bool too_large; /* it failed for that */
 } errand;
 
 static void errand_release(void *context)
@@ -44,7 +45,10 @@ static void finish(errand *e, bool ok)
                 pp_plan_stored(work->plan, e->gpus.items[i / PP_METRIC_COUNT],
                                (pp_metric)(i % PP_METRIC_COUNT), e->newest[i]);
         }
-        pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
+        if (e->too_large)
+            pp_plan_too_large(work->plan, e->plan_id, pp_time_now());
+        else
+            pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
         if (ok && e->n_samples) {
             work->unsolved = true;
             work->stats_dirty = true;
@@ -121,6 +125,7 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
     (void)id;
     if (error) {
         remember_error(e, error->message);
+        e->too_large = error->code == PP_ERR_TOO_LARGE;
         finish(e, false);
         return;
     }

@@ -28,6 +28,8 @@ typedef struct prometheus {
     size_t queries;
     size_t samples;    /* answered, repeats included */
     int64_t first_got; /* lowest stamp that was answered */
+    size_t limit;      /* samples of one answer; 0: none */
+    size_t refused;    /* queries whose answer would have had more */
 } prometheus;
 
 /* The newest sample in (from, to] that is visible now; counts those answered. */
@@ -50,6 +52,11 @@ static void answer(prometheus *p, pp_plan *plan, const pp_plan_query *q, const c
                    size_t n, int64_t now)
 {
     p->queries++;
+    if (p->limit && q->n_gpus * PP_METRIC_COUNT * (size_t)(q->range_ns / p->scrape) > p->limit) {
+        p->refused++;
+        pp_plan_too_large(plan, q->id, now);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         if (!strstr(q->text, gpus[i]))
             continue;
@@ -241,6 +248,35 @@ static void test_long_past(void **state)
     (void)pp_plan_free(plan);
 }
 
+/* Prometheus gives less at once than is asked for: after a few refusals all comes, in pieces that
+ * are no smaller than they have to be, and the limit is not tried again and again. */
+static void test_limited_prometheus(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t gpus, limit, refused, queries; /* most of both */
+    } cases[] = {{40, 1000, 60, 600}, {200, 20100, 4, 60}};
+    static char names[200][16];
+    const char *gpus[200];
+    for (size_t c = 0; c < 2; c++) {
+        size_t n = cases[c].gpus;
+        pp_plan_options opt = {.lag_ns = 5 * S};
+        pp_plan *plan = make(&opt);
+        prometheus p = {
+            .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX, .limit = cases[c].limit};
+        for (size_t i = 0; i < n; i++) {
+            (void)snprintf(names[i], sizeof names[i], "GPU-%03zu-", i);
+            gpus[i] = names[i];
+            assert_int_equal(pp_plan_need(plan, gpus[i], T0, T0 + 600 * S, NULL), 0);
+        }
+        assert_true(run(plan, &p, gpus, n, T0 + 700 * S, 600) > 0);
+        assert_true(p.samples >= 6 * n * 605);
+        assert_in_range(p.refused, 1, cases[c].refused);
+        assert_in_range(p.queries, p.refused + n * 605 * 6 / p.limit, cases[c].queries);
+        (void)pp_plan_free(plan);
+    }
+}
+
 /* Many GPUs: few queries, each GPU in exactly one of them. */
 static void test_many_gpus(void **state)
 {
@@ -363,19 +399,13 @@ static void test_earlier_need_meanwhile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_query_text),
-        cmocka_unit_test(test_quote),
-        cmocka_unit_test(test_refused_needs),
-        cmocka_unit_test(test_done_by_samples),
-        cmocka_unit_test(test_done_by_time),
-        cmocka_unit_test(test_series_ends),
-        cmocka_unit_test(test_late_samples),
-        cmocka_unit_test(test_long_past),
-        cmocka_unit_test(test_many_gpus),
-        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_outage),
-        cmocka_unit_test(test_earlier_need),
-        cmocka_unit_test(test_earlier_need_meanwhile),
+        cmocka_unit_test(test_query_text),         cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_refused_needs),      cmocka_unit_test(test_done_by_samples),
+        cmocka_unit_test(test_done_by_time),       cmocka_unit_test(test_series_ends),
+        cmocka_unit_test(test_late_samples),       cmocka_unit_test(test_long_past),
+        cmocka_unit_test(test_limited_prometheus), cmocka_unit_test(test_many_gpus),
+        cmocka_unit_test(test_failures),           cmocka_unit_test(test_outage),
+        cmocka_unit_test(test_earlier_need),       cmocka_unit_test(test_earlier_need_meanwhile),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -148,23 +148,37 @@ static void on_decoded(uv_work_t *work, int status)
     query_free(q);
 }
 
-/* What to say of an answer that is not 200: Prometheus' own text where it sent one. */
+/* Prometheus' own text where it sent one. 422 is a query that it cannot execute: of a plain range,
+ * because it would load too many samples. */
+static void quote_refusal(query *q, const pp_http_client_response *response, pp_error *err)
+{
+    pp_prometheus_answer none = {0};
+    int status = response->status;
+    if (pp_prometheus_decode(response->body, response->body_len, &q->source, &none, err) == 0 ||
+        err->code == PP_ERR_INVALID) {
+        pp_prometheus_answer_done(&none);
+        (void)pp_error_prefix(err, "Prometheus answers %d", status);
+        err->code = status == 400 || status == 422 ? PP_ERR_INVALID : PP_ERR_UNAVAILABLE;
+    } else if (status == 422) {
+        err->code = PP_ERR_TOO_LARGE;
+    }
+}
+
+/* What to say of an answer that is not 200. */
 static void refused(query *q, const pp_http_client_response *response)
 {
     pp_error err = {0};
-    pp_prometheus_answer none = {0};
     int status = response->status;
-    if (status == 401 || status == 403) {
+    if (status == 401 || status == 403)
         (void)pp_error_set(&err, status == 401 ? PP_ERR_UNAUTHORIZED : PP_ERR_DENIED,
                            "Prometheus answers %d: check prometheus.bearerTokenFile", status);
-    } else if (pp_prometheus_decode(response->body, response->body_len, &q->source, &none, &err) ==
-                   0 ||
-               err.code == PP_ERR_INVALID) {
-        pp_prometheus_answer_done(&none);
-        bool refused_query = status == 400 || status == 422;
-        (void)pp_error_prefix(&err, "Prometheus answers %d", status);
-        err.code = refused_query ? PP_ERR_INVALID : PP_ERR_UNAVAILABLE;
-    }
+    else if (status >= 300 && status < 400) /* the token is for this server alone */
+        (void)pp_error_set(&err, PP_ERR_INVALID,
+                           "Prometheus answers %d, a redirect, which is not followed: set "
+                           "prometheus.url to where it leads",
+                           status);
+    else
+        quote_refusal(q, response, &err);
     answer_error(q, &err);
 }
 

@@ -605,7 +605,10 @@ static void bad_servers(void **state)
         0, PP_ERR_INVALID, "parse error");
     fails(HEAD("422 Unprocessable") "{\"status\":\"error\",\"errorType\":\"execution\",\"error\":"
                                     "\"too many samples\"}",
-          0, PP_ERR_UNAVAILABLE, "too many samples");
+          0, PP_ERR_TOO_LARGE, "too many samples");
+    fails(HEAD("422 Unprocessable") "too much", 0, PP_ERR_INVALID, "422");
+    fails("HTTP/1.1 302 Found\r\nLocation: https://sso.example/login\r\nConnection: close\r\n\r\n",
+          0, PP_ERR_INVALID, "302, a redirect, which is not followed: set prometheus.url");
     fails(HEAD("503 Service Unavailable") "{\"status\":\"error\",\"errorType\":\"timeout\","
                                           "\"error\":\"query timed out in expression\"}",
           0, PP_ERR_TIMEOUT, "query timed out");
