@@ -397,16 +397,18 @@ void pp_plan_queries_done(pp_plan_queries *queries)
     queries->count = 0;
 }
 
-static void answered(const pp_plan *plan, gpu *g, const struct flight *flight, int64_t now_ns)
+static void answered(const pp_plan *plan, gpu *g, const struct flight *flight, int64_t now_ns,
+                     bool partial)
 {
-    int64_t sure = flight->sent - plan->opt.settle_ns;
+    bool longer = partial && plan->opt.wait_ns > plan->opt.settle_ns;
+    int64_t sure = flight->sent - (longer ? plan->opt.wait_ns : plan->opt.settle_ns);
     int64_t settled = sure < flight->end ? sure : flight->end;
     if (settled > g->settled)
         g->settled = settled;
     g->failures = 0;
     g->failing_since = 0;
     /* A range that was cut short is continued at once; else new samples are waited for. */
-    bool more = flight->end < flight->sent && flight->end < end_of(plan, g);
+    bool more = flight->end <= sure && flight->end < end_of(plan, g);
     g->due = more ? now_ns : now_ns + plan->opt.interval_ns;
 }
 
@@ -421,7 +423,9 @@ static void failed(const pp_plan *plan, gpu *g, int64_t now_ns)
     g->due = now_ns + wait;
 }
 
-static void land(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok, bool too_large)
+enum landing { FAILED, TOO_LARGE, PARTIAL, WHOLE };
+
+static void land(pp_plan *plan, uint64_t id, int64_t now_ns, enum landing how)
 {
     size_t f = 0;
     while (f < plan->n_flights && plan->flights[f].id != id)
@@ -431,7 +435,7 @@ static void land(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok, bool too_l
     struct flight flight = plan->flights[f];
     plan->flights[f] = plan->flights[--plan->n_flights];
     /* Of several that were sent together and are all too large, one halves. */
-    if (too_large && flight.halvings == plan->halvings && plan->halvings < MAX_HALVINGS)
+    if (how == TOO_LARGE && flight.halvings == plan->halvings && plan->halvings < MAX_HALVINGS)
         plan->halvings++;
     for (size_t i = 0; i < plan->n_gpus; i++) {
         gpu *g = plan->gpus[i];
@@ -440,8 +444,8 @@ static void land(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok, bool too_l
         g->busy = 0;
         if (g->outrun)
             extend_back(plan, g, g->from);
-        else if (ok)
-            answered(plan, g, &flight, now_ns);
+        else if (how >= PARTIAL)
+            answered(plan, g, &flight, now_ns, how == PARTIAL);
         else
             failed(plan, g, now_ns);
     }
@@ -449,12 +453,17 @@ static void land(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok, bool too_l
 
 void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok)
 {
-    land(plan, id, now_ns, ok, false);
+    land(plan, id, now_ns, ok ? WHOLE : FAILED);
 }
 
 void pp_plan_too_large(pp_plan *plan, uint64_t id, int64_t now_ns)
 {
-    land(plan, id, now_ns, false, true);
+    land(plan, id, now_ns, TOO_LARGE);
+}
+
+void pp_plan_partial(pp_plan *plan, uint64_t id, int64_t now_ns)
+{
+    land(plan, id, now_ns, PARTIAL);
 }
 
 int64_t pp_plan_due(const pp_plan *plan)

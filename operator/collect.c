@@ -26,6 +26,7 @@ typedef struct errand {
     int64_t *newest; /* [gpu * PP_METRIC_COUNT + metric]; 0: none */
     size_t n_samples;
     bool too_large; /* it failed for that */
+    bool partial;   /* the answer may lack some */
 } errand;
 
 static void errand_release(void *context)
@@ -40,13 +41,16 @@ static void finish(errand *e, bool ok)
     pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
     if (work) {
         work->queries--;
-        for (size_t i = 0; ok && e->newest && i < e->gpus.count * PP_METRIC_COUNT; i++) {
+        for (size_t i = 0; ok && !e->partial && e->newest && i < e->gpus.count * PP_METRIC_COUNT;
+             i++) {
             if (e->newest[i])
                 pp_plan_stored(work->plan, e->gpus.items[i / PP_METRIC_COUNT],
                                (pp_metric)(i % PP_METRIC_COUNT), e->newest[i]);
         }
         if (e->too_large)
             pp_plan_too_large(work->plan, e->plan_id, pp_time_now());
+        else if (ok && e->partial)
+            pp_plan_partial(work->plan, e->plan_id, e->sent_ns);
         else
             pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
         if (ok && e->n_samples) {
@@ -88,11 +92,11 @@ static int note_newest(errand *e, const pp_prometheus_answer *answer)
 }
 
 /* Logs what is new, where it is not "". */
-static void remember(const pp_work *work, char *known, size_t size, const char *text)
+static void set_error(pp_work *work, const char *text)
 {
-    if (strcmp(known, text) != 0 && *text)
+    if (strcmp(work->prometheus_error, text) != 0 && *text)
         pp_warn(work->key, "Prometheus: %s", text);
-    (void)snprintf(known, size, "%s", text);
+    (void)snprintf(work->prometheus_error, sizeof work->prometheus_error, "%s", text);
 }
 
 static void remember_error(const errand *e, const char *text)
@@ -100,7 +104,7 @@ static void remember_error(const errand *e, const char *text)
     pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
     e->context.op->prometheus_failed = true;
     if (work)
-        remember(work, work->prometheus_error, sizeof work->prometheus_error, text);
+        set_error(work, text);
 }
 
 static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
@@ -110,11 +114,12 @@ static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
     if (!work)
         return;
     work->asked = true;
-    remember(work, work->prometheus_error, sizeof work->prometheus_error, "");
+    set_error(work, "");
     for (size_t i = 0; i < answer->shared.count; i++)
         (void)pp_strings_add_once(&work->shared, answer->shared.items[i], NULL);
-    if (answer->warning[0])
-        remember(work, work->prometheus_warning, sizeof work->prometheus_warning, answer->warning);
+    if (pp_prometheus_add_warnings(work->prometheus_warning, sizeof work->prometheus_warning,
+                                   answer->warning))
+        pp_warn(work->key, "Prometheus: %s", work->prometheus_warning);
 }
 
 static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answer,
@@ -130,6 +135,7 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
         return;
     }
     remember_answer(e, answer);
+    e->partial = answer->partial;
     if (answer->n_samples == 0) {
         finish(e, true);
         return;

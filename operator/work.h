@@ -49,8 +49,8 @@ typedef struct pp_work {
     pp_plan *plan;
     bool asked;                 /**< Prometheus answered at least once */
     char prometheus_error[256]; /**< "": none */
-    /** The last one, "": none yet. It stays: what was left out stays out of the results. */
-    char prometheus_warning[256];
+    /** All there were, "": none yet. They stay: what was left out stays out of the results. */
+    char prometheus_warning[384];
     pp_strings shared; /**< GPUs that several pods held at a time, as the exporter says */
     unsigned queries;  /**< to Prometheus, under way */
     bool solving;      /**< solutions are being made */

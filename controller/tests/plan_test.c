@@ -26,10 +26,11 @@ typedef struct prometheus {
     unsigned metrics; /* that it has */
     int64_t last;     /* no sample after this */
     size_t queries;
-    size_t samples;    /* answered, repeats included */
-    int64_t first_got; /* lowest stamp that was answered */
-    size_t limit;      /* samples of one answer; 0: none */
-    size_t refused;    /* queries whose answer would have had more */
+    size_t samples;     /* answered, repeats included */
+    int64_t first_got;  /* lowest stamp that was answered */
+    size_t limit;       /* samples of one answer; 0: none */
+    size_t refused;     /* queries whose answer would have had more */
+    int64_t away_until; /* until then answers are partial, and hold nothing */
 } prometheus;
 
 /* The newest sample in (from, to] that is visible now; counts those answered. */
@@ -55,6 +56,10 @@ static void answer(prometheus *p, pp_plan *plan, const pp_plan_query *q, const c
     if (p->limit && q->n_gpus * PP_METRIC_COUNT * (size_t)(q->range_ns / p->scrape) > p->limit) {
         p->refused++;
         pp_plan_too_large(plan, q->id, now);
+        return;
+    }
+    if (now < p->away_until) {
+        pp_plan_partial(plan, q->id, now);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -277,6 +282,56 @@ static void test_limited_prometheus(void **state)
     }
 }
 
+/* Ranges shorter than a sample takes to show, of fields that never do: what is recent is not asked
+ * for again at once. */
+static void test_short_ranges(void **state)
+{
+    (void)state;
+    pp_plan_options opt = {.samples_max = 60, .settle_ns = 30 * S};
+    pp_plan *plan = make(&opt);
+    prometheus p = {.scrape = S, .metrics = 3, .last = INT64_MAX};
+    int64_t now = T0 + 100 * S;
+    assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 600 * S, NULL), 0);
+    while (pp_plan_due(plan) <= now) {
+        pp_plan_queries q;
+        assert_int_equal(pp_plan_next(plan, now, &q, NULL), 0);
+        assert_int_equal(q.count, 1);
+        answer(&p, plan, &q.items[0], two, 1, now);
+        pp_plan_queries_done(&q);
+        assert_true(p.queries < 20);
+    }
+    assert_int_equal(run(plan, &p, two, 1, now, 500), 0);
+    assert_true(run(plan, &p, two, 1, now + 500 * S, 400) > 0);
+    (void)pp_plan_free(plan);
+}
+
+/* What was not in partial answers is got when they are whole again; where they stay partial the
+ * plan ends, and asks in reasonable numbers. */
+static void test_partial_answers(void **state)
+{
+    (void)state;
+    pp_plan_options opt = {.lag_ns = 5 * S, .wait_ns = 120 * S};
+    for (int back = 0; back < 2; back++) {
+        pp_plan *plan = make(&opt);
+        prometheus p = {.delay = S / 2,
+                        .scrape = S,
+                        .metrics = PP_METRIC_ALL,
+                        .last = INT64_MAX,
+                        .away_until = back ? T0 + 90 * S : INT64_MAX};
+        assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 60 * S, NULL), 0);
+        int64_t end = run(plan, &p, two, 1, T0, 400);
+        if (back) {
+            assert_true(p.first_got <= T0 - 14 * S);
+            assert_in_range(end - T0, 90 * S, 100 * S);
+        } else {
+            assert_int_equal(p.samples, 0);
+            assert_in_range(end - T0, 180 * S, 200 * S);
+        }
+        assert_true(p.queries < 60);
+        (void)pp_plan_free(plan);
+    }
+}
+
 /* Many GPUs: few queries, each GPU in exactly one of them. */
 static void test_many_gpus(void **state)
 {
@@ -403,7 +458,8 @@ int main(void)
         cmocka_unit_test(test_refused_needs),      cmocka_unit_test(test_done_by_samples),
         cmocka_unit_test(test_done_by_time),       cmocka_unit_test(test_series_ends),
         cmocka_unit_test(test_late_samples),       cmocka_unit_test(test_long_past),
-        cmocka_unit_test(test_limited_prometheus), cmocka_unit_test(test_many_gpus),
+        cmocka_unit_test(test_limited_prometheus), cmocka_unit_test(test_short_ranges),
+        cmocka_unit_test(test_partial_answers),    cmocka_unit_test(test_many_gpus),
         cmocka_unit_test(test_failures),           cmocka_unit_test(test_outage),
         cmocka_unit_test(test_earlier_need),       cmocka_unit_test(test_earlier_need_meanwhile),
     };

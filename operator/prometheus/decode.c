@@ -295,19 +295,39 @@ static int sort_gpus(pp_prometheus_answer *answer, pp_error *err)
 /* Without figures, which would differ from answer to answer. */
 static void note_warning(const decoding *d, const json_t *root)
 {
+    const json_t *warnings = json_object_get(root, "warnings");
     const char *notes[] = {
-        json_string_value(json_array_get(json_object_get(root, "warnings"), 0)),
+        json_string_value(json_array_get(warnings, 0)),
         d->answer->shared.count ? "several pods share a GPU: its values are of all their work"
                                 : NULL,
         d->conflicting ? "values that differ by pod are left out: they are not the GPU's" : NULL,
         d->mig ? "series of MIG instances are left out: they are not the whole GPU's" : NULL,
     };
     size_t used = 0;
+    d->answer->partial = json_array_size(warnings) > 0;
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
         if (notes[i] && used < sizeof d->answer->warning)
             used += (size_t)snprintf(d->answer->warning + used, sizeof d->answer->warning - used,
                                      "%s%s", used ? "; " : "", notes[i]);
     }
+}
+
+bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings)
+{
+    bool added = false;
+    for (const char *at = warnings; *at;) {
+        const char *end = strstr(at, "; ");
+        const size_t n = end ? (size_t)(end - at) : strlen(at);
+        const size_t used = strlen(known);
+        char one[256];
+        (void)snprintf(one, sizeof one, "%.*s", (int)n, at);
+        if (used + strlen(one) + 3 <= size && !strstr(known, one)) {
+            (void)snprintf(known + used, size - used, "%s%s", used ? "; " : "", one);
+            added = true;
+        }
+        at += n + (end ? 2 : 0);
+    }
+    return added;
 }
 
 static int decode_matrix(decoding *d, const json_t *root)

@@ -30,9 +30,10 @@ typedef struct pp_prometheus_answer {
     /** By GPU, metric and stamp, each once. */
     pp_activity_sample *samples;
     size_t n_samples;
-    /** Prometheus' first warning and what else is to be known of the samples; "": nothing. The same
-     *  for like answers. */
+    /** Prometheus' first warning and what else is to be known of the samples, joined by "; ";
+     *  "": nothing. The same for like answers. */
     char warning[256];
+    bool partial; /**< Prometheus warned: there may be more samples than it found */
 } pp_prometheus_answer;
 
 /** Frees what it owns; a zeroed one is fine. */
@@ -45,6 +46,10 @@ void pp_prometheus_answer_done(pp_prometheus_answer *answer);
  */
 int pp_prometheus_decode(const char *body, size_t n, const pp_metric_source *source,
                          pp_prometheus_answer *ret, pp_error *err);
+
+/** Adds to `known` those of an answer's warnings that it does not hold yet, as far as they fit;
+ *  true where there were some. */
+bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings);
 
 typedef struct pp_prometheus pp_prometheus;
 

@@ -327,7 +327,26 @@ static void prometheus_warning_comes_first(void **state)
                             &a, NULL),
                      0);
     assert_string_equal(a.warning, "remote is away");
+    assert_true(a.partial);
     pp_prometheus_answer_done(&a);
+    read_dcgm(UTIL("'pod': 'x'", "[1, '10']") AND UTIL("'pod': 'y'", "[1, '10']"), &a);
+    assert_false(a.partial); /* a note of ours */
+    pp_prometheus_answer_done(&a);
+}
+
+/* Answers differ in what they warn of: each is told once, and stays. */
+static void warnings_are_gathered(void **state)
+{
+    (void)state;
+    char known[40] = "";
+    assert_false(pp_prometheus_add_warnings(known, sizeof known, ""));
+    assert_true(pp_prometheus_add_warnings(known, sizeof known, "one"));
+    assert_true(pp_prometheus_add_warnings(known, sizeof known, "two; one"));
+    assert_string_equal(known, "one; two");
+    assert_false(pp_prometheus_add_warnings(known, sizeof known, "one"));
+    assert_false(pp_prometheus_add_warnings(known, sizeof known, "two; one"));
+    assert_false(pp_prometheus_add_warnings(known, sizeof known, "thirty bytes, which do not fit"));
+    assert_string_equal(known, "one; two");
 }
 
 static void refused_answers(void **state)
@@ -655,6 +674,7 @@ int main(void)
         cmocka_unit_test(no_preset_has_a_counter),
         cmocka_unit_test(mig_and_foreign_series_are_left_out),
         cmocka_unit_test(prometheus_warning_comes_first),
+        cmocka_unit_test(warnings_are_gathered),
         cmocka_unit_test(refused_answers),
         cmocka_unit_test(request_is_well_formed),
         cmocka_unit_test(token_is_read_for_every_query),
