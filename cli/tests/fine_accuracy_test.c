@@ -1,0 +1,165 @@
+/* Fine sampling from kernels and samples to estimates, against a known truth. */
+#include "cli/tests/fine_sim.h"
+#include "common/tests/cmocka_all.h"
+
+#include <math.h>
+#include <string.h>
+
+static sim_config usual(uint64_t seed)
+{
+    return (sim_config){.seed = seed,
+                        .kernels = 200,
+                        .length = 30,
+                        .spread = 0.9,
+                        .gap = {0.7, 1.2},
+                        .period = 25,
+                        .stretch = 0.25,
+                        .stretches = 6,
+                        .cv = 0.05,
+                        .noise = 0.002,
+                        .stamps = 0.1,
+                        .lag = -700,
+                        .drift = 5e-6};
+}
+
+static pp_fine_result *solved(const sim *s)
+{
+    pp_fine_result *r = NULL;
+    pp_error err = {0};
+    if (pp_fine_solve((const pp_fine_sums *const *)s->stretches, s->n_stretches,
+                      &(pp_fine_options){.lag_stderr = PP_FINE_LAG_STDERR}, &r, &err) < 0)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+/* Of items of at least 50 us, and of 10 to 50 us. */
+static void check(const sim_config *c, double most, double most_short)
+{
+    sim s;
+    sim_run(&s, c);
+    pp_fine_result *r = solved(&s);
+    sim_score wide = sim_compare(&s, r, 50, 1e9);
+    sim_score narrow = sim_compare(&s, r, 10, 50);
+    print_message("lag %.2f us off; %.2f and %.2f points, p95 %.2f and %.2f; within two standard "
+                  "errors %.2f and %.2f; closure %.3f points\n",
+                  s.lag_error, wide.error, narrow.error, wide.p95, narrow.p95, wide.within,
+                  narrow.within, 100 * r->closure[0]);
+    assert_true(narrow.n > 50);
+    assert_true(s.lag_error < 1);
+    assert_true(wide.error <= most && narrow.error <= most_short);
+    assert_true(narrow.within > 0.85 && (wide.n == 0 || wide.within > 0.85));
+    for (int m = 0; m < SIM_BUSY; m++)
+        assert_true(fabs(r->closure[m]) < 0.02 * r->held[m]);
+    assert_true(isnan(r->items[0].mean[SIM_NOT_OFFERED]));
+    pp_fine_result_free(r);
+    sim_free(&s);
+}
+
+static void test_kernels_back_to_back(void **state)
+{
+    (void)state;
+    sim_config c = usual(1);
+    check(&c, 1, 1.5);
+}
+
+static void test_launch_bound(void **state)
+{
+    (void)state;
+    sim_config c = usual(2);
+    c.kernels = 85;
+    c.length = 12;
+    c.gap[0] = 5;
+    c.gap[1] = 60;
+    check(&c, 1, 1);
+}
+
+static void test_changing_order_and_lost_samples(void **state)
+{
+    (void)state;
+    sim_config c = usual(3);
+    c.shuffled = true;
+    c.lost = 0.05;
+    check(&c, 1, 1.5);
+}
+
+static void test_kernels_side_by_side(void **state)
+{
+    (void)state;
+    sim_config c = usual(4);
+    c.parallel = 9;
+    check(&c, 1, 2);
+}
+
+/* What the samples say nothing of keeps the prior's width. */
+static void test_ignorance_is_told(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(5);
+    c.length = 2;
+    c.spread = 0.1;
+    c.stretches = 1;
+    c.stretch = 0.03;
+    sim_run(&s, &c);
+    pp_fine_result *r = solved(&s);
+    sim_score score = sim_compare(&s, r, 0, 10);
+    print_message("%zu values, %.2f within two standard errors, z %.2f\n", score.n, score.within,
+                  score.z);
+    assert_true(score.n > 100 && score.within > 0.85 && score.z < 2);
+    double widest = 0;
+    for (size_t i = 0; i < r->n; i++)
+        widest = fmax(widest, r->items[i].stderr_of[0]);
+    assert_true(widest > 0.05);
+    pp_fine_result_free(r);
+    sim_free(&s);
+}
+
+/* Estimates do not depend on the order of the stretches. */
+static void test_same_sums_same_bits(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(6);
+    c.kernels = 60;
+    c.stretches = 3;
+    sim_run(&s, &c);
+    pp_fine_result *first = solved(&s);
+    pp_fine_result *again = solved(&s);
+    assert_int_equal(first->n, again->n);
+    for (size_t i = 0; i < first->n; i++)
+        for (int m = 0; m < SIM_NOT_OFFERED; m++) {
+            assert_true(first->items[i].mean[m] == again->items[i].mean[m]);
+            assert_true(first->items[i].stderr_of[m] == again->items[i].stderr_of[m]);
+        }
+    pp_fine_result_free(first);
+    pp_fine_result_free(again);
+    sim_free(&s);
+}
+
+static void test_nothing_to_solve(void **state)
+{
+    (void)state;
+    pp_fine_result *r = NULL;
+    pp_error err = {0};
+    const pp_fine_options options = {.lag_stderr = PP_FINE_LAG_STDERR};
+    const pp_fine_sums empty = {.known = {true}};
+    const pp_fine_sums *one[] = {&empty};
+    assert_int_equal(pp_fine_solve(one, 1, &options, &r, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+    assert_int_equal(pp_fine_solve(NULL, 0, &options, &r, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels_back_to_back),
+        cmocka_unit_test(test_launch_bound),
+        cmocka_unit_test(test_changing_order_and_lost_samples),
+        cmocka_unit_test(test_kernels_side_by_side),
+        cmocka_unit_test(test_ignorance_is_told),
+        cmocka_unit_test(test_same_sums_same_bits),
+        cmocka_unit_test(test_nothing_to_solve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

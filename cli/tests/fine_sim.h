@@ -1,0 +1,69 @@
+/*
+ * A synthetic GPU with known truth, for the tests and the benchmark of fine sampling: steps of
+ * kernels whose metrics rise at their begin and run out at their end, back to back or with gaps for
+ * want of launches, and samples of performance monitors on a clock of their own.
+ */
+#ifndef PP_TESTS_FINE_SIM_H
+#define PP_TESTS_FINE_SIM_H
+
+#include "controller/fine.h"
+#include "sidecar/agent/fine.h"
+
+typedef struct sim_config {
+    uint64_t seed;
+    int kernels;    /* of a step */
+    double length;  /* us, median of a kernel */
+    double spread;  /* of the logarithm of lengths */
+    double gap[2];  /* us between kernels, from and to; several at once: launch-bound */
+    double period;  /* us between samples */
+    double stretch; /* s */
+    int stretches;
+    double cv;     /* of a kernel's values from step to step */
+    double noise;  /* of a sample, share of the range */
+    double stamps; /* us, sd of a kernel's stamps */
+    double lag;    /* us: the samples' clock less the kernels' */
+    double drift;  /* of the samples' clock against the kernels' */
+    double lost;   /* share of samples that are not there */
+    int parallel;  /* every so many kernels one runs beside the next; 0: none does */
+    bool shuffled; /* layers come in another order in every fourth step */
+} sim_config;
+
+/* Truth of one item. */
+typedef struct sim_item {
+    uint32_t layer;
+    uint8_t phase;
+    double time;   /* us of a step */
+    double kernel; /* us, mean of its kernels */
+    double mean[PP_FINE_METRICS];
+} sim_item;
+
+typedef struct sim {
+    sim_config config;
+    sim_item *items;
+    size_t n_items;
+    pp_fine_sums **stretches;
+    size_t n_stretches;
+    double lag_error; /* us, root mean square of the found lags' errors */
+    void *model;
+} sim;
+
+/* The metric that tells whether a kernel runs; the one before is not offered. */
+enum { SIM_BUSY = 4, SIM_NOT_OFFERED = 5 };
+
+/** Draws a model, runs its stretches and joins each. Fails the program where a join fails. */
+void sim_run(sim *s, const sim_config *config);
+void sim_free(sim *s);
+
+/** How one solution compares with the truth, over the four metrics and a class of items. */
+typedef struct sim_score {
+    size_t n;
+    double error;  /* points, mean weighted by time */
+    double p95;    /* points */
+    double within; /* share of values within two standard errors */
+    double z;      /* root mean square of error over standard error */
+} sim_score;
+
+/** Of items whose kernels last from `from` to `to` us on average. */
+sim_score sim_compare(const sim *s, const pp_fine_result *result, double from, double to);
+
+#endif

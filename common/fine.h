@@ -1,0 +1,68 @@
+/*
+ * Sums of fine samples: all that an estimate of each kernel's metrics needs of the samples of a
+ * GPU's performance monitors that fell on it. The agent joins samples with kernels as they come and
+ * keeps these sums only (sidecar/agent/fine.h); controller/fine.h solves them.
+ *
+ * A sample is the mean of a metric over a window of some 25 us. A column is a piece of time whose
+ * value is asked for: a part of the k-th kernel of a layer in a phase of every step, or the gap
+ * behind it. With x the share of a window that each column took and y the sample, the sums are
+ * those of x x' and x y over windows. They add: those of a session are the sum of its stretches'.
+ */
+#ifndef PP_COMMON_FINE_H
+#define PP_COMMON_FINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PP_FINE_METRICS = 6 };
+
+typedef struct pp_fine_key {
+    uint32_t layer;  /**< 0: none, the phase is the step's */
+    uint32_t kernel; /**< which one of the layer's in that phase of a step, from 0 */
+    uint16_t part;   /**< of the kernel, from its begin */
+    uint8_t phase;   /**< docs/timing.md */
+    bool gap;        /**< the time behind the kernel in which none ran */
+} pp_fine_key;
+
+typedef struct pp_fine_column {
+    pp_fine_key key;
+    uint64_t count;              /**< how often it came */
+    double time;                 /**< ns, all of these together */
+    double place;                /**< ns from the step's begin to its own, summed up over `count` */
+    double share;                /**< sum of x */
+    double held;                 /**< the same of the windows that are held out */
+    double rhs[PP_FINE_METRICS]; /**< sums of x y */
+} pp_fine_column;
+
+/** Sum of x x' of two columns, by their indices; a <= b. */
+typedef struct pp_fine_pair {
+    uint32_t a, b;
+    double sum;
+} pp_fine_pair;
+
+/**
+ * Metrics that the GPU does not offer have `known` false and sums of 0. One window in eight steps'
+ * worth is held out of the sums of products, to hold the estimates against.
+ */
+typedef struct pp_fine_sums {
+    pp_fine_column *columns;
+    size_t n;
+    pp_fine_pair *pairs;
+    size_t n_pairs;
+    bool known[PP_FINE_METRICS];
+    uint64_t windows, held_windows;
+    double y[PP_FINE_METRICS];  /**< sum of y */
+    double yy[PP_FINE_METRICS]; /**< sum of y squared */
+    double held_y[PP_FINE_METRICS];
+    int64_t lag; /**< ns: the samples' clock less the kernels', in the middle of the stretch */
+    int64_t lag_stderr; /**< ns */
+} pp_fine_sums;
+
+/** NULL is allowed. */
+void pp_fine_sums_free(pp_fine_sums *sums);
+
+/** By layer, phase, kernel, gap behind it, part: as qsort() asks. */
+int pp_fine_key_compare(const pp_fine_key *a, const pp_fine_key *b);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * Each kernel's metrics from sums of fine samples (common/fine.h). No I/O, no clock; the same sums
+ * in any order of their columns give the same bits.
+ *
+ *     y = X b + e
+ *
+ * y is a sample, X the share of its window that each part of a kernel took (or the gap behind it),
+ * b the parts' values. b has a prior: a part is like the next one of its kernel within 20 points of
+ * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
+ * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
+ *
+ * The standard error of an item is the larger one of the posterior's and of a sandwich over the
+ * stretches, and on top of it what the lag's uncertainty does at its kernels' edges.
+ */
+#ifndef PP_CONTROLLER_FINE_H
+#define PP_CONTROLLER_FINE_H
+
+#include "common/error.h"
+#include "common/fine.h"
+
+/** A layer in a phase: all of its kernels together, weighted by time. */
+typedef struct pp_fine_item {
+    uint32_t layer;
+    uint8_t phase;
+    double time;                  /**< ns of its kernels, in all stretches */
+    uint64_t kernels;             /**< how many ran */
+    double mean[PP_FINE_METRICS]; /**< 0 to 1; NaN: not known */
+    double stderr_of[PP_FINE_METRICS];
+} pp_fine_item;
+
+typedef struct pp_fine_result {
+    pp_fine_item *items; /**< by layer and phase */
+    size_t n;
+    uint64_t windows;
+    double noise[PP_FINE_METRICS]; /**< what is left of a sample, standard deviation */
+    double
+        closure[PP_FINE_METRICS]; /**< of the samples held out: the estimates' mean less theirs */
+    double held[PP_FINE_METRICS]; /**< their mean; NaN where none was held out */
+} pp_fine_result;
+
+typedef struct pp_fine_options {
+    double lag_stderr; /**< ns: how far off the lag may be beyond what the stretches say */
+} pp_fine_options;
+
+/** ns: with it about 95 % of true values lie within two standard errors, simulated: it stands for
+ * the course of a kernel within its first and last part too. */
+#define PP_FINE_LAG_STDERR 500.0
+
+/**
+ * Solves the sums of `n` stretches together. PP_ERR_NOT_FOUND: there are no windows;
+ * PP_ERR_TOO_LARGE: kernels come in too many orders for the solution to be kept.
+ */
+int pp_fine_solve(const pp_fine_sums *const *stretches, size_t n, const pp_fine_options *options,
+                  pp_fine_result **ret, pp_error *err);
+
+/** NULL is allowed. */
+void pp_fine_result_free(pp_fine_result *result);
+
+#endif

@@ -1,0 +1,50 @@
+/* Shared by the files of controller/fine.h. */
+#ifndef PP_CONTROLLER_FINE_INTERNAL_H
+#define PP_CONTROLLER_FINE_INTERNAL_H
+
+#include "controller/fine.h"
+
+/**
+ * A symmetric matrix by the rows of its lower triangle, each from its first entry that is not 0 on.
+ * Its Cholesky factor has its entries within the same places.
+ */
+typedef struct pp_skyline {
+    size_t n;
+    uint32_t *first; /* column of a row's first entry */
+    size_t *at;      /* where row i's entry of column 0 would be: row i, column j is at[i] + j */
+    double *values;
+    size_t count;
+} pp_skyline;
+
+/** `first` is taken over. PP_ERR_TOO_LARGE past `limit` entries. All entries are 0. */
+int pp_skyline_init(pp_skyline *s, size_t n, uint32_t *first, size_t limit, pp_error *err);
+void pp_skyline_free(pp_skyline *s);
+
+static inline double *pp_skyline_entry(const pp_skyline *s, size_t i, size_t j)
+{
+    return &s->values[s->at[i] + j];
+}
+
+/** In its place; false where it is not positive definite. */
+bool pp_skyline_factor(pp_skyline *s);
+/** Solves with the factor, in the place of b. */
+void pp_skyline_solve(const pp_skyline *s, double *b);
+
+/** The sums of all stretches over one list of columns, in order of their places in a step. */
+typedef struct pp_fine_whole {
+    pp_fine_column *columns;
+    size_t n;
+    uint32_t **index; /* of each stretch: which column its columns are */
+    const pp_fine_sums *const *stretches;
+    size_t n_stretches;
+    bool known[PP_FINE_METRICS];
+    double windows;
+    double y[PP_FINE_METRICS], yy[PP_FINE_METRICS];
+    double held_windows, held_y[PP_FINE_METRICS];
+} pp_fine_whole;
+
+int pp_fine_whole_make(pp_fine_whole *whole, const pp_fine_sums *const *stretches, size_t n,
+                       pp_error *err);
+void pp_fine_whole_free(pp_fine_whole *whole);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * Joins samples of a GPU's performance monitors with the kernels that ran meanwhile, into sums
+ * (common/fine.h). No I/O, no clock: a stretch's kernels and samples go in, in any order, its sums
+ * come out.
+ *
+ * The two have clocks of their own, some ms apart and drifting by some parts per million. How far
+ * apart is found from the data: the lag at which the time with a kernel and the metric that tells
+ * most of it go together best, piece by piece of the stretch, and a line through these.
+ *
+ * A kernel is cut into parts: a fifth of the sampling period each within one and a half periods of
+ * its ends, where it begins and runs out, and a period each in between (simulated: one value for a
+ * kernel errs three to five times as much, finer parts do no better).
+ */
+#ifndef PP_AGENT_FINE_H
+#define PP_AGENT_FINE_H
+
+#include "common/error.h"
+#include "common/fine.h"
+
+/** Of a stretch; what comes past it is refused. */
+#define PP_FINE_MAX_KERNELS 400000
+#define PP_FINE_MAX_SAMPLES 200000
+/** Columns and pairs that are kept; a stretch whose kernels need more has no sums. */
+#define PP_FINE_MAX_COLUMNS 20000
+
+typedef struct pp_fine pp_fine;
+
+/** NULL where memory is out. `period`: ns between samples. */
+pp_fine *pp_fine_new(int64_t period);
+void pp_fine_free(pp_fine *fine);
+
+typedef struct pp_fine_kernel {
+    int64_t start; /**< ns, the kernels' clock */
+    int64_t end;
+    int64_t step;
+    uint32_t layer;
+    uint8_t phase;
+} pp_fine_kernel;
+
+typedef struct pp_fine_sample {
+    int64_t start; /**< ns, the samples' clock */
+    int64_t end;
+    float values[PP_FINE_METRICS]; /**< 0 to 1; NaN: not offered */
+} pp_fine_sample;
+
+/** PP_ERR_TOO_LARGE past the limit. */
+int pp_fine_add_kernel(pp_fine *fine, const pp_fine_kernel *kernel, pp_error *err);
+int pp_fine_add_sample(pp_fine *fine, const pp_fine_sample *sample, pp_error *err);
+
+/** Which metric tells whether a kernel runs, and where the lag may lie. */
+typedef struct pp_fine_clock {
+    int metric;
+    int64_t lag;   /**< ns: a first guess of the samples' clock less the kernels' */
+    int64_t range; /**< ns: how far off the guess may be */
+} pp_fine_clock;
+
+/**
+ * The stretch's sums; the next begins empty. PP_ERR_NOT_FOUND where samples and kernels do not go
+ * together at any lag, or there are too few; PP_ERR_TOO_LARGE with too many columns.
+ */
+int pp_fine_join(pp_fine *fine, const pp_fine_clock *clock, pp_fine_sums **ret, pp_error *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* Shared by the files of fine.h. */
+#ifndef PP_AGENT_FINE_INTERNAL_H
+#define PP_AGENT_FINE_INTERNAL_H
+
+#include "sidecar/agent/fine.h"
+
+struct pp_fine {
+    int64_t period;
+    pp_fine_kernel *kernels; /* sorted by start once joined */
+    size_t n_kernels, kernels_max;
+    pp_fine_sample *samples;
+    size_t n_samples, samples_max;
+};
+
+/** The samples' clock less the kernels' at a time of the samples' clock. */
+typedef struct pp_fine_line {
+    int64_t middle; /* ns */
+    double lag;     /* ns, there */
+    double drift;   /* ns per ns */
+    double stderr_ns;
+} pp_fine_line;
+
+/** Both sorted by start. PP_ERR_NOT_FOUND where they do not go together. */
+int pp_fine_find_lag(const pp_fine *fine, const pp_fine_clock *clock, pp_fine_line *ret,
+                     pp_error *err);
+
+/** Sums of all samples that lie within the kernels' time. */
+int pp_fine_sum(const pp_fine *fine, const pp_fine_line *line, pp_fine_sums **ret, pp_error *err);
+
+#endif

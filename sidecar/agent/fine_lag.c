@@ -1,0 +1,228 @@
+/* How far the samples' clock is from the kernels'. */
+#include "common/cleanup.h"
+#include "sidecar/agent/fine_internal.h"
+
+#include <math.h>
+
+enum {
+    LEAST = 1000, /* samples of a piece: with fewer, edges of kernels are too few */
+    PIECES_MAX = 64,
+    COARSE_SAMPLES = 8000,
+    HALVINGS = 5, /* from a 16th of the period to a 500th: 50 ns of 25 us */
+};
+
+/* ns: a piece is this long; at 7 parts per million the clocks drift by 0.7 us meanwhile. */
+#define PIECE INT64_C(100000000)
+#define NARROW 20000.0 /* ns: how far the lag of a piece may be from that of the one before */
+#define LEAST_CORRELATION 0.3
+#define UNSURE 1000.0 /* ns: the lag's standard error where there are too few pieces to tell */
+
+/* Time with a kernel, as it grows along the kernels' clock: a corner at each begin and end. */
+typedef struct busy {
+    int64_t *at;
+    int64_t *sum;
+    size_t n;
+} busy;
+
+static int make_busy(const pp_fine *f, busy *b, pp_error *err)
+{
+    *b = (busy){.at = calloc(2 * f->n_kernels, sizeof *b->at),
+                .sum = calloc(2 * f->n_kernels, sizeof *b->sum)};
+    if (!b->at || !b->sum) {
+        free(b->at);
+        free(b->sum);
+        return pp_error_nomem(err);
+    }
+    int64_t total = 0;
+    int64_t covered = INT64_MIN;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        const pp_fine_kernel *k = &f->kernels[i];
+        if (k->end <= covered)
+            continue;
+        int64_t from = k->start > covered ? k->start : covered;
+        b->at[b->n] = from;
+        b->sum[b->n++] = total;
+        total += k->end - from;
+        b->at[b->n] = k->end;
+        b->sum[b->n++] = total;
+        covered = k->end;
+    }
+    return 0;
+}
+
+/* Time with a kernel up to `t`; *hint: where the one before, earlier, was found. */
+static double busy_until(const busy *b, double t, size_t *hint)
+{
+    size_t i = *hint;
+    while (i + 1 < b->n && (double)b->at[i + 1] <= t)
+        i++;
+    *hint = i;
+    if (t <= (double)b->at[i])
+        return (double)b->sum[i];
+    if (i + 1 == b->n)
+        return (double)b->sum[i];
+    double slope = (double)(b->sum[i + 1] - b->sum[i]) / (double)(b->at[i + 1] - b->at[i]);
+    return (double)b->sum[i] + slope * (t - (double)b->at[i]);
+}
+
+/* A run of samples, of which one metric is looked at. */
+typedef struct piece {
+    const pp_fine_sample *samples;
+    size_t n;
+    int metric;
+} piece;
+
+/* First corner that may matter to times from `t` on. */
+static size_t corner_before(const busy *b, double t)
+{
+    size_t low = 0, high = b->n;
+    while (low + 1 < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((double)b->at[middle] <= t)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Correlation of a metric with the share of its windows in which a kernel ran, at a lag. */
+static double correlation(const busy *b, const piece *p, double lag)
+{
+    size_t hint = corner_before(b, (double)p->samples[0].start - lag);
+    double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const pp_fine_sample *s = &p->samples[i];
+        double start = (double)s->start - lag;
+        double end = (double)s->end - lag;
+        double from = busy_until(b, start, &hint);
+        size_t then = hint;
+        double x = (busy_until(b, end, &then) - from) / (end - start);
+        double y = (double)s->values[p->metric];
+        sx += x;
+        sy += y;
+        sxx += x * x;
+        syy += y * y;
+        sxy += x * y;
+    }
+    double n = (double)p->n;
+    double vx = sxx - sx * sx / n;
+    double vy = syy - sy * sy / n;
+    return vx > 0 && vy > 0 ? (sxy - sx * sy / n) / sqrt(vx * vy) : 0;
+}
+
+/* The best lag on a grid about a middle. */
+static double scan(const busy *b, const piece *p, double middle, double range, double grid,
+                   double *ret_best)
+{
+    double at = middle;
+    double best = -1;
+    const int steps = (int)(range / grid);
+    for (int i = -steps; i <= steps; i++) {
+        double lag = middle + i * grid;
+        double c = correlation(b, p, lag);
+        if (c > best) {
+            best = c;
+            at = lag;
+        }
+    }
+    *ret_best = best;
+    return at;
+}
+
+/* The top of the parabola through three lags `step` apart, which is halved so many times. */
+static double polish(const busy *b, const piece *p, double lag, double step, int halvings)
+{
+    for (int i = 0; i <= halvings; i++, step /= 2) {
+        double before = correlation(b, p, lag - step);
+        double here = correlation(b, p, lag);
+        double after = correlation(b, p, lag + step);
+        double curve = before - 2 * here + after;
+        double move = curve < 0 ? (before - after) / (2 * curve) : 0;
+        lag += step * fmax(-1, fmin(1, move));
+    }
+    return lag;
+}
+
+/* Where kernels follow each other in a steady rhythm other lags come close: the first scan is over
+ * samples of many steps, and fine enough to hit every top. */
+static double find_first(const busy *b, const piece *all, const pp_fine_clock *clock,
+                         int64_t period, double *ret_best)
+{
+    piece some = *all;
+    some.n = some.n > COARSE_SAMPLES ? COARSE_SAMPLES : some.n;
+    double grid = (double)period / 2;
+    double lag = scan(b, &some, (double)clock->lag, (double)clock->range, grid, ret_best);
+    return scan(b, &some, lag, grid, grid / 8, ret_best);
+}
+
+/* A line through the pieces' lags. */
+static void fit_line(const double *at, const double *lag, size_t n, pp_fine_line *ret)
+{
+    double st = 0, sl = 0;
+    for (size_t i = 0; i < n; i++) {
+        st += at[i];
+        sl += lag[i];
+    }
+    double mt = st / (double)n;
+    double ml = sl / (double)n;
+    double stt = 0, stl = 0, rest = 0;
+    for (size_t i = 0; i < n; i++) {
+        stt += (at[i] - mt) * (at[i] - mt);
+        stl += (at[i] - mt) * (lag[i] - ml);
+    }
+    ret->middle += (int64_t)mt;
+    ret->lag = ml;
+    ret->drift = n > 2 && stt > 0 ? stl / stt : 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = lag[i] - ml - ret->drift * (at[i] - mt);
+        rest += d * d;
+    }
+    ret->stderr_ns = n > 2 ? sqrt(rest / (double)(n - 2) / (double)n) : UNSURE;
+}
+
+static void find_pieces(const pp_fine *f, const busy *b, int metric, double lag, pp_fine_line *ret)
+{
+    double at[PIECES_MAX], found[PIECES_MAX];
+    size_t n = 0;
+    int64_t zero = f->samples[0].start;
+    for (size_t i = 0; i < f->n_samples && n < PIECES_MAX;) {
+        size_t j = i;
+        while (j < f->n_samples && f->samples[j].start < f->samples[i].start + PIECE)
+            j++;
+        piece p = {&f->samples[i], j - i, metric};
+        /* A remainder at the end is part of the line all the same. */
+        if (p.n >= LEAST || n == 0) {
+            double best;
+            double near = scan(b, &p, lag, NARROW, (double)f->period / 8, &best);
+            lag = polish(b, &p, near, (double)f->period / 16, HALVINGS);
+            at[n] = (double)(f->samples[i].start - zero) +
+                    (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
+            found[n++] = lag;
+        }
+        i = j;
+    }
+    ret->middle = zero;
+    fit_line(at, found, n, ret);
+}
+
+int pp_fine_find_lag(const pp_fine *f, const pp_fine_clock *clock, pp_fine_line *ret, pp_error *err)
+{
+    busy b;
+    double best = 0;
+    if (f->n_samples < LEAST || f->n_kernels == 0)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "%zu samples and %zu kernels are too few",
+                            f->n_samples, f->n_kernels);
+    if (make_busy(f, &b, err) < 0)
+        return -1;
+    piece all = {f->samples, f->n_samples, clock->metric};
+    double lag = find_first(&b, &all, clock, f->period, &best);
+    if (best >= LEAST_CORRELATION)
+        find_pieces(f, &b, clock->metric, lag, ret);
+    free(b.at);
+    free(b.sum);
+    if (best < LEAST_CORRELATION)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "samples and kernels go together at no lag (%.2f at best)", best);
+    return 0;
+}

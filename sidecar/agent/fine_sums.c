@@ -1,0 +1,479 @@
+/* Columns, and the sums of windows over them. */
+#include "common/cleanup.h"
+#include "sidecar/agent/fine_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <uthash.h>
+
+enum {
+    PARTS_MAX = 4096, /* of a kernel, between those near its ends */
+    ACTIVE_MAX = 256, /* segments of one window */
+    HELD_STEPS = 8,   /* every so many steps one is held out */
+};
+
+/* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
+typedef struct place {
+    UT_hash_handle hh;
+    struct {
+        uint32_t layer, kernel;
+        uint32_t phase;
+    } of;
+    uint32_t first, parts;
+    double *cuts; /* parts + 1, as shares of the kernel's time */
+} place;
+
+/* How many kernels a layer has had in the step. */
+typedef struct counter {
+    UT_hash_handle hh;
+    uint64_t of;
+    int64_t step;
+    uint32_t count;
+} counter;
+
+/* Sums of x x' of a column with those that are not before it. */
+typedef struct row {
+    pp_fine_pair *pairs;
+    size_t n, capacity;
+} row;
+
+/* Time that belongs to one column. */
+typedef struct segment {
+    int64_t start, end;
+    uint32_t column;
+    bool held;
+} segment;
+
+typedef struct summing {
+    const pp_fine *fine;
+    place *places;
+    counter *counters;
+    pp_fine_sums *sums;
+    size_t columns_max;
+    row *rows;
+    segment *segments;
+    size_t n_segments, segments_max;
+} summing;
+
+/* ---- columns ---- */
+
+/* Where a kernel is cut near its ends, in 25ths of the sampling period: it rises within a
+ * microsecond, and what runs out at its end takes longer. */
+static const double edges[] = {1, 3, 6, 10, 16, 23, 31, 40};
+enum { EDGES = sizeof edges / sizeof *edges };
+
+/* Where the parts of a kernel of `length` ns are cut, as shares of it; returns how many parts. */
+static uint32_t cut_kernel(double length, double period, double *cuts)
+{
+    double unit = period / 25;
+    uint32_t n = 0;
+    uint32_t ends = 0;
+    while (ends < EDGES && edges[ends] * unit <= length / 2)
+        ends++;
+    double edge = ends ? edges[ends - 1] * unit : 0;
+    double inner = length - 2 * edge;
+    uint32_t middle =
+        ends < EDGES ? (inner > unit / 2) : (uint32_t)fmin(PARTS_MAX, 1 + inner / period);
+    cuts[0] = 0;
+    for (uint32_t i = 0; i < ends; i++)
+        cuts[++n] = edges[i] * unit / length;
+    for (uint32_t i = 1; i <= middle; i++)
+        cuts[++n] = (edge + inner * i / middle) / length;
+    for (uint32_t i = ends; i-- > 0;)
+        cuts[++n] = 1 - (i ? edges[i - 1] * unit / length : 0);
+    if (n == 0)
+        n = 1;
+    cuts[n] = 1;
+    return n;
+}
+
+static int add_columns(summing *s, const place *p, pp_error *err)
+{
+    pp_fine_sums *to = s->sums;
+    size_t needed = to->n + p->parts + 1;
+    if (needed > PP_FINE_MAX_COLUMNS)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "kernels of a step need more than %d columns",
+                            PP_FINE_MAX_COLUMNS);
+    if (needed > s->columns_max) {
+        size_t more = needed + needed / 2;
+        pp_fine_column *columns = realloc(to->columns, more * sizeof *columns);
+        to->columns = columns ? columns : to->columns;
+        row *rows = realloc(s->rows, more * sizeof *rows);
+        s->rows = rows ? rows : s->rows;
+        if (!columns || !rows)
+            return pp_error_nomem(err);
+        s->columns_max = more;
+    }
+    for (uint32_t i = 0; i <= p->parts; i++) {
+        bool gap = i == p->parts;
+        s->rows[to->n] = (row){0};
+        to->columns[to->n++] = (pp_fine_column){.key = {.layer = p->of.layer,
+                                                        .kernel = p->of.kernel,
+                                                        .part = (uint16_t)(gap ? 0 : i),
+                                                        .phase = (uint8_t)p->of.phase,
+                                                        .gap = gap}};
+    }
+    return 0;
+}
+
+static place *new_place(summing *s, const place *like, int64_t length, pp_error *err)
+{
+    double cuts[PARTS_MAX + 2 * EDGES + 1];
+    PP_CLEANUP_FREE place *p = malloc(sizeof *p);
+    if (!p) {
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    *p = *like;
+    p->first = (uint32_t)s->sums->n;
+    p->parts = cut_kernel((double)length, (double)s->fine->period, cuts);
+    p->cuts = malloc((p->parts + 1) * sizeof *p->cuts);
+    if (!p->cuts) {
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    memcpy(p->cuts, cuts, (p->parts + 1) * sizeof *p->cuts);
+    if (add_columns(s, p, err) < 0) {
+        free(p->cuts);
+        return NULL;
+    }
+    HASH_ADD(hh, s->places, of, sizeof p->of, p);
+    return PP_TAKE(p);
+}
+
+/* Which kernel of its layer's in this step it is. */
+static int number_of(summing *s, const pp_fine_kernel *k, uint32_t *ret, pp_error *err)
+{
+    counter *c = NULL;
+    uint64_t of = (uint64_t)k->layer << 8 | k->phase;
+    HASH_FIND(hh, s->counters, &of, sizeof of, c);
+    if (!c) {
+        c = calloc(1, sizeof *c);
+        if (!c)
+            return pp_error_nomem(err);
+        c->of = of;
+        c->step = k->step;
+        HASH_ADD(hh, s->counters, of, sizeof c->of, c);
+    }
+    if (c->step != k->step)
+        c->count = 0;
+    c->step = k->step;
+    *ret = c->count++;
+    return 0;
+}
+
+static place *place_of(summing *s, const pp_fine_kernel *k, pp_error *err)
+{
+    place like, *found = NULL;
+    memset(&like, 0, sizeof like); /* its padding is part of the key */
+    like.of.layer = k->layer;
+    like.of.phase = k->phase;
+    if (number_of(s, k, &like.of.kernel, err) < 0)
+        return NULL;
+    HASH_FIND(hh, s->places, &like.of, sizeof like.of, found);
+    return found ? found : new_place(s, &like, k->end - k->start, err);
+}
+
+/* ---- segments ---- */
+
+static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, int64_t step,
+                       int64_t begun, pp_error *err)
+{
+    pp_fine_column *c = &s->sums->columns[column];
+    if (end <= start)
+        return 0;
+    if (s->n_segments == s->segments_max) {
+        size_t more = s->segments_max + s->segments_max / 2 + 4096;
+        segment *grown = realloc(s->segments, more * sizeof *grown);
+        if (!grown)
+            return pp_error_nomem(err);
+        s->segments = grown;
+        s->segments_max = more;
+    }
+    s->segments[s->n_segments++] =
+        (segment){start, end, column, step % HELD_STEPS == HELD_STEPS - 1};
+    c->count++;
+    c->time += (double)(end - start);
+    c->place += (double)(start - begun);
+    return 0;
+}
+
+static int add_kernel(summing *s, const pp_fine_kernel *k, int64_t begun, uint32_t *ret_gap,
+                      pp_error *err)
+{
+    const place *p = place_of(s, k, err);
+    if (!p)
+        return -1;
+    double length = (double)(k->end - k->start);
+    int64_t from = k->start;
+    for (uint32_t i = 0; i < p->parts; i++) {
+        int64_t to = i + 1 == p->parts ? k->end : k->start + (int64_t)(p->cuts[i + 1] * length);
+        if (add_segment(s, from, to, p->first + i, k->step, begun, err) < 0)
+            return -1;
+        from = to;
+    }
+    *ret_gap = p->first + p->parts;
+    return 0;
+}
+
+/* All kernels' parts, and behind each that nothing runs beside the gap to the next. */
+static int make_segments(summing *s, pp_error *err)
+{
+    const pp_fine *f = s->fine;
+    int64_t covered = f->kernels[0].start;
+    int64_t begun = covered;
+    uint32_t gap = 0;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        const pp_fine_kernel *k = &f->kernels[i];
+        if (i > 0 && k->start > covered &&
+            add_segment(s, covered, k->start, gap, f->kernels[i - 1].step, begun, err) < 0)
+            return -1;
+        if (i > 0 && k->step != f->kernels[i - 1].step)
+            begun = k->start;
+        uint32_t behind;
+        if (add_kernel(s, k, begun, &behind, err) < 0)
+            return -1;
+        if (i == 0 || k->end > covered) {
+            covered = k->end;
+            gap = behind;
+        }
+    }
+    return 0;
+}
+
+static int compare_segments(const void *a, const void *b)
+{
+    const segment *x = a;
+    const segment *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->column < y->column ? -1 : x->column > y->column;
+}
+
+/* ---- windows ---- */
+
+typedef struct window {
+    uint32_t columns[ACTIVE_MAX];
+    double shares[ACTIVE_MAX];
+    size_t n;
+    bool held;
+} window;
+
+static int add_product(summing *s, uint32_t a, uint32_t b, double value, pp_error *err)
+{
+    row *r = &s->rows[a];
+    for (size_t i = r->n; i-- > 0;)
+        if (r->pairs[i].b == b) {
+            r->pairs[i].sum += value;
+            return 0;
+        }
+    if (r->n == r->capacity) {
+        size_t more = r->capacity * 2 + 8;
+        pp_fine_pair *grown = realloc(r->pairs, more * sizeof *grown);
+        if (!grown)
+            return pp_error_nomem(err);
+        r->pairs = grown;
+        r->capacity = more;
+    }
+    r->pairs[r->n++] = (pp_fine_pair){a, b, value};
+    return 0;
+}
+
+static void hold_window(pp_fine_sums *to, const window *w, const pp_fine_sample *sample)
+{
+    for (size_t i = 0; i < w->n; i++)
+        to->columns[w->columns[i]].held += w->shares[i];
+    for (int m = 0; m < PP_FINE_METRICS; m++)
+        if (to->known[m])
+            to->held_y[m] += (double)sample->values[m];
+    to->held_windows++;
+}
+
+static int take_window(summing *s, const window *w, const pp_fine_sample *sample, pp_error *err)
+{
+    pp_fine_sums *to = s->sums;
+    if (w->held) {
+        hold_window(to, w, sample);
+        return 0;
+    }
+    for (size_t i = 0; i < w->n; i++) {
+        pp_fine_column *c = &to->columns[w->columns[i]];
+        c->share += w->shares[i];
+        for (int m = 0; m < PP_FINE_METRICS; m++)
+            if (to->known[m])
+                c->rhs[m] += w->shares[i] * (double)sample->values[m];
+        for (size_t j = 0; j < w->n; j++)
+            if (w->columns[j] >= w->columns[i] &&
+                add_product(s, w->columns[i], w->columns[j], w->shares[i] * w->shares[j], err) < 0)
+                return -1;
+    }
+    for (int m = 0; m < PP_FINE_METRICS; m++) {
+        double y = to->known[m] ? (double)sample->values[m] : 0;
+        to->y[m] += y;
+        to->yy[m] += y * y;
+    }
+    to->windows++;
+    return 0;
+}
+
+static bool all_known(const pp_fine_sums *to, const pp_fine_sample *s)
+{
+    for (int m = 0; m < PP_FINE_METRICS; m++)
+        if (to->known[m] && !isfinite(s->values[m]))
+            return false;
+    return true;
+}
+
+/* A column comes twice where two kernels of the same place touch one window. */
+static void add_share(window *w, uint32_t column, double share)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->columns[i] == column) {
+            w->shares[i] += share;
+            return;
+        }
+    w->columns[w->n] = column;
+    w->shares[w->n++] = share;
+}
+
+/* The segments that are open as the sweep goes along. */
+typedef struct sweep {
+    size_t next;
+    const segment *open[ACTIVE_MAX];
+    size_t n;
+} sweep;
+
+/* False where a window meets more segments than are kept: it tells nothing then. */
+static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end, window *w)
+{
+    bool whole = true;
+    size_t kept = 0;
+    for (; at->next < s->n_segments && s->segments[at->next].start < end; at->next++) {
+        const segment *g = &s->segments[at->next];
+        whole = whole && (at->n < ACTIVE_MAX || g->end <= start);
+        if (g->end > start && at->n < ACTIVE_MAX)
+            at->open[at->n++] = g;
+    }
+    w->n = 0;
+    w->held = false;
+    for (size_t i = 0; i < at->n; i++) {
+        const segment *g = at->open[i];
+        int64_t from = g->start > start ? g->start : start;
+        int64_t to = g->end < end ? g->end : end;
+        if (to > from)
+            add_share(w, g->column, (double)(to - from) / (double)(end - start));
+        w->held = w->n == 1 ? g->held : w->held;
+        if (g->end > end)
+            at->open[kept++] = g;
+    }
+    at->n = kept;
+    return whole;
+}
+
+static int64_t shifted(const pp_fine_line *line, int64_t t)
+{
+    return t - (int64_t)(line->lag + line->drift * (double)(t - line->middle));
+}
+
+static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
+{
+    const pp_fine *f = s->fine;
+    sweep at = {0};
+    window w;
+    int64_t last = f->kernels[0].start;
+    int64_t end_of_all = 0;
+    for (size_t i = 0; i < f->n_kernels; i++)
+        end_of_all = f->kernels[i].end > end_of_all ? f->kernels[i].end : end_of_all;
+    for (size_t i = 0; i < f->n_samples; i++) {
+        int64_t start = shifted(line, f->samples[i].start);
+        int64_t end = shifted(line, f->samples[i].end);
+        if (start < last || end > end_of_all || end - start > 4 * f->period)
+            continue; /* outside, or a hole between samples */
+        last = end;
+        if (fill_window(s, &at, start, end, &w) && all_known(s->sums, &f->samples[i]) &&
+            take_window(s, &w, &f->samples[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- out ---- */
+
+static void find_known(const pp_fine *f, pp_fine_sums *to)
+{
+    for (size_t i = 0; i < f->n_samples; i++)
+        for (int m = 0; m < PP_FINE_METRICS; m++)
+            to->known[m] = to->known[m] || isfinite(f->samples[i].values[m]);
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const pp_fine_pair *x = a;
+    const pp_fine_pair *y = b;
+    if (x->a != y->a)
+        return x->a < y->a ? -1 : 1;
+    return x->b < y->b ? -1 : x->b > y->b;
+}
+
+static int gather_pairs(summing *s, pp_error *err)
+{
+    pp_fine_sums *to = s->sums;
+    size_t n = 0;
+    for (size_t i = 0; s->rows && i < to->n; i++)
+        n += s->rows[i].n;
+    to->pairs = malloc((n + 1) * sizeof *to->pairs);
+    if (!to->pairs)
+        return pp_error_nomem(err);
+    for (size_t i = 0; s->rows && i < to->n; i++) {
+        if (s->rows[i].n)
+            memcpy(to->pairs + to->n_pairs, s->rows[i].pairs, s->rows[i].n * sizeof *to->pairs);
+        to->n_pairs += s->rows[i].n;
+    }
+    if (n > 1)
+        qsort(to->pairs, n, sizeof *to->pairs, compare_pairs);
+    return 0;
+}
+
+static void free_summing(summing *s)
+{
+    place *p, *next_place;
+    counter *c, *next_counter;
+    HASH_ITER(hh, s->places, p, next_place)
+    {
+        HASH_DEL(s->places, p);
+        free(p->cuts);
+        free(p);
+    }
+    HASH_ITER(hh, s->counters, c, next_counter)
+    {
+        HASH_DEL(s->counters, c);
+        free(c);
+    }
+    for (size_t i = 0; s->rows && i < s->sums->n; i++)
+        free(s->rows[i].pairs);
+    free(s->rows);
+    free(s->segments);
+}
+
+int pp_fine_sum(const pp_fine *f, const pp_fine_line *line, pp_fine_sums **ret, pp_error *err)
+{
+    summing s = {.fine = f, .sums = calloc(1, sizeof *s.sums)};
+    if (!s.sums)
+        return pp_error_nomem(err);
+    s.sums->lag = (int64_t)line->lag;
+    s.sums->lag_stderr = (int64_t)line->stderr_ns;
+    find_known(f, s.sums);
+    int rc = make_segments(&s, err);
+    if (rc == 0 && s.n_segments > 0) {
+        qsort(s.segments, s.n_segments, sizeof *s.segments, compare_segments);
+        rc = take_windows(&s, line, err);
+    }
+    if (rc == 0)
+        rc = gather_pairs(&s, err);
+    free_summing(&s);
+    if (rc < 0)
+        pp_fine_sums_free(s.sums);
+    else
+        *ret = s.sums;
+    return rc;
+}

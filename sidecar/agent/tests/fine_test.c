@@ -1,0 +1,222 @@
+#include "sidecar/agent/fine.h"
+
+#include "common/tests/cmocka_all.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PERIOD = 25000, STEPS = 400, STEP = 1000000, SAMPLES = STEPS * STEP / PERIOD };
+
+/* A step of 1 ms: a kernel of 300 us in layer 1, one of 100 us beside nothing, a gap, one of 200 us
+ * of the same layer and phase, and a gap of 300 us. */
+static const struct {
+    int64_t start, length;
+    uint32_t layer;
+    float level;
+} kernels[] = {
+    {0, 300000, 1, 0.5F},
+    {300000, 100000, 2, 0.9F},
+    {500000, 200000, 1, 0.2F},
+};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+static void add_kernels_of(pp_fine *f, bool one_step)
+{
+    for (int64_t step = 0; step < STEPS; step++)
+        for (size_t i = 0; i < KERNELS; i++) {
+            int64_t start = 7000000 + step * STEP + kernels[i].start;
+            pp_fine_kernel k = {.start = start,
+                                .end = start + kernels[i].length,
+                                .step = one_step ? 0 : step,
+                                .layer = kernels[i].layer};
+            assert_int_equal(pp_fine_add_kernel(f, &k, NULL), 0);
+        }
+}
+
+static void add_kernels(pp_fine *f)
+{
+    add_kernels_of(f, false);
+}
+
+/* Time of a window in a kernel of a step, as a share of it. */
+static double share_in(int64_t start, int64_t end, size_t i, int64_t step)
+{
+    int64_t from = step * STEP + kernels[i].start;
+    int64_t to = from + kernels[i].length;
+    int64_t a = start > from ? start : from;
+    int64_t b = end < to ? end : to;
+    return b > a ? (double)(b - a) / (double)(end - start) : 0;
+}
+
+/* The samples' clock is `lag` ahead and goes faster by `drift`. */
+static void add_samples(pp_fine *f, int64_t lag, double drift)
+{
+    for (int64_t n = 0; n < SAMPLES; n++) {
+        int64_t start = n * PERIOD + 3000;
+        int64_t end = start + PERIOD;
+        pp_fine_sample s = {.start = 7000000 + lag + start + (int64_t)(drift * (double)start),
+                            .end = 7000000 + lag + end + (int64_t)(drift * (double)end)};
+        double busy = 0, value = 0;
+        for (int64_t step = 0; step < STEPS; step++)
+            for (size_t i = 0; i < KERNELS; i++) {
+                double share = share_in(start, end, i, step);
+                busy += share;
+                value += share * (double)kernels[i].level;
+            }
+        for (int m = 0; m < PP_FINE_METRICS; m++)
+            s.values[m] = m == 0 ? (float)busy : m == 1 ? (float)value : NAN;
+        assert_int_equal(pp_fine_add_sample(f, &s, NULL), 0);
+    }
+}
+
+static pp_fine_sums *joined(int64_t lag, double drift)
+{
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *sums = NULL;
+    pp_error err = {0};
+    const pp_fine_clock clock = {.metric = 0, .lag = lag + 270000, .range = 400000};
+    add_kernels(f);
+    add_samples(f, lag, drift);
+    if (pp_fine_join(f, &clock, &sums, &err) < 0)
+        fail_msg("%s", err.message);
+    pp_fine_free(f);
+    return sums;
+}
+
+static void test_sums_are_those_of_the_windows(void **state)
+{
+    (void)state;
+    pp_fine_sums *s = joined(-1234567, 0);
+    double all = 0, products = 0, held = 0;
+    assert_true(s->known[0] && s->known[1] && !s->known[2]);
+    assert_true(llabs(s->lag + 1234567) < 300);
+    for (size_t i = 0; i < s->n; i++) {
+        all += s->columns[i].share;
+        held += s->columns[i].held;
+    }
+    for (size_t i = 0; i < s->n_pairs; i++) {
+        assert_true(s->pairs[i].a <= s->pairs[i].b && s->pairs[i].b < s->n);
+        products += s->pairs[i].sum * (s->pairs[i].a == s->pairs[i].b ? 1 : 2);
+    }
+    /* Every window is full of kernels' parts and gaps, and so is its product with itself. */
+    assert_true(fabs(all - (double)s->windows) < 1e-6);
+    assert_true(fabs(products - (double)s->windows) < 1e-6);
+    assert_true(fabs(held - (double)s->held_windows) < 1e-6);
+    assert_true(s->held_windows > SAMPLES / 10 && s->held_windows < SAMPLES / 6);
+    assert_true(s->windows + s->held_windows > SAMPLES - 60);
+    pp_fine_sums_free(s);
+}
+
+static void test_columns_are_parts_of_kernels(void **state)
+{
+    (void)state;
+    pp_fine_sums *s = joined(5000, 0);
+    double of[3][2] = {{0}}; /* by layer, of its kernels */
+    double gaps = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const pp_fine_column *c = &s->columns[i];
+        assert_int_equal(c->key.phase, 0);
+        if (c->key.gap)
+            gaps += c->time;
+        else
+            of[c->key.layer][c->key.kernel] += c->time;
+        if (!c->key.gap)
+            assert_int_equal(c->count, STEPS);
+    }
+    assert_true(fabs(of[1][0] - STEPS * 300000.0) < 1);
+    assert_true(fabs(of[1][1] - STEPS * 200000.0) < 1);
+    assert_true(fabs(of[2][0] - STEPS * 100000.0) < 1);
+    assert_true(of[2][1] == 0 && of[0][0] == 0);
+    assert_true(fabs(gaps - (STEPS * 100000.0 + (STEPS - 1) * 300000.0)) < 1);
+    pp_fine_sums_free(s);
+}
+
+/* Where samples lie wholly within a kernel's part its product with them is its value. */
+static void test_values_reach_their_columns(void **state)
+{
+    (void)state;
+    pp_fine_sums *s = joined(0, 0);
+    for (size_t i = 0; i < s->n; i++) {
+        const pp_fine_column *c = &s->columns[i];
+        bool inside = !c->key.gap && c->key.part > 8 && c->key.part < 12;
+        if (inside && c->key.layer == 1 && c->key.kernel == 0)
+            assert_true(fabs(c->rhs[1] / c->share - 0.5) < 1e-3);
+    }
+    pp_fine_sums_free(s);
+}
+
+static void test_clocks_that_drift(void **state)
+{
+    (void)state;
+    static const double drifts[] = {-7e-6, 2e-6, 50e-6};
+    for (size_t i = 0; i < sizeof drifts / sizeof *drifts; i++) {
+        pp_fine_sums *s = joined(40000, drifts[i]);
+        double middle = 40000 + drifts[i] * STEPS * STEP / 2;
+        assert_true(fabs((double)s->lag - middle) < 400);
+        pp_fine_sums_free(s);
+    }
+}
+
+static void test_what_does_not_go_together(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *sums = NULL;
+    pp_error err = {0};
+    const pp_fine_clock clock = {.metric = 0, .range = 100000};
+    assert_int_equal(pp_fine_join(f, &clock, &sums, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+    add_kernels(f);
+    for (int64_t n = 0; n < 2000; n++) {
+        float noise = (float)(n * 7919 % 1009) / 1009;
+        pp_fine_sample s = {7000000 + n * PERIOD, 7000000 + (n + 1) * PERIOD, {noise, noise}};
+        assert_int_equal(pp_fine_add_sample(f, &s, NULL), 0);
+    }
+    assert_int_equal(pp_fine_join(f, &clock, &sums, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "at no lag"));
+    /* The next stretch begins empty. */
+    add_kernels(f);
+    add_samples(f, 0, 0);
+    assert_int_equal(pp_fine_join(f, &clock, &sums, &err), 0);
+    assert_true(sums->windows > 0);
+    pp_fine_sums_free(sums);
+    pp_fine_free(f);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *sums = NULL;
+    pp_error err = {0};
+    const pp_fine_clock clock = {.metric = 0, .range = 100000};
+    add_samples(f, 0, 0);
+    add_kernels_of(f, true); /* no kernel comes twice: each has columns of its own */
+    assert_int_equal(pp_fine_join(f, &clock, &sums, &err), -1);
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.message, "columns"));
+    for (int64_t i = 0; i < PP_FINE_MAX_SAMPLES; i++) {
+        pp_fine_sample s = {i, i + 1, {0}};
+        assert_int_equal(pp_fine_add_sample(f, &s, &err), 0);
+    }
+    pp_fine_sample more = {0, 1, {0}};
+    assert_int_equal(pp_fine_add_sample(f, &more, &err), -1);
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    pp_fine_free(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_are_those_of_the_windows),
+        cmocka_unit_test(test_columns_are_parts_of_kernels),
+        cmocka_unit_test(test_values_reach_their_columns),
+        cmocka_unit_test(test_clocks_that_drift),
+        cmocka_unit_test(test_what_does_not_go_together),
+        cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
