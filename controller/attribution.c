@@ -8,8 +8,8 @@
 #include "common/cleanup.h"
 #include "controller/attribution_internal.h"
 
-#define DEFAULT_LAG_WINDOWS 2.5
 #define MAX_HINT_NS 1000000000000000LL /* eleven days */
+#define LEAST_MAX_LAG_NS 1500000000LL
 /* Where in the feasible arc collections are published, when scrapes alone do not tell. */
 #define PHASE_STARTS 12
 #define PHASE_ROUNDS 3
@@ -169,6 +169,12 @@ static int fits_new(pp_attr_solver *s, pp_error *err)
     return 0;
 }
 
+int64_t pp_attribution_max_lag(int64_t window_ns)
+{
+    int64_t windows = window_ns / 2 * 5;
+    return windows > LEAST_MAX_LAG_NS ? windows : LEAST_MAX_LAG_NS;
+}
+
 static int prepare(pp_attr_solver *s, pp_error *err)
 {
     int64_t base = base_find(s->in);
@@ -177,8 +183,9 @@ static int prepare(pp_attr_solver *s, pp_error *err)
         pp_attr_scrapes_init(&s->scrapes, s->in, s->order, base, err) < 0 || fits_new(s, err) < 0)
         return -1;
     scales_find(s);
-    double max_lag = s->in->options.max_lag_ns > 0 ? (double)s->in->options.max_lag_ns
-                                                   : DEFAULT_LAG_WINDOWS * s->scrapes.window;
+    double max_lag = (double)s->in->options.max_lag_ns;
+    if (max_lag <= 0)
+        max_lag = (double)pp_attribution_max_lag((int64_t)s->scrapes.window);
     s->problem = (pp_attr_problem){s->in, s->order, &s->timeline, &s->columns, s->scale, max_lag};
     return 0;
 }

@@ -99,7 +99,7 @@ typedef struct pp_attribution_metric {
 typedef struct pp_attribution_options {
     int64_t window_ns;  /**< W, the exporter's collection interval; 0: estimated from samples */
     int64_t scrape_ns;  /**< S, Prometheus' scrape interval; 0: estimated from samples */
-    int64_t max_lag_ns; /**< window end to publication, at most; default 2.5 W */
+    int64_t max_lag_ns; /**< window end to publication, at most; default pp_attribution_max_lag() */
     double max_standard_error; /**< share of the metric's range to report a value; default 0.05 */
     double max_group_share;    /**< of the steps' time that one group may hold; default 0.25 */
 } pp_attribution_options;
@@ -190,6 +190,12 @@ typedef struct pp_attribution_result {
     double publish_lag_half_ns; /**< publication is known to within plus or minus this */
     size_t dropped_intervals;   /**< intervals, cells, steps and stretches that made no sense */
 } pp_attribution_result;
+
+/**
+ * How late a window of so many ns is published at most, where nobody says: 2.5 windows, but at least
+ * 1.5 s, since an exporter takes its time however short its windows are.
+ */
+int64_t pp_attribution_max_lag(int64_t window_ns);
 
 /** Solves from scratch. `in` is borrowed during the call. On success *ret is owned by the caller;
  *  an empty input is no error (nothing identifiable). Errors: PP_ERR_INVALID with the field,

@@ -16,10 +16,11 @@
 #define MAX_RIVALS 3
 /* Scaled sd of a window about a fit by least squares, against the prior's. */
 #define ROUGH_RIDGE (0.02 * 0.02 / (PP_ATTR_PRIOR_SD * PP_ATTR_PRIOR_SD))
-#define FLOOR_NOISE 1e-4 /* less residual than this tells no more */
-#define CONSTANT_SD 1e-5 /* scaled; what varies less carries no lag */
-#define UNAMBIGUOUS 12.0 /* in -2 log evidence, against the next minimum */
-#define SHOULDER 30.0    /* and against the typical lag */
+#define FLOOR_NOISE 1e-4  /* less residual than this tells no more */
+#define USUAL_WINDOWS 2.5 /* publication of most exporters */
+#define CONSTANT_SD 1e-5  /* scaled; what varies less carries no lag */
+#define UNAMBIGUOUS 12.0  /* in -2 log evidence, against the next minimum */
+#define SHOULDER 30.0     /* and against the typical lag */
 
 /** The windows and metrics that the search uses: complete ones, observed at every lag. */
 typedef struct sample_set {
@@ -503,6 +504,13 @@ static bool enough(const polish *o)
     return (double)o->s->n >= 2 * most + 10;
 }
 
+/* At an end of the search the best lag lies beyond it. */
+static bool inside(const polish *o, double lag)
+{
+    double margin = o->w->window / 50;
+    return lag > o->s->low + margin && lag < o->s->high - margin;
+}
+
 static int lag_polish(polish *o, const minima *m, pp_attr_fit *best, pp_attr_lag *ret,
                       pp_error *err)
 {
@@ -520,13 +528,13 @@ static int lag_polish(polish *o, const minima *m, pp_attr_fit *best, pp_attr_lag
     if (rc == 0 && isfinite(ret->se))
         rc = lag_widen(o, ret, err);
     ret->known = ret->known && m->typical - m->at[0].value > SHOULDER && enough(o) &&
-                 ret->se < o->w->window / 4;
+                 ret->se < o->w->window / 4 && inside(o, ret->lag);
     o->fits = spare;
     return rc;
 }
 
-int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_fit *fits,
-                     pp_attr_lag *ret, pp_error *err)
+static int find_within(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_fit *fits,
+                       pp_attr_lag *ret, bool *ret_few, pp_error *err)
 {
     sample_set s = {0};
     coarse c = {0};
@@ -539,12 +547,15 @@ int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr
         fits_alloc(&spare, w->n_metrics, q->columns->n, err) < 0)
         goto out;
     rc = 0;
-    if (s.n < 16 || s.n_metrics == 0 || q->columns->n == 0)
+    *ret_few = s.n < 16;
+    if (*ret_few || s.n_metrics == 0 || q->columns->n == 0)
         goto out;
     o.fits = spare;
     rc = minima_find(&c, STARTS_PER_WINDOW, MAX_MINIMA, &m, err);
     if (rc == 0)
         rc = lag_polish(&o, &m, fits, ret, err);
+    o.fits = fits;
+    *ret_few = rc == 0 && !enough(&o);
 out:
     for (size_t i = 0; spare && i < w->n_metrics; i++)
         pp_attr_fit_done(&spare[i]);
@@ -554,4 +565,19 @@ out:
     coarse_done(&c);
     set_done(&s);
     return rc;
+}
+
+/* A wide search has fewer windows that lie within what was observed at all of its lags: where these
+ * are too few, as in a short session, it is the usual lags or none. */
+int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr_fit *fits,
+                     pp_attr_lag *ret, pp_error *err)
+{
+    bool few = false;
+    pp_attr_problem usual = *q;
+    usual.max_lag = fmin(q->max_lag, USUAL_WINDOWS * w->window);
+    if (find_within(q, w, fits, ret, &few, err) < 0)
+        return -1;
+    if (ret->known || !few || usual.max_lag >= q->max_lag)
+        return 0;
+    return find_within(&usual, w, fits, ret, &few, err);
 }

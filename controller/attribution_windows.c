@@ -102,7 +102,7 @@ static int windows_alloc(pp_attr_windows *w, const pp_attr_scrapes *s, pp_error 
     w->scrape = s->scrape;
     w->grid = s->grid;
     w->half = s->half;
-    w->min_lag = s->grid ? -s->half : 0;
+    w->min_lag = 0;
     w->stamps = malloc((s->n + 1) * sizeof *w->stamps);
     w->ends = malloc((s->n + 1) * sizeof *w->ends);
     w->values = malloc((s->n * s->n_metrics + 1) * sizeof *w->values);
@@ -138,6 +138,19 @@ static bool sure_enough(const pp_attr_scrapes *s, double phase)
     return n * 4 >= s->n;
 }
 
+/*
+ * A stamp is when its scrape started; the value may have been read a scrape interval later, and its
+ * window may have ended after the stamp. Numbers of windows may all be one too high besides, where
+ * scrapes go in step with collections. So only that no window was read before it ended is certain.
+ */
+static double least_lag(const pp_attr_windows *w, const pp_attr_scrapes *s)
+{
+    double most = -PP_ATTR_INF;
+    for (size_t i = 0; i < w->n; i++)
+        most = fmax(most, w->ends[i] - w->stamps[i]);
+    return fmin(-s->half, most - fmin(s->scrape, 2 * s->window));
+}
+
 int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double phase,
                          const double *misfit, bool sure, pp_error *err)
 {
@@ -164,11 +177,8 @@ int pp_attr_windows_init(pp_attr_windows *w, const pp_attr_scrapes *s, double ph
         bool fresh = w->n == 0 || end > w->ends[w->n - 1] + 0.5 * s->window;
         window_add(w, s, j, fresh, end);
     }
-    for (size_t i = 0; i < w->n; i++)
-        /* window_add() has set those before n */
-        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
-        if (w->grid && w->ends[i] - w->stamps[i] > w->min_lag)
-            w->min_lag = w->ends[i] - w->stamps[i];
+    if (w->grid)
+        w->min_lag = least_lag(w, s);
     /* Rows were laid out for every scrape; close the gaps. */
     for (size_t m = 1; m < s->n_metrics; m++)
         memmove(w->values + m * w->n, w->values + m * s->n, w->n * sizeof *w->values);

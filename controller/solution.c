@@ -149,10 +149,10 @@ static const char *why(const pp_attribution_result *r, size_t metric, bool job, 
         return "took no time while observed";
     if (in_group)
         return "known only together with its group";
-    if (r->fits[metric].fitted_windows == 0)
-        return "no metric window lies within the observed time";
     if (!r->lag_known)
         return "the exporter's lag could not be told from the data";
+    if (r->fits[metric].fitted_windows == 0)
+        return "no metric window lies within the observed time";
     return "its standard error is above the limit";
 }
 

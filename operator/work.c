@@ -1,5 +1,6 @@
 #include "operator/work.h"
 
+#include "controller/attribution.h"
 #include "operator/state.h"
 
 #include <stdio.h>
@@ -27,7 +28,8 @@ static void set_plan_options(const pp_operator *op, const pp_session *session, p
     static const int64_t margin = INT64_C(2000000000);
     int64_t window = op->config->prometheus.collection_interval;
     int64_t scrape = op->config->prometheus.scrape_interval;
-    int64_t lag = op->config->prometheus.max_lag ? op->config->prometheus.max_lag : 5 * window / 2;
+    int64_t lag = op->config->prometheus.max_lag ? op->config->prometheus.max_lag
+                                                 : pp_attribution_max_lag(window);
     *ret = (pp_plan_options){.metrics = session->metrics,
                              .scrape_ns = scrape,
                              .wait_ns = op->config->prometheus.max_wait};

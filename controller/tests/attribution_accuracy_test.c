@@ -160,6 +160,55 @@ static void jittered_publication(void **state)
     check_targets(&t, 2);
 }
 
+/* A stamp is when a scrape starts: what it reads may be of a window that ended later. */
+static void values_read_after_their_stamps(void **state)
+{
+    (void)state;
+    sim_config c = sim_defaults(1400);
+    c.delay = 0;
+    c.read_late = 0.1;
+    totals t = runs(c, 6);
+    assert_int_equal(t.known, t.runs);
+    assert_true((double)t.within3 >= 0.95 * (double)t.n);
+    assert_true(t.most_error < 4 && t.job < 0.02);
+}
+
+/* Scrapes in step with collections tell little of when these are published, and what a busy machine
+ * delays tells something wrong. */
+static void scrapes_in_step_and_stalled(void **state)
+{
+    (void)state;
+    sim_config c = sim_defaults(1500);
+    c.drift = 0;
+    c.read_late = 0.004;
+    c.stalls = 0.1;
+    c.stall = 0.15;
+    totals t = runs(c, 8);
+    assert_true(t.known + 1 >= t.runs);
+    assert_true((double)t.within3 >= 0.95 * (double)t.n);
+    assert_true(t.job < 0.03);
+}
+
+/* An exporter takes its time however short its windows are. */
+static void published_windows_later(void **state)
+{
+    (void)state;
+    sim_config c = sim_defaults(1600);
+    c.delay = 1;
+    totals t = runs(c, 4);
+    check_targets(&t, 1.5);
+}
+
+/* Later than was searched for: not known, and not the lag at the end of the search. */
+static void published_too_late(void **state)
+{
+    (void)state;
+    sim_config c = sim_defaults(1700);
+    c.delay = 2.2;
+    totals t = runs(c, 6);
+    assert_int_equal(t.known, 0);
+}
+
 static void slow_scrapes(void **state)
 {
     (void)state;
@@ -353,6 +402,10 @@ int main(void)
         cmocka_unit_test(steady_steps),
         cmocka_unit_test(lags_are_found),
         cmocka_unit_test(jittered_publication),
+        cmocka_unit_test(values_read_after_their_stamps),
+        cmocka_unit_test(scrapes_in_step_and_stalled),
+        cmocka_unit_test(published_windows_later),
+        cmocka_unit_test(published_too_late),
         cmocka_unit_test(slow_scrapes),
         cmocka_unit_test(fast_scrapes_without_hints),
         cmocka_unit_test(lost_scrapes_idle_and_gaps),

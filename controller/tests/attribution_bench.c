@@ -71,6 +71,25 @@ static void no_hints(sim_config *c)
     c->no_hints = true;
 }
 
+static void in_step_and_stalled(sim_config *c)
+{
+    c->drift = 0;
+    c->read_late = 0.004;
+    c->stalls = 0.1;
+    c->stall = 0.15;
+}
+
+static void read_100_ms_late(sim_config *c)
+{
+    c->delay = 0;
+    c->read_late = 0.1;
+}
+
+static void published_1_s_late(sim_config *c)
+{
+    c->delay = 1;
+}
+
 static void lost_scrapes_gaps_idle(sim_config *c)
 {
     c->lost = 0.2;
@@ -164,6 +183,9 @@ static const scenario scenarios[] = {
     {"scraped every 100 ms", scrapes_of_100_ms},
     {"scraped every 1 s", scrapes_of_1_s},
     {"no hints", no_hints},
+    {"in step with collections, a tenth stalled by 150 ms", in_step_and_stalled},
+    {"read 100 ms late", read_100_ms_late},
+    {"published 1 s late", published_1_s_late},
     {"20 % of scrapes lost, 4 stretches, idle", lost_scrapes_gaps_idle},
     {"no scrape for 30 s", scrapes_pause},
     {"exporter started anew, away for 10 s", exporter_restarts},

@@ -287,7 +287,7 @@ typedef struct exporter {
     int zeros; /* windows to come that read 0 */
 } exporter;
 
-static void publish_plan(sim *s, run *r, exporter *e)
+static void publish_plan(const sim *s, run *r, exporter *e)
 {
     e->next_end += s->config.window * 1e9;
     e->next_publish =
@@ -319,6 +319,33 @@ static void collect(sim *s, run *r, exporter *e)
     e->zeros -= e->zeros > 0;
 }
 
+/* What a busy machine does to a scrape. */
+static void stall(const sim *s, run *r, exporter *e, double *stamp, double *read)
+{
+    *read = *stamp;
+    if (s->config.read_late > 0)
+        *read -= 1e9 * s->config.read_late * log(1 - sim_uniform(&r->rng));
+    if (s->config.stalls <= 0 || sim_uniform(&r->rng) >= s->config.stalls)
+        return;
+    double more = -1e9 * s->config.stall * log(1 - sim_uniform(&r->rng));
+    double where = sim_uniform(&r->rng);
+    if (where < 0.7)
+        *read += more;
+    else
+        e->next_publish += more;
+    if (where >= 0.4 && where < 0.7)
+        *stamp += more;
+}
+
+/* The exporter comes back with a grid of its own. */
+static void restart(const sim *s, run *r, exporter *e, double at, bool *any)
+{
+    e->zeros = s->config.zeros;
+    e->next_end = at - 1e9 * s->config.window * (1 + sim_uniform(&r->rng));
+    publish_plan(s, r, e);
+    *any = false;
+}
+
 static void samples_make(sim *s, run *r)
 {
     double last = r->pieces[r->n - 1].end, scrape = s->config.scrape * 1e9;
@@ -330,26 +357,27 @@ static void samples_make(sim *s, run *r)
     publish_plan(s, r, &e);
     bool any = false;
     double at = scrape * (1 + sim_uniform(&r->rng)), outage = 0.4 * last;
+    double busy_until = 0; /* a scrape that comes while one runs is left out */
     bool away = false;
     for (; at < last && n < cap; at += scrape * (1 + s->config.drift)) {
-        double stamp = at + fabs(1e9 * s->config.scrape_jitter * sim_normal(&r->rng));
+        double stamp = at + fabs(1e9 * s->config.scrape_jitter * sim_normal(&r->rng)), read;
         if (at >= outage && at < outage + 1e9 * s->config.outage) {
             away = true;
             continue;
         }
-        if (away && s->config.restart) {
-            e.zeros = s->config.zeros;
-            e.next_end = at - 1e9 * s->config.window * (1 + sim_uniform(&r->rng));
-            publish_plan(s, r, &e);
-            any = false;
-        }
+        if (away && s->config.restart)
+            restart(s, r, &e, at, &any);
         away = false;
-        while (e.next_publish <= stamp) {
+        if (at < busy_until)
+            continue;
+        stall(s, r, &e, &stamp, &read);
+        busy_until = read;
+        while (e.next_publish <= read) {
             collect(s, r, &e);
             publish_plan(s, r, &e);
             any = true;
         }
-        if (!any || sim_uniform(&r->rng) < s->config.lost)
+        if (!any || sim_uniform(&r->rng) < s->config.lost || read > stamp + scrape)
             continue;
         for (int m = 0; m < SIM_METRICS; m++)
             s->samples[m][n] =

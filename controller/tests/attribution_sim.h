@@ -23,6 +23,9 @@ typedef struct sim_config {
     double delay_jitter;   /* s, at most, on top */
     double drift;          /* of scrapes against collections, e.g. 1e-3 */
     double scrape_jitter;  /* s, sd */
+    double read_late;      /* s, mean: a scrape reads its values so long after its stamp */
+    double stalls;         /* share of scrapes at which the machine stands still for a while ... */
+    double stall;          /* ... s, mean: the reading, the scrape or the publication comes later */
     double noise;          /* share of the range */
     double cv;             /* of a value from step to step */
     double contention;     /* 0: durations vary by 3 %; 1: by a factor of two in spells */

@@ -247,7 +247,7 @@ class World:
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{SERVICES}/services/{path}",
                                                 check=False))
-        for table in ("session", "target", "process", "layer", "activity", "attribution"):
+        for table in ("session", "target", "process", "layer", "activity", "attribution", "fit", "metric_sample"):
             with open(os.path.join(folder, f"{table}.json"), "w", encoding="utf-8") as file:
                 json.dump(self.database.rows(f"SELECT * FROM {table}"), file)
         for pod, text in self.agent_logs().items():
@@ -258,8 +258,9 @@ class World:
                 file.write(text[-200000:])
 
 
-# The GPUs' counters as Prometheus has them, of the last ten minutes.
-SAMPLES = "prometheus:http/proxy/api/v1/query?query=" + urllib.parse.quote('{__name__=~"DCGM_.*"}[10m]')
+# The GPUs' counters as Prometheus has them, of the last ten minutes, and how its scrapes went.
+SAMPLES = "prometheus:http/proxy/api/v1/query?query=" + urllib.parse.quote(
+    '{__name__=~"DCGM_.*|up|scrape_duration_seconds"}[10m]')
 # Sanitizers need more memory than what is shipped does.
 BASE = {"resources.limits.memory": "2Gi", "config.injection.memory": "512Mi"}
 if SHARED:
