@@ -192,8 +192,8 @@ typedef struct pp_attribution_result {
 } pp_attribution_result;
 
 /**
- * How late a window of so many ns is published at most, where nobody says: 2.5 windows, but at least
- * 1.5 s, since an exporter takes its time however short its windows are.
+ * How late a window of so many ns is published at most, where nobody says: 2.5 windows, but at
+ * least 1.5 s, since an exporter takes its time however short its windows are.
  */
 int64_t pp_attribution_max_lag(int64_t window_ns);
 

@@ -86,7 +86,8 @@ static const pp_config_option options[] = {
      0, 600, NULL,
      "The exporter's collection interval (dcgm-exporter `-c`); 0s: estimated from the samples"},
     {"prometheus.maxLag", PP_CONFIG_DURATION, AT(prometheus.max_lag), "0s", 0, 600, NULL,
-     "Greatest time from the end of a collection window to its publication; 0s: 2.5 windows"},
+     "Greatest time from the end of a collection window to its publication; 0s: 2.5 windows, at "
+     "least 1.5 s"},
     {"prometheus.maxWait", PP_CONFIG_DURATION, AT(prometheus.max_wait), "120s", 1, 3600, NULL,
      "How long Prometheus may not answer before a session that has ended goes on without the "
      "samples that are missing"},
