@@ -55,7 +55,7 @@ typedef struct pp_fine_sums {
     double y[PP_FINE_METRICS];  /**< sum of y */
     double yy[PP_FINE_METRICS]; /**< sum of y squared */
     double held_y[PP_FINE_METRICS];
-    int64_t lag; /**< ns: the samples' clock less the kernels', in the middle of the stretch */
+    int64_t lag;        /**< ns: the samples' clock less the kernels', about the stretch's middle */
     int64_t lag_stderr; /**< ns */
 } pp_fine_sums;
 

@@ -64,10 +64,16 @@ static int part_solve(pp_attr_solver *s, part *v, bool *pick, pp_error *err)
     return rc;
 }
 
-static bool same_grid(const part *a, const part *b, double window)
+static bool other_grid(const part *a, const part *b, double window)
 {
     double apart = (a->place - b->place) / window;
-    return a->clear && b->clear && fabs(apart - round(apart)) < SAME_GRID;
+    return fabs(apart - round(apart)) >= SAME_GRID;
+}
+
+/* Whether a part's place is sure: fewer windows than unknowns fit any. */
+static bool placed(const pp_attr_solver *s, const part *v)
+{
+    return v->clear && v->windows >= s->columns.n + 10;
 }
 
 /** Marks what is on the grid of the part with most windows; true where that is not all. */
@@ -78,10 +84,9 @@ static bool parts_pick(const pp_attr_solver *s, const part *parts, size_t n, boo
     bool all = true;
     for (size_t i = 1; i < n; i++)
         most = parts[i].windows > most->windows ? &parts[i] : most;
-    /* Fewer windows than unknowns fit any place. */
-    bool sure = most->clear && most->windows >= s->columns.n + 10;
     for (size_t i = 0; i < n; i++) {
-        bool keep = !sure || &parts[i] == most || same_grid(&parts[i], most, window);
+        bool keep =
+            !placed(s, most) || !placed(s, &parts[i]) || !other_grid(&parts[i], most, window);
         memset(pick + parts[i].from, keep, parts[i].to - parts[i].from);
         all = all && keep;
     }

@@ -15,6 +15,9 @@
 
 /* DCGM's blank values: int64 0x7ffffffffffffff0 and above, fp64 0x1p47 and above. */
 #define BLANK_FROM 140737488355328.0
+/* How long an exporter that was started reads 0: so many windows, and at least so many ns. */
+#define START_WINDOWS 10
+#define START_LEAST 3e9
 
 typedef struct point {
     double stamp;
@@ -238,19 +241,22 @@ static void stale_mark(pp_attr_scrapes *s)
     }
 }
 
-/** An exporter that was just started reads 0 before it has measured. */
+/** An exporter that was just started reads 0 before it has measured. What is 0 for longer is so. */
 static void start_mark(pp_attr_scrapes *s, const pp_attribution_input *in, const uint32_t *order)
 {
+    double limit = fmax(START_WINDOWS * s->window, START_LEAST);
+    double since = -PP_ATTR_INF; /* the latest long pause */
     bool starting = false;
     for (size_t j = 1; j < s->n; j++) {
+        bool pause = s->stamps[j] - s->stamps[j - 1] > pp_attr_pause(s);
         bool least = false, more = false;
         for (size_t m = 0; m < s->n_metrics; m++) {
             double v = s->values[m * s->n + j], min = in->metrics[order[m]].min;
             least |= v == min;
             more |= v > min;
         }
-        starting =
-            (starting || s->stamps[j] - s->stamps[j - 1] > pp_attr_pause(s)) && least && !more;
+        since = pause ? s->stamps[j] : since;
+        starting = (starting || pause) && least && !more && s->stamps[j] - since <= limit;
         if (starting)
             s->change[j] = PP_ATTR_STALE;
     }

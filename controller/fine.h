@@ -1,6 +1,5 @@
 /*
- * Each kernel's metrics from sums of fine samples (common/fine.h). No I/O, no clock; the same sums
- * in any order of their columns give the same bits.
+ * Each kernel's metrics from sums of fine samples (common/fine.h). No I/O, no clock.
  *
  *     y = X b + e
  *
@@ -9,8 +8,8 @@
  * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
  * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
  *
- * The standard error of an item is the larger one of the posterior's and of a sandwich over the
- * stretches, and on top of it what the lag's uncertainty does at its kernels' edges.
+ * The standard error of an item is the larger one of the posterior's and, from four stretches on,
+ * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges.
  */
 #ifndef PP_CONTROLLER_FINE_H
 #define PP_CONTROLLER_FINE_H
@@ -42,8 +41,8 @@ typedef struct pp_fine_options {
     double lag_stderr; /**< ns: how far off the lag may be beyond what the stretches say */
 } pp_fine_options;
 
-/** ns: with it about 95 % of true values lie within two standard errors, simulated: it stands for
- * the course of a kernel within its first and last part too. */
+/** ns: with it nine true values in ten and more lie within two standard errors, simulated: it
+ * stands for the course of a kernel within its first and last part too. */
 #define PP_FINE_LAG_STDERR 500.0
 
 /**

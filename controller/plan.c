@@ -437,6 +437,7 @@ static void land(pp_plan *plan, uint64_t id, int64_t now_ns, enum landing how)
     /* Of several that were sent together and are all too large, one halves. */
     if (how == TOO_LARGE && flight.halvings == plan->halvings && plan->halvings < MAX_HALVINGS)
         plan->halvings++;
+    bool smaller = how == TOO_LARGE && flight.halvings < plan->halvings;
     for (size_t i = 0; i < plan->n_gpus; i++) {
         gpu *g = plan->gpus[i];
         if (g->busy != id)
@@ -446,6 +447,8 @@ static void land(pp_plan *plan, uint64_t id, int64_t now_ns, enum landing how)
             extend_back(plan, g, g->from);
         else if (how >= PARTIAL)
             answered(plan, g, &flight, now_ns, how == PARTIAL);
+        else if (smaller)
+            g->due = now_ns; /* no failure: the next is another question */
         else
             failed(plan, g, now_ns);
     }

@@ -86,8 +86,8 @@ void pp_plan_queries_done(pp_plan_queries *queries);
 void pp_plan_answered(pp_plan *plan, uint64_t id, int64_t now_ns, bool ok);
 
 /** The query failed because its answer would be more than Prometheus gives (query.max-samples) or
- * than is taken here: asked again like one that failed, and all further ones are half as large,
- * down to one GPU and ten scrapes. */
+ * than is taken here: asked again at once, and all further ones are half as large, down to one GPU
+ * and ten scrapes; past that it counts as one that failed. */
 void pp_plan_too_large(pp_plan *plan, uint64_t id, int64_t now_ns);
 
 /** As pp_plan_answered, of an answer that may lack samples which are there (a store behind

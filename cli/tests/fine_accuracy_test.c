@@ -45,7 +45,7 @@ static void check(const sim_config *c, double most, double most_short)
                   s.lag_error, wide.error, narrow.error, wide.p95, narrow.p95, wide.within,
                   narrow.within, 100 * r->closure[0]);
     assert_true(narrow.n > 50);
-    assert_true(s.lag_error < 1);
+    assert_true(s.lag_error < 0.4);
     assert_true(wide.error <= most && narrow.error <= most_short);
     assert_true(narrow.within > 0.85 && (wide.n == 0 || wide.within > 0.85));
     for (int m = 0; m < SIM_BUSY; m++)
@@ -114,8 +114,8 @@ static void test_ignorance_is_told(void **state)
     sim_free(&s);
 }
 
-/* Estimates do not depend on the order of the stretches. */
-static void test_same_sums_same_bits(void **state)
+/* Estimates do not depend on the order of the stretches but for rounding. */
+static void test_order_does_not_matter(void **state)
 {
     (void)state;
     sim s;
@@ -124,12 +124,15 @@ static void test_same_sums_same_bits(void **state)
     c.stretches = 3;
     sim_run(&s, &c);
     pp_fine_result *first = solved(&s);
+    pp_fine_sums *spare = s.stretches[0];
+    s.stretches[0] = s.stretches[2];
+    s.stretches[2] = spare;
     pp_fine_result *again = solved(&s);
     assert_int_equal(first->n, again->n);
     for (size_t i = 0; i < first->n; i++)
         for (int m = 0; m < SIM_NOT_OFFERED; m++) {
-            assert_true(first->items[i].mean[m] == again->items[i].mean[m]);
-            assert_true(first->items[i].stderr_of[m] == again->items[i].stderr_of[m]);
+            assert_true(fabs(first->items[i].mean[m] - again->items[i].mean[m]) < 1e-9);
+            assert_true(fabs(first->items[i].stderr_of[m] - again->items[i].stderr_of[m]) < 1e-9);
         }
     pp_fine_result_free(first);
     pp_fine_result_free(again);
@@ -158,7 +161,7 @@ int main(void)
         cmocka_unit_test(test_changing_order_and_lost_samples),
         cmocka_unit_test(test_kernels_side_by_side),
         cmocka_unit_test(test_ignorance_is_told),
-        cmocka_unit_test(test_same_sums_same_bits),
+        cmocka_unit_test(test_order_does_not_matter),
         cmocka_unit_test(test_nothing_to_solve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

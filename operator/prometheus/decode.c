@@ -23,6 +23,7 @@ typedef struct holder {
     uint32_t gpu;
     const char *pod; /* the series' own, of the JSON; so below */
     const char *namespace_;
+    const char *instance; /* the exporter that says so */
     int64_t first_ns;
     int64_t last_ns;
 } holder;
@@ -135,12 +136,14 @@ static void note_holder(decoding *d, const json_t *labels, size_t from)
     static const char *const namespaces[] = {"exported_namespace", "pod_namespace", "namespace"};
     const pp_prometheus_answer *answer = d->answer;
     const char *pod = first_label(labels, pods);
+    const char *instance = pp_json_get_string(labels, "instance", NULL);
     if (!*pod || answer->n_samples == from)
         return;
     d->holders[d->n_holders++] =
         (holder){.gpu = answer->samples[from].gpu,
                  .pod = pod,
                  .namespace_ = first_label(labels, namespaces),
+                 .instance = instance ? instance : "",
                  .first_ns = answer->samples[from].stamp_ns,
                  .last_ns = answer->samples[answer->n_samples - 1].stamp_ns};
 }
@@ -180,7 +183,8 @@ static int compare_holders(const void *left, const void *right)
     const holder *b = right;
     if (a->gpu != b->gpu)
         return a->gpu < b->gpu ? -1 : 1;
-    return (a->first_ns > b->first_ns) - (a->first_ns < b->first_ns);
+    int by = strcmp(a->instance, b->instance);
+    return by ? by : (a->first_ns > b->first_ns) - (a->first_ns < b->first_ns);
 }
 
 /* Holders come by GPU: the one that was added last is this one, or it is none yet. */
@@ -195,16 +199,17 @@ static int add_shared(decoding *d, uint32_t gpu)
 
 /*
  * GPUs that two pods held at a time: each has series of its own, or the exporter names now the one
- * and now the other. Pods that had it one after the other do not overlap.
+ * and now the other. Pods that had it one after the other do not overlap. What two exporters say is
+ * not compared: where one knows no pods, `pod` is its own.
  */
 static int find_shared(decoding *d)
 {
-    const holder *last = NULL; /* of those before, the one that held this GPU longest */
+    const holder *last = NULL; /* of those before by this exporter, who held this GPU longest */
     if (d->n_holders)
         qsort(d->holders, d->n_holders, sizeof *d->holders, compare_holders);
     for (size_t i = 0; i < d->n_holders; i++) {
         const holder *h = &d->holders[i];
-        bool same_gpu = last && last->gpu == h->gpu;
+        bool same_gpu = last && last->gpu == h->gpu && strcmp(last->instance, h->instance) == 0;
         if (same_gpu && h->first_ns <= last->last_ns &&
             (strcmp(h->pod, last->pod) != 0 || strcmp(h->namespace_, last->namespace_) != 0) &&
             add_shared(d, h->gpu) < 0)

@@ -549,15 +549,22 @@ static void on_tick(uv_timer_t *timer)
 static int start_handles(agent *a, pp_error *err)
 {
     static const int numbers[] = {SIGTERM, SIGINT};
+    enum { N = sizeof numbers / sizeof *numbers };
+    size_t made = 0;
     a->tick.data = a->retry.data = a;
-    bool ok = uv_timer_init(&a->loop, &a->tick) == 0 && uv_timer_init(&a->loop, &a->retry) == 0 &&
-              uv_timer_start(&a->tick, on_tick, 0, TICK_MS) == 0;
-    for (size_t i = 0; ok && i < sizeof numbers / sizeof *numbers; i++) {
-        a->signals[i].data = a;
-        ok = uv_signal_init(&a->loop, &a->signals[i]) == 0 &&
-             uv_signal_start(&a->signals[i], on_signal, numbers[i]) == 0;
+    (void)uv_timer_init(&a->loop, &a->tick);
+    (void)uv_timer_init(&a->loop, &a->retry);
+    bool ok = true;
+    while (made < N && ok && uv_signal_init(&a->loop, &a->signals[made]) == 0) {
+        a->signals[made].data = a;
+        ok = uv_signal_start(&a->signals[made], on_signal, numbers[made]) == 0;
+        made++;
     }
-    return ok ? 0 : pp_error_set(err, PP_ERR_INTERNAL, "libuv handles could not be made");
+    if (ok && made == N && uv_timer_start(&a->tick, on_tick, 0, TICK_MS) == 0)
+        return 0;
+    while (made > 0)
+        uv_close((uv_handle_t *)&a->signals[--made], NULL);
+    return pp_error_set(err, PP_ERR_INTERNAL, "libuv handles could not be made");
 }
 
 /* What the pod was injected with; in its place the session that an agent before this one had last,

@@ -3,6 +3,12 @@
 #include "common/cleanup.h"
 #include "sidecar/agent/fine_internal.h"
 
+/* No sum or difference of two times overflows. */
+#define TIME_MAX (INT64_MAX / 4)
+#define RANGE_MAX INT64_C(10000000000) /* ns */
+
+enum { PERIOD_LEAST = 1000 /* ns */, HOLE_PERIODS = 4 };
+
 pp_fine *pp_fine_new(int64_t period)
 {
     pp_fine *f = calloc(1, sizeof *f);
@@ -38,6 +44,8 @@ static int reserve(void *array, size_t *capacity, size_t needed, size_t size, si
 
 int pp_fine_add_kernel(pp_fine *f, const pp_fine_kernel *kernel, pp_error *err)
 {
+    if (kernel->start < -TIME_MAX || kernel->end > TIME_MAX)
+        return pp_error_set(err, PP_ERR_INVALID, "a kernel of an impossible time");
     if (kernel->end <= kernel->start)
         return 0; /* takes no time that a sample could see */
     if (reserve(&f->kernels, &f->kernels_max, f->n_kernels + 1, sizeof *f->kernels,
@@ -49,8 +57,10 @@ int pp_fine_add_kernel(pp_fine *f, const pp_fine_kernel *kernel, pp_error *err)
 
 int pp_fine_add_sample(pp_fine *f, const pp_fine_sample *sample, pp_error *err)
 {
-    if (sample->end <= sample->start)
-        return 0;
+    if (sample->start < -TIME_MAX || sample->end > TIME_MAX)
+        return pp_error_set(err, PP_ERR_INVALID, "a sample of an impossible time");
+    if (sample->end <= sample->start || sample->end - sample->start > HOLE_PERIODS * f->period)
+        return 0; /* none, or a hole between two */
     if (reserve(&f->samples, &f->samples_max, f->n_samples + 1, sizeof *f->samples,
                 PP_FINE_MAX_SAMPLES, err) < 0)
         return -1;
@@ -74,16 +84,62 @@ static int compare_samples(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-int pp_fine_join(pp_fine *f, const pp_fine_clock *clock, pp_fine_sums **ret, pp_error *err)
+/* Both clocks start at 0 then: a double holds the ns since 1970 to 256 ns only. Returns how much
+ * nearer the samples' clock has come to the kernels'. */
+static int64_t rebase(pp_fine *f)
+{
+    if (f->n_kernels == 0 || f->n_samples == 0)
+        return 0;
+    int64_t kernels = f->kernels[0].start;
+    int64_t samples = f->samples[0].start;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        f->kernels[i].start -= kernels;
+        f->kernels[i].end -= kernels;
+    }
+    for (size_t i = 0; i < f->n_samples; i++) {
+        f->samples[i].start -= samples;
+        f->samples[i].end -= samples;
+    }
+    return samples - kernels;
+}
+
+/* Leaves samples out that were taken while no kernels were recorded, whatever the lag. */
+static void trim(pp_fine *f, const pp_fine_clock *clock)
+{
+    int64_t last = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_kernels; i++)
+        last = f->kernels[i].end > last ? f->kernels[i].end : last;
+    for (size_t i = 0; i < f->n_samples; i++) {
+        int64_t at = f->samples[i].start - clock->lag;
+        if (at > -clock->range && at < last + clock->range)
+            f->samples[n++] = f->samples[i];
+    }
+    f->n_samples = n;
+}
+
+static int join(pp_fine *f, const pp_fine_clock *clock, pp_fine_sums **ret, pp_error *err)
 {
     pp_fine_line line;
+    int64_t nearer = rebase(f);
+    const pp_fine_clock near = {clock->metric, clock->lag - nearer, clock->range};
+    if (clock->metric < 0 || clock->metric >= PP_FINE_METRICS || clock->range < 0 ||
+        clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
+        return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");
+    trim(f, &near);
+    if (pp_fine_find_lag(f, &near, &line, err) < 0 || pp_fine_sum(f, &line, ret, err) < 0)
+        return -1;
+    (*ret)->lag += nearer;
+    return 0;
+}
+
+int pp_fine_join(pp_fine *f, const pp_fine_clock *clock, pp_fine_sums **ret, pp_error *err)
+{
     if (f->n_kernels > 1)
         qsort(f->kernels, f->n_kernels, sizeof *f->kernels, compare_kernels);
     if (f->n_samples > 1)
         qsort(f->samples, f->n_samples, sizeof *f->samples, compare_samples);
-    int rc = pp_fine_find_lag(f, clock, &line, err);
-    if (rc == 0)
-        rc = pp_fine_sum(f, &line, ret, err);
+    int rc = join(f, clock, ret, err);
     f->n_kernels = f->n_samples = 0;
     return rc;
 }

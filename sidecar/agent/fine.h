@@ -7,9 +7,10 @@
  * apart is found from the data: the lag at which the time with a kernel and the metric that tells
  * most of it go together best, piece by piece of the stretch, and a line through these.
  *
- * A kernel is cut into parts: a fifth of the sampling period each within one and a half periods of
- * its ends, where it begins and runs out, and a period each in between (simulated: one value for a
- * kernel errs three to five times as much, finer parts do no better).
+ * A kernel is cut into parts, as its first occurrence in the stretch is long: short ones near its
+ * ends, where it begins and runs out, and a sampling period each in between (docs/fine.md).
+ *
+ * Steps are to be whole, each with all of its kernels: these are counted to tell which is which.
  */
 #ifndef PP_AGENT_FINE_H
 #define PP_AGENT_FINE_H
@@ -25,7 +26,7 @@
 
 typedef struct pp_fine pp_fine;
 
-/** NULL where memory is out. `period`: ns between samples. */
+/** NULL where memory is out. `period`: ns between samples, 1 us at least. */
 pp_fine *pp_fine_new(int64_t period);
 void pp_fine_free(pp_fine *fine);
 
@@ -43,7 +44,7 @@ typedef struct pp_fine_sample {
     float values[PP_FINE_METRICS]; /**< 0 to 1; NaN: not offered */
 } pp_fine_sample;
 
-/** PP_ERR_TOO_LARGE past the limit. */
+/** PP_ERR_TOO_LARGE past the limit, PP_ERR_INVALID with a time that cannot be. */
 int pp_fine_add_kernel(pp_fine *fine, const pp_fine_kernel *kernel, pp_error *err);
 int pp_fine_add_sample(pp_fine *fine, const pp_fine_sample *sample, pp_error *err);
 

@@ -90,9 +90,11 @@ static size_t corner_before(const busy *b, double t)
 static double correlation(const busy *b, const piece *p, double lag)
 {
     size_t hint = corner_before(b, (double)p->samples[0].start - lag);
-    double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+    double n = 0, sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
     for (size_t i = 0; i < p->n; i++) {
         const pp_fine_sample *s = &p->samples[i];
+        if (!isfinite(s->values[p->metric]))
+            continue;
         double start = (double)s->start - lag;
         double end = (double)s->end - lag;
         double from = busy_until(b, start, &hint);
@@ -104,8 +106,10 @@ static double correlation(const busy *b, const piece *p, double lag)
         sxx += x * x;
         syy += y * y;
         sxy += x * y;
+        n++;
     }
-    double n = (double)p->n;
+    if (n < 2)
+        return 0;
     double vx = sxx - sx * sx / n;
     double vy = syy - sy * sy / n;
     return vx > 0 && vy > 0 ? (sxy - sx * sy / n) / sqrt(vx * vy) : 0;
@@ -150,7 +154,10 @@ static double find_first(const busy *b, const piece *all, const pp_fine_clock *c
                          int64_t period, double *ret_best)
 {
     piece some = *all;
-    some.n = some.n > COARSE_SAMPLES ? COARSE_SAMPLES : some.n;
+    if (all->n > COARSE_SAMPLES) {
+        some.samples += (all->n - COARSE_SAMPLES) / 2;
+        some.n = COARSE_SAMPLES;
+    }
     double grid = (double)period / 2;
     double lag = scan(b, &some, (double)clock->lag, (double)clock->range, grid, ret_best);
     return scan(b, &some, lag, grid, grid / 8, ret_best);
@@ -171,7 +178,7 @@ static void fit_line(const double *at, const double *lag, size_t n, pp_fine_line
         stt += (at[i] - mt) * (at[i] - mt);
         stl += (at[i] - mt) * (lag[i] - ml);
     }
-    ret->middle += (int64_t)mt;
+    ret->middle = (int64_t)mt;
     ret->lag = ml;
     ret->drift = n > 2 && stt > 0 ? stl / stt : 0;
     for (size_t i = 0; i < n; i++) {
@@ -181,28 +188,48 @@ static void fit_line(const double *at, const double *lag, size_t n, pp_fine_line
     ret->stderr_ns = n > 2 ? sqrt(rest / (double)(n - 2) / (double)n) : UNSURE;
 }
 
-static void find_pieces(const pp_fine *f, const busy *b, int metric, double lag, pp_fine_line *ret)
+/* ns that a piece takes: samples enough, and not more pieces than are kept. */
+static int64_t piece_of(const pp_fine *f)
 {
-    double at[PIECES_MAX], found[PIECES_MAX];
+    int64_t all = f->samples[f->n_samples - 1].end - f->samples[0].start;
+    int64_t length = 2 * LEAST * f->period > PIECE ? 2 * LEAST * f->period : PIECE;
+    return length > all / PIECES_MAX ? length : all / PIECES_MAX + 1;
+}
+
+/* The lags of pieces that tell theirs; of none where the stretch is shorter than a piece. */
+static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double lag, double *at,
+                          double *found)
+{
     size_t n = 0;
-    int64_t zero = f->samples[0].start;
-    for (size_t i = 0; i < f->n_samples && n < PIECES_MAX;) {
-        size_t j = i;
-        while (j < f->n_samples && f->samples[j].start < f->samples[i].start + PIECE)
+    int64_t length = piece_of(f);
+    for (size_t i = 0, j = 0; i < f->n_samples && n < PIECES_MAX; i = j) {
+        while (j < f->n_samples && f->samples[j].start < f->samples[i].start + length)
             j++;
         piece p = {&f->samples[i], j - i, metric};
-        /* A remainder at the end is part of the line all the same. */
-        if (p.n >= LEAST || n == 0) {
-            double best;
-            double near = scan(b, &p, lag, NARROW, (double)f->period / 8, &best);
-            lag = polish(b, &p, near, (double)f->period / 16, HALVINGS);
-            at[n] = (double)(f->samples[i].start - zero) +
-                    (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
-            found[n++] = lag;
-        }
-        i = j;
+        double best = 0;
+        if (p.n < LEAST)
+            continue; /* a hole, or the rest at the end */
+        double near = scan(b, &p, lag, NARROW, (double)f->period / 8, &best);
+        if (best < LEAST_CORRELATION)
+            continue; /* nothing ran, or all the time */
+        lag = polish(b, &p, near, (double)f->period / 16, HALVINGS);
+        at[n] =
+            (double)f->samples[i].start + (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
+        found[n++] = lag;
     }
-    ret->middle = zero;
+    return n;
+}
+
+static void find_line(const pp_fine *f, const busy *b, int metric, double lag, pp_fine_line *ret)
+{
+    double at[PIECES_MAX], found[PIECES_MAX];
+    size_t n = find_pieces(f, b, metric, lag, at, found);
+    if (n == 0) {
+        piece all = {f->samples, f->n_samples, metric};
+        at[0] = (double)f->samples[0].start / 2 + (double)f->samples[f->n_samples - 1].end / 2;
+        found[0] = polish(b, &all, lag, (double)f->period / 16, HALVINGS);
+        n = 1;
+    }
     fit_line(at, found, n, ret);
 }
 
@@ -218,7 +245,7 @@ int pp_fine_find_lag(const pp_fine *f, const pp_fine_clock *clock, pp_fine_line 
     piece all = {f->samples, f->n_samples, clock->metric};
     double lag = find_first(&b, &all, clock, f->period, &best);
     if (best >= LEAST_CORRELATION)
-        find_pieces(f, &b, clock->metric, lag, ret);
+        find_line(f, &b, clock->metric, lag, ret);
     free(b.at);
     free(b.sum);
     if (best < LEAST_CORRELATION)

@@ -7,7 +7,8 @@
 #include <uthash.h>
 
 enum {
-    PARTS_MAX = 4096, /* of a kernel, between those near its ends */
+    PARTS_MAX = 48, /* of a kernel, between those near its ends: longer ones have longer parts */
+    SEGMENTS_MAX = 4000000,
     ACTIVE_MAX = 256, /* segments of one window */
     HELD_STEPS = 8,   /* every so many steps one is held out */
 };
@@ -182,6 +183,9 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
     pp_fine_column *c = &s->sums->columns[column];
     if (end <= start)
         return 0;
+    if (s->n_segments == SEGMENTS_MAX)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "a stretch of more than %d parts of kernels",
+                            SEGMENTS_MAX);
     if (s->n_segments == s->segments_max) {
         size_t more = s->segments_max + s->segments_max / 2 + 4096;
         segment *grown = realloc(s->segments, more * sizeof *grown);
@@ -190,8 +194,8 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
         s->segments = grown;
         s->segments_max = more;
     }
-    s->segments[s->n_segments++] =
-        (segment){start, end, column, step % HELD_STEPS == HELD_STEPS - 1};
+    s->segments[s->n_segments++] = (segment){
+        start, end, column, (step - s->fine->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
     c->count++;
     c->time += (double)(end - start);
     c->place += (double)(start - begun);
@@ -341,18 +345,19 @@ typedef struct sweep {
     size_t next;
     const segment *open[ACTIVE_MAX];
     size_t n;
+    int64_t blind; /* until then some are missing, for want of room */
 } sweep;
 
 /* False where a window meets more segments than are kept: it tells nothing then. */
 static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end, window *w)
 {
-    bool whole = true;
     size_t kept = 0;
     for (; at->next < s->n_segments && s->segments[at->next].start < end; at->next++) {
         const segment *g = &s->segments[at->next];
-        whole = whole && (at->n < ACTIVE_MAX || g->end <= start);
         if (g->end > start && at->n < ACTIVE_MAX)
             at->open[at->n++] = g;
+        else if (g->end > start && g->end > at->blind)
+            at->blind = g->end;
     }
     w->n = 0;
     w->held = false;
@@ -367,7 +372,7 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
             at->open[kept++] = g;
     }
     at->n = kept;
-    return whole;
+    return start >= at->blind;
 }
 
 static int64_t shifted(const pp_fine_line *line, int64_t t)
@@ -378,7 +383,7 @@ static int64_t shifted(const pp_fine_line *line, int64_t t)
 static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
 {
     const pp_fine *f = s->fine;
-    sweep at = {0};
+    sweep at = {.blind = INT64_MIN};
     window w;
     int64_t last = f->kernels[0].start;
     int64_t end_of_all = 0;
@@ -387,8 +392,8 @@ static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
     for (size_t i = 0; i < f->n_samples; i++) {
         int64_t start = shifted(line, f->samples[i].start);
         int64_t end = shifted(line, f->samples[i].end);
-        if (start < last || end > end_of_all || end - start > 4 * f->period)
-            continue; /* outside, or a hole between samples */
+        if (start < last - f->period / 2 || end > end_of_all)
+            continue; /* outside; two that touch may overlap by what their clocks tell */
         last = end;
         if (fill_window(s, &at, start, end, &w) && all_known(s->sums, &f->samples[i]) &&
             take_window(s, &w, &f->samples[i], err) < 0)
