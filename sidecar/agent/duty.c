@@ -2,6 +2,7 @@
 
 #define GRACE (10 * INT64_C(1000000000))  /* a helper process may come before the trainer */
 #define SHORTEST INT64_C(500000000)       /* ns of a stretch */
+#define EVENTS (10 * INT64_C(1000000000)) /* a stretch by events: the next may record kernels */
 #define ALONE (600 * INT64_C(1000000000)) /* a trainer may load data before it imports torch */
 
 /* The earliest time at which the cost since `armed_at` is within the budget. */
@@ -49,7 +50,8 @@ static bool is_enough(const pp_duty *duty, const pp_duty_policy *policy, const p
     int64_t length = in->now - duty->started_at;
     if (length < least(policy, in->step))
         return false;
-    return length >= policy->longest || paid_at(duty, policy, in->cost) > in->now;
+    return length >= policy->longest || (in->events && length >= EVENTS) ||
+           paid_at(duty, policy, in->cost) > in->now;
 }
 
 /* A stretch that has been armed: it starts at a step's end and may be broken by losses. */

@@ -34,6 +34,7 @@ typedef struct pp_duty_input {
     int64_t now;     /**< ns, monotonic */
     bool allowed;    /**< the operator (or, without it, the settings) wants sampling */
     bool running;    /**< a stretch is running: started and not stopped */
+    bool events;     /**< the running one has events: its kernels could not be recorded */
     int64_t cost;    /**< ns that the hook has cost so far */
     int64_t steps;   /**< steps that the hook has counted */
     int64_t step;    /**< ns that a marked step takes; 0: not known */

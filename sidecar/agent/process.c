@@ -388,6 +388,7 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
     pp_duty_input input = {.now = now,
                            .allowed = pod->allowed && !pod->leaving && !p->stale,
                            .running = pp_pairing_running(p->pairing),
+                           .events = strcmp(h->clock, "cuda") == 0,
                            .cost = h->cost,
                            .steps = h->steps,
                            .step = p->step,

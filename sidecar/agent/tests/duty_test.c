@@ -52,6 +52,17 @@ static void test_cheap_marks_sample_all_the_time(void **state)
     assert_true(w.sampled_ns > 499 * S);
 }
 
+/* What kept kernels from being recorded, another profiler say, may be over. */
+static void test_stretches_by_events_are_begun_anew(void **state)
+{
+    (void)state;
+    world w = begin(0.001);
+    w.in.events = true;
+    pass(&w, &policy, 100 * S, S / 20);
+    assert_true(w.stretches >= 9 && w.stretches <= 10);
+    assert_true(w.sampled_ns > 98 * S);
+}
+
 static void test_short_steps_make_short_stretches(void **state)
 {
     (void)state;
@@ -178,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cheap_marks_sample_all_the_time),
+        cmocka_unit_test(test_stretches_by_events_are_begun_anew),
         cmocka_unit_test(test_short_steps_make_short_stretches),
         cmocka_unit_test(test_the_budget_holds_by_construction),
         cmocka_unit_test(test_stretches_are_begun_anew),
