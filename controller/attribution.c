@@ -171,7 +171,7 @@ static int fits_new(pp_attr_solver *s, pp_error *err)
 
 int64_t pp_attribution_max_lag(int64_t window_ns)
 {
-    int64_t windows = window_ns / 2 * 5;
+    int64_t windows = (int64_t)(PP_ATTR_USUAL_WINDOWS * (double)window_ns);
     return windows > LEAST_MAX_LAG_NS ? windows : LEAST_MAX_LAG_NS;
 }
 

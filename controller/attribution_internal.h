@@ -246,6 +246,9 @@ typedef struct pp_attr_problem {
     double max_lag;
 } pp_attr_problem;
 
+/** Most exporters publish within so many windows. */
+#define PP_ATTR_USUAL_WINDOWS 2.5
+
 typedef struct pp_attr_lag {
     bool known;
     double lag;

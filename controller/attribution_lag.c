@@ -16,11 +16,10 @@
 #define MAX_RIVALS 3
 /* Scaled sd of a window about a fit by least squares, against the prior's. */
 #define ROUGH_RIDGE (0.02 * 0.02 / (PP_ATTR_PRIOR_SD * PP_ATTR_PRIOR_SD))
-#define FLOOR_NOISE 1e-4  /* less residual than this tells no more */
-#define USUAL_WINDOWS 2.5 /* publication of most exporters */
-#define CONSTANT_SD 1e-5  /* scaled; what varies less carries no lag */
-#define UNAMBIGUOUS 12.0  /* in -2 log evidence, against the next minimum */
-#define SHOULDER 30.0     /* and against the typical lag */
+#define FLOOR_NOISE 1e-4 /* less residual than this tells no more */
+#define CONSTANT_SD 1e-5 /* scaled; what varies less carries no lag */
+#define UNAMBIGUOUS 12.0 /* in -2 log evidence, against the next minimum */
+#define SHOULDER 30.0    /* and against the typical lag */
 
 /** The windows and metrics that the search uses: complete ones, observed at every lag. */
 typedef struct sample_set {
@@ -574,7 +573,7 @@ int pp_attr_lag_find(const pp_attr_problem *q, const pp_attr_windows *w, pp_attr
 {
     bool few = false;
     pp_attr_problem usual = *q;
-    usual.max_lag = fmin(q->max_lag, USUAL_WINDOWS * w->window);
+    usual.max_lag = fmin(q->max_lag, PP_ATTR_USUAL_WINDOWS * w->window);
     if (find_within(q, w, fits, ret, &few, err) < 0)
         return -1;
     if (ret->known || !few || usual.max_lag >= q->max_lag)

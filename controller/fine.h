@@ -37,20 +37,12 @@ typedef struct pp_fine_result {
     double held[PP_FINE_METRICS]; /**< their mean; NaN where none was held out */
 } pp_fine_result;
 
-typedef struct pp_fine_options {
-    double lag_stderr; /**< ns: how far off the lag may be beyond what the stretches say */
-} pp_fine_options;
-
-/** ns: with it nine true values in ten and more lie within two standard errors, simulated: it
- * stands for the course of a kernel within its first and last part too. */
-#define PP_FINE_LAG_STDERR 500.0
-
 /**
  * Solves the sums of `n` stretches together. PP_ERR_NOT_FOUND: there are no windows;
  * PP_ERR_TOO_LARGE: kernels come in too many orders for the solution to be kept.
  */
-int pp_fine_solve(const pp_fine_sums *const *stretches, size_t n, const pp_fine_options *options,
-                  pp_fine_result **ret, pp_error *err);
+int pp_fine_solve(const pp_fine_sums *const *stretches, size_t n, pp_fine_result **ret,
+                  pp_error *err);
 
 /** NULL is allowed. */
 void pp_fine_result_free(pp_fine_result *result);

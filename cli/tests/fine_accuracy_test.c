@@ -7,27 +7,19 @@
 
 static sim_config usual(uint64_t seed)
 {
-    return (sim_config){.seed = seed,
-                        .kernels = 200,
-                        .length = 30,
-                        .spread = 0.9,
-                        .gap = {0.7, 1.2},
-                        .period = 25,
-                        .stretch = 0.25,
-                        .stretches = 6,
-                        .cv = 0.05,
-                        .noise = 0.002,
-                        .stamps = 0.1,
-                        .lag = -700,
-                        .drift = 5e-6};
+    sim_config c = sim_usual(seed);
+    c.kernels = 200;
+    c.length = 30;
+    c.stretch = 0.25;
+    c.stretches = 6;
+    return c;
 }
 
 static pp_fine_result *solved(const sim *s)
 {
     pp_fine_result *r = NULL;
     pp_error err = {0};
-    if (pp_fine_solve((const pp_fine_sums *const *)s->stretches, s->n_stretches,
-                      &(pp_fine_options){.lag_stderr = PP_FINE_LAG_STDERR}, &r, &err) < 0)
+    if (pp_fine_solve((const pp_fine_sums *const *)s->stretches, s->n_stretches, &r, &err) < 0)
         fail_msg("%s", err.message);
     return r;
 }
@@ -144,12 +136,11 @@ static void test_nothing_to_solve(void **state)
     (void)state;
     pp_fine_result *r = NULL;
     pp_error err = {0};
-    const pp_fine_options options = {.lag_stderr = PP_FINE_LAG_STDERR};
     const pp_fine_sums empty = {.known = {true}};
     const pp_fine_sums *one[] = {&empty};
-    assert_int_equal(pp_fine_solve(one, 1, &options, &r, &err), -1);
+    assert_int_equal(pp_fine_solve(one, 1, &r, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
-    assert_int_equal(pp_fine_solve(NULL, 0, &options, &r, &err), -1);
+    assert_int_equal(pp_fine_solve(NULL, 0, &r, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
 }
 

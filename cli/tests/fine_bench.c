@@ -12,17 +12,6 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static const sim_config usual = {.seed = 1,
-                                 .period = 25,
-                                 .stretch = 0.5,
-                                 .stretches = 10,
-                                 .cv = 0.05,
-                                 .noise = 0.002,
-                                 .stamps = 0.1,
-                                 .lag = -700,
-                                 .drift = 5e-6,
-                                 .spread = 0.9};
-
 static void print_class(const sim *s, const pp_fine_result *r, double from, double to)
 {
     sim_score c = sim_compare(s, r, from, to);
@@ -40,8 +29,7 @@ static void measure(const char *name, const sim_config *c)
     double begun = now();
     sim_run(&s, c);
     double joined = now();
-    if (pp_fine_solve((const pp_fine_sums *const *)s.stretches, s.n_stretches,
-                      &(pp_fine_options){.lag_stderr = PP_FINE_LAG_STDERR}, &r, &err) < 0) {
+    if (pp_fine_solve((const pp_fine_sums *const *)s.stretches, s.n_stretches, &r, &err) < 0) {
         (void)printf("{\"model\": \"%s\", \"error\": \"%s\"}\n", name, err.message);
         sim_free(&s);
         return;
@@ -61,7 +49,7 @@ static void measure(const char *name, const sim_config *c)
 
 int main(void)
 {
-    sim_config c = usual;
+    sim_config c = sim_usual(1);
     c.kernels = 85, c.length = 8, c.gap[0] = 5, c.gap[1] = 60;
     measure("launch-bound, 85 kernels", &c);
     c.kernels = 650, c.length = 25, c.gap[0] = 0.7, c.gap[1] = 1.2;

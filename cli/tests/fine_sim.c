@@ -1,4 +1,5 @@
 #include "cli/tests/fine_sim.h"
+#include "controller/tests/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,31 +42,31 @@ static void *need(void *p)
     return p;
 }
 
-static double uniform(uint64_t *state)
+sim_config sim_usual(uint64_t seed)
 {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
-static double normal(uint64_t *state)
-{
-    double u = 1 - uniform(state);
-    double v = uniform(state);
-    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+    return (sim_config){.seed = seed,
+                        .spread = 0.9,
+                        .gap = {0.7, 1.2},
+                        .period = 25,
+                        .stretch = 0.5,
+                        .stretches = 10,
+                        .cv = 0.05,
+                        .noise = 0.002,
+                        .stamps = 0.1,
+                        .lag = -700,
+                        .drift = 5e-6};
 }
 
 /* ---- the model ---- */
 
 static void draw_kernel(model *m, const sim_config *c, kernel *k)
 {
-    k->length = fmax(1.5, fmin(2000, c->length * exp(c->spread * normal(&m->rng))));
-    k->gap = c->gap[0] + (c->gap[1] - c->gap[0]) * uniform(&m->rng);
-    k->rise = fmin(k->length / 4, 0.3 + 1.2 * uniform(&m->rng));
-    k->fall = fmin(30, k->length * 0.5 * uniform(&m->rng));
+    k->length = fmax(1.5, fmin(2000, c->length * exp(c->spread * sim_normal(&m->rng))));
+    k->gap = c->gap[0] + (c->gap[1] - c->gap[0]) * sim_uniform(&m->rng);
+    k->rise = fmin(k->length / 4, 0.3 + 1.2 * sim_uniform(&m->rng));
+    k->fall = fmin(30, k->length * 0.5 * sim_uniform(&m->rng));
     for (int i = 0; i < SHARES; i++)
-        k->level[i] = 0.03 + 0.82 * uniform(&m->rng);
+        k->level[i] = 0.03 + 0.82 * sim_uniform(&m->rng);
 }
 
 /* Layers forward one after the other, backward the other way round, then the optimizer. */
@@ -96,9 +97,10 @@ static void draw_model(model *m, const sim_config *c)
 static double gap_of(model *m, const sim_config *c, const kernel *k)
 {
     double steady = c->gap[1] < 3;
-    double gap = k->gap * (steady > 0 ? 0.9 + 0.2 * uniform(&m->rng) : 0.6 + uniform(&m->rng));
-    if (steady <= 0 && uniform(&m->rng) < 0.002)
-        gap += -500 * log(1 - uniform(&m->rng)); /* the host was elsewhere */
+    double gap =
+        k->gap * (steady > 0 ? 0.9 + 0.2 * sim_uniform(&m->rng) : 0.6 + sim_uniform(&m->rng));
+    if (steady <= 0 && sim_uniform(&m->rng) < 0.002)
+        gap += -500 * log(1 - sim_uniform(&m->rng)); /* the host was elsewhere */
     return gap;
 }
 
@@ -111,13 +113,14 @@ static void run_step(model *m, const sim_config *c)
         const kernel *k = &m->kernels[m->order[at]];
         ran *r = &m->ran[i];
         r->of = k;
-        r->length = k->length * exp(0.02 * normal(&m->rng));
+        r->length = k->length * exp(0.02 * sim_normal(&m->rng));
         m->now += gap_of(m, c, k);
         r->start = m->now;
         bool beside = c->parallel && i % c->parallel == 0;
         m->now += beside ? r->length / 3 : r->length;
         for (int j = 0; j < SHARES; j++)
-            r->level[j] = k->level[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * normal(&m->rng));
+            r->level[j] =
+                k->level[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * sim_normal(&m->rng));
     }
 }
 
@@ -161,7 +164,7 @@ static void add_to_windows(windows *w, const sim_config *c, const ran *r)
 
 static int64_t stamp(model *m, const sim_config *c, double us)
 {
-    return (int64_t)llround((us + c->stamps * normal(&m->rng)) * 1000);
+    return (int64_t)llround((us + c->stamps * sim_normal(&m->rng)) * 1000);
 }
 
 static void tell_kernels(sim *s, pp_fine *f, windows *w)
@@ -199,9 +202,9 @@ static void tell_samples(sim *s, pp_fine *f, const windows *w)
             .start = (int64_t)llround(1000 * on_samples_clock(c, from, w->first)),
             .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
         for (int j = 0; j < PP_FINE_METRICS; j++)
-            p.values[j] = (float)fmin(1, w->sums[i][j] + c->noise * normal(&m->rng));
+            p.values[j] = (float)fmin(1, w->sums[i][j] + c->noise * sim_normal(&m->rng));
         p.values[SIM_NOT_OFFERED] = NAN;
-        if (uniform(&m->rng) >= c->lost && pp_fine_add_sample(f, &p, NULL) < 0)
+        if (sim_uniform(&m->rng) >= c->lost && pp_fine_add_sample(f, &p, NULL) < 0)
             abort();
     }
 }
@@ -211,7 +214,7 @@ static void run_stretch(sim *s, pp_fine *f, pp_fine_sums **ret)
     model *m = s->model;
     const sim_config *c = &s->config;
     double begun = m->now;
-    windows w = {.first = begun + c->period * uniform(&m->rng),
+    windows w = {.first = begun + c->period * sim_uniform(&m->rng),
                  .n = (size_t)(c->stretch * 1e6 / c->period)};
     w.sums = need(calloc(w.n, sizeof *w.sums));
     while (m->now < begun + c->stretch * 1e6) {

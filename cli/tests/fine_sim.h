@@ -50,6 +50,10 @@ typedef struct sim {
 /* The metric that tells whether a kernel runs; the one before is not offered. */
 enum { SIM_BUSY = 4, SIM_NOT_OFFERED = 5 };
 
+/** Back to back, 5 s in ten stretches at 25 us; how many kernels and of which length is to be set.
+ */
+sim_config sim_usual(uint64_t seed);
+
 /** Draws a model, runs its stretches and joins each. Fails the program where a join fails. */
 void sim_run(sim *s, const sim_config *config);
 void sim_free(sim *s);

@@ -8,6 +8,7 @@
 #define PP_TESTS_ATTRIBUTION_SIM_H
 
 #include "controller/attribution.h"
+#include "controller/tests/random.h"
 
 #define SIM_METRICS 6 /* four shares, GPU_UTIL in whole percent or fractions, memory in MiB */
 
@@ -86,8 +87,5 @@ void sim_score_of(const sim *s, const pp_attribution_result *r, sim_score *ret);
  *  [row * n_metrics + metric], NaN where nothing overlaps; the caller frees it. */
 int sim_overlap_mean(const pp_attribution_input *in, const pp_attribution_result *solved,
                      double **ret, pp_error *err);
-/** Uniform in [0, 1) from a state that it advances. */
-double sim_uniform(uint64_t *state);
-double sim_normal(uint64_t *state);
 
 #endif

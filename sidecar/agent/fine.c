@@ -1,7 +1,9 @@
 #include "sidecar/agent/fine.h"
 
-#include "common/cleanup.h"
+#include "common/array.h"
 #include "sidecar/agent/fine_internal.h"
+
+#include <stdlib.h>
 
 /* No sum or difference of two times overflows. */
 #define TIME_MAX (INT64_MAX / 4)
@@ -31,15 +33,7 @@ static int reserve(void *array, size_t *capacity, size_t needed, size_t size, si
 {
     if (needed > limit)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "a stretch of more than %zu", limit);
-    if (needed <= *capacity)
-        return 0;
-    size_t more = needed + needed / 2 + 256;
-    void *grown = realloc(*(void **)array, more * size);
-    if (!grown)
-        return pp_error_nomem(err);
-    *(void **)array = grown;
-    *capacity = more;
-    return 0;
+    return pp_array_reserve(array, capacity, needed, size, err);
 }
 
 int pp_fine_add_kernel(pp_fine *f, const pp_fine_kernel *kernel, pp_error *err)

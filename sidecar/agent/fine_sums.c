@@ -1,4 +1,5 @@
 /* Columns, and the sums of windows over them. */
+#include "common/array.h"
 #include "common/cleanup.h"
 #include "sidecar/agent/fine_internal.h"
 
@@ -51,7 +52,8 @@ typedef struct summing {
     counter *counters;
     pp_fine_sums *sums;
     size_t columns_max;
-    row *rows;
+    row *rows; /* one for each column */
+    size_t rows_max;
     segment *segments;
     size_t n_segments, segments_max;
 } summing;
@@ -95,16 +97,9 @@ static int add_columns(summing *s, const place *p, pp_error *err)
     if (needed > PP_FINE_MAX_COLUMNS)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "kernels of a step need more than %d columns",
                             PP_FINE_MAX_COLUMNS);
-    if (needed > s->columns_max) {
-        size_t more = needed + needed / 2;
-        pp_fine_column *columns = realloc(to->columns, more * sizeof *columns);
-        to->columns = columns ? columns : to->columns;
-        row *rows = realloc(s->rows, more * sizeof *rows);
-        s->rows = rows ? rows : s->rows;
-        if (!columns || !rows)
-            return pp_error_nomem(err);
-        s->columns_max = more;
-    }
+    if (pp_array_reserve(&to->columns, &s->columns_max, needed, sizeof *to->columns, err) < 0 ||
+        pp_array_reserve(&s->rows, &s->rows_max, needed, sizeof *s->rows, err) < 0)
+        return -1;
     for (uint32_t i = 0; i <= p->parts; i++) {
         bool gap = i == p->parts;
         s->rows[to->n] = (row){0};
@@ -186,14 +181,9 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
     if (s->n_segments == SEGMENTS_MAX)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "a stretch of more than %d parts of kernels",
                             SEGMENTS_MAX);
-    if (s->n_segments == s->segments_max) {
-        size_t more = s->segments_max + s->segments_max / 2 + 4096;
-        segment *grown = realloc(s->segments, more * sizeof *grown);
-        if (!grown)
-            return pp_error_nomem(err);
-        s->segments = grown;
-        s->segments_max = more;
-    }
+    if (pp_array_reserve(&s->segments, &s->segments_max, s->n_segments + 1, sizeof *s->segments,
+                         err) < 0)
+        return -1;
     s->segments[s->n_segments++] = (segment){
         start, end, column, (step - s->fine->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
     c->count++;

@@ -1,5 +1,7 @@
 #include "sidecar/agent/kernels.h"
 
+#include "common/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,19 +100,6 @@ void pp_kernels_finish(pp_kernels *k)
 
 /* ---- what comes in ---- */
 
-static int reserve(void *array, size_t *capacity, size_t needed, size_t size, pp_error *err)
-{
-    if (needed <= *capacity)
-        return 0;
-    size_t more = needed + needed / 2 + 256;
-    void *grown = realloc(*(void **)array, more * size);
-    if (!grown)
-        return pp_error_nomem(err);
-    *(void **)array = grown;
-    *capacity = more;
-    return 0;
-}
-
 static void drop_first_item(pp_kernels *k)
 {
     item *i = &k->items[k->first];
@@ -157,7 +146,7 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
     }
     if (k->count - k->head >= PP_KERNELS_MAX)
         pp_kernels_lose(k);
-    if (reserve(&k->kernels, &k->capacity, k->count + 1, sizeof *k->kernels, err) < 0)
+    if (pp_array_reserve(&k->kernels, &k->capacity, k->count + 1, sizeof *k->kernels, err) < 0)
         return -1;
     k->kernels[k->count++] = *kernel;
     k->sorted = false;
@@ -232,7 +221,8 @@ static int64_t later(int64_t a, int64_t b)
 static int set_spans(pp_kernels *k, const pp_step *step, size_t kernels, pp_error *err)
 {
     /* Each kernel may make a piece of its own, where it is a collective or outside of all. */
-    if (reserve(&k->spans, &k->span_capacity, step->count + kernels, sizeof *k->spans, err) < 0)
+    if (pp_array_reserve(&k->spans, &k->span_capacity, step->count + kernels, sizeof *k->spans,
+                         err) < 0)
         return -1;
     for (size_t i = 0; i < step->count; i++)
         k->spans[i] = (span){.piece = step->pieces[i],
@@ -330,7 +320,8 @@ static int64_t gap_of(pp_kernels *k, pp_kernel *kernels, size_t n, int64_t start
 static int hand_over(pp_kernels *k, const pp_step *host, int64_t end, pp_error *err)
 {
     pp_step *to = &k->step;
-    if (reserve(&to->pieces, &k->piece_capacity, k->span_count, sizeof *to->pieces, err) < 0)
+    if (pp_array_reserve(&to->pieces, &k->piece_capacity, k->span_count, sizeof *to->pieces, err) <
+        0)
         return -1;
     to->number = host->number;
     to->at = host->at;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 int fixture_listen(int *ret_port)
@@ -53,6 +54,19 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 void fixture_remove(const char *dir)
 {
     (void)nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+void fixture_stop(uv_loop_t *loop, pp_prometheus *client, pp_http_client *http, pid_t one,
+                  pid_t other)
+{
+    pp_prometheus_free(client);
+    pp_http_client_free(http);
+    uv_run(loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(loop), 0);
+    kill(one, SIGKILL);
+    kill(other, SIGKILL);
+    waitpid(one, NULL, 0);
+    waitpid(other, NULL, 0);
 }
 
 static void copy_texts(pp_strings *to, const pp_strings *from)

@@ -15,6 +15,10 @@ pid_t fixture_start_prometheus(const char *dir, int port, const char *option);
 /** Removes the folder and what is in it. */
 void fixture_remove(const char *dir);
 
+/** Frees the client and what it stands on, and ends both programs and the loop. */
+void fixture_stop(uv_loop_t *loop, pp_prometheus *client, pp_http_client *http, pid_t one,
+                  pid_t other);
+
 /** The last answer, copied, or why there was none. */
 typedef struct fixture_reply {
     bool answered;

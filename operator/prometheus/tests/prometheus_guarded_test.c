@@ -258,14 +258,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     setup *s = *state;
-    pp_prometheus_free(s->client);
-    pp_http_client_free(s->http);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&s->loop), 0);
-    kill(s->prometheus, SIGKILL);
-    kill(s->proxy, SIGKILL);
-    waitpid(s->prometheus, NULL, 0);
-    waitpid(s->proxy, NULL, 0);
+    fixture_stop(&s->loop, s->client, s->http, s->prometheus, s->proxy);
     fixture_remove(s->dir);
     pp_prometheus_answer_done(&s->reply.answer);
     free(s);
