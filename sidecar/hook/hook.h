@@ -110,8 +110,10 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
 
 /** Begins to record; in the training's thread, as a stretch starts. NULL, or why not (static). */
 const char *pp_kernels_start(void);
-/** Whether so much was recorded that CUPTI should be left, and attached anew. */
+/** Whether CUPTI should be left and attached anew: for what was recorded, or how. */
 bool pp_kernels_full(void);
+/** Whether launches are told by records of the calls, in place of the kernels' own. */
+bool pp_kernels_by_calls(void);
 /** Whether a start has to wait because it is being left. */
 bool pp_kernels_closing(void);
 /** The stretch has ended: poll ends the recording once its kernels have run. */
@@ -216,6 +218,8 @@ int pp_marks_stop(void);
 pp_state pp_marks_state(void);
 /** pace.c: a step has ended in this state. Holds marked steps against plain ones, counts cost. */
 void pp_pace_step(pp_state state);
+/** ns that a marked step takes longer, launches told by their calls or not; false: not known. */
+bool pp_pace_extra(bool by_calls, int64_t *ret);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** The object whose settle, found, rest, resume, position and failed the callables call; kept. */
 void pp_marks_use_probe(PyObject *probe);

@@ -11,6 +11,12 @@
  *                    recording once the stretch's kernels have run
  *   detach           in the next CUDA call of the training, as CUPTI asks for
  *
+ * A kernel's launch is told by its own record or by the one of the call that launched it. The first
+ * keeps a GPU that is behind from running kernels back to back (a GPT's marked step then takes 4.3
+ * % longer, not 0.7), and kernels of graphs lack it; the second slows each call of the runtime,
+ * which a training that waits for its launches feels (a DLRM's 35 %, not 13; all on an H200). So a
+ * stretch has what the one before shows to be better.
+ *
  * A CUPTI that stays attached slows every launch, so it goes after each stretch. Nothing here waits
  * for the GPU.
  */
@@ -27,34 +33,38 @@
 enum {
     CUPTI_OK = 0,
     KIND_DRIVER = 4,
+    KIND_RUNTIME = 5,
     KIND_KERNEL = 10,
     DOMAIN_DRIVER = 1,
     DOMAIN_RUNTIME = 2,
     SITE_EXIT = 1,
-    CBID_GRAPH_LAUNCH = 514, /* and, per thread, the next one */
     BUFFERS = 32,
     BUFFER_SIZE = 128 << 10, /* 600 kernels */
-    GRAPHS = 256,            /* launches of CUDA graphs that are remembered; a power of two */
-    PENDING = 4096,          /* kernels of graphs whose launch is not known yet */
-    /* ns that a record costs a training that waits for its launches: measured on an H200. Less
-     * where the GPU is behind; pace.c compares. */
-    RECORD_COST = 2400,
+    BUCKETS = 1 << 14,       /* launches that are remembered, by their correlation ... */
+    WAYS = 4,                /* ... and how many of a bucket: some seconds' worth */
+    PENDING = 32768,         /* kernels whose launch is not known yet */
+    /* ns that a kernel costs, by its own record where the training waits for its launches, and by
+     * its call's where the GPU is behind: measured on an H200. pace.c compares. */
+    OWN_COST = 2400,
+    CALL_COST = 500,
+    BEHIND = 100000,       /* ns from launch to begin of a kernel that had to wait for others */
     DETACH_COST = 2500000, /* ns that leaving CUPTI holds up one CUDA call: the same */
     TRIES = 8,
 };
 
-/* Records for which CUPTI stays attached: with the times of launches it keeps some 100 bytes of
- * each until it is left (measured on an H200). */
+/* Records for which CUPTI stays attached where they tell their launches: of each it then keeps some
+ * 100 bytes until it is left (measured on an H200). */
 #define RECORDS_MAX 400000
 
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
 #define FLUSH_EVERY INT64_C(50000000)
 /* ns of launches after the stretch that show it is all there. */
 #define SETTLED INT64_C(200000000)
-/* ns of launches after which a graph's own is known, or never: the agent lets steps go after 200 ms
- * of them. */
-#define GRAPH_WAIT INT64_C(100000000)
+/* ns of launches after which one's own is known, or never: the agent lets steps go after 200 ms of
+ * them. */
+#define LAUNCH_WAIT INT64_C(100000000)
 #define SILENCE INT64_C(2000000000) /* ns without a record: nothing more will come */
+#define LATEST INT64_C(30000000000) /* ns after a stretch: it is left, whatever comes */
 #define CLOCK_LIMIT INT64_C(1000000000)
 
 /* Where a record of KIND_KERNEL has what is read, in bytes. */
@@ -64,8 +74,8 @@ enum {
     AT_CORRELATION = 92,
     AT_NAME = 104,
     AT_QUEUED = 120,
-    AT_SUBMITTED = 128, /* 0: it was launched by a graph, and `queued` is another's */
-    /* and one of KIND_DRIVER. */
+    AT_SUBMITTED = 128, /* 0: a graph launched it, and `queued` is another's */
+    /* and one of KIND_DRIVER or KIND_RUNTIME. */
     AT_API_START = 8,
     AT_API_CORRELATION = 32,
 };
@@ -87,8 +97,26 @@ static struct {
     int (*unsubscribe)(void *);
     int (*domain)(uint32_t, void *, int);
     int (*finalize)(void);
-    int (*driver_api)(uint32_t, uint8_t); /* NULL before CUDA 12.4: graphs are placed less well */
+    /* NULL before CUDA 12.4. */
+    int (*driver_api)(uint32_t, uint8_t);
+    int (*runtime_api)(uint32_t, uint8_t);
 } cupti;
+
+/* The calls that launch, of which alone CUPTI makes records: a runtime's call has one for both.
+ * Each is there for the legacy stream and for one of each thread. */
+static const uint32_t driver_calls[] = {
+    307, 442, /* cuLaunchKernel */
+    652, 653, /* cuLaunchKernelEx */
+    477, 478, /* cuLaunchCooperativeKernel */
+    514, 515, /* cuGraphLaunch */
+};
+static const uint32_t runtime_calls[] = {
+    211, 214, /* cudaLaunchKernel */
+    505, 506, /* __cudaLaunchKernel: of CUDA 13 */
+    430, 431, /* cudaLaunchKernelExC */
+    269, 270, /* cudaLaunchCooperativeKernel */
+    311, 312, /* cudaGraphLaunch */
+};
 
 static const struct {
     const char *name;
@@ -112,8 +140,14 @@ static const struct {
 typedef struct pending {
     pp_kernel kernel;
     uint32_t correlation;
-    int64_t since; /* its graph was launched at that time or before */
+    int64_t since; /* it was launched at that time or before */
 } pending;
+
+/* Chosen as CUPTI is attached, by what the stretches before have shown. */
+static atomic_bool by_calls;        /* launches are told by records of the calls */
+static atomic_bool calls_fail;      /* they were asked for, and told nothing */
+static atomic_bool graphs;          /* the training launches some */
+static _Atomic int64_t waited, ran; /* kernels of the stretch that had to wait for others; all */
 
 /* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
 enum { OUT = 0, ON, ENDING, CLOSING };
@@ -134,9 +168,8 @@ static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint32_t correlation;
-    int64_t at;
-} graphs[GRAPHS];
-static unsigned graph_count;
+    int64_t at; /* 0: empty */
+} launches[BUCKETS][WAYS];
 static pending waiting[PENDING];
 static size_t waiting_count;
 static _Atomic int64_t records;  /* not yet counted as cost */
@@ -156,6 +189,17 @@ static int look(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
+/* Both functions or neither. */
+static void load_call_records(void *library)
+{
+    void *driver = dlsym(library, "cuptiActivityEnableDriverApi");
+    void *runtime = dlsym(library, "cuptiActivityEnableRuntimeApi");
+    if (!driver || !runtime)
+        return;
+    memcpy(&cupti.driver_api, &driver, sizeof driver);
+    memcpy(&cupti.runtime_api, &runtime, sizeof runtime);
+}
+
 static const char *load(void)
 {
     static bool loaded;
@@ -173,13 +217,18 @@ static const char *load(void)
             return "CUPTI lacks a function";
         memcpy(symbols[i].slot, &symbol, sizeof symbol);
     }
-    void *optional = dlsym(library, "cuptiActivityEnableDriverApi");
-    memcpy(&cupti.driver_api, &optional, sizeof optional);
+    load_call_records(library);
     uint32_t version = 0;
     if (cupti.version(&version) != CUPTI_OK || version < VERSION_MIN)
         return "CUPTI is older than that of CUDA 12";
     loaded = true;
     return NULL;
+}
+
+/* Whether CUPTI can tell launches by the calls. */
+static bool have_calls(void)
+{
+    return cupti.driver_api && !atomic_load(&calls_fail);
 }
 
 /* ---- records ---- */
@@ -198,35 +247,64 @@ static uint32_t read_u32(const uint8_t *at)
     return v;
 }
 
+static void see_launch(int64_t at)
+{
+    newest = at > newest ? at : newest;
+}
+
 static void emit(const pp_kernel *k)
 {
-    if (k->launched > newest)
-        newest = k->launched;
+    see_launch(k->launched);
+    atomic_fetch_add(&ran, 1);
+    if (k->start - k->launched > BEHIND)
+        atomic_fetch_add(&waited, 1);
     pp_ring_push_kernel(k);
 }
 
-static bool find_graph(uint32_t correlation, int64_t *ret)
+static unsigned bucket_of(uint32_t correlation)
 {
-    for (unsigned i = 0; i < GRAPHS && i < graph_count; i++) {
-        unsigned at = (graph_count - 1 - i) & (GRAPHS - 1);
-        if (graphs[at].correlation == correlation) {
-            *ret = graphs[at].at;
+    return (correlation * UINT32_C(2654435761)) >> 18;
+}
+
+static void take_launch(const uint8_t *r)
+{
+    uint32_t correlation = read_u32(r + AT_API_CORRELATION);
+    unsigned bucket = bucket_of(correlation);
+    unsigned oldest = 0;
+    for (unsigned way = 1; way < WAYS; way++)
+        oldest = launches[bucket][way].at < launches[bucket][oldest].at ? way : oldest;
+    launches[bucket][oldest].correlation = correlation;
+    launches[bucket][oldest].at = (int64_t)read_u64(r + AT_API_START) + offset;
+}
+
+static bool find_launch(uint32_t correlation, int64_t *ret)
+{
+    unsigned bucket = bucket_of(correlation);
+    for (unsigned way = 0; way < WAYS; way++)
+        if (launches[bucket][way].at != 0 && launches[bucket][way].correlation == correlation) {
+            *ret = launches[bucket][way].at;
             return true;
         }
-    }
     return false;
 }
 
-/* Emits the kernels of graphs whose launch is known by now, or will not be. */
-static void emit_waiting(void)
+/* Emits the kernels whose launch is known by now; `all`: gives the others up. */
+static void emit_waiting(bool all)
 {
     size_t kept = 0;
+    int64_t late = pp_now() - SILENCE;
     for (size_t i = 0; i < waiting_count; i++) {
         pending *p = &waiting[i];
-        if (find_graph(p->correlation, &p->kernel.launched) || newest > p->since + GRAPH_WAIT)
+        if (find_launch(p->correlation, &p->kernel.launched)) {
             emit(&p->kernel);
-        else
+        } else if (all || newest > p->since + LAUNCH_WAIT || p->kernel.start < late) {
+            pp_ring_lose_kernels(1);
+            see_launch(p->kernel.start - SILENCE); /* else nothing would show that time goes on */
+            if (atomic_load(&ran) == 0)
+                atomic_store(&calls_fail, true);
+        } else {
             waiting[kept++] = *p;
+        }
     }
     waiting_count = kept;
 }
@@ -241,38 +319,53 @@ static bool is_collective(const char *name)
     return strncmp(name, "nccl", 4) == 0;
 }
 
+/* When a kernel was launched; 0: that is not known yet; -1: it never will be. */
+static int64_t launch_of(const uint8_t *r)
+{
+    int64_t at = 0;
+    int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
+    if (atomic_load(&by_calls))
+        return find_launch(read_u32(r + AT_CORRELATION), &at) ? at : 0;
+    if (queued == 0)
+        return -1;
+    if (read_u64(r + AT_SUBMITTED) == 0 && have_calls()) {
+        atomic_store(&graphs, true);
+        see_launch(queued + offset);
+        return -1;
+    }
+    return queued + offset;
+}
+
+static void emit_at(pp_kernel *k, int64_t launched)
+{
+    k->launched = launched;
+    see_launch(launched);
+    if (waiting_count && newest > waiting[0].since + LAUNCH_WAIT)
+        emit_waiting(false); /* before what was launched so much later */
+    emit(k);
+}
+
 static void take_kernel(const uint8_t *r)
 {
     int64_t begin = (int64_t)read_u64(r + AT_START);
     int64_t end = (int64_t)read_u64(r + AT_END);
-    int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
-    if (begin <= 0 || end < begin || queued <= 0) {
-        pp_ring_lose_kernels(1); /* it did not run to its end */
+    int64_t launched = launch_of(r);
+    bool known = launched > 0;
+    if (begin <= 0 || end < begin || launched < 0 || (!known && waiting_count == PENDING)) {
+        pp_ring_lose_kernels(1); /* or it did not run to its end */
         return;
     }
     const char *name = NULL;
     memcpy(&name, r + AT_NAME, sizeof name);
-    pp_kernel k = {.launched = queued + offset,
-                   .start = begin + offset,
+    pp_kernel k = {.start = begin + offset,
                    .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
                    .flags = is_collective(name) ? PP_KERNEL_COLLECTIVE : 0};
-    if (read_u64(r + AT_SUBMITTED) != 0 || !cupti.driver_api || waiting_count == PENDING) {
-        newest = k.launched > newest ? k.launched : newest;
-        if (waiting_count && newest > waiting[0].since + GRAPH_WAIT)
-            emit_waiting(); /* before what was launched so much later */
-        emit(&k);
-    } else {
+    if (known)
+        emit_at(&k, launched);
+    else
         waiting[waiting_count++] = (pending){.kernel = k,
                                              .correlation = read_u32(r + AT_CORRELATION),
                                              .since = k.start < newest ? k.start : newest};
-    }
-}
-
-static void take_launch(const uint8_t *r)
-{
-    unsigned at = graph_count++ & (GRAPHS - 1);
-    graphs[at].correlation = read_u32(r + AT_API_CORRELATION);
-    graphs[at].at = (int64_t)read_u64(r + AT_API_START) + offset;
 }
 
 static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -310,7 +403,7 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
             atomic_fetch_add(&attached, 1);
             take_kernel(record);
         }
-        if (kind == KIND_DRIVER)
+        if (kind == KIND_DRIVER || kind == KIND_RUNTIME)
             take_launch(record);
     }
     (void)pthread_mutex_unlock(&lock);
@@ -376,27 +469,70 @@ static bool set_clock(void)
     return off > -CLOCK_LIMIT && off < CLOCK_LIMIT;
 }
 
+/* One of them that this CUPTI does not know is never made. */
+static void record_only(int (*set)(uint32_t, uint8_t), const uint32_t *calls, size_t n)
+{
+    enum { CALLS_MAX = 1200 }; /* more than either has; 0.25 ms for all */
+    for (uint32_t id = 1; id < CALLS_MAX; id++)
+        (void)set(id, 0);
+    for (size_t i = 0; i < n; i++)
+        (void)set(calls[i], 1);
+}
+
+/* Has CUPTI record the calls that launch, and no others. It heeds what it is told of single calls
+ * only while their kind is enabled, which enables them all (measured with CUDA 13.0). */
+static bool record_calls(void)
+{
+    if (cupti.enable(KIND_RUNTIME) != CUPTI_OK || cupti.enable(KIND_DRIVER) != CUPTI_OK)
+        return false;
+    record_only(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls);
+    record_only(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls);
+    return true;
+}
+
+/* What costs a marked step less, as far as both are known; else calls are tried where the GPU is
+ * behind. */
+static bool calls_are_better(void)
+{
+    bool behind = atomic_exchange(&waited, 0) > atomic_exchange(&ran, 0) / 2;
+    int64_t own, calls;
+    if (pp_pace_extra(false, &own) && pp_pace_extra(true, &calls))
+        return calls < own;
+    return behind;
+}
+
+static void choose_records(void)
+{
+    bool better = calls_are_better();
+    atomic_store(&by_calls, have_calls() && (better || atomic_load(&graphs)));
+}
+
 static bool enable(void)
 {
-    if (cupti.callbacks(buffer_wanted, buffer_filled) != CUPTI_OK || cupti.latency(1) != CUPTI_OK ||
-        cupti.enable(KIND_KERNEL) != CUPTI_OK)
-        return false;
-    for (uint32_t i = 0; cupti.driver_api && i < 2; i++)
-        (void)cupti.driver_api(CBID_GRAPH_LAUNCH + i, 1);
-    return true;
+    choose_records();
+    return cupti.callbacks(buffer_wanted, buffer_filled) == CUPTI_OK &&
+           (atomic_load(&by_calls) ? record_calls() : cupti.latency(1) == CUPTI_OK) &&
+           cupti.enable(KIND_KERNEL) == CUPTI_OK;
 }
 
 static void disable(void)
 {
-    for (uint32_t i = 0; cupti.driver_api && i < 2; i++)
-        (void)cupti.driver_api(CBID_GRAPH_LAUNCH + i, 0);
     (void)cupti.disable(KIND_KERNEL);
-    (void)cupti.latency(0);
+    if (atomic_load(&by_calls)) {
+        (void)cupti.disable(KIND_RUNTIME);
+        (void)cupti.disable(KIND_DRIVER);
+    } else {
+        (void)cupti.latency(0);
+    }
 }
 
 bool pp_kernels_full(void)
 {
-    return atomic_load(&state) != OUT && atomic_load(&attached) >= RECORDS_MAX;
+    if (atomic_load(&state) == OUT)
+        return false;
+    if (atomic_load(&by_calls))
+        return atomic_load(&calls_fail);
+    return atomic_load(&attached) >= RECORDS_MAX || (have_calls() && atomic_load(&graphs));
 }
 
 bool pp_kernels_closing(void)
@@ -428,7 +564,8 @@ const char *pp_kernels_start(void)
         return "out of memory";
     if (!set_clock())
         return "a profiler has changed CUPTI's clock";
-    waiting_count = graph_count = 0;
+    waiting_count = 0;
+    memset(launches, 0, sizeof launches);
     atomic_store(&attached, 0);
     newest = news_at = pp_now();
     pp_ration_use();
@@ -453,10 +590,7 @@ void pp_kernels_end(void)
 static void complete(void)
 {
     (void)pthread_mutex_lock(&lock);
-    emit_waiting();
-    for (size_t i = 0; i < waiting_count; i++)
-        emit(&waiting[i].kernel);
-    waiting_count = 0;
+    emit_waiting(true);
     pp_ring_push_kernel(
         &(pp_kernel){.launched = pp_now(), .start = pp_now(), .flags = PP_KERNEL_COMPLETE});
     (void)pthread_mutex_unlock(&lock);
@@ -477,6 +611,11 @@ void pp_kernels_give_way(void)
     (void)pthread_mutex_unlock(&api);
 }
 
+bool pp_kernels_by_calls(void)
+{
+    return atomic_load(&by_calls);
+}
+
 bool pp_kernels_active(void)
 {
     return atomic_load(&state) != OUT || atomic_load(&detaching) != DETACH_NONE;
@@ -484,7 +623,7 @@ bool pp_kernels_active(void)
 
 int64_t pp_kernels_cost(void)
 {
-    return atomic_exchange(&records, 0) * RECORD_COST;
+    return atomic_exchange(&records, 0) * (atomic_load(&by_calls) ? CALL_COST : OWN_COST);
 }
 
 void pp_kernels_forget(void)
@@ -500,9 +639,11 @@ void pp_kernels_forget(void)
 static bool all_here(void)
 {
     (void)pthread_mutex_lock(&lock);
-    emit_waiting();
+    emit_waiting(false);
     int64_t end = atomic_load(&ended_at);
-    bool here = newest > end + SETTLED || pp_now() - (news_at > end ? news_at : end) > SILENCE;
+    int64_t now = pp_now();
+    bool here = newest > end + SETTLED || now - (news_at > end ? news_at : end) > SILENCE ||
+                now > end + LATEST;
     (void)pthread_mutex_unlock(&lock);
     return here;
 }

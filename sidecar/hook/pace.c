@@ -21,7 +21,9 @@ typedef struct circle {
 } circle;
 
 static circle plain; /* ns of a step */
-static circle extra; /* ns that a marked step took longer than plain ones before it */
+/* ns that a marked step took longer than plain ones before it, by what was recorded. */
+enum { OWN, CALLS, NO_KERNELS };
+static circle extra[NO_KERNELS + 1];
 static int64_t plain_until;
 static struct {
     int kind;
@@ -39,7 +41,7 @@ static void sort(int64_t *v, int n)
         }
 }
 
-static int known(const circle *c)
+static int held(const circle *c)
 {
     return c->count < BLOCKS ? (int)c->count : BLOCKS;
 }
@@ -48,20 +50,25 @@ static int64_t median(const circle *c)
 {
     int64_t v[BLOCKS];
     memcpy(v, c->values, sizeof v);
-    sort(v, known(c));
-    return v[known(c) / 2];
+    sort(v, held(c));
+    return v[held(c) / 2];
 }
 
 /* 1.5 times the median's standard error, by the median deviation. */
 static int64_t spread_of(const circle *c, int64_t middle)
 {
     static const double root[BLOCKS + 1] = {1, 1, 1.414, 1.732, 2, 2.236, 2.449, 2.646, 2.828, 3};
-    int n = known(c);
+    int n = held(c);
     int64_t v[BLOCKS];
     for (int i = 0; i < n; i++)
         v[i] = c->values[i] > middle ? c->values[i] - middle : middle - c->values[i];
     sort(v, n);
     return (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
+}
+
+static circle *extra_now(void)
+{
+    return &extra[!pp_kernels_active() ? NO_KERNELS : pp_kernels_by_calls() ? CALLS : OWN];
 }
 
 static void take(circle *c, int64_t value)
@@ -76,7 +83,7 @@ static void take_block(int kind, int64_t now, int64_t step)
         take(&plain, step);
         plain_until = now;
     } else if (plain.count >= KNOWN && block.since - plain_until < NEAR) {
-        take(&extra, step - median(&plain));
+        take(extra_now(), step - median(&plain));
     }
 }
 
@@ -86,19 +93,30 @@ static int64_t settle_cost(int64_t own)
     static int64_t records; /* of a step on average: they come in bursts */
     records += (pp_kernels_cost() - records) / SMOOTH;
     own += records;
-    if (extra.count < KNOWN)
+    const circle *c = extra_now();
+    if (c->count < KNOWN)
         return own;
     static int64_t middle, spread;
+    static const circle *of;
     static unsigned seen;
-    if (seen != extra.count) {
-        middle = median(&extra);
-        spread = spread_of(&extra, middle);
+    if (of != c || seen != c->count) {
+        middle = median(c);
+        spread = spread_of(c, middle);
     }
-    seen = extra.count;
+    of = c;
+    seen = c->count;
     int64_t cost = own < middle - spread   ? middle - spread
                    : own > middle + spread ? middle + spread
                                            : own;
     return cost > 0 ? cost : 0;
+}
+
+bool pp_pace_extra(bool by_calls, int64_t *ret)
+{
+    const circle *c = &extra[by_calls ? CALLS : OWN];
+    bool known = c->count >= KNOWN;
+    *ret = known ? median(c) : 0;
+    return known;
 }
 
 static int kind_of(pp_state state)

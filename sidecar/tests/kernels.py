@@ -2,7 +2,7 @@
 
 usage: kernels.py CASE CUDA CUPTI   (the doubles)
 
-Every step launches the same kernels, so that each that is told of can be compared with STEP.
+Every step launches the same kernels, so that each that is told of can be compared with kernels().
 """
 import ctypes
 import os
@@ -16,21 +16,24 @@ import torch
 from torch import nn
 
 faults.PERIOD = 40
-ORDINARY, OF_GRAPH, OF_UNKNOWN_GRAPH = range(3)
+ORDINARY, OF_GRAPH, TOLD_LATE = range(3)
 FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, OTHER = 0, 1, 2, 6, 7
 LAYERS = {  # name: kernels in ns of forward and backward, and how each of the two launches
     "0": ([600000], [1000000], ORDINARY, ORDINARY),
     "1": ([300000, 500000], [800000], ORDINARY, ORDINARY),
-    "2": ([200000, 200000], [400000], OF_GRAPH, OF_UNKNOWN_GRAPH),
+    "2": ([200000, 200000], [400000], ORDINARY, TOLD_LATE),
 }
 REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
-STEP = {**{(name, FORWARD): sum(one[0]) for name, one in LAYERS.items()},
-        **{(name, BACKWARD): sum(one[1]) for name, one in LAYERS.items()},
-        **{("", phase): ns for phase, ns in REST.items()}}
 # As the compiler mangles it.
 COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 
 double = None
+
+
+def kernels():
+    """[layer, phase, ns] of a step."""
+    return [[name, phase, sum(one[phase])] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)] + \
+        [["", phase, ns] for phase, ns in REST.items()]
 
 
 def launch(durations, how=ORDINARY, name=b"gemm"):
@@ -65,9 +68,10 @@ class Training(faults.Training):
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
         self.optimizer.register_step_pre_hook(lambda *_: launch([REST[OPTIMIZER]]))
         self.begin = [parameter.detach().clone() for parameter in self.model.parameters()]
-        self.log = []
+        self.log, self.pause = [], 0
 
     def step(self):
+        time.sleep(self.pause)
         super().step()
         launch([REST[OTHER]])
         double.pp_cupti_wait()
@@ -95,6 +99,27 @@ def plain(training):
 def stretches(training):
     """Three of them, each recorded from its beginning to its end."""
     training.until(lambda: training.calls().count("finalize") >= 3)
+
+
+def waiting(training):
+    """The training waits for its launches, not for the GPU."""
+    for name, (forward, backward, *how) in LAYERS.items():
+        LAYERS[name] = ([ns // 100 for ns in forward], [ns // 100 for ns in backward], *how)
+    REST.update({phase: ns // 100 for phase, ns in REST.items()})
+    training.pause = 0.004
+    stretches(training)
+
+
+def graphs(training):
+    """A layer is a CUDA graph."""
+    LAYERS["2"] = (*LAYERS["2"][:2], OF_GRAPH, OF_GRAPH)
+    stretches(training)
+
+
+def untold(training):
+    """CUPTI tells of no calls, whatever it is asked for."""
+    double.pp_cupti_fault(b"calls")
+    training.until(lambda: training.calls().count("finalize") >= 4)
 
 
 def refused(training):
@@ -184,4 +209,4 @@ if __name__ == "__main__":
     faults.pretend_cuda(cuda)
     one = Training()
     told = globals()[sys.argv[1]](one)
-    one.end(step=[[*key, ns] for key, ns in STEP.items()], told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())
+    one.end(step=kernels(), told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())

@@ -3,25 +3,30 @@ import collections
 import json
 import pathlib
 
+import pytest
+
 from conftest import HERE, layers_of, needed, plain, pythons, run, undelta
 
 KERNELS = str(HERE / "kernels.py")
 DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
-LIBRARIES = [str(DOUBLES / "cuda" / "libcuda.so.1"), str(DOUBLES / "cupti" / "libcupti.so.13")]
+CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13",
+                                                           "cupti-old/libcupti.so.12")]
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
-ATTACHED = ["subscribe", "unsubscribe", "register", "latency", "enable", "driver"]
-LEFT = ["driver", "disable", "latency", "flush", "subscribe", "domain", "finalize"]
+ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
+# How a stretch begins and ends: launches are told by the kernels' own records, or by those of the calls.
+OWN = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
+CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
 
 
-def trained(probe, case, **settings):
+def trained(probe, case, cupti=CUPTI, **settings):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run."""
     probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, **settings)
     agent = probe.start("--dump")
     environment = probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so")})
-    result = run(PYTHON, KERNELS, case, *LIBRARIES, environment=environment)
+    result = run(PYTHON, KERNELS, case, CUDA, cupti, environment=environment)
     probe.finish()
     assert "kernels came after" not in probe.log.read_text()
-    alone = plain(PYTHON, KERNELS, "plain", *LIBRARIES)
+    alone = plain(PYTHON, KERNELS, "plain", CUDA, cupti)
     told = json.loads(result.stdout.splitlines()[-1])
     assert len(result.stdout.splitlines()) == 1 and result.stderr == alone.stderr
     assert (told["losses"], told["others"]) == (json.loads(alone.stdout)["losses"], 0)
@@ -56,14 +61,23 @@ def numbers(batches, clock="kernels"):
     return [n for b in batches if b["process"]["clock"] == clock for n in undelta(b["steps"]["number"])]
 
 
-def test_layers_get_their_kernels_and_cupti_is_left(probe):
-    """Also kernels of graphs, which have the time of another launch, or no launch that is known."""
-    told, batches = trained(probe, "stretches")
+def stretches_of(calls):
+    """Of CUPTI's calls, without those that only ask for records as they come."""
+    last = {OWN[-len(LEFT) - 1], CALLS[-len(LEFT) - 1]}
+    return [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] in last]
+
+
+@pytest.mark.parametrize("case, cupti, expected", [
+    ("stretches", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
+    ("waiting", CUPTI, [OWN, OWN, OWN]),
+    ("graphs", CUPTI, [OWN, CALLS, CALLS]),
+    ("untold", CUPTI, [OWN, CALLS, OWN, OWN]),
+    ("stretches", OLD_CUPTI, [OWN, OWN, OWN])], ids=["behind", "waiting", "graphs", "untold", "old"])
+def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
+    told, batches = trained(probe, case, cupti)
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
-    calls = told["calls"]
-    changes = [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] == "latency"]
-    whole = (ATTACHED + LEFT) * 3
-    assert changes[:len(whole)] == whole
+    whole = sum(expected, [])
+    assert stretches_of(told["calls"])[:len(whole)] == whole
 
 
 def test_reasons_not_to_record(probe):
@@ -92,9 +106,9 @@ def test_torch_profiler_begins(probe):
     told, batches = trained(probe, "profiled")
     assert told["told"] == [180, 180]  # all that ran: 3 layers in 60 steps
     calls = told["calls"]
-    left = ["driver", "disable", "latency", "flush-all", "finalize-at-once"]
+    left = ["disable", "flush-all", "finalize-at-once"]
     first, second = [i for i, call in enumerate(calls) if call == "profile"]
-    assert calls[first - len(left):first + 2] == left + ["profile", "profiled"]
+    assert [c for c in calls[:first] if c != "latency"][-len(left):] + calls[first:first + 2] == left + ["profile", "profiled"]
     # On a machine that is slow enough the stretch before is left as ever.
     assert calls[second - 1] in (left[-1], LEFT[-1]) and calls[second + 1] == "profiled"
     assert "enable" in calls[second:]

@@ -9,6 +9,8 @@
 
 static struct {
     int64_t now, held, cost, kernels;
+    bool recording, by_calls; /* in marked steps */
+    pp_state state;
 } world;
 
 int64_t pp_now(void)
@@ -18,7 +20,12 @@ int64_t pp_now(void)
 
 bool pp_kernels_active(void)
 {
-    return false;
+    return world.recording && world.state == MARKING;
+}
+
+bool pp_kernels_by_calls(void)
+{
+    return world.by_calls;
 }
 
 int64_t pp_kernels_cost(void)
@@ -45,6 +52,7 @@ void pp_ring_cost_add(int64_t ns)
 static int64_t pass(pp_state state, int steps, int64_t ns, int64_t own)
 {
     int64_t before = world.cost;
+    world.state = state;
     for (int i = 0; i < steps; i++) {
         world.now += ns + (i % 3 - 1) * ns / 1000;
         world.held = own;
@@ -87,6 +95,19 @@ static void test_the_cost_of_a_step(void **state)
     assert_true(each >= 0 && each < 10000);
     /* What happens outside of marked steps counts in full. */
     assert_int_equal(pass(DISCOVERING, 10, 1000000, 7000), 7000);
+
+    /* Each way of recording has its own. */
+    int64_t ns = 1;
+    world.recording = true;
+    assert_false(pp_pace_extra(false, &ns) || pp_pace_extra(true, &ns));
+    assert_int_equal(ns, 0);
+    for (int calls = 0; calls < 2; calls++) {
+        world.by_calls = calls;
+        (void)pass(COUNTING, 200, 1000000, 0);
+        (void)pass(MARKING, 200, calls ? 1050000 : 1400000, 50000);
+    }
+    assert_true(pp_pace_extra(false, &ns) && ns > 390000 && ns < 410000);
+    assert_true(pp_pace_extra(true, &ns) && ns > 40000 && ns < 60000);
 }
 
 int main(void)

@@ -9,8 +9,10 @@
  *   stuck       nothing is handed over, so that the buffers run out
  *   dropped     every record is dropped
  *   unended     kernels have no end
+ *   calls       no call is recorded, whatever is enabled
  *   slow        what is done is handed over after a while
  *
+ * With PP_CUPTI_OLD it is one of before CUDA 12.4, which makes no records of single calls.
  * pp_cupti_log() tells the calls since it was asked last; runs of the same call are one.
  */
 #include <pthread.h>
@@ -21,10 +23,11 @@
 #include <time.h>
 
 enum { OK = 0, NO_MORE = 12, FAILED = 999 };
-enum { KIND_DRIVER = 4, KIND_KERNEL = 10, GRAPH_LAUNCH = 514, VERSION = 130000 };
-enum { DRIVER_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8 };
-/* How pp_cupti_launch() does it. */
-enum { ORDINARY, OF_GRAPH, OF_UNKNOWN_GRAPH };
+enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, VERSION = 130000 };
+enum { CALL_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8, CALLS = 1024 };
+/* How pp_cupti_launch() does it: by the runtime, or by the driver, with the record of the call
+ * after the kernel's. */
+enum { ORDINARY, OF_GRAPH, TOLD_LATE };
 
 #define HOUR INT64_C(3600000000000)
 
@@ -45,7 +48,7 @@ static char calls[65536];
 static struct {
     wanted_fn wanted;
     filled_fn filled;
-    bool kernels, latency, graph_launches;
+    bool kernels, latency, calls[2][1 + CALLS]; /* of the driver and the runtime: kind, each call */
     callback_fn subscriber;
     void *user;
     bool domains[DOMAINS];
@@ -166,12 +169,17 @@ static uint8_t *record_of(uint32_t kind, size_t size, int64_t end)
     return record;
 }
 
-static void record_graph_launch(int64_t at)
+static void record_launch(int64_t at, int how)
 {
-    uint8_t *r = client.graph_launches ? record_of(KIND_DRIVER, DRIVER_SIZE, at) : NULL;
+    /* cuLaunchKernel; else the runtime's cudaLaunchKernel or cudaGraphLaunch, whose call of the
+     * driver is not recorded besides. */
+    uint32_t kind = how == TOLD_LATE ? KIND_DRIVER : KIND_RUNTIME;
+    uint32_t call = how == TOLD_LATE ? 307 : how == OF_GRAPH ? 311 : 211;
+    const bool *enabled = client.calls[kind == KIND_RUNTIME];
+    uint8_t *r = enabled[0] && enabled[call] ? record_of(kind, CALL_SIZE, at) : NULL;
     if (!r)
         return;
-    PUT(r, 4, uint32_t, GRAPH_LAUNCH);
+    PUT(r, 4, uint32_t, call);
     PUT(r, 8, int64_t, at);
     PUT(r, 16, int64_t, at + 1);
     PUT(r, 32, uint32_t, correlation);
@@ -182,14 +190,14 @@ static void record_kernel(const char *name, int64_t at, int64_t begin, int64_t e
     uint8_t *r = client.kernels ? record_of(KIND_KERNEL, KERNEL_SIZE, end) : NULL;
     if (!r)
         return;
-    /* What a graph launches has no times of its own launch, or another's. */
-    int64_t queued = how == OF_GRAPH ? queued_last : at;
     PUT(r, 16, int64_t, begin);
     PUT(r, 24, int64_t, fails("unended") ? 0 : end);
     PUT(r, 92, uint32_t, correlation);
     PUT(r, 104, const char *, name);
+    /* What a graph launches has no times of its own launch but another's. */
+    int64_t queued = how == OF_GRAPH ? queued_last : at;
     PUT(r, 120, int64_t, client.latency ? queued : 0);
-    PUT(r, 128, int64_t, client.latency && how == ORDINARY ? at + 1 : 0);
+    PUT(r, 128, int64_t, client.latency && how != OF_GRAPH ? at + 1 : 0);
 }
 
 /* Launches a kernel of a duration in ns, in a CUDA call of this thread. `name` is kept. */
@@ -201,11 +209,13 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
     int64_t begin = *ends > at ? *ends : at;
     *ends = begin + duration;
     correlation++;
-    if (how == OF_GRAPH)
-        record_graph_launch(at);
+    if (how != TOLD_LATE)
+        record_launch(at, how);
     record_kernel(name, at, begin, *ends, how);
-    if (how == ORDINARY)
+    if (how != OF_GRAPH)
         queued_last = at;
+    if (how == TOLD_LATE)
+        record_launch(at, how);
     bool listens = client.domains[1] || client.domains[2];
     callback_fn subscriber = listens ? client.subscriber : NULL;
     void *user = client.user;
@@ -250,11 +260,19 @@ CUPTI(cuptiActivityRegisterCallbacks, (wanted_fn wanted, filled_fn filled))
     return done("register", false);
 }
 
+static bool *enabled_calls(int kind)
+{
+    return kind == KIND_DRIVER || kind == KIND_RUNTIME ? client.calls[kind == KIND_RUNTIME] : NULL;
+}
+
 CUPTI(cuptiActivityEnable, (int kind))
 {
     (void)pthread_mutex_lock(&lock);
-    bool failed = fails("enable") || kind != KIND_KERNEL;
-    client.kernels = !failed;
+    bool *of_kind = enabled_calls(kind);
+    bool failed = fails("enable") || (kind != KIND_KERNEL && !of_kind);
+    for (int call = 0; of_kind && call <= CALLS; call++)
+        of_kind[call] = !failed;
+    client.kernels = client.kernels || (kind == KIND_KERNEL && !failed);
     return done("enable", failed);
 }
 
@@ -262,6 +280,8 @@ CUPTI(cuptiActivityDisable, (int kind))
 {
     (void)pthread_mutex_lock(&lock);
     client.kernels = client.kernels && kind != KIND_KERNEL;
+    if (enabled_calls(kind))
+        enabled_calls(kind)[0] = false;
     return done("disable", false);
 }
 
@@ -272,13 +292,29 @@ CUPTI(cuptiActivityEnableLatencyTimestamps, (uint8_t on))
     return done("latency", false);
 }
 
-CUPTI(cuptiActivityEnableDriverApi, (uint32_t id, uint8_t on))
+#ifndef PP_CUPTI_OLD
+static int enable_call(const char *what, int kind, uint32_t id, uint8_t on)
 {
     (void)pthread_mutex_lock(&lock);
-    if (id == GRAPH_LAUNCH)
-        client.graph_launches = on;
-    return done("driver", false);
+    bool *of_kind = enabled_calls(kind);
+    bool failed = id == 0 || id > CALLS;
+    if (!failed && of_kind[0] && !fails("calls")) /* else it is not heeded */
+        of_kind[id] = on;
+    if (fails("calls"))
+        of_kind[0] = false;
+    return done(what, failed);
 }
+
+CUPTI(cuptiActivityEnableDriverApi, (uint32_t id, uint8_t on))
+{
+    return enable_call("driver", KIND_DRIVER, id, on);
+}
+
+CUPTI(cuptiActivityEnableRuntimeApi, (uint32_t id, uint8_t on))
+{
+    return enable_call("runtime", KIND_RUNTIME, id, on);
+}
+#endif
 
 CUPTI(cuptiActivityGetNextRecord, (uint8_t * data, size_t valid, void **record))
 {
@@ -286,7 +322,7 @@ CUPTI(cuptiActivityGetNextRecord, (uint8_t * data, size_t valid, void **record))
     uint32_t kind;
     if (*record) {
         memcpy(&kind, *record, sizeof kind);
-        at = (uint8_t *)*record + (kind == KIND_KERNEL ? KERNEL_SIZE : DRIVER_SIZE);
+        at = (uint8_t *)*record + (kind == KIND_KERNEL ? KERNEL_SIZE : CALL_SIZE);
     }
     if (at >= data + valid)
         return NO_MORE;
