@@ -22,12 +22,17 @@ static void arm(pp_duty *duty, const pp_duty_input *in)
     duty->cost_before = in->cost;
 }
 
-static void disarm(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
+static void disarm(pp_duty *duty, const pp_duty_input *in)
 {
-    if (duty->armed)
-        duty->not_before = paid_at(duty, policy, in->cost);
     duty->armed = false;
     duty->stopping = in->running;
+}
+
+/* Whether the last stretch is not paid for yet: with what came after its end, as the hook looked on
+ * until the last kernel had run. */
+static bool is_owing(const pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
+{
+    return duty->armed_at != 0 && in->now < paid_at(duty, policy, in->cost);
 }
 
 static bool is_over(const pp_duty_policy *policy, const pp_duty_input *in)
@@ -62,7 +67,7 @@ static pp_ring_mode armed(pp_duty *duty, const pp_duty_policy *policy, const pp_
         duty->started_at = in->now;
     }
     if (duty->started && is_enough(duty, policy, in)) {
-        disarm(duty, policy, in);
+        disarm(duty, in);
         return PP_RING_COUNT;
     }
     return PP_RING_SAMPLE;
@@ -72,7 +77,7 @@ pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_
 {
     duty->finished = duty->finished || (in->allowed && is_over(policy, in));
     if (duty->finished || !in->allowed) {
-        disarm(duty, policy, in);
+        disarm(duty, in);
         return PP_RING_IDLE;
     }
     if (duty->armed)
@@ -83,7 +88,7 @@ pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_
         arm(duty, in);
         return armed(duty, policy, in);
     }
-    bool waiting = in->running || in->now < duty->not_before;
+    bool waiting = in->running || is_owing(duty, policy, in);
     if (waiting || (in->sampled == 0 && in->steps < policy->skip))
         return PP_RING_COUNT;
     arm(duty, in);

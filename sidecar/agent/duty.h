@@ -4,9 +4,9 @@
  * A stretch lasts at least `stretch` ns, as the metric windows need; where steps are so short that
  * no window tells their layers apart, PP_DUTY_STEPS of them and half a second will do, so that also
  * a short session stays within its budget. Where the hook's cost stays within the budget it goes
- * on; else it ends at that length, and the next one waits until the cost so far is within the
- * budget again: cost / (time since the stretch was armed) <= budget, by construction and for any
- * training.
+ * on; else it ends at that length, and the next one waits until the cost so far (with what came
+ * after the stretch's end) is within the budget again: cost / (time since the stretch was armed) <=
+ * budget, by construction and for any training.
  */
 #ifndef PP_AGENT_DUTY_H
 #define PP_AGENT_DUTY_H
@@ -49,10 +49,9 @@ typedef struct pp_duty {
     bool stopping;       /**< a stretch was asked to end and may still run */
     bool started;        /**< and the stretch has been seen running */
     bool finished;       /**< for good: duration or steps reached */
-    int64_t armed_at;    /**< ns */
+    int64_t armed_at;    /**< ns, the last time; 0: never */
     int64_t started_at;  /**< ns */
     int64_t cost_before; /**< the cost when it was armed */
-    int64_t not_before;  /**< ns: no stretch until then */
 } pp_duty;
 
 /**

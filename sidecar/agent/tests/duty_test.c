@@ -16,6 +16,7 @@ typedef struct world {
     pp_duty duty;
     pp_duty_input in;
     double share;
+    int64_t after; /* ns that each stretch costs once it has ended */
     int64_t sampled_ns;
     int stretches;
 } world;
@@ -27,6 +28,7 @@ static void pass(world *w, const pp_duty_policy *p, int64_t ns, int64_t tick)
         bool was = w->in.running;
         w->in.running = mode == PP_RING_SAMPLE;
         w->stretches += w->in.running && !was;
+        w->in.cost += was && !w->in.running ? w->after : 0;
         w->in.steps++;
         if (!w->in.running)
             continue;
@@ -93,6 +95,16 @@ static void test_the_budget_holds_by_construction(void **state)
         assert_true(spent >= 0.005);
         assert_true(w.sampled_ns >= w.stretches * (10 * S - S / 10));
     }
+}
+
+static void test_what_comes_after_a_stretch_is_paid_for(void **state)
+{
+    (void)state;
+    world w = begin(0.02);
+    w.after = S;
+    pass(&w, &policy, 20000 * S, S / 20);
+    assert_true(w.stretches >= 100);
+    assert_true((double)w.in.cost <= 0.0101 * 20000 * (double)S);
 }
 
 static void test_stretches_are_begun_anew(void **state)
@@ -192,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_stretches_by_events_are_begun_anew),
         cmocka_unit_test(test_short_steps_make_short_stretches),
         cmocka_unit_test(test_the_budget_holds_by_construction),
+        cmocka_unit_test(test_what_comes_after_a_stretch_is_paid_for),
         cmocka_unit_test(test_stretches_are_begun_anew),
         cmocka_unit_test(test_skip_max_and_duration),
         cmocka_unit_test(test_the_operators_wish),
