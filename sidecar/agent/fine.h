@@ -48,7 +48,8 @@ typedef struct pp_fine_sample {
 int pp_fine_add_kernel(pp_fine *fine, const pp_fine_kernel *kernel, pp_error *err);
 int pp_fine_add_sample(pp_fine *fine, const pp_fine_sample *sample, pp_error *err);
 
-/** Which metric tells whether a kernel runs, and where the lag may lie. */
+/** Which metric tells whether a kernel runs (SM activity: docs/fine.md), and where the lag may lie.
+ */
 typedef struct pp_fine_clock {
     int metric;
     int64_t lag;   /**< ns: a first guess of the samples' clock less the kernels' */
