@@ -297,7 +297,8 @@ static void emit_waiting(bool all)
         pending *p = &waiting[i];
         if (find_launch(p->correlation, &p->kernel.launched)) {
             emit(&p->kernel);
-        } else if (all || newest > p->since + LAUNCH_WAIT || p->kernel.start < late) {
+        } else if (all || newest > p->since + LAUNCH_WAIT ||
+                   p->kernel.start + p->kernel.duration < late) {
             pp_ring_lose_kernels(1);
             see_launch(p->kernel.start - SILENCE); /* else nothing would show that time goes on */
             if (atomic_load(&ran) == 0)
