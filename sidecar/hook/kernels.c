@@ -43,6 +43,7 @@ enum {
     BUCKETS = 1 << 14,       /* launches that are remembered, by their correlation ... */
     WAYS = 4,                /* ... and how many of a bucket: some seconds' worth */
     PENDING = 32768,         /* kernels whose launch is not known yet */
+    STREAMS = 32,            /* that are told apart */
     /* ns that a kernel costs, by its own record where the training waits for its launches, and by
      * its call's where the GPU is behind: measured on an H200. pace.c compares. */
     OWN_COST = 2400,
@@ -58,8 +59,10 @@ enum {
 
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
 #define FLUSH_EVERY INT64_C(50000000)
-/* ns of launches after the stretch that show it is all there. */
+/* ns of launches after the stretch that show it is all there, whatever streams there are; and where
+ * each stream has shown one: a stream's kernels run one after the other. */
 #define SETTLED INT64_C(200000000)
+#define SETTLED_STREAMS INT64_C(20000000)
 /* ns of launches after which one's own is known, or never: the agent lets steps go after 200 ms of
  * them. */
 #define LAUNCH_WAIT INT64_C(100000000)
@@ -71,6 +74,7 @@ enum {
 enum {
     AT_START = 16,
     AT_END = 24,
+    AT_CONTEXT = 44, /* and, of it, the stream */
     AT_CORRELATION = 92,
     AT_NAME = 104,
     AT_QUEUED = 120,
@@ -139,6 +143,7 @@ static const struct {
 
 typedef struct pending {
     pp_kernel kernel;
+    uint64_t stream;
     uint32_t correlation;
     int64_t since; /* it was launched at that time or before */
 } pending;
@@ -170,6 +175,11 @@ static struct {
     uint32_t correlation;
     int64_t at; /* 0: empty */
 } launches[BUCKETS][WAYS];
+static struct {
+    uint64_t id;
+    int64_t newest; /* the latest launch on it that was seen */
+} streams[STREAMS];
+static size_t stream_count; /* STREAMS + 1: there are more */
 static pending waiting[PENDING];
 static size_t waiting_count;
 static _Atomic int64_t records;  /* not yet counted as cost */
@@ -252,9 +262,38 @@ static void see_launch(int64_t at)
     newest = at > newest ? at : newest;
 }
 
-static void emit(const pp_kernel *k)
+static void see_stream(uint64_t id, int64_t launched)
+{
+    size_t i = 0;
+    while (i < stream_count && i < STREAMS && streams[i].id != id)
+        i++;
+    if (i == STREAMS) {
+        stream_count = STREAMS + 1;
+        return;
+    }
+    if (i == stream_count) {
+        streams[i].id = id;
+        streams[i].newest = launched;
+        stream_count++;
+    }
+    streams[i].newest = launched > streams[i].newest ? launched : streams[i].newest;
+}
+
+/* Whether what was launched until `end` has run, on each stream that was seen. */
+static bool streams_passed(int64_t end)
+{
+    if (stream_count == 0 || stream_count > STREAMS || newest <= end + SETTLED_STREAMS)
+        return false;
+    for (size_t i = 0; i < stream_count; i++)
+        if (streams[i].newest <= end)
+            return false;
+    return true;
+}
+
+static void emit(const pp_kernel *k, uint64_t stream)
 {
     see_launch(k->launched);
+    see_stream(stream, k->launched);
     atomic_fetch_add(&ran, 1);
     if (k->start - k->launched > BEHIND)
         atomic_fetch_add(&waited, 1);
@@ -296,7 +335,7 @@ static void emit_waiting(bool all)
     for (size_t i = 0; i < waiting_count; i++) {
         pending *p = &waiting[i];
         if (find_launch(p->correlation, &p->kernel.launched)) {
-            emit(&p->kernel);
+            emit(&p->kernel, p->stream);
         } else if (all || newest > p->since + LAUNCH_WAIT ||
                    p->kernel.start + p->kernel.duration < late) {
             pp_ring_lose_kernels(1);
@@ -337,13 +376,13 @@ static int64_t launch_of(const uint8_t *r)
     return queued + offset;
 }
 
-static void emit_at(pp_kernel *k, int64_t launched)
+static void emit_at(pp_kernel *k, uint64_t stream, int64_t launched)
 {
     k->launched = launched;
     see_launch(launched);
     if (waiting_count && newest > waiting[0].since + LAUNCH_WAIT)
         emit_waiting(false); /* before what was launched so much later */
-    emit(k);
+    emit(k, stream);
 }
 
 static void take_kernel(const uint8_t *r)
@@ -361,10 +400,12 @@ static void take_kernel(const uint8_t *r)
     pp_kernel k = {.start = begin + offset,
                    .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
                    .flags = is_collective(name) ? PP_KERNEL_COLLECTIVE : 0};
+    uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
-        emit_at(&k, launched);
+        emit_at(&k, stream, launched);
     else
         waiting[waiting_count++] = (pending){.kernel = k,
+                                             .stream = stream,
                                              .correlation = read_u32(r + AT_CORRELATION),
                                              .since = k.start < newest ? k.start : newest};
 }
@@ -565,7 +606,7 @@ const char *pp_kernels_start(void)
         return "out of memory";
     if (!set_clock())
         return "a profiler has changed CUPTI's clock";
-    waiting_count = 0;
+    waiting_count = stream_count = 0;
     memset(launches, 0, sizeof launches);
     atomic_store(&attached, 0);
     newest = news_at = pp_now();
@@ -643,8 +684,8 @@ static bool all_here(void)
     emit_waiting(false);
     int64_t end = atomic_load(&ended_at);
     int64_t now = pp_now();
-    bool here = newest > end + SETTLED || now - (news_at > end ? news_at : end) > SILENCE ||
-                now > end + LATEST;
+    bool here = streams_passed(end) || newest > end + SETTLED ||
+                now - (news_at > end ? news_at : end) > SILENCE || now > end + LATEST;
     (void)pthread_mutex_unlock(&lock);
     return here;
 }

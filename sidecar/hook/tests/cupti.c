@@ -192,6 +192,7 @@ static void record_kernel(const char *name, int64_t at, int64_t begin, int64_t e
         return;
     PUT(r, 16, int64_t, begin);
     PUT(r, 24, int64_t, fails("unended") ? 0 : end);
+    PUT(r, 44, uint64_t, strstr(name, "nccl") ? UINT64_C(9) << 32 | 1 : UINT64_C(7) << 32 | 1);
     PUT(r, 92, uint32_t, correlation);
     PUT(r, 104, const char *, name);
     /* What a graph launches has no times of its own launch but another's. */
