@@ -24,6 +24,7 @@ LAYERS = {  # name: kernels in ns of forward and backward, and how each of the t
     "2": ([200000, 200000], [400000], ORDINARY, TOLD_LATE),
 }
 REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
+LATE = 180000000  # ns; a stream is waited for 0.2 s
 # As the compiler mangles it.
 COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 
@@ -68,15 +69,17 @@ class Training(faults.Training):
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
         self.optimizer.register_step_pre_hook(lambda *_: launch([REST[OPTIMIZER]]))
         self.begin = [parameter.detach().clone() for parameter in self.model.parameters()]
-        self.log, self.pause = [], 0
+        self.log, self.pause, self.late = [], 0, 0
 
     def step(self):
         time.sleep(self.pause)
         super().step()
         launch([REST[OTHER]])
-        double.pp_cupti_wait()
+        double.pp_cupti_wait(not self.late)
         launch([REST[COMMUNICATION]], name=COLLECTIVE)
-        double.pp_cupti_wait()
+        if self.late and self.steps % 40 == 0:
+            launch([self.late], name=COLLECTIVE)
+        double.pp_cupti_wait(not self.late)
 
     def calls(self):
         """Of CUPTI's functions, all until now."""
@@ -108,6 +111,12 @@ def waiting(training):
     REST.update({phase: ns // 100 for phase, ns in REST.items()})
     training.pause = 0.004
     stretches(training)
+
+
+def lagging(training):
+    """Collectives run behind at times, and nothing waits for them."""
+    training.late = LATE
+    training.until(lambda: training.calls().count("finalize") >= 6)
 
 
 def graphs(training):
@@ -209,4 +218,4 @@ if __name__ == "__main__":
     faults.pretend_cuda(cuda)
     one = Training()
     told = globals()[sys.argv[1]](one)
-    one.end(step=kernels(), told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())
+    one.end(step=kernels(), late=one.late, told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())

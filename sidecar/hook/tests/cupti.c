@@ -28,6 +28,7 @@ enum { CALL_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8, CALLS = 102
 /* How pp_cupti_launch() does it: by the runtime, or by the driver, with the record of the call
  * after the kernel's. */
 enum { ORDINARY, OF_GRAPH, TOLD_LATE };
+enum { OF_CALLS = -1 }; /* source of records, beside the streams */
 
 #define HOUR INT64_C(3600000000000)
 
@@ -38,7 +39,7 @@ typedef void (*callback_fn)(void *, int domain, uint32_t id, const void *data);
 typedef struct buffer {
     uint8_t *data;
     size_t size, valid;
-    int64_t ended; /* when the last kernel in it has */
+    int source; /* a stream, or the calls */
 } buffer;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -120,10 +121,10 @@ TEST(int, pp_cupti_attached, (void))
     return is;
 }
 
-/* Waits for the GPU, as what reads a loss does. */
-TEST(void, pp_cupti_wait, (void))
+/* Waits for the GPU, as what reads a loss does; for its collectives too. */
+TEST(void, pp_cupti_wait, (int collectives))
 {
-    int64_t end = stream_ends[0] > stream_ends[1] ? stream_ends[0] : stream_ends[1];
+    int64_t end = collectives && stream_ends[1] > stream_ends[0] ? stream_ends[1] : stream_ends[0];
     struct timespec t = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     (void)clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL);
 }
@@ -137,31 +138,44 @@ static void put(uint8_t *record, size_t at, const void *value, size_t size)
 
 #define PUT(record, at, type, value) put(record, at, &(type){value}, sizeof(type))
 
-/* Room for a record, zeroed; NULL: it is dropped. */
-static uint8_t *append(size_t size, int64_t end)
+/* The buffer that a source fills now, with room for so much; NULL: there is none. Each has its own,
+ * so that what one stream did late comes after all of another. */
+static buffer *buffer_of(int source, size_t size)
 {
-    buffer *b = client.count ? &client.buffers[client.count - 1] : NULL;
-    if (!b || b->size - b->valid < size) {
-        b = client.count < BUFFERS ? &client.buffers[client.count] : NULL;
-        size_t records = 0;
-        if (b && client.wanted && !fails("dropped")) {
-            *b = (buffer){0};
-            client.wanted(&b->data, &b->size, &records);
+    for (int i = client.count; i-- > 0;)
+        if (client.buffers[i].source == source) {
+            buffer *last = &client.buffers[i];
+            if (last->size - last->valid >= size)
+                return last;
+            break;
         }
-        if (!b || !b->data || b->size < size)
-            return NULL;
-        client.count++;
-    }
+    buffer *b = client.count < BUFFERS ? &client.buffers[client.count] : NULL;
+    size_t records = 0;
+    if (!b || !client.wanted)
+        return NULL;
+    *b = (buffer){.source = source};
+    client.wanted(&b->data, &b->size, &records);
+    if (!b->data || b->size < size)
+        return NULL;
+    client.count++;
+    return b;
+}
+
+/* Room for a record, zeroed; NULL: it is dropped. */
+static uint8_t *append(int source, size_t size)
+{
+    buffer *b = buffer_of(source, size);
+    if (!b)
+        return NULL;
     uint8_t *record = b->data + b->valid;
     memset(record, 0, size);
     b->valid += size;
-    b->ended = end > b->ended ? end : b->ended;
     return record;
 }
 
-static uint8_t *record_of(uint32_t kind, size_t size, int64_t end)
+static uint8_t *record_of(uint32_t kind, int source, size_t size)
 {
-    uint8_t *record = fails("dropped") ? NULL : append(size, end);
+    uint8_t *record = fails("dropped") ? NULL : append(source, size);
     if (record)
         PUT(record, 0, uint32_t, kind);
     else
@@ -176,7 +190,7 @@ static void record_launch(int64_t at, int how)
     uint32_t kind = how == TOLD_LATE ? KIND_DRIVER : KIND_RUNTIME;
     uint32_t call = how == TOLD_LATE ? 307 : how == OF_GRAPH ? 311 : 211;
     const bool *enabled = client.calls[kind == KIND_RUNTIME];
-    uint8_t *r = enabled[0] && enabled[call] ? record_of(kind, CALL_SIZE, at) : NULL;
+    uint8_t *r = enabled[0] && enabled[call] ? record_of(kind, OF_CALLS, CALL_SIZE) : NULL;
     if (!r)
         return;
     PUT(r, 4, uint32_t, call);
@@ -187,12 +201,14 @@ static void record_launch(int64_t at, int how)
 
 static void record_kernel(const char *name, int64_t at, int64_t begin, int64_t end, int how)
 {
-    uint8_t *r = client.kernels ? record_of(KIND_KERNEL, KERNEL_SIZE, end) : NULL;
+    int stream = strstr(name, "nccl") ? 9 : 7;
+    uint8_t *r = client.kernels ? record_of(KIND_KERNEL, stream, KERNEL_SIZE) : NULL;
     if (!r)
         return;
     PUT(r, 16, int64_t, begin);
     PUT(r, 24, int64_t, fails("unended") ? 0 : end);
-    PUT(r, 44, uint64_t, strstr(name, "nccl") ? UINT64_C(9) << 32 | 1 : UINT64_C(7) << 32 | 1);
+    PUT(r, 44, uint32_t, 1);
+    PUT(r, 48, uint32_t, (uint32_t)stream);
     PUT(r, 92, uint32_t, correlation);
     PUT(r, 104, const char *, name);
     /* What a graph launches has no times of its own launch but another's. */
@@ -331,22 +347,56 @@ CUPTI(cuptiActivityGetNextRecord, (uint8_t * data, size_t valid, void **record))
     return OK;
 }
 
+/* Bytes of the records that have ended, from the first on. */
+static size_t ended_part(const buffer *b)
+{
+    void *r = NULL;
+    while (cuptiActivityGetNextRecord(b->data, b->valid, &r) == OK) {
+        int64_t end;
+        memcpy(&end, (uint8_t *)r + 24, sizeof end);
+        if (*(uint8_t *)r == KIND_KERNEL && end > now())
+            return (size_t)((uint8_t *)r - b->data);
+    }
+    return b->valid;
+}
+
+/* Takes what has ended, or all, out of a buffer; what is left of it goes into another. */
+static buffer take_ended(buffer *b, bool all)
+{
+    buffer taken = *b;
+    size_t records = 0;
+    buffer rest = *b;
+    taken.valid = all ? b->valid : ended_part(b);
+    rest.valid -= taken.valid;
+    if (taken.valid && rest.valid) {
+        client.wanted(&rest.data, &rest.size, &records);
+        if (!rest.data) {
+            taken.valid = 0; /* later */
+            return taken;
+        }
+        memcpy(rest.data, taken.data + taken.valid, rest.valid);
+    }
+    *b = rest;
+    return taken;
+}
+
 /* Hands over what has ended; `force`: all, and what still runs has no end. */
 CUPTI(cuptiActivityFlushAll, (uint32_t force))
 {
     buffer full[BUFFERS];
-    int count = 0;
+    int count = 0, kept = 0;
     if (fails("slow"))
         (void)nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
     (void)pthread_mutex_lock(&lock);
     filled_fn filled = client.filled;
-    while (!fails("stuck") && count < client.count &&
-           (force || client.buffers[count].ended <= now())) {
-        full[count] = client.buffers[count];
-        count++;
+    for (int i = 0; i < client.count && !fails("stuck"); i++) {
+        buffer taken = take_ended(&client.buffers[i], force);
+        if (taken.valid)
+            full[count++] = taken;
+        if (client.buffers[i].valid)
+            client.buffers[kept++] = client.buffers[i];
     }
-    client.count -= count;
-    memmove(client.buffers, client.buffers + count, (size_t)client.count * sizeof *full);
+    client.count = fails("stuck") ? client.count : kept;
     (void)done(force ? "flush-all" : "flush", false);
     for (int i = 0; i < count; i++) {
         void *r = NULL;
