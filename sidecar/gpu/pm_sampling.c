@@ -4,11 +4,14 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { NAMES_MAX = 6, UUID_SIZE = 48 };
+enum { USUAL_IMAGES = 3, USUAL_IMAGE_SAMPLES = 2048, USUAL_SAMPLES = 200000 };
 
 #define SHARE(metric) metric ".avg.pct_of_peak_sustained_elapsed"
 
@@ -44,7 +47,26 @@ typedef struct image {
     size_t populated; /* samples begun in it; of them ... */
     size_t completed; /* ... the first so many are whole, and of these ... */
     size_t skipped;   /* ... the first so many are not a period's, or may be parts */
+    size_t came;      /* with the last decode */
 } image;
+
+/* What the evaluating thread and the caller's share. A stretch's images are numbered as they are
+ * begun; they go round in the memory that there is. The thread has those from `evaluated` to
+ * `handed`, the caller the one that is being filled, and nobody the others. */
+typedef struct evaluation {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool works; /* the thread is there ... */
+    bool ends;  /* ... and is to end */
+    size_t begun, handed, evaluated;
+    pp_pm_sample *samples; /* of those evaluated, what was not taken yet: a ring of ... */
+    size_t first, count;   /* ... options.samples */
+    bool stuffed;          /* it was full: the rest of the stretch is left out */
+    bool failed;           /* with `why`: likewise */
+    pp_error why;
+    int64_t last_end; /* of the last sample; the thread's own while it has an image */
+} evaluation;
 
 struct pp_pm {
     pp_pm_options options; /* its texts are not ours */
@@ -59,7 +81,9 @@ struct pp_pm {
     size_t count;
     pm_object *object; /* the session with the device; NULL: none */
     image images[PP_PM_IMAGES];
-    size_t image_size, used; /* used: of the stretch; the last is being filled */
+    size_t image_size;
+    image *filled; /* one of them, the one that is being filled */
+    evaluation evaluation;
     bool running;
     bool lost; /* samples of the stretch: the session gives none any more that make sense */
 };
@@ -266,6 +290,217 @@ static int choose_metrics(pp_pm *pm, pp_error *err)
     return -1;
 }
 
+/* ---- the evaluating thread ---- */
+
+static int read_times(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
+                      pp_error *err)
+{
+    pm_sample_info p = {.size = sizeof p,
+                        .object = pm->object,
+                        .image = i->data,
+                        .image_size = pm->image_size,
+                        .index = index};
+    int rc = pm->api.sample_info(&p);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiPmSamplingCounterDataGetSampleInfo", err);
+    ret->start = (int64_t)p.start;
+    ret->end = (int64_t)p.end;
+    return 0;
+}
+
+static int read_values(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
+                       pp_error *err)
+{
+    double values[PP_PM_METRIC_COUNT];
+    for (int m = 0; m < PP_PM_METRIC_COUNT; m++) {
+        values[m] = (double)NAN;
+        ret->values[m] = NAN;
+    }
+    pm_evaluate p = {.size = sizeof p,
+                     .host = pm->config.host,
+                     .image = i->data,
+                     .image_size = pm->image_size,
+                     .index = index,
+                     .names = pm->names,
+                     .count = pm->count,
+                     .values = values};
+    int rc = pm->api.evaluate(&p);
+    if (rc != PM_OK)
+        return fail(pm, rc, "cuptiProfilerHostEvaluateToGpuValues", err);
+    for (size_t m = 0; m < pm->count; m++)
+        if (isfinite(values[m]) && values[m] >= 0)
+            ret->values[pm->metrics[m]] = (float)(values[m] / 100);
+    return 0;
+}
+
+/* Whether it covers a time of its own: after a stop and after losses come some without times, or of
+ * no length. Two may touch within the clock's steps. */
+static bool is_next(const pp_pm_sample *s, int64_t last_end)
+{
+    return s->start >= 0 && s->end > s->start && s->start + (s->end - s->start) / 2 >= last_end;
+}
+
+/* Whether the thread is to go on. */
+static bool keep(pp_pm *pm, const pp_pm_sample *sample)
+{
+    evaluation *e = &pm->evaluation;
+    const size_t room = pm->options.samples;
+    (void)pthread_mutex_lock(&e->lock);
+    e->stuffed = e->stuffed || e->count == room;
+    if (!e->stuffed)
+        e->samples[(e->first + e->count++) % room] = *sample;
+    bool on = !e->stuffed && !e->ends;
+    (void)pthread_mutex_unlock(&e->lock);
+    return on;
+}
+
+static int evaluate_image(pp_pm *pm, const image *i, pp_error *err)
+{
+    for (size_t s = i->skipped; s < i->completed; s++) {
+        pp_pm_sample sample = {0};
+        if (read_times(pm, i, s, &sample, err) < 0)
+            return -1;
+        if (!is_next(&sample, pm->evaluation.last_end))
+            continue;
+        if (read_values(pm, i, s, &sample, err) < 0)
+            return -1;
+        pm->evaluation.last_end = sample.end;
+        if (!keep(pm, &sample))
+            return 0;
+    }
+    return 0;
+}
+
+/* Each image that is handed over; those after a failure are given back as they are. Without the
+ * lock while it evaluates. */
+static void *evaluate_images(void *user)
+{
+    pp_pm *pm = user;
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    while (!e->ends) {
+        pp_error err = {0};
+        if (e->evaluated == e->handed) {
+            (void)pthread_cond_wait(&e->changed, &e->lock);
+            continue;
+        }
+        const bool idle = e->stuffed || e->failed;
+        const image *i = &pm->images[e->evaluated % pm->options.images];
+        (void)pthread_mutex_unlock(&e->lock);
+        int rc = idle ? 0 : evaluate_image(pm, i, &err);
+        (void)pthread_mutex_lock(&e->lock);
+        if (rc < 0) {
+            e->failed = true;
+            e->why = err;
+        }
+        e->evaluated++;
+        (void)pthread_cond_broadcast(&e->changed);
+    }
+    (void)pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* The thread takes no signals: they are the caller's. */
+static int make_evaluation(pp_pm *pm, pp_error *err)
+{
+    evaluation *e = &pm->evaluation;
+    sigset_t all, before;
+    e->samples = calloc(pm->options.samples, sizeof *e->samples);
+    if (!e->samples)
+        return pp_error_nomem(err);
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&e->thread, NULL, evaluate_images, pm);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    e->works = rc == 0;
+    return rc == 0 ? 0
+                   : pp_error_set(err, PP_ERR_INTERNAL, "no thread to evaluate in: code %d", rc);
+}
+
+/* What has not been evaluated is left. The thread ends after the sample that it is at; until then
+ * it reads from the session. */
+static void end_evaluation(pp_pm *pm)
+{
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    e->ends = true;
+    (void)pthread_cond_broadcast(&e->changed);
+    (void)pthread_mutex_unlock(&e->lock);
+    pm_of_object p = {.size = sizeof p, .object = pm->object};
+    if (pm->running)
+        (void)pm->api.stop(&p);
+    if (e->works)
+        (void)pthread_join(e->thread, NULL);
+    (void)pthread_cond_destroy(&e->changed);
+    (void)pthread_mutex_destroy(&e->lock);
+    free(e->samples);
+}
+
+/* Between two stretches, when the thread has no image. */
+static void forget_stretch(pp_pm *pm)
+{
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    e->begun = e->handed = e->evaluated = 0;
+    e->first = e->count = 0;
+    e->stuffed = e->failed = false;
+    e->last_end = 0;
+    (void)pthread_mutex_unlock(&e->lock);
+}
+
+/* The number of the next image, where there is memory for it. */
+static bool is_image_free(pp_pm *pm, size_t *ret)
+{
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    *ret = e->begun;
+    bool is_free = e->begun - e->evaluated < pm->options.images;
+    (void)pthread_mutex_unlock(&e->lock);
+    return is_free;
+}
+
+/* Hands over those before this one. */
+static void hand_over(pp_pm *pm, size_t number)
+{
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    e->handed = number;
+    e->begun = number + 1;
+    (void)pthread_cond_broadcast(&e->changed);
+    (void)pthread_mutex_unlock(&e->lock);
+}
+
+/* Hands over the image that is being filled, and waits until all are evaluated. */
+static void evaluate_all(pp_pm *pm)
+{
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    e->handed = e->begun;
+    (void)pthread_cond_broadcast(&e->changed);
+    while (e->evaluated < e->handed)
+        (void)pthread_cond_wait(&e->changed, &e->lock);
+    (void)pthread_mutex_unlock(&e->lock);
+}
+
+static bool is_stuffed(pp_pm *pm)
+{
+    (void)pthread_mutex_lock(&pm->evaluation.lock);
+    bool stuffed = pm->evaluation.stuffed;
+    (void)pthread_mutex_unlock(&pm->evaluation.lock);
+    return stuffed;
+}
+
+/* The thread's error, where it had one. */
+static int check_evaluation(pp_pm *pm, pp_error *err)
+{
+    (void)pthread_mutex_lock(&pm->evaluation.lock);
+    bool failed = pm->evaluation.failed;
+    if (failed && err)
+        *err = pm->evaluation.why;
+    (void)pthread_mutex_unlock(&pm->evaluation.lock);
+    return failed ? -1 : 0;
+}
+
 /* ---- open and close ---- */
 
 static int ask_chip(pp_pm *pm, pp_error *err)
@@ -328,11 +563,8 @@ static int configure(pp_pm *pm, pp_error *err)
 static void end_session(pp_pm *pm)
 {
     pm_of_object p = {.size = sizeof p, .object = pm->object};
-    if (pm->running)
-        (void)pm->api.stop(&p);
     if (pm->object)
         (void)pm->api.disable(&p);
-    pm->running = false;
     pm->object = NULL;
 }
 
@@ -348,14 +580,27 @@ static int begin_session(pp_pm *pm, pp_error *err)
     return configure(pm, err);
 }
 
+/* Written once: tens of thousands of page faults would take the time to decode in. */
 static int make_images(pp_pm *pm, pp_error *err)
 {
     for (size_t i = 0; i < pm->options.images; i++) {
-        pm->images[i].data = calloc(1, pm->image_size);
+        pm->images[i].data = malloc(pm->image_size);
         if (!pm->images[i].data)
             return pp_error_nomem(err);
+        memset(pm->images[i].data, 0xff, pm->image_size);
     }
     return 0;
+}
+
+static void set_options(pp_pm *pm, const pp_pm_options *o)
+{
+    pm->options = *o;
+    if (!o->images)
+        pm->options.images = USUAL_IMAGES;
+    if (!o->image_samples)
+        pm->options.image_samples = USUAL_IMAGE_SAMPLES;
+    if (!o->samples)
+        pm->options.samples = USUAL_SAMPLES;
 }
 
 static int check_options(const pp_pm_options *o, pp_error *err)
@@ -369,16 +614,16 @@ static int check_options(const pp_pm_options *o, pp_error *err)
 
 int pp_pm_open(const pp_pm_options *options, pp_pm **ret, pp_error *err)
 {
-    if (check_options(options, err) < 0)
-        return -1;
     pp_pm *pm = calloc(1, sizeof *pm);
     if (!pm)
         return pp_error_nomem(err);
-    pm->options = *options;
-    if (load_driver(pm, err) < 0 || load_cupti(pm, options->cupti, err) < 0 ||
-        find_device(pm, options->gpu, err) < 0 || ask_chip(pm, err) < 0 ||
-        ask_availability(pm, err) < 0 || choose_metrics(pm, err) < 0 ||
-        begin_session(pm, err) < 0 || make_images(pm, err) < 0) {
+    set_options(pm, options);
+    (void)pthread_mutex_init(&pm->evaluation.lock, NULL);
+    (void)pthread_cond_init(&pm->evaluation.changed, NULL);
+    if (check_options(&pm->options, err) < 0 || load_driver(pm, err) < 0 ||
+        load_cupti(pm, options->cupti, err) < 0 || find_device(pm, options->gpu, err) < 0 ||
+        ask_chip(pm, err) < 0 || ask_availability(pm, err) < 0 || choose_metrics(pm, err) < 0 ||
+        begin_session(pm, err) < 0 || make_images(pm, err) < 0 || make_evaluation(pm, err) < 0) {
         pp_pm_close(pm);
         return -1;
     }
@@ -391,6 +636,7 @@ void pp_pm_close(pp_pm *pm)
 {
     if (!pm)
         return;
+    end_evaluation(pm);
     end_session(pm);
     free_config(pm, &pm->config);
     pm_initialize p = {.size = sizeof p};
@@ -422,18 +668,18 @@ size_t pp_pm_image_bytes(const pp_pm *pm)
 
 /* ---- a stretch ---- */
 
-/* An empty image, into which is decoded from now on. */
-static int next_image(pp_pm *pm, size_t skipped, pp_error *err)
+/* An empty image, into which is decoded from now on; the one before is handed over. */
+static int next_image(pp_pm *pm, size_t number, size_t skipped, pp_error *err)
 {
-    image *i = &pm->images[pm->used];
+    image *i = &pm->images[number % pm->options.images];
     pm_image_initialize p = {
         .size = sizeof p, .object = pm->object, .image_size = pm->image_size, .image = i->data};
     int rc = pm->api.image_initialize(&p);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiPmSamplingCounterDataImageInitialize", err);
-    i->populated = i->completed = 0;
-    i->skipped = skipped;
-    pm->used++;
+    *i = (image){.data = i->data, .skipped = skipped};
+    pm->filled = i;
+    hand_over(pm, number);
     return 0;
 }
 
@@ -441,14 +687,14 @@ int pp_pm_start(pp_pm *pm, pp_error *err)
 {
     if (pm->running)
         return pp_error_set(err, PP_ERR_INVALID, "a stretch runs already");
-    pm->used = 0;
+    forget_stretch(pm);
     if (pm->lost) {
         end_session(pm);
         if (begin_session(pm, err) < 0)
             return -1;
         pm->lost = false;
     }
-    if (next_image(pm, 1, err) < 0)
+    if (next_image(pm, 0, 1, err) < 0)
         return -1;
     pm_of_object p = {.size = sizeof p, .object = pm->object};
     int rc = pm->api.start(&p);
@@ -473,7 +719,7 @@ static int count_samples(pp_pm *pm, image *i, pp_error *err)
 static int decode(pp_pm *pm, bool *ret_more, pp_error *err)
 {
     enum { NOTHING = 4 };
-    image *i = &pm->images[pm->used - 1];
+    image *i = pm->filled;
     const size_t before = i->populated;
     pm_decode p = {.size = PM_DECODE_SIZE,
                    .object = pm->object,
@@ -488,23 +734,27 @@ static int decode(pp_pm *pm, bool *ret_more, pp_error *err)
         return -1;
     if (i->populated >= pm->options.image_samples)
         pm->lost = true;
-    *ret_more = !pm->lost && p.stop_reason == PM_STOP_OTHER && i->populated > before + NOTHING;
+    i->came = i->populated - before;
+    *ret_more = !pm->lost && p.stop_reason == PM_STOP_OTHER && i->came > NOTHING;
     return 0;
 }
 
+/* To three quarters; or the next decode, if it brings as much as the last, would not fit. */
 static bool is_filled(const pp_pm *pm)
 {
-    return pm->images[pm->used - 1].populated >= pm->options.image_samples / 4 * 3;
+    const size_t room = pm->options.image_samples, populated = pm->filled->populated;
+    return populated >= room / 4 * 3 || populated + pm->filled->came > room;
 }
 
-/* Goes on to the next image in time. What is not whole in this one by now never will be, and what
- * comes of it later would be a part. */
+/* Goes on to the next image in time, where one is free. What is not whole in this one by now never
+ * will be, and what comes of it later would be a part. */
 static int change_image(pp_pm *pm, pp_error *err)
 {
-    const image *i = &pm->images[pm->used - 1];
-    if (pm->lost || !is_filled(pm) || pm->used == pm->options.images)
+    const image *i = pm->filled;
+    size_t number;
+    if (pm->lost || !is_filled(pm) || !is_image_free(pm, &number))
         return 0;
-    return next_image(pm, i->populated - i->completed, err);
+    return next_image(pm, number, i->populated - i->completed, err);
 }
 
 static int no_stretch(pp_error *err)
@@ -517,106 +767,69 @@ int pp_pm_poll(pp_pm *pm, bool *ret_full, pp_error *err)
     bool more;
     if (!pm->running)
         return no_stretch(err);
-    if (decode(pm, &more, err) < 0 || change_image(pm, err) < 0)
+    if (check_evaluation(pm, err) < 0 || decode(pm, &more, err) < 0 || change_image(pm, err) < 0)
         return -1;
-    *ret_full = pm->lost || is_filled(pm);
+    *ret_full = pm->lost || is_filled(pm) || is_stuffed(pm);
     return 0;
 }
 
-/* Decodes what is left. */
+/* Decodes what is left. Nothing new comes, so there is time to wait for an image. */
 static int drain(pp_pm *pm, pp_error *err)
 {
     enum { ROUNDS = 16 };
     bool more = true;
-    for (int round = 0; more && round < ROUNDS; round++)
-        if (decode(pm, &more, err) < 0 || change_image(pm, err) < 0)
+    for (int round = 0; more && round < ROUNDS; round++) {
+        if (decode(pm, &more, err) < 0)
             return -1;
+        if (is_filled(pm))
+            evaluate_all(pm);
+        if (change_image(pm, err) < 0)
+            return -1;
+    }
     pm->lost = pm->lost || more;
     return 0;
 }
 
-int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err)
+static int stop(pp_pm *pm, pp_error *err)
 {
     pm_of_object p = {.size = sizeof p, .object = pm->object};
-    if (!pm->running)
-        return no_stretch(err);
     int rc = pm->api.stop(&p);
     pm->running = false;
-    if (rc != PM_OK)
-        (void)fail(pm, rc, "cuptiPmSamplingStop", err);
-    if (rc != PM_OK || drain(pm, err) < 0) {
-        pm->lost = true;
+    return rc == PM_OK ? drain(pm, err) : fail(pm, rc, "cuptiPmSamplingStop", err);
+}
+
+int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err)
+{
+    if (!pm->running)
+        return no_stretch(err);
+    int rc = stop(pm, err);
+    pm->lost = pm->lost || rc < 0;
+    evaluate_all(pm);
+    if (rc < 0 || check_evaluation(pm, err) < 0)
         return -1;
+    *ret_lost = pm->lost || is_stuffed(pm);
+    return 0;
+}
+
+static bool next_sample(pp_pm *pm, pp_pm_sample *ret)
+{
+    evaluation *e = &pm->evaluation;
+    (void)pthread_mutex_lock(&e->lock);
+    bool there = e->count > 0;
+    if (there) {
+        *ret = e->samples[e->first];
+        e->first = (e->first + 1) % pm->options.samples;
+        e->count--;
     }
-    *ret_lost = pm->lost;
-    return 0;
-}
-
-static int read_times(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
-                      pp_error *err)
-{
-    pm_sample_info p = {.size = sizeof p,
-                        .object = pm->object,
-                        .image = i->data,
-                        .image_size = pm->image_size,
-                        .index = index};
-    int rc = pm->api.sample_info(&p);
-    if (rc != PM_OK)
-        return fail(pm, rc, "cuptiPmSamplingCounterDataGetSampleInfo", err);
-    ret->start = (int64_t)p.start;
-    ret->end = (int64_t)p.end;
-    return 0;
-}
-
-static int read_values(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
-                       pp_error *err)
-{
-    double values[PP_PM_METRIC_COUNT];
-    for (int m = 0; m < PP_PM_METRIC_COUNT; m++) {
-        values[m] = (double)NAN;
-        ret->values[m] = NAN;
-    }
-    pm_evaluate p = {.size = sizeof p,
-                     .host = pm->config.host,
-                     .image = i->data,
-                     .image_size = pm->image_size,
-                     .index = index,
-                     .names = pm->names,
-                     .count = pm->count,
-                     .values = values};
-    int rc = pm->api.evaluate(&p);
-    if (rc != PM_OK)
-        return fail(pm, rc, "cuptiProfilerHostEvaluateToGpuValues", err);
-    for (size_t m = 0; m < pm->count; m++)
-        if (isfinite(values[m]) && values[m] >= 0)
-            ret->values[pm->metrics[m]] = (float)(values[m] / 100);
-    return 0;
-}
-
-/* Whether it covers a time of its own: after a stop and after losses come some without times, or of
- * no length. Two may touch within the clock's steps. */
-static bool is_next(const pp_pm_sample *s, int64_t last_end)
-{
-    return s->start >= 0 && s->end > s->start && s->start + (s->end - s->start) / 2 >= last_end;
+    (void)pthread_mutex_unlock(&e->lock);
+    return there;
 }
 
 int pp_pm_take(pp_pm *pm, bool (*sink)(void *, const pp_pm_sample *), void *user, pp_error *err)
 {
-    int64_t last_end = 0;
-    for (size_t i = 0; i < pm->used; i++) {
-        const image *from = &pm->images[i];
-        for (size_t s = from->skipped; s < from->completed; s++) {
-            pp_pm_sample sample = {0};
-            if (read_times(pm, from, s, &sample, err) < 0)
-                return -1;
-            if (!is_next(&sample, last_end))
-                continue;
-            if (read_values(pm, from, s, &sample, err) < 0)
-                return -1;
-            last_end = sample.end;
-            if (!sink(user, &sample))
-                return 0;
-        }
-    }
-    return 0;
+    pp_pm_sample sample;
+    while (next_sample(pm, &sample))
+        if (!sink(user, &sample))
+            return 0;
+    return check_evaluation(pm, err);
 }

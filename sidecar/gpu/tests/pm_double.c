@@ -8,23 +8,31 @@
  *   offset_ns -1400000      a setting, see below
  *   fault NAME CODE [N]     each call of that function fails with that code, but for the first N
  *
- * Time passes with the calls, not by the host's clock: `step_ns` before each decode while sampling,
- * and before a stop. So what is sampled is the same each time.
+ * Time passes with the calls, not by the host's clock: `step_ns` before each decode while sampling
+ * and before a stop, and in a decode `decode_ns` for each sample. So what is sampled is the same
+ * each time. Evaluating takes no such time: it goes on while pm_double_allow lets it, and after a
+ * stop.
  *
  * As the real ones:
  * - the first sample's start and values are no period's; after a stop each decode gives two samples
  *   of no length, from when sampling began;
- * - decoding ends with OTHER while it samples;
+ * - decoding ends with OTHER while it samples, and leaves what came in the meantime to the next;
  * - a sample's time is the GPU's own clock, in steps of 32 ns; its value is the mean over it;
  * - where an image is full the samples that would follow are lost; what is decoded later has no
  *   times;
  * - where the hardware's buffer is full the newest samples are lost.
+ * Evaluating may run in another thread than the rest. The double takes no lock and orders nothing
+ * between the two, or ThreadSanitizer would not see what the caller fails to order.
+ *
  * The configuration is read again at each start, since nothing says that it is copied. What no
  * caller may do ends the process.
  */
 #include "sidecar/gpu/pm_api.h"
 
+#include <limits.h>
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +45,8 @@ enum { GPUS = 4, FAULTS = 4, MOMENTS = 16, CLOCK_STEP = 32 };
 typedef enum setting {
     OFFSET_NS,  /* of the GPU's clock to the host's, when the library is initialised */
     PPM,        /* by which the GPU's clock is faster */
-    STEP_NS,    /* see above */
+    STEP_NS,    /* see above ... */
+    DECODE_NS,  /* ... */
     LATE,       /* so many samples are not whole yet when they are decoded ... */
     PIECES,     /* 1: ... and come again, in part, in the next image; 0: they are lost then */
     MOST,       /* samples that one decode takes; 0: all */
@@ -86,9 +95,9 @@ static void read_moment(moment *m, char *text)
 
 static void read_line(char *line)
 {
-    static const char *const names[SETTINGS] = {"offset_ns", "ppm",    "step_ns",    "late",
-                                                "pieces",    "most",   "tells_full", "tells_end",
-                                                "growth",    "record", "overflow"};
+    static const char *const names[SETTINGS] = {"offset_ns", "ppm",    "step_ns", "decode_ns",
+                                                "late",      "pieces", "most",    "tells_full",
+                                                "tells_end", "growth", "record",  "overflow"};
     fault *f = &table.faults[table.n_faults % FAULTS];
     const int gpu = table.n_gpus % GPUS;
     char *value = strchr(line, ' ');
@@ -219,6 +228,30 @@ static struct {
     bool busy[GPUS];
 } state;
 
+/* Samples whose evaluation has begun since the first initialisation, and as many as may end. */
+static atomic_long evaluated, allowed;
+
+static void wait_for(const atomic_long *value, long least)
+{
+    while (atomic_load_explicit(value, memory_order_relaxed) < least)
+        (void)sched_yield();
+}
+
+/** Lets so many samples be evaluated; a stop lets all. */
+EXPORT void pm_double_allow(long samples);
+void pm_double_allow(long samples)
+{
+    atomic_store_explicit(&allowed, samples, memory_order_relaxed);
+}
+
+/** Waits until the evaluation of so many samples has begun, and tells of how many it has. */
+EXPORT long pm_double_evaluated(long least);
+long pm_double_evaluated(long least)
+{
+    wait_for(&evaluated, least);
+    return atomic_load_explicit(&evaluated, memory_order_relaxed);
+}
+
 /** What is not given back yet: hosts, sessions and initialisations. */
 EXPORT int pm_double_left(void);
 int pm_double_left(void)
@@ -280,6 +313,8 @@ CUPTI(cuptiProfilerInitialize, pm_initialize *p)
     if (state.initialized++ == 0) {
         read_table();
         state.now = beginning;
+        pm_double_allow(LONG_MAX);
+        atomic_store_explicit(&evaluated, 0, memory_order_relaxed);
     }
     int rc = enter(__func__, p, 16);
     state.initialized -= rc != OK;
@@ -425,6 +460,7 @@ static const picture *picture_in(const uint8_t *image, size_t size)
 
 CUPTI(cuptiProfilerHostEvaluateToGpuValues, pm_evaluate *p)
 {
+    wait_for(&allowed, atomic_fetch_add_explicit(&evaluated, 1, memory_order_relaxed) + 1);
     ENTER(72);
     check_host(p->host);
     const picture *i = picture_in(p->image, p->image_size);
@@ -573,6 +609,7 @@ CUPTI(cuptiPmSamplingStop, pm_of_object *p)
 {
     check_object(p->object);
     p->object->asked_to_stop = true;
+    pm_double_allow(LONG_MAX);
     ENTER(24);
     if (!p->object->running)
         return CUPTI_INVALID_OPERATION;
@@ -653,8 +690,10 @@ CUPTI(cuptiPmSamplingDecodeData, pm_decode *p)
     const int64_t most = table.settings[MOST] ? table.settings[MOST] : o->produced;
     const int64_t there = p->overflow ? o->decoded + room : o->produced;
     const int64_t until = there - o->decoded > most ? o->decoded + most : there;
+    const int64_t before = o->decoded;
     complete_late(o, i);
     fill(o, i, until);
+    state.now += (o->decoded - before) * table.settings[DECODE_NS];
     bool full = o->decoded < until;
     o->spoiled = o->spoiled || full;
     if (full || p->overflow)

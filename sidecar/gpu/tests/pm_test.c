@@ -27,7 +27,7 @@ enum {
     PAUSE = 5 * STEP,  /* before a stretch */
     OFFSET = -1400000, /* of the GPU's clock to the host's, ns */
     PPM = -7,
-    SAMPLES = 4096,
+    SAMPLES = 1 << 14,
 };
 #define CLOCK "offset_ns -1400000\nppm -7\n"
 static const int64_t beginning = 1700000000000000000; /* of the double's time */
@@ -74,6 +74,23 @@ static void tell_double(const char *text)
     find_in_double("pm_double_read", &say);
     (void)snprintf(line, sizeof line, "%s", text);
     say(line);
+}
+
+/* Waits until the evaluation of so many samples has begun, and tells of how many it has. As they
+ * come in turn, those before are evaluated, and the images before are free. */
+static long evaluated(long least)
+{
+    long (*function)(long);
+    find_in_double("pm_double_evaluated", &function);
+    return function(least);
+}
+
+/* Lets so many more samples be evaluated, until the stretch is stopped. */
+static void allow(long more)
+{
+    void (*function)(long);
+    find_in_double("pm_double_allow", &function);
+    function(evaluated(0) + more);
 }
 
 static pp_pm_options options(uint32_t image_samples, uint32_t images)
@@ -153,11 +170,11 @@ static bool keep(void *user, const pp_pm_sample *sample)
     return to->count != to->limit;
 }
 
-/* The stretch's samples into `got`: in order of time, none over another, each of one period. */
-static void take(pp_pm *pm)
+/* What there is of the stretch's samples, to those in `got`: in order of time, none over another,
+ * each of one period. */
+static void take_more(pp_pm *pm)
 {
     pp_error err = {0};
-    got.count = 0;
     got.limit = 0;
     if (pp_pm_take(pm, keep, &got, &err) < 0)
         fail_msg("%s", err.message);
@@ -166,6 +183,12 @@ static void take(pp_pm *pm)
         assert_true(llabs(s->end - s->start - PERIOD) <= CLOCK_STEP);
         assert_true(i == 0 || s->start >= s[-1].end);
     }
+}
+
+static void take(pp_pm *pm)
+{
+    got.count = 0;
+    take_more(pm);
 }
 
 /* A stretch in which nothing gets lost. */
@@ -355,11 +378,12 @@ static void an_end_in_steps(void **state)
     (void)state;
     static const char *const tables[] = {GPUS CLOCK FALLING "most 20\n",
                                          GPUS CLOCK FALLING "most 20\ntells_end 0\n"};
-    pp_pm_options o = options(70, 8);
-    for (int t = 0; t < 2; t++) {
-        pp_pm *pm = open_with(tables[t], &o);
-        sample(pm, 3);
-        check_stretch(PAUSE, PAUSE + 4 * STEP);
+    for (int t = 0; t < 4; t++) {
+        int polls = t < 2 ? 3 : 2; /* one image: it is evaluated before it is used again */
+        pp_pm_options o = options(70, t < 2 ? 8 : 1);
+        pp_pm *pm = open_with(tables[t % 2], &o);
+        sample(pm, polls);
+        check_stretch(PAUSE, PAUSE + (polls + 1) * STEP);
         assert_int_equal(gaps(), 0);
         close_all(pm);
     }
@@ -383,14 +407,241 @@ static void a_taker_that_has_enough(void **state)
     pp_error err = {0};
     pp_pm_options o = options(100, 8);
     pp_pm *pm = open_with(GPUS BUSY, &o);
-    sample(pm, 5);
+    start(pm);
+    for (int i = 0; i < 5; i++)
+        assert_false(poll(pm));
+    assert_false(stop(pm));
     got.count = 0;
     got.limit = 100;
     assert_int_equal(pp_pm_take(pm, keep, &got, &err), 0);
     assert_int_equal(got.count, 100);
-    take(pm); /* they are still there */
-    assert_true(got.count > 200);
+    take_more(pm); /* the others are still there */
+    assert_int_equal(got.count, 6 * STEP / PERIOD - 1);
+    assert_int_equal(gaps(), 0);
     close_all(pm);
+}
+
+/* ---- longer than its images ---- */
+
+/* Of samples: 4 polls fill an image to three quarters, and there is room for another's. */
+enum { A_POLL = STEP / PERIOD, AN_IMAGE = 203, ITS_POLLS = 4 };
+
+/* Polls while the evaluation keeps up: it is at the newest image but one, or past it. */
+static void poll_evaluated(pp_pm *pm, int polls, void (*then)(pp_pm *pm, long least))
+{
+    for (int p = 1; p <= polls; p++) {
+        assert_false(poll(pm));
+        long least = (long)(p / ITS_POLLS - 1) * ITS_POLLS * A_POLL;
+        (void)evaluated(least);
+        if (then)
+            then(pm, least - 1); /* of that the evaluation has begun alone */
+    }
+}
+
+static void a_stretch_longer_than_its_images(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    pp_pm *pm = open_with(GPUS CLOCK FALLING, &o);
+    start(pm);
+    poll_evaluated(pm, 300, NULL);
+    assert_false(stop(pm));
+    take(pm);
+    check_stretch(PAUSE, PAUSE + 301.0 * STEP);
+    assert_int_equal(gaps(), 0);
+    close_all(pm);
+}
+
+static void take_at_least(pp_pm *pm, long least)
+{
+    take_more(pm);
+    assert_true((long)got.count >= least);
+}
+
+/* There is room for a few samples alone, which is used again and again. */
+static void samples_taken_during_a_stretch(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    o.samples = 3 * AN_IMAGE;
+    pp_pm *pm = open_with(GPUS CLOCK FALLING, &o);
+    got.count = 0;
+    start(pm);
+    poll_evaluated(pm, 100, take_at_least);
+    assert_false(stop(pm));
+    take_more(pm);
+    check_stretch(PAUSE, PAUSE + 101.0 * STEP);
+    assert_int_equal(gaps(), 0);
+    take(pm);
+    assert_int_equal(got.count, 0);
+    close_all(pm);
+}
+
+/* Each stops while the evaluation is in its midst, and has all samples. */
+static void many_stretches(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    pp_pm *pm = open_with(GPUS BUSY, &o);
+    int sessions = number_of("pm_double_sessions");
+    for (int n = 0; n < 40; n++) {
+        int polls = ITS_POLLS + n % 5;
+        allow(n);
+        sample(pm, polls);
+        assert_int_equal(got.count, (polls + 1) * A_POLL - 1);
+        assert_int_equal(gaps(), 0);
+    }
+    assert_int_equal(number_of("pm_double_sessions"), sessions);
+    close_all(pm);
+}
+
+/* A decode that takes 20 us a sample leaves 0.8 of what it found to the next. */
+static void decoding_that_takes_time(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int polls;
+    } cases[] = {
+        {GPUS BUSY "decode_ns 20000\nstep_ns 1000000\n", 60},
+        {GPUS BUSY "decode_ns 20000\nstep_ns 2000000\n", 30},
+        {GPUS BUSY "decode_ns 20000\nstep_ns 5000000\n", 13}, /* more than a quarter each */
+    };
+    pp_pm_options o = options(0, 8);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_pm *pm = open_with(cases[i].text, &o);
+        sample(pm, cases[i].polls);
+        assert_true(got.count > 10000);
+        assert_int_equal(gaps(), 0);
+        close_all(pm);
+    }
+    pp_pm *pm = open_with(GPUS BUSY "decode_ns 20000\nstep_ns 20000000\n", &o);
+    start(pm);
+    assert_false(poll(pm));
+    assert_true(poll(pm)); /* 800 and 1,440 */
+    assert_true(stop(pm));
+    take(pm);
+    assert_int_equal(got.count, 2048 - 1);
+    close_all(pm);
+}
+
+/* ---- an evaluation that is too slow, fails or is left ---- */
+
+static void poll_until_full(pp_pm *pm, int polls)
+{
+    for (int p = 1; p < polls; p++)
+        assert_false(poll(pm));
+    assert_true(poll(pm));
+}
+
+static void an_evaluation_that_is_too_slow(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 0);
+    pp_pm *pm = open_with(GPUS CLOCK FALLING, &o);
+    int sessions = number_of("pm_double_sessions");
+    start(pm);
+    allow(5);
+    poll_until_full(pm, 3 * ITS_POLLS);
+    assert_false(stop(pm));
+    take(pm);
+    check_stretch(PAUSE, PAUSE + (3 * ITS_POLLS + 1) * STEP);
+    assert_int_equal(gaps(), 0);
+    sample(pm, 1);
+    assert_int_equal(number_of("pm_double_sessions"), sessions);
+    close_all(pm);
+}
+
+/* It may go on after all. */
+static void an_evaluation_that_catches_up(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    pp_pm *pm = open_with(GPUS BUSY, &o);
+    start(pm);
+    allow(5);
+    poll_until_full(pm, 3 * ITS_POLLS);
+    allow(1000);
+    (void)evaluated((long)ITS_POLLS * A_POLL);
+    assert_false(poll(pm));
+    assert_false(stop(pm));
+    take(pm);
+    assert_int_equal(got.count, (3 * ITS_POLLS + 2) * A_POLL - 1);
+    assert_int_equal(gaps(), 0);
+    close_all(pm);
+}
+
+/* An image is evaluated, and nothing comes any more. */
+static void hand_over_one(pp_pm *pm)
+{
+    for (int p = 0; p < ITS_POLLS; p++)
+        (void)poll(pm);
+    tell_double("step_ns 0");
+}
+
+/* The first are kept, and the session is. */
+static void samples_that_nobody_takes(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    o.samples = 100;
+    pp_pm *pm = open_with(GPUS BUSY, &o);
+    int sessions = number_of("pm_double_sessions");
+    start(pm);
+    hand_over_one(pm);
+    while (!poll(pm))
+        ;
+    assert_true(stop(pm));
+    take(pm);
+    assert_int_equal(got.count, 100);
+    assert_int_equal(gaps(), 0);
+    tell_double("step_ns 1000000");
+    sample(pm, 1);
+    assert_int_equal(got.count, 2 * A_POLL - 1);
+    assert_int_equal(number_of("pm_double_sessions"), sessions);
+    close_all(pm);
+}
+
+/* Each function tells it; the next stretch knows nothing of it. */
+static void an_evaluation_that_fails(void **state)
+{
+    (void)state;
+    static const char name[] = "cuptiProfilerHostEvaluateToGpuValues";
+    pp_error err = {0};
+    bool flag = false;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    pp_pm *pm = open_with(GPUS BUSY "fault cuptiProfilerHostEvaluateToGpuValues 999 7\n", &o);
+    start(pm);
+    hand_over_one(pm);
+    while (pp_pm_poll(pm, &flag, &err) == 0)
+        ;
+    expect_error(-1, &err, PP_ERR_INTERNAL, name);
+    expect_error(pp_pm_poll(pm, &flag, &err), &err, PP_ERR_INTERNAL, name);
+    tell_double("step_ns 1000000");
+    expect_error(pp_pm_stop(pm, &flag, &err), &err, PP_ERR_INTERNAL, name);
+    assert_int_equal(evaluated(0), 8); /* the rest is left out */
+    got.count = got.limit = 0;
+    expect_error(pp_pm_take(pm, keep, &got, &err), &err, PP_ERR_INTERNAL, name);
+    assert_int_equal(got.count, 7);
+    start(pm);
+    assert_false(poll(pm));
+    take(pm);
+    assert_int_equal(got.count, 0);
+    close_all(pm);
+}
+
+static void closed_while_it_evaluates(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(AN_IMAGE, 3);
+    pp_pm *pm = open_with(GPUS BUSY, &o);
+    start(pm);
+    allow(5);
+    for (int p = 0; p < 2 * ITS_POLLS; p++)
+        assert_false(poll(pm));
+    (void)evaluated(6);
+    close_all(pm);
+    assert_int_equal(evaluated(0), 6); /* it did not wait for the others */
 }
 
 /* ---- want of room ---- */
@@ -488,10 +739,8 @@ static void what_is_not_there(void **state)
 static void options_that_cannot_be(void **state)
 {
     (void)state;
-    pp_pm_options none = options(100, 0);
     pp_pm_options many = options(100, PP_PM_IMAGES + 1);
     pp_pm_options small = options(PP_PM_IMAGE_SAMPLES - 1, 1);
-    refused(GPUS, &none, PP_ERR_INVALID, "must be 1 to 8");
     refused(GPUS, &many, PP_ERR_INVALID, "must be 1 to 8");
     refused(GPUS, &small, PP_ERR_INVALID, "must be at least 4");
 }
@@ -575,8 +824,8 @@ static void calls_that_fail_in_a_stretch(void **state)
         {"cuptiPmSamplingGetCounterDataInfo", 1, 0, 1, -1, 0},
         {"cuptiPmSamplingCounterDataImageInitialize", 1, 0, 2, 0, 0},
         {"cuptiPmSamplingStop", 0, 0, 3, -1, 0},
-        {"cuptiPmSamplingCounterDataGetSampleInfo", 7, 0, 3, 0, -1},
-        {"cuptiProfilerHostEvaluateToGpuValues", 7, 0, 3, 0, -1},
+        {"cuptiPmSamplingCounterDataGetSampleInfo", 7, 0, 3, -1, -1},
+        {"cuptiProfilerHostEvaluateToGpuValues", 7, 0, 3, -1, -1},
     };
     pp_pm_options o = options(130, 4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -608,14 +857,14 @@ static void a_session_that_does_not_come_back(void **state)
     pp_pm_options o = options(60, 1);
     pp_pm *pm = open_with(GPUS BUSY, &o);
     start(pm);
-    assert_false(poll(pm));
+    assert_true(poll(pm)); /* another poll's would not fit */
     assert_true(poll(pm));
     assert_true(stop(pm));
     tell_double("growth 8");
     expect_error(pp_pm_start(pm, &err), &err, PP_ERR_INTERNAL, "CUPTI's images have");
     tell_double("growth 0");
     start(pm);
-    assert_false(poll(pm));
+    assert_true(poll(pm));
     assert_true(poll(pm));
     assert_true(stop(pm));
     tell_double("fault cuptiPmSamplingEnable 7 1");
@@ -717,6 +966,15 @@ static const struct CMUnitTest full[] = {
     cmocka_unit_test(an_end_in_steps),
     cmocka_unit_test(a_stretch_of_nothing),
     cmocka_unit_test(a_taker_that_has_enough),
+    cmocka_unit_test(a_stretch_longer_than_its_images),
+    cmocka_unit_test(samples_taken_during_a_stretch),
+    cmocka_unit_test(many_stretches),
+    cmocka_unit_test(decoding_that_takes_time),
+    cmocka_unit_test(an_evaluation_that_is_too_slow),
+    cmocka_unit_test(an_evaluation_that_catches_up),
+    cmocka_unit_test(samples_that_nobody_takes),
+    cmocka_unit_test(an_evaluation_that_fails),
+    cmocka_unit_test(closed_while_it_evaluates),
     cmocka_unit_test(no_image_is_left),
     cmocka_unit_test(an_image_runs_full),
     cmocka_unit_test(the_hardware_buffer_runs_full),
