@@ -220,6 +220,8 @@ pp_state pp_marks_state(void);
 void pp_pace_step(pp_state state);
 /** ns that a marked step takes longer, launches told by their calls or not; false: not known. */
 bool pp_pace_extra(bool by_calls, int64_t *ret);
+/** Forgets what marked steps took: others will be marked. */
+void pp_pace_forget(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** The object whose settle, found, rest, resume, position and failed the callables call; kept. */
 void pp_marks_use_probe(PyObject *probe);

@@ -44,10 +44,12 @@ enum {
     WAYS = 4,                /* ... and how many of a bucket: some seconds' worth */
     PENDING = 32768,         /* kernels whose launch is not known yet */
     STREAMS = 32,            /* that are told apart */
-    /* ns that a kernel costs, by its own record where the training waits for its launches, and by
-     * its call's where the GPU is behind: measured on an H200. pace.c compares. */
+    /* ns that a kernel costs, by its own record where the training waits for its launches (less
+     * where the GPU is behind), and by its call's in both cases: measured on an H200. pace.c
+     * compares. */
     OWN_COST = 2400,
-    CALL_COST = 500,
+    CALL_COST_BEHIND = 500,
+    CALL_COST_WAITING = 6500,
     BEHIND = 100000,       /* ns from launch to begin of a kernel that had to wait for others */
     DETACH_COST = 2500000, /* ns that leaving CUPTI holds up one CUDA call: the same */
     TRIES = 8,
@@ -182,9 +184,10 @@ static struct {
 static size_t stream_count; /* STREAMS + 1: there are more */
 static pending waiting[PENDING];
 static size_t waiting_count;
-static _Atomic int64_t records;  /* not yet counted as cost */
+static _Atomic int64_t cost;     /* ns of the records, not yet counted */
 static _Atomic int64_t attached; /* since CUPTI was attached */
 static int64_t newest;           /* the latest launch that was seen */
+static int64_t found_at;         /* what that was when those that wait were last looked through */
 static int64_t news_at;          /* when a record came last */
 
 /* ---- the library ---- */
@@ -279,11 +282,27 @@ static void see_stream(uint64_t id, int64_t launched)
     streams[i].newest = launched > streams[i].newest ? launched : streams[i].newest;
 }
 
+/* Those of the stretch before are waited for in the next one too: their first kernel of it may
+ * still run when it ends. */
+static void forget_streams(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < stream_count && i < STREAMS; i++)
+        if (streams[i].newest) {
+            streams[kept].id = streams[i].id;
+            streams[kept++].newest = 0;
+        }
+    stream_count = kept;
+}
+
 /* Whether what was launched until `end` has run, on each stream that was seen. */
 static bool streams_passed(int64_t end)
 {
     if (stream_count == 0 || stream_count > STREAMS || newest <= end + SETTLED_STREAMS)
         return false;
+    for (size_t i = 0; i < waiting_count; i++)
+        if (waiting[i].since <= end)
+            return false;
     for (size_t i = 0; i < stream_count; i++)
         if (streams[i].newest <= end)
             return false;
@@ -294,9 +313,12 @@ static void emit(const pp_kernel *k, uint64_t stream)
 {
     see_launch(k->launched);
     see_stream(stream, k->launched);
+    bool behind = k->start - k->launched > BEHIND;
     atomic_fetch_add(&ran, 1);
-    if (k->start - k->launched > BEHIND)
-        atomic_fetch_add(&waited, 1);
+    atomic_fetch_add(&waited, behind);
+    atomic_fetch_add(&cost, !atomic_load(&by_calls) ? OWN_COST
+                            : behind                ? CALL_COST_BEHIND
+                                                    : CALL_COST_WAITING);
     pp_ring_push_kernel(k);
 }
 
@@ -327,26 +349,57 @@ static bool find_launch(uint32_t correlation, int64_t *ret)
     return false;
 }
 
-/* Emits the kernels whose launch is known by now; `all`: gives the others up. */
-static void emit_waiting(bool all)
+/* Emits the kernels whose launch is known by now. */
+static void emit_found(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < waiting_count; i++) {
+        pending *p = &waiting[i];
+        if (find_launch(p->correlation, &p->kernel.launched))
+            emit(&p->kernel, p->stream);
+        else
+            waiting[kept++] = *p;
+    }
+    waiting_count = kept;
+    found_at = newest;
+}
+
+static void lose(int64_t launched)
+{
+    pp_ring_lose_kernels(1);
+    see_launch(launched); /* else nothing would show that time goes on */
+}
+
+/* After a flush, which hands over all calls that have returned: gives up kernels that have waited
+ * long for theirs. */
+static void give_up_late(void)
 {
     size_t kept = 0;
     int64_t late = pp_now() - SILENCE;
     for (size_t i = 0; i < waiting_count; i++) {
-        pending *p = &waiting[i];
-        if (find_launch(p->correlation, &p->kernel.launched)) {
-            emit(&p->kernel, p->stream);
-        } else if (all || newest > p->since + LAUNCH_WAIT ||
-                   p->kernel.start + p->kernel.duration < late) {
-            pp_ring_lose_kernels(1);
-            see_launch(p->kernel.start - SILENCE); /* else nothing would show that time goes on */
-            if (atomic_load(&ran) == 0)
-                atomic_store(&calls_fail, true);
-        } else {
+        const pending *p = &waiting[i];
+        if (newest <= p->since + LAUNCH_WAIT && p->kernel.start + p->kernel.duration >= late) {
             waiting[kept++] = *p;
+            continue;
         }
+        lose(p->kernel.start - SILENCE);
+        if (atomic_load(&ran) == 0)
+            atomic_store(&calls_fail, true);
     }
     waiting_count = kept;
+}
+
+/* Gives all up, of which those that began by `end` were the stretch's. */
+static void give_up_all(int64_t end)
+{
+    for (size_t i = 0; i < waiting_count; i++) {
+        if (waiting[i].kernel.start > end)
+            continue;
+        lose(waiting[i].kernel.start - SILENCE);
+        if (atomic_load(&ran) == 0)
+            atomic_store(&calls_fail, true);
+    }
+    waiting_count = 0;
 }
 
 /* NCCL's kernels, by the name that the compiler has mangled: _Z, its length, the name. */
@@ -380,8 +433,8 @@ static void emit_at(pp_kernel *k, uint64_t stream, int64_t launched)
 {
     k->launched = launched;
     see_launch(launched);
-    if (waiting_count && newest > waiting[0].since + LAUNCH_WAIT)
-        emit_waiting(false); /* before what was launched so much later */
+    if (waiting_count && newest > found_at + SETTLED_STREAMS)
+        emit_found(); /* before what was launched so much later */
     emit(k, stream);
 }
 
@@ -441,7 +494,6 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
     while (valid > 0 && cupti.next(buffer, valid, &record) == CUPTI_OK) {
         int kind = (int)read_u32(record);
         if (kind == KIND_KERNEL) {
-            atomic_fetch_add(&records, 1);
             atomic_fetch_add(&attached, 1);
             take_kernel(record);
         }
@@ -482,6 +534,8 @@ static bool alone(void)
     void *subscriber = NULL;
     if (atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE))
         (void)cupti.unsubscribe(detacher); /* no CUDA call came since the last stretch */
+    if (atomic_load(&detaching) != DETACH_NONE)
+        return false; /* one is leaving it this moment */
     if (cupti.subscribe(&subscriber, on_cuda_call, NULL) != CUPTI_OK)
         return false;
     (void)cupti.unsubscribe(subscriber);
@@ -543,8 +597,20 @@ static bool calls_are_better(void)
     return behind;
 }
 
+/* What a session chose says nothing about the next one's layers. */
+static void forget_session(void)
+{
+    static uint32_t session;
+    if (session == pp_ring_session())
+        return;
+    session = pp_ring_session();
+    pp_pace_forget();
+    atomic_store(&graphs, false);
+}
+
 static void choose_records(void)
 {
+    forget_session();
     bool better = calls_are_better();
     atomic_store(&by_calls, have_calls() && (better || atomic_load(&graphs)));
 }
@@ -583,6 +649,18 @@ bool pp_kernels_closing(void)
            atomic_load(&detaching) == DETACH_RUNS;
 }
 
+/* A thread of CUPTI's may still hand over what nobody wants any more. */
+static void reset(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    waiting_count = 0;
+    forget_streams();
+    memset(launches, 0, sizeof launches);
+    atomic_store(&attached, 0);
+    newest = news_at = found_at = pp_now();
+    (void)pthread_mutex_unlock(&lock);
+}
+
 const char *pp_kernels_start(void)
 {
     if (getenv("CUDA_INJECTION64_PATH"))
@@ -606,14 +684,13 @@ const char *pp_kernels_start(void)
         return "out of memory";
     if (!set_clock())
         return "a profiler has changed CUPTI's clock";
-    waiting_count = stream_count = 0;
-    memset(launches, 0, sizeof launches);
-    atomic_store(&attached, 0);
-    newest = news_at = pp_now();
+    reset();
     pp_ration_use();
     if (!enable()) {
+        atomic_store(&calls_fail, atomic_load(&calls_fail) || atomic_load(&by_calls));
         disable();
         detach();
+        pp_ring_cost(DETACH_COST);
         return "CUPTI refuses to record kernels";
     }
     atomic_store(&state, ON);
@@ -623,16 +700,19 @@ const char *pp_kernels_start(void)
 
 void pp_kernels_end(void)
 {
+    if (atomic_load(&state) != ON)
+        return;
     atomic_store(&ended_at, pp_now());
     if (atomic_compare_exchange_strong(&state, &(int){ON}, ENDING))
         pp_ring_wake(false);
 }
 
-/* All that was launched until now is written, or never will be. */
-static void complete(void)
+/* All that was launched until now is written, or never will be. `end`: of the stretch. */
+static void complete(int64_t end)
 {
     (void)pthread_mutex_lock(&lock);
-    emit_waiting(true);
+    emit_found();
+    give_up_all(end);
     pp_ring_push_kernel(
         &(pp_kernel){.launched = pp_now(), .start = pp_now(), .flags = PP_KERNEL_COMPLETE});
     (void)pthread_mutex_unlock(&lock);
@@ -644,7 +724,7 @@ void pp_kernels_give_way(void)
     if (atomic_exchange(&state, OUT) != OUT) {
         disable();
         (void)cupti.flush(1);
-        complete();
+        complete(INT64_MAX);
         (void)cupti.finalize();
     } else if (atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE)) {
         (void)cupti.unsubscribe(detacher); /* else it would end under the other's hands */
@@ -665,7 +745,7 @@ bool pp_kernels_active(void)
 
 int64_t pp_kernels_cost(void)
 {
-    return atomic_exchange(&records, 0) * (atomic_load(&by_calls) ? CALL_COST : OWN_COST);
+    return atomic_exchange(&cost, 0);
 }
 
 void pp_kernels_forget(void)
@@ -681,7 +761,8 @@ void pp_kernels_forget(void)
 static bool all_here(void)
 {
     (void)pthread_mutex_lock(&lock);
-    emit_waiting(false);
+    emit_found();
+    give_up_late();
     int64_t end = atomic_load(&ended_at);
     int64_t now = pp_now();
     bool here = streams_passed(end) || newest > end + SETTLED ||
@@ -700,11 +781,11 @@ int64_t pp_kernels_poll(bool last)
         (void)cupti.flush(last);
     bool here = all_here();
     if (last && now != OUT) {
-        complete(); /* the process ends, and CUPTI with it */
+        complete(INT64_MAX); /* the process ends, and CUPTI with it */
     } else if (here && atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING)) {
         disable();
         (void)cupti.flush(0);
-        complete();
+        complete(atomic_load(&ended_at));
         detach();
         atomic_store(&state, OUT);
     }

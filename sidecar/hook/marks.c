@@ -78,10 +78,10 @@ static void show_state(pp_state s)
 {
     static const uint32_t shown[] = {PP_RING_IDLE, PP_RING_COUNT, PP_RING_COUNT, PP_RING_SAMPLE,
                                      PP_RING_SAMPLE};
-    if (hook.state == MARKING && s != MARKING) {
-        pp_kernels_end();
+    if (s != MARKING)
+        pp_kernels_end(); /* also where recording began and marking did not */
+    if (hook.state == MARKING && s != MARKING)
         pp_ring_cost_add(pp_ring_cost_hold(false));
-    }
     hook.state = s;
     if (pp_ring())
         __atomic_store_n(&pp_ring()->state, shown[s], __ATOMIC_RELEASE);

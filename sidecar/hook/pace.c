@@ -66,9 +66,9 @@ static int64_t spread_of(const circle *c, int64_t middle)
     return (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
 }
 
-static circle *extra_now(void)
+static int recorded_now(void)
 {
-    return &extra[!pp_kernels_active() ? NO_KERNELS : pp_kernels_by_calls() ? CALLS : OWN];
+    return !pp_kernels_active() ? NO_KERNELS : pp_kernels_by_calls() ? CALLS : OWN;
 }
 
 static void take(circle *c, int64_t value)
@@ -83,22 +83,25 @@ static void take_block(int kind, int64_t now, int64_t step)
         take(&plain, step);
         plain_until = now;
     } else if (plain.count >= KNOWN && block.since - plain_until < NEAR) {
-        take(extra_now(), step - median(&plain));
+        take(&extra[recorded_now()], step - median(&plain));
     }
 }
 
 /* A marked step's cost: as summed up by its parts, within what the comparison allows. */
 static int64_t settle_cost(int64_t own)
 {
-    static int64_t records; /* of a step on average: they come in bursts */
-    records += (pp_kernels_cost() - records) / SMOOTH;
-    own += records;
-    const circle *c = extra_now();
-    if (c->count < KNOWN)
-        return own;
+    static int64_t records[NO_KERNELS + 1]; /* of a step on average: they come in bursts */
+    const int now = recorded_now();
+    const circle *c = &extra[now];
+    records[now] += (pp_kernels_cost() - records[now]) / SMOOTH;
+    own += records[now];
     static int64_t middle, spread;
-    static const circle *of;
+    static const circle *of; /* which they are of, as it was when it had `seen` */
     static unsigned seen;
+    if (c->count < KNOWN) {
+        of = NULL;
+        return own;
+    }
     if (of != c || seen != c->count) {
         middle = median(c);
         spread = spread_of(c, middle);
@@ -109,6 +112,11 @@ static int64_t settle_cost(int64_t own)
                    : own > middle + spread ? middle + spread
                                            : own;
     return cost > 0 ? cost : 0;
+}
+
+void pp_pace_forget(void)
+{
+    memset(extra, 0, sizeof extra);
 }
 
 bool pp_pace_extra(bool by_calls, int64_t *ret)

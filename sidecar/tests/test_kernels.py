@@ -85,6 +85,14 @@ def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected
     assert stretches_of(told["calls"])[:len(whole)] == whole
 
 
+def test_what_costs_less_is_chosen(probe):
+    """Once both ways are known by what steps took; the GPU is behind all the time."""
+    told, _ = trained(probe, "dear")
+    calls = stretches_of(told["calls"])
+    ways = ["calls" if "runtime" in stretch.split() else "own" for stretch in " ".join(calls).split("finalize")[:-1]]
+    assert "calls" in ways and ways[-3:] == ["own"] * 3, ways
+
+
 def test_a_stream_that_is_behind(probe):
     """Collectives run up to 0.18 s behind. CUPTI is not left before they have run, so each step has its own."""
     _, batches = trained(probe, "lagging")

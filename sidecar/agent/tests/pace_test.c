@@ -108,6 +108,15 @@ static void test_the_cost_of_a_step(void **state)
     }
     assert_true(pp_pace_extra(false, &ns) && ns > 390000 && ns < 410000);
     assert_true(pp_pace_extra(true, &ns) && ns > 40000 && ns < 60000);
+
+    /* Until others are marked, who take as many blocks. */
+    pp_pace_forget();
+    assert_false(pp_pace_extra(false, &ns) || pp_pace_extra(true, &ns));
+    assert_int_equal(pass(MARKING, 1, 1050000, 50000), 50000);
+    (void)pass(COUNTING, 200, 1000000, 0);
+    (void)pass(MARKING, 200, 1800000, 50000);
+    each = pass(MARKING, 100, 1800000, 50000);
+    assert_true(each > 790000 && each < 810000);
 }
 
 int main(void)
