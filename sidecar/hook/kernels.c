@@ -12,10 +12,9 @@
  *   detach           in the next CUDA call of the training, as CUPTI asks for
  *
  * A kernel's launch is told by its own record or by the one of the call that launched it. The first
- * keeps a GPU that is behind from running kernels back to back (a GPT's marked step then takes 4.3
- * % longer, not 0.7), and kernels of graphs lack it; the second slows each call of the runtime,
- * which a training that waits for its launches feels (a DLRM's 35 %, not 13; all on an H200). So a
- * stretch has what the one before shows to be better.
+ * keeps a GPU that is behind from running kernels back to back, and kernels of graphs lack it; the
+ * second slows each call of the runtime, which a training that waits for its launches feels:
+ * docs/overhead.md has figures. So a stretch has what those before show to be better.
  *
  * A CUPTI that stays attached slows every launch, so it goes after each stretch. Nothing here waits
  * for the GPU.
@@ -68,6 +67,8 @@ enum {
 /* ns of launches after which one's own is known, or never: the agent lets steps go after 200 ms of
  * them. */
 #define LAUNCH_WAIT INT64_C(100000000)
+/* ns of launches between two looks for those of the kernels that wait. */
+#define LOOK_EVERY INT64_C(20000000)
 #define SILENCE INT64_C(2000000000) /* ns without a record: nothing more will come */
 #define LATEST INT64_C(30000000000) /* ns after a stretch: it is left, whatever comes */
 #define CLOCK_LIMIT INT64_C(1000000000)
@@ -364,10 +365,12 @@ static void emit_found(void)
     found_at = newest;
 }
 
-static void lose(int64_t launched)
+static void lose(const pending *p)
 {
     pp_ring_lose_kernels(1);
-    see_launch(launched); /* else nothing would show that time goes on */
+    see_launch(p->kernel.start - SILENCE); /* else nothing would show that time goes on */
+    if (atomic_load(&ran) == 0)
+        atomic_store(&calls_fail, true);
 }
 
 /* After a flush, which hands over all calls that have returned: gives up kernels that have waited
@@ -378,13 +381,10 @@ static void give_up_late(void)
     int64_t late = pp_now() - SILENCE;
     for (size_t i = 0; i < waiting_count; i++) {
         const pending *p = &waiting[i];
-        if (newest <= p->since + LAUNCH_WAIT && p->kernel.start + p->kernel.duration >= late) {
+        if (newest > p->since + LAUNCH_WAIT || p->kernel.start + p->kernel.duration < late)
+            lose(p);
+        else
             waiting[kept++] = *p;
-            continue;
-        }
-        lose(p->kernel.start - SILENCE);
-        if (atomic_load(&ran) == 0)
-            atomic_store(&calls_fail, true);
     }
     waiting_count = kept;
 }
@@ -392,13 +392,9 @@ static void give_up_late(void)
 /* Gives all up, of which those that began by `end` were the stretch's. */
 static void give_up_all(int64_t end)
 {
-    for (size_t i = 0; i < waiting_count; i++) {
-        if (waiting[i].kernel.start > end)
-            continue;
-        lose(waiting[i].kernel.start - SILENCE);
-        if (atomic_load(&ran) == 0)
-            atomic_store(&calls_fail, true);
-    }
+    for (size_t i = 0; i < waiting_count; i++)
+        if (waiting[i].kernel.start <= end)
+            lose(&waiting[i]);
     waiting_count = 0;
 }
 
@@ -433,7 +429,7 @@ static void emit_at(pp_kernel *k, uint64_t stream, int64_t launched)
 {
     k->launched = launched;
     see_launch(launched);
-    if (waiting_count && newest > found_at + SETTLED_STREAMS)
+    if (waiting_count && newest > found_at + LOOK_EVERY)
         emit_found(); /* before what was launched so much later */
     emit(k, stream);
 }
@@ -687,7 +683,8 @@ const char *pp_kernels_start(void)
     reset();
     pp_ration_use();
     if (!enable()) {
-        atomic_store(&calls_fail, atomic_load(&calls_fail) || atomic_load(&by_calls));
+        if (atomic_load(&by_calls))
+            atomic_store(&calls_fail, true);
         disable();
         detach();
         pp_ring_cost(DETACH_COST);

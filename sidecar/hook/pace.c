@@ -18,6 +18,8 @@ enum { NEITHER, PLAIN, MARKED };
 typedef struct circle {
     int64_t values[BLOCKS]; /* the latest ones */
     unsigned count;         /* ever taken */
+    int64_t middle;         /* their median ... */
+    int64_t spread;         /* ... and 1.5 times its standard error */
 } circle;
 
 static circle plain; /* ns of a step */
@@ -54,14 +56,14 @@ static int64_t median(const circle *c)
     return v[held(c) / 2];
 }
 
-/* 1.5 times the median's standard error, by the median deviation. */
-static int64_t spread_of(const circle *c, int64_t middle)
+/* By the median deviation. */
+static int64_t spread_of(const circle *c)
 {
     static const double root[BLOCKS + 1] = {1, 1, 1.414, 1.732, 2, 2.236, 2.449, 2.646, 2.828, 3};
     int n = held(c);
     int64_t v[BLOCKS];
     for (int i = 0; i < n; i++)
-        v[i] = c->values[i] > middle ? c->values[i] - middle : middle - c->values[i];
+        v[i] = c->values[i] > c->middle ? c->values[i] - c->middle : c->middle - c->values[i];
     sort(v, n);
     return (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
 }
@@ -74,6 +76,8 @@ static int recorded_now(void)
 static void take(circle *c, int64_t value)
 {
     c->values[c->count++ % BLOCKS] = value;
+    c->middle = median(c);
+    c->spread = spread_of(c);
 }
 
 /* A block is over: what it says. */
@@ -83,7 +87,7 @@ static void take_block(int kind, int64_t now, int64_t step)
         take(&plain, step);
         plain_until = now;
     } else if (plain.count >= KNOWN && block.since - plain_until < NEAR) {
-        take(&extra[recorded_now()], step - median(&plain));
+        take(&extra[recorded_now()], step - plain.middle);
     }
 }
 
@@ -95,22 +99,10 @@ static int64_t settle_cost(int64_t own)
     const circle *c = &extra[now];
     records[now] += (pp_kernels_cost() - records[now]) / SMOOTH;
     own += records[now];
-    static int64_t middle, spread;
-    static const circle *of; /* which they are of, as it was when it had `seen` */
-    static unsigned seen;
-    if (c->count < KNOWN) {
-        of = NULL;
+    if (c->count < KNOWN)
         return own;
-    }
-    if (of != c || seen != c->count) {
-        middle = median(c);
-        spread = spread_of(c, middle);
-    }
-    of = c;
-    seen = c->count;
-    int64_t cost = own < middle - spread   ? middle - spread
-                   : own > middle + spread ? middle + spread
-                                           : own;
+    int64_t least = c->middle - c->spread, most = c->middle + c->spread;
+    int64_t cost = own < least ? least : own > most ? most : own;
     return cost > 0 ? cost : 0;
 }
 
@@ -123,7 +115,7 @@ bool pp_pace_extra(bool by_calls, int64_t *ret)
 {
     const circle *c = &extra[by_calls ? CALLS : OWN];
     bool known = c->count >= KNOWN;
-    *ret = known ? median(c) : 0;
+    *ret = known ? c->middle : 0;
     return known;
 }
 
