@@ -16,6 +16,7 @@ static int64_t paid_at(const pp_duty *duty, const pp_duty_policy *policy, int64_
 
 static void arm(pp_duty *duty, const pp_duty_input *in)
 {
+    duty->again = duty->armed_at != 0;
     duty->armed = true;
     duty->started = false;
     duty->armed_at = in->now;
@@ -29,10 +30,12 @@ static void disarm(pp_duty *duty, const pp_duty_input *in)
 }
 
 /* Whether the last stretch is not paid for yet: with what came after its end, as the hook looked on
- * until the last kernel had run. */
+ * until the last kernel had run. The first one is followed by one more that is paid for before it
+ * comes, since nobody knows when the session ends. */
 static bool is_owing(const pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
 {
-    return duty->armed_at != 0 && in->now < paid_at(duty, policy, in->cost);
+    int64_t wait = paid_at(duty, policy, in->cost) - duty->armed_at;
+    return duty->armed_at != 0 && in->now - duty->armed_at < (duty->again ? wait : 2 * wait);
 }
 
 static bool is_over(const pp_duty_policy *policy, const pp_duty_input *in)

@@ -4,9 +4,11 @@
  * A stretch lasts at least `stretch` ns, as the metric windows need; where steps are so short that
  * no window tells their layers apart, PP_DUTY_STEPS of them and half a second will do, so that also
  * a short session stays within its budget. Where the hook's cost stays within the budget it goes
- * on; else it ends at that length, and the next one waits until the cost so far (with what came
- * after the stretch's end) is within the budget again: cost / (time since the stretch was armed) <=
- * budget, by construction and for any training.
+ * on; else it ends at that length, and the next one waits until its cost (with what came after the
+ * stretch's end) is within the budget again: cost / (time since it was armed) <= budget. After the
+ * first one it waits twice as long, so that every later one is paid for before it begins: wherever
+ * a session ends, its average is within the budget, as long as stretches cost what the one before
+ * them did, and but for sessions that end before they paid for their first.
  */
 #ifndef PP_AGENT_DUTY_H
 #define PP_AGENT_DUTY_H
@@ -49,6 +51,7 @@ typedef struct pp_duty {
     bool stopping;       /**< a stretch was asked to end and may still run */
     bool started;        /**< and the stretch has been seen running */
     bool finished;       /**< for good: duration or steps reached */
+    bool again;          /**< the stretch that was armed last is not the first */
     int64_t armed_at;    /**< ns, the last time; 0: never */
     int64_t started_at;  /**< ns */
     int64_t cost_before; /**< the cost when it was armed */

@@ -91,7 +91,8 @@ static void take_block(int kind, int64_t now, int64_t step)
     }
 }
 
-/* A marked step's cost: as summed up by its parts, within what the comparison allows. */
+/* A marked step's cost: as summed up by its parts, but what the comparison says where that is more,
+ * and what it allows at most. */
 static int64_t settle_cost(int64_t own)
 {
     static int64_t records[NO_KERNELS + 1]; /* of a step on average: they come in bursts */
@@ -101,8 +102,8 @@ static int64_t settle_cost(int64_t own)
     own += records[now];
     if (c->count < KNOWN)
         return own;
-    int64_t least = c->middle - c->spread, most = c->middle + c->spread;
-    int64_t cost = own < least ? least : own > most ? most : own;
+    int64_t most = c->middle + c->spread;
+    int64_t cost = own < c->middle ? c->middle : own > most ? most : own;
     return cost > 0 ? cost : 0;
 }
 

@@ -83,6 +83,15 @@ static void test_the_cost_of_a_step(void **state)
     (void)pass(MARKING, 200, 1200000, 50000);
     each = pass(MARKING, 100, 1200000, 50000);
     assert_true(each > 190000 && each < 210000);
+    /* Plain steps that differ among each other: what is seen on average, no less. */
+    for (int i = 0; i < 9; i++) {
+        (void)pass(COUNTING, 16 * 9, 1000000, 0);
+        (void)pass(MARKING, 17, 1100000 + 25000 * i, 50000);
+    }
+    each = pass(MARKING, 1, 1200000, 50000);
+    assert_true(each > 195000 && each < 205000);
+    (void)pass(COUNTING, 200, 1000000, 0);
+    (void)pass(MARKING, 200, 1200000, 50000);
     /* A machine that gets slower long after a plain step was seen costs what it did. */
     (void)pass(MARKING, 10000, 1200000, 50000);
     (void)pass(MARKING, 200, 2400000, 50000);
