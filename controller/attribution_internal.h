@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "common/vector.h"
 #include "controller/attribution.h"
 
 /* Later times than this (year 2096) are no times; differences of times then never overflow. */
@@ -26,7 +27,6 @@
 
 /* ---- arithmetic -------------------------------------------------------------------------- */
 
-double pp_attr_dot(const double *a, const double *b, size_t n);
 /** In place lower Cholesky of a symmetric n x n row-major matrix; false: not positive definite. */
 bool pp_attr_chol(double *a, size_t n);
 /** Solves L L' x = b in place. */

@@ -179,7 +179,7 @@ static int coarse_at(coarse *o, double lag, double *ret, pp_error *err)
     for (size_t k = 0; k < s->n_metrics; k++) {
         double *c = o->c + k * p;
         for (size_t a = 0; a < p; a++) {
-            c[a] = (c[a] - pp_attr_dot(o->gram + a * p, c, a)) / o->gram[a * p + a];
+            c[a] = (c[a] - pp_dot(o->gram + a * p, c, a)) / o->gram[a * p + a];
             rest[k] -= c[a] * c[a];
         }
         *ret += (double)s->n * log(fmax(rest[k], 0) / (double)s->n + FLOOR_NOISE * FLOOR_NOISE);
@@ -402,8 +402,8 @@ static void pull_add(const polish *o, const pp_attr_design *left, const pp_attr_
     *pull = 0;
     for (size_t k = 0; k < s->n_metrics; k++) {
         const double *b = o->fits[s->metrics[k]].b;
-        double e = s->y[k * s->n + i] - pp_attr_dot(o->d.x + i * p, b, p);
-        double slope = pp_attr_dot(right->x + i * p, b, p) - pp_attr_dot(left->x + i * p, b, p);
+        double e = s->y[k * s->n + i] - pp_dot(o->d.x + i * p, b, p);
+        double slope = pp_dot(right->x + i * p, b, p) - pp_dot(left->x + i * p, b, p);
         *pull += e * slope / variance[k];
         *information += slope * slope / variance[k];
     }
@@ -416,7 +416,7 @@ static void variances_of(const polish *o, double *variance)
         const double *b = o->fits[s->metrics[k]].b;
         variance[k] = FLOOR_NOISE * FLOOR_NOISE;
         for (size_t i = 0; i < s->n; i++) {
-            double e = s->y[k * s->n + i] - pp_attr_dot(o->d.x + i * o->d.p, b, o->d.p);
+            double e = s->y[k * s->n + i] - pp_dot(o->d.x + i * o->d.p, b, o->d.p);
             variance[k] += e * e / (double)s->n;
         }
     }

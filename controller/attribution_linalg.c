@@ -4,29 +4,13 @@
 
 #include "controller/attribution_internal.h"
 
-double pp_attr_dot(const double *a, const double *b, size_t n)
-{
-    /* Four sums in a fixed order: fast without leave to reorder, and the same bits every time. */
-    double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        s0 += a[i] * b[i];
-        s1 += a[i + 1] * b[i + 1];
-        s2 += a[i + 2] * b[i + 2];
-        s3 += a[i + 3] * b[i + 3];
-    }
-    for (; i < n; i++)
-        s0 += a[i] * b[i];
-    return (s0 + s1) + (s2 + s3);
-}
-
 bool pp_attr_chol(double *a, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         double *row = a + i * n;
         for (size_t j = 0; j < i; j++)
-            row[j] = (row[j] - pp_attr_dot(row, a + j * n, j)) / a[j * n + j];
-        double d = row[i] - pp_attr_dot(row, row, i);
+            row[j] = (row[j] - pp_dot(row, a + j * n, j)) / a[j * n + j];
+        double d = row[i] - pp_dot(row, row, i);
         if (!(d > 0) || !isfinite(d))
             return false;
         row[i] = sqrt(d);
@@ -37,7 +21,7 @@ bool pp_attr_chol(double *a, size_t n)
 static void lower_solve(const double *l, size_t n, double *b)
 {
     for (size_t i = 0; i < n; i++)
-        b[i] = (b[i] - pp_attr_dot(l + i * n, b, i)) / l[i * n + i];
+        b[i] = (b[i] - pp_dot(l + i * n, b, i)) / l[i * n + i];
 }
 
 void pp_attr_chol_solve(const double *l, size_t n, double *b)
@@ -80,10 +64,10 @@ bool pp_attr_band_chol(double *a, size_t n, size_t bw)
         for (size_t j = from; j < i; j++) {
             size_t low = j > bw && j - bw > from ? j - bw : from;
             double *rj = a + j * w;
-            double s = pp_attr_dot(row + (low + bw - i), rj + (low + bw - j), j - low);
+            double s = pp_dot(row + (low + bw - i), rj + (low + bw - j), j - low);
             row[j + bw - i] = (row[j + bw - i] - s) / rj[bw];
         }
-        double d = row[bw] - pp_attr_dot(row + (from + bw - i), row + (from + bw - i), i - from);
+        double d = row[bw] - pp_dot(row + (from + bw - i), row + (from + bw - i), i - from);
         if (!(d > 0) || !isfinite(d))
             return false;
         row[bw] = sqrt(d);

@@ -57,7 +57,7 @@ static int rough_metric(const pp_attr_design *d, const double *y, size_t n, size
     k = 0;
     for (size_t i = 0; i < n; i++)
         if (!isnan(y[i]))
-            rest[k++] = fabs(y[i] - r->mean[metric] - pp_attr_dot(d->x + i * p, b, p));
+            rest[k++] = fabs(y[i] - r->mean[metric] - pp_dot(d->x + i * p, b, p));
     qsort(rest, k, sizeof *rest, order_double);
     r->sd[metric] = k ? fmax(1.4826 * rest[k / 2], LEAST_SD) : PP_ATTR_INF;
     return 0;
@@ -96,7 +96,7 @@ static double misfit_of(const pp_attr_problem *q, const pp_attr_scrapes *s, size
         double y = s->values[m * s->n + j];
         if (isnan(y))
             continue;
-        double e = y / q->scale[m] - r->mean[m] - pp_attr_dot(x, r->b + m * p, p);
+        double e = y / q->scale[m] - r->mean[m] - pp_dot(x, r->b + m * p, p);
         sum += 0.5 * e * e / (r->sd[m] * r->sd[m]);
     }
     return fmin(sum, MOST_MISFIT);

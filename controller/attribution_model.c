@@ -139,7 +139,7 @@ static void gram_fill(pp_attr_work *w, size_t n, size_t p)
             w->c[a] += v * w->wr[i];
         }
     }
-    w->rr = pp_attr_dot(w->wr, w->wr, n);
+    w->rr = pp_dot(w->wr, w->wr, n);
 }
 
 /** Whitens design and values at the fit's ratio and sums them up: gram, c, rr, logdet. */
@@ -156,7 +156,7 @@ static int whiten(pp_attr_work *w, const pp_attr_design *d, const double *y, con
         w->logdet += 2 * log(w->band[i * (d->band + 1) + d->band]);
     memcpy(w->wx, d->x, d->n * d->p * sizeof(double));
     for (size_t i = 0; i < d->n; i++)
-        w->wr[i] = y[i] - pp_attr_dot(d->x + i * d->p, f->prior_mean, d->p);
+        w->wr[i] = y[i] - pp_dot(d->x + i * d->p, f->prior_mean, d->p);
     pp_attr_band_forward(w->band, d->n, d->band, w->wx, d->p);
     pp_attr_band_forward(w->band, d->n, d->band, w->wr, 1);
     gram_fill(w, d->n, d->p);
@@ -186,7 +186,7 @@ static double evidence_at(pp_attr_work *w, const pp_attr_fit *f, size_t n, doubl
         w->tmp[i] = w->c[i] / noise2;
     }
     for (size_t i = 0; i < p; i++) {
-        w->tmp[i] = (w->tmp[i] - pp_attr_dot(w->chol + i * p, w->tmp, i)) / w->chol[i * p + i];
+        w->tmp[i] = (w->tmp[i] - pp_dot(w->chol + i * p, w->tmp, i)) / w->chol[i * p + i];
         quad -= w->tmp[i] * w->tmp[i];
     }
     return (double)n * log(noise2) + w->logdet + pp_attr_chol_logdet(w->chol, p) - logprior + quad;
@@ -351,7 +351,7 @@ static bool bounds_step(const pp_attr_fit *f, const double *precision, const dou
     for (size_t i = 0; i < p; i++) {
         if (!held[i])
             continue;
-        double pull = (rhs[i] - pp_attr_dot(precision + i * p, dev, p)) * -held[i];
+        double pull = (rhs[i] - pp_dot(precision + i * p, dev, p)) * -held[i];
         if (pull > most) {
             most = pull;
             worst = i;
@@ -419,9 +419,9 @@ static void scores_fill(const pp_attr_work *w, const pp_attr_fit *f, size_t n, c
     for (size_t i = 0; i < n; i++) {
         const double *x = w->wx + i * p;
         for (size_t a = 0; a < p; a++)
-            half[a] = pp_attr_dot(f->cov + a * p, x, p);
-        double h = pp_attr_dot(half, x, p) / f->noise2;
-        double e = w->wr[i] - pp_attr_dot(x, dev, p);
+            half[a] = pp_dot(f->cov + a * p, x, p);
+        double h = pp_dot(half, x, p) / f->noise2;
+        double e = w->wr[i] - pp_dot(x, dev, p);
         double v = e * e / (fmax(1 - h, 0.1) * f->noise2 * f->noise2);
         for (size_t a = 0; a < p; a++)
             for (size_t b = 0; x[a] != 0 && b <= a; b++)
@@ -440,13 +440,13 @@ int pp_attr_robust(pp_attr_work *w, size_t n, pp_attr_fit *f, pp_error *err)
         return pp_error_nomem(err);
     double *dev = meat + p * p, *half = dev + p, *widen = half + p;
     for (size_t a = 0; a < p; a++)
-        dev[a] = pp_attr_dot(f->cov + a * p, w->c, p) / f->noise2;
+        dev[a] = pp_dot(f->cov + a * p, w->c, p) / f->noise2;
     scores_fill(w, f, n, dev, meat, half);
     for (size_t a = 0; a < p; a++) {
         const double *row = f->cov + a * p;
         double robust = 0;
         for (size_t b = 0; b < p; b++)
-            robust += row[b] * (pp_attr_dot(meat + b * p, row, p) + f->prior_precision[b] * row[b]);
+            robust += row[b] * (pp_dot(meat + b * p, row, p) + f->prior_precision[b] * row[b]);
         widen[a] = sqrt(fmax(1, robust / row[a]));
     }
     for (size_t a = 0; a < p; a++)

@@ -166,7 +166,7 @@ void pp_attr_report_fit(const pp_attr_solver *s, size_t metric, const pp_attr_ro
     pp_attribution_metric_fit *r = &s->ret->fits[s->order[metric]];
     double rest = 0, total = 0, fitted = 0;
     for (size_t i = 0; i < u->n; i++) {
-        double model = pp_attr_dot(s->design.x + i * f->p, f->b, f->p);
+        double model = pp_dot(s->design.x + i * f->p, f->b, f->p);
         rest += (u->y[i] - model) * (u->y[i] - model);
         total += (u->y[i] - u->mean) * (u->y[i] - u->mean);
         fitted += model;
@@ -198,7 +198,7 @@ int pp_attr_adjust_job(pp_attr_solver *s, size_t metric, const pp_attr_rows *u, 
         miss[k] = s->columns.time[k] / all;
     for (size_t i = 0; i < u->n; i++) {
         const double *x = s->design.x + i * f->p;
-        double e = u->y[i] - pp_attr_dot(x, f->b, f->p);
+        double e = u->y[i] - pp_dot(x, f->b, f->p);
         rest += e * e;
         sum += u->y[i] / (double)u->n;
         for (size_t k = 0; k < f->p; k++)
@@ -206,8 +206,8 @@ int pp_attr_adjust_job(pp_attr_solver *s, size_t metric, const pp_attr_rows *u, 
     }
     double var = rest / ((double)u->n * (double)u->n);
     for (size_t i = 0; i < f->p; i++)
-        var += miss[i] * pp_attr_dot(miss, f->cov + i * f->p, f->p);
-    job->mean = (sum + pp_attr_dot(miss, f->b, f->p)) * s->scale[metric];
+        var += miss[i] * pp_dot(miss, f->cov + i * f->p, f->p);
+    job->mean = (sum + pp_dot(miss, f->b, f->p)) * s->scale[metric];
     job->standard_error = sqrt(fmax(var, 0)) * s->scale[metric];
     return 0;
 }

@@ -8,7 +8,7 @@
 #define PP_TESTS_ATTRIBUTION_SIM_H
 
 #include "controller/attribution.h"
-#include "controller/tests/random.h"
+#include "common/tests/random.h"
 
 #define SIM_METRICS 6 /* four shares, GPU_UTIL in whole percent or fractions, memory in MiB */
 

@@ -1,7 +1,7 @@
-#include "sidecar/agent/fine.h"
+#include "sidecar/fine/join.h"
 
 #include "common/array.h"
-#include "sidecar/agent/fine_internal.h"
+#include "sidecar/fine/join_internal.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* How far the samples' clock is from the kernels'. */
 #include "common/cleanup.h"
-#include "sidecar/agent/fine_internal.h"
+#include "sidecar/fine/join_internal.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Cholesky within a skyline. */
-#include "controller/attribution_internal.h"
-#include "controller/fine_internal.h"
+#include "common/vector.h"
+#include "sidecar/fine/solve_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,10 +35,10 @@ bool pp_skyline_factor(pp_skyline *s)
         for (size_t j = s->first[i]; j < i; j++) {
             const double *other = s->values + s->at[j];
             size_t from = s->first[i] > s->first[j] ? s->first[i] : s->first[j];
-            double sum = from < j ? pp_attr_dot(row + from, other + from, j - from) : 0;
+            double sum = from < j ? pp_dot(row + from, other + from, j - from) : 0;
             row[j] = (row[j] - sum) / other[j];
         }
-        double d = row[i] - pp_attr_dot(row + s->first[i], row + s->first[i], i - s->first[i]);
+        double d = row[i] - pp_dot(row + s->first[i], row + s->first[i], i - s->first[i]);
         if (!(d > 0) || !isfinite(d))
             return false;
         row[i] = sqrt(d);
@@ -51,7 +51,7 @@ void pp_skyline_solve(const pp_skyline *s, double *b)
     for (size_t i = 0; i < s->n; i++) {
         const double *row = s->values + s->at[i];
         size_t from = s->first[i];
-        b[i] = (b[i] - pp_attr_dot(row + from, b + from, i - from)) / row[i];
+        b[i] = (b[i] - pp_dot(row + from, b + from, i - from)) / row[i];
     }
     for (size_t i = s->n; i-- > 0;) {
         const double *row = s->values + s->at[i];

@@ -1,5 +1,5 @@
-#include "cli/tests/fine_sim.h"
-#include "controller/tests/random.h"
+#include "sidecar/fine/tests/sim.h"
+#include "common/tests/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #ifndef PP_TESTS_FINE_SIM_H
 #define PP_TESTS_FINE_SIM_H
 
-#include "controller/fine.h"
-#include "sidecar/agent/fine.h"
+#include "sidecar/fine/join.h"
+#include "sidecar/fine/solve.h"
 
 typedef struct sim_config {
     uint64_t seed;

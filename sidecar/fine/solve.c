@@ -1,7 +1,7 @@
-#include "controller/fine.h"
+#include "sidecar/fine/solve.h"
 
-#include "controller/attribution_internal.h"
-#include "controller/fine_internal.h"
+#include "common/vector.h"
+#include "sidecar/fine/solve_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,12 +49,12 @@ static int compare_named(const void *a, const void *b)
     return pp_fine_key_compare(&((const named *)a)->key, &((const named *)b)->key);
 }
 
-/* Whether two columns, next to each other by their keys, are parts of a kernel that touch. */
+/* Whether two columns, next to each other by their keys, are parts of one kernel: they touch then.
+ */
 static bool touch(const named *a, const named *b)
 {
     return !a->key.gap && !b->key.gap && a->key.layer == b->key.layer &&
-           a->key.phase == b->key.phase && a->key.kernel == b->key.kernel &&
-           a->key.part + 1 == b->key.part;
+           a->key.phase == b->key.phase && a->key.kernel == b->key.kernel;
 }
 
 static void widen(uint32_t *first, uint32_t a, uint32_t b)
@@ -246,7 +246,7 @@ static void estimate_item(solving *s, pp_fine_item *item, size_t from, size_t to
     }
     posterior *= s->noise;
     for (size_t g = 0; g < w->n_stretches; g++) {
-        double moved = pp_attr_dot(s->z, s->rest + g * w->n, w->n);
+        double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         sandwich += moved * moved;
     }
     double n = (double)w->n_stretches;

@@ -1,7 +1,7 @@
 /* Columns, and the sums of windows over them. */
 #include "common/array.h"
 #include "common/cleanup.h"
-#include "sidecar/agent/fine_internal.h"
+#include "sidecar/fine/join_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,6 +21,8 @@ typedef struct place {
         uint32_t layer, kernel;
         uint32_t phase;
     } of;
+    double time; /* ns of all of these */
+    uint32_t count;
     uint32_t first, parts;
     double *cuts; /* parts + 1, as shares of the kernel's time */
 } place;
@@ -105,36 +107,36 @@ static int add_columns(summing *s, const place *p, pp_error *err)
         s->rows[to->n] = (row){0};
         to->columns[to->n++] = (pp_fine_column){.key = {.layer = p->of.layer,
                                                         .kernel = p->of.kernel,
-                                                        .part = (uint16_t)(gap ? 0 : i),
+                                                        .part = gap ? 0 : pp_fine_part(i, p->parts),
                                                         .phase = (uint8_t)p->of.phase,
                                                         .gap = gap}};
     }
     return 0;
 }
 
-static place *new_place(summing *s, const place *like, int64_t length, pp_error *err)
+static place *new_place(summing *s, const place *like, pp_error *err)
 {
-    double cuts[PARTS_MAX + 2 * EDGES + 1];
-    PP_CLEANUP_FREE place *p = malloc(sizeof *p);
+    place *p = malloc(sizeof *p);
     if (!p) {
         (void)pp_error_nomem(err);
         return NULL;
     }
     *p = *like;
-    p->first = (uint32_t)s->sums->n;
-    p->parts = cut_kernel((double)length, (double)s->fine->period, cuts);
-    p->cuts = malloc((p->parts + 1) * sizeof *p->cuts);
-    if (!p->cuts) {
-        (void)pp_error_nomem(err);
-        return NULL;
-    }
-    memcpy(p->cuts, cuts, (p->parts + 1) * sizeof *p->cuts);
-    if (add_columns(s, p, err) < 0) {
-        free(p->cuts);
-        return NULL;
-    }
     HASH_ADD(hh, s->places, of, sizeof p->of, p);
-    return PP_TAKE(p);
+    return p;
+}
+
+/* By its mean length: it is the same one in all steps, and its first may be a long one. */
+static int cut_place(summing *s, place *p, pp_error *err)
+{
+    double cuts[PARTS_MAX + 2 * EDGES + 1];
+    p->first = (uint32_t)s->sums->n;
+    p->parts = cut_kernel(p->time / p->count, (double)s->fine->period, cuts);
+    p->cuts = malloc((p->parts + 1) * sizeof *p->cuts);
+    if (!p->cuts)
+        return pp_error_nomem(err);
+    memcpy(p->cuts, cuts, (p->parts + 1) * sizeof *p->cuts);
+    return add_columns(s, p, err);
 }
 
 /* Which kernel of its layer's in this step it is. */
@@ -167,7 +169,26 @@ static place *place_of(summing *s, const pp_fine_kernel *k, pp_error *err)
     if (number_of(s, k, &like.of.kernel, err) < 0)
         return NULL;
     HASH_FIND(hh, s->places, &like.of, sizeof like.of, found);
-    return found ? found : new_place(s, &like, k->end - k->start, err);
+    return found ? found : new_place(s, &like, err);
+}
+
+/* All kernels that there are, in order of their first. */
+static int make_places(summing *s, pp_error *err)
+{
+    const pp_fine *f = s->fine;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        place *p = place_of(s, &f->kernels[i], err);
+        if (!p)
+            return -1;
+        p->time += (double)(f->kernels[i].end - f->kernels[i].start);
+        p->count++;
+    }
+    for (counter *c = s->counters; c; c = c->hh.next)
+        c->count = 0; /* they are counted once more, as they are cut */
+    for (place *p = s->places; p; p = p->hh.next)
+        if (cut_place(s, p, err) < 0)
+            return -1;
+    return 0;
 }
 
 /* ---- segments ---- */
@@ -458,7 +479,9 @@ int pp_fine_sum(const pp_fine *f, const pp_fine_line *line, pp_fine_sums **ret, 
     s.sums->lag = (int64_t)line->lag;
     s.sums->lag_stderr = (int64_t)line->stderr_ns;
     find_known(f, s.sums);
-    int rc = make_segments(&s, err);
+    int rc = make_places(&s, err);
+    if (rc == 0)
+        rc = make_segments(&s, err);
     if (rc == 0 && s.n_segments > 0) {
         qsort(s.segments, s.n_segments, sizeof *s.segments, compare_segments);
         rc = take_windows(&s, line, err);

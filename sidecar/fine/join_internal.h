@@ -1,8 +1,8 @@
 /* Shared by the files of fine.h. */
-#ifndef PP_AGENT_FINE_INTERNAL_H
-#define PP_AGENT_FINE_INTERNAL_H
+#ifndef PP_FINE_JOIN_INTERNAL_H
+#define PP_FINE_JOIN_INTERNAL_H
 
-#include "sidecar/agent/fine.h"
+#include "sidecar/fine/join.h"
 
 struct pp_fine {
     int64_t period;

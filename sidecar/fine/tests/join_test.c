@@ -1,4 +1,4 @@
-#include "sidecar/agent/fine.h"
+#include "sidecar/fine/join.h"
 
 #include "common/tests/cmocka_all.h"
 

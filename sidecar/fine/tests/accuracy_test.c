@@ -1,6 +1,6 @@
 /* Fine sampling from kernels and samples to estimates, against a known truth. */
-#include "cli/tests/fine_sim.h"
 #include "common/tests/cmocka_all.h"
+#include "sidecar/fine/tests/sim.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,6 +44,38 @@ static void check(const sim_config *c, double most, double most_short)
         assert_true(fabs(r->closure[m]) < 0.02 * r->held[m]);
     assert_true(isnan(r->items[0].mean[SIM_NOT_OFFERED]));
     pp_fine_result_free(r);
+    sim_free(&s);
+}
+
+/* What is kept of many stretches: merged ones tell the same, their standard errors too. */
+static void test_merged_stretches(void **state)
+{
+    (void)state;
+    sim_config c = usual(9);
+    c.stretches = 12;
+    sim s;
+    sim_run(&s, &c);
+    pp_fine_result *apart = solved(&s);
+    sim_score before = sim_compare(&s, apart, 10, 1e9);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(pp_fine_sums_merge(s.stretches[i], s.stretches[i + 6], NULL), 0);
+        pp_fine_sums_free(s.stretches[i + 6]);
+        s.stretches[i + 6] = NULL;
+    }
+    s.n_stretches = 6;
+    pp_fine_result *merged = solved(&s);
+    sim_score after = sim_compare(&s, merged, 10, 1e9);
+    assert_int_equal(merged->n, apart->n);
+    assert_int_equal(merged->windows, apart->windows);
+    double most = 0;
+    for (size_t i = 0; i < merged->n; i++)
+        most = fmax(most, fabs(merged->items[i].mean[0] - apart->items[i].mean[0]));
+    print_message("%.2f and %.2f points; %.4f at most from one to the other; z %.2f and %.2f\n",
+                  before.error, after.error, 100 * most, before.z, after.z);
+    assert_true(most < 1e-6);
+    assert_true(fabs(after.z - before.z) < 0.2 * before.z);
+    pp_fine_result_free(apart);
+    pp_fine_result_free(merged);
     sim_free(&s);
 }
 
@@ -147,6 +179,7 @@ static void test_nothing_to_solve(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merged_stretches),
         cmocka_unit_test(test_kernels_back_to_back),
         cmocka_unit_test(test_launch_bound),
         cmocka_unit_test(test_changing_order_and_lost_samples),

@@ -1,5 +1,5 @@
 /*
- * Each kernel's metrics from sums of fine samples (common/fine.h). No I/O, no clock.
+ * Each kernel's metrics from sums of fine samples (sidecar/fine/sums.h). No I/O, no clock.
  *
  *     y = X b + e
  *
@@ -11,11 +11,11 @@
  * The standard error of an item is the larger one of the posterior's and, from four stretches on,
  * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges.
  */
-#ifndef PP_CONTROLLER_FINE_H
-#define PP_CONTROLLER_FINE_H
+#ifndef PP_FINE_SOLVE_H
+#define PP_FINE_SOLVE_H
 
 #include "common/error.h"
-#include "common/fine.h"
+#include "sidecar/fine/sums.h"
 
 /** A layer in a phase: all of its kernels together, weighted by time. */
 typedef struct pp_fine_item {

@@ -1,5 +1,5 @@
 /* Stretches name their columns each for itself: here they become one list. */
-#include "controller/fine_internal.h"
+#include "sidecar/fine/solve_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,22 +1,22 @@
 /*
  * Joins samples of a GPU's performance monitors with the kernels that ran meanwhile, into sums
- * (common/fine.h). No I/O, no clock: a stretch's kernels and samples go in, in any order, its sums
- * come out.
+ * (sidecar/fine/sums.h). No I/O, no clock: a stretch's kernels and samples go in, in any order, its
+ * sums come out.
  *
  * The two have clocks of their own, some ms apart and drifting by some parts per million. How far
  * apart is found from the data: the lag at which the time with a kernel and the metric that tells
  * most of it go together best, piece by piece of the stretch, and a line through these.
  *
- * A kernel is cut into parts, as its first occurrence in the stretch is long: short ones near its
- * ends, where it begins and runs out, and a sampling period each in between (docs/fine.md).
+ * A kernel is cut into parts, by its mean length in the stretch: short ones near its ends, where it
+ * begins and runs out, and a sampling period each in between (docs/fine.md).
  *
  * Steps are to be whole, each with all of its kernels: these are counted to tell which is which.
  */
-#ifndef PP_AGENT_FINE_H
-#define PP_AGENT_FINE_H
+#ifndef PP_FINE_JOIN_H
+#define PP_FINE_JOIN_H
 
 #include "common/error.h"
-#include "common/fine.h"
+#include "sidecar/fine/sums.h"
 
 /** Of a stretch; what comes past it is refused. */
 #define PP_FINE_MAX_KERNELS 400000

@@ -1,5 +1,5 @@
 /* Prints how right fine sampling is where the truth is known: a line of JSON for each model. */
-#include "cli/tests/fine_sim.h"
+#include "sidecar/fine/tests/sim.h"
 
 #include <math.h>
 #include <stdio.h>

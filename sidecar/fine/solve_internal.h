@@ -1,8 +1,8 @@
-/* Shared by the files of controller/fine.h. */
-#ifndef PP_CONTROLLER_FINE_INTERNAL_H
-#define PP_CONTROLLER_FINE_INTERNAL_H
+/* Shared by the files of sidecar/fine/solve.h. */
+#ifndef PP_FINE_SOLVE_INTERNAL_H
+#define PP_FINE_SOLVE_INTERNAL_H
 
-#include "controller/fine.h"
+#include "sidecar/fine/solve.h"
 
 /**
  * A symmetric matrix by the rows of its lower triangle, each from its first entry that is not 0 on.

@@ -1,15 +1,17 @@
 /*
  * Sums of fine samples: all that an estimate of each kernel's metrics needs of the samples of a
  * GPU's performance monitors that fell on it. The agent joins samples with kernels as they come and
- * keeps these sums only (sidecar/agent/fine.h); controller/fine.h solves them.
+ * keeps these sums only (sidecar/fine/join.h); sidecar/fine/solve.h solves them.
  *
  * A sample is the mean of a metric over a window of some 25 us. A column is a piece of time whose
  * value is asked for: a part of the k-th kernel of a layer in a phase of every step, or the gap
  * behind it. With x the share of a window that each column took and y the sample, the sums are
  * those of x x' and x y over windows. They add: those of a session are the sum of its stretches'.
  */
-#ifndef PP_COMMON_FINE_H
-#define PP_COMMON_FINE_H
+#ifndef PP_FINE_SUMS_H
+#define PP_FINE_SUMS_H
+
+#include "common/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +22,7 @@ enum { PP_FINE_METRICS = 6 };
 typedef struct pp_fine_key {
     uint32_t layer;  /**< 0: none, the phase is the step's */
     uint32_t kernel; /**< which one of the layer's in that phase of a step, from 0 */
-    uint16_t part;   /**< of the kernel, from its begin */
+    uint16_t part;   /**< of the kernel, by pp_fine_part */
     uint8_t phase;   /**< docs/timing.md */
     bool gap;        /**< the time behind the kernel in which none ran */
 } pp_fine_key;
@@ -58,6 +60,17 @@ typedef struct pp_fine_sums {
     int64_t lag;        /**< ns: the samples' clock less the kernels', about the stretch's middle */
     int64_t lag_stderr; /**< ns */
 } pp_fine_sums;
+
+/** How the i-th of n parts is called: near its end by how far it is from there, so that a kernel
+ * that is cut into more parts one time calls the same part the same. Names are in order of time. */
+static inline uint16_t pp_fine_part(uint32_t i, uint32_t n)
+{
+    return (uint16_t)(i < n - n / 2 ? i : UINT16_MAX - (n - 1 - i));
+}
+
+/** Adds `from` to `into`: columns of the same key are one. A metric is known where both know it.
+ * `into` is as it was where memory is out. */
+int pp_fine_sums_merge(pp_fine_sums *into, const pp_fine_sums *from, pp_error *err);
 
 /** NULL is allowed. */
 void pp_fine_sums_free(pp_fine_sums *sums);

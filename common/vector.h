@@ -1,0 +1,10 @@
+/* Arithmetic on arrays of doubles. */
+#ifndef PP_COMMON_VECTOR_H
+#define PP_COMMON_VECTOR_H
+
+#include <stddef.h>
+
+/** Sum of a[i] b[i]. */
+double pp_dot(const double *a, const double *b, size_t n);
+
+#endif

@@ -1,0 +1,156 @@
+#include "sidecar/fine/sums.h"
+
+#include <stdlib.h>
+
+void pp_fine_sums_free(pp_fine_sums *sums)
+{
+    if (!sums)
+        return;
+    free(sums->columns);
+    free(sums->pairs);
+    free(sums);
+}
+
+static int compare(uint32_t a, uint32_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+int pp_fine_key_compare(const pp_fine_key *a, const pp_fine_key *b)
+{
+    int by = compare(a->layer, b->layer);
+    by = by ? by : compare(a->phase, b->phase);
+    by = by ? by : compare(a->kernel, b->kernel);
+    by = by ? by : compare(a->gap, b->gap);
+    return by ? by : compare(a->part, b->part);
+}
+
+/* ---- merging ---- */
+
+typedef struct named {
+    pp_fine_key key;
+    uint32_t column;
+} named;
+
+static int compare_named(const void *a, const void *b)
+{
+    return pp_fine_key_compare(&((const named *)a)->key, &((const named *)b)->key);
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const pp_fine_pair *x = a;
+    const pp_fine_pair *y = b;
+    int by = compare(x->a, y->a);
+    return by ? by : compare(x->b, y->b);
+}
+
+static void add_column(pp_fine_column *to, const pp_fine_column *c)
+{
+    to->count += c->count;
+    to->time += c->time;
+    to->place += c->place;
+    to->share += c->share;
+    to->held += c->held;
+    for (int m = 0; m < PP_FINE_METRICS; m++)
+        to->rhs[m] += c->rhs[m];
+}
+
+/* What a merge needs room for, all of it before anything is changed. */
+typedef struct merging {
+    named *named;    /* of `into`, in order */
+    uint32_t *index; /* of each column of `from`: which it is now */
+    pp_fine_column *columns;
+    pp_fine_pair *pairs;
+} merging;
+
+static bool reserve(merging *g, const pp_fine_sums *into, const pp_fine_sums *from)
+{
+    g->named = malloc((into->n + 1) * sizeof *g->named);
+    g->index = malloc((from->n + 1) * sizeof *g->index);
+    g->columns = malloc((into->n + from->n + 1) * sizeof *g->columns);
+    g->pairs = malloc((into->n_pairs + from->n_pairs + 1) * sizeof *g->pairs);
+    return g->named && g->index && g->columns && g->pairs;
+}
+
+static size_t merge_columns(merging *g, const pp_fine_sums *into, const pp_fine_sums *from)
+{
+    size_t n = into->n;
+    for (size_t i = 0; i < n; i++) {
+        g->named[i] = (named){into->columns[i].key, (uint32_t)i};
+        g->columns[i] = into->columns[i];
+    }
+    if (n > 1)
+        qsort(g->named, n, sizeof *g->named, compare_named);
+    for (size_t i = 0; i < from->n; i++) {
+        named wanted = {.key = from->columns[i].key};
+        const named *there = bsearch(&wanted, g->named, into->n, sizeof *g->named, compare_named);
+        g->index[i] = there ? there->column : (uint32_t)n;
+        if (there)
+            add_column(&g->columns[there->column], &from->columns[i]);
+        else
+            g->columns[n++] = from->columns[i];
+    }
+    return n;
+}
+
+static size_t merge_pairs(merging *g, const pp_fine_sums *into, const pp_fine_sums *from)
+{
+    size_t n = into->n_pairs + from->n_pairs, kept = 0;
+    for (size_t i = 0; i < into->n_pairs; i++)
+        g->pairs[i] = into->pairs[i];
+    for (size_t i = 0; i < from->n_pairs; i++) {
+        uint32_t a = g->index[from->pairs[i].a], b = g->index[from->pairs[i].b];
+        g->pairs[into->n_pairs + i] =
+            (pp_fine_pair){a < b ? a : b, a < b ? b : a, from->pairs[i].sum};
+    }
+    if (n > 1)
+        qsort(g->pairs, n, sizeof *g->pairs, compare_pairs);
+    for (size_t i = 0; i < n; i++) {
+        if (kept > 0 && compare_pairs(&g->pairs[kept - 1], &g->pairs[i]) == 0)
+            g->pairs[kept - 1].sum += g->pairs[i].sum;
+        else
+            g->pairs[kept++] = g->pairs[i];
+    }
+    return kept;
+}
+
+static void merge_totals(pp_fine_sums *into, const pp_fine_sums *from)
+{
+    double mine = (double)into->windows, other = (double)from->windows;
+    if (other > 0) {
+        double share = other / (mine + other);
+        into->lag += (int64_t)(share * (double)(from->lag - into->lag));
+    }
+    if (from->lag_stderr > into->lag_stderr)
+        into->lag_stderr = from->lag_stderr; /* the worse of both */
+    into->windows += from->windows;
+    into->held_windows += from->held_windows;
+    for (int m = 0; m < PP_FINE_METRICS; m++) {
+        into->known[m] = into->known[m] && from->known[m];
+        into->y[m] += from->y[m];
+        into->yy[m] += from->yy[m];
+        into->held_y[m] += from->held_y[m];
+    }
+}
+
+int pp_fine_sums_merge(pp_fine_sums *into, const pp_fine_sums *from, pp_error *err)
+{
+    merging g = {0};
+    bool room = reserve(&g, into, from);
+    if (room) {
+        into->n = merge_columns(&g, into, from);
+        into->n_pairs = merge_pairs(&g, into, from);
+        free(into->columns);
+        free(into->pairs);
+        into->columns = g.columns;
+        into->pairs = g.pairs;
+        merge_totals(into, from);
+    } else {
+        free(g.columns);
+        free(g.pairs);
+    }
+    free(g.named);
+    free(g.index);
+    return room ? 0 : pp_error_nomem(err);
+}
