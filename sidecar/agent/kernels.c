@@ -39,6 +39,9 @@ struct pp_kernels {
     item *items; /* a circle of PP_KERNELS_MAX_STEPS */
     size_t first, items_count, pieces;
 
+    void (*watch)(void *user, const pp_kernels_placed *); /* NULL: nobody */
+    void *watch_user;
+
     /* The stretch as it is handed out. */
     bool running;    /* a START was handed out */
     bool stop_due;   /* and is to be ended by a STOP before anything else */
@@ -86,6 +89,13 @@ uint64_t pp_kernels_late(const pp_kernels *k)
 bool pp_kernels_waiting(const pp_kernels *k)
 {
     return k->items_count > 0;
+}
+
+void pp_kernels_watch(pp_kernels *k, void (*watch)(void *user, const pp_kernels_placed *),
+                      void *user)
+{
+    k->watch = watch;
+    k->watch_user = user;
 }
 
 void pp_kernels_since(pp_kernels *k, int64_t since)
@@ -289,17 +299,30 @@ static void advance(pp_kernels *k, sweep *s, int64_t until)
     end_spans(k, s, until);
 }
 
-static void place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
+static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
 {
+    span *in;
     advance(k, s, kernel->launched);
     if (kernel->flags & PP_KERNEL_COLLECTIVE) {
-        run_in(add_span(k, PP_MARK_COMMUNICATION, kernel->start), kernel);
-        return;
+        in = add_span(k, PP_MARK_COMMUNICATION, kernel->start);
+    } else {
+        if (s->depth == 0 && !s->other)
+            s->other = add_span(k, PP_MARK_OTHER, later(kernel->launched, k->cursor));
+        in = s->depth ? s->active[s->depth - 1] : s->other;
+        k->cursor = later(k->cursor, kernel->start + kernel->duration);
     }
-    if (s->depth == 0 && !s->other)
-        s->other = add_span(k, PP_MARK_OTHER, later(kernel->launched, k->cursor));
-    run_in(s->depth ? s->active[s->depth - 1] : s->other, kernel);
-    k->cursor = later(k->cursor, kernel->start + kernel->duration);
+    run_in(in, kernel);
+    return &in->piece;
+}
+
+static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, const pp_piece *in)
+{
+    if (k->watch && k->running)
+        k->watch(k->watch_user, &(pp_kernels_placed){.start = kernel->start,
+                                                     .end = kernel->start + kernel->duration,
+                                                     .step = step,
+                                                     .layer = in->layer,
+                                                     .phase = in->phase});
 }
 
 /* The time of the step in which no kernel ran; sorts the kernels by start. */
@@ -364,7 +387,7 @@ static int turn(pp_kernels *k, const pp_step *host, pp_error *err)
     if (set_spans(k, host, n, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++)
-        place(k, &s, &kernels[i]);
+        tell(k, host->number, &kernels[i], place(k, &s, &kernels[i]));
     advance(k, &s, INT64_MAX);
     int64_t end = later(host->end, k->cursor);
     k->step.gap = gap_of(k, kernels, n, k->step.end, end);

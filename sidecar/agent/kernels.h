@@ -27,6 +27,20 @@ typedef struct pp_kernels pp_kernels;
 pp_kernels *pp_kernels_new(void);
 void pp_kernels_free(pp_kernels *kernels);
 
+/** A kernel of a step that is handed out next, and the piece that it is in. */
+typedef struct pp_kernels_placed {
+    int64_t start; /**< ns, on the GPU */
+    int64_t end;
+    int64_t step; /**< number */
+    uint32_t layer;
+    uint8_t phase; /**< a pp_mark_phase */
+} pp_kernels_placed;
+
+/** Has each kernel of a step told, before the step is handed out: by PP_PAIRING_STEP only, so these
+ * are all kernels of whole steps. In no order. */
+void pp_kernels_watch(pp_kernels *kernels, void (*watch)(void *user, const pp_kernels_placed *),
+                      void *user);
+
 /** Takes one kernel as the ring has it; an impossible one counts as a loss. */
 int pp_kernels_add(pp_kernels *kernels, const pp_kernel *kernel, pp_error *err);
 

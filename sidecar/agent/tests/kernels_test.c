@@ -128,6 +128,52 @@ static void test_the_host_behind_the_gpu(void **state)
     pp_kernels_free(k);
 }
 
+typedef struct told {
+    pp_kernels_placed kernels[8];
+    size_t n;
+} told;
+
+static void on_placed(void *user, const pp_kernels_placed *kernel)
+{
+    told *t = user;
+    assert_true(t->n < 8);
+    t->kernels[t->n++] = *kernel;
+}
+
+/* Not those of the step that only sets the time line. */
+static void test_where_each_kernel_is(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    told t = {.n = 0};
+    pp_kernels *k = pp_kernels_new();
+    pp_kernels_watch(k, on_placed, &t);
+    event(k, PP_PAIRING_START, 0);
+    step(k, 1, 0, 1000, NULL, 0);
+    kernel(k, 900, 1100, 400, 0);
+    pp_piece pieces[] = {piece(7, F, 1010, 1100)};
+    step(k, 2, 1000, 1200, pieces, 1);
+    kernel(k, 1020, 1500, 500, 0);
+    kernel(k, 1030, 1700, 900, PP_KERNEL_COLLECTIVE);
+    kernel(k, 1150, 2000, 0, 0);
+    kernel(k, 1200 + LATER, 1200 + LATER, 1, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_START);
+    assert_int_equal(t.n, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    static const pp_kernels_placed expected[] = {{1500, 2000, 2, 7, F},
+                                                 {1700, 2600, 2, 0, PP_MARK_COMMUNICATION},
+                                                 {2000, 2000, 2, 0, OTHER}};
+    assert_int_equal(t.n, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(t.kernels[i].start, expected[i].start);
+        assert_int_equal(t.kernels[i].end, expected[i].end);
+        assert_int_equal(t.kernels[i].step, expected[i].step);
+        assert_int_equal(t.kernels[i].layer, expected[i].layer);
+        assert_int_equal(t.kernels[i].phase, expected[i].phase);
+    }
+    pp_kernels_free(k);
+}
+
 static void test_collectives_run_beside(void **state)
 {
     (void)state;
@@ -343,6 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_gpu_behind_the_host),
         cmocka_unit_test(test_the_host_behind_the_gpu),
+        cmocka_unit_test(test_where_each_kernel_is),
         cmocka_unit_test(test_collectives_run_beside),
         cmocka_unit_test(test_two_threads_and_streams),
         cmocka_unit_test(test_losses_end_the_stretch),
