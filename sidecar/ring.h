@@ -32,7 +32,7 @@
 #define PP_RING_CONTROL "control.json"
 
 enum {
-    PP_RING_VERSION = 3,
+    PP_RING_VERSION = 4,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -145,6 +145,8 @@ typedef struct pp_ring_header {
     char clock[16];             /**< "host", "kernels" or "cuda": docs/timing.md */
     char kernels[PP_RING_TYPE]; /**< why busy times are not known; "": they are */
     char refusal[PP_RING_TYPE]; /**< why this process is not profiled; "": it can be */
+    char fine[PP_RING_TYPE];    /**< "started": there is a sampler (samples.h); else why there is
+                                   none; "": none was asked for, or it is not decided */
     char gpus[PP_RING_GPUS];    /**< UUIDs, comma-separated */
     int32_t rank;
     int32_t world_size;

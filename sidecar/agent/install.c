@@ -22,7 +22,7 @@ static int join(char *out, const char *folder, const char *name, pp_error *err)
     return 0;
 }
 
-static int copy_file(const char *from, const char *to, pp_error *err)
+static int copy_file(const char *from, const char *to, mode_t mode, pp_error *err)
 {
     PP_CLEANUP_FD int in = open(from, O_RDONLY | O_CLOEXEC);
     PP_CLEANUP_FD int out = in < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -37,7 +37,7 @@ static int copy_file(const char *from, const char *to, pp_error *err)
             return pp_error_errno(err, "writing %s", to);
     if (n < 0)
         return pp_error_errno(err, "reading %s", from);
-    return fchmod(out, 0644) < 0 ? pp_error_errno(err, "setting the mode of %s", to) : 0;
+    return fchmod(out, mode) < 0 ? pp_error_errno(err, "setting the mode of %s", to) : 0;
 }
 
 static int copy_tree(const char *from, const char *to, int depth, pp_error *err);
@@ -49,7 +49,8 @@ static int copy_entry(const char *from, const char *to, int depth, pp_error *err
         return pp_error_errno(err, "looking at %s", from);
     if (S_ISDIR(st.st_mode))
         return copy_tree(from, to, depth + 1, err);
-    return S_ISREG(st.st_mode) ? copy_file(from, to, err) : 0;
+    mode_t mode = st.st_mode & S_IXUSR ? 0755 : 0644;
+    return S_ISREG(st.st_mode) ? copy_file(from, to, mode, err) : 0;
 }
 
 static int copy_tree(const char *from, const char *to, int depth, pp_error *err)

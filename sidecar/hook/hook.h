@@ -35,6 +35,9 @@ pp_ring_header *pp_ring(void);
 /** Adds a layer and returns its id (from 1), or 0 where the table is full. */
 uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters);
 
+/** The id in the ring's name. */
+char *pp_ring_id(void);
+
 /** Writes one mark whose time is known; drops and counts it where the ring is full. */
 void pp_ring_push(const pp_mark *mark);
 
@@ -108,6 +111,9 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
 
 /* ---- kernels.c: when each kernel ran, by CUPTI ---- */
 
+/** The path (PATH_MAX) of a library that the process has, by how its name begins. No GIL needed. */
+bool pp_find_library(const char *name, char *path);
+
 /** Begins to record; in the training's thread, as a stretch starts. NULL, or why not (static). */
 const char *pp_kernels_start(void);
 /** Whether CUPTI should be left and attached anew: for what was recorded, or how. */
@@ -134,6 +140,17 @@ void pp_ration_use(void);
 bool pp_kernels_active(void);
 /** ns that recording kernels has cost since this was asked last, where a launch is waited for. */
 int64_t pp_kernels_cost(void);
+
+/* ---- sampler.c: starts the program that samples the GPU ---- */
+
+/** Why it was not started, or "", into the ring. */
+void pp_sampler_none(const char *why);
+/** Has the hook's thread start it: the program's path, the ring's folder, the GPU's UUID, ns; PATH
+ * and LD_LIBRARY_PATH of this process. The ring then says "started", or why not. */
+void pp_sampler_ask(const char *program, const char *folder, const char *gpu, uint32_t period,
+                    const char *paths, const char *libraries);
+/** Starts it where it was asked for. By the hook's thread, without the GIL. */
+void pp_sampler_poll(void);
 
 /* ---- nodes.c: a layer's part of the autograd graph ---- */
 

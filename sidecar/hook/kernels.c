@@ -193,14 +193,26 @@ static int64_t news_at;          /* when a record came last */
 
 /* ---- the library ---- */
 
+typedef struct wish {
+    const char *name;
+    char *path;
+} wish;
+
 static int look(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
+    const wish *w = user;
     const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    if (!name || strncmp(name, "/libcupti.so", 12) != 0)
+    if (!name || strncmp(name + 1, w->name, strlen(w->name)) != 0)
         return 0;
-    pp_copy_text(user, PATH_MAX, info->dlpi_name);
+    pp_copy_text(w->path, PATH_MAX, info->dlpi_name);
     return 1;
+}
+
+bool pp_find_library(const char *name, char *path)
+{
+    wish w = {name, path};
+    return dl_iterate_phdr(look, &w) != 0;
 }
 
 /* Both functions or neither. */
@@ -220,7 +232,7 @@ static const char *load(void)
     static char path[PATH_MAX];
     if (loaded)
         return NULL;
-    if (!dl_iterate_phdr(look, path))
+    if (!pp_find_library("libcupti.so", path))
         return "no CUPTI is loaded";
     void *library = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
     if (!library)

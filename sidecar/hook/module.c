@@ -209,6 +209,28 @@ static PyObject *m_record(PyObject *self, PyObject *args)
     return PyBool_FromLong(pp_clock_now == &pp_clock_kernels);
 }
 
+static PyObject *m_sample_gpu(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *program, *folder, *gpu, *paths, *libraries;
+    unsigned int period;
+    if (!PyArg_ParseTuple(args, "yyyIyy", &program, &folder, &gpu, &period, &paths, &libraries))
+        return NULL;
+    pp_sampler_ask(program, folder, gpu, period, paths, libraries);
+    pp_ring_wake(false);
+    return none();
+}
+
+static PyObject *m_sample_no_gpu(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *why;
+    if (!PyArg_ParseTuple(args, "s", &why))
+        return NULL;
+    pp_sampler_none(why);
+    return none();
+}
+
 static PyObject *m_give_way(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -412,6 +434,9 @@ static PyMethodDef functions[] = {
     {"use_clock", m_use_clock, METH_O, "None: host; else torch's function for the stream."},
     {"record", m_record, METH_VARARGS,
      "Records kernels from here on, unless it is told why not; whether it does."},
+    {"sample_gpu", m_sample_gpu, METH_VARARGS,
+     "Has the sampler started, all bytes: program, ring's folder, GPU, ns, PATH, LD_LIBRARY_PATH."},
+    {"sample_no_gpu", m_sample_no_gpu, METH_VARARGS, "Says in the ring why it is not."},
     {"give_way", m_give_way, METH_NOARGS, "Another profiler begins: ends recording and stretch."},
     {"recording", m_recording, METH_NOARGS, "Whether CUPTI is attached for us."},
     {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},

@@ -26,6 +26,7 @@ static struct {
     uint64_t pending; /* marks lost since the last one written */
     uint32_t layer_count;
     int fd;
+    char id[17];
     atomic_bool closed; /* let go; mapped all the same: another thread may be at it */
     char fresh[PATH_MAX];
     char final[PATH_MAX];
@@ -142,13 +143,12 @@ static const char *map_file(int fd)
 
 const char *pp_ring_open(const char *directory)
 {
-    char id[17];
     if (ring.header)
         return "there is a ring already";
-    if (random_id(id, sizeof id) < 0)
+    if (random_id(ring.id, sizeof ring.id) < 0)
         return "no random id";
-    int n = snprintf(ring.fresh, sizeof ring.fresh, "%s/.new-%s", directory, id);
-    int m = snprintf(ring.final, sizeof ring.final, "%s/%s" PP_RING_SUFFIX, directory, id);
+    int n = snprintf(ring.fresh, sizeof ring.fresh, "%s/.new-%s", directory, ring.id);
+    int m = snprintf(ring.final, sizeof ring.final, "%s/%s" PP_RING_SUFFIX, directory, ring.id);
     if (n < 0 || (size_t)n >= sizeof ring.fresh || m < 0 || (size_t)m >= sizeof ring.final)
         return "the ring directory's name is too long";
     int fd = -1;
@@ -161,6 +161,11 @@ const char *pp_ring_open(const char *directory)
         close(fd);
     }
     return why;
+}
+
+char *pp_ring_id(void)
+{
+    return ring.id;
 }
 
 const char *pp_ring_publish(void)

@@ -1,7 +1,7 @@
 /*
- * The hook's own thread: it sleeps without the GIL until the agent wants something else, and turns
- * GPU times into host times. Made with the system's means: Python's may have been patched into
- * green threads, in which a wait would stop the training.
+ * The hook's own thread: it sleeps without the GIL until the agent wants something else, turns GPU
+ * times into host times, and starts the sampler. Made with the system's means: Python's may have
+ * been patched into green threads, in which a wait would stop the training.
  */
 #include "hook.h"
 
@@ -58,8 +58,10 @@ int64_t pp_thread_wait(uint32_t seen)
 {
     static uint32_t session; /* a mode that came back for another session is news too */
     Py_BEGIN_ALLOW_THREADS;
-    while (!atomic_load(&closing) && pp_ring_mode_now() == seen && pp_ring_session() == session)
+    while (!atomic_load(&closing) && pp_ring_mode_now() == seen && pp_ring_session() == session) {
+        pp_sampler_poll();
         pp_ring_wait(seen, poll(false));
+    }
     session = pp_ring_session();
     if (atomic_load(&closing))
         (void)poll(true);

@@ -80,15 +80,17 @@ def test_python_without_torch_or_before_3_8_is_left_alone(tmp_path, version):
 
 
 def test_what_is_not_portable_is_found():
-    """By what the build asks: of a program that needs more than an extension may, and of the extensions themselves."""
+    """By what the build asks: of a program that needs more than it may, and of what it is asked for."""
     check = str(HERE.parent / "hook" / "portable")
     machine = os.uname().machine
     wrong = subprocess.run([check, needed("PP_AGENT"), "--machine", machine], capture_output=True, text=True)
     assert wrong.returncode == 1 and " needs libuv.so.1\n" in wrong.stderr
-    for extension in pathlib.Path(needed("PP_HOOK")).glob("precisionprobe_hook/*/_marks.abi3.so"):
+    built = list(pathlib.Path(needed("PP_HOOK")).glob("precisionprobe_hook/*/*"))
+    assert {file.name for file in built} == {"_marks.abi3.so", "precisionprobe-sampler"}
+    for file in built:
         said = {}
         for glibc in ("2.1", "99"):
-            said[glibc] = subprocess.run([check, extension, "--machine", extension.parent.name, "--glibc", glibc],
+            said[glibc] = subprocess.run([check, file, "--machine", file.parent.name, "--glibc", glibc],
                                          capture_output=True, text=True)
         assert said["99"].returncode == 0, said["99"].stderr
         assert said["2.1"].returncode == 1 and ", newer than 2.1\n" in said["2.1"].stderr

@@ -36,6 +36,7 @@ class _Probe:
         self.calibrated = False
         self.failures = 0
         self.refused = ""
+        self.sampled = None  # number of the session for which the GPU is sampled
         self.early = False  # asked before any module of this process was called
 
     # ---- the hook's own thread ----
@@ -119,8 +120,10 @@ class _Probe:
                       _Hook(tables._global_forward_hooks, _marks.LEAVE)]
         self.spans.install()
         _marks.communication(self.queue(called))
-        if _marks.record("torch.profiler is running" if profilers.running(self.torch) else ""):
+        recorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "")
+        if recorded:
             self.profilers.install()
+        self.sample_gpu(recorded)
         _marks.set_state(_marks.MARKING)
 
     def rest(self):
@@ -221,7 +224,23 @@ class _Probe:
 
     def describe(self, model):
         rank, world = settings.rank(self.torch)
-        _marks.describe(model, ",".join(settings.gpus(self.torch)), rank, world)
+        self.gpus = settings.gpus(self.torch)
+        _marks.describe(model, ",".join(self.gpus), rank, world)
+
+    def sample_gpu(self, recorded):
+        """Has the hook's thread start the program that samples the GPU, once in a session that asks for it."""
+        session, period = _marks.session(), settings.sampling_period(self.filters)
+        if self.sampled == session:
+            return
+        if not period or self.clock == "host" or not recorded or len(self.gpus) != 1:
+            _marks.sample_no_gpu("" if not period else "no GPU is used" if self.clock == "host" else
+                                 "kernels are not recorded" if not recorded else
+                                 "several GPUs" if self.gpus else "which GPU is used is not known")
+            return
+        self.sampled = session
+        program = os.path.join(os.path.dirname(_marks.__file__), "precisionprobe-sampler")
+        _marks.sample_gpu(os.fsencode(program), os.fsencode(self.directory), self.gpus[0].encode(), period,
+                          os.environb.get(b"PATH", b""), os.environb.get(b"LD_LIBRARY_PATH", b""))
 
     def calibrate(self):
         """What a hooked module call costs outside our callables: torch's slower way of calling."""

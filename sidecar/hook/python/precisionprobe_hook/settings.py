@@ -53,3 +53,10 @@ def gpus(torch):
     visible = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
     uuids = [part.strip() for part in visible.split(",")]
     return _own([uuid for uuid in uuids if uuid.startswith(("GPU-", "MIG-"))][:16])
+
+
+def sampling_period(control):
+    """ns between samples of the GPU, where the session wants them, else 0."""
+    fine = control.get("fine")
+    period = fine.get("periodNs") if isinstance(fine, dict) else None
+    return period if type(period) is int and 1000 <= period <= 1000000 else 0
