@@ -163,14 +163,15 @@ static void show(pp_samples_state state)
     __atomic_store_n(&out.header->state, (uint32_t)state, __ATOMIC_RELEASE);
 }
 
-/* Room for one more, as far as the agent's word can be believed. */
+/* Room for one more, as far as the agent's word can be believed: by one that is past the head there
+ * is none. */
 static bool has_room(void)
 {
     if (out.head - out.tail < PP_SAMPLES_COUNT)
         return true;
     uint64_t tail = __atomic_load_n(&out.header->tail, __ATOMIC_ACQUIRE);
     uint64_t check = __atomic_load_n(&out.header->tail_check, __ATOMIC_ACQUIRE);
-    if (check == ~tail && tail <= out.head && tail > out.tail)
+    if (check == ~tail)
         out.tail = tail;
     return out.head - out.tail < PP_SAMPLES_COUNT;
 }

@@ -218,6 +218,94 @@ def forked(training):
     return ended
 
 
+def cmdline(pid):
+    try:
+        with open("/proc/%s/cmdline" % pid, "rb") as file:
+            return file.read().decode().split("\0")
+    except OSError:
+        return [""]
+
+
+def samplers():
+    """Processes that sample for this ring's folder."""
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit()
+            and os.path.basename(cmdline(pid)[0]) == "precisionprobe-sampler" and faults.RING in cmdline(pid)]
+
+
+def children():
+    """Also those that wait() does not find."""
+    found = []
+    for thread in os.listdir("/proc/self/task"):
+        with open("/proc/self/task/%s/children" % thread) as file:
+            found += file.read().split()
+    return found
+
+
+def has_no_child():
+    """As far as wait() tells."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def about(pid):
+    """What of this process could be in another one."""
+    files = {os.readlink("/proc/%s/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%s/fd" % pid)}
+    with open("/proc/%s/status" % pid) as file:
+        status = dict(line.rstrip("\n").split(":\t", 1) for line in file)
+    with open("/proc/%s/environ" % pid) as file:
+        names = [entry.split("=")[0] for entry in file.read().split("\0") if entry]
+    return {"files": sorted(files), "blocked": int(status["SigBlk"], 16), "ignored": int(status["SigIgn"], 16),
+            "alone": os.getsid(int(pid)) != os.getsid(0), "environment": names}
+
+
+def asked(training):
+    """A session that asks for samples of the GPU."""
+    training.until(lambda: faults.ring()["fine"])
+    return faults.ring()["fine"]
+
+
+def hindered(training):
+    """At first kernels cannot be recorded."""
+    double.pp_cupti_fault(b"subscribe")
+    told = [asked(training)]
+    double.pp_cupti_fault(b"")
+    training.until(lambda: faults.ring()["fine"] == "started")
+    return told + [faults.ring()["fine"]]
+
+
+def sampled(training):
+    """The process that samples has nothing of the training, which does not notice it."""
+    signals = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: signals.append(number))
+    os.set_inheritable(os.pipe()[1], True)
+    training.until(samplers)
+    pid, = samplers()
+    samples = os.path.join(faults.RING, cmdline(pid)[2] + ".samples")
+    training.until(lambda: os.path.exists(samples))
+    told = {"fine": faults.ring()["fine"], "sampler": about(pid), "children": [about(each) for each in children()],
+            "alone": [has_no_child()]}
+    before = training.calls().count("finalize")
+    training.until(lambda: training.calls().count("finalize") >= before + 2)
+    told["same"] = samplers() == [pid]
+    if told["children"]:  # the training would be its parent
+        os.kill(pid, signal.SIGKILL)
+        training.until(lambda: not samplers() and not children())
+        before = training.calls().count("finalize")
+        training.until(lambda: training.calls().count("finalize") >= before + 2)
+        told["again"] = samplers() + children()
+    told["alone"].append(has_no_child())
+    return {**told, "signals": signals}
+
+
+def adopting(training):
+    """Orphans become children of the training, as they do of process 1."""
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    return sampled(training)
+
+
 if __name__ == "__main__":
     cuda, cupti = sys.argv[2:]
     double = ctypes.CDLL(cupti)

@@ -279,7 +279,7 @@ def test_install_copies_the_hook_for_every_user(probe):
     for _ in range(2):  # a second time replaces it
         run(needed("PP_AGENT"), "install", str(target), "--from", os.path.dirname(needed("PP_HOOK")))
     copy = target / "python" / "precisionprobe_hook"
-    assert next(copy.glob("*/_marks.abi3.so")).stat().st_mode & 0o777 == 0o644
+    assert next(copy.glob("*/_marks.abi3.so")).stat().st_mode & 0o444 == 0o444
     assert next(copy.glob("*/precisionprobe-sampler")).stat().st_mode & 0o777 == 0o755
     assert copy.stat().st_mode & 0o777 == 0o755
     assert (target / "python" / "sitecustomize.py").exists()

@@ -1,11 +1,13 @@
 """Kernel records: what CUPTI tells of a training's kernels, and how it is left. With doubles of CUDA and CUPTI."""
 import collections
 import json
+import os
 import pathlib
+import shutil
 
 import pytest
 
-from conftest import HERE, layers_of, needed, plain, pythons, run, undelta
+from conftest import HERE, layers_of, needed, plain, pythons, run, undelta, until
 
 KERNELS = str(HERE / "kernels.py")
 DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
@@ -19,11 +21,14 @@ OWN = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
 CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
 
 
-def trained(probe, case, cupti=CUPTI, **settings):
+def trained(probe, case, cupti=CUPTI, environment=None, fine=None, **settings):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run."""
     probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, **settings)
     agent = probe.start("--dump")
-    environment = probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so")})
+    control = probe.ring / "control.json"
+    control.write_text(json.dumps({**json.loads(control.read_text()), **({"fine": fine} if fine else {})}))
+    environment = {**probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so")}),
+                   **(environment or {})}
     result = run(PYTHON, KERNELS, case, CUDA, cupti, environment=environment)
     probe.finish()
     assert "kernels came after" not in probe.log.read_text()
@@ -133,3 +138,56 @@ def test_torch_profiler_begins(probe):
     assert calls[second - 1] in (own[-1], LEFT[-1]) and calls[second + 1] == "profiled"
     assert "enable" in calls[second:]
     assert "torch.profiler is running" in [b["process"].get("kernels") for b in batches]
+
+
+GPU = {"NVIDIA_VISIBLE_DEVICES": "GPU-00112233-4455-6677-8899-aabbccddeeff"}
+FINE = {"periodNs": 25000}
+
+
+@pytest.mark.parametrize("case", ["sampled", "adopting"])
+def test_the_sampler_is_apart(probe, case):
+    """It has no file, signal or variable of the training's, is started once, and ends with the training."""
+    told, _ = trained(probe, case, environment={**GPU, "CUDA_VISIBLE_DEVICES": "0"}, fine=FINE)
+    told = told["told"]
+    assert told["fine"] == "started" and told["same"] and told["signals"] == [] and told["alone"] == [True, True]
+    name = told["sampler"]["files"][-1]
+    assert told["sampler"] == {
+        "files": ["/dev/null", name[:-len("samples")] + "ring", name], "blocked": 0, "ignored": 0, "alone": True,
+        "environment": ["PATH", "LD_LIBRARY_PATH"]}
+    if case == "adopting":
+        keeper, = told["children"]
+        assert keeper["files"] == ["/dev/null"] and keeper["alone"] and told["again"] == []
+    else:
+        assert told["children"] == []
+        until(lambda: not list(probe.ring.glob("*.samples")), "the sampler's end")
+
+
+def test_reasons_not_to_sample(probe):
+    told, _ = trained(probe, "hindered", environment=GPU, fine=FINE)
+    assert told["told"] == ["kernels are not recorded", "started"]
+
+
+@pytest.mark.parametrize("gpus, expected", [("GPU-1,GPU-2", "several GPUs"),
+                                            ("all", "which GPU is used is not known")], ids=["several", "unknown"])
+def test_gpus_that_are_not_sampled(probe, gpus, expected):
+    told, _ = trained(probe, "asked", environment={"NVIDIA_VISIBLE_DEVICES": gpus}, fine=FINE)
+    assert told["told"] == expected
+
+
+def test_a_sampler_that_is_not_there(probe):
+    copy = probe.folder / "hook"
+    shutil.copytree(needed("PP_HOOK"), copy, ignore=shutil.ignore_patterns("precisionprobe-sampler"))
+    told, _ = trained(probe, "asked", environment={**GPU, "PYTHONPATH": str(copy)}, fine=FINE)
+    assert told["told"] == "No such file or directory"
+
+
+@pytest.mark.parametrize("fine, expected", [(FINE, "no GPU is used"), ({"periodNs": 10}, ""), (None, "")])
+def test_no_gpu_is_sampled_where_none_is_used(probe, fine, expected):
+    probe.configure(stretch={"seconds": 0.2})
+    agent = probe.start("--dump")
+    control = probe.ring / "control.json"
+    control.write_text(json.dumps({**json.loads(control.read_text()), "fine": fine}))
+    environment = probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so")})
+    result = run(PYTHON, str(HERE / "faults.py"), "session", environment=environment)
+    probe.finish()
+    assert json.loads(result.stdout)["ring"]["fine"] == expected
