@@ -232,7 +232,7 @@ class _Probe:
         session, period = _marks.session(), settings.sampling_period(self.filters)
         if self.sampled == session:
             return
-        if not period or self.clock == "host" or not recorded or len(self.gpus) != 1:
+        if not period or not recorded or len(self.gpus) != 1:
             _marks.sample_no_gpu("" if not period else "no GPU is used" if self.clock == "host" else
                                  "kernels are not recorded" if not recorded else
                                  "several GPUs" if self.gpus else "which GPU is used is not known")
