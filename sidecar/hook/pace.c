@@ -1,8 +1,8 @@
 /*
  * How long steps take, marked and plain: what the hook really costs, whatever it is made of. The
  * host's time of single steps says little where a training waits for its GPU only now and then, so
- * steps are taken in blocks. A marked block is compared only with plain ones just before it: what
- * the machine did a minute ago says nothing about now.
+ * steps are taken in blocks. A marked block is compared only with plain ones just before it, or
+ * just after where none were before: what the machine did a minute ago says nothing about now.
  */
 #include "hook.h"
 
@@ -27,6 +27,21 @@ static circle plain; /* ns of a step */
 enum { OWN, CALLS, NO_KERNELS };
 static circle extra[NO_KERNELS + 1];
 static int64_t plain_until;
+
+/* Marked blocks that no plain one was near before. */
+static struct {
+    int recorded;
+    unsigned count;
+    int64_t values[BLOCKS]; /* ns of a step */
+    int64_t until;
+    int after; /* plain ones since */
+} alone;
+
+/* Marked steps that were counted as the sum of their parts, since nothing else was known. */
+static struct {
+    int64_t steps, cost;
+} unsure[NO_KERNELS + 1];
+
 static struct {
     int kind;
     int steps;
@@ -80,14 +95,54 @@ static void take(circle *c, int64_t value)
     c->spread = spread_of(c);
 }
 
+/* Steps that were counted for less than what they are now known to have cost are made up for. */
+static void take_extra(int recorded, int64_t ns)
+{
+    circle *c = &extra[recorded];
+    take(c, ns);
+    if (c->count < KNOWN)
+        return;
+    int64_t missing = unsure[recorded].steps * c->middle - unsure[recorded].cost;
+    if (missing > 0)
+        pp_ring_cost_add(missing);
+    unsure[recorded].steps = unsure[recorded].cost = 0;
+}
+
+static void keep_alone(int recorded, int64_t now, int64_t step)
+{
+    if (alone.recorded != recorded)
+        alone.count = 0;
+    alone.recorded = recorded;
+    alone.values[alone.count++ % BLOCKS] = step;
+    alone.until = now;
+    alone.after = 0;
+}
+
+static void compare_alone(void)
+{
+    if (alone.after == 0 && block.since - alone.until >= NEAR)
+        alone.count = 0;
+    if (alone.count == 0 || ++alone.after < KNOWN)
+        return;
+    for (unsigned i = 0; i < alone.count && i < BLOCKS; i++)
+        take_extra(alone.recorded, alone.values[i] - plain.middle);
+    alone.count = 0;
+}
+
 /* A block is over: what it says. */
 static void take_block(int kind, int64_t now, int64_t step)
 {
+    bool near = block.since - plain_until < NEAR;
     if (kind == PLAIN) {
+        if (!near)
+            plain.count = 0;
         take(&plain, step);
         plain_until = now;
-    } else if (plain.count >= KNOWN && block.since - plain_until < NEAR) {
-        take(&extra[recorded_now()], step - plain.middle);
+        compare_alone();
+    } else if (plain.count >= KNOWN && near) {
+        take_extra(recorded_now(), step - plain.middle);
+    } else {
+        keep_alone(recorded_now(), now, step);
     }
 }
 
@@ -100,8 +155,11 @@ static int64_t settle_cost(int64_t own)
     const circle *c = &extra[now];
     records[now] += (pp_kernels_cost() - records[now]) / SMOOTH;
     own += records[now];
-    if (c->count < KNOWN)
+    if (c->count < KNOWN) {
+        unsure[now].steps++;
+        unsure[now].cost += own;
         return own;
+    }
     int64_t most = c->middle + c->spread;
     int64_t cost = own < c->middle ? c->middle : own > most ? most : own;
     return cost > 0 ? cost : 0;
@@ -110,6 +168,8 @@ static int64_t settle_cost(int64_t own)
 void pp_pace_forget(void)
 {
     memset(extra, 0, sizeof extra);
+    memset(&alone, 0, sizeof alone);
+    memset(unsure, 0, sizeof unsure);
 }
 
 bool pp_pace_extra(bool by_calls, int64_t *ret)

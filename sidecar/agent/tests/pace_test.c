@@ -128,8 +128,43 @@ static void test_the_cost_of_a_step(void **state)
     assert_true(each > 790000 && each < 810000);
 }
 
+static void wait_a_minute(void)
+{
+    world.now += INT64_C(60000000000);
+}
+
+/* The first stretch of a session: plain steps come after it only. */
+static void test_the_first_stretch(void **state)
+{
+    (void)state;
+    wait_a_minute();
+    world.recording = world.by_calls = false;
+    pp_pace_forget();
+    (void)pass(MARKING, 30, 1300000, 50000); /* of the session before */
+    pp_pace_forget();
+    wait_a_minute();
+    int64_t before = world.cost; /* on a machine that is slower by now */
+    (void)pass(MARKING, 53, 2300000, 50000);
+    (void)pass(COUNTING, 16 * 2, 2000000, 0);
+    assert_true(world.cost - before < 53 * 51000);
+    (void)pass(COUNTING, 16 * 8, 2000000, 0);
+    int64_t cost = world.cost - before; /* of 52: where the first one began is not known */
+    assert_true(cost > 52 * 295000 && cost < 53 * 305000);
+    assert_true(pass(MARKING, 100, 2300000, 50000) > 290000);
+
+    /* Plain steps of a minute later say nothing about them; what was counted stays. */
+    pp_pace_forget();
+    wait_a_minute();
+    before = world.cost;
+    (void)pass(MARKING, 53, 1300000, 50000);
+    wait_a_minute();
+    (void)pass(COUNTING, 16 * 10, 1000000, 0);
+    assert_true(world.cost - before < 53 * 51000);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_cost_of_a_step)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_cost_of_a_step),
+                                       cmocka_unit_test(test_the_first_stretch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
