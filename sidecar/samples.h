@@ -75,8 +75,8 @@ typedef struct pp_samples_header {
     uint64_t stretch;           /**< number of the latest stretch, from 1; written after ... */
     uint64_t first;             /**< ... the head at which its samples begin */
     int64_t offset; /**< ns: the host's CLOCK_MONOTONIC less the samples' clock, as the least that
-                       was seen in this stretch: what a sample waited for is in it. INT64_MAX: none
-                       seen yet */
+                       was seen in this stretch: what a sample waited until it was decoded is in it.
+                       INT64_MAX: none seen yet */
     int64_t cpu;    /**< ns of processors that the sampler has used */
     uint32_t state; /**< a pp_samples_state */
     uint32_t reserved1;

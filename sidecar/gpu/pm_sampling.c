@@ -85,7 +85,8 @@ struct pp_pm {
     image *filled; /* one of them, the one that is being filled */
     evaluation evaluation;
     bool running;
-    bool lost; /* samples of the stretch: the session gives none any more that make sense */
+    int64_t newest; /* end of the newest sample decoded, ns of the GPU's clock */
+    bool lost;      /* samples of the stretch: the session gives none any more that make sense */
 };
 
 /* ---- the libraries ---- */
@@ -688,6 +689,7 @@ int pp_pm_start(pp_pm *pm, pp_error *err)
     if (pm->running)
         return pp_error_set(err, PP_ERR_INVALID, "a stretch runs already");
     forget_stretch(pm);
+    pm->newest = 0;
     if (pm->lost) {
         end_session(pm);
         if (begin_session(pm, err) < 0)
@@ -762,12 +764,30 @@ static int no_stretch(pp_error *err)
     return pp_error_set(err, PP_ERR_INVALID, "no stretch runs");
 }
 
+/* In the image that is being decoded into, which the thread does not look at. */
+static void note_newest(pp_pm *pm)
+{
+    pp_pm_sample sample;
+    const image *i = pm->filled;
+    if (i->completed > 0 && read_times(pm, i, i->completed - 1, &sample, NULL) == 0 &&
+        sample.end > pm->newest)
+        pm->newest = sample.end;
+}
+
+int64_t pp_pm_newest(const pp_pm *pm)
+{
+    return pm->newest;
+}
+
 int pp_pm_poll(pp_pm *pm, bool *ret_full, pp_error *err)
 {
     bool more;
     if (!pm->running)
         return no_stretch(err);
-    if (check_evaluation(pm, err) < 0 || decode(pm, &more, err) < 0 || change_image(pm, err) < 0)
+    if (check_evaluation(pm, err) < 0 || decode(pm, &more, err) < 0)
+        return -1;
+    note_newest(pm);
+    if (change_image(pm, err) < 0)
         return -1;
     *ret_full = pm->lost || is_filled(pm) || is_stuffed(pm);
     return 0;

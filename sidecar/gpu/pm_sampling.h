@@ -99,6 +99,10 @@ int pp_pm_start(pp_pm *pm, pp_error *err);
  * is left out. After an error it may be stopped or tried again; one of evaluating stays. */
 int pp_pm_poll(pp_pm *pm, bool *ret_full, pp_error *err);
 
+/** When the newest sample ended that the stretch's last decode found whole, evaluated or not: ns of
+ * the GPU's own clock; 0: none yet. Right after a poll it is as near to now as a sample comes. */
+int64_t pp_pm_newest(const pp_pm *pm);
+
 /** Ends the stretch, whatever it returns, and waits until all of it is evaluated: 35 ms for each
  * image of 2,048 samples. *ret_lost: samples of it are missing, for want of room. */
 int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err);

@@ -176,11 +176,11 @@ static bool has_room(void)
     return out.head - out.tail < PP_SAMPLES_COUNT;
 }
 
-/* The sample that waited least is the nearest to its own end. */
+/* The sample that waited least until it was decoded is the nearest to its own end. */
 static void compare_clocks(int64_t end)
 {
     int64_t offset = read_clock(CLOCK_MONOTONIC) - end;
-    if (offset >= out.offset)
+    if (end == 0 || offset >= out.offset)
         return;
     out.offset = offset;
     __atomic_store_n(&out.header->offset, offset, __ATOMIC_RELAXED);
@@ -189,7 +189,6 @@ static void compare_clocks(int64_t end)
 static bool write_sample(void *user, const pp_pm_sample *s)
 {
     (void)user;
-    compare_clocks(s->end);
     if (!has_room()) {
         __atomic_fetch_add(&out.header->lost, 1, __ATOMIC_RELAXED);
         return true;
@@ -237,6 +236,7 @@ static int sample(pp_pm *pm, pp_error *err)
     while (rc == 0 && !full && wanted() == PP_SAMPLES_SAMPLE && is_needed()) {
         rest(POLL);
         rc = pp_pm_poll(pm, &full, err);
+        compare_clocks(pp_pm_newest(pm));
         if (rc == 0)
             rc = pp_pm_take(pm, write_sample, NULL, err);
         tell_cpu();

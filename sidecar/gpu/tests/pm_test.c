@@ -824,7 +824,7 @@ static void calls_that_fail_in_a_stretch(void **state)
         {"cuptiPmSamplingGetCounterDataInfo", 1, 0, 1, -1, 0},
         {"cuptiPmSamplingCounterDataImageInitialize", 1, 0, 2, 0, 0},
         {"cuptiPmSamplingStop", 0, 0, 3, -1, 0},
-        {"cuptiPmSamplingCounterDataGetSampleInfo", 7, 0, 3, -1, -1},
+        {"cuptiPmSamplingCounterDataGetSampleInfo", 10, 0, 3, -1, -1},
         {"cuptiProfilerHostEvaluateToGpuValues", 7, 0, 3, -1, -1},
     };
     pp_pm_options o = options(130, 4);
@@ -873,6 +873,35 @@ static void a_session_that_does_not_come_back(void **state)
     expect_error(pp_pm_start(pm, &err), &err, PP_ERR_CONFLICT, "cuptiPmSamplingEnable");
     take(pm);
     assert_int_equal(got.count, 0);
+    close_all(pm);
+}
+
+/* The newest sample is known before it is evaluated, and in the next image too. */
+static void when_the_newest_ended(void **state)
+{
+    (void)state;
+    pp_pm_options o = options(60, 3);
+    pp_pm *pm = open_with(GPUS BUSY, &o);
+    int64_t newest[4];
+    assert_int_equal(pp_pm_newest(pm), 0);
+    for (int stretch = 0; stretch < 2; stretch++) {
+        start(pm);
+        assert_int_equal(pp_pm_newest(pm), 0);
+        for (int i = 0; i < 4; i++) {
+            (void)poll(pm);
+            newest[i] = pp_pm_newest(pm);
+            assert_true(newest[i] >= (i ? newest[i - 1] : 1));
+        }
+        (void)stop(pm);
+        take(pm);
+        for (int i = 0; i < 4; i++) {
+            size_t k = 0;
+            while (k < got.count && got.all[k].end != newest[i])
+                k++;
+            assert_true(k < got.count);
+        }
+        assert_true(newest[3] > newest[0]);
+    }
     close_all(pm);
 }
 
@@ -986,6 +1015,7 @@ static const struct CMUnitTest full[] = {
     cmocka_unit_test(calls_that_fail_at_the_beginning),
     cmocka_unit_test(calls_that_fail_in_a_stretch),
     cmocka_unit_test(a_session_that_does_not_come_back),
+    cmocka_unit_test(when_the_newest_ended),
     cmocka_unit_test(calls_out_of_turn),
     cmocka_unit_test(closed_in_every_state),
 };
