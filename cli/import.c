@@ -95,7 +95,7 @@ static int solving_of(const facts *f, pp_solution_options *ret, pp_error *err)
         return pp_error_field(err, "finished", "is before started, or after the year 2099");
     *ret = pp_solve_defaults();
     if (pp_solve_set_method(ret, f->method) < 0)
-        return pp_error_field(err, "method", "must be Auto, Direct or Job");
+        return pp_error_field(err, "method", "must be Auto, Direct, Fine or Job");
     for (size_t i = 0; i < f->metrics.count; i++) {
         pp_metric metric;
         if (pp_metric_from_name(f->metrics.items[i], &metric) < 0)

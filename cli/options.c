@@ -27,6 +27,8 @@ enum {
     KEY_HOOK,
 };
 
+enum { FINE_PERIOD_NS = 25000 };
+
 static const struct argp_option known[] = {
     {"duration", 'd', "TIME", 0,
      "Sample so long from the first sampled step, e.g. 2m (the whole run)", 0},
@@ -44,7 +46,7 @@ static const struct argp_option known[] = {
     {"budget", KEY_BUDGET, "PERCENT", 0, "How much slower the training may become (1)", 2},
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
-    {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, or Job: averages of the job only", 2},
+    {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, Fine, or Job: averages of the job only", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
 };
@@ -130,7 +132,7 @@ static int set_method(pp_run_options *out, const char *text, pp_error *err)
     out->method = text;
     return pp_solve_set_method(&out->solution, text) == 0
                ? 0
-               : pp_error_field(err, "--method", "must be Auto, Direct or Job, not %s", text);
+               : pp_error_field(err, "--method", "must be Auto, Direct, Fine or Job, not %s", text);
 }
 
 static int take(collected *c, int key, char *text)
@@ -214,6 +216,9 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
     if (rc != 0)
         return err->code != PP_OK ? -1 : pp_error_set(err, PP_ERR_INVALID, "wrong arguments");
+    if (strcmp(ret->method, "Auto") == 0 || strcmp(ret->method, "Fine") == 0)
+        (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
+                                  json_integer(FINE_PERIOD_NS));
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)
         return pp_error_nomem(err);

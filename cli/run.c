@@ -1,11 +1,13 @@
 #include "cli/run.h"
 
+#include "cli/fine.h"
 #include "cli/gpus.h"
 #include "cli/recording.h"
 #include "cli/results.h"
 #include "cli/solve.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
+#include "common/json.h"
 #include "common/time.h"
 #include "sidecar/agent/trainers.h"
 
@@ -44,6 +46,7 @@ typedef struct run {
     pp_trainers *trainers;
     pp_activity_builder *activity;
     pp_gpus *gpus;
+    pp_cli_fine *fine;
     pp_recording *recording; /* NULL: no results are written */
     int64_t started;         /* ns since 1970 */
     unsigned ticks;
@@ -70,6 +73,12 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     r->cost_ns += batch->cost.nanoseconds;
     for (size_t i = 0; i < batch->process.gpus.count; i++)
         pp_gpus_use(r->gpus, batch->process.gpus.items[i]);
+}
+
+static void on_fine(void *user, const pp_fine_report *report, const char *why)
+{
+    run *r = user;
+    pp_cli_fine_take(r->fine, report, why);
 }
 
 /* ---- the environment of the training ---- */
@@ -214,6 +223,24 @@ static int add_solution(void *user, const pp_solution *solution, pp_error *err)
                                                                               : pp_error_nomem(err);
 }
 
+static int lay_fine_over(const run *r, json_t *gpus, pp_error *err)
+{
+    size_t i;
+    json_t *gpu;
+    bool used = false;
+    json_array_foreach(gpus, i, gpu)
+    {
+        used = used || *pp_json_get_string(gpu, "gpu", NULL);
+        if (pp_cli_fine_lay_over(r->fine, gpu, r->options->solution.metrics, err) < 0)
+            return -1;
+    }
+    if (used && *pp_cli_fine_why(r->fine))
+        (void)fprintf(stderr,
+                      "precisionprobe: the GPU's performance monitors were not sampled: %s\n",
+                      pp_cli_fine_why(r->fine));
+    return 0;
+}
+
 static json_t *command_of(const run *r)
 {
     json_t *words = json_array();
@@ -254,7 +281,8 @@ static int tell(run *r, pp_error *err)
     int recorded = pp_recording_end(PP_TAKE(r->recording), activity, err);
     if (json_object_set_new(results, "gpus", gpus) < 0)
         return pp_error_nomem(err);
-    if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0)
+    if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
+        lay_fine_over(r, gpus, err) < 0)
         return -1;
     if (r->steps == 0)
         (void)fprintf(stderr, "precisionprobe: no step was sampled: no optimizer stepped in a "
@@ -278,6 +306,8 @@ static int prepare(run *r, pp_error *err)
                             .allowed = true,
                             .session = pp_settings_number(&r->options->settings),
                             .emit = on_batch,
+                            .fine = r->options->settings.fine,
+                            .take_fine = on_fine,
                             .user = r};
     r->started = pp_time_now();
     if (r->options->output && pp_recording_start(r->options->output, &r->recording, err) < 0)
@@ -287,7 +317,9 @@ static int prepare(run *r, pp_error *err)
     r->trainers = pp_trainers_new(r->ring);
     r->activity = pp_activity_builder_new();
     r->gpus = pp_gpus_new();
-    return r->trainers && r->activity && r->gpus ? set_environment(r, err) : pp_error_nomem(err);
+    r->fine = pp_cli_fine_new();
+    return r->trainers && r->activity && r->gpus && r->fine ? set_environment(r, err)
+                                                            : pp_error_nomem(err);
 }
 
 static void release(run *r)
@@ -298,6 +330,7 @@ static void release(run *r)
     pp_trainers_free(r->trainers);
     pp_activity_builder_free(r->activity);
     pp_gpus_free(r->gpus);
+    pp_cli_fine_free(r->fine);
     remove_ring(r);
 }
 

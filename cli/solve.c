@@ -18,10 +18,14 @@ pp_solution_options pp_solve_defaults(void)
 
 int pp_solve_set_method(pp_solution_options *options, const char *method)
 {
-    if (strcmp(method, "Auto") != 0 && strcmp(method, "Direct") != 0 && strcmp(method, "Job") != 0)
-        return -1;
-    options->job_only = strcmp(method, "Job") == 0;
-    return 0;
+    static const char *const methods[] = {"Auto", "Direct", "Fine", "Job"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (strcmp(method, methods[i]) != 0)
+            continue;
+        options->job_only = i >= 2; /* what Fine tells does not come from windows of 100 ms */
+        return 0;
+    }
+    return -1;
 }
 
 static int solve_gpu(const pp_activity *activity, const char *gpu,

@@ -27,6 +27,8 @@ struct pp_process {
     pp_pairing *pairing;
     pp_kernels *kernels;
     pp_batcher *batcher;
+    pp_monitor *monitor; /* NULL: fine sampling is not wanted */
+    bool told_why;       /* why there is no more of it */
     pp_duty duty;
     uint32_t session; /* that the hook has been told */
     bool stale;       /* it may still mark for the session before: to be brought to rest */
@@ -82,6 +84,7 @@ void pp_process_free(pp_process *p)
         return;
     pp_reader_free(p->reader);
     pp_batcher_free(p->batcher);
+    pp_monitor_free(p->monitor);
     pp_kernels_free(p->kernels);
     pp_pairing_free(p->pairing);
     free(p->path);
@@ -273,6 +276,8 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     case PP_PAIRING_STEP:
         return on_step(p, pod, step, err);
     case PP_PAIRING_STOP:
+        if (p->monitor)
+            pp_monitor_end(p->monitor);
         end_stretch(p, pod, step->at + 1);
         return 0;
     default:
@@ -380,6 +385,85 @@ static int drain(pp_process *p, pp_agent_pod *pod, pp_error *err)
     return 0;
 }
 
+/* ---- fine sampling ---- */
+
+static void free_layers(pp_wire_layer *layers, size_t n)
+{
+    for (size_t i = 0; layers && i < n; i++) {
+        free(layers[i].name);
+        free(layers[i].type);
+    }
+    free(layers);
+}
+
+static pp_wire_layer *name_items(pp_process *p, const pp_fine_result *r, pp_error *err)
+{
+    pp_wire_layer *layers = calloc(r->n + 1, sizeof *layers);
+    if (!layers) {
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->items[i].layer > 0 && describe_layer(p, r->items[i].layer, &layers[i], err) < 0) {
+            free_layers(layers, i + 1);
+            return NULL;
+        }
+    }
+    return layers;
+}
+
+static void report_fine(pp_process *p, pp_agent_pod *pod)
+{
+    pp_error err = {0};
+    pp_monitor_estimates e;
+    if (pp_monitor_take(p->monitor, &e)) {
+        pp_wire_layer *layers = name_items(p, e.result, &err);
+        pp_fine_report report = {
+            .process = p->id, .gpu = e.sampler->gpu, .estimates = &e, .layers = layers};
+        if (layers)
+            pod->take_fine(pod->user, &report, "");
+        else
+            pp_warn(p->path, "estimates are not told: %s", err.message);
+        free_layers(layers, e.result->n);
+    }
+    const char *why = pp_monitor_why(p->monitor);
+    if (*why && !p->told_why) {
+        p->told_why = true;
+        pp_warn(p->path, "the GPU is not sampled: %s", why);
+        pod->take_fine(pod->user, NULL, why);
+    }
+}
+
+/* The mode to ask for, where samples have to come first. */
+static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_error *err)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    if (!p->monitor && pod->fine > 0 && !p->stale) {
+        if (pp_monitor_new(p->path, pod->fine, &p->monitor, err) < 0)
+            return -1;
+        pp_kernels_watch(p->kernels, pp_monitor_kernel, p->monitor);
+    }
+    if (!p->monitor)
+        return 0;
+    bool running = pp_pairing_running(p->pairing);
+    pp_monitor_input input = {.now = p->now,
+                              .wanted = *mode == PP_RING_SAMPLE,
+                              .running = running && strcmp(h->clock, "kernels") == 0,
+                              .hook = h->fine};
+    if (!pp_monitor_poll(p->monitor, &input) && *mode == PP_RING_SAMPLE && !running)
+        *mode = PP_RING_COUNT;
+    report_fine(p, pod);
+    return 0;
+}
+
+static void end_sampling(pp_process *p)
+{
+    pp_kernels_watch(p->kernels, NULL, NULL);
+    pp_monitor_free(p->monitor);
+    p->monitor = NULL;
+    p->told_why = false;
+}
+
 /* ---- the mode ---- */
 
 static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err)
@@ -394,7 +478,10 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
                            .step = p->step,
                            .sampled = p->sampled,
                            .first = pod->first};
-    return pp_reader_set_mode(p->reader, pp_duty_next(&p->duty, &pod->policy, &input), err);
+    pp_ring_mode mode = pp_duty_next(&p->duty, &pod->policy, &input);
+    if (sample_gpu(p, pod, &mode, err) < 0)
+        return -1;
+    return pp_reader_set_mode(p->reader, mode, err);
 }
 
 /*
@@ -406,6 +493,7 @@ static int take_session(pp_process *p, const pp_agent_pod *pod, pp_error *err)
     if (p->session == pod->session)
         return 0;
     p->session = pod->session;
+    end_sampling(p);
     p->stale = true;
     p->duty = (pp_duty){0};
     p->sampled = 0;
@@ -431,6 +519,10 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     if (pump(p, pod, &err) < 0)
         pp_warn(p->path, "steps are lost: %s", err.message);
     end_stretch(p, pod, taken);
+    if (p->monitor) {
+        pp_monitor_finish(p->monitor);
+        report_fine(p, pod);
+    }
     (void)pp_reader_release(p->reader, taken, &p->told, &err);
 }
 

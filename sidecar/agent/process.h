@@ -8,12 +8,22 @@
 #include "common/error.h"
 #include "common/wire.h"
 #include "sidecar/agent/duty.h"
+#include "sidecar/agent/monitor.h"
 #include "sidecar/agent/reader.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct pp_process pp_process;
+
+/** What fine sampling tells of one process, of all that it has sampled so far: the next one
+ * replaces it. */
+typedef struct pp_fine_report {
+    int64_t process; /**< its number */
+    const char *gpu; /**< UUID */
+    const pp_monitor_estimates *estimates;
+    const pp_wire_layer *layers; /**< of each item of the result; no name where it has no layer */
+} pp_fine_report;
 
 /** What all processes of the agent share. */
 typedef struct pp_agent_pod {
@@ -32,6 +42,9 @@ typedef struct pp_agent_pod {
      */
     void (*emit)(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place);
     void *user;
+    int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
+    /** Takes what they tell, or why there is nothing (more), where the report is NULL. */
+    void (*take_fine)(void *user, const pp_fine_report *report, const char *why);
 } pp_agent_pod;
 
 /** Opens the ring at `path`. */

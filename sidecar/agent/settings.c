@@ -16,7 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_MAX = 256 << 10, LONGEST_S = 600, TIMELINE = 8, TIMELINE_MAX = 1000 };
+enum {
+    TEXT_MAX = 256 << 10,
+    LONGEST_S = 600,
+    TIMELINE = 8,
+    TIMELINE_MAX = 1000,
+    FINE_LEAST = 20000,
+    FINE_MOST = 1000000
+};
 
 #define SECONDS_MAX (30 * 86400.0)
 
@@ -62,6 +69,11 @@ static const pp_json_field timeline_fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
+static const pp_json_field fine_fields[] = {
+    {"periodNs", PP_JSON_INT, AT(fine), false, 0},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
 static const pp_json_field events_fields[] = {
     {"port", PP_JSON_INT, AT(events_port), false, 65535},
     {NULL, PP_JSON_VALUE, 0, false, 0},
@@ -76,7 +88,7 @@ static const struct {
     {NULL, top_fields, true},           {"session", session_fields, false},
     {"layers", layer_fields, false},    {"steps", step_fields, false},
     {"stretch", stretch_fields, false}, {"timeline", timeline_fields, false},
-    {"events", events_fields, false},
+    {"events", events_fields, false},   {"fine", fine_fields, false},
 };
 
 static int in_range(double value, double least, double most, const char *field, pp_error *err)
@@ -103,6 +115,9 @@ static int check(const pp_settings *s, pp_error *err)
         return -1;
     if (s->depth < 0 || s->skip < 0 || s->max < 0)
         return pp_error_field(err, "steps", "numbers must not be negative");
+    if (s->fine != 0 && (s->fine < FINE_LEAST || s->fine > FINE_MOST))
+        return pp_error_field(err, "fine.periodNs", "must be 0, or %d to %d", FINE_LEAST,
+                              FINE_MOST);
     if (s->timeline < 0)
         return pp_error_field(err, "timeline.steps", "must not be negative");
     for (size_t i = 0; i < s->phases.count; i++) {
@@ -233,10 +248,10 @@ int pp_settings_read_kept(const char *directory, pp_settings *ret, pp_error *err
 int pp_settings_control(const pp_settings *s, const char *directory, const char *mode,
                         pp_error *err)
 {
-    PP_CLEANUP_JSON json_t *root =
-        json_pack("{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o}", "version", 1, "mode", mode,
-                  "session", (json_int_t)pp_settings_number(s), "layers", "include",
-                  strings(&s->include), "exclude", strings(&s->exclude), "types",
-                  strings(&s->types), "depth", (json_int_t)s->depth, "phases", strings(&s->phases));
+    PP_CLEANUP_JSON json_t *root = json_pack(
+        "{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o, s:{s:I}}", "version", 1, "mode", mode,
+        "session", (json_int_t)pp_settings_number(s), "layers", "include", strings(&s->include),
+        "exclude", strings(&s->exclude), "types", strings(&s->types), "depth", (json_int_t)s->depth,
+        "phases", strings(&s->phases), "fine", "periodNs", (json_int_t)s->fine);
     return replace_file(directory, PP_RING_CONTROL, root, err);
 }

@@ -26,7 +26,8 @@ typedef struct pp_settings {
     double budget_percent; /**< what the hook may cost */
     double stretch;        /**< seconds */
     int64_t events_port;   /**< where foreign hooks post, on the loopback; 0: nowhere */
-    int64_t timeline;      /**< steps of each stretch that are sent in full; 8 unless said */
+    int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
+    int64_t timeline; /**< steps of each stretch that are sent in full; 8 unless said */
 } pp_settings;
 
 /** Reads and checks the file; free with pp_settings_free, also after a failure. */

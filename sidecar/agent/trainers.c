@@ -1,6 +1,7 @@
 #include "sidecar/agent/trainers.h"
 
 #include "common/log.h"
+#include "sidecar/samples.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -106,6 +107,16 @@ void pp_trainers_scan(pp_trainers *t)
     (void)closedir(directory);
 }
 
+/* A sampler that was killed with its container leaves its file. */
+static void remove_samples(const char *ring)
+{
+    char path[PATH_MAX];
+    const size_t n = strlen(ring) - (sizeof PP_RING_SUFFIX - 1);
+    int length = snprintf(path, sizeof path, "%.*s" PP_SAMPLES_SUFFIX, (int)n, ring);
+    if (length > 0 && (size_t)length < sizeof path)
+        (void)unlink(path);
+}
+
 static void forget(pp_trainers *t, size_t i, bool damaged)
 {
     pp_process *p = t->processes[i];
@@ -114,6 +125,7 @@ static void forget(pp_trainers *t, size_t i, bool damaged)
             damaged ? "not to be trusted" : "gone", pp_process_broken(p));
     if (damaged || unlink(path) < 0)
         note_bad(t, name_of(path));
+    remove_samples(path);
     pp_process_free(p);
     t->processes[i] = t->processes[--t->count];
 }

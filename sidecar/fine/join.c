@@ -28,6 +28,11 @@ void pp_fine_free(pp_fine *f)
     free(f);
 }
 
+void pp_fine_clear(pp_fine *f)
+{
+    f->n_kernels = f->n_samples = 0;
+}
+
 static int reserve(void *array, size_t *capacity, size_t needed, size_t size, size_t limit,
                    pp_error *err)
 {
@@ -134,6 +139,6 @@ int pp_fine_join(pp_fine *f, const pp_fine_clock *clock, pp_fine_sums **ret, pp_
     if (f->n_samples > 1)
         qsort(f->samples, f->n_samples, sizeof *f->samples, compare_samples);
     int rc = join(f, clock, ret, err);
-    f->n_kernels = f->n_samples = 0;
+    pp_fine_clear(f);
     return rc;
 }

@@ -48,6 +48,9 @@ typedef struct pp_fine_sample {
 int pp_fine_add_kernel(pp_fine *fine, const pp_fine_kernel *kernel, pp_error *err);
 int pp_fine_add_sample(pp_fine *fine, const pp_fine_sample *sample, pp_error *err);
 
+/** Forgets kernels and samples. */
+void pp_fine_clear(pp_fine *fine);
+
 /** Which metric tells whether a kernel runs (SM activity: docs/fine.md), and where the lag may lie.
  */
 typedef struct pp_fine_clock {

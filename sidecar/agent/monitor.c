@@ -1,0 +1,479 @@
+#include "sidecar/agent/monitor.h"
+
+#include "common/array.h"
+#include "common/cleanup.h"
+#include "sidecar/agent/sampler.h"
+#include "sidecar/fine/join.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+_Static_assert((int)PP_SAMPLES_METRICS == (int)PP_FINE_METRICS, "one is the other's");
+
+enum {
+    AT_ONCE = 4096,
+    KEPT_MOST = 160000, /* samples of a window */
+    KEPT_BEFORE = 8192, /* of these, from before its stretch was seen to run */
+    GROUPS = 8,         /* of windows: four or more make a standard error */
+    NICE = 10,
+};
+
+#define SECOND INT64_C(1000000000)
+#define WINDOW (2 * SECOND) /* sampled of a stretch: one and a half processors meanwhile */
+#define EVERY (30 * SECOND) /* in a long stretch: 10 % of a processor, all in all */
+#define LOOK_EVERY (SECOND / 5)
+#define BEAT_EVERY SECOND
+#define COME                                                                                       \
+    (10 * SECOND)           /* for the sampler to be there and open, once the hook has started it  \
+                             */
+#define START (5 * SECOND)  /* for its first sample: it takes 0.2 s */
+#define IDLE (20 * SECOND)  /* of samples without a stretch */
+#define DRAIN (10 * SECOND) /* for the last samples of a window */
+
+/* A sample waits so long at most until it is decoded, which the sampler's guess of its clock has
+ * in it; and how far the clocks may drift from one window to the next. */
+#define GUESS_LATE (SECOND / 50)
+#define DRIFT_PPM 500
+#define DRIFT_LEAST (SECOND / 500)
+
+typedef enum phase {
+    AWAY, /* there is no sampler yet */
+    RESTING,
+    STARTING, /* it was asked for samples */
+    SAMPLING,
+    DRAINING, /* no more are asked for; the last ones, and kernels, are still to come */
+    JOINING,
+    OVER, /* for good: `why` says it */
+} phase;
+
+/* What the thread works on; nobody else looks at it meanwhile. */
+typedef struct work {
+    pp_fine *fine;
+    pp_samples_one *samples;
+    size_t n_samples;
+    pp_fine_clock clock;
+    pp_fine_sums *groups[GROUPS];
+    size_t n_groups;
+    pp_fine_result *result;  /* of all groups; NULL: none yet */
+    bool joined;             /* the latest was: its lag is known */
+    int64_t lag, lag_stderr; /* ns */
+    int64_t sampled;         /* ns */
+    uint64_t failed;
+    pp_error err;
+} work;
+
+struct pp_monitor {
+    char path[PATH_MAX];
+    int64_t period;
+    phase phase;
+    int64_t since;      /* of the phase */
+    int64_t ran_at;     /* since when the stretch has been seen to run; 0: not */
+    int64_t next_at;    /* when a stretch that goes on is sampled again */
+    int64_t not_before; /* nothing is: the sampler gave no samples */
+    int64_t looked_at, beat_at;
+    int64_t joined_at; /* when the latest window was submitted */
+    int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
+    bool kernels_here; /* all of the window's */
+    pp_sampler *sampler;
+    size_t samples_max;
+    uint64_t windows;
+    work work;
+    pthread_t thread;
+    bool threaded;
+    atomic_bool done;
+    bool fresh;
+    char why[PP_SAMPLES_TEXT];
+};
+
+int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err)
+{
+    static const size_t suffix = sizeof PP_RING_SUFFIX - 1;
+    size_t n = strlen(ring);
+    PP_CLEANUP_FREE pp_monitor *m = calloc(1, sizeof *m);
+    if (!m)
+        return pp_error_nomem(err);
+    int length = n > suffix ? snprintf(m->path, sizeof m->path, "%.*s" PP_SAMPLES_SUFFIX,
+                                       (int)(n - suffix), ring)
+                            : -1;
+    if (length < 0 || (size_t)length >= sizeof m->path)
+        return pp_error_set(err, PP_ERR_INVALID, "not the path of a ring: %s", ring);
+    m->period = period;
+    m->work.fine = pp_fine_new(period);
+    if (!m->work.fine)
+        return pp_error_nomem(err);
+    *ret = PP_TAKE(m);
+    return 0;
+}
+
+const char *pp_monitor_why(const pp_monitor *m)
+{
+    return m->why;
+}
+
+static void enter(pp_monitor *m, phase to, int64_t now)
+{
+    m->phase = to;
+    m->since = now;
+}
+
+static void give_up(pp_monitor *m, const char *why)
+{
+    (void)snprintf(m->why, sizeof m->why, "%s", why);
+    pp_sampler_free(m->sampler);
+    m->sampler = NULL;
+    m->phase = OVER;
+}
+
+/* ---- joining and solving, in a thread ---- */
+
+static int feed(work *w, pp_error *err)
+{
+    for (size_t i = 0; i < w->n_samples; i++) {
+        pp_fine_sample s = {.start = w->samples[i].start, .end = w->samples[i].end};
+        memcpy(s.values, w->samples[i].values, sizeof s.values);
+        if (pp_fine_add_sample(w->fine, &s, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The two groups of the fewest windows become one. */
+static int make_room(work *w, pp_error *err)
+{
+    if (w->n_groups < GROUPS)
+        return 0;
+    for (int i = 0; i < 2; i++) { /* the least of what is left goes to the end */
+        size_t end = w->n_groups - 1 - (size_t)i, least = end;
+        for (size_t k = 0; k < end; k++)
+            least = w->groups[k]->windows < w->groups[least]->windows ? k : least;
+        pp_fine_sums *t = w->groups[end];
+        w->groups[end] = w->groups[least];
+        w->groups[least] = t;
+    }
+    if (pp_fine_sums_merge(w->groups[w->n_groups - 2], w->groups[w->n_groups - 1], err) < 0)
+        return -1;
+    pp_fine_sums_free(w->groups[--w->n_groups]);
+    return 0;
+}
+
+static int solve_all(work *w, pp_error *err)
+{
+    pp_fine_result *result = NULL;
+    if (pp_fine_solve((const pp_fine_sums *const *)w->groups, w->n_groups, &result, err) < 0)
+        return -1;
+    pp_fine_result_free(w->result);
+    w->result = result;
+    return 0;
+}
+
+static int join_and_solve(work *w, pp_error *err)
+{
+    pp_fine_sums *sums = NULL;
+    w->joined = false;
+    if (feed(w, err) < 0 || pp_fine_join(w->fine, &w->clock, &sums, err) < 0)
+        return -1;
+    w->joined = true;
+    if (make_room(w, err) < 0) {
+        pp_fine_sums_free(sums);
+        return -1;
+    }
+    w->lag = sums->lag;
+    w->lag_stderr = sums->lag_stderr;
+    w->groups[w->n_groups++] = sums;
+    if (solve_all(w, err) < 0) {
+        /* With it there are too many kernels for one solution, say: the others are still good. */
+        pp_fine_sums_free(w->groups[--w->n_groups]);
+        return -1;
+    }
+    w->sampled += w->samples[w->n_samples - 1].end - w->samples[0].start;
+    return 0;
+}
+
+static void *body(void *user)
+{
+    pp_monitor *m = user;
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    if (join_and_solve(&m->work, &m->work.err) < 0)
+        m->work.failed++;
+    atomic_store(&m->done, true);
+    return NULL;
+}
+
+/* Near the lag that was found last, else by what the sampler saw. */
+static pp_fine_clock clock_of(const pp_monitor *m, const pp_samples_header *h, int64_t now)
+{
+    const work *w = &m->work;
+    if (w->joined)
+        return (pp_fine_clock){.lag = w->lag,
+                               .range = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM};
+    return (pp_fine_clock){.lag = GUESS_LATE / 2 - (h->offset < INT64_MAX ? h->offset : 0),
+                           .range = GUESS_LATE / 2 + DRIFT_LEAST};
+}
+
+static void submit(pp_monitor *m, int64_t now)
+{
+    const pp_samples_header *h = pp_sampler_header(m->sampler);
+    work *w = &m->work;
+    enter(m, JOINING, now);
+    m->windows++;
+    w->err = (pp_error){0};
+    w->clock = clock_of(m, h, now);
+    m->joined_at = now;
+    atomic_store(&m->done, false);
+    m->threaded = w->n_samples > 0 && pthread_create(&m->thread, NULL, body, m) == 0;
+    if (!m->threaded) {
+        w->failed++;
+        atomic_store(&m->done, true);
+    }
+}
+
+/* True once the thread has nothing to do. */
+static bool collect(pp_monitor *m, bool wait)
+{
+    if (!wait && !atomic_load(&m->done))
+        return false;
+    if (m->threaded)
+        (void)pthread_join(m->thread, NULL);
+    m->threaded = false;
+    m->fresh = true;
+    m->work.n_samples = 0;
+    pp_fine_clear(m->work.fine);
+    return true;
+}
+
+void pp_monitor_free(pp_monitor *m)
+{
+    if (!m)
+        return;
+    if (m->phase == JOINING)
+        (void)collect(m, true);
+    pp_sampler_free(m->sampler);
+    pp_fine_free(m->work.fine);
+    pp_fine_result_free(m->work.result);
+    for (size_t i = 0; i < m->work.n_groups; i++)
+        pp_fine_sums_free(m->work.groups[i]);
+    free(m->work.samples);
+    free(m);
+}
+
+/* ---- samples ---- */
+
+/* The latest ones only, while no stretch runs; none that a window has no room for. */
+static int keep(pp_monitor *m, const pp_samples_one *samples, size_t n, pp_error *err)
+{
+    work *w = &m->work;
+    if (m->ran_at == 0 && w->n_samples + n > 2 * KEPT_BEFORE) {
+        size_t kept = w->n_samples < KEPT_BEFORE ? w->n_samples : KEPT_BEFORE;
+        if (kept)
+            memmove(w->samples, w->samples + w->n_samples - kept, kept * sizeof *w->samples);
+        w->n_samples = kept;
+    }
+    if (w->n_samples + n > KEPT_MOST)
+        return 0;
+    if (pp_array_reserve(&w->samples, &m->samples_max, w->n_samples + n, sizeof *samples, err) < 0)
+        return -1;
+    memcpy(w->samples + w->n_samples, samples, n * sizeof *samples);
+    w->n_samples += n;
+    return 0;
+}
+
+static int take_samples(pp_monitor *m, pp_error *err)
+{
+    pp_samples_one some[AT_ONCE];
+    const bool wanted = m->phase == SAMPLING || m->phase == DRAINING;
+    for (;;) {
+        long n = pp_sampler_take(m->sampler, some, AT_ONCE, err);
+        if (n <= 0)
+            return (int)n;
+        if (wanted && keep(m, some, (size_t)n, err) < 0)
+            return -1;
+    }
+}
+
+void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
+{
+    pp_monitor *m = monitor;
+    if (m->phase != SAMPLING && m->phase != DRAINING)
+        return;
+    if (kernel->start > m->until) {
+        m->kernels_here = true;
+        return;
+    }
+    const pp_fine_kernel k = {.start = kernel->start,
+                              .end = kernel->end,
+                              .step = kernel->step,
+                              .layer = kernel->layer,
+                              .phase = kernel->phase};
+    pp_error err = {0};
+    if (pp_fine_add_kernel(m->work.fine, &k, &err) < 0)
+        m->until = kernel->start; /* as many as there may be */
+}
+
+void pp_monitor_end(pp_monitor *m)
+{
+    m->kernels_here = m->kernels_here || m->phase == SAMPLING || m->phase == DRAINING;
+}
+
+/* ---- phases ---- */
+
+static int ask(pp_monitor *m, pp_samples_want want, pp_error *err)
+{
+    return pp_sampler_set_want(m->sampler, want, err);
+}
+
+static int start(pp_monitor *m, int64_t now, pp_error *err)
+{
+    m->work.n_samples = 0;
+    m->ran_at = 0;
+    m->until = INT64_MAX;
+    m->kernels_here = false;
+    enter(m, STARTING, now);
+    return ask(m, PP_SAMPLES_SAMPLE, err);
+}
+
+/* No samples came, or no stretch. */
+static int rest(pp_monitor *m, int64_t now, pp_error *err)
+{
+    m->not_before = now + EVERY;
+    enter(m, RESTING, now);
+    return ask(m, PP_SAMPLES_REST, err);
+}
+
+static int drain(pp_monitor *m, int64_t now, pp_error *err)
+{
+    m->until = m->until < now ? m->until : now;
+    enter(m, DRAINING, now);
+    return ask(m, PP_SAMPLES_REST, err);
+}
+
+static void find(pp_monitor *m, const pp_monitor_input *in)
+{
+    pp_error err = {0};
+    if (*in->hook && strcmp(in->hook, "started") != 0) {
+        give_up(m, in->hook);
+        return;
+    }
+    if (m->since == 0 && *in->hook)
+        m->since = in->now;
+    if (in->now - m->looked_at < LOOK_EVERY)
+        return;
+    m->looked_at = in->now;
+    if (pp_sampler_open(m->path, &m->sampler, &err) == 0)
+        enter(m, RESTING, in->now);
+    else if (err.code != PP_ERR_NOT_FOUND)
+        give_up(m, err.message);
+    else if (m->since != 0 && in->now - m->since > COME)
+        give_up(m, "no sampler has come");
+}
+
+static bool is_over(const pp_monitor *m, const pp_monitor_input *in)
+{
+    return !in->running || m->kernels_here || in->now - m->ran_at >= WINDOW;
+}
+
+static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
+{
+    const pp_samples_header *h = pp_sampler_header(m->sampler);
+    switch (m->phase) {
+    case RESTING:
+        if (h->state != PP_SAMPLES_RESTING || !in->wanted || in->now < m->not_before ||
+            (in->running && in->now < m->next_at))
+            return 0;
+        return start(m, in->now, err);
+    case STARTING:
+        if (h->state == PP_SAMPLES_SAMPLING)
+            enter(m, SAMPLING, in->now);
+        return in->now - m->since > START ? rest(m, in->now, err) : 0;
+    case SAMPLING:
+        if (m->ran_at == 0 && in->running)
+            m->ran_at = in->now;
+        if (m->ran_at == 0)
+            return in->now - m->since > IDLE ? rest(m, in->now, err) : 0;
+        return is_over(m, in) ? drain(m, in->now, err) : 0;
+    case DRAINING:
+        if (in->now - m->since > DRAIN || (h->state == PP_SAMPLES_RESTING && m->kernels_here))
+            submit(m, in->now);
+        return 0;
+    case JOINING:
+        if (collect(m, false)) {
+            m->next_at = in->now + EVERY;
+            enter(m, RESTING, in->now);
+        }
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+static int attend(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
+{
+    /* Asked before reading: what it wrote before it went is there now. */
+    bool gone = pp_sampler_gone(m->sampler);
+    if (pp_sampler_refresh(m->sampler, err) < 0 || take_samples(m, err) < 0)
+        return -1;
+    const pp_samples_header *h = pp_sampler_header(m->sampler);
+    if (h->state == PP_SAMPLES_FAILED)
+        return pp_error_set(err, PP_ERR_UNAVAILABLE, "%s", h->why);
+    if (gone)
+        return pp_error_set(err, PP_ERR_UNAVAILABLE, "the sampler has ended");
+    if (in->now - m->beat_at >= BEAT_EVERY) {
+        m->beat_at = in->now;
+        if (pp_sampler_beat(m->sampler, err) < 0)
+            return -1;
+    }
+    return go_on(m, in, err);
+}
+
+bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
+{
+    pp_error err = {0};
+    if (m->phase == AWAY)
+        find(m, in);
+    if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0) {
+        if (m->phase == JOINING)
+            (void)collect(m, true);
+        give_up(m, err.message);
+    }
+    if (m->phase == AWAY) /* before the hook has decided anything there is nothing to wait for */
+        return strcmp(in->hook, "started") != 0;
+    const bool opening = m->phase == RESTING &&
+                         pp_sampler_header(m->sampler)->state == PP_SAMPLES_OPENING &&
+                         in->now - m->since < COME;
+    return m->phase != STARTING && !opening;
+}
+
+/* ---- out ---- */
+
+void pp_monitor_finish(pp_monitor *m)
+{
+    pp_error err = {0};
+    const bool open = (m->phase == SAMPLING || m->phase == DRAINING) && m->ran_at != 0;
+    if (open && pp_sampler_refresh(m->sampler, &err) == 0 && take_samples(m, &err) == 0)
+        submit(m, m->since);
+    if (m->phase == JOINING)
+        (void)collect(m, true);
+    if (m->phase != OVER && m->phase != AWAY)
+        (void)rest(m, m->since, &err);
+}
+
+bool pp_monitor_take(pp_monitor *m, pp_monitor_estimates *ret)
+{
+    const work *w = &m->work;
+    if (!m->fresh || m->phase == JOINING || !w->result || !m->sampler)
+        return false;
+    m->fresh = false;
+    *ret = (pp_monitor_estimates){.result = w->result,
+                                  .sampler = pp_sampler_header(m->sampler),
+                                  .windows = m->windows,
+                                  .failed = w->failed,
+                                  .sampled = w->sampled,
+                                  .lag_guess = w->clock.lag,
+                                  .lag = w->lag,
+                                  .lag_stderr = w->lag_stderr};
+    return true;
+}

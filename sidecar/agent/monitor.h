@@ -1,0 +1,65 @@
+/*
+ * Fine sampling of one training process (docs/fine.md): the GPU's performance monitors are sampled
+ * during a part of each stretch by the sampler beside the training (sidecar/samples.h), its samples
+ * are brought together with the stretch's kernels, and all windows so far are solved. Joining and
+ * solving take up to a second of a processor, in a thread that goes after everything else.
+ *
+ * Files and a thread, but no loop and no clock. A sampler that does not come, or gives up, ends
+ * fine sampling and nothing else: `pp_monitor_why` says so.
+ */
+#ifndef PP_AGENT_MONITOR_H
+#define PP_AGENT_MONITOR_H
+
+#include "sidecar/agent/kernels.h"
+#include "sidecar/fine/solve.h"
+#include "sidecar/samples.h"
+
+typedef struct pp_monitor pp_monitor;
+
+/** `ring`: path of the process's ring, beside which the sampler's file will be; `period`: ns
+ * between samples. */
+int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err);
+/** Waits for its thread; the sampler leaves. NULL is allowed. */
+void pp_monitor_free(pp_monitor *monitor);
+
+typedef struct pp_monitor_input {
+    int64_t now;      /**< ns, monotonic */
+    bool wanted;      /**< a stretch is about to begin, or runs */
+    bool running;     /**< it runs: kernels are recorded */
+    const char *hook; /**< what the ring says of the sampler: "", "started", or why there is none */
+} pp_monitor_input;
+
+/** Reads samples and tells the sampler what is wanted. False: a stretch that has not begun should
+ * wait, since samples are about to come; never for more than some seconds. */
+bool pp_monitor_poll(pp_monitor *monitor, const pp_monitor_input *input);
+
+/** A kernel of a whole step; pp_kernels_watch calls it. */
+void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel);
+
+/** All kernels of the stretch were told. */
+void pp_monitor_end(pp_monitor *monitor);
+
+/** No more will come: waits until all that there is was joined and solved. */
+void pp_monitor_finish(pp_monitor *monitor);
+
+/** What is known of all windows so far. */
+typedef struct pp_monitor_estimates {
+    const pp_fine_result *result;
+    const pp_samples_header
+        *sampler;       /**< the chip, CUPTI's names of the metrics, its processor time */
+    uint64_t windows;   /**< times that were sampled */
+    uint64_t failed;    /**< of these, times of which nothing could be told */
+    int64_t sampled;    /**< ns of samples that were joined */
+    int64_t lag_guess;  /**< ns: of the latest, the lag that was looked about */
+    int64_t lag;        /**< ns: and the one that was found */
+    int64_t lag_stderr; /**< ns */
+} pp_monitor_estimates;
+
+/** True where there is something new since the last time; it is valid until the next call of any
+ * function here. */
+bool pp_monitor_take(pp_monitor *monitor, pp_monitor_estimates *ret);
+
+/** Why there are no (more) estimates; "" where nothing is wrong. */
+const char *pp_monitor_why(const pp_monitor *monitor);
+
+#endif

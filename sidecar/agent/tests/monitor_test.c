@@ -1,0 +1,481 @@
+/* Fine sampling of a process: this is the sampler, by its file, and the training, by its kernels.
+ */
+#include "common/tests/cmocka_all.h"
+#include "common/tests/random.h"
+#include "sidecar/agent/monitor.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define S INT64_C(1000000000)
+#define TICK (S / 20)
+
+enum { PERIOD = 25000, METRICS = 4, KERNELS = 4, LATE = 3000000 };
+
+static struct {
+    char folder[32], ring[64], path[64];
+    int fd;
+    pp_samples_header *header;
+    pp_samples_one *all;
+    pp_monitor *monitor;
+    int64_t now;
+    int64_t ahead;           /* the samples' clock less the kernels' */
+    int64_t sampled, placed; /* up to where there are samples and kernels */
+    int64_t step;
+    uint64_t seed;
+    bool running;
+    double left[METRICS];                   /* of the window that the step before began */
+    int64_t ends[KERNELS], starts[KERNELS]; /* of the step that was drawn last */
+} t;
+
+/* Of each kernel: us, layer, phase, and its metrics. */
+static const struct {
+    double us;
+    uint32_t layer;
+    uint8_t phase;
+    double levels[METRICS];
+} model[KERNELS] = {
+    {600, 1, PP_MARK_FORWARD, {0.8, 0.5, 0.3, 0.2}},
+    {300, 2, PP_MARK_FORWARD, {0.3, 0.1, 0.6, 0.0}},
+    {400, 1, PP_MARK_BACKWARD, {0.5, 0.4, 0.1, 0.7}},
+    {80, 0, PP_MARK_OPTIMIZER, {0.9, 0.2, 0.9, 0.1}},
+};
+
+static void make_sampler(void)
+{
+    t.fd = open(t.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(t.fd >= 0 && ftruncate(t.fd, (off_t)PP_SAMPLES_SIZE) == 0);
+    assert_int_equal(flock(t.fd, LOCK_EX), 0);
+    char *base = mmap(NULL, PP_SAMPLES_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, t.fd, 0);
+    assert_true(base != MAP_FAILED);
+    t.header = (void *)base;
+    t.all = (void *)(base + PP_SAMPLES_AT);
+    t.header->version = PP_SAMPLES_VERSION;
+    t.header->header_size = sizeof *t.header;
+    t.header->sample_size = sizeof *t.all;
+    t.header->sample_count = PP_SAMPLES_COUNT;
+    t.header->period = PERIOD;
+    t.header->offset = INT64_MAX;
+    t.header->magic = PP_SAMPLES_MAGIC;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&t, 0, sizeof t);
+    (void)snprintf(t.folder, sizeof t.folder, "/tmp/pp-monitor-XXXXXX");
+    if (!mkdtemp(t.folder))
+        return -1;
+    (void)snprintf(t.ring, sizeof t.ring, "%s/a.ring", t.folder);
+    (void)snprintf(t.path, sizeof t.path, "%s/a.samples", t.folder);
+    t.now = 1000 * S;
+    t.ahead = 7 * S + 123457;
+    t.seed = 1;
+    t.fd = -1;
+    return pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pp_monitor_free(t.monitor);
+    if (t.header)
+        (void)munmap(t.header, PP_SAMPLES_SIZE);
+    if (t.fd >= 0)
+        (void)close(t.fd);
+    (void)unlink(t.path);
+    return rmdir(t.folder);
+}
+
+static bool poll(const char *hook)
+{
+    pp_monitor_input in = {.now = t.now, .wanted = true, .running = t.running, .hook = hook};
+    t.now += TICK;
+    return pp_monitor_poll(t.monitor, &in);
+}
+
+static void show(pp_samples_state state)
+{
+    t.header->state = state;
+}
+
+/* A step that begins at `at`: its kernels follow each other, the host is late now and then. */
+static int64_t draw_step(int64_t at)
+{
+    for (int k = 0; k < KERNELS; k++) {
+        t.starts[k] = at + (int64_t)(1000 + 50000 * sim_uniform(&t.seed));
+        t.ends[k] =
+            t.starts[k] + (int64_t)(1000 * model[k].us * (0.98 + 0.04 * sim_uniform(&t.seed)));
+        at = t.ends[k];
+    }
+    return at + (int64_t)(400000 * sim_uniform(&t.seed));
+}
+
+static void write_sample(int64_t start, int64_t end, const double *values)
+{
+    pp_samples_one *s = &t.all[t.header->head % PP_SAMPLES_COUNT];
+    *s = (pp_samples_one){.start = start + t.ahead, .end = end + t.ahead};
+    for (int m = 0; m < PP_SAMPLES_METRICS; m++)
+        s->values[m] = m < METRICS ? (float)values[m] : NAN;
+    t.header->head++;
+}
+
+/* Samples of a step, whose windows do not care about its bounds. */
+static void sample_step(int64_t until)
+{
+    for (; t.sampled + PERIOD <= until; t.sampled += PERIOD) {
+        double values[METRICS];
+        for (int m = 0; m < METRICS; m++) {
+            values[m] = t.left[m];
+            t.left[m] = 0;
+        }
+        for (int k = 0; k < KERNELS; k++) {
+            int64_t from = t.starts[k] > t.sampled ? t.starts[k] : t.sampled;
+            int64_t to = t.ends[k] < t.sampled + PERIOD ? t.ends[k] : t.sampled + PERIOD;
+            for (int m = 0; to > from && m < METRICS; m++)
+                values[m] += model[k].levels[m] * (double)(to - from) / PERIOD;
+        }
+        write_sample(t.sampled, t.sampled + PERIOD, values);
+    }
+    for (int k = 0; k < KERNELS; k++)
+        for (int m = 0; t.ends[k] > t.sampled && m < METRICS; m++)
+            t.left[m] += model[k].levels[m] *
+                         (double)(t.ends[k] - (t.starts[k] > t.sampled ? t.starts[k] : t.sampled)) /
+                         PERIOD;
+}
+
+static void tell_step(void)
+{
+    for (int k = 0; k < KERNELS; k++) {
+        pp_kernels_placed one = {.start = t.starts[k],
+                                 .end = t.ends[k],
+                                 .step = t.step,
+                                 .layer = model[k].layer,
+                                 .phase = model[k].phase};
+        pp_monitor_kernel(t.monitor, &one);
+    }
+    t.step++;
+}
+
+/* The training up to now, samples while they are wanted. */
+static void train(void)
+{
+    while (t.placed < t.now) {
+        int64_t end = draw_step(t.placed);
+        if (t.header->state == PP_SAMPLES_SAMPLING)
+            sample_step(end);
+        else
+            t.sampled = end;
+        tell_step();
+        t.placed = end;
+    }
+    t.header->offset = -t.ahead + LATE;
+}
+
+/* Until samples come. */
+static void begin(void)
+{
+    if (!t.header)
+        make_sampler();
+    show(PP_SAMPLES_RESTING);
+    assert_false(poll("started"));
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+    show(PP_SAMPLES_SAMPLING);
+    t.placed = t.sampled = t.now;
+    memset(t.left, 0, sizeof t.left);
+    assert_true(poll("started"));
+}
+
+/* A stretch, as long as samples are wanted; what follows of it is not sampled. */
+static void sample(void)
+{
+    t.running = true;
+    for (int i = 0; i < 100 && t.header->want == PP_SAMPLES_SAMPLE; i++) {
+        train();
+        (void)poll("started");
+    }
+    assert_int_equal(t.header->want, PP_SAMPLES_REST);
+    show(PP_SAMPLES_RESTING);
+    for (int i = 0; i < 3; i++) {
+        train();
+        (void)poll("started");
+    }
+}
+
+static bool wait_for(pp_monitor_estimates *ret)
+{
+    for (int i = 0; i < 10000; i++) {
+        (void)poll("started");
+        if (pp_monitor_take(t.monitor, ret))
+            return true;
+        t.now -= TICK;
+        (void)usleep(1000);
+    }
+    return false;
+}
+
+static void check_estimates(const pp_monitor_estimates *e)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < e->result->n; i++)
+        for (int k = 0; k < KERNELS; k++) {
+            const pp_fine_item *item = &e->result->items[i];
+            if (item->layer != model[k].layer || item->phase != model[k].phase)
+                continue;
+            found++;
+            for (int m = 0; m < METRICS; m++)
+                assert_true(fabs(item->mean[m] - model[k].levels[m]) < 0.01);
+            assert_true(isnan(item->mean[METRICS]));
+        }
+    assert_int_equal(found, KERNELS);
+    assert_true(llabs(e->lag - t.ahead) < 1000);
+}
+
+static void test_from_samples_to_estimates(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 1);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
+    check_estimates(&e);
+    const uint64_t windows = e.result->windows;
+    assert_false(pp_monitor_take(t.monitor, &e)); /* nothing new */
+
+    /* The stretch goes on: samples after a while. */
+    int64_t then = t.now;
+    while (t.header->want == PP_SAMPLES_REST && t.now - then < 60 * S)
+        (void)poll("started");
+    assert_true(t.now - then > 20 * S && t.now - then < 40 * S);
+    show(PP_SAMPLES_SAMPLING);
+    t.placed = t.sampled = t.now;
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 2);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.result->windows > windows * 3 / 2);
+    check_estimates(&e);
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+}
+
+/* More windows than are kept apart. */
+static void test_many_windows(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    for (uint64_t i = 1; i <= 11; i++) {
+        t.running = false;
+        begin();
+        sample();
+        assert_true(wait_for(&e));
+        assert_int_equal(e.windows, i);
+        t.ahead += 2000; /* the clocks drift */
+    }
+    t.ahead -= 2000;
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 11 * 19 * S / 10);
+    check_estimates(&e);
+}
+
+/* The stretch ends before the window is full, or the training does. */
+static void test_a_short_stretch(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    t.running = true;
+    for (int i = 0; i < 10; i++) {
+        train();
+        (void)poll("started");
+    }
+    t.running = false;
+    (void)poll("started");
+    assert_int_equal(t.header->want, PP_SAMPLES_REST);
+    show(PP_SAMPLES_RESTING);
+    pp_monitor_end(t.monitor);
+    assert_true(wait_for(&e));
+    check_estimates(&e);
+    assert_true(e.sampled > 4 * S / 10 && e.sampled < 6 * S / 10);
+
+    begin();
+    t.running = true;
+    for (int i = 0; i < 10; i++) {
+        train();
+        (void)poll("started");
+    }
+    pp_monitor_finish(t.monitor);
+    assert_true(pp_monitor_take(t.monitor, &e));
+    assert_int_equal(e.windows, 2);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 9 * S / 10 && e.sampled < 11 * S / 10);
+    check_estimates(&e);
+}
+
+/* Of the samples before it the latest ones are kept. */
+static void test_a_stretch_that_comes_late(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    for (int i = 0; i < 200; i++) {
+        train();
+        assert_true(poll("started"));
+    }
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 2 * S && e.sampled < 5 * S / 2);
+    check_estimates(&e);
+}
+
+/* Samples of another GPU, say: they tell nothing, and spoil nothing of what is known. */
+static void test_samples_that_do_not_fit(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    t.running = false;
+    begin();
+    t.running = true;
+    for (int i = 0; i < 10; i++) {
+        int64_t from = t.sampled;
+        uint64_t head = t.header->head;
+        train();
+        for (uint64_t k = head; k < t.header->head; k++)
+            for (int m = 0; m < METRICS; m++)
+                t.all[k % PP_SAMPLES_COUNT].values[m] = (float)sim_uniform(&t.seed);
+        assert_true(t.sampled > from);
+        (void)poll("started");
+    }
+    pp_monitor_finish(t.monitor);
+    assert_true(pp_monitor_take(t.monitor, &e));
+    assert_int_equal(e.windows, 2);
+    assert_int_equal(e.failed, 1);
+    check_estimates(&e);
+}
+
+static void test_before_the_hook_has_decided(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        assert_true(poll(""));
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+    assert_true(poll("several GPUs"));
+    assert_string_equal(pp_monitor_why(t.monitor), "several GPUs");
+}
+
+static int64_t waited(void)
+{
+    int64_t from = t.now;
+    while (!poll("started"))
+        assert_true(t.now - from < 100 * S);
+    return t.now - from;
+}
+
+static void test_a_sampler_that_does_not_come(void **state)
+{
+    (void)state;
+    int64_t ns = waited();
+    assert_true(ns > 5 * S && ns < 15 * S);
+    assert_string_equal(pp_monitor_why(t.monitor), "no sampler has come");
+}
+
+static void test_a_sampler_that_does_not_open(void **state)
+{
+    (void)state;
+    make_sampler();
+    int64_t ns = waited();
+    assert_true(ns > 5 * S && ns < 15 * S);
+    show(PP_SAMPLES_FAILED);
+    (void)snprintf(t.header->why, sizeof t.header->why, "not allowed here");
+    assert_true(poll("started"));
+    assert_string_equal(pp_monitor_why(t.monitor), "not allowed here");
+    assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
+}
+
+/* It is asked again, but not at once: each time a stretch has to wait. */
+static void test_samples_that_do_not_come(void **state)
+{
+    (void)state;
+    make_sampler();
+    show(PP_SAMPLES_RESTING);
+    int64_t ns = waited();
+    assert_true(ns > 4 * S && ns < 7 * S);
+    assert_int_equal(t.header->want, PP_SAMPLES_REST);
+    int64_t from = t.now;
+    while (poll("started"))
+        assert_true(t.now - from < 100 * S);
+    assert_true(t.now - from > 20 * S);
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+}
+
+/* Samples are given back where no stretch comes. */
+static void test_a_stretch_that_does_not_come(void **state)
+{
+    (void)state;
+    begin();
+    int64_t from = t.now;
+    while (t.header->want == PP_SAMPLES_SAMPLE && t.now - from < 100 * S) {
+        train();
+        (void)poll("started");
+    }
+    assert_true(t.now - from > 10 * S && t.now - from < 40 * S);
+    assert_int_equal(t.header->tail, t.header->head);
+    assert_int_equal(t.header->tail_check, ~t.header->head);
+}
+
+static void test_a_file_that_lies(void **state)
+{
+    (void)state;
+    begin();
+    t.header->head += PP_SAMPLES_COUNT + 1;
+    assert_true(poll("started"));
+    assert_non_null(strstr(pp_monitor_why(t.monitor), "impossible"));
+
+    pp_monitor_free(t.monitor);
+    assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+    t.header->sample_size++;
+    assert_true(poll("started"));
+    assert_non_null(strstr(pp_monitor_why(t.monitor), "another build"));
+}
+
+static void test_a_sampler_that_ends(void **state)
+{
+    (void)state;
+    begin();
+    assert_int_equal(flock(t.fd, LOCK_UN), 0);
+    assert_true(poll("started"));
+    assert_string_equal(pp_monitor_why(t.monitor), "the sampler has ended");
+}
+
+#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(test_from_samples_to_estimates),
+        WITH_FOLDER(test_many_windows),
+        WITH_FOLDER(test_a_short_stretch),
+        WITH_FOLDER(test_a_stretch_that_comes_late),
+        WITH_FOLDER(test_samples_that_do_not_fit),
+        WITH_FOLDER(test_before_the_hook_has_decided),
+        WITH_FOLDER(test_a_sampler_that_does_not_come),
+        WITH_FOLDER(test_a_sampler_that_does_not_open),
+        WITH_FOLDER(test_samples_that_do_not_come),
+        WITH_FOLDER(test_a_stretch_that_does_not_come),
+        WITH_FOLDER(test_a_file_that_lies),
+        WITH_FOLDER(test_a_sampler_that_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
