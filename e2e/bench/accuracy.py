@@ -1,0 +1,258 @@
+"""Per layer and phase: what fine sampling tells of the GPU's counters, against Nsight Compute.
+
+Three processes of the same training, which share nothing: `precisionprobe run --method Fine` samples one; Nsight Compute
+measures each kernel of one step of another, in one pass per group of metrics, caches and clocks left alone;
+torch.profiler records a third, which tells in order of their launches whose each kernel is (busy.py).
+
+PP_CLI  the command line of precisionprobe; PP_NCU that of ncu, where it is not on PATH
+"""
+import argparse
+import bisect
+import csv
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import busy
+import lab
+
+PEAK = ".avg.pct_of_peak_sustained_elapsed"
+TIME = "gpu__time_duration.sum"
+METRICS = {"SMActive": "sm__cycles_active", "SMOccupancy": "sm__warps_active", "DRAMActive": "dram__throughput",
+           "FP32Active": "sm__inst_executed_pipe_fma"}
+PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one pass each
+CLASSES = (("of 50 us and more", 50, float("inf"), dict.fromkeys(METRICS, 1.0), 3.0),
+           ("of 10 to 50 us", 10, 50, {**dict.fromkeys(METRICS, 1.5), "SMActive": 2.0}, None),
+           ("below 10 us", 0, 10, {}, None))
+TO_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
+
+
+# ---- the trainings ----
+
+def train(args):
+    """A training that steps for a while, or whose one step is looked at by ncu."""
+    import time
+    import torch
+    import models
+    training = models.build(args.model, "cuda", batch=args.batch)
+    for _ in range(30):
+        training.step()
+    torch.cuda.synchronize()
+    if args.role == "step":
+        torch.cuda.profiler.start()
+        training.step()
+        torch.cuda.synchronize()
+        torch.cuda.profiler.stop()
+        return
+    end = time.monotonic() + args.seconds
+    while time.monotonic() < end:
+        training.step()
+    torch.cuda.synchronize()
+
+
+def command_of(args, role):
+    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
+    batch = ["--batch", str(args.batch)] if args.batch else []
+    return [*python, os.path.abspath(__file__), args.model, *batch, "--role", role, "--seconds", str(args.seconds)]
+
+
+def run(command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    if done.returncode != 0:
+        sys.exit(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def sample(args, folder):
+    run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Fine", "--budget", str(args.budget),
+         "--stretch", f"{args.stretch}s", "-o", str(folder / "results"), "--", *command_of(args, "train")])
+
+
+def measure(args, folder):
+    ncu = shlex.split(os.environ.get("PP_NCU") or shutil.which("ncu") or sys.exit("no ncu on PATH: set PP_NCU"))
+    for number, names in enumerate(PASSES):
+        metrics = ",".join([METRICS[name] + PEAK for name in names] + [TIME])
+        text = run([*ncu, "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv",
+                    "--page", "raw", "--metrics", metrics, *command_of(args, "step")])
+        (folder / f"ncu{number}.csv").write_text(text, encoding="utf-8")
+
+
+def record(args, folder):
+    """Whose each kernel of a step is: [name, us, layer, phase] in order of their launches."""
+    with lab.Trainer(args) as trainer:
+        trainer.ask("warm")
+        trainer.ask("record", steps=3, path=str(folder / "trace.json"))
+    found = busy.Record(folder / "trace.json", "cuda")
+    kernels = sorted(found.kernels, key=lambda pair: pair[1]["ts"])
+    rows = [[kernel["name"], kernel["dur"], *found.row(launch)] for kernel, launch in kernels
+            if bisect.bisect_right(found.begins, launch["ts"]) == 2]
+    (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+    (folder / "trace.json").unlink()
+
+
+# ---- what they tell ----
+
+def table(path):
+    """ncu's table: a dict for each kernel, numbers as they are, times in us."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = list(csv.reader(line for line in file if line.startswith('"')))
+    if len(lines) < 3:
+        sys.exit(f"{path} has no table of ncu's: is profiling allowed here?")
+    head, units = lines[0], dict(zip(lines[0], lines[1]))
+    kernels = [dict(zip(head, line)) for line in lines[2:]]
+    for kernel in kernels:
+        kernel[TIME] = float(kernel[TIME].replace(",", "")) * TO_US[units[TIME]]
+    return kernels
+
+
+def truth(rows, tables, model):
+    """{(layer, phase): {"us": of a step, metric: percent}}.
+
+    What ncu counts for a kernel it divides by a time that begins before and ends after what the kernel's record has:
+    shares of that time are turned into shares of the record's by the median of the difference over all kernels.
+    """
+    for found in tables:
+        if len(found) != len(rows):
+            sys.exit(f"ncu saw {len(found)} kernels of a step, torch.profiler {len(rows)}")
+    longer = statistics.median(kernel[TIME] - row[1] for found in tables for kernel, row in zip(found, rows))
+    lab.figure("ncu's kernels are longer than their records", longer, "us", kernels=len(rows), model=model)
+    sums = {}
+    for i, (_, us, layer, phase) in enumerate(rows):
+        row = sums.setdefault((layer, phase), {"us": 0.0, **dict.fromkeys(METRICS, 0.0)})
+        row["us"] += us
+        for found, names in zip(tables, PASSES):
+            for name in names:
+                row[name] += float(found[i][METRICS[name] + PEAK].replace(",", "")) * (us + longer)
+    return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()}
+
+
+def estimates(results):
+    """{(layer, phase): {metric: (percent, standard error)}} of what fine sampling told."""
+    found = {}
+    for item in results["gpus"][0]["items"]:
+        key = (item["layer"], item["phase"]) if item["kind"] == "layer" else ("", item["phase"])
+        found[key] = {name: (100 * e["mean"], 100 * e["standardError"]) for name, e in item["metrics"].items()
+                      if item["kind"] != "job" and e.get("method") == "fine" and e["mean"] is not None}
+    return found
+
+
+def weighted(errors, share):
+    """The error that so much of the time does not pass; errors: [(error, us)]."""
+    passed, limit = 0.0, share * sum(us for _, us in errors)
+    for error, us in sorted(errors):
+        passed += us
+        if passed >= limit:
+            return error
+    return None
+
+
+def compare(told, true, metric, low, high):
+    """[(error, us, within two standard errors, row)] of a class of rows."""
+    found = []
+    for key, row in true.items():
+        if metric in told.get(key, {}) and low <= row["us"] < high:
+            mean, error = told[key][metric]
+            found.append((abs(mean - row[metric]), row["us"], abs(mean - row[metric]) <= 2 * error, key))
+    return found
+
+
+def print_class(told, true, kind, page, model):
+    name, low, high, limits, p95_limit = kind
+    whole = sum(row["us"] for row in true.values())
+    there = sum(row["us"] for row in true.values() if low <= row["us"] < high)
+    for metric in METRICS:
+        found = compare(told, true, metric, low, high)
+        if not found:
+            continue
+        pairs = [(error, us) for error, us, _, _ in found]
+        mean = sum(error * us for error, us in pairs) / sum(us for _, us in pairs)
+        p95 = weighted(pairs, 0.95)
+        more = {"p50": weighted(pairs, 0.5), "p95": p95, "rows": len(found), "share_of_busy_percent": 100 * there / whole,
+                "within_2_se_percent": 100 * statistics.mean(within for _, _, within, _ in found),
+                "worst": " ".join(max(found)[3]), "worst_error": max(found)[0], "peer": "ncu"}
+        limit = limits.get(metric)
+        holds = None if limit is None else mean <= limit and (p95_limit is None or p95 <= p95_limit)
+        lab.figure(f"error of {metric}, rows {name}", mean, "points", limit=limit, holds=holds, p95_limit=p95_limit,
+                   model=model, **more)
+        page.append(f"| {name} | {metric} | {len(found)} | {100 * there / whole:.0f} % | {mean:.2f} | {p95:.2f} | "
+                    f"{more['within_2_se_percent']:.0f} % | {more['worst']} ({max(found)[0]:.1f}) |")
+
+
+def print_coverage(told, true, model):
+    """Of the step's busy time: what falls into rows with a value of their own, rows of less than 10 us apart."""
+    whole = sum(row["us"] for row in true.values())
+    valued = {key: row["us"] for key, row in true.items() if told.get(key)}
+    share = 100 * sum(valued.values()) / whole
+    lab.figure("coverage", share, "%", must="at least 95", holds=share >= 95, model=model,
+               in_rows_below_10_us=100 * sum(us for us in valued.values() if us < 10) / whole,
+               without_a_value=sorted((" ".join(key) for key in true if not told.get(key)))[:20])
+
+
+def evaluate(args, folder):
+    rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
+    results = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
+    fine = results["gpus"][0].get("fine")
+    if not fine:
+        lab.figure("fine sampling", None, model=args.model, holds=False, why="the results have none")
+        return []
+    lab.figure("samples on known kernels", fine["samples"] * fine["periodNs"] / 1e9, "s", model=args.model,
+               **{k: v for k, v in fine.items() if k not in ("samples", "closure")})
+    for metric, closure in fine["closure"].items():
+        off = abs(closure["difference"] / closure["held"]) * 100 if closure["held"] else None
+        lab.figure(f"closure of {metric}", off, "%", limit=2.0, holds=off is not None and off <= 2, model=args.model,
+                   held=closure["held"])
+    true = truth(rows, [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))], args.model)
+    told = estimates(results)
+    page = []
+    for kind in CLASSES:
+        print_class(told, true, kind, page, args.model)
+    print_coverage(told, true, args.model)
+    return page
+
+
+def write_page(path, name, page):
+    head = ("| rows | metric | number | busy time | mean error, points | p95 | within 2 SE | worst row |\n"
+            "|---|---|---|---|---|---|---|---|\n")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"## {name}\n\n{head}" + "\n".join(page) + "\n\n")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--batch", type=int, help="batch size, where it is not the model's own")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the sampled training (60)")
+    parser.add_argument("--budget", type=float, default=5.0, help="percent (5)")
+    parser.add_argument("--stretch", type=float, default=2.0, help="seconds (2)")
+    parser.add_argument("--keep", help="a folder for what was measured; with it there, nothing is measured again")
+    parser.add_argument("--page", help="a Markdown file to which the table is added")
+    parser.add_argument("--role", choices=("train", "step"), help=argparse.SUPPRESS)
+    parser.set_defaults(device="cuda", small=False)
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    if args.role:
+        train(args)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(args.keep or scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for made, make in (("results/results.json", sample), ("rows.json", record), ("ncu1.csv", measure)):
+            if not (folder / made).exists():
+                make(args, folder)
+        page = evaluate(args, folder)
+    if args.page:
+        write_page(args.page, args.model + (f", batch {args.batch}" if args.batch else ""), page)
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(lab.status())
