@@ -23,7 +23,7 @@ static const struct {
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
 struct pp_cli_fine {
-    json_t *reports; /* by the process's number: an object of what is laid over */
+    json_t *reports; /* by the process's number: the GPU, and how its sampling went */
     char why[PP_SAMPLES_TEXT];
 };
 
@@ -48,49 +48,9 @@ const char *pp_cli_fine_why(const pp_cli_fine *f)
     return f->why;
 }
 
-/* ---- a report ---- */
-
 static json_t *real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
-}
-
-/* As the results name what is no layer's. */
-static const char *kind_of(const pp_fine_item *item)
-{
-    static const char *const kinds[] = {
-        [PP_MARK_OPTIMIZER] = "optimizer", [PP_MARK_ZERO_GRAD] = "zero_grad",
-        [PP_MARK_DATA] = "data",           [PP_MARK_COMMUNICATION] = "communication",
-        [PP_MARK_OTHER] = "other",
-    };
-    if (pp_mark_of_layer(item->phase))
-        return "layer";
-    return item->phase < sizeof kinds / sizeof *kinds && kinds[item->phase] ? kinds[item->phase]
-                                                                            : "other";
-}
-
-/* What finds an item of the results again. */
-static json_t *key_of(const char *kind, const char *layer, const char *phase)
-{
-    const bool is_layer = strcmp(kind, "layer") == 0;
-    return json_sprintf("%s/%s/%s", kind, is_layer ? phase : "", is_layer ? layer : "");
-}
-
-static json_t *estimates_of(const pp_monitor_estimates *e, const pp_fine_item *item)
-{
-    json_t *all = json_object();
-    for (int i = 0; i < METRICS; i++) {
-        const int m = metrics[i].fine;
-        if (!isfinite(item->mean[m]))
-            continue;
-        json_t *one =
-            json_pack("{s:f, s:f, s:n, s:I, s:s, s:s, s:n, s:n, s:n, s:n}", "mean", item->mean[m],
-                      "standardError", item->stderr_of[m], "windows", "kernels",
-                      (json_int_t)item->kernels, "method", "fine", "source", e->sampler->sources[m],
-                      "group", "groupMean", "groupStandardError", "reason");
-        (void)json_object_set_new(all, pp_metric_get(metrics[i].metric)->spec_name, one);
-    }
-    return all;
 }
 
 static json_t *closure_of(const pp_fine_result *r)
@@ -118,69 +78,57 @@ static json_t *facts_of(const pp_fine_report *report)
                      (double)e->sampler->cpu / 1e9, "closure", closure_of(e->result));
 }
 
-static json_t *items_of(const pp_fine_report *report)
+static int add_estimates(const pp_fine_report *report, pp_activity_builder *to, pp_error *err)
 {
     const pp_fine_result *r = report->estimates->result;
-    json_t *items = json_object();
-    for (size_t i = 0; i < r->n; i++) {
-        const pp_fine_item *item = &r->items[i];
-        const char *layer = report->layers[i].name ? report->layers[i].name : "";
-        json_t *key = key_of(kind_of(item), layer, pp_wire_phase_name((pp_wire_phase)item->phase));
-        (void)json_object_set_new(items, json_string_value(key),
-                                  estimates_of(report->estimates, item));
-        json_decref(key);
-    }
-    return items;
+    pp_activity_fine_value *values = calloc(r->n * METRICS + 1, sizeof *values);
+    if (!values)
+        return pp_error_nomem(err);
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+        for (int m = 0; m < METRICS; m++) {
+            const pp_fine_item *item = &r->items[i];
+            values[n] = (pp_activity_fine_value){
+                .layer = report->layers[i],
+                .phase = (pp_wire_phase)item->phase,
+                .metric = metrics[m].metric,
+                .mean = item->mean[metrics[m].fine],
+                .standard_error = item->stderr_of[metrics[m].fine],
+                .kernels = (int64_t)item->kernels,
+                .source = report->estimates->sampler->sources[metrics[m].fine]};
+            values[n++].layer.id = item->layer;
+        }
+    int rc = pp_activity_builder_fine(to, report->process, report->gpu, values, n, err);
+    free(values);
+    return rc;
 }
 
-void pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *why)
+int pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *why,
+                     pp_activity_builder *to, pp_error *err)
 {
     if (*why)
         (void)snprintf(f->why, sizeof f->why, "%s", why);
     if (!report)
-        return;
+        return 0;
     char number[24];
     (void)snprintf(number, sizeof number, "%lld", (long long)report->process);
-    (void)json_object_set_new(f->reports, number,
-                              json_pack("{s:s, s:o, s:o}", "gpu", report->gpu, "facts",
-                                        facts_of(report), "items", items_of(report)));
+    json_t *about = json_pack("{s:s, s:o}", "gpu", report->gpu, "facts", facts_of(report));
+    return json_object_set_new(f->reports, number, about) < 0 ? pp_error_nomem(err)
+                                                              : add_estimates(report, to, err);
 }
 
-/* ---- over the results ---- */
-
-static void lay_over_item(json_t *item, const json_t *items, unsigned wanted)
-{
-    json_t *to = json_object_get(item, "metrics");
-    json_t *key =
-        key_of(pp_json_get_string(item, "kind", NULL), pp_json_get_string(item, "layer", NULL),
-               pp_json_get_string(item, "phase", NULL));
-    const json_t *estimates = json_object_get(items, json_string_value(key));
-    for (int m = 0; m < PP_METRIC_COUNT; m++) {
-        const char *name = pp_metric_get((pp_metric)m)->spec_name;
-        json_t *estimate = json_object_get(estimates, name);
-        if (estimate && (wanted == 0 || wanted & (1U << m)))
-            (void)json_object_set(to, name, estimate);
-    }
-    json_decref(key);
-}
-
-int pp_cli_fine_lay_over(const pp_cli_fine *f, json_t *gpu, unsigned wanted, pp_error *err)
+int pp_cli_fine_describe(const pp_cli_fine *f, json_t *gpu, pp_error *err)
 {
     const char *name, *uuid = pp_json_get_string(gpu, "gpu", NULL);
-    json_t *report, *item;
-    const json_t *found = NULL;
-    size_t n = 0, i;
+    json_t *report;
     json_object_foreach(f->reports, name, report)
     {
-        if (uuid && strcmp(pp_json_get_string(report, "gpu", NULL), uuid) == 0) {
-            found = report;
-            n++;
-        }
+        if (!uuid || strcmp(pp_json_get_string(report, "gpu", NULL), uuid) != 0)
+            continue;
+        if (!json_object_get(gpu, "fine"))
+            (void)json_object_set_new(gpu, "fine", json_array());
+        if (json_array_append(json_object_get(gpu, "fine"), json_object_get(report, "facts")) < 0)
+            return pp_error_nomem(err);
     }
-    if (n != 1)
-        return 0;
-    json_array_foreach(json_object_get(gpu, "items"), i, item)
-        lay_over_item(item, json_object_get(found, "items"), wanted);
-    return json_object_set(gpu, "fine", json_object_get(found, "facts")) == 0 ? 0
-                                                                              : pp_error_nomem(err);
+    return 0;
 }

@@ -42,12 +42,12 @@ static json_t *text_or_null(const char *text)
 
 static json_t *estimate_object(const pp_solution_estimate *e)
 {
-    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "mean", real(e->mean),
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "mean", real(e->mean),
                      "standardError", real(e->standard_error), "windows", real(e->windows),
-                     "method", pp_attribution_method_name(e->method), "group",
-                     text_or_null(e->group_name), "groupMean", real(e->group_mean),
-                     "groupStandardError", real(e->group_standard_error), "reason",
-                     text_or_null(e->reason));
+                     "method", pp_attribution_method_name(e->method), "source",
+                     text_or_null(e->source), "group", text_or_null(e->group_name), "groupMean",
+                     real(e->group_mean), "groupStandardError", real(e->group_standard_error),
+                     "reason", text_or_null(e->reason));
 }
 
 static json_t *integer_or_null(int64_t value)

@@ -78,7 +78,9 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
 static void on_fine(void *user, const pp_fine_report *report, const char *why)
 {
     run *r = user;
-    pp_cli_fine_take(r->fine, report, why);
+    pp_error err = {0};
+    if (pp_cli_fine_take(r->fine, report, why, r->activity, &err) < 0)
+        r->failed = true;
 }
 
 /* ---- the environment of the training ---- */
@@ -223,7 +225,7 @@ static int add_solution(void *user, const pp_solution *solution, pp_error *err)
                                                                               : pp_error_nomem(err);
 }
 
-static int lay_fine_over(const run *r, json_t *gpus, pp_error *err)
+static int describe_fine(const run *r, json_t *gpus, pp_error *err)
 {
     size_t i;
     json_t *gpu;
@@ -231,7 +233,7 @@ static int lay_fine_over(const run *r, json_t *gpus, pp_error *err)
     json_array_foreach(gpus, i, gpu)
     {
         used = used || *pp_json_get_string(gpu, "gpu", NULL);
-        if (pp_cli_fine_lay_over(r->fine, gpu, r->options->solution.metrics, err) < 0)
+        if (pp_cli_fine_describe(r->fine, gpu, err) < 0)
             return -1;
     }
     if (used && *pp_cli_fine_why(r->fine))
@@ -282,7 +284,7 @@ static int tell(run *r, pp_error *err)
     if (json_object_set_new(results, "gpus", gpus) < 0)
         return pp_error_nomem(err);
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
-        lay_fine_over(r, gpus, err) < 0)
+        describe_fine(r, gpus, err) < 0)
         return -1;
     if (r->steps == 0)
         (void)fprintf(stderr, "precisionprobe: no step was sampled: no optimizer stepped in a "

@@ -22,7 +22,8 @@ int pp_solve_set_method(pp_solution_options *options, const char *method)
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         if (strcmp(method, methods[i]) != 0)
             continue;
-        options->job_only = i >= 2; /* what Fine tells does not come from windows of 100 ms */
+        options->fine_only = i == 2;
+        options->job_only = i == 3;
         return 0;
     }
     return -1;

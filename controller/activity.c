@@ -19,6 +19,8 @@ pp_activity *pp_activity_free(pp_activity *a)
         free(a->layers[i].type);
     }
     pp_strings_free(&a->gpus);
+    pp_strings_free(&a->sources);
+    free(a->fine);
     free(a->processes);
     free(a->layers);
     free(a->batches);

@@ -76,6 +76,19 @@ typedef struct pp_activity_sample {
     double value;
 } pp_activity_sample;
 
+/** What a GPU's performance monitors told of one layer in one phase (docs/fine.md): one metric. */
+typedef struct pp_activity_fine {
+    uint32_t process; /**< index into processes */
+    uint32_t gpu;     /**< index into the UUIDs */
+    uint32_t source;  /**< index into sources */
+    int32_t layer;    /**< as in an interval */
+    uint8_t phase;
+    pp_metric metric;
+    double mean; /**< in the metric's unit, as the standard error; neither is NaN */
+    double standard_error;
+    int64_t kernels; /**< of it that ran while it was sampled */
+} pp_activity_fine;
+
 /** All of one pod in one session; owned. Layers are sorted by process and id, samples of one GPU
  * and metric by stamp; everything else may be in any order. */
 typedef struct pp_activity {
@@ -94,7 +107,10 @@ typedef struct pp_activity {
     pp_strings gpus; /**< UUIDs that the samples name, and those of the processes */
     pp_activity_sample *samples;
     size_t n_samples;
-    bool truncated; /**< more was stored than one problem may hold: the earliest are here */
+    pp_activity_fine *fine;
+    size_t n_fine;
+    pp_strings sources; /**< what the fine values are by their own names */
+    bool truncated;     /**< more was stored than one problem may hold: the earliest are here */
 } pp_activity;
 
 /** Adds the GPUs that the processes named, each once, and "" where a process named none. */

@@ -1,11 +1,12 @@
 #include "controller/activity_builder.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, intervals, cells, samples;
+    size_t processes, layers, batches, steps, intervals, cells, samples, fine;
 } capacities;
 
 struct pp_activity_builder {
@@ -197,17 +198,70 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
                : add_cells(b, index, &batch->grid, err);
 }
 
+static uint32_t index_of(const pp_strings *list, const char *text)
+{
+    uint32_t i = 0;
+    while (strcmp(list->items[i], text) != 0)
+        i++;
+    return i;
+}
+
 int pp_activity_builder_sample(pp_activity_builder *b, const char *gpu, pp_metric metric,
                                int64_t stamp_ns, double value, pp_error *err)
 {
     pp_activity *a = b->activity;
     if (pp_strings_add_once(&a->gpus, gpu, err) < 0 || GROW(b, samples, 1, err) < 0)
         return -1;
-    uint32_t index = 0;
-    while (strcmp(a->gpus.items[index], gpu) != 0)
-        index++;
-    a->samples[a->n_samples++] =
-        (pp_activity_sample){.gpu = index, .metric = metric, .stamp_ns = stamp_ns, .value = value};
+    a->samples[a->n_samples++] = (pp_activity_sample){
+        .gpu = index_of(&a->gpus, gpu), .metric = metric, .stamp_ns = stamp_ns, .value = value};
+    return 0;
+}
+
+static void forget_fine(pp_activity *a, uint32_t process)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < a->n_fine; i++)
+        if (a->fine[i].process != process)
+            a->fine[kept++] = a->fine[i];
+    a->n_fine = kept;
+}
+
+static int add_fine(pp_activity_builder *b, uint32_t process, uint32_t gpu,
+                    const pp_activity_fine_value *in, pp_error *err)
+{
+    pp_activity *a = b->activity;
+    if (!isfinite(in->mean) || !isfinite(in->standard_error))
+        return 0;
+    if ((in->layer.id > 0 && add_layer(b, process, &in->layer, err) < 0) ||
+        pp_strings_add_once(&a->sources, in->source, err) < 0 || GROW(b, fine, 1, err) < 0)
+        return -1;
+    a->fine[a->n_fine++] = (pp_activity_fine){.process = process,
+                                              .gpu = gpu,
+                                              .source = index_of(&a->sources, in->source),
+                                              .layer = (int32_t)in->layer.id,
+                                              .phase = (uint8_t)in->phase,
+                                              .metric = in->metric,
+                                              .mean = in->mean,
+                                              .standard_error = in->standard_error,
+                                              .kernels = in->kernels};
+    return 0;
+}
+
+int pp_activity_builder_fine(pp_activity_builder *b, int64_t process, const char *gpu,
+                             const pp_activity_fine_value *values, size_t n, pp_error *err)
+{
+    pp_activity *a = b->activity;
+    uint32_t p = 0;
+    while (p < a->n_processes && a->processes[p].process != process)
+        p++;
+    if (p == a->n_processes)
+        return 0;
+    if (pp_strings_add_once(&a->gpus, gpu, err) < 0)
+        return -1;
+    forget_fine(a, p);
+    for (size_t i = 0; i < n; i++)
+        if (add_fine(b, p, index_of(&a->gpus, gpu), &values[i], err) < 0)
+            return -1;
     return 0;
 }
 

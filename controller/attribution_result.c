@@ -60,8 +60,8 @@ pp_attribution_result *pp_attribution_result_free(pp_attribution_result *r)
 
 const char *pp_attribution_method_name(pp_attribution_method method)
 {
-    static const char *const names[] = {"none", "job", "direct"};
-    return (unsigned)method < 3 ? names[method] : "none";
+    static const char *const names[] = {"none", "job", "direct", "fine"};
+    return (unsigned)method < sizeof names / sizeof *names ? names[method] : "none";
 }
 
 int pp_attr_report_windows(pp_attr_solver *s, pp_error *err)

@@ -30,8 +30,10 @@ pp_solution *pp_solution_free(pp_solution *s)
         free(s->items[i].layer);
         free(s->items[i].type);
     }
-    for (size_t i = 0; i < s->n_estimates; i++)
+    for (size_t i = 0; i < s->n_estimates; i++) {
         free(s->estimates[i].group_name);
+        free(s->estimates[i].source);
+    }
     free(s->gpu);
     free(s->kernels);
     free(s->items);
@@ -137,11 +139,13 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
 
 /* Why there is no value, in the words of docs/results.md. */
 static const char *why(const pp_attribution_result *r, size_t metric, bool job, bool in_group,
-                       bool ran, bool job_only)
+                       bool ran, const pp_solution_options *options)
 {
+    if (!job && options->fine_only)
+        return "fine sampling told nothing of it";
     if (r->fits[metric].job.method == PP_METHOD_NONE)
         return "no samples of this metric";
-    if (!job && job_only)
+    if (!job && options->job_only)
         return "only job averages were asked for";
     if (job)
         return "no samples within the observed time";
@@ -182,8 +186,10 @@ static bool takes_the_jobs(const pp_problem *p, const pp_attribution_result *r, 
 }
 
 static int make_estimate(const pp_problem *p, const pp_attribution_result *r, size_t row,
-                         size_t metric, bool job_only, pp_solution *s, pp_error *err)
+                         size_t metric, const pp_solution_options *options, pp_solution *s,
+                         pp_error *err)
 {
+    const bool job_only = options->job_only || options->fine_only;
     const bool job = row == r->n_rows;
     const bool level = !job && takes_the_jobs(p, r, row, metric);
     const pp_attribution_estimate *from =
@@ -206,12 +212,12 @@ static int make_estimate(const pp_problem *p, const pp_attribution_result *r, si
         to->method = r->groups[from->group].estimate.method;
     if (!known)
         to->reason =
-            why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0, job_only);
+            why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0, options);
     return 0;
 }
 
-static int make_estimates(const pp_problem *p, const pp_attribution_result *r, bool job_only,
-                          pp_solution *s, pp_error *err)
+static int make_estimates(const pp_problem *p, const pp_attribution_result *r,
+                          const pp_solution_options *options, pp_solution *s, pp_error *err)
 {
     s->estimates = calloc((r->n_rows + 1) * r->n_metrics + 1, sizeof(*s->estimates));
     s->fits = calloc(r->n_metrics + 1, sizeof(*s->fits));
@@ -219,7 +225,7 @@ static int make_estimates(const pp_problem *p, const pp_attribution_result *r, b
         return pp_error_nomem(err);
     for (size_t row = 0; row <= r->n_rows; row++) {
         for (size_t m = 0; m < r->n_metrics; m++) {
-            if (make_estimate(p, r, row, m, job_only, s, err) < 0)
+            if (make_estimate(p, r, row, m, options, s, err) < 0)
                 return -1;
         }
     }
@@ -269,7 +275,7 @@ static int make_rows(const pp_problem *p, const pp_attribution_result *r,
                      const pp_solution_options *options, pp_solution *s, pp_error *err)
 {
     make_summary(p, r, s);
-    if (make_items(p, r, s, err) < 0 || make_estimates(p, r, options->job_only, s, err) < 0)
+    if (make_items(p, r, s, err) < 0 || make_estimates(p, r, options, s, err) < 0)
         return -1;
     return pp_solution_make_samples(p, r, options->tolerance_percent, s, err);
 }
@@ -304,6 +310,8 @@ int pp_solution_solve(const pp_activity *activity, const char *gpu,
         s->gpu = copy(gpu);
         s->kernels = copy(p.kernels);
         rc = s->gpu && s->kernels ? make_rows(&p, result, options, s, err) : pp_error_nomem(err);
+        if (rc == 0)
+            rc = pp_solution_take_fine(activity, gpu, s, err);
     }
     pp_attribution_result_free(result);
     pp_problem_done(&p);

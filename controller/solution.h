@@ -16,6 +16,7 @@ typedef struct pp_solution_options {
     unsigned metrics;         /**< bits of the metrics wanted; 0: all */
     double tolerance_percent; /**< of de-duplication */
     bool job_only;            /**< method Job: times and job averages, no layer's values */
+    bool fine_only;           /**< method Fine: of layers only what fine sampling told */
 } pp_solution_options;
 
 typedef enum pp_solution_kind {
@@ -58,6 +59,7 @@ typedef struct pp_solution_estimate {
     double standard_error;
     double windows;
     pp_attribution_method method;
+    char *source;     /**< of a fine value: what it is by its own name; else NULL */
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;
@@ -108,9 +110,11 @@ typedef struct pp_solution {
 } pp_solution;
 
 /**
- * Solves one GPU (a UUID that a process of the activity names; "": the processes that named none).
- * An activity without samples gives times and no values. Errors: as pp_attribution_solve;
- * PP_ERR_NOT_FOUND for an unknown GPU.
+ * Solves one GPU. Where fine sampling told of a layer (docs/fine.md) that is its value, whatever
+ * the windows tell: its error is known to be smaller. Not where several processes were sampled on
+ * the GPU, since each has seen the others' work too. `gpu`: a UUID that a process of the activity
+ * names; "": the processes that named none. An activity without samples gives times and no values.
+ * Errors: as pp_attribution_solve; PP_ERR_NOT_FOUND for an unknown GPU.
  */
 int pp_solution_solve(const pp_activity *activity, const char *gpu,
                       const pp_solution_options *options, pp_solution **ret, pp_error *err);

@@ -54,6 +54,10 @@ void pp_problem_done(pp_problem *p);
 /** The part of all of the time, by the pieces that tell; -1 where none does. */
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 
+/** Puts fine values in the place of those that windows tell. */
+int pp_solution_take_fine(const pp_activity *activity, const char *gpu, pp_solution *s,
+                          pp_error *err);
+
 /** Sample rows of every item and its count of windows, from the reconstructed windows. */
 int pp_solution_make_samples(const pp_problem *p, const pp_attribution_result *r,
                              double tolerance_percent, pp_solution *s, pp_error *err);

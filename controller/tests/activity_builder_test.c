@@ -3,6 +3,7 @@
 #include "controller/activity_builder.h"
 #include "controller/solution.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,12 +172,115 @@ static void test_samples_are_solved(void **state)
     pp_activity_builder_free(b);
 }
 
+static const pp_solution_estimate *estimate_of(const pp_solution *s, pp_solution_kind kind,
+                                               const char *layer, pp_metric metric)
+{
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        const pp_solution_item *item = &s->items[s->estimates[i].item];
+        if (item->kind == kind && strcmp(item->layer, layer) == 0 &&
+            s->estimates[i].metric == metric)
+            return &s->estimates[i];
+    }
+    fail_msg("no estimate of %s", layer);
+    return NULL;
+}
+
+static pp_solution *solve(pp_activity_builder *b, bool fine_only, unsigned metrics)
+{
+    pp_solution *s = NULL;
+    pp_error err = {0};
+    const pp_solution_options options = {.attribution = {.window_ns = S, .scrape_ns = S},
+                                         .metrics = metrics,
+                                         .fine_only = fine_only};
+    if (pp_solution_solve(pp_activity_builder_get(b), "GPU-a", &options, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static pp_activity_fine_value fine(int64_t layer, pp_wire_phase phase, pp_metric metric,
+                                   double mean)
+{
+    return (pp_activity_fine_value){.layer = {.id = layer,
+                                              .name = (char *)(uintptr_t)(layer == 1 ? "a" : "b"),
+                                              .type = (char *)(uintptr_t) "T"},
+                                    .phase = phase,
+                                    .metric = metric,
+                                    .mean = mean,
+                                    .standard_error = 0.01,
+                                    .kernels = 7,
+                                    .source = metric == PP_METRIC_SM_ACTIVE ? "sm" : "dram"};
+}
+
+static void tell(pp_activity_builder *b, int64_t process, const char *gpu,
+                 const pp_activity_fine_value *values, size_t n)
+{
+    pp_error err = {0};
+    assert_int_equal(pp_activity_builder_fine(b, process, gpu, values, n, &err), 0);
+}
+
+static void test_fine_values_are_taken(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    const pp_activity_fine_value before[] = {
+        fine(1, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, 0.9),
+        fine(2, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, 0.9),
+    };
+    const pp_activity_fine_value now[] = {
+        fine(1, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, 0.5),
+        fine(1, PP_WIRE_FORWARD, PP_METRIC_DRAM_ACTIVE, 0.25),
+        fine(0, PP_WIRE_OTHER, PP_METRIC_SM_ACTIVE, 0.125),
+        fine(2, PP_WIRE_BACKWARD, PP_METRIC_SM_ACTIVE, 0.75), /* has no time in any batch */
+        fine(2, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, (double)NAN),
+    };
+    tell(b, 0, "GPU-a", before, 2);
+    tell(b, 0, "GPU-a", now, 5);
+    tell(b, 5, "GPU-a", now, 5); /* of a process that nothing is known of */
+    pp_solution *s = solve(b, true, 0);
+    const pp_solution_estimate *e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE);
+    assert_true(e->mean == 0.5 && e->standard_error == 0.01 && e->windows == 7);
+    assert_int_equal(e->method, PP_METHOD_FINE);
+    assert_string_equal(e->source, "sm");
+    assert_null(e->reason);
+    e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_DRAM_ACTIVE);
+    assert_true(e->mean == 0.25);
+    assert_string_equal(e->source, "dram");
+    assert_true(estimate_of(s, PP_SOLUTION_OTHER, "", PP_METRIC_SM_ACTIVE)->mean == 0.125);
+    e = estimate_of(s, PP_SOLUTION_LAYER, "b", PP_METRIC_SM_ACTIVE);
+    assert_true(isnan(e->mean) && !e->source && e->method == PP_METHOD_NONE);
+    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    pp_solution_free(s);
+
+    s = solve(b, false, 1U << PP_METRIC_SM_ACTIVE); /* only what was asked for */
+    assert_true(estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean == 0.5);
+    for (size_t i = 0; i < s->n_estimates; i++)
+        assert_int_equal(s->estimates[i].metric, PP_METRIC_SM_ACTIVE);
+    pp_solution_free(s);
+
+    /* Another process was sampled on the GPU: neither has seen itself alone. */
+    batch->process.id = 1;
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    tell(b, 1, "GPU-b", now, 5);
+    s = solve(b, true, 0);
+    assert_true(estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean == 0.5);
+    pp_solution_free(s);
+    tell(b, 1, "GPU-a", now, 5);
+    s = solve(b, true, 0);
+    assert_true(isnan(estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean));
+    pp_solution_free(s);
+    pp_wire_batch_free(batch);
+    pp_activity_builder_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batches_are_gathered),  cmocka_unit_test(test_busy_times_are_taken),
         cmocka_unit_test(test_cells_get_their_times), cmocka_unit_test(test_too_much_is_cut),
-        cmocka_unit_test(test_samples_are_solved),
+        cmocka_unit_test(test_samples_are_solved),    cmocka_unit_test(test_fine_values_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,10 +197,10 @@ def print_coverage(told, true, model):
 def evaluate(args, folder):
     rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     results = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
-    fine = results["gpus"][0].get("fine")
-    if not fine:
+    if not results["gpus"][0].get("fine"):
         lab.figure("fine sampling", None, model=args.model, holds=False, why="the results have none")
         return []
+    fine = results["gpus"][0]["fine"][0]
     lab.figure("samples on known kernels", fine["samples"] * fine["periodNs"] / 1e9, "s", model=args.model,
                **{k: v for k, v in fine.items() if k not in ("samples", "closure")})
     for metric, closure in fine["closure"].items():

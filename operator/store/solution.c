@@ -55,11 +55,13 @@ static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
     "stderr, "
     "windows, method, source, group_name, group_mean, group_stderr, reason) "
-    "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, $16, "
-    "group_name, group_mean, group_stderr, reason FROM unnest($4::text[], $5::text[], $6::text[], "
+    "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, "
+    "coalesce(own_source, $16), group_name, group_mean, group_stderr, reason FROM "
+    "unnest($4::text[], $5::text[], $6::text[], "
     "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
-    "$13::float8[], $14::float8[], $15::text[]) AS e (kind, layer, phase, metric, mean, stderr, "
-    "windows, method, group_name, group_mean, group_stderr, reason) WHERE " STANDS;
+    "$13::float8[], $14::float8[], $15::text[], $17::text[]) AS e (kind, layer, phase, metric, "
+    "mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, own_source) "
+    "WHERE " STANDS;
 
 static const char fits_sql[] =
     "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, r2, noise, step_variation, closure, "
@@ -228,6 +230,11 @@ static const char *get_group(const void *p)
     return ((const named *)p)->estimate->group_name;
 }
 
+static const char *get_source(const void *p)
+{
+    return ((const named *)p)->estimate->source;
+}
+
 static const char *get_reason(const void *p)
 {
     return ((const named *)p)->estimate->reason;
@@ -260,6 +267,7 @@ static void add_estimates(pp_statement *s, const named *e, size_t n, const char 
     pp_sql_floats(s, e, n, size, get_group_stderr);
     pp_sql_texts(s, e, n, size, get_reason);
     pp_sql_text(s, source);
+    pp_sql_texts(s, e, n, size, get_source);
 }
 
 static const char *fit_metric(const void *p)

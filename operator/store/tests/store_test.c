@@ -764,30 +764,36 @@ static void make_solution(pp_solution *s, double mean)
         items[i].type = (char *)(uintptr_t)(layer ? "Linear" : "");
     }
     items[3].share = (double)NAN;
-    estimates[0] =
-        (pp_solution_estimate){0,    PP_METRIC_SM_ACTIVE, mean,        0.01, 6, PP_METHOD_DIRECT,
-                               NULL, (double)NAN,         (double)NAN, NULL};
-    estimates[1] =
-        (pp_solution_estimate){0,    PP_METRIC_GPU_UTIL, 100 * mean,  1,   6, PP_METHOD_DIRECT,
-                               NULL, (double)NAN,        (double)NAN, NULL};
+    const double none = (double)NAN;
+    estimates[0] = (pp_solution_estimate){0,
+                                          PP_METRIC_SM_ACTIVE,
+                                          mean,
+                                          0.01,
+                                          6,
+                                          PP_METHOD_FINE,
+                                          (char *)(uintptr_t) "sm__cycles",
+                                          NULL,
+                                          none,
+                                          none,
+                                          NULL};
+    estimates[1] = (pp_solution_estimate){
+        0, PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_DIRECT, NULL, NULL, none, none, NULL};
     estimates[2] = (pp_solution_estimate){1,
                                           PP_METRIC_SM_ACTIVE,
-                                          (double)NAN,
-                                          (double)NAN,
+                                          none,
+                                          none,
                                           0,
                                           PP_METHOD_DIRECT,
+                                          NULL,
                                           (char *)(uintptr_t) "bot.0+bot.2",
                                           0.3,
                                           0.02,
                                           "known only together with its group"};
-    estimates[3] =
-        (pp_solution_estimate){3,    PP_METRIC_SM_ACTIVE, mean / 2,    0.001, 10, PP_METHOD_JOB,
-                               NULL, (double)NAN,         (double)NAN, NULL};
-    estimates[4] = (pp_solution_estimate){3,           PP_METRIC_FP32_ACTIVE,
-                                          (double)NAN, (double)NAN,
-                                          0,           PP_METHOD_NONE,
-                                          NULL,        (double)NAN,
-                                          (double)NAN, "no samples of this metric"};
+    estimates[3] = (pp_solution_estimate){
+        3, PP_METRIC_SM_ACTIVE, mean / 2, 0.001, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL};
+    estimates[4] = (pp_solution_estimate){
+        3,    PP_METRIC_FP32_ACTIVE,      none, none, 0, PP_METHOD_NONE, NULL, NULL, none,
+        none, "no samples of this metric"};
     rows[0] = (pp_solution_sample){
         0,
         {T0, T0 + SECOND, 3, 0.5, {80, (double)NAN, (double)NAN, (double)NAN, (double)NAN, mean}}};
@@ -914,6 +920,8 @@ static void solution_is_replaced(void **state)
            "ORDER BY kind",
            "job|||no samples of this metric|NULL|NULL\n"
            "layer|bot.0|backward|known only together with its group|NULL|NULL");
+    expect(f, "SELECT metric, method, source FROM estimate WHERE phase = 'forward' ORDER BY metric",
+           "gpu_util|direct|prometheus\nsm_active|fine|sm__cycles");
     expect(f, "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active FROM sample",
            "bot.0|forward|3|80|NULL|0.125");
     expect(f, "SELECT lag_ns, window_ns, truncated, step_ns, gap_ns FROM attribution",
