@@ -22,6 +22,10 @@
  * first and last part too. */
 #define LAG_STDERR 500.0
 
+/* Of a value: by so much a kernel's own differs from one run of a training to another, with the
+ * clocks, the caches and the data; and what counts it from one way to another (docs/fine.md). */
+#define REPEATED 0.01
+
 enum { ROUNDS = 4, STRETCHES_LEAST = 4 };
 
 /* A column by its key. */
@@ -253,7 +257,8 @@ static void estimate_item(solving *s, pp_fine_item *item, size_t from, size_t to
     sandwich = w->n_stretches >= STRETCHES_LEAST ? sandwich * n / (n - 1) : 0;
     double edge = edge_error(s, from, to, item->time);
     item->mean[m] = fmax(0, fmin(1, mean));
-    item->stderr_of[m] = sqrt(fmax(posterior, sandwich) + edge * edge);
+    double repeated = REPEATED * item->mean[m];
+    item->stderr_of[m] = sqrt(fmax(posterior, sandwich) + edge * edge + repeated * repeated);
 }
 
 /* The columns of an item, by their keys: from `from` to before what is returned. */

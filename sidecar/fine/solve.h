@@ -9,7 +9,8 @@
  * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
  *
  * The standard error of an item is the larger one of the posterior's and, from four stretches on,
- * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges.
+ * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges,
+ * and 1 % of the value for what differs from run to run.
  */
 #ifndef PP_FINE_SOLVE_H
 #define PP_FINE_SOLVE_H
