@@ -78,33 +78,7 @@ static json_t *facts_of(const pp_fine_report *report)
                      (double)e->sampler->cpu / 1e9, "closure", closure_of(e->result));
 }
 
-static int add_estimates(const pp_fine_report *report, pp_activity_builder *to, pp_error *err)
-{
-    const pp_fine_result *r = report->estimates->result;
-    pp_activity_fine_value *values = calloc(r->n * METRICS + 1, sizeof *values);
-    if (!values)
-        return pp_error_nomem(err);
-    size_t n = 0;
-    for (size_t i = 0; i < r->n; i++)
-        for (int m = 0; m < METRICS; m++) {
-            const pp_fine_item *item = &r->items[i];
-            values[n] = (pp_activity_fine_value){
-                .layer = report->layers[i],
-                .phase = (pp_wire_phase)item->phase,
-                .metric = metrics[m].metric,
-                .mean = item->mean[metrics[m].fine],
-                .standard_error = item->stderr_of[metrics[m].fine],
-                .kernels = (int64_t)item->kernels,
-                .source = report->estimates->sampler->sources[metrics[m].fine]};
-            values[n++].layer.id = item->layer;
-        }
-    int rc = pp_activity_builder_fine(to, report->process, report->gpu, values, n, err);
-    free(values);
-    return rc;
-}
-
-int pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *why,
-                     pp_activity_builder *to, pp_error *err)
+int pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *why, pp_error *err)
 {
     if (*why)
         (void)snprintf(f->why, sizeof f->why, "%s", why);
@@ -113,8 +87,7 @@ int pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *w
     char number[24];
     (void)snprintf(number, sizeof number, "%lld", (long long)report->process);
     json_t *about = json_pack("{s:s, s:o}", "gpu", report->gpu, "facts", facts_of(report));
-    return json_object_set_new(f->reports, number, about) < 0 ? pp_error_nomem(err)
-                                                              : add_estimates(report, to, err);
+    return json_object_set_new(f->reports, number, about) < 0 ? pp_error_nomem(err) : 0;
 }
 
 int pp_cli_fine_describe(const pp_cli_fine *f, json_t *gpu, pp_error *err)

@@ -1,11 +1,10 @@
 /*
- * What fine sampling tells of a run (docs/fine.md): its estimates go to the activity, from which
- * the results are solved; how the sampling went is kept here, and told beside them.
+ * How fine sampling went in a run (docs/fine.md): kept while it runs, and told beside the results.
+ * Its estimates come with the batches.
  */
 #ifndef PP_CLI_FINE_H
 #define PP_CLI_FINE_H
 
-#include "controller/activity_builder.h"
 #include "sidecar/agent/process.h"
 
 typedef struct pp_cli_fine pp_cli_fine;
@@ -17,7 +16,7 @@ void pp_cli_fine_free(pp_cli_fine *fine);
 
 /** As pp_agent_pod's take_fine has them: a report replaces the one before of its process. */
 int pp_cli_fine_take(pp_cli_fine *fine, const pp_fine_report *report, const char *why,
-                     pp_activity_builder *to, pp_error *err);
+                     pp_error *err);
 
 /** Adds to a GPU's results (results.h) how its sampling went, as `fine`, one object for each
  * process; nothing where it was not sampled. */

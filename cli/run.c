@@ -79,7 +79,7 @@ static void on_fine(void *user, const pp_fine_report *report, const char *why)
 {
     run *r = user;
     pp_error err = {0};
-    if (pp_cli_fine_take(r->fine, report, why, r->activity, &err) < 0)
+    if (pp_cli_fine_take(r->fine, report, why, &err) < 0)
         r->failed = true;
 }
 

@@ -89,6 +89,12 @@ static const pp_json_field grid_fields[] = {
     {0},
 };
 
+static const pp_json_field fine_fields[] = {
+    {"gpu", PP_JSON_STRING, offsetof(pp_wire_fine, gpu), true, PP_WIRE_MAX_GPU},
+    {"sources", PP_JSON_STRINGS, offsetof(pp_wire_fine, sources), true, PP_WIRE_FINE_METRICS},
+    {0},
+};
+
 static const pp_json_field cost_fields[] = {
     {"nanoseconds", PP_JSON_INT, offsetof(pp_wire_cost, nanoseconds), true, PP_WIRE_MAX_COUNT},
     {"marks", PP_JSON_INT, offsetof(pp_wire_cost, marks), true, PP_WIRE_MAX_COUNT},
@@ -135,6 +141,28 @@ static const column cell_columns[] = {
     {0},
 };
 
+enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
+
+#define FINE(name, member, i)                                                                      \
+    {                                                                                              \
+        name, UNKNOWN, offsetof(pp_wire_fine_row, member[i]), -1, MILLIONTHS_MAX                   \
+    }
+
+static const column fine_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_fine_row, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_fine_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
+    {"kernels", PLAIN, offsetof(pp_wire_fine_row, kernels), 0, PP_WIRE_MAX_COUNT},
+    FINE("smActive", mean, 0),
+    FINE("smActiveError", error, 0),
+    FINE("smOccupancy", mean, 1),
+    FINE("smOccupancyError", error, 1),
+    FINE("dramActive", mean, 2),
+    FINE("dramActiveError", error, 2),
+    FINE("fp32Active", mean, 3),
+    FINE("fp32ActiveError", error, 3),
+    {0},
+};
+
 /** A group of columns: its name, its limit and the size of its structs. */
 typedef struct column_group {
     const char *name;
@@ -149,6 +177,8 @@ static const column_group intervals_group = {"intervals", interval_columns,
                                              sizeof(pp_wire_interval), PP_WIRE_MAX_INTERVALS};
 static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cell),
                                         PP_WIRE_MAX_CELLS};
+static const column_group fine_group = {"fine", fine_columns, sizeof(pp_wire_fine_row),
+                                        PP_WIRE_MAX_FINE};
 
 /* ---- small helpers -----------------------------------------------------------------------------
  */
@@ -428,6 +458,28 @@ static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *
     return 0;
 }
 
+static int check_fine(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    const pp_wire_fine *fine = &batch->fine;
+    if (!fine->gpu)
+        return 0;
+    if (check_id(fine->gpu, PP_WIRE_MAX_GPU, "fine.gpu", err) < 0)
+        return -1;
+    if (fine->sources.count != PP_WIRE_FINE_METRICS)
+        return pp_error_field(err, "fine.sources", "must have %d items", PP_WIRE_FINE_METRICS);
+    for (size_t i = 0; i < fine->sources.count; i++)
+        if (*fine->sources.items[i] &&
+            check_id(fine->sources.items[i], PP_WIRE_MAX_GPU, "fine.sources", err) < 0)
+            return -1;
+    if (check_columns(&fine_group, fine->rows, fine->count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < fine->count; i++)
+        if (check_layer_phase(batch, ids, "fine", i, fine->rows[i].layer, fine->rows[i].phase,
+                              err) < 0)
+            return -1;
+    return 0;
+}
+
 static int check_batch(const pp_wire_batch *batch, pp_error *err)
 {
     if (check_id(batch->session, PP_WIRE_MAX_ID, "session", err) < 0 ||
@@ -437,7 +489,8 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
         check_fields(cost_fields, "cost", &batch->cost, err) < 0)
         return -1;
     PP_CLEANUP_FREE int64_t *ids = NULL;
-    if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0)
+    if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
+        check_fine(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -568,6 +621,19 @@ static int decode_activity(const json_t *object, pp_wire_batch *batch, pp_error 
     return 0;
 }
 
+static int decode_fine(const json_t *object, pp_wire_fine *fine, pp_error *err)
+{
+    const json_t *value = json_object_get(object, "fine");
+    void *rows = NULL;
+    if (!value)
+        return 0;
+    if (pp_json_decode(value, fine_fields, false, "fine", fine, err) < 0 ||
+        decode_columns(value, &fine_group, &rows, &fine->count, err) < 0)
+        return -1;
+    fine->rows = rows;
+    return 0;
+}
+
 /** The texts that may be absent are empty rather than NULL. */
 static int default_texts(pp_wire_process *process, pp_error *err)
 {
@@ -601,7 +667,7 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
                        err) < 0)
         return -1;
     batch->steps = steps;
-    if (decode_activity(object, batch, err) < 0)
+    if (decode_activity(object, batch, err) < 0 || decode_fine(object, &batch->fine, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -631,6 +697,8 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->steps);
     free(batch->intervals);
     free(batch->grid.cells);
+    pp_json_free_fields(fine_fields, &batch->fine);
+    free(batch->fine.rows);
     free(batch);
 }
 
@@ -761,12 +829,22 @@ static int append_activity(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     return append_columns(out, &grid_group, b->grid.cells, b->grid.count, err);
 }
 
+static int append_fine(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
+{
+    if (!fine->gpu)
+        return 0;
+    if (pp_buf_printf(out, err, ",\"fine\":{\"gpu\":\"%s\",\"sources\":", fine->gpu) < 0 ||
+        append_json(out, strings_json(&fine->sources), err) < 0 || append_text(out, ",", err) < 0)
+        return -1;
+    return append_columns(out, &fine_group, fine->rows, fine->count, err);
+}
+
 static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
 {
     if (append_head(out, b, err) < 0 || append_layers(out, b, err) < 0 ||
         append_text(out, ",\"steps\":{", err) < 0 ||
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
-        append_activity(out, b, err) < 0)
+        append_activity(out, b, err) < 0 || append_fine(out, &b->fine, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }

@@ -26,6 +26,7 @@ enum {
     PP_WIRE_MAX_STEPS = 10000,      /**< per batch */
     PP_WIRE_MAX_LAYERS = 4096,      /**< per batch */
     PP_WIRE_MAX_CELLS = 40000,      /**< entries of a grid */
+    PP_WIRE_MAX_FINE = 12293,       /**< rows: each layer in three phases, and the step's own */
     PP_WIRE_MAX_TEXT = 512,         /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,            /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,          /**< bytes of a GPU's UUID */
@@ -131,6 +132,25 @@ typedef struct pp_wire_grid {
     size_t count;
 } pp_wire_grid;
 
+/** What fine sampling (fine.md) tells of a layer in a phase: millionths, -1 where not known. */
+enum { PP_WIRE_FINE_METRICS = 4 }; /**< SMActive, SMOccupancy, DRAMActive, FP32Active */
+
+typedef struct pp_wire_fine_row {
+    int64_t layer; /**< as in an interval */
+    pp_wire_phase phase;
+    int64_t kernels; /**< of it that ran while it was sampled */
+    int64_t mean[PP_WIRE_FINE_METRICS];
+    int64_t error[PP_WIRE_FINE_METRICS]; /**< standard errors */
+} pp_wire_fine_row;
+
+/** All that is known of one process by now: the next one of it replaces it. */
+typedef struct pp_wire_fine {
+    char *gpu;          /**< UUID; NULL: the batch carries none */
+    pp_strings sources; /**< of each metric, by its own name; "": not offered */
+    pp_wire_fine_row *rows;
+    size_t count;
+} pp_wire_fine;
+
 /** What the hook measured of its own cost in this batch. */
 typedef struct pp_wire_cost {
     int64_t nanoseconds;
@@ -154,6 +174,7 @@ typedef struct pp_wire_batch {
     pp_wire_interval *intervals;
     size_t interval_count;
     pp_wire_grid grid;
+    pp_wire_fine fine;
     int64_t dropped; /**< marks lost since the batch before */
     pp_wire_cost cost;
 } pp_wire_batch;

@@ -40,6 +40,19 @@ def batch(seq, first, count):
     }
 
 
+def fine(seq, values):
+    """What fine sampling told, as a batch of its own: {layer's number: SMActive}, each within 0.002."""
+    end = T0 + STEPS * 1000 * MS
+    whole = batch(seq, STEPS - 1, 1)
+    none = {"number": [], "start": [], "duration": [], "epoch": [], "batch": []}
+    return {**whole, "stretch": {"id": 1, "start": end, "end": end, "last": True}, "steps": none,
+            "intervals": {"layer": [], "phase": [], "step": [], "start": [], "duration": []},
+            "fine": {"gpu": GPU, "sources": ["sm__cycles_active", "", "", ""], "layer": list(values),
+                     "phase": [0] * len(values), "kernels": [9] * len(values),
+                     "smActive": [round(value * 1e6) for value in values.values()],
+                     "smActiveError": [2000] * len(values)}}
+
+
 def as_grid(batch):
     """The same batch as sums (here: none)."""
     whole = {**batch, "grid": {"start": batch["stretch"]["start"], "cell": 10 * MS, "cells": [], "layer": [], "phase": [],

@@ -91,6 +91,19 @@ def test_busy_times(database, tmp_path):
                     ["other", "", "200", "0", "1", "", gap]]
 
 
+def test_fine_values_go_first(database, tmp_path):
+    """The latest ones, and for the layer of which they tell; the other has what the windows tell."""
+    batches = [folder.batch(i, 10 * i, 10) for i in range(6)] + [folder.fine(6, {1: 0.5, 2: 0.4}),
+                                                                folder.fine(7, {1: 0.75})]
+    code, _, complaint = run("--database", database, folder.write(tmp_path / "dlrm", batches=batches))
+    assert code == 0, complaint
+    rows = ask(database, "SELECT layer, method, source, round(mean::numeric, 2), round(stderr::numeric, 3) FROM estimate "
+                         "WHERE kind = 'layer' AND metric = 'sm_active' ORDER BY layer")
+    assert rows[0] == ["bottom", "fine", "sm__cycles_active", "0.75", "0.002"]
+    assert rows[1][:4] == ["top", "direct", "nvml", "0.20"]
+    assert ask(database, "SELECT DISTINCT observed_ns FROM attribution") == [["60000000000"]]
+
+
 def test_two_at_once_import_it_once(database, tmp_path):
     results = folder.write(tmp_path / "run")
     children = [start("-d", database, results) for _ in range(2)]
@@ -136,7 +149,7 @@ def with_samples(**changes):
     ({"results": {**folder.RESULTS, "version": 2}}, "version must be 1"),
     ({"results": {**folder.RESULTS, "started": 5}}, "started must be"),
     ({"results": {**folder.RESULTS, "finished": "2020-01-01T00:00:00Z"}}, "finished is before started"),
-    ({"results": {**folder.RESULTS, "method": "Fine"}}, "method must be Auto"),
+    ({"results": {**folder.RESULTS, "method": "Isolated"}}, "method must be Auto"),
     ({"results": {**folder.RESULTS, "metrics": ["Speed"]}}, "metrics entry 0 is no metric"),
     ({"results": {**folder.RESULTS, "command": {"a": 1}}}, "command must be"),
     ({"batches": []}, "batches.jsonl holds no step"),

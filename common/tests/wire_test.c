@@ -37,6 +37,72 @@ static json_t *parse(const char *text)
     return value;
 }
 
+static const char example_fine[] =
+    "{\"gpu\":\"GPU-1\",\"sources\":[\"sm__cycles_active.avg\",\"\",\"dram__x\",\"\"],"
+    "\"layer\":[1,0],\"phase\":[1,7],\"kernels\":[12,3],\"smActive\":[951234,-1],"
+    "\"smActiveError\":[1500,-1],\"dramActive\":[10,1000001],\"dramActiveError\":[0,20]}";
+
+static void test_fine_values(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_int_equal(json_object_set_new(object, "fine", parse(example_fine)), 0);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_string_equal(b->fine.gpu, "GPU-1");
+    assert_string_equal(b->fine.sources.items[2], "dram__x");
+    assert_int_equal(b->fine.count, 2);
+    assert_int_equal(b->fine.rows[0].layer, 1);
+    assert_int_equal(b->fine.rows[0].phase, PP_WIRE_BACKWARD);
+    assert_int_equal(b->fine.rows[0].kernels, 12);
+    assert_int_equal(b->fine.rows[0].mean[0], 951234);
+    assert_int_equal(b->fine.rows[0].error[0], 1500);
+    assert_int_equal(b->fine.rows[1].mean[0], -1);
+    assert_int_equal(b->fine.rows[1].mean[1], -1); /* in no column */
+    assert_int_equal(b->fine.rows[1].mean[2], 1000001);
+    pp_buf text;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    pp_wire_batch_free(b);
+    PP_CLEANUP_JSON json_t *again = parse(text.data);
+    assert_true(json_equal(json_object_get(again, "fine"), json_object_get(object, "fine")));
+    pp_buf_done(&text);
+}
+
+static void test_wrong_fine_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *field;
+    } cases[] = {
+        {"gpu", "\"a b\"", "fine.gpu"},
+        {"gpu", "7", "fine.gpu"},
+        {"sources", "[\"a\"]", "fine.sources"},
+        {"sources", "[\"a\\nb\",\"\",\"\",\"\"]", "fine.sources"},
+        {"layer", "[2,0]", "fine.layer[0]"},
+        {"layer", "[1]", "fine.phase"},
+        {"phase", "[7,7]", "fine.phase[0]"},
+        {"phase", "[1,1]", "fine.phase[1]"},
+        {"kernels", "[-1,0]", "fine.kernels[0]"},
+        {"smActive", "[0,10000001]", "fine.smActive[1]"},
+        {"smActive", "[0,0.5]", "fine.smActive[1]"},
+        {"dramActiveError", "[0,-2]", "fine.dramActiveError[1]"},
+        {"dramActiveError", "[0]", "fine.dramActiveError"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        pp_wire_batch *b = NULL;
+        pp_error err = {0};
+        json_t *fine = parse(example_fine);
+        (void)json_object_set_new(fine, cases[i].key,
+                                  json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        (void)json_object_set_new(object, "fine", fine);
+        assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+        assert_string_equal(err.field, cases[i].field);
+    }
+}
+
 static void test_decodes_absolute_values(void **state)
 {
     (void)state;
@@ -685,6 +751,8 @@ int main(void)
         cmocka_unit_test(test_not_an_object),
         cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
         cmocka_unit_test(test_text_that_needs_escapes),
+        cmocka_unit_test(test_fine_values),
+        cmocka_unit_test(test_wrong_fine_values),
         cmocka_unit_test(test_random_mutations),
         cmocka_unit_test(test_small_messages),
         cmocka_unit_test(test_small_messages_refuse),

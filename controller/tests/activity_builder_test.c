@@ -197,25 +197,30 @@ static pp_solution *solve(pp_activity_builder *b, bool fine_only, unsigned metri
     return s;
 }
 
-static pp_activity_fine_value fine(int64_t layer, pp_wire_phase phase, pp_metric metric,
-                                   double mean)
+static pp_wire_fine_row fine(int64_t layer, pp_wire_phase phase, int64_t sm, int64_t dram)
 {
-    return (pp_activity_fine_value){.layer = {.id = layer,
-                                              .name = (char *)(uintptr_t)(layer == 1 ? "a" : "b"),
-                                              .type = (char *)(uintptr_t) "T"},
-                                    .phase = phase,
-                                    .metric = metric,
-                                    .mean = mean,
-                                    .standard_error = 0.01,
-                                    .kernels = 7,
-                                    .source = metric == PP_METRIC_SM_ACTIVE ? "sm" : "dram"};
+    return (pp_wire_fine_row){.layer = layer,
+                              .phase = phase,
+                              .kernels = 7,
+                              .mean = {sm, -1, dram, -1},
+                              .error = {10000, -1, 20000, -1}};
 }
 
-static void tell(pp_activity_builder *b, int64_t process, const char *gpu,
-                 const pp_activity_fine_value *values, size_t n)
+/* What the batch's process has told by now, as a batch of its own. */
+static void tell(pp_activity_builder *b, pp_wire_batch *batch, const char *gpu,
+                 pp_wire_fine_row *rows, size_t n)
 {
+    static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
+                              (char *)(uintptr_t) "dram", (char *)(uintptr_t) ""};
     pp_error err = {0};
-    assert_int_equal(pp_activity_builder_fine(b, process, gpu, values, n, &err), 0);
+    pp_wire_batch one = *batch;
+    one.step_count = one.interval_count = 0;
+    one.stretch.start = one.stretch.end;
+    one.fine = (pp_wire_fine){.gpu = (char *)(uintptr_t)gpu,
+                              .sources = {sources, PP_WIRE_FINE_METRICS},
+                              .rows = rows,
+                              .count = n};
+    assert_int_equal(pp_activity_builder_add(b, &one, &err), 0);
 }
 
 static void test_fine_values_are_taken(void **state)
@@ -225,20 +230,14 @@ static void test_fine_values_are_taken(void **state)
     pp_activity_builder *b = pp_activity_builder_new();
     pp_wire_batch *batch = decode(first);
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
-    const pp_activity_fine_value before[] = {
-        fine(1, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, 0.9),
-        fine(2, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, 0.9),
-    };
-    const pp_activity_fine_value now[] = {
-        fine(1, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, 0.5),
-        fine(1, PP_WIRE_FORWARD, PP_METRIC_DRAM_ACTIVE, 0.25),
-        fine(0, PP_WIRE_OTHER, PP_METRIC_SM_ACTIVE, 0.125),
-        fine(2, PP_WIRE_BACKWARD, PP_METRIC_SM_ACTIVE, 0.75), /* has no time in any batch */
-        fine(2, PP_WIRE_FORWARD, PP_METRIC_SM_ACTIVE, (double)NAN),
-    };
-    tell(b, 0, "GPU-a", before, 2);
-    tell(b, 0, "GPU-a", now, 5);
-    tell(b, 5, "GPU-a", now, 5); /* of a process that nothing is known of */
+    pp_wire_fine_row before[] = {fine(1, PP_WIRE_FORWARD, 900000, -1),
+                                 fine(2, PP_WIRE_FORWARD, 900000, 900000)};
+    pp_wire_fine_row now[] = {fine(1, PP_WIRE_FORWARD, 500000, 250000),
+                              fine(0, PP_WIRE_OTHER, 125000, -1),
+                              fine(2, PP_WIRE_BACKWARD, 750000, -1) /* has no time in any batch */};
+    tell(b, batch, "GPU-a", before, 2);
+    tell(b, batch, "GPU-a", now, 3);
+    assert_int_equal(pp_activity_builder_get(b)->n_batches, 1);
     pp_solution *s = solve(b, true, 0);
     const pp_solution_estimate *e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE);
     assert_true(e->mean == 0.5 && e->standard_error == 0.01 && e->windows == 7);
@@ -263,11 +262,11 @@ static void test_fine_values_are_taken(void **state)
     /* Another process was sampled on the GPU: neither has seen itself alone. */
     batch->process.id = 1;
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
-    tell(b, 1, "GPU-b", now, 5);
+    tell(b, batch, "GPU-b", now, 3);
     s = solve(b, true, 0);
     assert_true(estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean == 0.5);
     pp_solution_free(s);
-    tell(b, 1, "GPU-a", now, 5);
+    tell(b, batch, "GPU-a", now, 3);
     s = solve(b, true, 0);
     assert_true(isnan(estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean));
     pp_solution_free(s);

@@ -7,6 +7,7 @@
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -412,6 +413,77 @@ static pp_wire_layer *name_items(pp_process *p, const pp_fine_result *r, pp_erro
     return layers;
 }
 
+/* Each layer once; items come by layer. */
+static int add_fine_layers(pp_wire_batch *batch, const pp_fine_report *report, pp_error *err)
+{
+    const pp_fine_result *r = report->estimates->result;
+    batch->layers = calloc(r->n + 1, sizeof *batch->layers);
+    if (!batch->layers)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < r->n; i++) {
+        const pp_wire_layer *from = &report->layers[i];
+        if (!from->name || (i > 0 && r->items[i].layer == r->items[i - 1].layer))
+            continue;
+        pp_wire_layer *to = &batch->layers[batch->layer_count++];
+        *to = (pp_wire_layer){.id = r->items[i].layer,
+                              .name = strdup(from->name),
+                              .type = strdup(from->type),
+                              .parameters = from->parameters};
+        if (!to->name || !to->type)
+            return pp_error_nomem(err);
+    }
+    return 0;
+}
+
+static int64_t millionths(double value)
+{
+    return isfinite(value) && value >= 0 && value < 10 ? (int64_t)(value * 1e6 + 0.5) : -1;
+}
+
+static int add_fine_rows(pp_wire_fine *to, const pp_fine_report *report, pp_error *err)
+{
+    const pp_fine_result *r = report->estimates->result;
+    to->gpu = strdup(report->gpu);
+    to->rows = calloc(r->n + 1, sizeof *to->rows);
+    if (!to->gpu || !to->rows)
+        return pp_error_nomem(err);
+    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++)
+        if (pp_strings_add(&to->sources, report->estimates->sampler->sources[m], err) < 0)
+            return -1;
+    for (size_t i = 0; i < r->n; i++) {
+        const pp_fine_item *item = &r->items[i];
+        pp_wire_fine_row *row = &to->rows[to->count++];
+        *row = (pp_wire_fine_row){.layer = item->layer,
+                                  .phase = (pp_wire_phase)item->phase,
+                                  .kernels = (int64_t)item->kernels};
+        for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
+            row->mean[m] = millionths(item->mean[m]);
+            row->error[m] = millionths(item->stderr_of[m]);
+        }
+    }
+    return 0;
+}
+
+/* A batch of its own, of no time: what they tell comes when a stretch is over. */
+static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_fine_report *report, pp_error *err)
+{
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return pp_error_nomem(err);
+    const int64_t now = p->now + p->offset;
+    batch->stretch =
+        (pp_wire_stretch){.id = pod->stretches++, .start = now, .end = now, .last = true};
+    int rc = describe(p, &batch->process, err) < 0 || add_fine_layers(batch, report, err) < 0
+                 ? -1
+                 : add_fine_rows(&batch->fine, report, err);
+    if (rc == 0) {
+        pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
+        pod->emit(pod->user, batch, 0, &place);
+    }
+    pp_wire_batch_free(batch);
+    return rc;
+}
+
 static void report_fine(pp_process *p, pp_agent_pod *pod)
 {
     pp_error err = {0};
@@ -420,7 +492,7 @@ static void report_fine(pp_process *p, pp_agent_pod *pod)
         pp_wire_layer *layers = name_items(p, e.result, &err);
         pp_fine_report report = {
             .process = p->id, .gpu = e.sampler->gpu, .estimates = &e, .layers = layers};
-        if (layers)
+        if (layers && emit_fine(p, pod, &report, &err) == 0)
             pod->take_fine(pod->user, &report, "");
         else
             pp_warn(p->path, "estimates are not told: %s", err.message);

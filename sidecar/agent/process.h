@@ -17,7 +17,7 @@
 typedef struct pp_process pp_process;
 
 /** What fine sampling tells of one process, of all that it has sampled so far: the next one
- * replaces it. */
+ * replaces it. Its estimates are in a batch that has been emitted. */
 typedef struct pp_fine_report {
     int64_t process; /**< its number */
     const char *gpu; /**< UUID */
