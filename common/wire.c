@@ -685,6 +685,12 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
     return 0;
 }
 
+bool pp_wire_is_fine_only(const pp_wire_batch *batch)
+{
+    return batch->fine.gpu && batch->step_count == 0 && batch->interval_count == 0 &&
+           batch->grid.count == 0;
+}
+
 void pp_wire_batch_free(pp_wire_batch *batch)
 {
     if (!batch)

@@ -197,6 +197,9 @@ int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err)
  * them letters, digits and -_.:/ */
 bool pp_wire_is_id(const char *text, size_t max);
 
+/** Whether it says nothing of any time, and only what fine sampling told. */
+bool pp_wire_is_fine_only(const pp_wire_batch *batch);
+
 /** Frees a batch and all it owns; NULL is allowed. */
 void pp_wire_batch_free(pp_wire_batch *batch);
 

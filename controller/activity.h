@@ -9,6 +9,7 @@
 #define PP_CONTROLLER_ACTIVITY_H
 
 #include "common/json.h"
+#include "common/wire.h"
 #include "controller/metric.h"
 
 #include <stdbool.h>
@@ -121,6 +122,11 @@ int pp_activity_list_gpus(const pp_activity *activity, pp_strings *ret, pp_error
  * pointer to its elements) with room for *room: for those who put an activity together.
  */
 int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err);
+
+/** Takes what fine sampling told of a process (its index), in place of what it told before. `room`
+ * as in pp_activity_grow. Needs as many sources as there are metrics. */
+int pp_activity_take_fine(pp_activity *activity, size_t *room, uint32_t process,
+                          const pp_wire_fine *fine, pp_error *err);
 
 /** Whether another batch may pass what one problem may hold: from there on it is `truncated`. */
 bool pp_activity_is_full(const pp_activity *activity);

@@ -171,77 +171,6 @@ static int add_cells(pp_activity_builder *b, uint32_t index, const pp_wire_grid 
     return 0;
 }
 
-static uint32_t index_of(const pp_strings *list, const char *text)
-{
-    uint32_t i = 0;
-    while (strcmp(list->items[i], text) != 0)
-        i++;
-    return i;
-}
-
-static void forget_fine(pp_activity *a, uint32_t process)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < a->n_fine; i++)
-        if (a->fine[i].process != process)
-            a->fine[kept++] = a->fine[i];
-    a->n_fine = kept;
-}
-
-static int add_fine_value(pp_activity_builder *b, const pp_activity_fine *value, pp_error *err)
-{
-    if (GROW(b, fine, 1, err) < 0)
-        return -1;
-    b->activity->fine[b->activity->n_fine++] = *value;
-    return 0;
-}
-
-static int add_fine_row(pp_activity_builder *b, const pp_activity_fine *like,
-                        const pp_wire_fine *fine, const pp_wire_fine_row *row, pp_error *err)
-{
-    static const pp_metric metrics[PP_WIRE_FINE_METRICS] = {
-        PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY, PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
-    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
-        if (row->mean[m] < 0 || row->error[m] < 0)
-            continue;
-        pp_activity_fine value = *like;
-        value.source = index_of(&b->activity->sources, fine->sources.items[m]);
-        value.layer = (int32_t)row->layer;
-        value.phase = (uint8_t)row->phase;
-        value.metric = metrics[m];
-        value.mean = (double)row->mean[m] / 1e6;
-        value.standard_error = (double)row->error[m] / 1e6;
-        value.kernels = row->kernels;
-        if (add_fine_value(b, &value, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int add_fine(pp_activity_builder *b, uint32_t process, const pp_wire_fine *fine,
-                    pp_error *err)
-{
-    pp_activity *a = b->activity;
-    forget_fine(a, process);
-    for (size_t m = 0; m < fine->sources.count; m++)
-        if (pp_strings_add_once(&a->sources, fine->sources.items[m], err) < 0)
-            return -1;
-    if (pp_strings_add_once(&a->gpus, fine->gpu, err) < 0)
-        return -1;
-    const pp_activity_fine like = {.process = process, .gpu = index_of(&a->gpus, fine->gpu)};
-    for (size_t i = 0; i < fine->count; i++)
-        if (add_fine_row(b, &like, fine, &fine->rows[i], err) < 0)
-            return -1;
-    return 0;
-}
-
-/* A batch of its own: it says nothing of any time. */
-static bool is_fine_only(const pp_wire_batch *batch)
-{
-    return batch->fine.gpu && batch->step_count == 0 && batch->interval_count == 0 &&
-           batch->grid.count == 0;
-}
-
 int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, pp_error *err)
 {
     pp_activity *a = b->activity;
@@ -255,9 +184,9 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
         if (add_layer(b, process, &batch->layers[i], err) < 0)
             return -1;
     }
-    if (batch->fine.gpu && add_fine(b, process, &batch->fine, err) < 0)
+    if (batch->fine.gpu && pp_activity_take_fine(a, &b->room.fine, process, &batch->fine, err) < 0)
         return -1;
-    if (is_fine_only(batch))
+    if (pp_wire_is_fine_only(batch))
         return 0;
     if (GROW(b, batches, 1, err) < 0)
         return -1;
@@ -278,8 +207,11 @@ int pp_activity_builder_sample(pp_activity_builder *b, const char *gpu, pp_metri
     pp_activity *a = b->activity;
     if (pp_strings_add_once(&a->gpus, gpu, err) < 0 || GROW(b, samples, 1, err) < 0)
         return -1;
-    a->samples[a->n_samples++] = (pp_activity_sample){
-        .gpu = index_of(&a->gpus, gpu), .metric = metric, .stamp_ns = stamp_ns, .value = value};
+    uint32_t index = 0;
+    while (strcmp(a->gpus.items[index], gpu) != 0)
+        index++;
+    a->samples[a->n_samples++] =
+        (pp_activity_sample){.gpu = index, .metric = metric, .stamp_ns = stamp_ns, .value = value};
     return 0;
 }
 

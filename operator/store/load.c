@@ -19,6 +19,11 @@ static const char activity_sql[] =
     "busy, step_gap, grid_kernels "
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
+/* Of a process that several agents saw, one after another, what tells most. */
+static const char fine_sql[] =
+    "SELECT DISTINCT ON (process) instance, process, gpu_uuid, sources, layer, phase, "
+    "kernels, mean, stderr FROM fine WHERE session_uid = $1 AND pod_uid = $2 "
+    "ORDER BY process, kernel_count DESC, instance COLLATE \"C\"";
 static const char samples_sql[] =
     "SELECT gpu_uuid, metric, at_ns, value FROM metric_sample "
     "WHERE gpu_uuid IN (SELECT unnest(gpus) FROM process WHERE session_uid = $1 AND pod_uid = $2) "
@@ -28,11 +33,11 @@ static const char samples_sql[] =
     "$4 "
     "ORDER BY gpu_uuid COLLATE \"C\", metric COLLATE \"C\", at_ns LIMIT 4000000";
 
-enum { PROCESSES, LAYERS, BATCHES }; /* then samples */
+enum { PROCESSES, LAYERS, BATCHES, FINE }; /* then samples */
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, intervals, cells, samples;
+    size_t processes, layers, batches, steps, intervals, cells, samples, fine;
 } capacities;
 
 typedef struct load_call {
@@ -219,6 +224,47 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
     return take_cells(c, r, row, batch, err);
 }
 
+static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error *err)
+{
+    pp_row_array in[3], values[2];
+    if (open_arrays(r, row, 4, 3, in, err) < 0 || open_arrays(r, row, 7, 2, values, err) < 0)
+        return -1;
+    if (values[0].count != in[0].count * PP_WIRE_FINE_METRICS ||
+        to->sources.count != PP_WIRE_FINE_METRICS)
+        return pp_error_set(err, PP_ERR_INTERNAL, "arrays of fine values differ in length");
+    to->rows = calloc(in[0].count + 1, sizeof(*to->rows));
+    if (!to->rows)
+        return pp_error_nomem(err);
+    to->count = in[0].count;
+    for (size_t i = 0; i < to->count; i++) {
+        pp_wire_fine_row *v = &to->rows[i];
+        v->layer = pp_row_array_int(&in[0]);
+        v->phase = (pp_wire_phase)pp_row_array_int(&in[1]);
+        v->kernels = pp_row_array_int(&in[2]);
+        for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
+            v->mean[m] = pp_row_array_int(&values[0]);
+            v->error[m] = pp_row_array_int(&values[1]);
+        }
+    }
+    return 0;
+}
+
+static int take_fine(load_call *c, const PGresult *r, int row, pp_error *err)
+{
+    uint32_t process = 0;
+    if (find_process(c->activity, r, row, &process) < 0)
+        return 0;
+    pp_wire_fine fine = {.gpu = (char *)(uintptr_t)pp_row_text(r, row, 2)};
+    int rc = pp_row_strings(r, row, 3, &fine.sources, err);
+    if (rc == 0)
+        rc = read_fine_rows(r, row, &fine, err);
+    if (rc == 0)
+        rc = pp_activity_take_fine(c->activity, &c->room.fine, process, &fine, err);
+    pp_strings_free(&fine.sources);
+    free(fine.rows);
+    return rc;
+}
+
 static int take_sample(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     pp_activity *a = c->activity;
@@ -249,6 +295,8 @@ static int load_row(pp_job *job, int index, const PGresult *r, int row, pp_error
         return take_layer(c, r, row, err);
     case BATCHES:
         return take_batch(c, r, row, err);
+    case FINE:
+        return take_fine(c, r, row, err);
     default:
         return take_sample(c, r, row, err);
     }
@@ -305,6 +353,7 @@ int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid,
     add_load(job, processes_sql, session_uid, pod_uid);
     add_load(job, layers_sql, session_uid, pod_uid);
     add_load(job, activity_sql, session_uid, pod_uid);
+    add_load(job, fine_sql, session_uid, pod_uid);
     pp_statement *s = add_load(job, samples_sql, session_uid, pod_uid);
     pp_sql_int8(s, before_ns);
     pp_sql_int8(s, after_ns);

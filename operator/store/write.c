@@ -134,6 +134,24 @@ static const char batch_sql[] =
     " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2) "
     "SELECT count(*) FROM new";
 
+/* $14.. are the layers. Told again, or late, it changes nothing. */
+static const char fine_sql[] =
+    "WITH new AS ("
+    " INSERT INTO fine AS f (session_uid, pod_uid, instance, seq, process, gpu_uuid, kernel_count, "
+    "  sources, layer, phase, kernels, mean, stderr) "
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+    " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET seq = excluded.seq, "
+    "  gpu_uuid = excluded.gpu_uuid, kernel_count = excluded.kernel_count, "
+    "  sources = excluded.sources, layer = excluded.layer, phase = excluded.phase, "
+    "  kernels = excluded.kernels, mean = excluded.mean, stderr = excluded.stderr "
+    " WHERE excluded.seq > f.seq RETURNING 1), "
+    "named AS ("
+    " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters) "
+    " SELECT $1, $2, $3, $5, l.* FROM new, unnest($14::integer[], $15::text[], $16::text[], "
+    "  $17::bigint[]) AS l "
+    " ON CONFLICT DO NOTHING) "
+    "SELECT count(*) FROM new";
+
 typedef struct batch_call {
     pp_call call;
     pp_store_batch_fn done;
@@ -164,6 +182,9 @@ GETTER(cell_phase, pp_wire_cell, phase)
 GETTER(cell_busy, pp_wire_cell, busy)
 GETTER(cell_calls, pp_wire_cell, calls)
 GETTER(cell_kernels, pp_wire_cell, kernels)
+GETTER(fine_layer, pp_wire_fine_row, layer)
+GETTER(fine_phase, pp_wire_fine_row, phase)
+GETTER(fine_kernels, pp_wire_fine_row, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
 
@@ -228,15 +249,20 @@ static void add_grid(pp_statement *s, const pp_wire_grid *g)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, g->cells, g->count, size, cell_calls);
 }
 
-/* $30 to $40 */
-static void add_process(pp_statement *s, const pp_wire_batch *b)
+static void add_layers(pp_statement *s, const pp_wire_batch *b)
 {
-    const pp_wire_process *p = &b->process;
     const size_t size = sizeof(*b->layers);
     pp_sql_ints(s, PP_SQL_INT4_ARRAY, b->layers, b->layer_count, size, layer_id);
     pp_sql_texts(s, b->layers, b->layer_count, size, layer_name);
     pp_sql_texts(s, b->layers, b->layer_count, size, layer_type);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->layers, b->layer_count, size, layer_parameters);
+}
+
+/* $30 to $40 */
+static void add_process(pp_statement *s, const pp_wire_batch *b)
+{
+    const pp_wire_process *p = &b->process;
+    add_layers(s, b);
     pp_sql_int4(s, p->rank);
     pp_sql_int4(s, p->world_size);
     pp_sql_strings(s, &p->gpus);
@@ -294,9 +320,64 @@ static void add_busy(pp_statement *s, const pp_wire_batch *b)
     pp_sql_text(s, b->process.kernels ? b->process.kernels : "");
 }
 
+/* One of the values that all rows have beside each other. */
+typedef struct fine_value {
+    int64_t mean, error;
+} fine_value;
+
+GETTER(fine_mean, fine_value, mean)
+GETTER(fine_error, fine_value, error)
+
+static void add_fine_values(pp_job *job, pp_statement *s, const pp_wire_fine *f)
+{
+    const size_t n = f->count * PP_WIRE_FINE_METRICS;
+    fine_value *values = calloc(n + 1, sizeof(*values));
+    if (!values) {
+        job->failed = true;
+        pp_error_nomem(&job->error);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const pp_wire_fine_row *row = &f->rows[i / PP_WIRE_FINE_METRICS];
+        values[i] =
+            (fine_value){row->mean[i % PP_WIRE_FINE_METRICS], row->error[i % PP_WIRE_FINE_METRICS]};
+    }
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), fine_mean);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), fine_error);
+    free(values);
+}
+
+static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,
+                     const pp_wire_batch *b)
+{
+    const pp_wire_fine *f = &b->fine;
+    const size_t size = sizeof(*f->rows);
+    int64_t kernels = 0;
+    for (size_t i = 0; i < f->count; i++)
+        kernels += f->rows[i].kernels;
+    pp_statement *s = pp_job_add(job, fine_sql);
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, pod_uid);
+    pp_sql_text(s, b->instance);
+    pp_sql_int8(s, b->seq);
+    pp_sql_int4(s, b->process.id);
+    pp_sql_text(s, f->gpu);
+    pp_sql_int8(s, kernels);
+    pp_sql_strings(s, &f->sources);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, f->rows, f->count, size, fine_layer);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, f->rows, f->count, size, fine_phase);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, f->rows, f->count, size, fine_kernels);
+    add_fine_values(job, s, f);
+    add_layers(s, b);
+}
+
 void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
                         const pp_wire_batch *b)
 {
+    if (b->fine.gpu)
+        add_fine(job, session_uid, pod_uid, b);
+    if (pp_wire_is_fine_only(b))
+        return;
     pp_statement *s = pp_job_add(job, batch_sql);
     pp_sql_text(s, session_uid);
     pp_sql_text(s, pod_uid);
@@ -319,9 +400,9 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
-    (void)index;
     (void)err;
-    ((batch_call *)job)->inserted = pp_row_int(r, row, 0, 0) > 0;
+    bool *inserted = &((batch_call *)job)->inserted;
+    *inserted = (index > 0 && *inserted) || pp_row_int(r, row, 0, 0) > 0;
     return 0;
 }
 

@@ -648,6 +648,74 @@ static void stored_is_loaded(void **state)
     finish(f);
 }
 
+static void put_fine(fixture *f, const char *instance, int64_t seq, int64_t kernels, int64_t mean)
+{
+    static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
+                              (char *)(uintptr_t) "dram", (char *)(uintptr_t) ""};
+    sample_batch b;
+    pp_error err = {0};
+    make_batch(&b, seq);
+    pp_wire_fine_row rows[] = {
+        {1, PP_WIRE_FORWARD, kernels, {mean, -1, 20, -1}, {300, -1, -1, -1}},
+        {0, PP_WIRE_OTHER, 1, {-1, -1, 250000, -1}, {-1, -1, 400, -1}},
+    };
+    b.batch.instance = (char *)(uintptr_t)instance;
+    b.batch.stretch = (pp_wire_stretch){
+        .id = 9, .start = b.batch.stretch.end, .end = b.batch.stretch.end, .last = true};
+    b.batch.step_count = b.batch.interval_count = 0;
+    b.batch.fine = (pp_wire_fine){.gpu = (char *)(uintptr_t) "GPU-a",
+                                  .sources = {sources, PP_WIRE_FINE_METRICS},
+                                  .rows = rows,
+                                  .count = 2};
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+}
+
+static void check_fine(fixture *f, double mean)
+{
+    wait_all(f);
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_fine, 2); /* one has no standard error, the others are not known */
+    assert_int_equal(a->fine[0].metric, PP_METRIC_SM_ACTIVE);
+    assert_int_equal(a->fine[0].layer, 1);
+    assert_true(a->fine[0].mean == mean && a->fine[0].standard_error == 0.0003);
+    assert_string_equal(a->sources.items[a->fine[0].source], "sm");
+    assert_string_equal(a->gpus.items[a->fine[0].gpu], "GPU-a");
+    assert_int_equal(a->fine[1].phase, PP_WIRE_OTHER);
+    assert_true(a->fine[1].mean == 0.25);
+    assert_string_equal(a->sources.items[a->fine[1].source], "dram");
+    pp_activity_free(a);
+}
+
+static void fine_values_are_replaced(void **state)
+{
+    (void)state;
+    fixture *f = start("t_fine");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_fine(f, "agent-1", 2, 50, 500000);
+    check_fine(f, 0.5);
+    expect(f, "SELECT batches, observed_last_ns - observed_first_ns FROM target", "1|1000000000");
+    expect(f, "SELECT open_stretch, steps FROM process", "t|1");
+    put_fine(f, "agent-1", 3, 60, 750000);
+    put_fine(f, "agent-1", 3, 60, 100000); /* told again */
+    put_fine(f, "agent-1", 1, 90, 125000); /* told late */
+    check_fine(f, 0.75);
+    expect(f, "SELECT count(*), max(seq), max(kernel_count) FROM fine", "1|3|61");
+    expect(f, "SELECT count(*) FROM activity", "1");
+
+    /* An agent after it begins anew: it counts once it knows more. */
+    sample_batch b;
+    pp_error err = {0};
+    make_batch(&b, 7);
+    b.batch.instance = (char *)(uintptr_t) "agent-2";
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    put_fine(f, "agent-2", 8, 10, 62500);
+    check_fine(f, 0.75);
+    put_fine(f, "agent-2", 9, 80, 31250);
+    check_fine(f, 0.03125);
+    finish(f);
+}
+
 static void grid_is_loaded(void **state)
 {
     (void)state;
@@ -1232,6 +1300,7 @@ int main(void)
         cmocka_unit_test(host_names_are_resolved),
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
+        cmocka_unit_test(fine_values_are_replaced),
         cmocka_unit_test(grid_is_loaded),
         cmocka_unit_test(unknown_busy_times_are_null),
         cmocka_unit_test(large_load),
