@@ -189,12 +189,11 @@ static int keep(void *of)
                              s->stacks[1] + STACK); /* goes on when that is a program */
     if (sampler < 0)
         s->error = (int)-sampler;
-    if (s->error)
-        return 1;
-    tell("started");
-    if (s->keeps)
+    if (!s->error)
+        tell("started");
+    if (s->keeps && sampler > 0) /* also for one that could not become a program */
         (void)syscall(SYS_wait4, (int)sampler, NULL, 0, NULL);
-    return 0;
+    return s->error != 0;
 }
 
 /* ---- in the training ---- */

@@ -300,10 +300,25 @@ def sampled(training):
     return {**told, "signals": signals}
 
 
-def adopting(training):
+def adopt():
     """Orphans become children of the training, as they do of process 1."""
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def adopting(training):
+    adopt()
     return sampled(training)
+
+
+def bereft(training):
+    """The program that samples cannot be run."""
+    adopt()
+    signals = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: signals.append(number))
+    why = asked(training)
+    before = training.calls().count("finalize")
+    training.until(lambda: training.calls().count("finalize") >= before + 2)
+    return {"fine": why, "alone": has_no_child(), "children": children(), "signals": signals}
 
 
 if __name__ == "__main__":

@@ -177,8 +177,8 @@ def test_gpus_that_are_not_sampled(probe, gpus, expected):
 def test_a_sampler_that_is_not_there(probe):
     copy = probe.folder / "hook"
     shutil.copytree(needed("PP_HOOK"), copy, ignore=shutil.ignore_patterns("precisionprobe-sampler"))
-    told, _ = trained(probe, "asked", environment={**GPU, "PYTHONPATH": str(copy)}, fine=FINE)
-    assert told["told"] == "No such file or directory"
+    told, _ = trained(probe, "bereft", environment={**GPU, "PYTHONPATH": str(copy)}, fine=FINE)
+    assert told["told"] == {"fine": "No such file or directory", "alone": True, "children": [], "signals": []}
 
 
 @pytest.mark.parametrize("fine, expected", [(FINE, "no GPU is used"), ({"periodNs": 10}, ""), (None, "")])
