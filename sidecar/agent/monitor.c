@@ -351,6 +351,19 @@ static int drain(pp_monitor *m, int64_t now, pp_error *err)
     return ask(m, PP_SAMPLES_REST, err);
 }
 
+/* One that was told to leave, or is gone, is the session's before this one: the next one takes its
+ * place. One that samples already was left by an agent before this one. */
+static int open_sampler(pp_monitor *m, pp_error *err)
+{
+    if (pp_sampler_open(m->path, &m->sampler, err) < 0)
+        return -1;
+    if (pp_sampler_header(m->sampler)->want != PP_SAMPLES_LEAVE && !pp_sampler_gone(m->sampler))
+        return ask(m, PP_SAMPLES_REST, err);
+    pp_sampler_free(m->sampler);
+    m->sampler = NULL;
+    return pp_error_set(err, PP_ERR_NOT_FOUND, "the sampler is leaving");
+}
+
 static void find(pp_monitor *m, const pp_monitor_input *in)
 {
     pp_error err = {0};
@@ -363,7 +376,7 @@ static void find(pp_monitor *m, const pp_monitor_input *in)
     if (in->now - m->looked_at < LOOK_EVERY)
         return;
     m->looked_at = in->now;
-    if (pp_sampler_open(m->path, &m->sampler, &err) == 0)
+    if (open_sampler(m, &err) == 0)
         enter(m, RESTING, in->now);
     else if (err.code != PP_ERR_NOT_FOUND)
         give_up(m, err.message);

@@ -420,6 +420,40 @@ static void test_samples_that_do_not_come(void **state)
     assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
 }
 
+/* An agent before this one was gone before it could say that no more are wanted. */
+static void test_a_sampler_that_samples_already(void **state)
+{
+    (void)state;
+    make_sampler();
+    t.header->want = PP_SAMPLES_SAMPLE;
+    show(PP_SAMPLES_SAMPLING);
+    assert_true(poll("started"));
+    assert_int_equal(t.header->want, PP_SAMPLES_REST);
+    begin();
+}
+
+/* That of the session before: the next one comes when it is gone. */
+static void test_a_sampler_that_leaves(void **state)
+{
+    (void)state;
+    make_sampler();
+    t.header->want = PP_SAMPLES_LEAVE;
+    show(PP_SAMPLES_RESTING);
+    for (int64_t from = t.now; t.now - from < 2 * S;)
+        assert_false(poll("started"));
+    assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
+    assert_int_equal(flock(t.fd, LOCK_UN), 0);
+    t.header->want = PP_SAMPLES_REST; /* as of one that was killed */
+    for (int64_t from = t.now; t.now - from < 2 * S;)
+        assert_false(poll("started"));
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+    t.header->want = PP_SAMPLES_REST;
+    assert_int_equal(flock(t.fd, LOCK_EX), 0); /* the next one */
+    while (t.header->want == PP_SAMPLES_REST)
+        assert_false(poll("started"));
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+}
+
 /* Samples are given back where no stretch comes. */
 static void test_a_stretch_that_does_not_come(void **state)
 {
@@ -473,6 +507,8 @@ int main(void)
         WITH_FOLDER(test_a_sampler_that_does_not_come),
         WITH_FOLDER(test_a_sampler_that_does_not_open),
         WITH_FOLDER(test_samples_that_do_not_come),
+        WITH_FOLDER(test_a_sampler_that_samples_already),
+        WITH_FOLDER(test_a_sampler_that_leaves),
         WITH_FOLDER(test_a_stretch_that_does_not_come),
         WITH_FOLDER(test_a_file_that_lies),
         WITH_FOLDER(test_a_sampler_that_ends),
