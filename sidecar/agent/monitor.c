@@ -40,6 +40,7 @@ enum {
 #define GUESS_LATE (SECOND / 50)
 #define DRIFT_PPM 500
 #define DRIFT_LEAST (SECOND / 500)
+#define TIME_MAX (INT64_MAX / 8) /* ns */
 
 typedef enum phase {
     AWAY, /* there is no sampler yet */
@@ -204,15 +205,19 @@ static void *body(void *user)
     return NULL;
 }
 
-/* Near the lag that was found last, else by what the sampler saw. */
+/* Near the lag that was found last, else, or once that may have drifted further than the sampler's
+ * word is off, by what the sampler saw. What it cannot have seen is not believed. The range is kept
+ * small: each ms of it takes 20 ms of a processor to scan. */
 static pp_fine_clock clock_of(const pp_monitor *m, const pp_samples_header *h, int64_t now)
 {
     const work *w = &m->work;
-    if (w->joined)
-        return (pp_fine_clock){.lag = w->lag,
-                               .range = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM};
-    return (pp_fine_clock){.lag = GUESS_LATE / 2 - (h->offset < INT64_MAX ? h->offset : 0),
-                           .range = GUESS_LATE / 2 + DRIFT_LEAST};
+    const bool told = h->offset > -TIME_MAX && h->offset < TIME_MAX;
+    const pp_fine_clock guess = {.lag = GUESS_LATE / 2 - (told ? h->offset : 0),
+                                 .range = GUESS_LATE / 2 + DRIFT_LEAST};
+    const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
+    if (!w->joined || (told && drift > guess.range))
+        return guess;
+    return (pp_fine_clock){.lag = w->lag, .range = drift < guess.range ? drift : guess.range};
 }
 
 static void submit(pp_monitor *m, int64_t now)

@@ -286,6 +286,24 @@ static void test_many_windows(void **state)
     check_estimates(&e);
 }
 
+/* Hours later the lag that was found last tells less than the sampler does. */
+static void test_windows_far_apart(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    for (uint64_t i = 1; i <= 2; i++) {
+        t.running = false;
+        begin();
+        sample();
+        assert_true(wait_for(&e));
+        assert_int_equal(e.windows, i);
+        assert_int_equal(e.failed, 0);
+        assert_true(llabs(e.lag - t.ahead) < 1000);
+        t.now += 30000 * S;
+        t.ahead += S / 5;
+    }
+}
+
 /* The stretch ends before the window is full, or the training does. */
 static void test_a_short_stretch(void **state)
 {
@@ -362,6 +380,33 @@ static void test_samples_that_do_not_fit(void **state)
     assert_true(pp_monitor_take(t.monitor, &e));
     assert_int_equal(e.windows, 2);
     assert_int_equal(e.failed, 1);
+    check_estimates(&e);
+}
+
+/* A clock that nobody has. */
+static void test_an_offset_that_cannot_be(void **state)
+{
+    (void)state;
+    static const int64_t offsets[] = {INT64_MIN, INT64_MAX - 1};
+    pp_monitor_estimates e;
+    for (size_t i = 0; i < 2; i++) {
+        begin();
+        t.running = true;
+        for (int k = 0; k < 10; k++) {
+            train();
+            (void)poll("started");
+        }
+        t.header->offset = offsets[i];
+        pp_monitor_finish(t.monitor);
+        assert_false(pp_monitor_take(t.monitor, &e));
+        t.running = false;
+        t.now += 60 * S;
+    }
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 3);
+    assert_int_equal(e.failed, 2);
     check_estimates(&e);
 }
 
@@ -500,9 +545,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_from_samples_to_estimates),
         WITH_FOLDER(test_many_windows),
+        WITH_FOLDER(test_windows_far_apart),
         WITH_FOLDER(test_a_short_stretch),
         WITH_FOLDER(test_a_stretch_that_comes_late),
         WITH_FOLDER(test_samples_that_do_not_fit),
+        WITH_FOLDER(test_an_offset_that_cannot_be),
         WITH_FOLDER(test_before_the_hook_has_decided),
         WITH_FOLDER(test_a_sampler_that_does_not_come),
         WITH_FOLDER(test_a_sampler_that_does_not_open),
