@@ -78,6 +78,7 @@ struct pp_monitor {
     int64_t not_before; /* nothing is: the sampler gave no samples */
     int64_t looked_at, beat_at;
     int64_t joined_at; /* when the latest window was submitted */
+    int64_t from;      /* kernels before it are another stretch's, or not sampled */
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
     bool kernels_here; /* all of the window's */
     pp_sampler *sampler;
@@ -191,7 +192,6 @@ static int join_and_solve(work *w, pp_error *err)
         pp_fine_sums_free(w->groups[--w->n_groups]);
         return -1;
     }
-    w->sampled += w->samples[w->n_samples - 1].end - w->samples[0].start;
     return 0;
 }
 
@@ -201,6 +201,8 @@ static void *body(void *user)
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     if (join_and_solve(&m->work, &m->work.err) < 0)
         m->work.failed++;
+    else
+        m->work.sampled += (int64_t)m->work.n_samples * m->period;
     atomic_store(&m->done, true);
     return NULL;
 }
@@ -303,7 +305,7 @@ static int take_samples(pp_monitor *m, pp_error *err)
 void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 {
     pp_monitor *m = monitor;
-    if (m->phase != SAMPLING && m->phase != DRAINING)
+    if ((m->phase != SAMPLING && m->phase != DRAINING) || kernel->start < m->from)
         return;
     if (kernel->start > m->until) {
         m->kernels_here = true;
@@ -321,7 +323,8 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 
 void pp_monitor_end(pp_monitor *m)
 {
-    m->kernels_here = m->kernels_here || m->phase == SAMPLING || m->phase == DRAINING;
+    if (m->ran_at != 0) /* else it is the end of a stretch before */
+        m->kernels_here = m->kernels_here || m->phase == SAMPLING || m->phase == DRAINING;
 }
 
 /* ---- phases ---- */
@@ -335,6 +338,7 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
 {
     m->work.n_samples = 0;
     m->ran_at = 0;
+    m->from = now;
     m->until = INT64_MAX;
     m->kernels_here = false;
     enter(m, STARTING, now);

@@ -355,6 +355,24 @@ static void test_a_stretch_that_comes_late(void **state)
     check_estimates(&e);
 }
 
+/* What is told of the stretch before while samples come already is not this one's. */
+static void test_a_stretch_before_that_is_told_late(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    const pp_kernels_placed late = {.start = t.now - 2 * S, .end = t.now - S, .layer = 9};
+    begin();
+    pp_monitor_kernel(t.monitor, &late);
+    pp_monitor_end(t.monitor);
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
+    check_estimates(&e);
+    for (size_t i = 0; i < e.result->n; i++)
+        assert_int_not_equal(e.result->items[i].layer, 9);
+}
+
 /* Samples of another GPU, say: they tell nothing, and spoil nothing of what is known. */
 static void test_samples_that_do_not_fit(void **state)
 {
@@ -548,6 +566,7 @@ int main(void)
         WITH_FOLDER(test_windows_far_apart),
         WITH_FOLDER(test_a_short_stretch),
         WITH_FOLDER(test_a_stretch_that_comes_late),
+        WITH_FOLDER(test_a_stretch_before_that_is_told_late),
         WITH_FOLDER(test_samples_that_do_not_fit),
         WITH_FOLDER(test_an_offset_that_cannot_be),
         WITH_FOLDER(test_before_the_hook_has_decided),
