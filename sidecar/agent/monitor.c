@@ -123,11 +123,13 @@ static void enter(pp_monitor *m, phase to, int64_t now)
     m->since = now;
 }
 
+/* What it said of itself goes with the estimates that there are. */
 static void give_up(pp_monitor *m, const char *why)
 {
+    pp_error err = {0};
     (void)snprintf(m->why, sizeof m->why, "%s", why);
-    pp_sampler_free(m->sampler);
-    m->sampler = NULL;
+    if (m->sampler)
+        (void)pp_sampler_set_want(m->sampler, PP_SAMPLES_LEAVE, &err);
     m->phase = OVER;
 }
 
@@ -456,11 +458,9 @@ bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
     pp_error err = {0};
     if (m->phase == AWAY)
         find(m, in);
-    if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0) {
-        if (m->phase == JOINING)
-            (void)collect(m, true);
+    if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0 &&
+        (m->phase != JOINING || collect(m, false))) /* else the next time finds it too */
         give_up(m, err.message);
-    }
     if (m->phase == AWAY) /* before the hook has decided anything there is nothing to wait for */
         return strcmp(in->hook, "started") != 0;
     const bool opening = m->phase == RESTING &&

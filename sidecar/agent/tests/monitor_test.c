@@ -556,6 +556,24 @@ static void test_a_sampler_that_ends(void **state)
     assert_string_equal(pp_monitor_why(t.monitor), "the sampler has ended");
 }
 
+/* What it has given is joined all the same, and nobody waits for that. */
+static void test_a_sampler_that_ends_meanwhile(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    sample();
+    pp_monitor_end(t.monitor);
+    (void)poll("started"); /* it is submitted now, where it was not yet */
+    assert_int_equal(flock(t.fd, LOCK_UN), 0);
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 1);
+    check_estimates(&e);
+    assert_int_equal(e.sampler->period, PERIOD);
+    assert_true(poll("started"));
+    assert_string_equal(pp_monitor_why(t.monitor), "the sampler has ended");
+}
+
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -578,6 +596,7 @@ int main(void)
         WITH_FOLDER(test_a_stretch_that_does_not_come),
         WITH_FOLDER(test_a_file_that_lies),
         WITH_FOLDER(test_a_sampler_that_ends),
+        WITH_FOLDER(test_a_sampler_that_ends_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
