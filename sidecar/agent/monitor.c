@@ -382,7 +382,9 @@ static void find(pp_monitor *m, const pp_monitor_input *in)
         give_up(m, in->hook);
         return;
     }
-    if (m->since == 0 && *in->hook)
+    if (!*in->hook)
+        m->since = 0; /* "started" was still the session's before */
+    else if (m->since == 0)
         m->since = in->now;
     if (in->now - m->looked_at < LOOK_EVERY)
         return;

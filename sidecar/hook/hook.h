@@ -151,6 +151,8 @@ void pp_sampler_ask(const char *program, const char *folder, const char *gpu, ui
                     const char *paths, const char *libraries);
 /** Starts it where it was asked for. By the hook's thread, without the GIL. */
 void pp_sampler_poll(void);
+/** Another session: nothing is decided of its sampler. By the hook's thread, without the GIL. */
+void pp_sampler_forget(void);
 
 /* ---- nodes.c: a layer's part of the autograd graph ---- */
 

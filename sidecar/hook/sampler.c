@@ -293,3 +293,9 @@ void pp_sampler_poll(void)
     tell(why);
     free_start(s);
 }
+
+void pp_sampler_forget(void)
+{
+    free_start(atomic_exchange(&asked, NULL));
+    tell("");
+}

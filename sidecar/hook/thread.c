@@ -62,6 +62,8 @@ int64_t pp_thread_wait(uint32_t seen)
         pp_sampler_poll();
         pp_ring_wait(seen, poll(false));
     }
+    if (session != 0 && session != pp_ring_session())
+        pp_sampler_forget();
     session = pp_ring_session();
     if (atomic_load(&closing))
         (void)poll(true);

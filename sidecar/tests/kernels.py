@@ -5,6 +5,7 @@ usage: kernels.py CASE CUDA CUPTI   (the doubles)
 Every step launches the same kernels, so that each that is told of can be compared with kernels().
 """
 import ctypes
+import glob
 import os
 import signal
 import sys
@@ -273,6 +274,15 @@ def hindered(training):
     told = [asked(training)]
     double.pp_cupti_fault(b"")
     training.until(lambda: faults.ring()["fine"] == "started")
+    return told + [faults.ring()["fine"]]
+
+
+def renewed(training):
+    """Another session, of which nothing is decided yet."""
+    told = [asked(training)]
+    path, = glob.glob(os.path.join(faults.RING, "*.ring"))
+    faults.own.pp_fault_session(path.encode(), 77)
+    training.until(lambda: faults.ring()["fine"] == "")
     return told + [faults.ring()["fine"]]
 
 

@@ -167,6 +167,11 @@ def test_reasons_not_to_sample(probe):
     assert told["told"] == ["kernels are not recorded", "started"]
 
 
+def test_what_was_said_of_the_sampler_is_the_session_s(probe):
+    told, _ = trained(probe, "renewed", environment=GPU, fine=FINE)
+    assert told["told"] == ["started", ""]
+
+
 @pytest.mark.parametrize("gpus, expected", [("GPU-1,GPU-2", "several GPUs"),
                                             ("all", "which GPU is used is not known")], ids=["several", "unknown"])
 def test_gpus_that_are_not_sampled(probe, gpus, expected):

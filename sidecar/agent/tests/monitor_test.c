@@ -517,6 +517,17 @@ static void test_a_sampler_that_leaves(void **state)
     assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
 }
 
+/* What the hook said in the session before is no word of this one's sampler. */
+static void test_a_hook_that_begins_anew(void **state)
+{
+    (void)state;
+    assert_false(poll("started"));
+    for (int64_t from = t.now; t.now - from < 60 * S;)
+        assert_true(poll(""));
+    int64_t ns = waited();
+    assert_true(ns > 5 * S && ns < 15 * S);
+}
+
 /* Samples are given back where no stretch comes. */
 static void test_a_stretch_that_does_not_come(void **state)
 {
@@ -593,6 +604,7 @@ int main(void)
         WITH_FOLDER(test_samples_that_do_not_come),
         WITH_FOLDER(test_a_sampler_that_samples_already),
         WITH_FOLDER(test_a_sampler_that_leaves),
+        WITH_FOLDER(test_a_hook_that_begins_anew),
         WITH_FOLDER(test_a_stretch_that_does_not_come),
         WITH_FOLDER(test_a_file_that_lies),
         WITH_FOLDER(test_a_sampler_that_ends),

@@ -230,3 +230,13 @@ API int pp_fault_ring(const char *path, char *out, size_t size)
                    (unsigned long long)h.kernels_lost);
     return 0;
 }
+
+/** Writes the session's number, as an agent does; returns 0, or -1 where it cannot be written. */
+API int pp_fault_session(const char *path, uint32_t number);
+API int pp_fault_session(const char *path, uint32_t number)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : pwrite(fd, &number, sizeof number, offsetof(pp_ring_header, session));
+    close(fd);
+    return n == (ssize_t)sizeof number ? 0 : -1;
+}
