@@ -237,6 +237,9 @@ static bool add_folders(start *s)
     folder_of("libcuda.so", cuda);
     if (asprintf(&all, "LD_LIBRARY_PATH=%s%s%s", cupti, cuda, s->libraries) < 0)
         return false;
+    char *end = strrchr(all, ':');
+    if (end && !end[1]) /* what is empty would be the working directory */
+        *end = '\0';
     free(s->libraries);
     s->libraries = all;
     return true;

@@ -257,9 +257,10 @@ def about(pid):
     with open("/proc/%s/status" % pid) as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file)
     with open("/proc/%s/environ" % pid) as file:
-        names = [entry.split("=")[0] for entry in file.read().split("\0") if entry]
+        environment = dict(entry.split("=", 1) for entry in file.read().split("\0") if entry)
     return {"files": sorted(files), "blocked": int(status["SigBlk"], 16), "ignored": int(status["SigIgn"], 16),
-            "alone": os.getsid(int(pid)) != os.getsid(0), "environment": names}
+            "alone": os.getsid(int(pid)) != os.getsid(0), "environment": list(environment),
+            "folders": all(environment.get("LD_LIBRARY_PATH", "").split(":"))}
 
 
 def asked(training):

@@ -153,7 +153,7 @@ def test_the_sampler_is_apart(probe, case):
     name = told["sampler"]["files"][-1]
     assert told["sampler"] == {
         "files": ["/dev/null", name[:-len("samples")] + "ring", name], "blocked": 0, "ignored": 0, "alone": True,
-        "environment": ["PATH", "LD_LIBRARY_PATH"]}
+        "environment": ["PATH", "LD_LIBRARY_PATH"], "folders": True}
     if case == "adopting":
         keeper, = told["children"]
         assert keeper["files"] == ["/dev/null"] and keeper["alone"] and told["again"] == []
