@@ -202,19 +202,20 @@ static int keep(void *of)
 static void *stand_by(void *of)
 {
     start *s = of;
-    int subreaper = 0;
+    int subreaper = 0, status = 0;
     s->training = getpid();
     s->keeps = s->training == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &subreaper) == 0 && subreaper);
     long keeper = run_apart(CLONE_VM, keep, s, s->stacks[0] + STACK);
     if (keeper < 0)
         s->error = (int)-keeper;
     else
-        (void)waitpid((pid_t)keeper, NULL, __WCLONE); /* no signal comes to this thread */
+        (void)waitpid((pid_t)keeper, &status, __WCLONE); /* no signal comes to this thread */
     if (s->error) {
         char text[PP_RING_TYPE];
         tell(strerror_r(s->error, text, sizeof text));
     }
-    free_start(s);
+    if (!WIFSIGNALED(status)) /* else the sampler-to-be may still be at it */
+        free_start(s);
     return NULL;
 }
 
