@@ -49,7 +49,7 @@ typedef enum phase {
     SAMPLING,
     DRAINING, /* no more are asked for; the last ones, and kernels, are still to come */
     JOINING,
-    OVER, /* for good: `why` says it */
+    OVER, /* for good: `why` says it, where it is not the session that is over */
 } phase;
 
 /* What the thread works on; nobody else looks at it meanwhile. */
@@ -407,6 +407,10 @@ static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
     const pp_samples_header *h = pp_sampler_header(m->sampler);
     switch (m->phase) {
     case RESTING:
+        if (in->over) {
+            enter(m, OVER, in->now);
+            return ask(m, PP_SAMPLES_LEAVE, err);
+        }
         if (h->state != PP_SAMPLES_RESTING || !in->wanted || in->now < m->not_before ||
             (in->running && in->now < m->next_at))
             return 0;

@@ -26,6 +26,7 @@ typedef struct pp_monitor_input {
     int64_t now;      /**< ns, monotonic */
     bool wanted;      /**< a stretch is about to begin, or runs */
     bool running;     /**< it runs: kernels are recorded */
+    bool over;        /**< no stretch will come any more: the sampler may leave */
     const char *hook; /**< what the ring says of the sampler: "", "started", or why there is none */
 } pp_monitor_input;
 

@@ -521,6 +521,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
     pp_monitor_input input = {.now = p->now,
                               .wanted = *mode == PP_RING_SAMPLE,
                               .running = running && strcmp(h->clock, "kernels") == 0,
+                              .over = p->duty.finished,
                               .hook = h->fine};
     if (!pp_monitor_poll(p->monitor, &input) && *mode == PP_RING_SAMPLE && !running)
         *mode = PP_RING_COUNT;

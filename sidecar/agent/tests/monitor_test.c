@@ -304,6 +304,28 @@ static void test_windows_far_apart(void **state)
     }
 }
 
+/* The session is, while the training goes on: the sampler leaves, once all is joined. */
+static void test_a_session_that_is_over(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    sample();
+    t.running = false;
+    pp_monitor_end(t.monitor);
+    pp_monitor_input in = {.now = t.now, .over = true, .hook = "started"};
+    for (int i = 0; i < 10000 && t.header->want != PP_SAMPLES_LEAVE; i++) {
+        assert_true(pp_monitor_poll(t.monitor, &in));
+        (void)usleep(1000);
+    }
+    assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
+    assert_true(pp_monitor_take(t.monitor, &e));
+    check_estimates(&e);
+    assert_int_equal(flock(t.fd, LOCK_UN), 0);
+    assert_true(pp_monitor_poll(t.monitor, &in));
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+}
+
 /* The stretch ends before the window is full, or the training does. */
 static void test_a_short_stretch(void **state)
 {
@@ -593,6 +615,7 @@ int main(void)
         WITH_FOLDER(test_from_samples_to_estimates),
         WITH_FOLDER(test_many_windows),
         WITH_FOLDER(test_windows_far_apart),
+        WITH_FOLDER(test_a_session_that_is_over),
         WITH_FOLDER(test_a_short_stretch),
         WITH_FOLDER(test_a_stretch_that_comes_late),
         WITH_FOLDER(test_a_stretch_before_that_is_told_late),
