@@ -80,6 +80,7 @@ struct pp_monitor {
     int64_t joined_at; /* when the latest window was submitted */
     int64_t from;      /* kernels before it are another stretch's, or not sampled */
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
+    int64_t offset;    /* the least that the sampler told in the window; INT64_MAX: none */
     bool kernels_here; /* all of the window's */
     pp_sampler *sampler;
     size_t samples_max;
@@ -210,13 +211,13 @@ static void *body(void *user)
 }
 
 /* Near the lag that was found last, else, or once that may have drifted further than the sampler's
- * word is off, by what the sampler saw. What it cannot have seen is not believed. The range is kept
- * small: each ms of it takes 20 ms of a processor to scan. */
-static pp_fine_clock clock_of(const pp_monitor *m, const pp_samples_header *h, int64_t now)
+ * word is off, by what the sampler saw. The range is kept small: each ms of it takes
+ * 20 ms of a processor to scan. */
+static pp_fine_clock clock_of(const pp_monitor *m, int64_t now)
 {
     const work *w = &m->work;
-    const bool told = h->offset > -TIME_MAX && h->offset < TIME_MAX;
-    const pp_fine_clock guess = {.lag = GUESS_LATE / 2 - (told ? h->offset : 0),
+    const bool told = m->offset < INT64_MAX;
+    const pp_fine_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
                                  .range = GUESS_LATE / 2 + DRIFT_LEAST};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
     if (!w->joined || (told && drift > guess.range))
@@ -226,12 +227,11 @@ static pp_fine_clock clock_of(const pp_monitor *m, const pp_samples_header *h, i
 
 static void submit(pp_monitor *m, int64_t now)
 {
-    const pp_samples_header *h = pp_sampler_header(m->sampler);
     work *w = &m->work;
     enter(m, JOINING, now);
     m->windows++;
     w->err = (pp_error){0};
-    w->clock = clock_of(m, h, now);
+    w->clock = clock_of(m, now);
     m->joined_at = now;
     atomic_store(&m->done, false);
     m->threaded = w->n_samples > 0 && pthread_create(&m->thread, NULL, body, m) == 0;
@@ -291,10 +291,21 @@ static int keep(pp_monitor *m, const pp_samples_one *samples, size_t n, pp_error
     return 0;
 }
 
+/* It begins anew with each of the sampler's own stretches; what it cannot have seen is not
+ * believed. */
+static void note_offset(pp_monitor *m)
+{
+    const int64_t offset = pp_sampler_header(m->sampler)->offset;
+    if (offset > -TIME_MAX && offset < TIME_MAX && offset < m->offset)
+        m->offset = offset;
+}
+
 static int take_samples(pp_monitor *m, pp_error *err)
 {
     pp_samples_one some[AT_ONCE];
     const bool wanted = m->phase == SAMPLING || m->phase == DRAINING;
+    if (wanted)
+        note_offset(m);
     for (;;) {
         long n = pp_sampler_take(m->sampler, some, AT_ONCE, err);
         if (n <= 0)
@@ -342,6 +353,7 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     m->ran_at = 0;
     m->from = now;
     m->until = INT64_MAX;
+    m->offset = INT64_MAX;
     m->kernels_here = false;
     enter(m, STARTING, now);
     return ask(m, PP_SAMPLES_SAMPLE, err);
