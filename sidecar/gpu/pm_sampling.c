@@ -769,7 +769,7 @@ static void note_newest(pp_pm *pm)
 {
     pp_pm_sample sample;
     const image *i = pm->filled;
-    if (i->completed > 0 && read_times(pm, i, i->completed - 1, &sample, NULL) == 0 &&
+    if (!pm->lost && i->completed > 0 && read_times(pm, i, i->completed - 1, &sample, NULL) == 0 &&
         sample.end > pm->newest)
         pm->newest = sample.end;
 }
