@@ -210,9 +210,8 @@ static void *body(void *user)
     return NULL;
 }
 
-/* Near the lag that was found last, else, or once that may have drifted further than the sampler's
- * word is off, by what the sampler saw. The range is kept small: each ms of it takes
- * 20 ms of a processor to scan. */
+/* Near the lag that was found last, else, or once that may have drifted far, by what the sampler
+ * saw. The range is kept small: each ms of it takes 20 ms of a processor to scan. */
 static pp_fine_clock clock_of(const pp_monitor *m, int64_t now)
 {
     const work *w = &m->work;
@@ -220,9 +219,10 @@ static pp_fine_clock clock_of(const pp_monitor *m, int64_t now)
     const pp_fine_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
                                  .range = GUESS_LATE / 2 + DRIFT_LEAST};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
-    if (!w->joined || (told && drift > guess.range))
+    const int64_t most = 2 * guess.range; /* what it takes in a stretch that goes on */
+    if (!w->joined || (told && drift > most))
         return guess;
-    return (pp_fine_clock){.lag = w->lag, .range = drift < guess.range ? drift : guess.range};
+    return (pp_fine_clock){.lag = w->lag, .range = drift < most ? drift : most};
 }
 
 static void submit(pp_monitor *m, int64_t now)
