@@ -255,13 +255,13 @@ static bool collect(pp_monitor *m, bool wait)
     return true;
 }
 
-void pp_monitor_free(pp_monitor *m)
+void pp_monitor_free(pp_monitor *m, bool leave)
 {
     if (!m)
         return;
     if (m->phase == JOINING)
         (void)collect(m, true);
-    pp_sampler_free(m->sampler);
+    pp_sampler_free(m->sampler, leave);
     pp_fine_free(m->work.fine);
     pp_fine_result_free(m->work.result);
     for (size_t i = 0; i < m->work.n_groups; i++)
@@ -382,7 +382,7 @@ static int open_sampler(pp_monitor *m, pp_error *err)
         return -1;
     if (pp_sampler_header(m->sampler)->want != PP_SAMPLES_LEAVE && !pp_sampler_gone(m->sampler))
         return ask(m, PP_SAMPLES_REST, err);
-    pp_sampler_free(m->sampler);
+    pp_sampler_free(m->sampler, true);
     m->sampler = NULL;
     return pp_error_set(err, PP_ERR_NOT_FOUND, "the sampler is leaving");
 }

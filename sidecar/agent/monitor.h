@@ -19,8 +19,9 @@ typedef struct pp_monitor pp_monitor;
 /** `ring`: path of the process's ring, beside which the sampler's file will be; `period`: ns
  * between samples. */
 int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err);
-/** Waits for its thread; the sampler leaves. NULL is allowed. */
-void pp_monitor_free(pp_monitor *monitor);
+/** Waits for its thread. The sampler leaves, or rests until an agent after this one asks it. NULL
+ * is allowed. */
+void pp_monitor_free(pp_monitor *monitor, bool leave);
 
 typedef struct pp_monitor_input {
     int64_t now;      /**< ns, monotonic */

@@ -85,7 +85,7 @@ void pp_process_free(pp_process *p)
         return;
     pp_reader_free(p->reader);
     pp_batcher_free(p->batcher);
-    pp_monitor_free(p->monitor);
+    pp_monitor_free(p->monitor, false);
     pp_kernels_free(p->kernels);
     pp_pairing_free(p->pairing);
     free(p->path);
@@ -532,7 +532,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
 static void end_sampling(pp_process *p)
 {
     pp_kernels_watch(p->kernels, NULL, NULL);
-    pp_monitor_free(p->monitor);
+    pp_monitor_free(p->monitor, true);
     p->monitor = NULL;
     p->told_why = false;
 }

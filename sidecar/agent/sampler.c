@@ -106,12 +106,12 @@ int pp_sampler_open(const char *path, pp_sampler **ret, pp_error *err)
     return 0;
 }
 
-void pp_sampler_free(pp_sampler *s)
+void pp_sampler_free(pp_sampler *s, bool leave)
 {
     pp_error err = {0};
     if (!s)
         return;
-    (void)pp_sampler_set_want(s, PP_SAMPLES_LEAVE, &err);
+    (void)pp_sampler_set_want(s, leave ? PP_SAMPLES_LEAVE : PP_SAMPLES_REST, &err);
     close(s->fd);
     free(s);
 }

@@ -14,8 +14,9 @@ typedef struct pp_sampler pp_sampler;
 
 /** PP_ERR_NOT_FOUND where there is no such file (yet); PP_ERR_INVALID where it is another one. */
 int pp_sampler_open(const char *path, pp_sampler **ret, pp_error *err);
-/** Tells it to leave. NULL is allowed. */
-void pp_sampler_free(pp_sampler *sampler);
+/** Tells it to leave, or to rest: an agent after this one may go on with it for as long as it waits
+ * for a beat. NULL is allowed. */
+void pp_sampler_free(pp_sampler *sampler, bool leave);
 
 /** Reads the header. */
 int pp_sampler_refresh(pp_sampler *sampler, pp_error *err);

@@ -9,12 +9,14 @@
  * training's ring has fallen, when it is told to, or when the agent has been silent for long.
  */
 #include "common/error.h"
+#include "sidecar/gpu/memory.h"
 #include "sidecar/gpu/pm_sampling.h"
 #include "sidecar/ring.h"
 #include "sidecar/samples.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -37,6 +39,9 @@ enum {
     POLL = 1000000,  /* ns between two polls of a stretch: pm_sampling.h says why */
     REST = 20000000, /* ns between two looks at what is wanted */
 };
+
+/** Bytes that a container has to have left: 840 MB are taken, and the training may grow. */
+#define MEMORY_LEFT (INT64_C(1536) << 20)
 
 /** ns without the agent's beat after which nobody reads; tests have less time. */
 #ifndef PP_SAMPLER_SILENT
@@ -277,11 +282,23 @@ static void tell_sources(const pp_pm *pm)
     }
 }
 
+/* Where a container passes its limit all in it may be ended, whoever asked for the memory. */
+static int check_memory(pp_error *err)
+{
+    int64_t left = pp_memory_left("/sys/fs/cgroup");
+    if (left >= MEMORY_LEFT)
+        return 0;
+    return pp_error_set(err, PP_ERR_UNAVAILABLE,
+                        "the container has %" PRId64
+                        " MiB of memory left, sampling asks for %" PRId64,
+                        left >> 20, MEMORY_LEFT >> 20);
+}
+
 static void run(const pp_pm_options *options)
 {
     pp_error err = {0};
     pp_pm *pm = NULL;
-    int rc = pp_pm_open(options, &pm, &err);
+    int rc = check_memory(&err) < 0 ? -1 : pp_pm_open(options, &pm, &err);
     if (rc == 0) {
         tell_sources(pm);
         rc = serve(pm, &err);
@@ -310,6 +327,7 @@ static void step_back(void)
     cpu_set_t all;
     memset(&all, 0xff, sizeof all); /* of these the container has what it has */
     (void)sched_setaffinity(0, sizeof all, &all);
+    (void)sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
     (void)umask(077);
 }
 
@@ -336,6 +354,8 @@ int main(int argc, char **argv)
     if (period < PERIOD_MIN || period > PERIOD_MAX || open_ring(argv[1], argv[2]) < 0 ||
         publish(argv[1], argv[2], argv[3], (uint32_t)period) < 0)
         return 2;
+    if (argv[1][0] == '/')
+        (void)!chdir("/"); /* the training's folder is its own to remove */
     run(&options);
     withdraw();
     return 0;

@@ -10,6 +10,10 @@
 
 enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32 };
 
+/* What is made up for is bounded: three blocks beside others of another kind, say of a validation,
+ * would keep the budget from being spent for hours. Parts have been seen to miss half. */
+enum { MISSING_MOST = 8 };
+
 /* ns between a plain block and a marked one that may be held against it. */
 #define NEAR INT64_C(10000000000)
 
@@ -103,8 +107,9 @@ static void take_extra(int recorded, int64_t ns)
     if (c->count < KNOWN)
         return;
     int64_t missing = unsure[recorded].steps * c->middle - unsure[recorded].cost;
+    int64_t most = unsure[recorded].cost * (MISSING_MOST - 1);
     if (missing > 0)
-        pp_ring_cost_add(missing);
+        pp_ring_cost_add(missing < most ? missing : most);
     unsure[recorded].steps = unsure[recorded].cost = 0;
 }
 

@@ -84,7 +84,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    pp_monitor_free(t.monitor);
+    pp_monitor_free(t.monitor, true);
     if (t.header)
         (void)munmap(t.header, PP_SAMPLES_SIZE);
     if (t.fd >= 0)
@@ -430,7 +430,7 @@ static void test_an_offset_that_says_nothing(void **state)
     static const int64_t offsets[] = {INT64_MIN, INT64_MAX - 1, INT64_MAX};
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
         pp_monitor_estimates e;
-        pp_monitor_free(t.monitor);
+        pp_monitor_free(t.monitor, true);
         assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
         if (t.header)
             t.header->want = PP_SAMPLES_REST; /* the next one */
@@ -572,7 +572,7 @@ static void test_a_file_that_lies(void **state)
     assert_true(poll("started"));
     assert_non_null(strstr(pp_monitor_why(t.monitor), "impossible"));
 
-    pp_monitor_free(t.monitor);
+    pp_monitor_free(t.monitor, true);
     assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
     t.header->sample_size++;
     assert_true(poll("started"));

@@ -152,6 +152,15 @@ static void test_the_first_stretch(void **state)
     assert_true(cost > 52 * 295000 && cost < 53 * 305000);
     assert_true(pass(MARKING, 100, 2300000, 50000) > 290000);
 
+    /* Steps of another kind after it: not more than eight times what its parts came to. */
+    pp_pace_forget();
+    wait_a_minute();
+    before = world.cost;
+    (void)pass(MARKING, 53, 9000000, 50000);
+    (void)pass(COUNTING, 16 * 8, 1000000, 0);
+    assert_true(world.cost - before < 8 * 53 * 51000);
+    assert_true(world.cost - before > 7 * 53 * 50000);
+
     /* Plain steps of a minute later say nothing about them; what was counted stays. */
     pp_pace_forget();
     wait_a_minute();
