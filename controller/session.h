@@ -171,7 +171,7 @@ typedef struct pp_session_pod {
      * NULL: told from session_uid and created_ns. */
     const char *refusal_reason;
     const char *refusal;
-    bool unexplained; /**< pp_inject_explain is still to say: that the webhook was missed is open */
+    bool unexplained; /**< pp_inject_explain is still to say why it carries no hook */
 
     /* from the ingest and the store */
     const char *const *gpus; /**< UUIDs that its processes named */

@@ -120,21 +120,22 @@ const char *pp_session_pod_refusal(const pp_session *session, const pp_session_p
     }
     if (pod->hooked) {
         *ret_message = "the pod's hook is in other containers than spec.containers names; name "
-                       "those of its annotation " PP_ANNOTATION_CONTAINERS ", or delete the pod so "
-                       "that its controller creates it anew";
+                       "those of its annotation " PP_ANNOTATION_CONTAINERS ", or delete the pod, "
+                       "and create it anew where no controller does";
         return "OtherContainers";
     }
-    /* The API keeps whole seconds; within one a pod that came first is the likelier story. */
-    if (pod->created_ns <= session->created_ns) {
-        *ret_message = "the pod was created before the session and carries no hook; delete it so "
-                       "that its controller creates it anew";
-        return "CreatedBefore";
-    }
+    /* Its age is no reason yet: it may be one that would not be injected anew either. */
     if (pod->unexplained)
         return NULL;
+    /* The API keeps whole seconds; within one a pod that came first is the likelier story. */
+    if (pod->created_ns <= session->created_ns) {
+        *ret_message = "the pod was created before the session and carries no hook; delete it, "
+                       "and create it anew where no controller does";
+        return "CreatedBefore";
+    }
     *ret_message = "the admission webhook was not reached when the pod was created; check the "
-                   "operator and the webhook's namespaceSelector, then delete the pod so that its "
-                   "controller creates it anew";
+                   "operator and the webhook's namespaceSelector, then delete the pod, and create "
+                   "it anew where no controller does";
     return "WebhookMissed";
 }
 
@@ -450,6 +451,8 @@ void pp_session_say(pp_session_turn *turn)
     if (turn->session->invalid.code != PP_OK)
         return; /* said already */
     emit_refusals(turn);
+    if (strcmp(turn->to->conditions[PP_CONDITION_INJECTED].reason, "NoMatchingPods") != 0)
+        emit_if_new(turn, PP_CONDITION_INJECTED); /* before its pods come, nothing is wrong */
     emit_if_new(turn, PP_CONDITION_METRICS_AVAILABLE);
     emit_if_new(turn, PP_CONDITION_STORED);
 }

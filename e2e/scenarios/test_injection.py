@@ -93,6 +93,7 @@ def refused(world, namespace, pod, reason, words, more=""):
     on_session = wait_until("an Event on the session", lambda: dict(world.events(namespace, "all")).get(reason), 20)
     assert words in on_session
     wait_until("an Event on the pod", lambda: dict(world.events(namespace, "one")).get(reason), 20)
+    assert {told for told, _ in world.events(namespace, "one")}.isdisjoint({"CreatedBefore", "WebhookMissed"})
     world.running(namespace, "app=idle")  # it runs all the same
 
 

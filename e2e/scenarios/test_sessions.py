@@ -27,11 +27,12 @@ def test_pod_from_before(world, namespace):
     before = world.running(namespace, "app=idle")[0]
     world.cluster.apply(manifest("late", labels="app: idle", namespace=namespace))
     session = world.session("late", namespace)
-    condition = wait_until("the Injected condition", lambda: session.condition("Injected"), 10)
-    assert (condition["status"], condition["reason"]) == ("False", "CreatedBefore")
-    assert "early" in condition["message"]
-    said = wait_until("an Event on the pod", lambda: dict(world.events(namespace, "early")).get("CreatedBefore"), 20)
-    assert "delete it" in said
+    wait_until("the reason", lambda: (session.condition("Injected") or {}).get("reason") == "CreatedBefore", 10)
+    condition = session.condition("Injected")
+    assert condition["status"] == "False" and "early" in condition["message"]
+    for name in ("early", "late"):
+        said = wait_until(f"an Event on {name}", lambda: dict(world.events(namespace, name)).get("CreatedBefore"), 20)
+        assert "delete it" in said
     item = session.get()
     assert item["status"]["pods"] == "0/1"
     assert [(t["pod"], t["reason"]) for t in item["status"]["targets"]] == [("early", "CreatedBefore")]
