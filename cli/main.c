@@ -71,15 +71,34 @@ static int run(int argc, char **argv)
     return rc < 0 ? complain(&err) : rc;
 }
 
+static error_t take_folder(int key, char *text, struct argp_state *state)
+{
+    const char **folder = state->input;
+    if (key == ARGP_KEY_NO_ARGS)
+        argp_error(state, "which folder?");
+    if (key != ARGP_KEY_ARG || *folder)
+        return ARGP_ERR_UNKNOWN;
+    *folder = text;
+    return 0;
+}
+
+/* The one argument of a verb without options; help or a wrong usage ends the process. */
+static const char *folder_of(int argc, char **argv, char *name, const char *what)
+{
+    const struct argp argp = {NULL, take_folder, "FOLDER", what, NULL, NULL, NULL};
+    const char *folder = NULL;
+    argv[0] = name;
+    (void)argp_parse(&argp, argc, argv, 0, NULL, &folder);
+    return folder;
+}
+
 static int report(int argc, char **argv)
 {
+    static char name[] = "precisionprobe report";
     pp_error err = {0};
     PP_CLEANUP_JSON json_t *results = NULL;
-    if (argc != 2) {
-        (void)fputs("usage: precisionprobe report FOLDER\n", stderr);
-        return EXIT_FAILURE;
-    }
-    if (pp_results_read(argv[1], &results, &err) < 0)
+    const char *folder = folder_of(argc, argv, name, "Prints the table of a folder of results.");
+    if (pp_results_read(folder, &results, &err) < 0)
         return complain(&err);
     pp_results_print(results, stdout);
     return EXIT_SUCCESS;
@@ -102,31 +121,44 @@ static int import(int argc, char **argv)
 
 static int trace(int argc, char **argv)
 {
+    static char name[] = "precisionprobe trace";
     pp_error err = {0};
-    if (argc != 2) {
-        (void)fputs("usage: precisionprobe trace FOLDER\n", stderr);
-        return EXIT_FAILURE;
-    }
-    return pp_trace(argv[1], stdout, &err) < 0 ? complain(&err) : EXIT_SUCCESS;
+    const char *folder = folder_of(argc, argv, name,
+                                   "Writes the steps that a run kept in full to standard output, "
+                                   "as Chrome trace events.");
+    return pp_trace(folder, stdout, &err) < 0 ? complain(&err) : EXIT_SUCCESS;
+}
+
+static int help(FILE *to, int status)
+{
+    (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
+                "       precisionprobe report FOLDER\n"
+                "       precisionprobe import [OPTION...] FOLDER\n"
+                "       precisionprobe trace FOLDER > trace.json\n"
+                "       precisionprobe --version\n"
+                "Each has a help of its own, with its options: run --help, import --help, ...\n",
+                to);
+    return status;
 }
 
 int main(int argc, char **argv)
 {
+    static const struct {
+        const char *name;
+        int (*call)(int argc, char **argv);
+    } verbs[] = {{"run", run}, {"report", report}, {"import", import}, {"trace", trace}};
     pp_log_set_level(PP_LOG_ERROR);
     argp_err_exit_status = EXIT_FAILURE;
-    if (argc > 1 && strcmp(argv[1], "run") == 0)
-        return run(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "report") == 0)
-        return report(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "import") == 0)
-        return import(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "trace") == 0)
-        return trace(argc - 1, argv + 1);
-    bool asked = argc > 1 && strcmp(argv[1], "--help") == 0;
-    (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
-                "       precisionprobe report FOLDER\n"
-                "       precisionprobe import [OPTION...] FOLDER\n"
-                "       precisionprobe trace FOLDER > trace.json\n",
-                asked ? stdout : stderr);
-    return asked ? EXIT_SUCCESS : EXIT_FAILURE;
+    if (argc < 2)
+        return help(stderr, EXIT_FAILURE);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].call(argc - 1, argv + 1);
+    }
+    if (strcmp(argv[1], "--help") == 0)
+        return help(stdout, EXIT_SUCCESS);
+    if (strcmp(argv[1], "--version") == 0)
+        return printf("precisionprobe " PP_VERSION "\n") < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    (void)fprintf(stderr, "precisionprobe: unknown command %s\n", argv[1]);
+    return help(stderr, EXIT_FAILURE);
 }

@@ -6,6 +6,7 @@
 #include "common/time.h"
 
 #include <argp.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,8 @@ static const struct argp_option known[] = {
     {"metric", KEY_METRIC, "METRIC", 0, "e.g. SMActive (any number; all)", 1},
     {"steps-skip", KEY_SKIP, "N", 0, "Leave out the first N steps", 2},
     {"steps-max", KEY_MAX, "N", 0, "Sample N steps at most", 2},
-    {"budget", KEY_BUDGET, "PERCENT", 0, "How much slower the training may become (1)", 2},
+    {"budget", KEY_BUDGET, "PERCENT", 0, "How much slower the training may become, 0.01 to 50 (1)",
+     2},
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, Fine, or Job: averages of the job only", 2},
@@ -99,11 +101,23 @@ static int set_number(json_t *object, const char *field, const char *option, con
 {
     char *end = NULL;
     double value = strtod(text, &end);
-    if (end == text || *end || (whole && value != (double)(json_int_t)value))
+    if (end == text || *end || !isfinite(value) || (whole && value != (double)(json_int_t)value))
         return pp_error_field(err, option, "must be a %s, not %s",
                               whole ? "whole number" : "number", text);
     json_t *number = whole ? json_integer((json_int_t)value) : json_real(value);
     return json_object_set_new(object, field, number) == 0 ? 0 : pp_error_nomem(err);
+}
+
+/* As a session's: the settings' own limits are wider. */
+static int set_budget(json_t *settings, const char *text, pp_error *err)
+{
+    static const char field[] = "overheadBudgetPercent";
+    if (set_number(settings, field, "--budget", text, false, err) < 0)
+        return -1;
+    double percent = json_number_value(json_object_get(settings, field));
+    return percent >= 0.01 && percent <= 50
+               ? 0
+               : pp_error_field(err, "--budget", "must be 0.01 to 50, not %s", text);
 }
 
 static int set_seconds(json_t *object, const char *field, const char *option, const char *text,
@@ -152,7 +166,7 @@ static int take(collected *c, int key, char *text)
     case KEY_MAX:
         return set_number(object_in(s, "steps"), "max", "--steps-max", text, true, c->err);
     case KEY_BUDGET:
-        return set_number(s, "overheadBudgetPercent", "--budget", text, false, c->err);
+        return set_budget(s, text, c->err);
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
     case KEY_METHOD:

@@ -292,10 +292,29 @@ static void print_reason(FILE *to, const json_t *items)
     }
 }
 
+bool pp_results_lack_layers(const json_t *results)
+{
+    size_t i, k;
+    json_t *gpu, *item;
+    const json_t *gpus = json_object_get(results, "gpus");
+    json_array_foreach(gpus, i, gpu)
+    {
+        json_array_foreach(json_object_get(gpu, "items"), k, item)
+        {
+            if (strcmp(text_of(item, "kind"), "layer") == 0)
+                return false;
+        }
+    }
+    return json_array_size(gpus) > 0;
+}
+
 void pp_results_print(const json_t *results, FILE *to)
 {
     size_t i, k;
     json_t *gpu, *item;
+    if (json_array_size(json_object_get(results, "gpus")) == 0)
+        (void)fprintf(to, "precisionprobe: no step was sampled: no optimizer stepped in a process "
+                          "with torch, or it ended too soon\n");
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
     {
         const json_t *items = json_object_get(gpu, "items");

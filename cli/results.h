@@ -8,6 +8,7 @@
 #include "controller/solution.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /** One solution (of one GPU) as an object; a new reference, NULL where memory is out. */
@@ -19,7 +20,11 @@ int pp_results_write(const json_t *results, const char *folder, pp_error *err);
 /** Reads a folder's results.json; a new reference in *ret. */
 int pp_results_read(const char *folder, json_t **ret, pp_error *err);
 
-/** Prints a table per GPU, layers in the order of the model. */
+/** Whether steps were sampled and no layer in them. */
+bool pp_results_lack_layers(const json_t *results);
+
+/** Prints a table per GPU, layers in the order of the model; without any, that no step was sampled.
+ */
 void pp_results_print(const json_t *results, FILE *to);
 
 #endif

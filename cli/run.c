@@ -275,6 +275,13 @@ static json_t *facts_of(const run *r)
                      "costNs", (json_int_t)r->cost_ns, "note", pp_gpus_why(r->gpus));
 }
 
+static void tell_none_chosen(const pp_settings *s, const json_t *results)
+{
+    if ((s->include.count || s->exclude.count || s->types.count) && pp_results_lack_layers(results))
+        (void)fprintf(stderr, "precisionprobe: no layer was timed: --layers-include, "
+                              "--layers-exclude, --layers-type and --phase leave none\n");
+}
+
 static int tell(run *r, pp_error *err)
 {
     const pp_activity *activity = pp_activity_builder_get(r->activity);
@@ -286,10 +293,8 @@ static int tell(run *r, pp_error *err)
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
         describe_fine(r, gpus, err) < 0)
         return -1;
-    if (r->steps == 0)
-        (void)fprintf(stderr, "precisionprobe: no step was sampled: no optimizer stepped in a "
-                              "process with torch, or it ended too soon\n");
     pp_results_print(results, stderr);
+    tell_none_chosen(&r->options->settings, results);
     if (*pp_gpus_why(r->gpus))
         (void)fprintf(stderr, "precisionprobe: GPU counters are missing: %s\n",
                       pp_gpus_why(r->gpus));

@@ -5,6 +5,9 @@
 
 #include <inttypes.h>
 
+/* Written with the first event: a folder that cannot be read leaves no beginning of a trace. */
+#define HEAD "{\"displayTimeUnit\":\"ms\",\"traceEvents\":["
+
 enum { STEPS_THREAD = 0, PROCESSES = PP_WIRE_MAX_PROCESS + 1 };
 
 typedef struct trace {
@@ -20,7 +23,7 @@ static int put(trace *t, json_t *event, pp_error *err)
     PP_CLEANUP_JSON json_t *owned = event;
     if (!owned)
         return pp_error_nomem(err);
-    if (fputs(t->events++ ? ",\n" : "\n", t->to) == EOF ||
+    if (fputs(t->events++ ? ",\n" : HEAD "\n", t->to) == EOF ||
         json_dumpf(owned, t->to, JSON_COMPACT | JSON_REAL_PRECISION(15)) < 0)
         return pp_error_errno(err, "writing the trace");
     return 0;
@@ -150,9 +153,9 @@ int pp_trace(const char *folder, FILE *to, pp_error *err)
     if (!t)
         return pp_error_nomem(err);
     t->to = to;
-    (void)fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", to);
     if (pp_recording_batches(folder, take_batch, t, err) < 0)
         return -1;
-    (void)fprintf(to, "\n],\"otherData\":{\"startNs\":\"%" PRId64 "\"}}\n", t->start);
+    (void)fprintf(to, "%s\n],\"otherData\":{\"startNs\":\"%" PRId64 "\"}}\n", t->events ? "" : HEAD,
+                  t->start);
     return fflush(to) == 0 && !ferror(to) ? 0 : pp_error_errno(err, "writing the trace");
 }

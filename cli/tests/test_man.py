@@ -40,6 +40,26 @@ def test_options_are_those_of_help(verb):
     assert ours and options_of_page(verb) == {(s or None, name, argument or None) for s, name, argument in ours}
 
 
+@pytest.mark.parametrize("verb", ["report", "trace"])
+def test_verbs_without_options_have_help(verb):
+    told = run(os.environ["PP_CLI"], verb, "--help")
+    assert (told.returncode, told.stderr) == (0, "") and f"Usage: precisionprobe {verb} [OPTION...] FOLDER" in told.stdout
+    without = run(os.environ["PP_CLI"], verb)
+    assert without.returncode == 1 and "which folder?" in without.stderr
+
+
+def test_version_is_the_projects():
+    project = (PAGE.parents[1] / "CMakeLists.txt").read_text()
+    version = re.search(r"^project\(precisionprobe VERSION (\S+)", project, re.M).group(1)
+    told = run(os.environ["PP_CLI"], "--version")
+    assert (told.returncode, told.stdout) == (0, f"precisionprobe {version}\n")
+
+
+def test_unknown_commands():
+    told = run(os.environ["PP_CLI"], "frob")
+    assert told.returncode == 1 and "unknown command frob\n" in told.stderr and "run --help" in told.stderr
+
+
 def test_verbs_are_those_of_help():
     shown = run(os.environ["PP_CLI"], "--help").stdout
     page = PAGE.read_text()

@@ -39,7 +39,7 @@ def run(*command, **environment):
 def run_with_gpus(table, folder, python, steps):
     """A training that names all GPUs of the table, in a process of its own."""
     names = [line.split()[0] for line in table.read_text().splitlines()]
-    return run(*probe("run", "--budget", "100", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, steps),
+    return run(*probe("run", "--budget", "50", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, steps),
                NVIDIA_VISIBLE_DEVICES=",".join(names), PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
 
 
@@ -51,7 +51,7 @@ def test_results_of_a_training(python, tmp_path):
     before = left_behind()
     plain = run(python, TRAIN, "400")
     folder = tmp_path / "results"
-    probed = run(*probe("run", "--budget", "100", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, "400"))
+    probed = run(*probe("run", "--budget", "50", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, "400"))
     assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
     results = json.loads((folder / "results.json").read_text())
     assert results["command"] == [python, TRAIN, "400"] and results["exitStatus"] == 0
@@ -103,7 +103,7 @@ def trace(folder):
 
 
 def test_trace_of_all_steps_sums_to_the_table(python, tmp_path):
-    probed = run(*probe("run", "--budget", "100", "--timeline", "1000", "-o", str(tmp_path), "--", python, TRAIN, "300"))
+    probed = run(*probe("run", "--budget", "50", "--timeline", "1000", "-o", str(tmp_path), "--", python, TRAIN, "300"))
     assert probed.returncode == 0, probed.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     events = [e for e in trace(tmp_path) if e["ph"] == "X"]
@@ -123,7 +123,7 @@ def test_trace_of_all_steps_sums_to_the_table(python, tmp_path):
 
 
 def test_the_first_steps_are_a_timeline(python, tmp_path):
-    probed = run(*probe("run", "--budget", "100", "--timeline", "5", "-o", str(tmp_path), "--", python, TRAIN, "100"))
+    probed = run(*probe("run", "--budget", "50", "--timeline", "5", "-o", str(tmp_path), "--", python, TRAIN, "100"))
     assert probed.returncode == 0, probed.stderr
     counts = [len(json.loads(line)["steps"]["number"]) for line in (tmp_path / "batches.jsonl").open()]
     assert 5 in itertools.accumulate(counts), counts  # no batch goes across their end
@@ -136,7 +136,7 @@ def test_exit_status_and_nothing_on_standard_output(python):
 
 
 def test_layers_steps_and_phases(python, tmp_path):
-    probed = run(*probe("run", "--budget", "100", "--layers-include", "0", "--phase", "Forward", "--steps-skip", "50",
+    probed = run(*probe("run", "--budget", "50", "--layers-include", "0", "--phase", "Forward", "--steps-skip", "50",
                         "--steps-max", "100", "-o", str(tmp_path), "--", python, TRAIN, "9000"))
     assert probed.returncode == 0, probed.stderr
     results = json.loads((tmp_path / "results.json").read_text())
@@ -145,11 +145,17 @@ def test_layers_steps_and_phases(python, tmp_path):
     assert results["sampledSteps"] == 100
 
 
-def test_a_program_without_torch():
+def test_filters_that_leave_no_layer(python):
+    probed = run(*probe("run", "--budget", "50", "--layers-include", "nope.*", "--", python, TRAIN, "50"))
+    assert probed.returncode == 0 and "no layer was timed: --layers-include" in probed.stderr
+
+
+def test_a_program_without_torch(tmp_path):
     before = left_behind()
-    probed = run(*probe("run", "--", "sh", "-c", "echo hello; exit 4"))
+    probed = run(*probe("run", "-o", str(tmp_path), "--", "sh", "-c", "echo hello; exit 4"))
     assert (probed.returncode, probed.stdout) == (4, "hello\n")
-    assert "no step was sampled" in probed.stderr and left_behind() == before
+    assert probed.stderr.count("no step was sampled") == 1 and left_behind() == before
+    assert "no step was sampled" in run(*probe("report", str(tmp_path))).stdout
 
 
 ALL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
@@ -217,8 +223,10 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--budget", "x", "--", "true"], "--budget must be a number"),
-    (["--budget", "1000", "--", "true"], "overheadBudgetPercent must be"),
-    (["--method", "Fine", "--", "true"], "--method must be"),
+    (["--budget", "nan", "--", "true"], "--budget must be a number"),
+    (["--budget", "0", "--", "true"], "--budget must be 0.01 to 50, not 0"),
+    (["--budget", "50.1", "--", "true"], "--budget must be 0.01 to 50"),
+    (["--method", "Guess", "--", "true"], "--method must be"),
     (["--metric", "Speed", "--", "true"], "no such metric: Speed"),
     (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
     (["--duration", "5", "--", "true"], "--duration"),
