@@ -28,24 +28,23 @@ def duration(text):
     return text
 
 
-def arguments():
-    parser = argparse.ArgumentParser(prog="e2e/demo", description=__doc__, epilog=(
-        "With KUBECONFIG set everything is put on that cluster, unless it has GPUs, PrecisionProbe or one of the demo's "
-        "namespaces already, and is taken off it at the end. Where it is e2e/cluster's own nothing else changes."))
-    parser.add_argument("--keep", action="store_true", help="leave the cluster and everything on it up")
-    parser.add_argument("--report", metavar="FILE", help="write the report as JSON")
-    parser.add_argument("--duration", type=duration, default="120s",
-                        help="length of the session, 60s to 10m (default %(default)s)")
-    parser.add_argument("--kubernetes-version", metavar="V", help="of the cluster that is brought up")
-    parser.add_argument("--images", choices=["preloaded"], default="preloaded",
-                        help="with KUBECONFIG: the nodes have the images already")
-    parser.add_argument("--registry", metavar="HOST/PATH", help="with KUBECONFIG: push the images there (skopeo)")
-    parser.add_argument("--seed", type=int, default=1, help="of the trainings")
-    return parser.parse_args()
+def parser():
+    """e2e/demo says what they mean, before there is a Python."""
+    known = argparse.ArgumentParser(prog="e2e/demo", add_help=False)
+    known.add_argument("--keep", action="store_true")
+    known.add_argument("--report", metavar="FILE")
+    known.add_argument("--duration", type=duration, default="120s")
+    known.add_argument("--kubernetes-version", metavar="V")
+    known.add_argument("--images", choices=["preloaded"], default="preloaded")
+    known.add_argument("--registry", metavar="HOST/PATH")
+    known.add_argument("--seed", type=int, default=1)
+    return known
 
 
 def clear(cluster):
     """Of an earlier demo that left everything up: its session and its Jobs, which cannot be changed."""
+    if cluster.get("-n", SERVICES, "profilesession", SESSION):
+        say("the session and the jobs of an earlier demo are replaced")
     cluster.kubectl("-n", SERVICES, "delete", f"profilesession/{SESSION}", "job/dlrm", "job/dlrm-ddp", "job/dlrm-twin",
                     "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
     wait_until("the pods of an earlier demo to go", lambda: not trainings(cluster), 60)
@@ -196,7 +195,7 @@ def verdict(result):
 
 
 def main():
-    args = arguments()
+    args = parser().parse_args()
     tidy_up_on_signals()
     began = time.monotonic()
     cluster = Cluster(args.kubernetes_version, args.images, args.registry)
@@ -205,6 +204,8 @@ def main():
     try:
         announce(cluster)
         cluster.up()
+        if not cluster.external and not cluster.started:
+            say("the cluster was up before and stays up; e2e/cluster down takes it down")
         deployment.check_free()
         deployment.load_images()
         deployment.start_services()

@@ -13,10 +13,15 @@ def tag(text):
     return text
 
 
+def parser():
+    """e2e/image says what they mean, before there is a Python."""
+    known = argparse.ArgumentParser(prog="e2e/image", add_help=False)
+    known.add_argument("--tag", type=tag)
+    return known
+
+
 def main():
-    parser = argparse.ArgumentParser(prog="e2e/image", description=__doc__)
-    parser.add_argument("--tag", type=tag, help="of the image (default: release-HASH, of the sources)")
-    args = parser.parse_args()
+    args = parser().parse_args()
     tidy_up_on_signals()
     try:
         archive, image = build_product(tag=args.tag)

@@ -141,7 +141,7 @@ def run_shown(*command):
 
 
 class step:
-    """`with step("text"):` prints the text with the seconds that it took, and keeps them for the report."""
+    """`with step("text"):` prints the text as it begins, then with the seconds that it took, kept for the report."""
 
     def __init__(self, text):
         self.text = text
@@ -149,8 +149,7 @@ class step:
     def __enter__(self):
         os.makedirs(LOGS, exist_ok=True)
         self.began = time.monotonic()
-        if sys.stderr.isatty():
-            say(f"{self.text} ...", end="\r")
+        say(f"{self.text} ...", end="\r" if sys.stderr.isatty() else "\n")
         return self
 
     def __exit__(self, kind, value, trace):

@@ -1,10 +1,4 @@
-"""All tests, in one command: format and lint, unit tests under sanitizers, scenarios on a real cluster.
-
-The cluster and its images are brought up while the unit tests run; the slowest checks run, at the lowest priority,
-beside the scenarios that mostly wait, and those that measure wait for their end. What this command started it takes
-down again, also when it is interrupted. With KUBECONFIG set the scenarios use that cluster, unless it has GPUs,
-PrecisionProbe or their namespaces already. Logs are in the cache's folder logs.
-"""
+"""All tests, in one command: format and lint, unit tests under sanitizers, scenarios on a real cluster."""
 import argparse
 import fcntl
 import os
@@ -25,17 +19,15 @@ RESULT = re.compile(r"^(\S+::\S.*?)\s+(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\
 LAST = re.compile(r"^=+ .*\b(passed|failed|error|errors|skipped|deselected|no tests ran)\b.* =+$")
 
 
-def arguments():
-    parser = argparse.ArgumentParser(prog="e2e/test", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["unit", "scenarios"], help="only these")
-    parser.add_argument("--quick", action="store_true",
-                        help="without TSan, clang-tidy and the scenarios that take minutes")
-    parser.add_argument("-k", metavar="EXPR", help="only the scenarios that match, as pytest has it")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster and what is on it up")
-    parser.add_argument("--preset", default="asan", choices=["asan", "release", "dev"],
-                        help="of the operator that the scenarios run on (default %(default)s)")
-    return parser.parse_args()
+def parser():
+    """e2e/test says what they mean, before there is a Python."""
+    known = argparse.ArgumentParser(prog="e2e/test", add_help=False)
+    known.add_argument("--only", choices=["unit", "scenarios"])
+    known.add_argument("--quick", action="store_true")
+    known.add_argument("-k", metavar="EXPR")
+    known.add_argument("--keep", action="store_true")
+    known.add_argument("--preset", default="asan", choices=["asan", "release", "dev"])
+    return known
 
 
 class Suite:
@@ -187,7 +179,7 @@ class Suite:
 
 
 def main():
-    args = arguments()
+    args = parser().parse_args()
     tidy_up_on_signals()
     began = time.monotonic()
     suite = Suite(args)

@@ -9,9 +9,19 @@ mkdir -p "$PP_LOGS"
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
 
+# Says in one line what keeps a whole run from beginning, before anything is
+# installed.
+check_start() {
+    local name found='' IFS=:
+    for name in ${KUBECONFIG:-}; do [ ! -r "$name" ] || found=1; done
+    [ -z "${KUBECONFIG:-}" ] || [ -n "$found" ] || die "KUBECONFIG: $KUBECONFIG: no such file"
+    [ -n "${KUBECONFIG:-}" ] || [ "$(id -u)" = 0 ] || die "needs root, to bring up a cluster on this machine"
+}
+
 # step TEXT LOG COMMAND...: one line for the reader ("TEXT ... 12 s"), the
 # command's own output into LOG; on failure the end of LOG, and status 1. On a
-# terminal the seconds count up while the command runs. Call it plainly, under
+# terminal the seconds count up while the command runs; elsewhere a line says
+# that it begins. Call it plainly, under
 # `set -e`: left of || or && (or in an if) bash ignores `set -e` in everything
 # below, and a failure in the middle of COMMAND would pass.
 step_group=''
@@ -27,6 +37,8 @@ step() {
     if [ -t 2 ]; then
         { while :; do printf '\r%-58s %4d s' "$text" $((SECONDS - began)) >&2; sleep 1; done; } 9>&- &
         ticker=$!
+    else
+        say "$text ..."
     fi
     wait "$step_group" || rc=$?
     step_group=''

@@ -2,14 +2,16 @@
 import argparse
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
 
-from harness import checks, cluster, demo, deploy, progress, report, suite
+from harness import checks, cluster, demo, deploy, image, progress, report, suite
 from harness.cluster import Cluster
 from harness.deploy import MARK, SERVICES, SYSTEM, Deployment
 from harness.progress import CommandError
@@ -179,11 +181,52 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
     assert (nice, os.nice(0), tests.failed) == (["19"], before, ["slow"])
 
 
-def test_an_earlier_demo_is_cleared_first():
+def begin(name, *arguments, **environment):
+    """One of the commands of e2e, with nobody's rights."""
+    return subprocess.run([f"{cluster.E2E}/{name}", *arguments], capture_output=True, text=True, timeout=60,
+                          user=65534, group=65534, extra_groups=[], env={"PATH": "/usr/bin:/bin", **environment})
+
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes somebody else")
+
+
+@as_root
+@pytest.mark.parametrize("name, module", [("demo", demo), ("test", suite), ("image", image)])
+def test_help_comes_before_everything(name, module):
+    told = begin(name, "--help", KUBECONFIG="/nonexistent", PP_CACHE="/nonexistent")
+    known = {option for action in module.parser()._actions for option in action.option_strings}
+    assert (told.returncode, told.stderr) == (0, "")
+    assert set(re.findall(r"^  (-[-a-z]+)", told.stdout, re.M)) == known
+
+
+@as_root
+@pytest.mark.parametrize("name", ["demo", "test"])
+@pytest.mark.parametrize("given, said", [("/nonexistent", "KUBECONFIG: /nonexistent: no such file"),
+                                         ("", "needs root, to bring up a cluster on this machine")])
+def test_what_is_missing_is_said_first(name, given, said):
+    with tempfile.TemporaryDirectory() as cache:
+        os.chmod(cache, 0o777)
+        told = begin(name, KUBECONFIG=given, PP_CACHE=cache)
+    assert (told.returncode, told.stdout, told.stderr) == (1, "", f"{name}: {said}\n")
+
+
+def test_steps_say_that_they_begin(capsys):
+    with progress.step("a thing"):
+        assert capsys.readouterr().err == "a thing ...\n"
+    assert re.fullmatch(r"a thing +0 s\n", capsys.readouterr().err)
+    told = subprocess.run(["bash", "-c", f". {cluster.E2E}/lib/common.sh; step text /dev/null true"],
+                          capture_output=True, text=True, timeout=20, check=True).stderr.splitlines()
+    assert told[0] == "text ..." and len(told) == 2
+
+
+def test_an_earlier_demo_is_cleared_first(capsys):
     answers = Answers({})
     demo.clear(answers)
+    assert capsys.readouterr().err == ""
     asked = answers.asked[0]
     assert {"delete", f"profilesession/{demo.SESSION}", "job/dlrm", "job/dlrm-ddp", "job/dlrm-twin"} <= set(asked)
+    demo.clear(Answers({"-n": {"items": []}}))  # of whatever kind
+    assert "an earlier demo are replaced" in capsys.readouterr().err
 
 
 ENDS = """
