@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the Helm chart without a cluster: chart.py [--helm HELM] [--operator PROGRAM].
 
-The CRD's copy, the values' schema against docs/configuration.md, lint, what is rendered for several
+The CRD's descriptions and its copy, the values' schema against docs/configuration.md, lint, what is rendered for several
 values, and, with --operator, the rendered configuration by the operator's own parser.
 """
 import argparse
@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "precisionprobe"
@@ -54,7 +56,19 @@ def config_of(text):
     return "".join(line[4:] + "\n" for line in body.splitlines() if line.startswith("    "))
 
 
+def undescribed(schema, path=""):
+    """Fields of which `kubectl explain` would say nothing."""
+    for name, field in schema.get("properties", {}).items():
+        if path or name in ("spec", "status"):
+            yield from [f"{path}.{name}"] if "description" not in field else []
+            yield from undescribed(field, f"{path}.{name}")
+            yield from undescribed(field.get("items", {}), f"{path}.{name}[]")
+
+
 def check_copies():
+    crd = yaml.safe_load((ROOT / "crds/profilesession.yaml").read_text())
+    bare = list(undescribed(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
+    check("every field of the CRD is described", not bare, ", ".join(bare))
     check("the CRD's copy", (CHART / "files/profilesession.yaml").read_text()
           == (ROOT / "crds/profilesession.yaml").read_text(), "cp crds/profilesession.yaml to the chart's files/")
     rows = set(re.findall(r"(?m)^\| `([a-z]+\.\w+)` \|", (ROOT / "docs/configuration.md").read_text()))
