@@ -143,23 +143,18 @@ static const column cell_columns[] = {
 
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
 
-#define FINE(name, member, i)                                                                      \
-    {                                                                                              \
-        name, UNKNOWN, offsetof(pp_wire_fine_row, member[i]), -1, MILLIONTHS_MAX                   \
-    }
-
 static const column fine_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_fine_row, layer), 0, INT32_MAX},
     {"phase", PHASE, offsetof(pp_wire_fine_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
     {"kernels", PLAIN, offsetof(pp_wire_fine_row, kernels), 0, PP_WIRE_MAX_COUNT},
-    FINE("smActive", mean, 0),
-    FINE("smActiveError", error, 0),
-    FINE("smOccupancy", mean, 1),
-    FINE("smOccupancyError", error, 1),
-    FINE("dramActive", mean, 2),
-    FINE("dramActiveError", error, 2),
-    FINE("fp32Active", mean, 3),
-    FINE("fp32ActiveError", error, 3),
+    {"smActive", UNKNOWN, offsetof(pp_wire_fine_row, mean[0]), -1, MILLIONTHS_MAX},
+    {"smActiveError", UNKNOWN, offsetof(pp_wire_fine_row, error[0]), -1, MILLIONTHS_MAX},
+    {"smOccupancy", UNKNOWN, offsetof(pp_wire_fine_row, mean[1]), -1, MILLIONTHS_MAX},
+    {"smOccupancyError", UNKNOWN, offsetof(pp_wire_fine_row, error[1]), -1, MILLIONTHS_MAX},
+    {"dramActive", UNKNOWN, offsetof(pp_wire_fine_row, mean[2]), -1, MILLIONTHS_MAX},
+    {"dramActiveError", UNKNOWN, offsetof(pp_wire_fine_row, error[2]), -1, MILLIONTHS_MAX},
+    {"fp32Active", UNKNOWN, offsetof(pp_wire_fine_row, mean[3]), -1, MILLIONTHS_MAX},
+    {"fp32ActiveError", UNKNOWN, offsetof(pp_wire_fine_row, error[3]), -1, MILLIONTHS_MAX},
     {0},
 };
 

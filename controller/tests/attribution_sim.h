@@ -7,8 +7,8 @@
 #ifndef PP_TESTS_ATTRIBUTION_SIM_H
 #define PP_TESTS_ATTRIBUTION_SIM_H
 
-#include "controller/attribution.h"
 #include "common/tests/random.h"
+#include "controller/attribution.h"
 
 #define SIM_METRICS 6 /* four shares, GPU_UTIL in whole percent or fractions, memory in MiB */
 

@@ -1,8 +1,8 @@
 #include "sidecar/gpu/memory.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Version 1 has no word for "no limit", but a number near this one. */
@@ -15,13 +15,20 @@ static FILE *open_file(const char *root, const char *name)
     return n > 0 && (size_t)n < sizeof path ? fopen(path, "re") : NULL;
 }
 
+/* -1 for a text that does not begin with a number. */
+static int64_t number_of(const char *text)
+{
+    char *end = NULL;
+    long long value = strtoll(text, &end, 10);
+    return end == text ? -1 : value;
+}
+
 /* -1: there is no such number. */
 static int64_t read_number(const char *root, const char *name)
 {
-    int64_t value = -1;
+    char line[64];
     FILE *f = open_file(root, name);
-    if (f && fscanf(f, "%" SCNd64, &value) != 1)
-        value = -1;
+    int64_t value = f && fgets(line, sizeof line, f) ? number_of(line) : -1;
     if (f)
         (void)fclose(f);
     return value;
@@ -30,15 +37,16 @@ static int64_t read_number(const char *root, const char *name)
 /* A line of memory.stat; 0 where it is not there. */
 static int64_t read_stat(const char *root, const char *file, const char *key)
 {
-    char name[64];
-    int64_t value, found = 0;
+    char line[128];
+    int64_t found = 0;
+    const size_t n = strlen(key);
     FILE *f = open_file(root, file);
-    while (f && fscanf(f, "%63s %" SCNd64, name, &value) == 2)
-        if (strcmp(name, key) == 0)
-            found = value;
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, key, n) == 0 && line[n] == ' ')
+            found = number_of(line + n);
     if (f)
         (void)fclose(f);
-    return found;
+    return found > 0 ? found : 0;
 }
 
 static int64_t left_of(int64_t limit, int64_t used, int64_t droppable)
