@@ -85,8 +85,10 @@ int pp_solution_take_fine(const pp_activity *a, const char *gpu, pp_solution *s,
     int64_t process = sampled_process(a, gpu);
     if (process < 0)
         return 0;
+    int rc = 0;
     place *places = list_places(s);
-    int rc = places ? 0 : pp_error_nomem(err);
+    if (!places)
+        return pp_error_nomem(err);
     for (size_t i = 0; rc == 0 && i < a->n_fine; i++) {
         const pp_activity_fine *f = &a->fine[i];
         if (f->process != process || strcmp(a->gpus.items[f->gpu], gpu) != 0)

@@ -767,7 +767,7 @@ static int no_stretch(pp_error *err)
 /* In the image that is being decoded into, which the thread does not look at. */
 static void note_newest(pp_pm *pm)
 {
-    pp_pm_sample sample;
+    pp_pm_sample sample = {0};
     const image *i = pm->filled;
     if (!pm->lost && i->completed > 0 && read_times(pm, i, i->completed - 1, &sample, NULL) == 0 &&
         sample.end > pm->newest)
