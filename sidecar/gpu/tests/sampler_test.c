@@ -236,7 +236,8 @@ static void test_it_stands_back(void **state)
     assert_non_null(fgets(text, sizeof text, f));
     (void)fclose(f);
     assert_string_equal(text, "1000\n");
-    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)t.sampler), getpriority(PRIO_PROCESS, 0) + 5);
+    int nice = getpriority(PRIO_PROCESS, 0) + 5;
+    assert_int_equal(getpriority(PRIO_PROCESS, (id_t)t.sampler), nice < 19 ? nice : 19);
     leave();
 }
 
