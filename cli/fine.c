@@ -2,23 +2,15 @@
 
 #include "common/json.h"
 #include "controller/metric.h"
-#include "controller/solution.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Which of the metrics that have names it is, by pp_pm_metric; the others have none yet. */
-static const struct {
-    int fine;
-    pp_metric metric;
-} metrics[] = {
-    {0, PP_METRIC_SM_ACTIVE},
-    {1, PP_METRIC_SM_OCCUPANCY},
-    {2, PP_METRIC_DRAM_ACTIVE},
-    {3, PP_METRIC_FP32_ACTIVE},
-};
+/* Those that have names, by pp_pm_metric. */
+static const pp_metric metrics[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY,
+                                    PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
 
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
@@ -56,9 +48,8 @@ static json_t *real(double value)
 static json_t *closure_of(const pp_fine_result *r)
 {
     json_t *all = json_object();
-    for (int i = 0; i < METRICS; i++) {
-        const int m = metrics[i].fine;
-        (void)json_object_set_new(all, pp_metric_get(metrics[i].metric)->spec_name,
+    for (int m = 0; m < METRICS; m++) {
+        (void)json_object_set_new(all, pp_metric_get(metrics[m])->spec_name,
                                   json_pack("{s:o, s:o, s:o}", "held", real(r->held[m]),
                                             "difference", real(r->closure[m]), "noise",
                                             real(r->noise[m])));

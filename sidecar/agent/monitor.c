@@ -28,9 +28,7 @@ enum {
 #define EVERY (30 * SECOND) /* in a long stretch: 10 % of a processor, all in all */
 #define LOOK_EVERY (SECOND / 5)
 #define BEAT_EVERY SECOND
-#define COME                                                                                       \
-    (10 * SECOND)           /* for the sampler to be there and open, once the hook has started it  \
-                             */
+#define COME (10 * SECOND)  /* for the sampler to be there and open, once it was started */
 #define START (5 * SECOND)  /* for its first sample: it takes 0.2 s */
 #define IDLE (20 * SECOND)  /* of samples without a stretch */
 #define DRAIN (10 * SECOND) /* for the last samples of a window */
@@ -65,7 +63,6 @@ typedef struct work {
     int64_t lag, lag_stderr; /* ns */
     int64_t sampled;         /* ns */
     uint64_t failed;
-    pp_error err;
 } work;
 
 struct pp_monitor {
@@ -95,15 +92,10 @@ struct pp_monitor {
 
 int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err)
 {
-    static const size_t suffix = sizeof PP_RING_SUFFIX - 1;
-    size_t n = strlen(ring);
     PP_CLEANUP_FREE pp_monitor *m = calloc(1, sizeof *m);
     if (!m)
         return pp_error_nomem(err);
-    int length = n > suffix ? snprintf(m->path, sizeof m->path, "%.*s" PP_SAMPLES_SUFFIX,
-                                       (int)(n - suffix), ring)
-                            : -1;
-    if (length < 0 || (size_t)length >= sizeof m->path)
+    if (!pp_sampler_path(ring, m->path, sizeof m->path))
         return pp_error_set(err, PP_ERR_INVALID, "not the path of a ring: %s", ring);
     m->period = period;
     m->work.fine = pp_fine_new(period);
@@ -201,8 +193,9 @@ static int join_and_solve(work *w, pp_error *err)
 static void *body(void *user)
 {
     pp_monitor *m = user;
+    pp_error err = {0};
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    if (join_and_solve(&m->work, &m->work.err) < 0)
+    if (join_and_solve(&m->work, &err) < 0)
         m->work.failed++;
     else
         m->work.sampled += (int64_t)m->work.n_samples * m->period;
@@ -230,7 +223,6 @@ static void submit(pp_monitor *m, int64_t now)
     work *w = &m->work;
     enter(m, JOINING, now);
     m->windows++;
-    w->err = (pp_error){0};
     w->clock = clock_of(m, now);
     m->joined_at = now;
     atomic_store(&m->done, false);

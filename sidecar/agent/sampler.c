@@ -1,10 +1,12 @@
 #include "sidecar/agent/sampler.h"
 
 #include "common/cleanup.h"
+#include "sidecar/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -77,6 +79,14 @@ int pp_sampler_refresh(pp_sampler *s, pp_error *err)
                             head);
     s->header = h;
     return 0;
+}
+
+bool pp_sampler_path(const char *ring, char *out, size_t size)
+{
+    const size_t suffix = sizeof PP_RING_SUFFIX - 1, n = strlen(ring);
+    int length =
+        n > suffix ? snprintf(out, size, "%.*s" PP_SAMPLES_SUFFIX, (int)(n - suffix), ring) : -1;
+    return length >= 0 && (size_t)length < size;
 }
 
 int pp_sampler_open(const char *path, pp_sampler **ret, pp_error *err)

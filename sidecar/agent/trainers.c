@@ -1,7 +1,7 @@
 #include "sidecar/agent/trainers.h"
 
 #include "common/log.h"
-#include "sidecar/samples.h"
+#include "sidecar/agent/sampler.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -111,9 +111,7 @@ void pp_trainers_scan(pp_trainers *t)
 static void remove_samples(const char *ring)
 {
     char path[PATH_MAX];
-    const size_t n = strlen(ring) - (sizeof PP_RING_SUFFIX - 1);
-    int length = snprintf(path, sizeof path, "%.*s" PP_SAMPLES_SUFFIX, (int)n, ring);
-    if (length > 0 && (size_t)length < sizeof path)
+    if (pp_sampler_path(ring, path, sizeof path))
         (void)unlink(path);
 }
 

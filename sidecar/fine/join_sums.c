@@ -422,15 +422,6 @@ static void find_known(const pp_fine *f, pp_fine_sums *to)
             to->known[m] = to->known[m] || isfinite(f->samples[i].values[m]);
 }
 
-static int compare_pairs(const void *a, const void *b)
-{
-    const pp_fine_pair *x = a;
-    const pp_fine_pair *y = b;
-    if (x->a != y->a)
-        return x->a < y->a ? -1 : 1;
-    return x->b < y->b ? -1 : x->b > y->b;
-}
-
 static int gather_pairs(summing *s, pp_error *err)
 {
     pp_fine_sums *to = s->sums;
@@ -446,7 +437,7 @@ static int gather_pairs(summing *s, pp_error *err)
         to->n_pairs += s->rows[i].n;
     }
     if (n > 1)
-        qsort(to->pairs, n, sizeof *to->pairs, compare_pairs);
+        qsort(to->pairs, n, sizeof *to->pairs, pp_fine_pair_compare);
     return 0;
 }
 

@@ -20,17 +20,6 @@ static int compare_named(const void *a, const void *b)
     return x->stretch < y->stretch ? -1 : x->stretch > y->stretch;
 }
 
-static void add_column(pp_fine_column *to, const pp_fine_column *c)
-{
-    to->count += c->count;
-    to->time += c->time;
-    to->place += c->place;
-    to->share += c->share;
-    to->held += c->held;
-    for (int m = 0; m < PP_FINE_METRICS; m++)
-        to->rhs[m] += c->rhs[m];
-}
-
 static double place_of(const pp_fine_column *c)
 {
     return c->count ? c->place / (double)c->count : 0;
@@ -86,7 +75,7 @@ static int merge(pp_fine_whole *w, named *all, size_t total, pp_error *err)
         const named *c = &all[i];
         if (w->n == 0 || pp_fine_key_compare(&w->columns[w->n - 1].key, &c->column.key) != 0)
             w->columns[w->n++] = (pp_fine_column){.key = c->column.key};
-        add_column(&w->columns[w->n - 1], &c->column);
+        pp_fine_column_add(&w->columns[w->n - 1], &c->column);
         w->index[c->stretch][c->local] = (uint32_t)(w->n - 1);
     }
     return order_by_place(w, err);

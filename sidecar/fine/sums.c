@@ -25,6 +25,25 @@ int pp_fine_key_compare(const pp_fine_key *a, const pp_fine_key *b)
     return by ? by : compare(a->part, b->part);
 }
 
+int pp_fine_pair_compare(const void *a, const void *b)
+{
+    const pp_fine_pair *x = a;
+    const pp_fine_pair *y = b;
+    int by = compare(x->a, y->a);
+    return by ? by : compare(x->b, y->b);
+}
+
+void pp_fine_column_add(pp_fine_column *to, const pp_fine_column *from)
+{
+    to->count += from->count;
+    to->time += from->time;
+    to->place += from->place;
+    to->share += from->share;
+    to->held += from->held;
+    for (int m = 0; m < PP_FINE_METRICS; m++)
+        to->rhs[m] += from->rhs[m];
+}
+
 /* ---- merging ---- */
 
 typedef struct named {
@@ -35,25 +54,6 @@ typedef struct named {
 static int compare_named(const void *a, const void *b)
 {
     return pp_fine_key_compare(&((const named *)a)->key, &((const named *)b)->key);
-}
-
-static int compare_pairs(const void *a, const void *b)
-{
-    const pp_fine_pair *x = a;
-    const pp_fine_pair *y = b;
-    int by = compare(x->a, y->a);
-    return by ? by : compare(x->b, y->b);
-}
-
-static void add_column(pp_fine_column *to, const pp_fine_column *c)
-{
-    to->count += c->count;
-    to->time += c->time;
-    to->place += c->place;
-    to->share += c->share;
-    to->held += c->held;
-    for (int m = 0; m < PP_FINE_METRICS; m++)
-        to->rhs[m] += c->rhs[m];
 }
 
 /* What a merge needs room for, all of it before anything is changed. */
@@ -87,7 +87,7 @@ static size_t merge_columns(merging *g, const pp_fine_sums *into, const pp_fine_
         const named *there = bsearch(&wanted, g->named, into->n, sizeof *g->named, compare_named);
         g->index[i] = there ? there->column : (uint32_t)n;
         if (there)
-            add_column(&g->columns[there->column], &from->columns[i]);
+            pp_fine_column_add(&g->columns[there->column], &from->columns[i]);
         else
             g->columns[n++] = from->columns[i];
     }
@@ -105,9 +105,9 @@ static size_t merge_pairs(merging *g, const pp_fine_sums *into, const pp_fine_su
             (pp_fine_pair){a < b ? a : b, a < b ? b : a, from->pairs[i].sum};
     }
     if (n > 1)
-        qsort(g->pairs, n, sizeof *g->pairs, compare_pairs);
+        qsort(g->pairs, n, sizeof *g->pairs, pp_fine_pair_compare);
     for (size_t i = 0; i < n; i++) {
-        if (kept > 0 && compare_pairs(&g->pairs[kept - 1], &g->pairs[i]) == 0)
+        if (kept > 0 && pp_fine_pair_compare(&g->pairs[kept - 1], &g->pairs[i]) == 0)
             g->pairs[kept - 1].sum += g->pairs[i].sum;
         else
             g->pairs[kept++] = g->pairs[i];

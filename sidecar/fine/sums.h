@@ -78,4 +78,10 @@ void pp_fine_sums_free(pp_fine_sums *sums);
 /** By layer, phase, kernel, gap behind it, part: as qsort() asks. */
 int pp_fine_key_compare(const pp_fine_key *a, const pp_fine_key *b);
 
+/** Of two pp_fine_pair, by their columns: for qsort(). */
+int pp_fine_pair_compare(const void *a, const void *b);
+
+/** Adds what a column has to one of the same key. */
+void pp_fine_column_add(pp_fine_column *to, const pp_fine_column *from);
+
 #endif
