@@ -23,9 +23,9 @@
 #define PP_SAMPLES_SUFFIX ".samples"
 
 enum {
-    PP_SAMPLES_VERSION = 1,
+    PP_SAMPLES_VERSION = 2,
     PP_SAMPLES_COUNT = 131072, /**< a power of two: 3.3 s of 25 us */
-    PP_SAMPLES_METRICS = 6,    /**< by pp_pm_metric */
+    PP_SAMPLES_METRICS = 4,    /**< by pp_pm_metric */
     PP_SAMPLES_TEXT = 256,
     PP_SAMPLES_NAME = 96,
 };
@@ -39,14 +39,14 @@ typedef enum pp_samples_want {
 
 /** What the sampler does. */
 typedef enum pp_samples_state {
-    PP_SAMPLES_OPENING = 0,
+    PP_SAMPLES_OPENING = 0, /**< ... and choosing the period */
     PP_SAMPLES_RESTING = 1,
     PP_SAMPLES_SAMPLING = 2, /**< samples come */
     PP_SAMPLES_ENDING = 3,   /**< those of the stretch that are still evaluated come */
     PP_SAMPLES_FAILED = 4,   /**< for good: `why` says it */
 } pp_samples_state;
 
-/** One sample, 40 bytes. */
+/** One sample, 32 bytes. */
 typedef struct pp_samples_one {
     int64_t start; /**< ns of the GPU's own clock */
     int64_t end;
@@ -61,7 +61,8 @@ typedef struct pp_samples_header {
     uint32_t header_size; /**< sizeof(pp_samples_header) */
     uint32_t sample_size;
     uint32_t sample_count;
-    uint32_t period; /**< ns */
+    uint32_t
+        period; /**< ns; the sampler may make it longer, where its processor does not keep up */
     uint32_t reserved0;
     char gpu[64];                                      /**< UUID */
     char chip[64];                                     /**< "GH100" */
@@ -88,7 +89,7 @@ typedef struct pp_samples_header {
     uint32_t beat; /**< changes once a second while the agent is there */
 } pp_samples_header;
 
-_Static_assert(sizeof(pp_samples_one) == 40, "the layout is shared between builds");
+_Static_assert(sizeof(pp_samples_one) == 32, "the layout is shared between builds");
 _Static_assert(offsetof(pp_samples_header, tail) - offsetof(pp_samples_header, head) == 64,
                "each side writes to lines of its own");
 _Static_assert(sizeof(pp_samples_header) % 64 == 0, "samples start on a line of their own");

@@ -38,7 +38,8 @@ enum {
 #define GUESS_LATE (SECOND / 50)
 #define DRIFT_PPM 500
 #define DRIFT_LEAST (SECOND / 500)
-#define TIME_MAX (INT64_MAX / 8) /* ns */
+#define TIME_MAX (INT64_MAX / 4) /* ns: 2043, for a clock that began in 1970 */
+#define PERIOD_MOST 1000000      /* ns */
 
 typedef enum phase {
     AWAY, /* there is no sampler yet */
@@ -63,6 +64,7 @@ typedef struct work {
     int64_t lag, lag_stderr; /* ns */
     int64_t sampled;         /* ns */
     uint64_t failed;
+    char why[PP_SAMPLES_TEXT]; /* the latest of these */
 } work;
 
 struct pp_monitor {
@@ -87,6 +89,7 @@ struct pp_monitor {
     bool threaded;
     atomic_bool done;
     bool fresh;
+    bool finished;
     char why[PP_SAMPLES_TEXT];
 };
 
@@ -98,16 +101,16 @@ int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error 
     if (!pp_sampler_path(ring, m->path, sizeof m->path))
         return pp_error_set(err, PP_ERR_INVALID, "not the path of a ring: %s", ring);
     m->period = period;
-    m->work.fine = pp_fine_new(period);
-    if (!m->work.fine)
-        return pp_error_nomem(err);
     *ret = PP_TAKE(m);
     return 0;
 }
 
 const char *pp_monitor_why(const pp_monitor *m)
 {
-    return m->why;
+    enum { SOME = 3 };
+    const work *w = &m->work;
+    const bool in_vain = m->phase != JOINING && !w->result && w->failed >= (m->finished ? 1 : SOME);
+    return *m->why || !in_vain ? m->why : w->why;
 }
 
 static void enter(pp_monitor *m, phase to, int64_t now)
@@ -190,15 +193,33 @@ static int join_and_solve(work *w, pp_error *err)
     return 0;
 }
 
+static void note_failure(work *w, const char *why)
+{
+    w->failed++;
+    (void)snprintf(w->why, sizeof w->why, "%s", why);
+}
+
+/* Without the holes between them. */
+static int64_t time_of(const work *w)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < w->n_samples; i++) {
+        const pp_samples_one *s = &w->samples[i];
+        if (s->end > s->start && s->end - s->start <= PERIOD_MOST)
+            sum += s->end - s->start;
+    }
+    return sum;
+}
+
 static void *body(void *user)
 {
     pp_monitor *m = user;
     pp_error err = {0};
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     if (join_and_solve(&m->work, &err) < 0)
-        m->work.failed++;
+        note_failure(&m->work, err.message);
     else
-        m->work.sampled += (int64_t)m->work.n_samples * m->period;
+        m->work.sampled += time_of(&m->work);
     atomic_store(&m->done, true);
     return NULL;
 }
@@ -228,7 +249,7 @@ static void submit(pp_monitor *m, int64_t now)
     atomic_store(&m->done, false);
     m->threaded = w->n_samples > 0 && pthread_create(&m->thread, NULL, body, m) == 0;
     if (!m->threaded) {
-        w->failed++;
+        note_failure(w, w->n_samples > 0 ? "there is no thread to join samples in" : "none came");
         atomic_store(&m->done, true);
     }
 }
@@ -339,8 +360,23 @@ static int ask(pp_monitor *m, pp_samples_want want, pp_error *err)
     return pp_sampler_set_want(m->sampler, want, err);
 }
 
+/* The sampler has chosen its period by now; where it makes it longer later, kernels are still cut
+ * by this one. */
+static int make_fine(pp_monitor *m, pp_error *err)
+{
+    const int64_t period = pp_sampler_header(m->sampler)->period;
+    if (m->work.fine)
+        return 0;
+    if (period < m->period || period > PERIOD_MOST)
+        return pp_error_set(err, PP_ERR_INVALID, "a sampler with an impossible period");
+    m->work.fine = pp_fine_new(period);
+    return m->work.fine ? 0 : pp_error_nomem(err);
+}
+
 static int start(pp_monitor *m, int64_t now, pp_error *err)
 {
+    if (make_fine(m, err) < 0)
+        return -1;
     m->work.n_samples = 0;
     m->ran_at = 0;
     m->from = now;
@@ -484,6 +520,7 @@ bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
 void pp_monitor_finish(pp_monitor *m)
 {
     pp_error err = {0};
+    m->finished = true;
     const bool open = (m->phase == SAMPLING || m->phase == DRAINING) && m->ran_at != 0;
     if (open && pp_sampler_refresh(m->sampler, &err) == 0 && take_samples(m, &err) == 0)
         submit(m, m->since);

@@ -17,7 +17,7 @@
 typedef struct pp_monitor pp_monitor;
 
 /** `ring`: path of the process's ring, beside which the sampler's file will be; `period`: ns
- * between samples. */
+ * between samples that were asked for; the sampler may choose a longer one. */
 int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err);
 /** Waits for its thread. The sampler leaves, or rests until an agent after this one asks it. NULL
  * is allowed. */
@@ -61,7 +61,8 @@ typedef struct pp_monitor_estimates {
  * function here. */
 bool pp_monitor_take(pp_monitor *monitor, pp_monitor_estimates *ret);
 
-/** Why there are no (more) estimates; "" where nothing is wrong. */
+/** Why there are no (more) estimates: there is no sampler any more, or nothing could be told of the
+ * first windows; "" where nothing is wrong. */
 const char *pp_monitor_why(const pp_monitor *monitor);
 
 #endif

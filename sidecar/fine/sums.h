@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PP_FINE_METRICS = 6 };
+enum { PP_FINE_METRICS = 4 };
 
 typedef struct pp_fine_key {
     uint32_t layer;  /**< 0: none, the phase is the step's */

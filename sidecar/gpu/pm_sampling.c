@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { NAMES_MAX = 6, UUID_SIZE = 48 };
 enum { USUAL_IMAGES = 3, USUAL_IMAGE_SAMPLES = 2048, USUAL_SAMPLES = 200000 };
@@ -28,10 +29,6 @@ static const char *const offered[PP_PM_METRIC_COUNT][NAMES_MAX] = {
                            SHARE("sm__inst_executed_pipe_fma"),
                            SHARE("TPC.TriageCompute.sm__pipe_fma_cycles_active_realtime"),
                            SHARE("sm__pipe_fma_cycles_active")},
-    [PP_PM_GR_ACTIVE] = {SHARE("FE_B.TriageCompute.gr__cycles_active"), SHARE("gr__cycles_active")},
-    [PP_PM_TENSOR_ACTIVE] = {SHARE("TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime"),
-                             SHARE("sm__pipe_tensor_cycles_active"),
-                             SHARE("sm__inst_executed_pipe_tensor")},
 };
 
 /* Metrics that go into one pass, and how they are collected. */
@@ -85,8 +82,11 @@ struct pp_pm {
     image *filled; /* one of them, the one that is being filled */
     evaluation evaluation;
     bool running;
-    int64_t newest; /* end of the newest sample decoded, ns of the GPU's clock */
-    bool lost;      /* samples of the stretch: the session gives none any more that make sense */
+    int64_t newest;  /* end of the newest sample decoded, ns of the GPU's clock */
+    double decoding; /* ns that decoding took in the stretch ... */
+    size_t decoded;  /* ... and samples that came of it */
+    bool lost;       /* samples of the stretch: the session gives none any more that make sense */
+    bool stale;      /* its configuration is another one than is wanted */
 };
 
 /* ---- the libraries ---- */
@@ -690,11 +690,13 @@ int pp_pm_start(pp_pm *pm, pp_error *err)
         return pp_error_set(err, PP_ERR_INVALID, "a stretch runs already");
     forget_stretch(pm);
     pm->newest = 0;
-    if (pm->lost) {
+    pm->decoding = 0;
+    pm->decoded = 0;
+    if (pm->lost || pm->stale) {
         end_session(pm);
         if (begin_session(pm, err) < 0)
             return -1;
-        pm->lost = false;
+        pm->lost = pm->stale = false;
     }
     if (next_image(pm, 0, 1, err) < 0)
         return -1;
@@ -715,6 +717,39 @@ static int count_samples(pp_pm *pm, image *i, pp_error *err)
     return 0;
 }
 
+/* Of this thread's processor: what others take of it for a moment is no cost of decoding. */
+static int64_t read_clock(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A decode takes a ms besides, which is not the samples': of few it says nothing. Of those that a
+ * full image has no room for nothing is known. */
+static void note_cost(pp_pm *pm, size_t came, int64_t ns)
+{
+    enum { ENOUGH = 32 };
+    if (pm->lost || came < ENOUGH)
+        return;
+    pm->decoding += (double)ns;
+    pm->decoded += came;
+}
+
+double pp_pm_decode_ns(const pp_pm *pm)
+{
+    return pm->decoded > 0 ? pm->decoding / (double)pm->decoded : 0;
+}
+
+int pp_pm_set_period(pp_pm *pm, uint32_t period_ns, pp_error *err)
+{
+    if (pm->running)
+        return pp_error_set(err, PP_ERR_INVALID, "a stretch runs");
+    pm->stale = pm->stale || period_ns != pm->options.period_ns;
+    pm->options.period_ns = period_ns;
+    return 0;
+}
+
 /* Decodes once. *ret_more: it ended for no reason that it told, and may go on; after a stop some
  * samples of no length come each time. A full image says so or not, a full buffer in one of two
  * ways; nothing right is decoded from then on. */
@@ -723,6 +758,7 @@ static int decode(pp_pm *pm, bool *ret_more, pp_error *err)
     enum { NOTHING = 4 };
     image *i = pm->filled;
     const size_t before = i->populated;
+    const int64_t began = read_clock();
     pm_decode p = {.size = PM_DECODE_SIZE,
                    .object = pm->object,
                    .image = i->data,
@@ -737,6 +773,7 @@ static int decode(pp_pm *pm, bool *ret_more, pp_error *err)
     if (i->populated >= pm->options.image_samples)
         pm->lost = true;
     i->came = i->populated - before;
+    note_cost(pm, i->came, read_clock() - began);
     *ret_more = !pm->lost && p.stop_reason == PM_STOP_OTHER && i->came > NOTHING;
     return 0;
 }

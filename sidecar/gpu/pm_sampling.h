@@ -6,11 +6,11 @@
  * It takes root or CAP_SYS_ADMIN, or a driver that lets everybody (RmProfilingAdminOnly: 0), and a
  * GPU has one such session at a time. While one is open the driver may hold the GPU's clocks.
  *
- * Decoding a sample takes 20 us of a processor and evaluating it 16 to 17 us (measured on an H200
- * with CUDA 13.0's CUPTI, six metrics): at 25 us a period there is time for the one or the other in
- * one thread, not for both. So the caller's thread decodes into an image, while a thread of this
- * library evaluates the one before and then gives it back. A stretch may be of any length, in
- * bounded memory:
+ * Decoding a sample takes 15 to 40 us of a processor, by host and number of metrics, and evaluating
+ * it about as much (measured on H200s with CUDA 13.0's CUPTI; docs/fine.md): at 25 us a period
+ * there is time for the one or the other in one thread, not for both. So the caller's thread
+ * decodes into an image, while a thread of this library evaluates the one before and then gives it
+ * back. A stretch may be of any length, in bounded memory:
  *
  *   pp_pm_start    pp_pm_poll every 1 to 2 ms, pp_pm_take as one likes    pp_pm_stop    pp_pm_take
  *
@@ -19,12 +19,13 @@
  * room for another decode like the last. A decode finds what came in the pause before it and while
  * the last one ran, at 25 us 0.8 of what that one found: this goes to 5 times the pause's samples.
  * With polls every ms that is 200, every 2 ms 400, for which the last quarter of 2,048 has room;
- * every 20 ms it is 4,000. (Towards a period of 20 us it has no end, and samples get lost.) Where
- * samples got lost, what was decoded before is right; the next stretch begins with a new session.
+ * every 20 ms it is 4,000. Towards a period as long as decoding takes it has no end, and samples
+ * get lost: pp_pm_decode_ns tells, pp_pm_set_period helps. Where samples got lost, what was decoded
+ * before is right; the next stretch begins with a new session.
  *
- * Measured there too: pp_pm_open takes 0.6 s and needs no CUDA context; pp_pm_start 165 to 190 ms,
- * 490 to 590 ms with a new session; CUPTI's part of pp_pm_stop 10 to 30 ms. Trainings' steps get no
- * longer by it (28.00 and 28.01 ms).
+ * Measured there too: pp_pm_open takes 0.5 to 1.3 s and needs no CUDA context; pp_pm_start 1 to 190
+ * ms, 490 to 590 ms with a new session; CUPTI's part of pp_pm_stop 2 to 30 ms. Trainings' steps get
+ * no longer by it (28.00 and 28.01 ms).
  *
  * Of one handle's functions one runs at a time: they are not thread-safe.
  */
@@ -44,12 +45,10 @@ enum {
 
 /** What is sampled; each has several names, of which the first that the chip offers is taken. */
 typedef enum pp_pm_metric {
-    PP_PM_SM_ACTIVE,     /**< share of cycles with a warp resident, mean of all SMs */
-    PP_PM_SM_OCCUPANCY,  /**< resident warps by the most that there could be */
-    PP_PM_DRAM_ACTIVE,   /**< share of the memory's bandwidth */
-    PP_PM_FP32_ACTIVE,   /**< instructions, else cycles, of the FMA pipe by the most possible */
-    PP_PM_GR_ACTIVE,     /**< share of cycles in which the graphics engine had work */
-    PP_PM_TENSOR_ACTIVE, /**< share of cycles in which the tensor pipe had work */
+    PP_PM_SM_ACTIVE,    /**< share of cycles with a warp resident, mean of all SMs */
+    PP_PM_SM_OCCUPANCY, /**< resident warps by the most that there could be */
+    PP_PM_DRAM_ACTIVE,  /**< share of the memory's bandwidth */
+    PP_PM_FP32_ACTIVE,  /**< instructions, else cycles, of the FMA pipe by the most possible */
     PP_PM_METRIC_COUNT,
 } pp_pm_metric;
 
@@ -58,9 +57,9 @@ typedef struct pp_pm_options {
     const char *gpu;        /**< UUID, "GPU-..." */
     uint32_t period_ns;     /**< between samples */
     size_t hardware_bytes;  /**< buffer for samples that are not decoded yet: several KiB each */
-    uint32_t image_samples; /**< of one image, 31 KB of memory each; 0: 2,048, which are 63 MB */
+    uint32_t image_samples; /**< of one image, 25 KB of memory each; 0: 2,048, which are 50 MB */
     uint32_t images;        /**< 1 to PP_PM_IMAGES; a stretch is no longer than one alone; 0: 3 */
-    uint32_t samples;       /**< evaluated and not taken, at most; 40 bytes each; 0: 200,000 */
+    uint32_t samples;       /**< evaluated and not taken, at most; 32 bytes each; 0: 200,000 */
 } pp_pm_options;
 
 /** One sample; `values` by pp_pm_metric, shares of 1 that noise may carry past 1; NaN where the
@@ -89,6 +88,13 @@ const char *pp_pm_chip(const pp_pm *pm);
 const char *pp_pm_source(const pp_pm *pm, pp_pm_metric metric);
 /** Bytes of one image. */
 size_t pp_pm_image_bytes(const pp_pm *pm);
+
+/** What decoding one sample of the latest stretch took of a processor, ns; 0: of too few to tell.
+ * Where it is not well below the period samples get lost. */
+double pp_pm_decode_ns(const pp_pm *pm);
+/** Another period from the next stretch on, which begins with a new session for it. PP_ERR_INVALID
+ * while a stretch runs. */
+int pp_pm_set_period(pp_pm *pm, uint32_t period_ns, pp_error *err);
 
 /** Begins a stretch; the samples of the one before that were not taken are gone. Errors as
  * pp_pm_open, and PP_ERR_INVALID where one runs already. */

@@ -36,11 +36,19 @@ enum {
     HARDWARE_BYTES = 512 << 20,
     PERIOD_MIN = 1000, /* ns */
     PERIOD_MAX = 1000000,
-    POLL = 1000000,  /* ns between two polls of a stretch: pm_sampling.h says why */
-    REST = 20000000, /* ns between two looks at what is wanted */
+    PERIOD_LONG = 100000, /* that is not made longer for want of a faster processor */
+    PERIOD_STEP = 5000,
+    POLL = 1000000,    /* ns between two polls of a stretch: pm_sampling.h says why */
+    REST = 20000000,   /* ns between two looks at what is wanted */
+    TRIAL = 100000000, /* ns of the stretch by which the period is chosen */
 };
 
-/** Bytes that a container has to have left: 840 MB are taken, and the training may grow. */
+/** The part of a period in which its sample should be decoded: at 1 decoding would never catch up
+ * with what came while it did something else. */
+#define DECODING_MOST 0.75
+#define LONGER 1.25 /* after samples were lost all the same */
+
+/** Bytes that a container has to have left: 800 MB are taken, and the training may grow. */
 #define MEMORY_LEFT (INT64_C(1536) << 20)
 
 /** ns without the agent's beat after which nobody reads; tests have less time. */
@@ -231,6 +239,32 @@ static void begin_stretch(void)
     show(PP_SAMPLES_SAMPLING);
 }
 
+/* Makes the period longer where less than `least` is too fast for this processor. */
+static int slow_down(pp_pm *pm, double least, pp_error *err)
+{
+    uint32_t period = out.header->period;
+    while (period < least && period < PERIOD_LONG)
+        period += PERIOD_STEP;
+    __atomic_store_n(&out.header->period, period, __ATOMIC_RELAXED);
+    return pp_pm_set_period(pm, period, err);
+}
+
+static int try_period(pp_pm *pm, pp_error *err)
+{
+    bool full = false, lost = false;
+    const int64_t until = read_clock(CLOCK_MONOTONIC) + TRIAL;
+    if (pp_pm_start(pm, err) < 0)
+        return -1;
+    while (!full && is_needed() && read_clock(CLOCK_MONOTONIC) < until) {
+        rest(POLL);
+        if (pp_pm_poll(pm, &full, err) < 0)
+            return -1;
+    }
+    if (pp_pm_stop(pm, &lost, err) < 0)
+        return -1;
+    return slow_down(pm, pp_pm_decode_ns(pm) / DECODING_MOST, err);
+}
+
 /* What is decoded in a poll is evaluated beside it, so it is taken by a later one. */
 static int sample(pp_pm *pm, pp_error *err)
 {
@@ -252,9 +286,10 @@ static int sample(pp_pm *pm, pp_error *err)
         return -1;
     if (pp_pm_take(pm, write_sample, NULL, err) < 0)
         return -1;
-    if (full || lost)
-        __atomic_fetch_add(&out.header->broken, 1, __ATOMIC_RELAXED);
-    return 0;
+    if (!full && !lost)
+        return 0;
+    __atomic_fetch_add(&out.header->broken, 1, __ATOMIC_RELAXED);
+    return slow_down(pm, out.header->period * LONGER, err);
 }
 
 /* After a stretch that ended by itself it is sampled on: what is wanted has not changed. */
@@ -301,7 +336,7 @@ static void run(const pp_pm_options *options)
     int rc = check_memory(&err) < 0 ? -1 : pp_pm_open(options, &pm, &err);
     if (rc == 0) {
         tell_sources(pm);
-        rc = serve(pm, &err);
+        rc = try_period(pm, &err) < 0 ? -1 : serve(pm, &err);
     }
     pp_pm_close(pm);
     if (rc == 0)

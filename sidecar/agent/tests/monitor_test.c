@@ -16,7 +16,7 @@
 #define S INT64_C(1000000000)
 #define TICK (S / 20)
 
-enum { PERIOD = 25000, METRICS = 4, KERNELS = 4, LATE = 3000000 };
+enum { PERIOD = 25000, METRICS = PP_SAMPLES_METRICS, KERNELS = 4, LATE = 3000000 };
 
 static struct {
     char folder[32], ring[64], path[64];
@@ -75,7 +75,7 @@ static int set_up(void **state)
     (void)snprintf(t.ring, sizeof t.ring, "%s/a.ring", t.folder);
     (void)snprintf(t.path, sizeof t.path, "%s/a.samples", t.folder);
     t.now = 1000 * S;
-    t.ahead = 7 * S + 123457;
+    t.ahead = INT64_C(1795331679417193481); /* between boot and 1970, as on a real GPU */
     t.seed = 1;
     t.fd = -1;
     return pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL);
@@ -121,8 +121,8 @@ static void write_sample(int64_t start, int64_t end, const double *values)
 {
     pp_samples_one *s = &t.all[t.header->head % PP_SAMPLES_COUNT];
     *s = (pp_samples_one){.start = start + t.ahead, .end = end + t.ahead};
-    for (int m = 0; m < PP_SAMPLES_METRICS; m++)
-        s->values[m] = m < METRICS ? (float)values[m] : NAN;
+    for (int m = 0; m < METRICS; m++)
+        s->values[m] = (float)values[m];
     t.header->head++;
 }
 
@@ -231,7 +231,6 @@ static void check_estimates(const pp_monitor_estimates *e)
             found++;
             for (int m = 0; m < METRICS; m++)
                 assert_true(fabs(item->mean[m] - model[k].levels[m]) < 0.01);
-            assert_true(isnan(item->mean[METRICS]));
         }
     assert_int_equal(found, KERNELS);
     assert_true(llabs(e->lag - t.ahead) < 1000);
@@ -421,6 +420,91 @@ static void test_samples_that_do_not_fit(void **state)
     assert_int_equal(e.windows, 2);
     assert_int_equal(e.failed, 1);
     check_estimates(&e);
+}
+
+/* A stretch of half a second whose samples are another GPU's. */
+static void sample_noise(void)
+{
+    t.running = false;
+    begin();
+    t.running = true;
+    for (int i = 0; i < 10; i++) {
+        uint64_t head = t.header->head;
+        train();
+        for (uint64_t k = head; k < t.header->head; k++)
+            for (int m = 0; m < METRICS; m++)
+                t.all[k % PP_SAMPLES_COUNT].values[m] = (float)sim_uniform(&t.seed);
+        (void)poll("started");
+    }
+    t.running = false;
+    (void)poll("started");
+    show(PP_SAMPLES_RESTING);
+    pp_monitor_end(t.monitor);
+}
+
+/* Until they are joined: then samples are asked for again. */
+static void wait_until_asked(void)
+{
+    for (int i = 0; i < 10000 && t.header->want != PP_SAMPLES_SAMPLE; i++) {
+        (void)poll("started");
+        t.now -= TICK;
+        (void)usleep(1000);
+    }
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+}
+
+/* It says why, until something is known. */
+static void test_windows_in_vain(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(pp_monitor_why(t.monitor), "");
+        sample_noise();
+        wait_until_asked();
+    }
+    assert_non_null(strstr(pp_monitor_why(t.monitor), "at no lag"));
+    assert_false(pp_monitor_take(t.monitor, &e));
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.failed, 3);
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+}
+
+static void test_one_window_in_vain(void **state)
+{
+    (void)state;
+    sample_noise();
+    wait_until_asked();
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+    pp_monitor_finish(t.monitor);
+    assert_non_null(strstr(pp_monitor_why(t.monitor), "at no lag"));
+}
+
+/* It is the sampler's to choose, but not any. */
+static void test_a_longer_period(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    make_sampler();
+    t.header->period = 2 * PERIOD; /* windows come as they did: only the cuts are others */
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.sampler->period, 2 * PERIOD);
+    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
+    check_estimates(&e);
+    static const uint32_t impossible[] = {PERIOD - 1, 1000001};
+    for (int i = 0; i < 2; i++) {
+        pp_monitor_free(t.monitor, false);
+        assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+        t.header->want = PP_SAMPLES_REST;
+        t.header->period = impossible[i];
+        show(PP_SAMPLES_RESTING);
+        assert_true(poll("started"));
+        assert_non_null(strstr(pp_monitor_why(t.monitor), "impossible period"));
+    }
 }
 
 /* A clock that nobody has, and one that is not compared yet: another stretch has just begun. */
@@ -619,6 +703,9 @@ int main(void)
         WITH_FOLDER(test_a_stretch_that_comes_late),
         WITH_FOLDER(test_a_stretch_before_that_is_told_late),
         WITH_FOLDER(test_samples_that_do_not_fit),
+        WITH_FOLDER(test_windows_in_vain),
+        WITH_FOLDER(test_one_window_in_vain),
+        WITH_FOLDER(test_a_longer_period),
         WITH_FOLDER(test_an_offset_that_says_nothing),
         WITH_FOLDER(test_before_the_hook_has_decided),
         WITH_FOLDER(test_a_sampler_that_does_not_come),

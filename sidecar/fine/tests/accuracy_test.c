@@ -42,7 +42,6 @@ static void check(const sim_config *c, double most, double most_short)
     assert_true(narrow.within > 0.85 && (wide.n == 0 || wide.within > 0.85));
     for (int m = 0; m < SIM_BUSY; m++)
         assert_true(fabs(r->closure[m]) < 0.02 * r->held[m]);
-    assert_true(isnan(r->items[0].mean[SIM_NOT_OFFERED]));
     pp_fine_result_free(r);
     sim_free(&s);
 }
@@ -154,12 +153,31 @@ static void test_order_does_not_matter(void **state)
     pp_fine_result *again = solved(&s);
     assert_int_equal(first->n, again->n);
     for (size_t i = 0; i < first->n; i++)
-        for (int m = 0; m < SIM_NOT_OFFERED; m++) {
+        for (int m = 0; m < PP_FINE_METRICS; m++) {
             assert_true(fabs(first->items[i].mean[m] - again->items[i].mean[m]) < 1e-9);
             assert_true(fabs(first->items[i].stderr_of[m] - again->items[i].stderr_of[m]) < 1e-9);
         }
     pp_fine_result_free(first);
     pp_fine_result_free(again);
+    sim_free(&s);
+}
+
+static void test_a_metric_that_is_not_offered(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(7);
+    c.kernels = 60;
+    c.stretches = 1;
+    c.missing = 3;
+    sim_run(&s, &c);
+    pp_fine_result *r = solved(&s);
+    for (size_t i = 0; i < r->n; i++) {
+        assert_true(isnan(r->items[i].mean[2]) && isnan(r->items[i].stderr_of[2]));
+        assert_true(isfinite(r->items[i].mean[1]));
+    }
+    assert_true(isnan(r->held[2]));
+    pp_fine_result_free(r);
     sim_free(&s);
 }
 
@@ -186,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_kernels_side_by_side),
         cmocka_unit_test(test_ignorance_is_told),
         cmocka_unit_test(test_order_does_not_matter),
+        cmocka_unit_test(test_a_metric_that_is_not_offered),
         cmocka_unit_test(test_nothing_to_solve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

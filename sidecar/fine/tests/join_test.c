@@ -191,8 +191,8 @@ static void test_samples_that_tell_nothing(void **state)
     add_samples(f, 0, 0);
     for (int64_t n = 0; n < 2 * SAMPLES; n++) {
         int64_t start = 7000000 + (n < SAMPLES ? -n - 1 : n) * PERIOD + 3000;
-        pp_fine_sample idle = {start, start + PERIOD, {0, 0, NAN, NAN, NAN, NAN}};
-        pp_fine_sample unknown = {start + 1, start + 1 + PERIOD, {NAN, 1, NAN, NAN, NAN, NAN}};
+        pp_fine_sample idle = {start, start + PERIOD, {0, 0, NAN, NAN}};
+        pp_fine_sample unknown = {start + 1, start + 1 + PERIOD, {NAN, 1, NAN, NAN}};
         assert_int_equal(pp_fine_add_sample(f, &idle, NULL), 0);
         if (n % 100 == 0)
             assert_int_equal(pp_fine_add_sample(f, &unknown, NULL), 0);

@@ -25,6 +25,7 @@ typedef struct sim_config {
     double drift;  /* of the samples' clock against the kernels' */
     double lost;   /* share of samples that are not there */
     int parallel;  /* every so many kernels one runs beside the next; 0: none does */
+    int missing;   /* number of a metric that is not offered, from 1; 0: none */
     bool shuffled; /* layers come in another order in every fourth step */
 } sim_config;
 
@@ -47,8 +48,8 @@ typedef struct sim {
     void *model;
 } sim;
 
-/* The metric that tells whether a kernel runs; the one before is not offered. */
-enum { SIM_BUSY = 4, SIM_NOT_OFFERED = 5 };
+/* The metric that tells whether a kernel runs; those before it are drawn. */
+enum { SIM_BUSY = 3 };
 
 /** Back to back, 5 s in ten stretches at 25 us; how many kernels and of which length is to be set.
  */
@@ -58,7 +59,7 @@ sim_config sim_usual(uint64_t seed);
 void sim_run(sim *s, const sim_config *config);
 void sim_free(sim *s);
 
-/** How one solution compares with the truth, over the four metrics and a class of items. */
+/** How one solution compares with the truth, over the drawn metrics and a class of items. */
 typedef struct sim_score {
     size_t n;
     double error;  /* points, mean weighted by time */

@@ -11,7 +11,7 @@
  * Time passes with the calls, not by the host's clock: `step_ns` before each decode while sampling
  * and before a stop, and in a decode `decode_ns` for each sample. So what is sampled is the same
  * each time. Evaluating takes no such time: it goes on while pm_double_allow lets it, and after a
- * stop.
+ * stop. What `slow_ns` says a decode takes of a real processor for each sample.
  *
  * As the real ones:
  * - the first sample's start and values are no period's; after a stop each decode gives two samples
@@ -37,6 +37,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -55,10 +56,11 @@ typedef enum setting {
     GROWTH,     /* bytes by which images are larger with each session */
     RECORD,     /* bytes of a sample in the hardware's buffer */
     OVERFLOW,   /* code of a decode after the buffer was full; 0: the flag alone */
+    SLOW_NS,    /* see above */
     SETTINGS,
 } setting;
 
-typedef enum counter { SM, WARPS, DRAM, FMA, GR, TENSOR, COUNTERS } counter;
+typedef enum counter { SM, WARPS, DRAM, FMA, COUNTERS } counter;
 
 typedef struct moment {
     double at; /* ns after the beginning */
@@ -84,7 +86,7 @@ static struct {
 
 static void read_moment(moment *m, char *text)
 {
-    static const char *const names[COUNTERS] = {"sm", "warps", "dram", "fma", "gr", "tensor"};
+    static const char *const names[COUNTERS] = {"sm", "warps", "dram", "fma"};
     char *rest = NULL;
     m->at = strtod(strtok_r(text, " \n", &rest), NULL);
     for (char *word; (word = strtok_r(NULL, " \n", &rest));)
@@ -95,9 +97,9 @@ static void read_moment(moment *m, char *text)
 
 static void read_line(char *line)
 {
-    static const char *const names[SETTINGS] = {"offset_ns", "ppm",    "step_ns", "decode_ns",
-                                                "late",      "pieces", "most",    "tells_full",
-                                                "tells_end", "growth", "record",  "overflow"};
+    static const char *const names[SETTINGS] = {
+        "offset_ns",  "ppm",       "step_ns", "decode_ns", "late",     "pieces", "most",
+        "tells_full", "tells_end", "growth",  "record",    "overflow", "slow_ns"};
     fault *f = &table.faults[table.n_faults % FAULTS];
     const int gpu = table.n_gpus % GPUS;
     char *value = strchr(line, ' ');
@@ -351,10 +353,6 @@ static const struct {
     {"dram__throughput", DRAM, false, false},
     {"TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime", FMA, false, false},
     {"sm__inst_executed_pipe_fma", FMA, true, false},
-    {"FE_B.TriageCompute.gr__cycles_active", GR, false, false},
-    {"gr__cycles_active", GR, false, false},
-    {"TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime", TENSOR, false, false},
-    {"sm__pipe_tensor_cycles_active", TENSOR, true, false},
 };
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
@@ -672,6 +670,16 @@ static int reason_of(const pm_object *o, bool full)
     return all && !full ? PM_STOP_END_OF_RECORDS : PM_STOP_OTHER;
 }
 
+/* Takes so many ns of a processor. */
+static void work(int64_t ns)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    for (int64_t until = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + ns;
+         (int64_t)t.tv_sec * 1000000000 + t.tv_nsec < until;)
+        (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+}
+
 CUPTI(cuptiPmSamplingDecodeData, pm_decode *p)
 {
     ENTER(45);
@@ -694,6 +702,7 @@ CUPTI(cuptiPmSamplingDecodeData, pm_decode *p)
     complete_late(o, i);
     fill(o, i, until);
     state.now += (o->decoded - before) * table.settings[DECODE_NS];
+    work((o->decoded - before) * table.settings[SLOW_NS]);
     bool full = o->decoded < until;
     o->spoiled = o->spoiled || full;
     if (full || p->overflow)

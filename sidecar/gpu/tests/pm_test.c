@@ -18,7 +18,7 @@
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
 #define OTHER_GPU "GPU-ffeeddcc-bbaa-9988-7766-554433221100"
 #define GPUS "gpu " OTHER_GPU " GX100\ngpu " GPU " GH100\n"
-#define BUSY "at 0 sm=80 warps=40 dram=20 fma=10 gr=90 tensor=5\n"
+#define BUSY "at 0 sm=80 warps=40 dram=20 fma=10\n"
 
 enum {
     PERIOD = 25000,
@@ -234,10 +234,8 @@ static void metrics_of_a_known_chip(void **state)
         [PP_PM_SM_ACTIVE] = "sm__cycles_active",
         [PP_PM_SM_OCCUPANCY] = "sm__warps_active",
         [PP_PM_DRAM_ACTIVE] = "dram__throughput",
-        [PP_PM_FP32_ACTIVE] = "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime",
-        [PP_PM_GR_ACTIVE] = "FE_B.TriageCompute.gr__cycles_active",
-        [PP_PM_TENSOR_ACTIVE] = "TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime"};
-    static const double values[] = {.8, .4, .2, .1, .9, .05};
+        [PP_PM_FP32_ACTIVE] = "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime"};
+    static const double values[] = {.8, .4, .2, .1};
     assert_string_equal(pp_pm_chip(pm), "GH100");
     assert_true(pp_pm_image_bytes(pm) > 1000);
     sample(pm, 3);
@@ -252,7 +250,7 @@ static void metrics_of_a_known_chip(void **state)
     close_all(pm);
 }
 
-/* Where the FMA and the tensor pipe would take a second pass they are not sampled. */
+/* Where the FMA pipe would take a second pass it is not sampled. */
 static void metrics_that_take_another_pass(void **state)
 {
     (void)state;
@@ -261,15 +259,13 @@ static void metrics_that_take_another_pass(void **state)
     pp_pm *pm = open_with(GPUS BUSY, &o);
     assert_string_equal(pp_pm_chip(pm), "GX100");
     assert_null(pp_pm_source(pm, PP_PM_FP32_ACTIVE));
-    assert_null(pp_pm_source(pm, PP_PM_TENSOR_ACTIVE));
-    assert_string_equal(pp_pm_source(pm, PP_PM_GR_ACTIVE),
-                        "gr__cycles_active.avg.pct_of_peak_sustained_elapsed");
+    assert_string_equal(pp_pm_source(pm, PP_PM_DRAM_ACTIVE),
+                        "dram__throughput.avg.pct_of_peak_sustained_elapsed");
     sample(pm, 1);
     assert_true(got.count > 0);
     assert_near((double)got.all[0].values[PP_PM_SM_ACTIVE], .8, 1e-6);
-    assert_near((double)got.all[0].values[PP_PM_GR_ACTIVE], .9, 1e-6);
+    assert_near((double)got.all[0].values[PP_PM_DRAM_ACTIVE], .2, 1e-6);
     assert_true(isnan(got.all[0].values[PP_PM_FP32_ACTIVE]));
-    assert_true(isnan(got.all[0].values[PP_PM_TENSOR_ACTIVE]));
     close_all(pm);
 }
 
@@ -296,7 +292,48 @@ static void values_that_are_none(void **state)
     assert_true(isnan(v[PP_PM_SM_ACTIVE]) && isnan(v[PP_PM_SM_OCCUPANCY]));
     assert_true(isnan(v[PP_PM_DRAM_ACTIVE]));
     assert_near((double)v[PP_PM_FP32_ACTIVE], 1.004, 1e-6);
-    assert_near((double)v[PP_PM_GR_ACTIVE], 0, 0);
+    close_all(pm);
+}
+
+/* ---- the period ---- */
+
+static void what_decoding_takes(void **state)
+{
+    (void)state;
+    enum { SLOW = 20000 };
+    pp_pm_options o = options(1000, 1);
+    pp_pm *pm = open_with(GPUS BUSY "slow_ns 20000\n", &o);
+    assert_near(pp_pm_decode_ns(pm), 0, 0);
+    sample(pm, 3);
+    assert_true(pp_pm_decode_ns(pm) >= SLOW);
+    assert_true(pp_pm_decode_ns(pm) < 100.0 * SLOW); /* and not of all together */
+    start(pm);
+    assert_near(pp_pm_decode_ns(pm), 0, 0); /* it is of the latest stretch */
+    assert_false(stop(pm));
+    close_all(pm);
+}
+
+static void another_period(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_pm_options o = options(1000, 1);
+    pp_pm *pm = open_with(GPUS BUSY, &o);
+    start(pm);
+    expect_error(pp_pm_set_period(pm, 2 * PERIOD, &err), &err, PP_ERR_INVALID, "runs");
+    assert_false(poll(pm));
+    assert_false(stop(pm));
+    take(pm); /* of the period as it was */
+    assert_int_equal(pp_pm_set_period(pm, 2 * PERIOD, &err), 0);
+    start(pm);
+    for (int i = 0; i < 3; i++)
+        assert_false(poll(pm));
+    assert_false(stop(pm));
+    got.count = 0;
+    assert_int_equal(pp_pm_take(pm, keep, &got, &err), 0);
+    assert_int_equal(got.count, 4 * STEP / (2 * PERIOD) - 1);
+    for (size_t i = 0; i < got.count; i++)
+        assert_true(llabs(got.all[i].end - got.all[i].start - 2 * PERIOD) <= CLOCK_STEP);
     close_all(pm);
 }
 
@@ -989,6 +1026,8 @@ static const struct CMUnitTest full[] = {
     cmocka_unit_test(metrics_that_take_another_pass),
     cmocka_unit_test(a_metric_that_fails_leaves_the_others),
     cmocka_unit_test(values_that_are_none),
+    cmocka_unit_test(what_decoding_takes),
+    cmocka_unit_test(another_period),
     cmocka_unit_test(times_over_several_images),
     cmocka_unit_test(samples_between_two_images),
     cmocka_unit_test(several_stretches),

@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
-#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10 gr=90 tensor=5\n"
+#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10\n"
 #define ID "0123456789abcdef"
 
 enum { LIMIT = 120 }; /* s: that anything is waited for */
@@ -175,7 +175,7 @@ static void sample(uint64_t count)
 /* Samples of the latest stretch: one follows on the other, and the values are the table's. */
 static void check_stretch(int64_t begun)
 {
-    static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F, 0.9F, 0.05F};
+    static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F};
     const uint64_t first = GET(first), head = GET(head);
     for (uint64_t i = first; i < head; i++) {
         assert_true(t.all[i].end > t.all[i].start);
@@ -196,7 +196,8 @@ static void test_stretches_come_whole(void **state)
     assert_string_equal(t.header->chip, "GH100");
     assert_string_equal(t.header->gpu, GPU);
     assert_non_null(strstr(t.header->sources[PP_PM_SM_ACTIVE], "sm__cycles_active"));
-    assert_int_equal(t.header->period, 25000);
+    UNTIL(GET(state) == PP_SAMPLES_RESTING);
+    assert_int_equal(GET(period), 25000); /* the double decodes fast enough */
     assert_true(GET(offset) == INT64_MAX);
     for (uint64_t stretch = 1; stretch <= 3; stretch++) {
         const uint64_t before = GET(head);
@@ -302,6 +303,36 @@ static void test_a_stretch_that_breaks_is_followed_by_another(void **state)
     PUT(want, PP_SAMPLES_SAMPLE);
     UNTIL(GET(stretch) >= 3);
     assert_true(GET(broken) >= 2);
+    /* The period grows until there is room for what comes between two polls. */
+    UNTIL(GET(period) >= 60000);
+    const uint64_t stretch = GET(stretch), head = GET(head);
+    UNTIL(GET(head) >= head + 1000);
+    assert_true(GET(stretch) <= stretch + 1);
+    leave();
+}
+
+/* 30 us of a processor for each sample leave a quarter of 40 us. */
+static void test_the_period_is_one_that_decoding_can_follow(void **state)
+{
+    (void)state;
+    start(BUSY "slow_ns 30000\n");
+    UNTIL(GET(state) == PP_SAMPLES_RESTING);
+    assert_in_range(GET(period), 40000, 60000); /* what the double does itself comes on top */
+    assert_int_equal(GET(period) % 5000, 0);
+    const int64_t period = GET(period);
+    sample(100);
+    for (uint64_t i = GET(first); i < GET(head); i++)
+        assert_true(llabs(t.all[i].end - t.all[i].start - period) <= 32);
+    assert_int_equal(GET(broken), 0);
+    leave();
+}
+
+static void test_the_period_has_an_end(void **state)
+{
+    (void)state;
+    start(BUSY "slow_ns 300000\n");
+    UNTIL(GET(state) == PP_SAMPLES_RESTING);
+    assert_int_equal(GET(period), 100000);
     leave();
 }
 
@@ -412,6 +443,8 @@ int main(void)
         TEST(test_it_tells_why_it_cannot_sample),
         TEST(test_it_tells_why_it_cannot_go_on),
         TEST(test_a_stretch_that_breaks_is_followed_by_another),
+        TEST(test_the_period_is_one_that_decoding_can_follow),
+        TEST(test_the_period_has_an_end),
         TEST(test_what_finds_no_room_is_counted),
         TEST(test_the_next_one_waits),
         TEST(test_the_next_one_replaces_what_was_left),
