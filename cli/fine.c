@@ -60,13 +60,13 @@ static json_t *closure_of(const pp_fine_result *r)
 static json_t *facts_of(const pp_fine_report *report)
 {
     const pp_monitor_estimates *e = report->estimates;
-    return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:o}", "chip",
-                     e->sampler->chip, "periodNs", (json_int_t)e->sampler->period, "times",
-                     (json_int_t)e->windows, "failedTimes", (json_int_t)e->failed, "sampledSeconds",
-                     (double)e->sampled / 1e9, "samples", (json_int_t)e->result->windows, "lagNs",
-                     (json_int_t)e->lag, "lagGuessNs", (json_int_t)e->lag_guess,
-                     "lagStandardErrorNs", (json_int_t)e->lag_stderr, "samplerCpuSeconds",
-                     (double)e->sampler->cpu / 1e9, "closure", closure_of(e->result));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:s, s:f, s:I, s:I, s:I, s:I, s:f, s:o}", "chip", e->sampler->chip,
+        "periodNs", (json_int_t)e->sampler->period, "times", (json_int_t)e->windows, "failedTimes",
+        (json_int_t)e->failed, "failure", e->failure, "sampledSeconds", (double)e->sampled / 1e9,
+        "samples", (json_int_t)e->result->windows, "lagNs", (json_int_t)e->lag, "lagGuessNs",
+        (json_int_t)e->lag_guess, "lagStandardErrorNs", (json_int_t)e->lag_stderr,
+        "samplerCpuSeconds", (double)e->sampler->cpu / 1e9, "closure", closure_of(e->result));
 }
 
 int pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *why, pp_error *err)

@@ -163,16 +163,26 @@ class Ring:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def _cpu(pid):
+    """Seconds of a processor that a process has taken; 0 where it has ended."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Session:
     """An agent on a ring directory. It ends sampling by itself after `seconds`, counted from the first sampled step."""
 
-    def __init__(self, ring, seconds=0.0, budget=1.0, stretch=2.0, skip=0, most=0):
-        self.folder = tempfile.mkdtemp(prefix="pp-session-")
+    def __init__(self, ring, seconds=0.0, budget=1.0, stretch=2.0, skip=0, most=0, fine=0):
+        self.folder, self.ring = tempfile.mkdtemp(prefix="pp-session-"), ring
         settings = {"version": 1, "session": {"uid": "bench", "namespace": "bench", "name": "bench"},
                     "endpoint": "wss://localhost:1/v1/ingest",
                     "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
                     "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": skip, "max": most},
-                    "durationSeconds": seconds, "overheadBudgetPercent": budget, "stretch": {"seconds": stretch}}
+                    "durationSeconds": seconds, "overheadBudgetPercent": budget, "stretch": {"seconds": stretch},
+                    "fine": {"periodNs": fine}}
         path = os.path.join(self.folder, "settings.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(settings, file)
@@ -193,6 +203,18 @@ class Session:
     def said(self):
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return file.read()[-3000:]
+
+    def cpu(self):
+        """Seconds of a processor that the agent and the samplers beside the training have taken."""
+        found = {"agent": _cpu(self.agent.pid), "sampler": 0.0}
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended
+            if words[0].endswith(b"precisionprobe-sampler") and words[1:2] == [self.ring.encode()]:
+                found["sampler"] += _cpu(path.parent.name)
+        return found
 
     def batches(self):
         """Those printed so far; a last line that is not whole yet is left out."""
@@ -242,10 +264,10 @@ def shares(batches):
 def sampled(batches):
     """What batches hold. Marks and cost by step are the median batch's: the first has preparations in it."""
     each = [(b["cost"]["marks"] / n, b["cost"]["nanoseconds"] / n) for b in batches[1:]
-            if "cost" in b and (n := len(b["steps"]["number"]))]
+            if "cost" in b and (n := len(b.get("steps", {}).get("number", ())))]
     marks, cost = (statistics.median(column) for column in zip(*each)) if each else (None, None)
-    return {"steps": sum(len(b["steps"]["number"]) for b in batches), "marks_of_a_step": marks,
-            "cost_of_a_step_ns": cost, "dropped": sum(b.get("dropped", 0) for b in batches),
+    return {"steps": sum(len(b["steps"]["number"]) for b in batches if "steps" in b), "marks_of_a_step": marks,
+            "cost_of_a_step_ns": cost, "fine": sum("fine" in b for b in batches), "dropped": sum(b.get("dropped", 0) for b in batches),
             "clocks": sorted({b["process"]["clock"] for b in batches}),
             "no_busy_because": sorted({b["process"].get("kernels") or "" for b in batches} - {""})}
 

@@ -109,6 +109,58 @@ class GPT(nn.Module):
         return self.lm_head(self.ln_f(x))
 
 
+class Recommender(nn.Module):
+    """Multi-hot features: 12 dense tables of 50k x 128 with 1 to 60 rows a bag, their mean; cross layers beside an MLP."""
+
+    def __init__(self, rows, width):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, width, mode="mean") for _ in range(12))
+        self.dense = nn.Sequential(nn.Linear(64, width), nn.LayerNorm(width), nn.GELU())
+        wide = 13 * width
+        self.cross = nn.ModuleList(nn.Linear(wide, wide) for _ in range(3))
+        self.deep = nn.Sequential(nn.Linear(wide, 768), nn.BatchNorm1d(768), nn.GELU(), nn.Dropout(0.1),
+                                  nn.Linear(768, 320), nn.GELU(), nn.Linear(320, 1))
+
+    def forward(self, x, indices, offsets):
+        parts = [table(index, offset) for table, index, offset in zip(self.tables, indices, offsets)]
+        first = y = torch.cat([self.dense(x), *parts], 1)
+        for layer in self.cross:
+            y = first * layer(y) + y
+        return self.deep(y)
+
+
+class Down(nn.Module):
+    def __init__(self, inside, width, stride):
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(inside, width, 3, stride, 1), nn.GroupNorm(8, width)
+        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, 1, 1), nn.GroupNorm(8, width)
+        self.act = nn.SiLU()
+
+    def forward(self, x):
+        return self.act(self.norm2(self.conv2(self.act(self.norm1(self.conv1(x))))))
+
+
+class UNet(nn.Module):
+    """An encoder and a decoder with skips: GroupNorm, SiLU, transposed convolutions."""
+
+    def __init__(self, width=48):
+        super().__init__()
+        self.inc = Down(3, width, 1)
+        self.down = nn.ModuleList(Down(width << i, width << (i + 1), 2) for i in range(3))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(width << (i + 1), width << i, 2, 2) for i in reversed(range(3)))
+        self.join = nn.ModuleList(Down(width << (i + 1), width << i, 1) for i in reversed(range(3)))
+        self.out = nn.Conv2d(width, 3, 1)
+
+    def forward(self, x):
+        kept = [self.inc(x)]
+        for layer in self.down:
+            kept.append(layer(kept[-1]))
+        y = kept.pop()
+        for up, join in zip(self.up, self.join):
+            y = join(torch.cat([up(y), kept.pop()], 1))
+        return self.out(y)
+
+
 class Training:
     """A model, its optimizer and its data; step() does one step and gives the loss, still on the device."""
 
@@ -175,7 +227,32 @@ def _gpt(device, small, batch, deterministic, wrap, amp=False):
     return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss, batches, cast, scaler)
 
 
-MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt}
+def _recommender(device, small, batch, deterministic, wrap):
+    rows, width, batch = (500, 16, batch or 32) if small else (50000, 128, batch or 4096)
+    model = wrap(Recommender(rows, width).to(device))
+
+    def feature():
+        lengths = torch.randint(1, 61, (batch,))
+        return torch.randint(rows, (int(lengths.sum()),)).to(device), (lengths.cumsum(0) - lengths).to(device)
+
+    def data():
+        indices, offsets = zip(*(feature() for _ in range(12)))
+        return (torch.randn(batch, 64).to(device), indices, offsets), torch.rand(batch, 1).round().to(device)
+
+    return Training(model, torch.optim.Adagrad(model.parameters(), lr=0.01), nn.BCEWithLogitsLoss(),
+                    [data() for _ in range(BATCHES)])
+
+
+def _unet(device, small, batch, deterministic, wrap):
+    batch, size = batch or (2 if small else 24), 32 if small else 160
+    model = wrap(UNet(*((8,) if small else ())).to(device))
+    batches = [((torch.randn(batch, 3, size, size).to(device),), torch.randn(batch, 3, size, size).to(device))
+               for _ in range(BATCHES)]
+    return Training(model, torch.optim.Adam(model.parameters(), lr=1e-3), nn.MSELoss(), batches)
+
+
+# The last two are for accuracy.py: nothing of the probe was tried on them before its figures were taken.
+MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt, "recommender": _recommender, "unet": _unet}
 # How the same models can be run besides: name -> (model, what is done with it).
 VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
             "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),

@@ -27,12 +27,13 @@ def in_turn(absent, hooked, args):
     return found
 
 
-def session(hooked, ring, seconds, budget, stretch):
-    """(chunks of the session, what its batches hold, seconds until all is out again)."""
-    with lab.Session(ring, seconds=seconds, budget=budget, stretch=stretch) as agent:
-        reply = hooked.ask("run", seconds=seconds)
+def session(hooked, ring, seconds, budget, stretch, fine=0):
+    """(chunks of the session, what its batches hold, seconds until all is out again, processor time in seconds)."""
+    with lab.Session(ring, seconds=seconds, budget=budget, stretch=stretch, fine=fine) as agent:
+        reply = hooked.ask("run", seconds=seconds * 0.99)  # it still samples then
+        cpu = agent.cpu()
         out = hooked.ask("until", state="OFF")["seconds"]
-        return reply, lab.sampled(agent.stop()), out
+        return reply, lab.sampled(agent.stop()), out, cpu
 
 
 def whole_cycles(reply):
@@ -64,12 +65,12 @@ def at_budget(hooked, ring, args):
     """Sessions one after another, each between idle blocks."""
     found, before = [], lab.times(hooked.ask("run", seconds=args.block * 2))
     for _ in range(args.sessions):
-        reply, held, out = session(hooked, ring, args.seconds, args.budget, args.stretch)
+        reply, held, out, cpu = session(hooked, ring, args.seconds, args.budget, args.stretch, args.fine)
         after = lab.times(hooked.ask("run", seconds=args.block * 2))
         found.append({"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
                       "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"],
                       "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]),
-                      "until_off_s": out})
+                      "until_off_s": out, "cpu": cpu})
         before = after
     return found
 
@@ -89,7 +90,7 @@ def beside_stretches(absent, hooked, ring, args):
 def in_stretch(hooked, ring, args):
     """Blocks that are marked throughout, between idle ones."""
     before = lab.times(hooked.ask("run", seconds=args.block))
-    reply, held, _ = session(hooked, ring, args.block + 1, 100, 3600)
+    reply, held, _, _ = session(hooked, ring, args.block + 1, 100, 3600)
     after = lab.times(hooked.ask("run", seconds=args.block))
     marked = lab.times(reply, "MARKING")
     if not marked or not held["marks_of_a_step"]:
@@ -147,6 +148,12 @@ def print_budget(pairs, args):
     lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
                sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
                dropped=sum(r["dropped"] for r in runs), until_off_s=[r["until_off_s"] for r in runs])
+    for who in ("agent", "sampler") if args.fine else ("agent",):
+        lab.figure(f"processor time, {who}", 100 * sum(r["cpu"][who] for r in runs) / (args.seconds * len(runs)), "%",
+                   model=args.model, seconds_of_each_session=[r["cpu"][who] for r in runs])
+    if args.fine:
+        lab.figure("fine estimates", sum(r["fine"] for r in runs), "times", model=args.model,
+                   holds=all(r["fine"] for r in runs), must="some in every session")
 
 
 def print_stretch(pairs, args):
@@ -229,6 +236,7 @@ def main():
                          sessions=(2, "a pair's sessions at the budget"), seconds=(30.0, "seconds of such a session"),
                          budget=(1.0, "its budget, percent"), stretch=(2.0, "its least stretch, seconds"),
                          rounds=(2, "blocks of marked steps in a pair"),
+                         fine=(0, "ns between samples of fine sampling in those sessions; 0: without it"),
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
                          peers=(1, "1: with torch.profiler and nsys"))
     pairs = [pair(args) for _ in range(args.pairs)]

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 _Static_assert((int)PP_SAMPLES_METRICS == (int)PP_FINE_METRICS, "one is the other's");
 
@@ -25,13 +26,18 @@ enum {
 
 #define SECOND INT64_C(1000000000)
 #define WINDOW (2 * SECOND) /* sampled of a stretch: one and a half processors meanwhile */
-#define EVERY (30 * SECOND) /* in a long stretch: 10 % of a processor, all in all */
+#define EVERY (30 * SECOND) /* in a long stretch */
 #define LOOK_EVERY (SECOND / 5)
 #define BEAT_EVERY SECOND
 #define COME (10 * SECOND)  /* for the sampler to be there and open, once it was started */
 #define START (5 * SECOND)  /* for its first sample: it takes 0.2 s */
 #define IDLE (20 * SECOND)  /* of samples without a stretch */
 #define DRAIN (10 * SECOND) /* for the last samples of a window */
+
+/* What sampling, joining and solving may take of a processor in all: so much at once, for some
+ * windows early on, and a tenth of the time. */
+#define CREDIT (20 * SECOND)
+#define SHARE 10
 
 /* A sample waits so long at most until it is decoded, which the sampler's guess of its clock has
  * in it; and how far the clocks may drift from one window to the next. */
@@ -63,6 +69,7 @@ typedef struct work {
     bool joined;             /* the latest was: its lag is known */
     int64_t lag, lag_stderr; /* ns */
     int64_t sampled;         /* ns */
+    int64_t cpu;             /* ns: what the thread has taken */
     uint64_t failed;
     char why[PP_SAMPLES_TEXT]; /* the latest of these */
 } work;
@@ -75,6 +82,7 @@ struct pp_monitor {
     int64_t ran_at;     /* since when the stretch has been seen to run; 0: not */
     int64_t next_at;    /* when a stretch that goes on is sampled again */
     int64_t not_before; /* nothing is: the sampler gave no samples */
+    int64_t begun;      /* when the sampler was there */
     int64_t looked_at, beat_at;
     int64_t joined_at; /* when the latest window was submitted */
     int64_t from;      /* kernels before it are another stretch's, or not sampled */
@@ -220,6 +228,9 @@ static void *body(void *user)
         note_failure(&m->work, err.message);
     else
         m->work.sampled += time_of(&m->work);
+    struct timespec cpu; /* of a thread that began with this window */
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    m->work.cpu += cpu.tv_sec * SECOND + cpu.tv_nsec;
     atomic_store(&m->done, true);
     return NULL;
 }
@@ -429,12 +440,20 @@ static void find(pp_monitor *m, const pp_monitor_input *in)
     if (in->now - m->looked_at < LOOK_EVERY)
         return;
     m->looked_at = in->now;
-    if (open_sampler(m, &err) == 0)
+    if (open_sampler(m, &err) == 0) {
+        m->begun = in->now;
         enter(m, RESTING, in->now);
-    else if (err.code != PP_ERR_NOT_FOUND)
+    } else if (err.code != PP_ERR_NOT_FOUND)
         give_up(m, err.message);
     else if (m->since != 0 && in->now - m->since > COME)
         give_up(m, "no sampler has come");
+}
+
+/* Whether there is leave to sample once more. What the sampler says it took cannot be negative. */
+static bool is_affordable(const pp_monitor *m, int64_t now)
+{
+    const int64_t sampler = pp_sampler_header(m->sampler)->cpu;
+    return m->work.cpu - CREDIT < (now - m->begun) / SHARE - (sampler > 0 ? sampler : 0);
 }
 
 static bool is_over(const pp_monitor *m, const pp_monitor_input *in)
@@ -452,7 +471,7 @@ static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
             return ask(m, PP_SAMPLES_LEAVE, err);
         }
         if (h->state != PP_SAMPLES_RESTING || !in->wanted || in->now < m->not_before ||
-            (in->running && in->now < m->next_at))
+            (in->running && in->now < m->next_at) || !is_affordable(m, in->now))
             return 0;
         return start(m, in->now, err);
     case STARTING:
@@ -540,6 +559,7 @@ bool pp_monitor_take(pp_monitor *m, pp_monitor_estimates *ret)
                                   .sampler = pp_sampler_header(m->sampler),
                                   .windows = m->windows,
                                   .failed = w->failed,
+                                  .failure = w->why,
                                   .sampled = w->sampled,
                                   .lag_guess = w->clock.lag,
                                   .lag = w->lag,

@@ -48,13 +48,14 @@ void pp_monitor_finish(pp_monitor *monitor);
 typedef struct pp_monitor_estimates {
     const pp_fine_result *result;
     const pp_samples_header
-        *sampler;       /**< the chip, CUPTI's names of the metrics, its processor time */
-    uint64_t windows;   /**< times that were sampled */
-    uint64_t failed;    /**< of these, times of which nothing could be told */
-    int64_t sampled;    /**< ns of samples that were joined */
-    int64_t lag_guess;  /**< ns: of the latest, the lag that was looked about */
-    int64_t lag;        /**< ns: and the one that was found */
-    int64_t lag_stderr; /**< ns */
+        *sampler;        /**< the chip, CUPTI's names of the metrics, its processor time */
+    uint64_t windows;    /**< times that were sampled */
+    uint64_t failed;     /**< of these, times of which nothing could be told */
+    const char *failure; /**< why not of the latest of these; "" */
+    int64_t sampled;     /**< ns of samples that were joined */
+    int64_t lag_guess;   /**< ns: of the latest, the lag that was looked about */
+    int64_t lag;         /**< ns: and the one that was found */
+    int64_t lag_stderr;  /**< ns */
 } pp_monitor_estimates;
 
 /** True where there is something new since the last time; it is valid until the next call of any

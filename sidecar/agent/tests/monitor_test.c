@@ -469,6 +469,7 @@ static void test_windows_in_vain(void **state)
     sample();
     assert_true(wait_for(&e));
     assert_int_equal(e.failed, 3);
+    assert_non_null(strstr(e.failure, "at no lag"));
     assert_string_equal(pp_monitor_why(t.monitor), "");
 }
 
@@ -505,6 +506,24 @@ static void test_a_longer_period(void **state)
         assert_true(poll("started"));
         assert_non_null(strstr(pp_monitor_why(t.monitor), "impossible period"));
     }
+}
+
+/* What the sampler has taken of a processor is paid for before the next window. */
+static void test_a_share_of_a_processor(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    t.running = false;
+    t.header->cpu = 26 * S;
+    const int64_t from = t.now;
+    while (t.header->want == PP_SAMPLES_REST && t.now - from < 1000 * S)
+        assert_true(poll("started") || t.header->want == PP_SAMPLES_SAMPLE);
+    assert_true(t.now - from > 50 * S && t.now - from < 70 * S); /* 26 - 20, by the tenth */
+    t.header->cpu = INT64_MIN;
+    begin();
 }
 
 /* A clock that nobody has, and one that is not compared yet: another stretch has just begun. */
@@ -705,6 +724,7 @@ int main(void)
         WITH_FOLDER(test_samples_that_do_not_fit),
         WITH_FOLDER(test_windows_in_vain),
         WITH_FOLDER(test_one_window_in_vain),
+        WITH_FOLDER(test_a_share_of_a_processor),
         WITH_FOLDER(test_a_longer_period),
         WITH_FOLDER(test_an_offset_that_says_nothing),
         WITH_FOLDER(test_before_the_hook_has_decided),
