@@ -9,9 +9,16 @@
 
 enum { GPUS_MAX = 64 };
 
+/* Least, most, sum and number of what was read; of numbers that are not known nothing. */
+typedef struct range {
+    double least, most, first, last, sum;
+    int64_t n, changes;
+} range;
+
 typedef struct gpu {
     char *uuid;
     pp_nvml_gpu *reader; /* NULL: it cannot be read */
+    range watts, joules, sm_mhz;
 } gpu;
 
 struct pp_gpus {
@@ -61,6 +68,44 @@ void pp_gpus_use(pp_gpus *g, const char *uuid)
                        uuid);
 }
 
+static void note(range *r, double value)
+{
+    if (isnan(value))
+        return;
+    r->least = r->n == 0 || value < r->least ? value : r->least;
+    r->most = r->n == 0 || value > r->most ? value : r->most;
+    r->first = r->n == 0 ? value : r->first;
+    r->changes += r->n > 0 && value != r->last;
+    r->last = value;
+    r->sum += value;
+    r->n++;
+}
+
+static json_t *real(const range *r, double value)
+{
+    return r->n > 0 ? json_real(value) : json_null();
+}
+
+static json_t *device_object(const gpu *g)
+{
+    const range *clock = &g->sm_mhz;
+    return json_pack("{s:o, s:o, s:{s:o, s:o, s:o, s:I}}", "meanWatts",
+                     real(&g->watts, g->watts.sum / (double)g->watts.n), "joules",
+                     real(&g->joules, g->joules.last - g->joules.first), "smClockMHz", "mean",
+                     real(clock, clock->sum / (double)clock->n), "least", real(clock, clock->least),
+                     "most", real(clock, clock->most), "changes", (json_int_t)clock->changes);
+}
+
+int pp_gpus_describe(const pp_gpus *g, json_t *to, pp_error *err)
+{
+    const char *uuid = json_string_value(json_object_get(to, "gpu"));
+    for (size_t i = 0; uuid && i < g->count; i++)
+        if (strcmp(g->items[i].uuid, uuid) == 0 &&
+            json_object_set_new(to, "device", device_object(&g->items[i])) < 0)
+            return pp_error_nomem(err);
+    return 0;
+}
+
 static bool is_silent(const pp_nvml_reading *r)
 {
     return isnan(r->gpu_util) && isnan(r->memory_mib) && isnan(r->sm_active);
@@ -92,6 +137,9 @@ int pp_gpus_read(pp_gpus *g, pp_activity_builder *to, pp_error *err)
         if (!g->items[i].reader)
             continue;
         pp_nvml_gpu_read(g->items[i].reader, &reading);
+        note(&g->items[i].watts, reading.watts);
+        note(&g->items[i].joules, reading.joules);
+        note(&g->items[i].sm_mhz, reading.sm_mhz);
         if (is_silent(&reading) && !*g->why)
             (void)snprintf(g->why, sizeof g->why, "%s does not answer any more", g->items[i].uuid);
         if (add(&g->items[i], &reading, to, err) < 0)

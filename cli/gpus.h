@@ -5,6 +5,8 @@
 #include "controller/activity_builder.h"
 #include "sidecar/gpu/nvml.h"
 
+#include <jansson.h>
+
 typedef struct pp_gpus pp_gpus;
 
 /** Never fails but for memory: without NVML there are no counters, and `why` says so. */
@@ -17,6 +19,10 @@ void pp_gpus_use(pp_gpus *gpus, const char *uuid);
 
 /** Reads all of them; to be called every PP_GPUS_WINDOW_NS. */
 int pp_gpus_read(pp_gpus *gpus, pp_activity_builder *to, pp_error *err);
+
+/** What is known of a GPU besides its metrics, as the member `device` of `gpu`, whose member `gpu`
+ * is its UUID: mean power, energy, clock of its SMs and how often that was seen to change. */
+int pp_gpus_describe(const pp_gpus *gpus, json_t *gpu, pp_error *err);
 
 /** Why counters are missing; "" where none is. */
 const char *pp_gpus_why(const pp_gpus *gpus);

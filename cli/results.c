@@ -259,6 +259,19 @@ static void print_item(FILE *to, const json_t *item)
     (void)fputc('\n', to);
 }
 
+/* A clock that changes is another GPU from then on: it explains why steps do. */
+static void print_device(FILE *to, const json_t *device)
+{
+    const json_t *watts = json_object_get(device, "meanWatts");
+    const json_t *clock = json_object_get(device, "smClockMHz");
+    const json_t *least = json_object_get(clock, "least"), *most = json_object_get(clock, "most");
+    if (json_is_number(watts))
+        (void)fprintf(to, "; %.0f W", json_number_value(watts));
+    if (json_is_number(least) && json_is_number(most))
+        (void)fprintf(to, "; SM clock %.0f to %.0f MHz", json_number_value(least),
+                      json_number_value(most));
+}
+
 static void print_heading(FILE *to, const json_t *gpu)
 {
     const char *uuid = text_of(gpu, "gpu");
@@ -270,6 +283,7 @@ static void print_heading(FILE *to, const json_t *gpu)
     if (json_is_number(gap) && steps > 0)
         (void)fprintf(to, ", in %.1f%% of which no kernel ran",
                       100 * json_number_value(gap) / steps);
+    print_device(to, json_object_get(gpu, "device"));
     (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known)\n");
     (void)fprintf(to, "%-24s %-14s %-9s %9s %6s %9s %6s", "layer", "type", "phase", "ms/step",
                   "share", "busy ms", "idle");

@@ -225,7 +225,7 @@ static int add_solution(void *user, const pp_solution *solution, pp_error *err)
                                                                               : pp_error_nomem(err);
 }
 
-static int describe_fine(const run *r, json_t *gpus, pp_error *err)
+static int describe_gpus(const run *r, json_t *gpus, pp_error *err)
 {
     size_t i;
     json_t *gpu;
@@ -233,7 +233,8 @@ static int describe_fine(const run *r, json_t *gpus, pp_error *err)
     json_array_foreach(gpus, i, gpu)
     {
         used = used || *pp_json_get_string(gpu, "gpu", NULL);
-        if (pp_cli_fine_describe(r->fine, gpu, err) < 0)
+        if (pp_cli_fine_describe(r->fine, gpu, err) < 0 ||
+            pp_gpus_describe(r->gpus, gpu, err) < 0)
             return -1;
     }
     if (used && *pp_cli_fine_why(r->fine))
@@ -291,7 +292,7 @@ static int tell(run *r, pp_error *err)
     if (json_object_set_new(results, "gpus", gpus) < 0)
         return pp_error_nomem(err);
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
-        describe_fine(r, gpus, err) < 0)
+        describe_gpus(r, gpus, err) < 0)
         return -1;
     pp_results_print(results, stderr);
     tell_none_chosen(&r->options->settings, results);

@@ -72,7 +72,8 @@ def test_results_of_a_training(python, tmp_path):
 
 def test_counters_of_two_gpus(python, tmp_path):
     table = tmp_path / "table"
-    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10\nGPU-b util=11 mem=5 gpm=0\n")
+    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 mw=500000 mj=7000 mhz=1980,1755\n"
+                     "GPU-b util=11 mem=5 gpm=0\n")
     probed = run_with_gpus(table, tmp_path / "results", python, "2000")
     assert probed.returncode == 0 and "GPU-b has no GPM counters" in probed.stderr, probed.stderr
     results = json.loads((tmp_path / "results/results.json").read_text())
@@ -82,6 +83,11 @@ def test_counters_of_two_gpus(python, tmp_path):
                                            "GPUUtil": 57, "GPUMem": 2048})
     assert jobs["GPU-b"] == {"SMActive": None, "SMOccupancy": None, "DRAMActive": None, "FP32Active": None,
                              "GPUUtil": pytest.approx(11), "GPUMem": pytest.approx(5)}
+    device = next(g["device"] for g in results["gpus"] if g["gpu"] == "GPU-a")
+    clock = device["smClockMHz"]
+    assert (device["meanWatts"], device["joules"], clock["least"], clock["most"]) == (500, 0, 1755, 1980)
+    assert clock["changes"] > 1 and 1755 < clock["mean"] < 1980
+    assert "; 500 W; SM clock 1755 to 1980 MHz (" in probed.stderr
     samples = [json.loads(line) for line in (tmp_path / "results/samples.jsonl").open()]
     assert {(s["gpu"], s["metric"]) for s in samples if set(s["value"]) == {0.8}} == {("GPU-a", "SMActive")}
 

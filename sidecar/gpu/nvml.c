@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ enum {
     GPM_SM_OCCUPANCY = 3,
     GPM_DRAM_BANDWIDTH = 10,
     GPM_FP32 = 12,
+    CLOCK_SM = 1,
 };
 
 typedef struct nvml_gpm_request {
@@ -57,6 +59,13 @@ struct pp_nvml {
     int (*by_uuid)(const char *, nvml_device *);
     int (*utilization)(nvml_device, nvml_utilization *);
     int (*memory)(nvml_device, nvml_memory *);
+    /* NULL in an old driver */
+    int (*power)(nvml_device, unsigned *);            /* mW */
+    int (*energy)(nvml_device, unsigned long long *); /* mJ */
+    int (*clock)(nvml_device, int, unsigned *);       /* MHz */
+    int (*instance)(nvml_device, unsigned *);         /* of a MIG device */
+    int (*whole)(nvml_device, nvml_device *);         /* the GPU that it is of */
+    int (*mig_sample)(nvml_device, unsigned, nvml_gpm_sample);
     /* NULL in a driver that has no GPM */
     int (*gpm_support)(nvml_device, nvml_gpm_support *);
     int (*gpm_alloc)(nvml_gpm_sample *);
@@ -68,6 +77,9 @@ struct pp_nvml {
 struct pp_nvml_gpu {
     const pp_nvml *nvml;
     nvml_device device;
+    nvml_device whole; /* the GPU that it is a part of; else itself */
+    bool part;
+    unsigned instance;          /* of a part */
     nvml_gpm_sample last, next; /* NULL: no GPM */
     bool primed;                /* `last` holds a sample */
     int64_t last_ns;            /* when it was taken */
@@ -88,6 +100,12 @@ static bool find_all(pp_nvml *n)
               find(l, "nvmlDeviceGetHandleByUUID", &n->by_uuid) &&
               find(l, "nvmlDeviceGetUtilizationRates", &n->utilization) &&
               find(l, "nvmlDeviceGetMemoryInfo", &n->memory);
+    (void)find(l, "nvmlDeviceGetPowerUsage", &n->power);
+    (void)find(l, "nvmlDeviceGetTotalEnergyConsumption", &n->energy);
+    (void)find(l, "nvmlDeviceGetClockInfo", &n->clock);
+    (void)find(l, "nvmlDeviceGetGpuInstanceId", &n->instance);
+    (void)find(l, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", &n->whole);
+    (void)find(l, "nvmlGpmMigSampleGet", &n->mig_sample);
     bool gpm = find(l, "nvmlGpmQueryDeviceSupport", &n->gpm_support) &&
                find(l, "nvmlGpmSampleAlloc", &n->gpm_alloc) &&
                find(l, "nvmlGpmSampleFree", &n->gpm_free) &&
@@ -134,8 +152,8 @@ static void open_gpm(pp_nvml_gpu *g)
 {
     const pp_nvml *n = g->nvml;
     nvml_gpm_support support = {.version = GPM_VERSION};
-    if (!n->gpm_support || n->gpm_support(g->device, &support) != NVML_SUCCESS ||
-        !support.supported)
+    if (!n->gpm_support || n->gpm_support(g->whole, &support) != NVML_SUCCESS ||
+        !support.supported || (g->part && !n->mig_sample))
         return;
     if (n->gpm_alloc(&g->last) != NVML_SUCCESS) {
         g->last = NULL;
@@ -145,13 +163,34 @@ static void open_gpm(pp_nvml_gpu *g)
     }
 }
 
+/* CUDA names a part of a GPU as if it were one. */
+static int find_device(pp_nvml_gpu *g, const char *uuid)
+{
+    static const char whole[] = "GPU-", part[] = "MIG-";
+    const pp_nvml *n = g->nvml;
+    char other[96];
+    int rc = n->by_uuid(uuid, &g->device);
+    if (rc != NVML_SUCCESS && strncmp(uuid, whole, strlen(whole)) == 0) {
+        (void)snprintf(other, sizeof other, "%s%s", part, uuid + strlen(whole));
+        if (n->by_uuid(other, &g->device) == NVML_SUCCESS)
+            rc = NVML_SUCCESS;
+    }
+    if (rc != NVML_SUCCESS)
+        return rc;
+    g->part = n->instance && n->whole && n->whole(g->device, &g->whole) == NVML_SUCCESS &&
+              n->instance(g->device, &g->instance) == NVML_SUCCESS;
+    if (!g->part)
+        g->whole = g->device;
+    return rc;
+}
+
 int pp_nvml_gpu_open(pp_nvml *nvml, const char *uuid, pp_nvml_gpu **ret, pp_error *err)
 {
     pp_nvml_gpu *g = calloc(1, sizeof *g);
     if (!g)
         return pp_error_nomem(err);
     g->nvml = nvml;
-    int rc = nvml->by_uuid(uuid, &g->device);
+    int rc = find_device(g, uuid);
     if (rc != NVML_SUCCESS) {
         free(g);
         return pp_error_set(err, PP_ERR_NOT_FOUND, "NVML does not know %s: code %d", uuid, rc);
@@ -192,13 +231,20 @@ static bool is_repeated(const pp_nvml_gpu *g, const pp_nvml_reading *r)
            r->sm_occupancy == 0 && r->dram_active == 0 && r->fp32_active == 0;
 }
 
+static int take_gpm(pp_nvml_gpu *g)
+{
+    const pp_nvml *n = g->nvml;
+    return g->part ? n->mig_sample(g->whole, g->instance, g->next)
+                   : n->gpm_sample(g->device, g->next);
+}
+
 static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
 {
     static const unsigned ids[] = {GPM_SM_UTIL, GPM_SM_OCCUPANCY, GPM_DRAM_BANDWIDTH, GPM_FP32};
     double *const to[] = {&ret->sm_active, &ret->sm_occupancy, &ret->dram_active,
                           &ret->fp32_active};
     enum { WANTED = sizeof ids / sizeof ids[0] };
-    if (g->nvml->gpm_sample(g->device, g->next) != NVML_SUCCESS)
+    if (take_gpm(g) != NVML_SUCCESS)
         return;
     ret->stamp_ns = pp_time_now();
     nvml_gpm_request *r = &g->request;
@@ -224,12 +270,27 @@ static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
     g->primed = true;
 }
 
+static void read_power(const pp_nvml_gpu *g, pp_nvml_reading *ret)
+{
+    const pp_nvml *n = g->nvml;
+    unsigned milliwatts, megahertz;
+    unsigned long long millijoules;
+    if (n->power && n->power(g->whole, &milliwatts) == NVML_SUCCESS)
+        ret->watts = milliwatts / 1e3;
+    if (n->energy && n->energy(g->whole, &millijoules) == NVML_SUCCESS)
+        ret->joules = (double)millijoules / 1e3;
+    if (n->clock && n->clock(g->whole, CLOCK_SM, &megahertz) == NVML_SUCCESS)
+        ret->sm_mhz = megahertz;
+}
+
 void pp_nvml_gpu_read(pp_nvml_gpu *g, pp_nvml_reading *ret)
 {
     const double unknown = (double)NAN;
     nvml_utilization utilization;
     nvml_memory memory;
-    *ret = (pp_nvml_reading){pp_time_now(), unknown, unknown, unknown, unknown, unknown, unknown};
+    *ret = (pp_nvml_reading){pp_time_now(), unknown, unknown, unknown, unknown,
+                             unknown,       unknown, unknown, unknown, unknown};
+    read_power(g, ret);
     if (g->nvml->utilization(g->device, &utilization) == NVML_SUCCESS)
         ret->gpu_util = utilization.gpu;
     if (g->nvml->memory(g->device, &memory) == NVML_SUCCESS)

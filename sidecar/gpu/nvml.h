@@ -4,7 +4,10 @@
  * own.
  *
  * GPM: from Hopper on; the counters of a window lie between two samples, and NVIDIA calls 100 ms
- * the shortest window. On older GPUs only utilisation and memory are known.
+ * the shortest window. On older GPUs only the others are known.
+ *
+ * A part of a GPU (MIG) has memory and GPM counters of its own; power, energy and clocks are the
+ * whole GPU's.
  */
 #ifndef PP_SIDECAR_GPU_NVML_H
 #define PP_SIDECAR_GPU_NVML_H
@@ -29,6 +32,9 @@ typedef struct pp_nvml_reading {
     double sm_occupancy; /**< 0 to 1 */
     double dram_active;  /**< 0 to 1 */
     double fp32_active;  /**< 0 to 1 */
+    double watts;        /**< the driver's own mean of about the last second */
+    double joules;       /**< since the driver was loaded */
+    double sm_mhz;       /**< the SMs' clock now */
 } pp_nvml_reading;
 
 /** PP_ERR_NOT_FOUND where there is no NVML, PP_ERR_INTERNAL with its code where it does not start.
@@ -37,7 +43,8 @@ int pp_nvml_open(pp_nvml **ret, pp_error *err);
 /** NULL is allowed. */
 void pp_nvml_close(pp_nvml *nvml);
 
-/** A GPU by its UUID ("GPU-..."); belongs to `nvml`, and is to be freed before it. */
+/** A GPU by its UUID ("GPU-..."), or a part of one ("MIG-...", or the same with "GPU-", as CUDA
+ * gives it); belongs to `nvml`, and is to be freed before it. */
 int pp_nvml_gpu_open(pp_nvml *nvml, const char *uuid, pp_nvml_gpu **ret, pp_error *err);
 /** NULL is allowed. */
 void pp_nvml_gpu_close(pp_nvml_gpu *gpu);

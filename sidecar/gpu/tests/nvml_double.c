@@ -3,6 +3,8 @@
  * file that PP_NVML_TABLE names:
  *
  *   GPU-... util=50 mem=1024 gpm=1 sm=80,20 occ=40 dram=10 fp32=5 lost=0 repeat=0
+ *           mw=500000 mj=1000,2000 mhz=1980
+ *   MIG-... instance=3 mem=512 sm=10        a part of the GPU of the line before
  *
  * A counter may have several values, one for each sample, again and again. `lost=N`: from the Nth
  * sample on every call fails, as after a fault on the bus. `repeat=N`: every Nth sample is the one
@@ -26,14 +28,27 @@ enum {
     MAGIC = 0x6770,
 };
 
-typedef enum counter { SM, OCCUPANCY, DRAM, FP32, UTIL, MEMORY, COUNTERS } counter;
-static const char *const names[COUNTERS] = {"sm", "occ", "dram", "fp32", "util", "mem"};
+typedef enum counter {
+    SM,
+    OCCUPANCY,
+    DRAM,
+    FP32,
+    UTIL,
+    MEMORY,
+    POWER,
+    ENERGY,
+    CLOCK,
+    COUNTERS
+} counter;
+static const char *const names[COUNTERS] = {"sm",  "occ", "dram", "fp32", "util",
+                                            "mem", "mw",  "mj",   "mhz"};
 
 typedef struct gpu {
     char uuid[64];
     double values[COUNTERS][VALUES];
     int count[COUNTERS];
     int gpm, lost, repeat;
+    int instance;  /* of a part; 0: a whole GPU */
     int samples;   /* taken */
     int refreshed; /* of them, new ones */
 } gpu;
@@ -70,6 +85,8 @@ static void take(gpu *g, const char *key, char *text)
         g->lost = number;
     else if (strcmp(key, "repeat") == 0)
         g->repeat = number;
+    else if (strcmp(key, "instance") == 0)
+        g->instance = number;
     for (int c = 0; c < COUNTERS; c++) {
         char *rest = NULL;
         if (strcmp(key, names[c]) != 0)
@@ -102,6 +119,12 @@ EXPORT int nvmlShutdown(void);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **ret);
 EXPORT int nvmlDeviceGetUtilizationRates(const gpu *g, unsigned ret[2]);
 EXPORT int nvmlDeviceGetMemoryInfo(const gpu *g, unsigned long long ret[3]);
+EXPORT int nvmlDeviceGetPowerUsage(const gpu *g, unsigned *ret);
+EXPORT int nvmlDeviceGetTotalEnergyConsumption(const gpu *g, unsigned long long *ret);
+EXPORT int nvmlDeviceGetClockInfo(const gpu *g, int kind, unsigned *ret);
+EXPORT int nvmlDeviceGetGpuInstanceId(const gpu *g, unsigned *ret);
+EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu *g, gpu **ret);
+EXPORT int nvmlGpmMigSampleGet(gpu *g, unsigned instance, sample *ret);
 EXPORT int nvmlGpmQueryDeviceSupport(const gpu *g, unsigned ret[2]);
 EXPORT int nvmlGpmSampleAlloc(sample **ret);
 EXPORT int nvmlGpmSampleFree(sample *s);
@@ -176,6 +199,44 @@ int nvmlDeviceGetMemoryInfo(const gpu *g, unsigned long long ret[3])
 #endif
 
 #ifndef NVML_DOUBLE_old
+/* A part has no power, energy or clock of its own, nor GPM by the call for whole ones. */
+static int code_of(const gpu *g)
+{
+    if (is_lost(g))
+        return GPU_IS_LOST;
+    return g->instance ? INVALID_ARGUMENT : SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(const gpu *g, unsigned *ret)
+{
+    *ret = (unsigned)value_of(g, POWER, g->samples);
+    return code_of(g);
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(const gpu *g, unsigned long long *ret)
+{
+    *ret = (unsigned long long)value_of(g, ENERGY, g->samples);
+    return code_of(g);
+}
+
+int nvmlDeviceGetClockInfo(const gpu *g, int kind, unsigned *ret)
+{
+    *ret = (unsigned)value_of(g, CLOCK, g->samples);
+    return kind == 1 ? code_of(g) : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetGpuInstanceId(const gpu *g, unsigned *ret)
+{
+    *ret = (unsigned)g->instance;
+    return g->instance ? SUCCESS : NOT_FOUND;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu *g, gpu **ret)
+{
+    *ret = g - 1;
+    return g->instance ? SUCCESS : INVALID_ARGUMENT;
+}
+
 int nvmlGpmQueryDeviceSupport(const gpu *g, unsigned ret[2])
 {
     ret[1] = (unsigned)g->gpm;
@@ -200,8 +261,22 @@ int nvmlGpmSampleFree(sample *s)
     return SUCCESS;
 }
 
+int nvmlGpmMigSampleGet(gpu *g, unsigned instance, sample *ret)
+{
+    gpu *part = g + 1; /* the line after it */
+    if (part->instance != (int)instance)
+        return INVALID_ARGUMENT;
+    part->instance = 0; /* as a whole one it is sampled so */
+    part->gpm = g->gpm;
+    int code = nvmlGpmSampleGet(part, ret);
+    part->instance = (int)instance;
+    return code;
+}
+
 int nvmlGpmSampleGet(gpu *g, sample *ret)
 {
+    if (g->instance)
+        return INVALID_ARGUMENT;
     if (ret->magic != MAGIC || !g->gpm)
         abort();
     g->samples++;

@@ -76,6 +76,46 @@ static void values_in_their_units(void **state)
     pp_nvml_close(n);
 }
 
+static void power_energy_and_clock(void **state)
+{
+    (void)state;
+    pp_nvml_reading r;
+    pp_nvml *n = open_nvml("GPU-a gpm=1 mw=512500 mj=1000,3500 mhz=1980,1755\nGPU-b gpm=0 mhz=0\n");
+    pp_nvml_gpu *g = open_gpu(n, "GPU-a");
+    pp_nvml_gpu_read(g, &r);
+    assert_near(r.watts, 512.5);
+    assert_near(r.joules, 1);
+    assert_near(r.sm_mhz, 1980);
+    pp_nvml_gpu_read(g, &r);
+    assert_near(r.joules, 3.5);
+    assert_near(r.sm_mhz, 1755);
+    pp_nvml_gpu_close(g);
+    pp_nvml_close(n);
+}
+
+/* Its counters are its own; power and clock are the whole GPU's. */
+static void a_part_of_a_gpu(void **state)
+{
+    (void)state;
+    pp_nvml_reading r;
+    pp_nvml *n = open_nvml("GPU-a gpm=1 sm=90 mem=4096 mw=400000 mhz=1500\n"
+                           "MIG-b instance=3 sm=20 occ=10 mem=512\n");
+    const char *const names[] = {"MIG-b", "GPU-b"}; /* as NVML has it, and as CUDA does */
+    for (int i = 0; i < 2; i++) {
+        pp_nvml_gpu *g = open_gpu(n, names[i]);
+        assert_true(pp_nvml_gpu_has_gpm(g));
+        pp_nvml_gpu_read(g, &r);
+        pp_nvml_gpu_read(g, &r);
+        assert_near(r.sm_active, 0.2);
+        assert_near(r.sm_occupancy, 0.1);
+        assert_near(r.memory_mib, 512);
+        assert_near(r.watts, 400);
+        assert_near(r.sm_mhz, 1500);
+        pp_nvml_gpu_close(g);
+    }
+    pp_nvml_close(n);
+}
+
 static void each_window_is_its_own(void **state)
 {
     (void)state;
@@ -246,6 +286,8 @@ static void no_library(void **state)
 
 static const struct CMUnitTest full[] = {
     cmocka_unit_test(values_in_their_units),
+    cmocka_unit_test(power_energy_and_clock),
+    cmocka_unit_test(a_part_of_a_gpu),
     cmocka_unit_test(each_window_is_its_own),
     cmocka_unit_test(an_idle_gpu_is_zero),
     cmocka_unit_test(a_repeated_sample_is_not_zero),
