@@ -233,8 +233,7 @@ static int describe_gpus(const run *r, json_t *gpus, pp_error *err)
     json_array_foreach(gpus, i, gpu)
     {
         used = used || *pp_json_get_string(gpu, "gpu", NULL);
-        if (pp_cli_fine_describe(r->fine, gpu, err) < 0 ||
-            pp_gpus_describe(r->gpus, gpu, err) < 0)
+        if (pp_cli_fine_describe(r->fine, gpu, err) < 0 || pp_gpus_describe(r->gpus, gpu, err) < 0)
             return -1;
     }
     if (used && *pp_cli_fine_why(r->fine))
