@@ -1,7 +1,7 @@
 """Collection and scrape intervals as people have them: job means stay right, and nothing is reported that is not known."""
 import pytest
 
-from harness import truth
+from harness import report, truth
 from harness.demo import compare, observed
 from harness.session import manifest
 
@@ -33,7 +33,7 @@ def layers(rows):
 def test_windows_of_15_s(trainings):
     ranges, rows = profile(trainings, "15s", "105s")
     figures = compare(trainings.cluster, ranges, rows).figures()
-    print(figures)
+    report.keep("windows of 15 s", **figures)
     assert figures["job_error_percent"] <= truth.LIMITS["job_error_percent"]
     assert figures["memory_error_percent"] <= truth.LIMITS["memory_error_percent"]
     assert len(layers(rows)) >= 3 * 32 * 5, "every layer is listed"
@@ -68,7 +68,7 @@ def test_windows_of_1_s(trainings):
     """Steps of seconds: layers are told, and right within their errors. Steps of 50 ms: groups or nothing."""
     ranges, rows = profile(trainings, "1s", "300s", fast(trainings))
     figures = of_pods(ranges, rows, trainings, fast=False).figures()
-    print(figures)
+    report.keep("windows of 1 s", **figures)
     assert figures["job_error_percent"] <= truth.LIMITS["job_error_percent"]
     assert figures["memory_error_percent"] <= truth.LIMITS["memory_error_percent"]
     assert figures["estimates"] >= 40
@@ -78,9 +78,8 @@ def test_windows_of_1_s(trainings):
     short = of_pods(ranges, rows, trainings, fast=True)
     steps = [r["ms_per_step"] for r in short.rows if r["kind"] == "layer" and r["ms_per_step"]]
     assert steps and max(steps) < 100, "its steps are short"
-    told = short.points and [(error, stderr) for _, error, stderr in short.points]
-    told = [*told, *groups(short)]
-    print("steps of", sum(steps) / len(set(r["metric"] for r in short.rows)), "ms;", len(short.points), "layers,",
-          len(told) - len(short.points), "groups told;", told)
+    told = [(error, stderr) for _, error, stderr in short.points] + groups(short)
+    report.keep("windows of 1 s, steps of 50 ms", ms=sum(steps) / len({r["metric"] for r in short.rows}),
+                layers=len(short.points), groups=len(told) - len(short.points), told=told)
     wrong = [(error, stderr) for error, stderr in told if abs(error) > 3 * stderr]
     assert len(wrong) <= max(1, 0.05 * len(told)), wrong

@@ -5,8 +5,9 @@
 #define EVENTS (10 * INT64_C(1000000000)) /* a stretch by events: the next may record kernels */
 #define ALONE (600 * INT64_C(1000000000)) /* a trainer may load data before it imports torch */
 
-/* Of the budget: the hook's word of what it costs is right to a fifth (docs/overhead.md). */
-#define AIM 0.8
+/* Of the budget: where the host sets the pace what the hook says of its cost is off by a third
+ * (docs/overhead.md). */
+#define AIM 0.6
 
 /* The earliest time at which the cost since `armed_at` is within the budget. */
 static int64_t paid_at(const pp_duty *duty, const pp_duty_policy *policy, int64_t cost)

@@ -88,7 +88,8 @@ struct pp_monitor {
     int64_t from;      /* kernels before it are another stretch's, or not sampled */
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
     int64_t offset;    /* the least that the sampler told in the window; INT64_MAX: none */
-    bool kernels_here; /* all of the window's */
+    bool told;         /* some of the window's kernels were */
+    bool kernels_here; /* all of them are */
     pp_sampler *sampler;
     size_t samples_max;
     uint64_t windows;
@@ -344,6 +345,7 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
     pp_monitor *m = monitor;
     if ((m->phase != SAMPLING && m->phase != DRAINING) || kernel->start < m->from)
         return;
+    m->told = true;
     if (kernel->start > m->until) {
         m->kernels_here = true;
         return;
@@ -360,7 +362,7 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 
 void pp_monitor_end(pp_monitor *m)
 {
-    if (m->ran_at != 0) /* else it is the end of a stretch before */
+    if (m->told) /* else it is the end of a stretch before, or this one had none */
         m->kernels_here = m->kernels_here || m->phase == SAMPLING || m->phase == DRAINING;
 }
 
@@ -393,7 +395,7 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     m->from = now;
     m->until = INT64_MAX;
     m->offset = INT64_MAX;
-    m->kernels_here = false;
+    m->told = m->kernels_here = false;
     enter(m, STARTING, now);
     return ask(m, PP_SAMPLES_SAMPLE, err);
 }

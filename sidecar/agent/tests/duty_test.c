@@ -71,7 +71,7 @@ static void test_short_steps_make_short_stretches(void **state)
     world w = begin(0.2);
     w.in.step = 2 * S / 1000;
     pass(&w, &policy, 60 * S, S / 20);
-    assert_true(w.stretches >= 4);
+    assert_true(w.stretches >= 3);
     assert_true((double)w.in.cost / (double)(60 * S) <= 0.01);
 
     w = begin(0.2);
@@ -90,8 +90,8 @@ static void test_the_budget_holds_by_construction(void **state)
         pass(&w, &policy, 20000 * S, S / 20);
         double spent = (double)w.in.cost / (double)(20000 * S);
         assert_true(w.stretches >= 2);
-        assert_true(spent <= 0.008);
-        assert_true(spent >= 0.005);
+        assert_true(spent <= 0.006);
+        assert_true(spent >= 0.004);
         assert_true(w.sampled_ns >= w.stretches * (10 * S - S / 10));
     }
 }
@@ -105,9 +105,9 @@ static void test_the_budget_holds_wherever_a_session_ends(void **state)
     pass(&w, &policy, 150 * S, S / 20);
     for (int seconds = 151; seconds < 1200; seconds++) {
         pass(&w, &policy, S, S / 20);
-        assert_true((double)w.in.cost <= 0.008 * seconds * (double)S);
+        assert_true((double)w.in.cost <= 0.006 * seconds * (double)S);
     }
-    assert_true(w.stretches >= 1200 / 76 - 1);
+    assert_true(w.stretches >= 1200 / 101 - 1);
 }
 
 static void test_what_comes_after_a_stretch_is_paid_for(void **state)
@@ -116,8 +116,8 @@ static void test_what_comes_after_a_stretch_is_paid_for(void **state)
     world w = begin(0.02);
     w.after = S;
     pass(&w, &policy, 20000 * S, S / 20);
-    assert_true(w.stretches >= 100);
-    assert_true((double)w.in.cost <= 0.008 * 20000 * (double)S);
+    assert_true(w.stretches >= 90);
+    assert_true((double)w.in.cost <= 0.006 * 20000 * (double)S);
 }
 
 static void test_stretches_are_begun_anew(void **state)
@@ -189,7 +189,8 @@ static void test_a_stretch_lasts_although_it_starts_late(void **state)
     w.in.now += 1;
     assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
     w.in.running = false;
-    w.in.now = 1000 * S + 1250 * S - 1; /* 5 s of cost are 0.8 % of 625 s, and one more to come */
+    /* 5 s of cost are 0.6 % of 833 s, and one more to come */
+    w.in.now = 1000 * S + INT64_C(1666666666666) - 1;
     assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
     w.in.now += 1;
     assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
