@@ -25,6 +25,8 @@
 /* Of a value: by so much a kernel's own differs from one run of a training to another, with the
  * clocks, the caches and the data; and what counts it from one way to another (docs/fine.md). */
 #define REPEATED 0.01
+/* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
+#define REPEATED_LEAST 0.002
 
 enum { ROUNDS = 4, STRETCHES_LEAST = 4 };
 
@@ -258,7 +260,8 @@ static void estimate_item(solving *s, pp_fine_item *item, size_t from, size_t to
     double edge = edge_error(s, from, to, item->time);
     item->mean[m] = fmax(0, fmin(1, mean));
     double repeated = REPEATED * item->mean[m];
-    item->stderr_of[m] = sqrt(fmax(posterior, sandwich) + edge * edge + repeated * repeated);
+    item->stderr_of[m] = sqrt(fmax(posterior, sandwich) + edge * edge + repeated * repeated +
+                              REPEATED_LEAST * REPEATED_LEAST);
 }
 
 /* The columns of an item, by their keys: from `from` to before what is returned. */

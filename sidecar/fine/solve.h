@@ -10,7 +10,7 @@
  *
  * The standard error of an item is the larger one of the posterior's and, from four stretches on,
  * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges,
- * and 1 % of the value for what differs from run to run.
+ * and 1 % of the value and 0.2 points for what differs from run to run.
  */
 #ifndef PP_FINE_SOLVE_H
 #define PP_FINE_SOLVE_H
