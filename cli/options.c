@@ -24,11 +24,14 @@ enum {
     KEY_STRETCH,
     KEY_TIMELINE,
     KEY_METHOD,
+    KEY_DWELL,
+    KEY_PAUSE,
+    KEY_MEMORY,
     KEY_METRIC,
     KEY_HOOK,
 };
 
-enum { FINE_PERIOD_NS = 25000 };
+enum { FINE_PERIOD_NS = 25000, DWELL_MS = 800 };
 
 static const struct argp_option known[] = {
     {"duration", 'd', "TIME", 0,
@@ -48,7 +51,16 @@ static const struct argp_option known[] = {
      2},
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
-    {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, Fine, or Job: averages of the job only", 2},
+    {"method", KEY_METHOD, "METHOD", 0,
+     "Auto, Direct, Fine, Isolated: each layer replayed by itself while the training waits, or Job: "
+     "averages of the job only",
+     2},
+    {"dwell", KEY_DWELL, "TIME", 0, "Isolated: how long each layer is replayed in each phase (800ms)",
+     2},
+    {"max-pause", KEY_PAUSE, "TIME", 0,
+     "Isolated: how long the training may be held in all (1m)", 2},
+    {"replay-memory", KEY_MEMORY, "MIB", 0,
+     "Isolated: how much memory replays may take beside the training (2048)", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
 };
@@ -132,6 +144,19 @@ static int set_seconds(json_t *object, const char *field, const char *option, co
                : pp_error_nomem(err);
 }
 
+static int set_milliseconds(json_t *object, const char *field, const char *option,
+                            const char *text, pp_error *err)
+{
+    int64_t ns;
+    pp_error why = {0};
+    if (pp_duration_parse(text, &ns, &why) < 0)
+        return pp_error_field(err, option, "%s", why.message);
+    if (ns < 1000000)
+        return pp_error_field(err, option, "must be at least 1ms, not %s", text);
+    return json_object_set_new(object, field, json_integer(ns / 1000000)) == 0 ? 0
+                                                                            : pp_error_nomem(err);
+}
+
 static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 {
     pp_metric metric;
@@ -146,7 +171,8 @@ static int set_method(pp_run_options *out, const char *text, pp_error *err)
     out->method = text;
     return pp_solve_set_method(&out->solution, text) == 0
                ? 0
-               : pp_error_field(err, "--method", "must be Auto, Direct, Fine or Job, not %s", text);
+               : pp_error_field(err, "--method", "must be Auto, Direct, Fine, Isolated or Job, not %s",
+                            text);
 }
 
 static int take(collected *c, int key, char *text)
@@ -167,6 +193,14 @@ static int take(collected *c, int key, char *text)
         return set_number(object_in(s, "steps"), "max", "--steps-max", text, true, c->err);
     case KEY_BUDGET:
         return set_budget(s, text, c->err);
+    case KEY_DWELL:
+        return set_milliseconds(object_in(s, "isolation"), "dwellMs", "--dwell", text, c->err);
+    case KEY_PAUSE:
+        return set_milliseconds(object_in(s, "isolation"), "maxPauseMs", "--max-pause", text,
+                                c->err);
+    case KEY_MEMORY:
+        return set_number(object_in(s, "isolation"), "memoryMiB", "--replay-memory", text, true,
+                          c->err);
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
     case KEY_METHOD:
@@ -211,6 +245,14 @@ static json_t *defaults(void)
                      "overheadBudgetPercent", 1.0, "stretch", "seconds", 10.0);
 }
 
+/* Layers are replayed where that was asked for, and never else. */
+static void set_dwell(json_t *settings, bool isolated)
+{
+    json_t *isolation = object_in(settings, "isolation");
+    if (!isolated || !json_object_get(isolation, "dwellMs"))
+        (void)json_object_set_new(isolation, "dwellMs", json_integer(isolated ? DWELL_MS : 0));
+}
+
 int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *err)
 {
     static const struct argp argp = {
@@ -233,6 +275,7 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
     if (strcmp(ret->method, "Auto") == 0 || strcmp(ret->method, "Fine") == 0)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
                                   json_integer(FINE_PERIOD_NS));
+    set_dwell(settings, strcmp(ret->method, "Isolated") == 0);
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)
         return pp_error_nomem(err);

@@ -53,6 +53,7 @@ typedef struct run {
     int64_t steps;
     int64_t dropped;
     int64_t cost_ns;
+    int64_t paused_ns; /* the training was held for replays */
     int status;  /* the training's */
     bool failed; /* memory is out: what there is so far is told */
 } run;
@@ -68,7 +69,8 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     /* What no solution can hold is of no use later either, which bounds the files. */
     if (r->recording && !pp_activity_builder_get(r->activity)->truncated)
         pp_recording_add(r->recording, batch);
-    r->steps += (int64_t)batch->step_count;
+    r->steps += batch->stretch.dwell ? 0 : (int64_t)batch->step_count;
+    r->paused_ns += batch->cost.paused;
     r->dropped += batch->dropped;
     r->cost_ns += batch->cost.nanoseconds;
     for (size_t i = 0; i < batch->process.gpus.count; i++)
@@ -268,11 +270,11 @@ static json_t *facts_of(const run *r)
     char to[40];
     pp_time_format(r->started, 3, from, sizeof from);
     pp_time_format(pp_time_now(), 3, to, sizeof to);
-    return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:s}", "version", 1,
+    return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:I, s:s}", "version", 1,
                      "started", from, "finished", to, "command", command_of(r), "method",
                      r->options->method, "metrics", metrics_of(r), "exitStatus", r->status,
                      "sampledSteps", (json_int_t)r->steps, "dropped", (json_int_t)r->dropped,
-                     "costNs", (json_int_t)r->cost_ns, "note", pp_gpus_why(r->gpus));
+                     "costNs", (json_int_t)r->cost_ns, "pausedNs", (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus));
 }
 
 static void tell_none_chosen(const pp_settings *s, const json_t *results)

@@ -18,12 +18,13 @@ pp_solution_options pp_solve_defaults(void)
 
 int pp_solve_set_method(pp_solution_options *options, const char *method)
 {
-    static const char *const methods[] = {"Auto", "Direct", "Fine", "Job"};
+    static const char *const methods[] = {"Auto", "Direct", "Fine", "Job", "Isolated"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         if (strcmp(method, methods[i]) != 0)
             continue;
         options->fine_only = i == 2;
         options->job_only = i == 3;
+        options->isolated_only = i == 4;
         return 0;
     }
     return -1;

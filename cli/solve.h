@@ -7,7 +7,7 @@
 /** For counters that are read every 100 ms, with nothing that passes them on; all metrics. */
 pp_solution_options pp_solve_defaults(void);
 
-/** "Auto", "Direct" or "Job"; -1 for anything else. */
+/** "Auto", "Direct", "Fine", "Job" or "Isolated"; -1 for anything else. */
 int pp_solve_set_method(pp_solution_options *options, const char *method);
 
 /** Borrows the solution for the call. */

@@ -64,6 +64,7 @@ static const pp_json_field process_fields[] = {
     {"clock", PP_JSON_STRING, offsetof(pp_wire_process, clock), true, PP_WIRE_MAX_VERSION},
     {"model", PP_JSON_STRING, offsetof(pp_wire_process, model), false, PP_WIRE_MAX_TEXT},
     {"kernels", PP_JSON_STRING, offsetof(pp_wire_process, kernels), false, PP_WIRE_MAX_VERSION},
+    {"isolated", PP_JSON_STRING, offsetof(pp_wire_process, isolated), false, PP_WIRE_MAX_VERSION},
     {0},
 };
 
@@ -72,6 +73,8 @@ static const pp_json_field stretch_fields[] = {
     {"start", PP_JSON_INT, offsetof(pp_wire_stretch, start), true, PP_WIRE_TIME_MAX},
     {"end", PP_JSON_INT, offsetof(pp_wire_stretch, end), true, PP_WIRE_TIME_MAX},
     {"last", PP_JSON_BOOL, offsetof(pp_wire_stretch, last), true, 0},
+    {"dwell", PP_JSON_INT, offsetof(pp_wire_stretch, dwell), false, PP_WIRE_MAX_DWELL},
+    {"background", PP_JSON_BOOL, offsetof(pp_wire_stretch, background), false, 0},
     {0},
 };
 
@@ -80,6 +83,10 @@ static const pp_json_field layer_fields[] = {
     {"name", PP_JSON_STRING, offsetof(pp_wire_layer, name), true, PP_WIRE_MAX_TEXT},
     {"type", PP_JSON_STRING, offsetof(pp_wire_layer, type), true, PP_WIRE_MAX_TEXT},
     {"parameters", PP_JSON_INT, offsetof(pp_wire_layer, parameters), false, PP_WIRE_MAX_COUNT},
+    {"forwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, forward_left_out), false,
+     PP_WIRE_MAX_LEFT_OUT},
+    {"backwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, backward_left_out), false,
+     PP_WIRE_MAX_LEFT_OUT},
     {0},
 };
 
@@ -98,6 +105,7 @@ static const pp_json_field fine_fields[] = {
 static const pp_json_field cost_fields[] = {
     {"nanoseconds", PP_JSON_INT, offsetof(pp_wire_cost, nanoseconds), true, PP_WIRE_MAX_COUNT},
     {"marks", PP_JSON_INT, offsetof(pp_wire_cost, marks), true, PP_WIRE_MAX_COUNT},
+    {"paused", PP_JSON_INT, offsetof(pp_wire_cost, paused), false, PP_WIRE_MAX_COUNT},
     {0},
 };
 
@@ -299,6 +307,8 @@ static int check_stretch(const pp_wire_stretch *stretch, pp_error *err)
         return pp_error_field(err, "stretch.end", "must not be before stretch.start");
     if (stretch->end - stretch->start > PP_WIRE_MAX_STRETCH)
         return pp_error_field(err, "stretch.end", "must be within a day of stretch.start");
+    if (stretch->background && stretch->dwell == 0)
+        return pp_error_field(err, "stretch.background", "is of a dwell only");
     return 0;
 }
 
@@ -632,7 +642,8 @@ static int decode_fine(const json_t *object, pp_wire_fine *fine, pp_error *err)
 /** The texts that may be absent are empty rather than NULL. */
 static int default_texts(pp_wire_process *process, pp_error *err)
 {
-    char **texts[] = {&process->python, &process->torch, &process->model, &process->kernels};
+    char **texts[] = {&process->python, &process->torch, &process->model, &process->kernels,
+                      &process->isolated};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = strdup("");
         if (!*texts[i])
@@ -776,12 +787,39 @@ static const char *text_or_empty(const char *text)
 
 static json_t *process_json(const pp_wire_process *p)
 {
-    return json_pack("{sIsIsIsossssssssssss*}", "id", (json_int_t)p->id, "rank",
+    return json_pack("{sIsIsIsossssssssssss*ss*}", "id", (json_int_t)p->id, "rank",
                      (json_int_t)p->rank, "worldSize", (json_int_t)p->world_size, "gpus",
                      strings_json(&p->gpus), "hostname", p->hostname, "python",
                      text_or_empty(p->python), "torch", text_or_empty(p->torch), "clock", p->clock,
                      "model", text_or_empty(p->model), "kernels",
-                     p->kernels && *p->kernels ? p->kernels : NULL);
+                     p->kernels && *p->kernels ? p->kernels : NULL, "isolated",
+                     p->isolated && *p->isolated ? p->isolated : NULL);
+}
+
+/* Absent where it is 0: most agents have none. */
+static int append_number(pp_buf *out, const char *name, int64_t value, pp_error *err)
+{
+    return value ? pp_buf_printf(out, err, ",\"%s\":%" PRId64, name, value) : 0;
+}
+
+static int append_stretch(pp_buf *out, const pp_wire_stretch *s, pp_error *err)
+{
+    if (pp_buf_printf(out, err,
+                      ",\"stretch\":{\"id\":%" PRId64 ",\"start\":%" PRId64 ",\"end\":%" PRId64
+                      ",\"last\":%s",
+                      s->id, s->start, s->end, s->last ? "true" : "false") < 0 ||
+        append_number(out, "dwell", s->dwell, err) < 0)
+        return -1;
+    return append_text(out, s->background ? ",\"background\":true}" : "}", err);
+}
+
+static int append_cost(pp_buf *out, const pp_wire_cost *c, pp_error *err)
+{
+    if (pp_buf_printf(out, err, ",\"cost\":{\"nanoseconds\":%" PRId64 ",\"marks\":%" PRId64,
+                      c->nanoseconds, c->marks) < 0 ||
+        append_number(out, "paused", c->paused, err) < 0)
+        return -1;
+    return append_text(out, "}", err);
 }
 
 static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
@@ -790,15 +828,23 @@ static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
                       "{\"type\":\"batch\",\"session\":\"%s\",\"instance\":\"%s\",\"seq\":%" PRId64
                       ",\"process\":",
                       b->session, b->instance, b->seq) < 0 ||
-        append_json(out, process_json(&b->process), err) < 0)
+        append_json(out, process_json(&b->process), err) < 0 ||
+        append_stretch(out, &b->stretch, err) < 0 ||
+        pp_buf_printf(out, err, ",\"dropped\":%" PRId64, b->dropped) < 0)
         return -1;
-    return pp_buf_printf(out, err,
-                         ",\"stretch\":{\"id\":%" PRId64 ",\"start\":%" PRId64 ",\"end\":%" PRId64
-                         ",\"last\":%s},\"dropped\":%" PRId64 ",\"cost\":{\"nanoseconds\":%" PRId64
-                         ",\"marks\":%" PRId64 "}",
-                         b->stretch.id, b->stretch.start, b->stretch.end,
-                         b->stretch.last ? "true" : "false", b->dropped, b->cost.nanoseconds,
-                         b->cost.marks);
+    return append_cost(out, &b->cost, err);
+}
+
+/* Why it is not replayed is there where there is a reason. */
+static json_t *layer_json(const pp_wire_layer *l)
+{
+    json_t *object = json_pack("{sIsssssI}", "id", (json_int_t)l->id, "name", l->name, "type",
+                               l->type, "parameters", (json_int_t)l->parameters);
+    if (object && l->forward_left_out)
+        (void)json_object_set_new(object, "forwardLeftOut", json_integer(l->forward_left_out));
+    if (object && l->backward_left_out)
+        (void)json_object_set_new(object, "backwardLeftOut", json_integer(l->backward_left_out));
+    return object;
 }
 
 static int append_layers(pp_buf *out, const pp_wire_batch *b, pp_error *err)
@@ -808,10 +854,7 @@ static int append_layers(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     for (size_t i = 0; i < b->layer_count; i++) {
         const pp_wire_layer *l = &b->layers[i];
         if ((i && append_text(out, ",", err) < 0) ||
-            append_json(out,
-                        json_pack("{sIsssssI}", "id", (json_int_t)l->id, "name", l->name, "type",
-                                  l->type, "parameters", (json_int_t)l->parameters),
-                        err) < 0)
+            append_json(out, layer_json(l), err) < 0)
             return -1;
     }
     return append_text(out, "]", err);

@@ -26,6 +26,8 @@ enum {
     PP_WIRE_MAX_STEPS = 10000,      /**< per batch */
     PP_WIRE_MAX_LAYERS = 4096,      /**< per batch */
     PP_WIRE_MAX_CELLS = 40000,      /**< entries of a grid */
+    PP_WIRE_MAX_DWELL = 1 << 24,    /**< number of a dwell */
+    PP_WIRE_MAX_LEFT_OUT = 255,     /**< reason why a layer is not replayed, by number */
     PP_WIRE_MAX_FINE = 12293,       /**< rows: each layer in three phases, and the step's own */
     PP_WIRE_MAX_TEXT = 512,         /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,            /**< bytes of a session UID or an agent instance */
@@ -78,6 +80,7 @@ typedef struct pp_wire_process {
     char *clock;   /**< "host", "cuda", "kernels" or "foreign" */
     char *model;   /**< class of the model; never NULL, "" when not known */
     char *kernels; /**< why busy times are not known; never NULL, "" where they are */
+    char *isolated; /**< why layers are not replayed; never NULL, "": they are, or need not be */
 } pp_wire_process;
 
 /** The time that a batch says everything about. */
@@ -86,6 +89,10 @@ typedef struct pp_wire_stretch {
     int64_t start; /**< ns since 1970 */
     int64_t end;   /**< ns since 1970, >= start */
     bool last;     /**< no later batch of this stretch follows */
+    /** Not 0: no training, but one layer replayed in one phase while the training waited
+     * (docs/isolated.md). Such stretches with the same number differ in the layer only. */
+    int64_t dwell;
+    bool background; /**< of a dwell: its layer was not run, only what goes with its replays */
 } pp_wire_stretch;
 
 typedef struct pp_wire_layer {
@@ -93,6 +100,8 @@ typedef struct pp_wire_layer {
     char *name; /**< qualified module name */
     char *type; /**< class name */
     int64_t parameters;
+    int64_t forward_left_out; /**< why it is not replayed (pp_left_out); 0: no reason */
+    int64_t backward_left_out;
 } pp_wire_layer;
 
 /** A step that ended within the batch's stretch. */
@@ -155,6 +164,7 @@ typedef struct pp_wire_fine {
 typedef struct pp_wire_cost {
     int64_t nanoseconds;
     int64_t marks;
+    int64_t paused; /**< ns that the training was held for replays; in no other cost */
 } pp_wire_cost;
 
 /**

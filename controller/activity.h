@@ -21,7 +21,8 @@ typedef struct pp_activity_process {
     char *instance;  /**< the agent process */
     int32_t process; /**< the process' number in the pod */
     pp_strings gpus;
-    char *kernels; /**< why busy times are not known; NULL or "" where they are */
+    char *kernels;  /**< why busy times are not known; NULL or "" where they are */
+    char *isolated; /**< why layers are not replayed; NULL or "": they are, or need not be */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {
@@ -30,6 +31,7 @@ typedef struct pp_activity_layer {
     int64_t parameters;
     char *name;
     char *type;
+    uint8_t left_out[2]; /**< why it is not replayed forward, and backward, by wire.h's number */
 } pp_activity_layer;
 
 /** The time that one batch says everything about. */
@@ -39,6 +41,8 @@ typedef struct pp_activity_batch {
     int64_t stretch;
     int64_t start_ns;
     int64_t end_ns;
+    int64_t dwell;   /**< not 0: layers replayed, no training (docs/isolated.md) */
+    bool background; /**< of a dwell: without the layer */
 } pp_activity_batch;
 
 typedef struct pp_activity_step {

@@ -48,22 +48,25 @@ static int add_gpus(pp_activity *a, pp_activity_process *p, const pp_strings *gp
 }
 
 /* Of several reasons the greatest, in whatever order they come: none is less than any. */
-static int set_kernels(pp_activity_process *p, const char *kernels, pp_error *err)
+static int set_reason(char **to, const char *reason, pp_error *err)
 {
-    if (!kernels || (p->kernels && strcmp(kernels, p->kernels) <= 0))
+    if (!reason || (*to && strcmp(reason, *to) <= 0))
         return 0;
-    char *copy = strdup(kernels);
+    char *copy = strdup(reason);
     if (!copy)
         return pp_error_nomem(err);
-    free(p->kernels);
-    p->kernels = copy;
+    free(*to);
+    *to = copy;
     return 0;
 }
 
 static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_process *in,
                     pp_error *err)
 {
-    return set_kernels(p, in->kernels, err) < 0 ? -1 : add_gpus(a, p, &in->gpus, err);
+    if (set_reason(&p->kernels, in->kernels, err) < 0 ||
+        set_reason(&p->isolated, in->isolated, err) < 0)
+        return -1;
+    return add_gpus(a, p, &in->gpus, err);
 }
 
 /* The process that a batch is of; made where it is new. */
@@ -89,30 +92,43 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
     return describe(a, p, &batch->process, err);
 }
 
-static bool has_layer(const pp_activity *a, uint32_t process, int64_t id)
+static pp_activity_layer *find_layer(const pp_activity *a, uint32_t process, int64_t id)
 {
     for (size_t i = 0; i < a->n_layers; i++) {
         if (a->layers[i].process == process && a->layers[i].id == id)
-            return true;
+            return &a->layers[i];
     }
-    return false;
+    return NULL;
+}
+
+/* Reasons come while the session runs, and stay. */
+static void set_left_out(pp_activity_layer *l, const pp_wire_layer *in)
+{
+    if (in->forward_left_out)
+        l->left_out[0] = (uint8_t)in->forward_left_out;
+    if (in->backward_left_out)
+        l->left_out[1] = (uint8_t)in->backward_left_out;
 }
 
 static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_layer *in,
                      pp_error *err)
 {
     pp_activity *a = b->activity;
-    if (has_layer(a, process, in->id))
+    pp_activity_layer *l = find_layer(a, process, in->id);
+    if (l) {
+        set_left_out(l, in);
         return 0;
+    }
     if (GROW(b, layers, 1, err) < 0)
         return -1;
-    pp_activity_layer *l = &a->layers[a->n_layers];
+    l = &a->layers[a->n_layers];
     *l = (pp_activity_layer){.process = process,
                              .id = (int32_t)in->id,
                              .parameters = in->parameters,
                              .name = strdup(in->name),
                              .type = strdup(in->type)};
     a->n_layers++;
+    set_left_out(l, in);
     return l->name && l->type ? 0 : pp_error_nomem(err);
 }
 
@@ -195,7 +211,9 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
                                                      .last = batch->stretch.last,
                                                      .stretch = batch->stretch.id,
                                                      .start_ns = batch->stretch.start,
-                                                     .end_ns = batch->stretch.end};
+                                                     .end_ns = batch->stretch.end,
+                                                     .dwell = batch->stretch.dwell,
+                                                     .background = batch->stretch.background};
     return add_steps(b, index, batch, err) < 0 || add_intervals(b, index, batch, err) < 0
                ? -1
                : add_cells(b, index, &batch->grid, err);

@@ -51,6 +51,7 @@ typedef enum pp_attribution_method {
     PP_METHOD_JOB,      /**< average over the job's windows */
     PP_METHOD_DIRECT,   /**< regression of window values on shares of time */
     PP_METHOD_FINE,     /**< samples of some 25 us joined with kernels; not this solver's */
+    PP_METHOD_ISOLATED, /**< windows in which the layer was replayed alone; not this solver's */
 } pp_attribution_method;
 
 /** What was timed: one leaf layer in one phase, or one of the step's own phases. */

@@ -60,7 +60,7 @@ pp_attribution_result *pp_attribution_result_free(pp_attribution_result *r)
 
 const char *pp_attribution_method_name(pp_attribution_method method)
 {
-    static const char *const names[] = {"none", "job", "direct", "fine"};
+    static const char *const names[] = {"none", "job", "direct", "fine", "isolated"};
     return (unsigned)method < sizeof names / sizeof *names ? names[method] : "none";
 }
 

@@ -36,6 +36,7 @@ pp_solution *pp_solution_free(pp_solution *s)
     }
     free(s->gpu);
     free(s->kernels);
+    free(s->isolated);
     free(s->items);
     free(s->estimates);
     free(s->fits);
@@ -139,10 +140,12 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
 
 /* Why there is no value, in the words of docs/results.md. */
 static const char *why(const pp_attribution_result *r, size_t metric, bool job, bool in_group,
-                       bool ran, const pp_solution_options *options)
+                       bool ran, const pp_solution_options *options, const char *isolated)
 {
     if (!job && options->fine_only)
         return "fine sampling told nothing of it";
+    if (!job && options->isolated_only)
+        return *isolated ? isolated : "only layers are replayed, forward and backward";
     if (r->fits[metric].job.method == PP_METHOD_NONE)
         return "no samples of this metric";
     if (!job && options->job_only)
@@ -189,7 +192,7 @@ static int make_estimate(const pp_problem *p, const pp_attribution_result *r, si
                          size_t metric, const pp_solution_options *options, pp_solution *s,
                          pp_error *err)
 {
-    const bool job_only = options->job_only || options->fine_only;
+    const bool job_only = options->job_only || options->fine_only || options->isolated_only;
     const bool job = row == r->n_rows;
     const bool level = !job && takes_the_jobs(p, r, row, metric);
     const pp_attribution_estimate *from =
@@ -212,7 +215,8 @@ static int make_estimate(const pp_problem *p, const pp_attribution_result *r, si
         to->method = r->groups[from->group].estimate.method;
     if (!known)
         to->reason =
-            why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0, options);
+            why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0, options,
+                s->isolated);
     return 0;
 }
 
@@ -309,7 +313,11 @@ int pp_solution_solve(const pp_activity *activity, const char *gpu,
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rc is not 0 where s is NULL */
         s->gpu = copy(gpu);
         s->kernels = copy(p.kernels);
-        rc = s->gpu && s->kernels ? make_rows(&p, result, options, s, err) : pp_error_nomem(err);
+        s->isolated = copy(p.isolated);
+        rc = s->gpu && s->kernels && s->isolated ? make_rows(&p, result, options, s, err)
+                                                 : pp_error_nomem(err);
+        if (rc == 0)
+            rc = pp_solution_take_isolated(activity, &p, options, s, err);
         if (rc == 0)
             rc = pp_solution_take_fine(activity, gpu, s, err);
     }

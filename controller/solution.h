@@ -17,6 +17,7 @@ typedef struct pp_solution_options {
     double tolerance_percent; /**< of de-duplication */
     bool job_only;            /**< method Job: times and job averages, no layer's values */
     bool fine_only;           /**< method Fine: of layers only what fine sampling told */
+    bool isolated_only;       /**< method Isolated: of layers only what their replays told */
 } pp_solution_options;
 
 typedef enum pp_solution_kind {
@@ -59,11 +60,11 @@ typedef struct pp_solution_estimate {
     double standard_error;
     double windows;
     pp_attribution_method method;
-    char *source;     /**< of a fine value: what it is by its own name; else NULL */
+    char *source;     /**< of a fine value what it is by its own name, of an isolated one "replays" */
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;
-    const char *reason; /**< static; why mean is NaN; NULL where it is not */
+    const char *reason; /**< the solution's or static; why mean is NaN; NULL where it is not */
 } pp_solution_estimate;
 
 /** How one metric's fit stands. */
@@ -96,6 +97,7 @@ typedef struct pp_solution {
     int64_t step_ns;     /**< of the steps, in the observed time */
     int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
     char *kernels;       /**< why busy times are not known; "" where no process says so */
+    char *isolated;      /**< why layers were not replayed; "" where no process says so */
     pp_solution_item *items;
     size_t n_items;
     pp_solution_estimate *estimates;
@@ -112,7 +114,8 @@ typedef struct pp_solution {
 /**
  * Solves one GPU. Where fine sampling told of a layer (docs/fine.md) that is its value, whatever
  * the windows tell: its error is known to be smaller. Not where several processes were sampled on
- * the GPU, since each has seen the others' work too. `gpu`: a UUID that a process of the activity
+ * the GPU, since each has seen the others' work too. Else what replays of it told
+ * (docs/isolated.md) is its value, where there are any; their time is none of the training's. `gpu`: a UUID that a process of the activity
  * names; "": the processes that named none. An activity without samples gives times and no values.
  * Errors: as pp_attribution_solve; PP_ERR_NOT_FOUND for an unknown GPU.
  */

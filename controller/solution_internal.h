@@ -23,6 +23,26 @@ typedef struct pp_problem_item {
     pp_problem_time time; /**< and the time of its kernels */
 } pp_problem_item;
 
+/** One stretch of replays (docs/isolated.md). */
+typedef struct pp_dwell {
+    uint32_t process;
+    int64_t stretch;
+    int64_t number; /**< those with the same number differ in the layer only */
+    bool background;
+    int64_t start_ns;
+    int64_t end_ns;
+    int32_t layer;
+    uint8_t phase;
+    int64_t calls;   /**< replays; of a background, without the layer */
+    int64_t busy_ns; /**< of its layer's kernels */
+    bool known;      /**< kernels were recorded */
+} pp_dwell;
+
+typedef struct pp_dwells {
+    pp_dwell *items;
+    size_t count;
+} pp_dwells;
+
 /** What the solver gets; everything is owned but the texts. */
 typedef struct pp_problem {
     pp_problem_item *items; /**< sorted by layer and phase; parallel to names */
@@ -40,10 +60,14 @@ typedef struct pp_problem {
     pp_problem_time other_time; /**< pieces of phase other, and the time of their kernels */
     pp_problem_time piece_time; /**< all pieces */
     const char *kernels; /**< why busy times are not known; borrowed; "": no process says so */
+    const char *isolated; /**< why layers were not replayed; the same */
+    pp_dwells dwells;
     pp_attribution_metric metrics[PP_METRIC_COUNT];
     pp_metric metric_ids[PP_METRIC_COUNT];
     size_t n_metrics;
     pp_attribution_sample *samples; /**< of all metrics, each metric's in the order of time */
+    pp_attribution_metric all[PP_METRIC_COUNT]; /**< metrics with the samples of dwells too */
+    pp_attribution_sample *all_samples;
     bool truncated;
 } pp_problem;
 
@@ -53,6 +77,18 @@ void pp_problem_done(pp_problem *p);
 
 /** The part of all of the time, by the pieces that tell; -1 where none does. */
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
+
+/** All stretches of replays on a GPU. */
+int pp_dwells_make(const pp_activity *activity, const char *gpu, pp_dwells *ret, pp_error *err);
+void pp_dwells_done(pp_dwells *dwells);
+/** How late a sample's window may end before its stamp. */
+int64_t pp_dwells_lag(const pp_attribution_options *options);
+/** Whether some of the time from `from` to `to` is a dwell's. */
+bool pp_dwells_touch(const pp_dwells *dwells, int64_t from, int64_t to);
+
+/** Puts values of replays in the place of those that windows of the training tell. */
+int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,
+                              const pp_solution_options *options, pp_solution *s, pp_error *err);
 
 /** Puts fine values in the place of those that windows tell. */
 int pp_solution_take_fine(const pp_activity *activity, const char *gpu, pp_solution *s,

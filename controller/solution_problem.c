@@ -18,6 +18,8 @@ void pp_problem_done(pp_problem *p)
     free(p->steps);
     free(p->stretches);
     free(p->samples);
+    free(p->all_samples);
+    pp_dwells_done(&p->dwells);
     memset(p, 0, sizeof(*p));
 }
 
@@ -61,10 +63,16 @@ static const pp_activity_layer *find_layer(const pp_activity *a, uint32_t proces
     return bsearch(&key, a->layers, a->n_layers, sizeof(*a->layers), compare_layers);
 }
 
+/* Of the training's time, on the GPU. */
+static bool counts(const layer_index *x, const pp_activity_batch *b)
+{
+    return x->uses[b->process] && b->dwell == 0;
+}
+
 static const pp_activity_batch *batch_of(const layer_index *x, uint32_t batch)
 {
     const pp_activity_batch *b = &x->activity->batches[batch];
-    return x->uses[b->process] ? b : NULL;
+    return counts(x, b) ? b : NULL;
 }
 
 static bool of_layer(unsigned phase)
@@ -460,7 +468,7 @@ static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
         rc = allocate(&cut, a->n_batches + n_steps, sizeof(*cut), err);
     for (size_t i = 0; rc == 0 && i < a->n_batches; i++) {
         const pp_activity_batch *b = &a->batches[i];
-        if (x->uses[b->process])
+        if (counts(x, b))
             pieces[n++] = (piece){b->process, b->stretch, b->last, {b->start_ns, b->end_ns}};
     }
     if (rc == 0) {
@@ -485,40 +493,63 @@ static void collect_gaps(const layer_index *x, pp_problem *p)
 }
 
 /* Of several processes' reasons the greatest, whatever their order. */
-static const char *find_reason(const layer_index *x)
+static void find_reasons(const layer_index *x, pp_problem *p)
 {
-    const char *found = "";
+    p->kernels = p->isolated = "";
     for (size_t i = 0; i < x->activity->n_processes; i++) {
-        const char *text = x->activity->processes[i].kernels;
-        if (x->uses[i] && text && strcmp(text, found) > 0)
-            found = text;
+        const pp_activity_process *from = &x->activity->processes[i];
+        if (x->uses[i] && from->kernels && strcmp(from->kernels, p->kernels) > 0)
+            p->kernels = from->kernels;
+        if (x->uses[i] && from->isolated && strcmp(from->isolated, p->isolated) > 0)
+            p->isolated = from->isolated;
     }
-    return found;
 }
 
 /* Metrics */
 
-static int collect_metrics(const pp_activity *a, const char *gpu, unsigned wanted, pp_problem *p,
-                           pp_error *err)
+/* The samples that hold nothing of a dwell: those say nothing of the training. */
+static void leave_dwells_out(pp_problem *p, size_t m, int64_t lag)
 {
+    const pp_attribution_metric *all = &p->all[m];
+    pp_attribution_metric *to = &p->metrics[m];
+    pp_attribution_sample *samples = p->samples + (all->samples - p->all_samples);
+    *to = *all;
+    to->samples = samples;
+    to->n_samples = 0;
+    for (size_t i = 0; i < all->n_samples; i++) {
+        const int64_t stamp = all->samples[i].stamp_ns;
+        const int64_t before = i > 0 ? all->samples[i - 1].stamp_ns : stamp;
+        if (!pp_dwells_touch(&p->dwells, before - lag, stamp))
+            samples[to->n_samples++] = all->samples[i];
+    }
+}
+
+static int collect_metrics(const pp_activity *a, const char *gpu,
+                           const pp_solution_options *options, pp_problem *p, pp_error *err)
+{
+    const unsigned wanted = options->metrics;
     size_t n = 0;
-    if (allocate(&p->samples, a->n_samples, sizeof(*p->samples), err) < 0)
+    if (allocate(&p->samples, a->n_samples, sizeof(*p->samples), err) < 0 ||
+        allocate(&p->all_samples, a->n_samples, sizeof(*p->all_samples), err) < 0)
         return -1;
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
         if (wanted && !(wanted & (1U << m)))
             continue;
         const pp_metric_info *info = pp_metric_get((pp_metric)m);
-        pp_attribution_metric *to = &p->metrics[p->n_metrics];
-        *to = (pp_attribution_metric){
-            .name = info->column, .min = info->min, .max = info->max, .samples = &p->samples[n]};
+        pp_attribution_metric *to = &p->all[p->n_metrics];
+        *to = (pp_attribution_metric){.name = info->column,
+                                      .min = info->min,
+                                      .max = info->max,
+                                      .samples = &p->all_samples[n]};
         for (size_t i = 0; i < a->n_samples && to->n_samples < PP_ATTRIBUTION_MAX_SAMPLES; i++) {
             const pp_activity_sample *s = &a->samples[i];
             if (s->metric != (pp_metric)m || strcmp(a->gpus.items[s->gpu], gpu) != 0)
                 continue;
-            p->samples[n++] = (pp_attribution_sample){s->stamp_ns, s->value};
+            p->all_samples[n++] = (pp_attribution_sample){s->stamp_ns, s->value};
             to->n_samples++;
         }
         p->truncated |= to->n_samples == PP_ATTRIBUTION_MAX_SAMPLES;
+        leave_dwells_out(p, p->n_metrics, pp_dwells_lag(&options->attribution));
         p->metric_ids[p->n_metrics++] = (pp_metric)m;
     }
     return 0;
@@ -532,8 +563,10 @@ static int build(const layer_index *x, const char *gpu, const pp_solution_option
         collect_intervals(x, p, err) < 0 || drop_unused(p, err) < 0 || name_items(p, err) < 0)
         return -1;
     collect_gaps(x, p);
-    p->kernels = find_reason(x);
-    return collect_metrics(x->activity, gpu, options->metrics, p, err);
+    find_reasons(x, p);
+    return pp_dwells_make(x->activity, gpu, &p->dwells, err) < 0
+               ? -1
+               : collect_metrics(x->activity, gpu, options, p, err);
 }
 
 int pp_problem_build(const pp_activity *activity, const char *gpu,

@@ -32,14 +32,15 @@
 #define PP_RING_CONTROL "control.json"
 
 enum {
-    PP_RING_VERSION = 4,
+    PP_RING_VERSION = 5,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
-    PP_RING_NAME = 184, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
+    PP_RING_NAME = 182, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
     PP_RING_TYPE = 64,
     PP_RING_TEXT = 256,
     PP_RING_GPUS = 1024,
+    PP_RING_DWELLS = 1 << 24, /**< numbers of dwells, as the wire has them */
 };
 
 /** What the agent asks of the hook. */
@@ -53,7 +54,8 @@ typedef enum pp_mark_kind {
     PP_MARK_BEGIN = 1, /**< layer and phase begin */
     PP_MARK_END,       /**< layer and phase end; in backward also without a begin, see pairing.h */
     PP_MARK_STEP,      /**< a step ended: value is its number, aux epoch and batch */
-    PP_MARK_START,     /**< a stretch starts here, at a step's end: value is its number */
+    PP_MARK_START,     /**< a stretch starts here, at a step's end: value is its number; of a dwell
+                            (docs/isolated.md) the dwell's, from 1, and its steps count from there */
     PP_MARK_STOP,      /**< the stretch stops here, at a step's end */
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
 } pp_mark_kind;
@@ -70,9 +72,11 @@ typedef enum pp_mark_phase {
     PP_MARK_OTHER = 7, /**< made by the agent only, of kernels outside all pieces */
 } pp_mark_phase;
 
+/** Flags of START, STEP and STOP. */
 enum {
-    PP_MARK_KERNELS =
-        1, /**< flag of START, STEP and STOP: times are the host's, kernels tell the GPU's */
+    PP_MARK_KERNELS = 1,    /**< times are the host's, kernels tell the GPU's */
+    PP_MARK_DWELL = 2,      /**< of START: no training, one layer replayed in one phase */
+    PP_MARK_BACKGROUND = 4, /**< with it: what goes with the replays, without the layer */
 };
 
 /** Whether a phase is a layer's, and not the step's. */
@@ -109,9 +113,24 @@ enum {
     PP_KERNEL_COMPLETE = 2, /**< no kernel: all that were launched before `launched` are written */
 };
 
-/** One layer; written once, before the header's layer_count covers it. */
+/** Why a layer is not replayed in a phase (docs/isolated.md); the numbers are the wire's. */
+typedef enum pp_left_out {
+    PP_LEFT_NOT = 0,
+    PP_LEFT_OWN_FORWARD, /**< its forward is not torch's: it may change anything */
+    PP_LEFT_OWN_DATA,    /**< its forward changes its weights, or waits for other processes */
+    PP_LEFT_INPUT,       /**< an input that cannot be kept, or several devices */
+    PP_LEFT_MEMORY,
+    PP_LEFT_FAILED, /**< the replay raised an exception */
+    PP_LEFT_PAUSE,  /**< the limit of pauses was reached before */
+    PP_LEFT_CALL,   /**< it was not called in the steps in which inputs were kept */
+    PP_LEFT_GRADIENT, /**< it has no backward */
+    PP_LEFT_COUNT,
+} pp_left_out;
+
+/** One layer; written once, before the header's layer_count covers it, but for left_out. */
 typedef struct pp_ring_layer {
     int64_t parameters;
+    uint8_t left_out[2]; /**< a pp_left_out each for forward and backward */
     char name[PP_RING_NAME];
     char type[PP_RING_TYPE];
 } pp_ring_layer;
@@ -121,6 +140,7 @@ typedef struct pp_ring_told {
     uint64_t lost; /**< of the header's counters of these names */
     uint64_t marks;
     int64_t cost;
+    int64_t paused;
     uint32_t process; /**< the process's number in batches, plus one; 0: none yet */
     uint32_t reserved;
 } pp_ring_told;
@@ -147,6 +167,8 @@ typedef struct pp_ring_header {
     char refusal[PP_RING_TYPE]; /**< why this process is not profiled; "": it can be */
     char fine[PP_RING_TYPE];    /**< "started": there is a sampler (samples.h); else why there is
                                    none; "": none was asked for, or it is not decided */
+    char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/isolated.md); "": they are,
+                                   or none was asked for */
     char gpus[PP_RING_GPUS];    /**< UUIDs, comma-separated */
     int32_t rank;
     int32_t world_size;
@@ -157,6 +179,7 @@ typedef struct pp_ring_header {
     uint64_t lost;              /**< marks ever lost */
     uint64_t marks;             /**< marks ever made, the lost ones included */
     int64_t cost;               /**< ns that the hook has cost the training, as it measures it */
+    int64_t paused;             /**< ns that the training was held while layers were replayed */
     int64_t steps;              /**< steps ever counted */
     int64_t clock_error; /**< ns: how far GPU times may be off the host clock; 0 for "host" */
     uint32_t layer_count;
@@ -182,7 +205,7 @@ typedef struct pp_ring_header {
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
 _Static_assert(sizeof(pp_kernel) == 24, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
-_Static_assert(offsetof(pp_ring_header, mode) - offsetof(pp_ring_header, tail) == 64,
+_Static_assert(offsetof(pp_ring_header, mode) - offsetof(pp_ring_header, tail) >= 64,
                "the hook's thread does not wait on the line that every batch changes");
 _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of their own");
 

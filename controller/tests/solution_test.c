@@ -19,15 +19,15 @@ static char *const list_b[] = {gpu_b};
 
 /* One process on GPU-a with one layer; batches and steps are the test's. */
 static pp_activity_process processes[] = {
-    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}, NULL},
-    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}, NULL},
-    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}, NULL},
+    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}, NULL, NULL},
+    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}, NULL, NULL},
+    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}, NULL, NULL},
 };
 static pp_activity_layer layers[] = {
-    {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear"},
-    {0, 2, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear"},
-    {0, 3, 30, (char *)(uintptr_t) "never", (char *)(uintptr_t) "Linear"},
-    {1, 7, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear"},
+    {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear", {0}},
+    {0, 2, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear", {0}},
+    {0, 3, 30, (char *)(uintptr_t) "never", (char *)(uintptr_t) "Linear", {0}},
+    {1, 7, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear", {0}},
 };
 
 static pp_activity base(void)
@@ -55,8 +55,8 @@ static void stretch_is(const pp_problem *p, size_t i, int64_t from, int64_t to)
 static void open_stretch_counts_whole_steps(void **state)
 {
     (void)state;
-    pp_activity_batch batches[] = {{0, false, 1, T0, T0 + 5 * S},
-                                   {0, false, 1, T0 + 5 * S, T0 + 10 * S}};
+    pp_activity_batch batches[] = {{0, false, 1, T0, T0 + 5 * S, 0, false},
+                                   {0, false, 1, T0 + 5 * S, T0 + 10 * S, 0, false}};
     pp_activity_step steps[] = {{0, 1, T0, 4 * S, -1}, {1, 2, T0 + 4 * S, 4 * S, -1}};
     pp_activity a = base();
     a.batches = batches;
@@ -76,8 +76,8 @@ static void open_stretch_counts_whole_steps(void **state)
 static void missing_batch_leaves_a_gap(void **state)
 {
     (void)state;
-    pp_activity_batch batches[] = {{0, true, 1, T0 + 10 * S, T0 + 15 * S},
-                                   {0, false, 1, T0, T0 + 5 * S}};
+    pp_activity_batch batches[] = {{0, true, 1, T0 + 10 * S, T0 + 15 * S, 0, false},
+                                   {0, false, 1, T0, T0 + 5 * S, 0, false}};
     pp_activity_step steps[] = {{0, 4, T0 + 11 * S, 4 * S, -1}, {1, 1, T0, 4 * S, -1}};
     pp_activity a = base();
     a.batches = batches;
@@ -94,7 +94,7 @@ static void missing_batch_leaves_a_gap(void **state)
 static void lost_step_is_not_idle(void **state)
 {
     (void)state;
-    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}};
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false}};
     pp_activity_step steps[] = {
         {0, 1, T0, 2 * S, -1}, {0, 3, T0 + 4 * S, 2 * S, -1}, {0, 4, T0 + 7 * S, 2 * S, -1}};
     pp_activity a = base();
@@ -113,10 +113,10 @@ static void shared_gpu_needs_both_processes(void **state)
 {
     (void)state;
     pp_activity_batch batches[] = {
-        {0, true, 1, T0, T0 + 10 * S},
-        {0, true, 2, T0 + 20 * S, T0 + 30 * S}, /* */
-        {1, true, 1, T0 + 5 * S, T0 + 25 * S},  /* alive until 25 s */
-        {2, true, 1, T0 + 2 * S, T0 + 40 * S},  /* of another GPU */
+        {0, true, 1, T0, T0 + 10 * S, 0, false},
+        {0, true, 2, T0 + 20 * S, T0 + 30 * S, 0, false}, /* */
+        {1, true, 1, T0 + 5 * S, T0 + 25 * S, 0, false},  /* alive until 25 s */
+        {2, true, 1, T0 + 2 * S, T0 + 40 * S, 0, false},  /* of another GPU */
     };
     pp_activity a = base();
     a.batches = batches;
@@ -131,7 +131,7 @@ static void shared_gpu_needs_both_processes(void **state)
 static void items_are_sorted_and_ran(void **state)
 {
     (void)state;
-    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}, {1, true, 1, T0, T0 + 10 * S}};
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false}, {1, true, 1, T0, T0 + 10 * S, 0, false}};
     pp_activity_interval intervals[] = {
         {0, 1, PP_PHASE_BACKWARD, T0, S, -1},          {0, 1, PP_PHASE_FORWARD, T0 + S, S, -1},
         {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S, -1},   {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S, -1},
@@ -160,7 +160,7 @@ static void items_are_sorted_and_ran(void **state)
 static void every_phase_has_its_item(void **state)
 {
     (void)state;
-    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S}};
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false}};
     pp_activity_interval intervals[] = {
         {0, 1, PP_WIRE_FORWARD, T0, S, -1},
         {0, 1, PP_WIRE_RECOMPUTE, T0 + S, S, -1},
@@ -189,7 +189,7 @@ static void every_phase_has_its_item(void **state)
 }
 
 /* Two steps of 4 s: layer b (id 1) 0..2 s, an overlapping collective 1..3 s, then phase other. */
-static pp_activity_batch busy_batches[] = {{0, true, 1, T0, T0 + 8 * S}};
+static pp_activity_batch busy_batches[] = {{0, true, 1, T0, T0 + 8 * S, 0, false}};
 static pp_activity_step busy_steps[] = {{0, 1, T0, 4 * S, S}, {0, 2, T0 + 4 * S, 4 * S, S / 2}};
 static pp_activity_interval busy_intervals[] = {
     {0, 1, PP_WIRE_FORWARD, T0, 2 * S, S},
@@ -269,7 +269,7 @@ static void busy_times_are_of_observed_time(void **state)
 {
     (void)state;
     pp_activity a = busy_activity();
-    pp_activity_batch half = {0, true, 1, T0, T0 + 5 * S};
+    pp_activity_batch half = {0, true, 1, T0, T0 + 5 * S, 0, false};
     a.batches = &half;
     pp_solution *s = solve_gpu(&a);
     busy_is(s, PP_SOLUTION_LAYER, S + 3 * S / 4, 1 - 1.75 / 3);
@@ -355,7 +355,7 @@ static void largest_model_is_solved(void **state)
     pp_activity a = busy_activity();
     for (int i = 0; i < LAYERS; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "net.%d", i);
-        many[i] = (pp_activity_layer){0, i + 1, 1, names[i], names[i]};
+        many[i] = (pp_activity_layer){0, i + 1, 1, names[i], names[i], {0}};
     }
     a.n_intervals = 0;
     for (int i = 0; i < STEPS; i++) {
@@ -433,13 +433,15 @@ static void store(stored *st, const sim_config *config)
         if (in->items[i].phase == PP_PHASE_FORWARD || in->items[i].phase == PP_PHASE_BACKWARD)
             st->layers[a->n_layers++] =
                 (pp_activity_layer){0, (int32_t)i + 1, 5, (char *)(uintptr_t)in->items[i].layer,
-                                    (char *)(uintptr_t) "Linear"};
+                                    (char *)(uintptr_t) "Linear",
+                                    {0}};
     }
     qsort(st->layers, a->n_layers, sizeof(*st->layers), by_process_and_id);
     a->batches = st->batches;
     for (size_t i = 0; i < in->n_stretches; i++)
         st->batches[a->n_batches++] = (pp_activity_batch){
-            0, true, (int64_t)i, in->stretches[i].start_ns, in->stretches[i].end_ns};
+            0,     true, (int64_t)i, in->stretches[i].start_ns, in->stretches[i].end_ns, 0,
+            false};
     a->steps = calloc(in->n_steps + 1, sizeof(*a->steps));
     for (size_t i = 0; i < in->n_steps; i++) {
         const uint32_t batch = batch_at(st, in->steps[i].start_ns);

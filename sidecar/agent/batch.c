@@ -19,6 +19,8 @@ struct pp_batcher {
     int64_t end;
     pp_wire_step *steps;
     size_t step_count;
+    int64_t dwell;    /* number; 0: none */
+    bool background;
     int64_t timeline; /* steps of each stretch that go as intervals */
     int64_t gone;     /* steps of this stretch in batches before */
     piece *pieces;
@@ -53,7 +55,16 @@ void pp_batcher_start(pp_batcher *b, int64_t id, int64_t start, int64_t offset)
     b->offset = offset;
     b->start = b->end = start;
     b->gone = 0;
+    b->dwell = 0;
+    b->background = false;
     b->step_count = b->piece_count = 0;
+}
+
+void pp_batcher_dwell(pp_batcher *b, int64_t number, bool background)
+{
+    b->dwell = number;
+    b->background = background;
+    b->timeline = number ? 0 : b->timeline;
 }
 
 void pp_batcher_timeline(pp_batcher *b, int64_t steps)
@@ -292,8 +303,12 @@ static int fill(const pp_batcher *b, pp_batcher_layer layer, void *user, pp_wire
 int pp_batcher_cut(pp_batcher *b, bool last, pp_batcher_layer layer, void *user,
                    pp_wire_batch *batch, int64_t *ret_events, pp_error *err)
 {
-    batch->stretch = (pp_wire_stretch){
-        .id = b->id, .start = b->start + b->offset, .end = b->end + b->offset, .last = last};
+    batch->stretch = (pp_wire_stretch){.id = b->id,
+                                       .start = b->start + b->offset,
+                                       .end = b->end + b->offset,
+                                       .last = last,
+                                       .dwell = b->dwell,
+                                       .background = b->background};
     int rc = fill(b, layer, user, batch, err);
     *ret_events = (int64_t)b->piece_count;
     b->start = b->end;

@@ -29,6 +29,9 @@ void pp_batcher_start(pp_batcher *batcher, int64_t id, int64_t start, int64_t of
 /** In each stretch the first so many steps go as intervals, whatever their rate: a timeline. */
 void pp_batcher_timeline(pp_batcher *batcher, int64_t steps);
 
+/** The stretch is a dwell, where the number is not 0: it has no timeline. */
+void pp_batcher_dwell(pp_batcher *batcher, int64_t number, bool background);
+
 /** Goes on as another stretch from the last cut on: what was in between is lost. */
 void pp_batcher_renumber(pp_batcher *batcher, int64_t id);
 

@@ -353,6 +353,8 @@ static int hand_over(pp_kernels *k, const pp_step *host, int64_t end, pp_error *
     to->epoch = host->epoch;
     to->batch = host->batch;
     to->kernels = host->kernels;
+    to->dwell = host->dwell;
+    to->background = host->background;
     to->count = k->span_count;
     for (size_t i = 0; i < k->span_count; i++) {
         pp_piece p = k->spans[i].piece;

@@ -75,6 +75,8 @@ static int start(pp_pairing *p, const pp_mark *mark)
     p->step.count = 0;
     p->step.gap = -1;
     p->step.kernels = mark->flags & PP_MARK_KERNELS;
+    p->step.dwell = mark->flags & PP_MARK_DWELL ? mark->value : 0;
+    p->step.background = mark->flags & PP_MARK_BACKGROUND;
     clear_threads(p);
     return PP_PAIRING_START;
 }
@@ -230,6 +232,9 @@ static bool possible(const pp_mark *mark)
         return false;
     if (mark->kind != PP_MARK_LOST && !work && (mark->value < -1 || mark->value > NUMBER_MAX))
         return false;
+    if (mark->kind == PP_MARK_START && (mark->flags & PP_MARK_DWELL) &&
+        (mark->value < 1 || mark->value > PP_RING_DWELLS))
+        return false;
     if (work && (mark->phase >= PP_MARK_OTHER || mark->layer > PP_RING_LAYERS))
         return false;
     return !work || pp_mark_of_layer(mark->phase) == (mark->layer != 0);
@@ -237,8 +242,10 @@ static bool possible(const pp_mark *mark)
 
 static int feed_outside(pp_pairing *p, const pp_mark *mark)
 {
-    /* After a break, or where an agent before this one saw the start, any step's end will do. */
-    if (mark->kind == PP_MARK_START || mark->kind == PP_MARK_STEP)
+    /* After a break, or where an agent before this one saw the start, any step's end will do; but of
+     * a dwell the start alone says which it is. */
+    bool step = mark->kind == PP_MARK_STEP && !(mark->flags & PP_MARK_DWELL);
+    if (mark->kind == PP_MARK_START || step)
         return start(p, mark);
     return PP_PAIRING_NONE;
 }

@@ -163,7 +163,8 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
     to->clock = strdup(p->clock);
     to->kernels = p->why[0] ? clean_text(p->why, PP_WIRE_MAX_VERSION) : strdup("");
-    if (!to->kernels || !to->hostname || !to->python || !to->torch || !to->model || !to->clock)
+    to->isolated = h->isolated[0] ? clean_text(h->isolated, sizeof h->isolated) : strdup("");
+    if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->model || !to->clock)
         return pp_error_nomem(err);
     return fill_gpus(h->gpus, &to->gpus, err);
 }
@@ -178,6 +179,8 @@ static int describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *
     to->type = clean_text(layer.type, PP_WIRE_MAX_TEXT);
     to->parameters =
         layer.parameters >= 0 && layer.parameters < PP_WIRE_MAX_COUNT ? layer.parameters : 0;
+    to->forward_left_out = layer.left_out[0];
+    to->backward_left_out = layer.left_out[1];
     return to->name && to->type ? 0 : pp_error_nomem(err);
 }
 
@@ -190,11 +193,16 @@ static void count(pp_process *p, pp_wire_batch *batch)
     uint64_t lost = h->lost > p->told.lost ? h->lost - p->told.lost : 0;
     uint64_t marks = h->marks > p->told.marks ? h->marks - p->told.marks : 0;
     int64_t cost = h->cost > p->told.cost ? h->cost - p->told.cost : 0;
+    int64_t paused = h->paused > p->told.paused ? h->paused - p->told.paused : 0;
+    batch->cost.paused = paused < PP_WIRE_MAX_COUNT ? paused : 0;
     batch->dropped = lost < PP_WIRE_MAX_COUNT / 2 ? (int64_t)lost : 0;
     batch->cost.marks = marks < PP_WIRE_MAX_COUNT ? (int64_t)marks : 0;
     batch->cost.nanoseconds = cost < PP_WIRE_MAX_COUNT ? cost : 0;
-    p->told = (pp_ring_told){
-        .lost = h->lost, .marks = h->marks, .cost = h->cost, .process = (uint32_t)p->id + 1};
+    p->told = (pp_ring_told){.lost = h->lost,
+                             .marks = h->marks,
+                             .cost = h->cost,
+                             .paused = h->paused,
+                             .process = (uint32_t)p->id + 1};
 }
 
 static const char *ring_of(const pp_process *p)
@@ -251,6 +259,7 @@ static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
         pod->first = step->end;
     pp_batcher_timeline(p->batcher, pod->timeline);
     pp_batcher_start(p->batcher, pod->stretches++, step->end, p->offset);
+    pp_batcher_dwell(p->batcher, step->dwell, step->background);
     note_clock(p, step->kernels);
     p->open = true;
     p->cut_at = p->now;
@@ -258,11 +267,11 @@ static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
 
 static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_error *err)
 {
-    if (pod->policy.max > 0 && p->sampled >= pod->policy.max)
+    if (pod->policy.max > 0 && p->sampled >= pod->policy.max && !step->dwell)
         return 0; /* came between the last wanted step and the hook's hearing of it */
     if (!pp_batcher_fits(p->batcher, step->count))
         cut(p, pod, false);
-    p->sampled++;
+    p->sampled += step->dwell == 0;
     p->steps++;
     p->to = step->at; /* a stretch that begins with this mark goes on where the batch ends */
     return pp_batcher_add(p->batcher, step, err);
@@ -310,7 +319,7 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
         return event;
     pp_step step = *pp_pairing_step(p->pairing);
     step.at = p->at;
-    if (event == PP_PAIRING_STEP)
+    if (event == PP_PAIRING_STEP && !step.dwell)
         p->step += (step.end - step.start - p->step) / (p->step ? 8 : 1);
     if (step.kernels)
         return pp_kernels_queue(p->kernels, (pp_pairing_event)event, &step, err);
@@ -581,6 +590,7 @@ static void begin_session(pp_process *p)
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;
+    p->told.paused = h->paused;
 }
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)

@@ -21,6 +21,11 @@ enum {
     LONGEST_S = 600,
     TIMELINE = 8,
     TIMELINE_MAX = 1000,
+    DWELL_MOST = 60000,
+    PAUSE = 60000,
+    PAUSE_MOST = 3600000,
+    MEMORY_MIB = 2048,
+    MEMORY_MOST = 1 << 20,
     FINE_LEAST = 20000,
     FINE_MOST = 1000000
 };
@@ -74,6 +79,13 @@ static const pp_json_field fine_fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
+static const pp_json_field isolation_fields[] = {
+    {"dwellMs", PP_JSON_INT, AT(dwell_ms), false, 0},
+    {"maxPauseMs", PP_JSON_INT, AT(pause_ms), false, 0},
+    {"memoryMiB", PP_JSON_INT, AT(memory_mib), false, 0},
+    {NULL, PP_JSON_VALUE, 0, false, 0},
+};
+
 static const pp_json_field events_fields[] = {
     {"port", PP_JSON_INT, AT(events_port), false, 65535},
     {NULL, PP_JSON_VALUE, 0, false, 0},
@@ -89,12 +101,24 @@ static const struct {
     {"layers", layer_fields, false},    {"steps", step_fields, false},
     {"stretch", stretch_fields, false}, {"timeline", timeline_fields, false},
     {"events", events_fields, false},   {"fine", fine_fields, false},
+    {"isolation", isolation_fields, false},
 };
 
 static int in_range(double value, double least, double most, const char *field, pp_error *err)
 {
     if (!isfinite(value) || value < least || value > most)
         return pp_error_field(err, field, "must be %g to %g", least, most);
+    return 0;
+}
+
+static int check_isolation(const pp_settings *s, pp_error *err)
+{
+    if (s->dwell_ms < 0 || s->dwell_ms > DWELL_MOST)
+        return pp_error_field(err, "isolation.dwellMs", "must be 0 to %d", DWELL_MOST);
+    if (s->pause_ms < 1 || s->pause_ms > PAUSE_MOST)
+        return pp_error_field(err, "isolation.maxPauseMs", "must be 1 to %d", PAUSE_MOST);
+    if (s->memory_mib < 1 || s->memory_mib > MEMORY_MOST)
+        return pp_error_field(err, "isolation.memoryMiB", "must be 1 to %d", MEMORY_MOST);
     return 0;
 }
 
@@ -120,6 +144,8 @@ static int check(const pp_settings *s, pp_error *err)
                               FINE_MOST);
     if (s->timeline < 0)
         return pp_error_field(err, "timeline.steps", "must not be negative");
+    if (check_isolation(s, err) < 0)
+        return -1;
     for (size_t i = 0; i < s->phases.count; i++) {
         bool found = false;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
@@ -132,7 +158,7 @@ static int check(const pp_settings *s, pp_error *err)
 
 int pp_settings_decode(const json_t *root, pp_settings *ret, pp_error *err)
 {
-    *ret = (pp_settings){.timeline = TIMELINE};
+    *ret = (pp_settings){.timeline = TIMELINE, .pause_ms = PAUSE, .memory_mib = MEMORY_MIB};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const char *key = parts[i].key;
         const json_t *object = key ? json_object_get(root, key) : root;
@@ -249,9 +275,12 @@ int pp_settings_control(const pp_settings *s, const char *directory, const char 
                         pp_error *err)
 {
     PP_CLEANUP_JSON json_t *root = json_pack(
-        "{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o, s:{s:I}}", "version", 1, "mode", mode,
+        "{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o, s:{s:I}, s:{s:I, s:I, s:I}}", "version", 1,
+        "mode", mode,
         "session", (json_int_t)pp_settings_number(s), "layers", "include", strings(&s->include),
         "exclude", strings(&s->exclude), "types", strings(&s->types), "depth", (json_int_t)s->depth,
-        "phases", strings(&s->phases), "fine", "periodNs", (json_int_t)s->fine);
+        "phases", strings(&s->phases), "fine", "periodNs", (json_int_t)s->fine, "isolation",
+        "dwellMs", (json_int_t)s->dwell_ms, "maxPauseMs", (json_int_t)s->pause_ms, "memoryMiB",
+        (json_int_t)s->memory_mib);
     return replace_file(directory, PP_RING_CONTROL, root, err);
 }

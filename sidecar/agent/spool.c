@@ -34,6 +34,7 @@ typedef struct head {
     int64_t lost;
     int64_t marks;
     int64_t cost;
+    int64_t paused;
     int64_t process; /* its number, plus one */
     char *instance;
     char *ring;
@@ -46,6 +47,7 @@ static const pp_json_field head_fields[] = {
     {"lost", PP_JSON_INT, offsetof(head, lost), true, INT64_MAX},
     {"marks", PP_JSON_INT, offsetof(head, marks), true, INT64_MAX},
     {"cost", PP_JSON_INT, offsetof(head, cost), true, INT64_MAX},
+    {"paused", PP_JSON_INT, offsetof(head, paused), false, INT64_MAX},
     {"process", PP_JSON_INT, offsetof(head, process), true, PP_WIRE_MAX_PROCESS + 1},
     {"instance", PP_JSON_STRING, offsetof(head, instance), true, PP_WIRE_MAX_ID},
     {"ring", PP_JSON_STRING, offsetof(head, ring), true, NAME_MAX},
@@ -113,10 +115,10 @@ static char *head_text(const pp_spool_batch *b)
 {
     const pp_place *p = &b->place;
     PP_CLEANUP_JSON json_t *line = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "seq", (json_int_t)b->seq, "events",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "seq", (json_int_t)b->seq, "events",
         (json_int_t)b->events, "tail", (json_int_t)p->tail, "lost", (json_int_t)p->told.lost,
-        "marks", (json_int_t)p->told.marks, "cost", (json_int_t)p->told.cost, "process",
-        (json_int_t)p->told.process, "instance", b->instance, "ring", p->ring);
+        "marks", (json_int_t)p->told.marks, "cost", (json_int_t)p->told.cost, "paused",
+        (json_int_t)p->told.paused, "process", (json_int_t)p->told.process, "instance", b->instance, "ring", p->ring);
     return line ? json_dumps(line, JSON_COMPACT) : NULL;
 }
 
@@ -179,7 +181,7 @@ static int decode_head(pp_spool *s, size_t n, pp_error *err)
         return -1;
     const head *h = &s->head;
     bool negative = h->events < 0 || h->tail < 0 || h->lost < 0 || h->marks < 0 || h->cost < 0 ||
-                    h->process < 0;
+                    h->paused < 0 || h->process < 0;
     return negative ? pp_error_set(err, PP_ERR_INVALID, "a negative count") : 0;
 }
 
@@ -194,6 +196,7 @@ static void fill(const pp_spool *s, size_t first, size_t n, pp_spool_batch *ret)
                                       .told = {.lost = (uint64_t)h->lost,
                                                .marks = (uint64_t)h->marks,
                                                .cost = h->cost,
+                                               .paused = h->paused,
                                                .process = (uint32_t)h->process}},
                             .text = s->text + first,
                             .length = n - first};

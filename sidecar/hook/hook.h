@@ -35,6 +35,9 @@ pp_ring_header *pp_ring(void);
 /** Adds a layer and returns its id (from 1), or 0 where the table is full. */
 uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters);
 
+/** Says why a layer is not replayed in a phase. */
+void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason);
+
 /** The id in the ring's name. */
 char *pp_ring_id(void);
 
@@ -212,7 +215,15 @@ void pp_thread_forget(void);
 
 /* ---- marks.c: the callables that torch calls, and the state that says what they do ---- */
 
-typedef enum pp_state { OFF, COUNTING, DISCOVERING, MARKING, STOPPING, STATES } pp_state;
+typedef enum pp_state {
+    OFF,
+    COUNTING,
+    DISCOVERING,
+    MARKING,
+    STOPPING,
+    ISOLATING,
+    STATES
+} pp_state;
 
 typedef enum pp_kind {
     CALL,  /* global forward pre-hook that settles, and looks for layers; may be there twice */
@@ -224,6 +235,8 @@ typedef enum pp_kind {
     OPTIMIZER_END,
     COMMUNICATION_BEGIN, /* called once, by the autograd engine, when all nodes have run */
     COMMUNICATION_END,
+    RECORD_CALL,   /* global forward pre-hook: hands a call to the Python side, while isolating */
+    RECORD_RETURN, /* global forward hook: and its result */
     KINDS,
 } pp_kind;
 
@@ -241,8 +254,13 @@ void pp_pace_step(pp_state state);
 bool pp_pace_extra(bool by_calls, int64_t *ret);
 /** Forgets what marked steps took: others will be marked. */
 void pp_pace_forget(void);
+/** The training was held: the block of steps begins anew, and what was recorded is no cost. */
+void pp_pace_pause(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
-/** The object whose settle, found, rest, resume, position and failed the callables call; kept. */
+/** Whether layers are to be replayed at steps' ends of this stretch, once it has gone on a while. */
+void pp_marks_isolate(bool wanted);
+/** The object whose settle, found, rest, resume, position, isolate, called, returned and failed
+ * the callables call; kept. */
 void pp_marks_use_probe(PyObject *probe);
 /** ns that hooking a module's call costs, marks apart. */
 void pp_marks_call_cost(int64_t ns);

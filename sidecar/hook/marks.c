@@ -3,7 +3,8 @@
  * decides what is a layer; nothing in Python runs per mark.
  *
  *   OFF ──settle──> COUNTING ──settle──> DISCOVERING ──found──> MARKING ──mode──> STOPPING
- *    ^                 ^                      │ rest                                │
+ *    ^                 ^                      │ rest           isolate ││             │
+ *    │                 │                      │              ISOLATING ─┴─────────────┤
  *    └─────────────────┴──────────────────────┴──────────── settle ─────────────────┘
  *
  * The agent's wish (the ring's mode) is carried out by `settle`, which runs in the training's own
@@ -24,6 +25,10 @@ enum {
     SPAN_COST = 400,      /* ns of a span's wrapper and its two marks: measured */
     BACKWARD_COST = 1200, /* ns of a call from autograd into a hook, arguments included: measured */
 };
+
+/* Of a stretch, before layers are replayed: steps, or ns where they are long. */
+#define BEFORE_STEPS 32
+#define BEFORE_NS INT64_C(2000000000)
 
 /* No optimizer has stepped for so long: this is no training now, or one with longer steps. */
 #define PATIENCE INT64_C(30000000000)
@@ -58,9 +63,12 @@ static struct {
     Py_hash_t outermost; /* the outermost of these */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
+    bool isolate;        /* layers are to be replayed in this stretch */
+    int64_t marked;      /* steps of it */
+    int64_t marked_from; /* since when, ns */
     int64_t call_cost;   /* ns that hooking one module's call costs, marks apart */
     PyObject *collected; /* list of weak references to modules, while discovering */
-    PyObject *probe;     /* the Python side: settle, found, rest, resume, position, failed */
+    PyObject *probe;     /* the Python side: see pp_marks_use_probe */
     PyObject *queue;     /* queues a callback of backward's end; NULL: it is not marked */
     bool awaiting;       /* one is queued */
 } hook = {.patience = PATIENCE};
@@ -77,8 +85,8 @@ static _Thread_local int frame_count;
 static void show_state(pp_state s)
 {
     static const uint32_t shown[] = {PP_RING_IDLE, PP_RING_COUNT, PP_RING_COUNT, PP_RING_SAMPLE,
-                                     PP_RING_SAMPLE};
-    if (s != MARKING)
+                                     PP_RING_SAMPLE, PP_RING_SAMPLE};
+    if (s != MARKING && s != ISOLATING)
         pp_kernels_end(); /* also where recording began and marking did not */
     if (hook.state == MARKING && s != MARKING)
         pp_ring_cost_add(pp_ring_cost_hold(false));
@@ -241,6 +249,12 @@ static int stop_here(void)
     return pp_nodes_release() < 0 ? -1 : settle();
 }
 
+/* Whether this is the thread whose steps are counted. */
+static bool is_trainer(void)
+{
+    return hook.trainer == &frame_count;
+}
+
 static bool is_layer(uint32_t place)
 {
     return place != PP_PLACE_ROOT && place != PP_PLACE_NONE;
@@ -261,6 +275,8 @@ static int on_enter(PyObject *module, PyObject *args)
 {
     if (hook.state == MARKING)
         return enter_marking(module, args);
+    if (hook.state == ISOLATING && pp_ring_mode_now() != PP_RING_SAMPLE && stepless())
+        show_state(STOPPING);
     return hook.state == STOPPING ? settle() : 0;
 }
 
@@ -324,7 +340,7 @@ static int on_leave(PyObject *module, PyObject *output)
 bool pp_marks_begin(pp_mark_phase phase)
 {
     unsigned bit = 1U << phase;
-    if (hook.state != MARKING || hook.trainer != &frame_count || (spans & bit))
+    if (hook.state != MARKING || !is_trainer() || (spans & bit))
         return false;
     spans |= bit;
     pp_ring_cost(SPAN_COST);
@@ -400,6 +416,8 @@ static void put_start(void)
 {
     hook.fresh = true;
     hook.stepless = 0;
+    hook.marked = 0;
+    hook.marked_from = pp_now();
     hook.trainer = &frame_count;
     put_edge(PP_MARK_START);
 }
@@ -424,6 +442,29 @@ static int on_found(void)
         return -1;
     if (hook.state == MARKING)
         put_start();
+    return 0;
+}
+
+/* At a step's end: inputs are kept, or a layer is replayed; what that takes is no cost of the
+ * marks', and has a limit of its own. Once all is done the stretch goes on. */
+static int on_isolating(void)
+{
+    hook.stepless = 0;
+    if (pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full()) {
+        show_state(STOPPING);
+        return 0;
+    }
+    PyObject *more = PyObject_CallMethod(hook.probe, "isolate", NULL);
+    if (!more)
+        return -1;
+    bool over = more != Py_True;
+    Py_DECREF(more);
+    pp_pace_pause();
+    if (over && hook.state == ISOLATING) {
+        hook.isolate = false;
+        show_state(MARKING);
+        put_start();
+    }
     return 0;
 }
 
@@ -452,12 +493,19 @@ static int on_step(void)
     int64_t begun = pp_now();
     if (pp_nodes_release() < 0)
         return -1;
-    if (pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full()) {
+    bool over = pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full();
+    if (over) {
         put_edge(PP_MARK_STOP);
         show_state(STOPPING);
     }
-    pp_ring_cost(pp_now() - begun);
-    return 0;
+    int64_t now = pp_now();
+    pp_ring_cost(now - begun);
+    if (over || !hook.isolate ||
+        (++hook.marked < BEFORE_STEPS && now - hook.marked_from < BEFORE_NS))
+        return 0;
+    put_edge(PP_MARK_STOP); /* steps in which inputs are kept, or layers replayed, are none */
+    show_state(ISOLATING);
+    return on_isolating();
 }
 
 /* Whether this optimizer's step ends the training's step. */
@@ -498,6 +546,8 @@ static int on_optimizer_end(PyObject *optimizer)
         __atomic_store_n(&pp_ring()->steps, hook.steps, __ATOMIC_RELAXED);
     if (hook.state == DISCOVERING)
         return on_found();
+    if (hook.state == ISOLATING)
+        return is_trainer() ? on_isolating() : 0;
     if (hook.resting && pp_ring_mode_now() == PP_RING_SAMPLE) {
         hook.resting = false;
         return call_probe("resume");
@@ -535,6 +585,20 @@ int pp_marks_region_end(PyObject *place, PyObject *result)
     return on_leave(place, result) < 0 ? give_up() : 0;
 }
 
+/* ---- what is kept to replay layers ---- */
+
+/* In the thread whose steps are counted only. `method` gets what torch gave the hook. */
+static int on_record(const char *method, PyObject *args)
+{
+    if (hook.state != ISOLATING || !is_trainer())
+        return 0;
+    PyObject *function = PyObject_GetAttrString(hook.probe, method);
+    PyObject *done = function ? PyObject_CallObject(function, args) : NULL;
+    Py_XDECREF(function);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 /* ---- the callable ---- */
 
 static int dispatch(const marker *m, PyObject *args)
@@ -558,6 +622,10 @@ static int dispatch(const marker *m, PyObject *args)
     case COMMUNICATION_BEGIN:
     case COMMUNICATION_END:
         return on_communication((pp_kind)m->kind);
+    case RECORD_CALL:
+        return on_record("called", args);
+    case RECORD_RETURN:
+        return on_record("returned", args);
     case KINDS:
         break;
     }
@@ -629,6 +697,8 @@ int pp_marks_set_state(pp_state state, bool partial)
 
 int pp_marks_stop(void)
 {
+    if (hook.state == ISOLATING)
+        show_state(STOPPING); /* what is replayed would be seen without its kernels */
     return hook.state == MARKING ? stop_here() : 0;
 }
 
@@ -642,6 +712,11 @@ void pp_marks_phases(bool forward, bool backward_, bool optimizer)
     hook.phases[PP_MARK_FORWARD] = forward;
     hook.phases[PP_MARK_BACKWARD] = backward_;
     hook.phases[PP_MARK_OPTIMIZER] = optimizer;
+}
+
+void pp_marks_isolate(bool wanted)
+{
+    hook.isolate = wanted;
 }
 
 void pp_marks_use_probe(PyObject *probe)

@@ -293,6 +293,63 @@ static PyObject *m_region(PyObject *self, PyObject *original)
     return pp_regions_new(original);
 }
 
+static PyObject *m_isolate(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int wanted;
+    const char *why;
+    if (!PyArg_ParseTuple(args, "ps", &wanted, &why))
+        return NULL;
+    pp_marks_isolate(wanted);
+    if (pp_ring())
+        pp_copy_text(pp_ring()->isolated, sizeof pp_ring()->isolated, why);
+    return none();
+}
+
+/* What tells START of a dwell from one of the training. */
+static uint8_t dwell_flags(bool background)
+{
+    uint8_t kernels = pp_clock_now == &pp_clock_kernels ? PP_MARK_KERNELS : 0;
+    return (uint8_t)(kernels | PP_MARK_DWELL | (background ? PP_MARK_BACKGROUND : 0));
+}
+
+/* Marks of dwells: (kind, layer, phase) of a piece, or (kind, number, background) of an edge. */
+static PyObject *m_dwell(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int kind, phase;
+    unsigned int number;
+    if (!PyArg_ParseTuple(args, "iIi", &kind, &number, &phase))
+        return NULL;
+    if (kind == PP_MARK_BEGIN || kind == PP_MARK_END)
+        pp_mark_put((uint8_t)kind, (uint8_t)phase, 0, number, 0, 0, 0);
+    else if (kind == PP_MARK_START || kind == PP_MARK_STEP || kind == PP_MARK_STOP)
+        pp_mark_put((uint8_t)kind, 0, dwell_flags(phase), 0, number, PP_MARK_UNKNOWN,
+                    PP_MARK_UNKNOWN);
+    return none();
+}
+
+static PyObject *m_left_out(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int layer, phase, reason;
+    if (!PyArg_ParseTuple(args, "III", &layer, &phase, &reason))
+        return NULL;
+    pp_ring_leave_out(layer, phase, reason);
+    return none();
+}
+
+static PyObject *m_paused(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long ns;
+    if (!PyArg_ParseTuple(args, "L", &ns))
+        return NULL;
+    if (pp_ring() && ns > 0)
+        __atomic_fetch_add(&pp_ring()->paused, ns, __ATOMIC_RELAXED);
+    return none();
+}
+
 static PyObject *m_hook(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -447,6 +504,11 @@ static PyMethodDef functions[] = {
      "Marks backward's end by this queue_callback; None."},
     {"span", m_span, METH_VARARGS, "A callable in place of a method, that marks its calls."},
     {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},
+    {"isolate", m_isolate, METH_VARARGS,
+     "Whether layers are to be replayed in this stretch, and why not."},
+    {"dwell", m_dwell, METH_VARARGS, "A mark of a dwell: kind, layer or number, phase or flag."},
+    {"left_out", m_left_out, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
+    {"paused", m_paused, METH_VARARGS, "ns that the training was held for replays."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},
     {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},
@@ -478,17 +540,28 @@ PyMODINIT_FUNC PyInit__marks(void)
                                         "OPTIMIZER_BEGIN",
                                         "OPTIMIZER_END",
                                         "COMMUNICATION_BEGIN",
-                                        "COMMUNICATION_END"};
-    static const char *const states[] = {"OFF", "COUNTING", "DISCOVERING", "MARKING", "STOPPING"};
+                                        "COMMUNICATION_END",
+                                        "RECORD_CALL",
+                                        "RECORD_RETURN"};
+    static const char *const states[] = {"OFF",     "COUNTING", "DISCOVERING",
+                                         "MARKING", "STOPPING", "ISOLATING"};
     _Static_assert(sizeof kinds / sizeof *kinds == KINDS, "a name for each");
     _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");
     PyObject *module = NULL;
     if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_spans_init() == 0 &&
         pp_regions_init() == 0)
         module = PyModule_Create(&definition);
-    if (module && (PyModule_AddIntConstant(module, "ZERO_GRAD", PP_MARK_ZERO_GRAD) < 0 ||
-                   PyModule_AddIntConstant(module, "DATA", PP_MARK_DATA) < 0))
-        Py_CLEAR(module);
+    static const struct {
+        const char *name;
+        long value;
+    } numbers[] = {{"ZERO_GRAD", PP_MARK_ZERO_GRAD}, {"DATA", PP_MARK_DATA},
+                   {"FORWARD", PP_MARK_FORWARD},     {"BACKWARD", PP_MARK_BACKWARD},
+                   {"BEGIN", PP_MARK_BEGIN},         {"END", PP_MARK_END},
+                   {"START", PP_MARK_START},         {"STEP", PP_MARK_STEP},
+                   {"STOP", PP_MARK_STOP}};
+    for (size_t i = 0; module && i < sizeof numbers / sizeof *numbers; i++)
+        if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0)
+            Py_CLEAR(module);
     for (int i = 0; module && i < KINDS; i++)
         if (PyModule_AddIntConstant(module, kinds[i], i) < 0)
             Py_CLEAR(module);

@@ -170,6 +170,12 @@ static int64_t settle_cost(int64_t own)
     return cost > 0 ? cost : 0;
 }
 
+void pp_pace_pause(void)
+{
+    (void)pp_kernels_cost();
+    block.kind = NEITHER;
+}
+
 void pp_pace_forget(void)
 {
     memset(extra, 0, sizeof extra);

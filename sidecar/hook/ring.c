@@ -209,6 +209,13 @@ uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameter
     return ring.layer_count;
 }
 
+void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason)
+{
+    if (ring.header && layer > 0 && layer <= ring.layer_count && phase < 2 &&
+        reason < PP_LEFT_COUNT)
+        ring.layers[layer - 1].left_out[phase] = (uint8_t)reason;
+}
+
 /* Takes the reader's word for how far it is where it is whole and possible. */
 static void follow(const uint64_t *theirs, const uint64_t *check, uint64_t head, uint64_t *tail)
 {

@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, layers, position, profilers, settings, spans
+from precisionprobe_hook import _marks, compiling, isolated, layers, position, profilers, settings, spans
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further stretch is tried
@@ -32,6 +32,8 @@ class _Probe:
         self.positions = position.Position()
         self.spans = spans.Spans()
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
+        self.isolation = isolated.Isolation(torch)
+        self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
         self.regions = None
         self.calibrated = False
         self.failures = 0
@@ -124,6 +126,8 @@ class _Probe:
         if recorded:
             self.profilers.install()
         self.sample_gpu(recorded)
+        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids,
+                             self.why_not_isolated(called, regions, recorded))
         _marks.set_state(_marks.MARKING)
 
     def rest(self):
@@ -139,6 +143,32 @@ class _Probe:
             _marks.refuse("")
             self.install_entry()
             _marks.set_state(_marks.DISCOVERING, False)
+
+    def isolate(self):
+        """At a step's end, where torch walks the optimizers' hooks only: whether there is more to do."""
+        why = "torch.profiler is running" if profilers.running(self.torch) else isolated.disturbed(self.torch)
+        more = False
+        try:
+            more = not why and not self.refused and self.isolation.boundary()
+        except Exception:
+            _marks.fail()
+            why = "an error of the hook's own"
+        if why:
+            _marks.isolate(False, why)
+        if more and self.isolation.recording:
+            self.install_records()
+        else:
+            self.remove_records()
+        if not more:
+            self.isolation.end()
+        return more
+
+    def called(self, module, args):
+        self.isolation.called(module, args)
+
+    def returned(self, module, args, *more):
+        """torch < 2.0 does not tell keyword arguments."""
+        self.isolation.returned(module, args, more[0] if len(more) > 1 else {}, more[-1])
 
     def failed(self):
         """An error of ours: out with everything that can go at once. What stays does nothing."""
@@ -172,6 +202,8 @@ class _Probe:
     def remove_layers(self):
         self.spans.remove()
         self.profilers.remove()
+        self.remove_records()
+        self.isolation.end()
         while self.marks:
             self.marks.pop().remove()
         self.placed.clear()
@@ -241,6 +273,32 @@ class _Probe:
         program = os.path.join(os.path.dirname(_marks.__file__), "precisionprobe-sampler")
         _marks.sample_gpu(os.fsencode(program), os.fsencode(self.directory), self.gpus[0].encode(), period,
                           os.environb.get(b"PATH", b""), os.environb.get(b"LD_LIBRARY_PATH", b""))
+
+    def why_not_isolated(self, called, regions, recorded):
+        distributed = self.torch.distributed
+        if regions or self.regions.any:
+            return "compiled code"
+        if distributed.is_available() and distributed.is_initialized():
+            return "several processes train together"
+        if any([type(m).__name__ in isolated.WRAPPERS for m in called]):
+            return "the model is wrapped for several GPUs"
+        return "" if recorded or self.clock == "host" else "kernels are not recorded"
+
+    def install_records(self):
+        tables = self.torch.nn.modules.module
+        if not self.records:
+            self.records = [_Hook(tables._global_forward_pre_hooks, _marks.RECORD_CALL),
+                            _Hook(tables._global_forward_hooks, _marks.RECORD_RETURN)]
+            with_kwargs = getattr(tables, "_global_forward_hooks_with_kwargs", None)  # torch >= 2.0
+            if with_kwargs is not None:
+                with_kwargs[self.records[1].id] = True
+
+    def remove_records(self):
+        tables = self.torch.nn.modules.module
+        while self.records:
+            hook = self.records.pop()
+            hook.remove()
+            getattr(tables, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
 
     def calibrate(self):
         """What a hooked module call costs outside our callables: torch's slower way of calling."""

@@ -55,6 +55,17 @@ def gpus(torch):
     return _own([uuid for uuid in uuids if uuid.startswith(("GPU-", "MIG-"))][:16])
 
 
+def isolation(control):
+    """(ns of a dwell, ns of pauses in all, bytes that may be kept) where layers are to be replayed, else None."""
+    wanted = control.get("isolation")
+    if not isinstance(wanted, dict):
+        return None
+    found = [wanted.get(name) for name in ("dwellMs", "maxPauseMs", "memoryMiB")]
+    if not all([type(number) is int and 0 < number <= 1 << 24 for number in found]):
+        return None
+    return found[0] * 1000000, found[1] * 1000000, found[2] << 20
+
+
 def sampling_period(control):
     """ns between samples of the GPU, where the session wants them, else 0."""
     fine = control.get("fine")

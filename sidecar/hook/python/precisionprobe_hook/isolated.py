@@ -1,0 +1,569 @@
+"""Method Isolated (docs/isolated.md): one layer by itself, again and again, while the training waits at a step's end.
+
+What is replayed is a replica of the module (its parameters' storage, copies of its buffers, none of its hooks) with
+copies of inputs that it had; so nothing that the training has changes, and random numbers are put back.
+Nothing here is part of a step that counts.
+"""
+import contextlib
+import time
+import weakref
+from collections import OrderedDict
+
+from precisionprobe_hook import _marks
+
+WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"))
+
+_CALLS = 4  # of a layer whose inputs are kept: replays take them in turn
+_STEPS = 8  # in which inputs are kept at most, before what is there is replayed
+_ROUND = 8  # replays between two looks at the GPU
+_ROUND_NS = 160000  # that a round lasts at least: the ring has to hold its marks
+_STEP_NS = 20 * 1000000  # of a dwell: what the agent takes in at once
+_WARM = 2  # replays before a dwell
+_SETUP_NS = 50 * 1000000  # what a dwell takes besides, until that is known
+_L2 = 64 << 20  # bytes of a GPU's L2 cache where torch does not tell
+_L2_CPU = 1 << 20
+_GATHERS = ("Embedding", "EmbeddingBag")
+_SHARE = 4  # of what is free on the device this part at most is taken
+_SAMPLE = 2  # the agent's wish that stretches go on
+
+# Reasons, by number in the ring (PP_RING_LEFT_*).
+OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
+
+
+class _Unfit(Exception):
+    def __init__(self, reason):
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Call:
+    """The inputs of one call, and under what it ran."""
+
+    def __init__(self, args, kwargs, grad, autocast):
+        self.args, self.kwargs, self.grad, self.autocast = args, kwargs, grad, autocast
+
+    def tensors(self):
+        return _tensors((self.args, self.kwargs))
+
+
+class _Layer:
+    def __init__(self, module, layer, place):
+        self.module = weakref.ref(module)
+        self.layer = layer
+        self.place = place  # among the layers, in order of their calls
+        self.calls = []
+        self.output = 0  # bytes
+        self.read = 0  # bytes of parameters that a call reads
+        self.bytes = 0  # kept
+        self.todo = [_marks.FORWARD, _marks.BACKWARD]
+
+
+def why_not(torch, module):
+    """Why a module cannot be replayed without a change to the training; 0 where it can."""
+    if module._modules and _foreign_hooks(torch):
+        return OWN_FORWARD  # its children are called, and these would run
+    for part in module.modules():
+        kind = type(part)
+        forward = getattr(kind, "forward", None)
+        if not getattr(forward, "__module__", "").startswith("torch.nn.modules.") or "forward" in vars(part):
+            return OWN_FORWARD  # it may do anything
+        if getattr(part, "max_norm", None) is not None or kind.__name__ == "SyncBatchNorm":
+            return OWN_DATA  # its forward changes its weights, or waits for other processes
+    return 0
+
+
+def _tensors(value):
+    if isinstance(value, (tuple, list)):
+        return [t for each in value for t in _tensors(each)]
+    if isinstance(value, dict):
+        return [t for each in value.values() for t in _tensors(each)]
+    return [value] if hasattr(value, "element_size") else []
+
+
+def _map(value, change):
+    """The same with every tensor changed; raises _Unfit for what is no plain input."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if type(value) in (tuple, list):
+        return type(value)([_map(each, change) for each in value])
+    if type(value) is dict:
+        return {key: _map(each, change) for key, each in value.items()}
+    return change(value)
+
+
+def _bytes(tensors):
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+class Isolation:
+    def __init__(self, torch):
+        self.torch = torch
+        self.session = None
+        self.paused = 0  # ns, of the session
+        self.setup = _SETUP_NS
+        self.done = set()  # (layer, phase) that were replayed, or cannot be
+        self.backgrounds = {}  # what goes with replays -> number, where it has been measured
+        self.numbers = {}  # the same -> number
+        self.limits = None
+        self.recording = False
+        self.order = []  # layers of this stretch, in order of their calls
+        self.layers = {}  # id of a module -> _Layer
+        self.waiting = {}  # id of a module -> what its running call began with
+        self.steps = 0
+        self.kept = 0
+
+    # ---- a stretch ----
+
+    def begin(self, session, limits, chosen, ids, why):
+        self.end()
+        if session != self.session:
+            self.session, self.paused, self.done = session, 0, set()
+            self.backgrounds, self.numbers = {}, {}
+        self.limits = limits
+        wanted = bool(limits) and not why
+        if wanted:
+            for module, name, type_name, _ in chosen:
+                self.layers[id(module)] = _Layer(module, ids[name, type_name], len(self.layers))
+            self.recording = True
+        _marks.isolate(wanted and self.left(), why if limits else "")
+
+    def end(self):
+        """Lets everything go."""
+        self.recording = False
+        self.layers = {}
+        self.order = []
+        self.waiting = {}
+        self.steps = self.kept = 0
+
+    def left(self):
+        return any([self.wants(each) for each in self.layers.values()])
+
+    def wants(self, each):
+        return any([(each.layer, phase) not in self.done for phase in each.todo])
+
+    def leave_out(self, each, phases, reason):
+        for phase in phases:
+            if (each.layer, phase) not in self.done:
+                self.done.add((each.layer, phase))
+                _marks.left_out(each.layer, phase, reason)
+        if not self.wants(each):
+            self.let_go(each)
+
+    def let_go(self, each):
+        self.kept -= each.bytes
+        each.calls, each.bytes = [], 0
+
+    # ---- a step in which inputs are kept ----
+
+    def called(self, module, args):
+        each = self.layers.get(id(module))
+        if each is None or not self.recording:
+            return
+        if not each.output:
+            each.output = 1
+            self.order.append(each)
+        self.waiting[id(module)] = None
+        if len(each.calls) >= _CALLS or not self.wants(each):
+            return
+        reason = why_not(self.torch, module)
+        try:
+            if reason:
+                raise _Unfit(reason)
+            self.check_room(_bytes(_tensors(args)))
+            self.waiting[id(module)] = (id(args), _map(args, self.keep))
+        except _Unfit as unfit:
+            if unfit.reason == MEMORY and self.kept:
+                return  # what is kept by others goes first
+            self.leave_out(each, each.todo, unfit.reason)
+        except Exception:
+            self.leave_out(each, each.todo, FAILED)
+
+    def returned(self, module, args, kwargs, output):
+        each = self.layers.get(id(module))
+        begun = self.waiting.pop(id(module), None)
+        if each is None:
+            return
+        each.output = max(each.output, _bytes(_tensors(output)))
+        each.read = self.parameters_read(module, each.output)
+        if not begun:
+            return
+        try:
+            if begun[0] != id(args):
+                raise _Unfit(INPUT)  # a hook of the program's has put others in their place
+            self.keep_call(each, begun[1], kwargs)
+        except _Unfit as unfit:
+            self.leave_out(each, each.todo, unfit.reason)
+        except Exception:
+            self.leave_out(each, each.todo, FAILED)
+
+    def keep_call(self, each, args, kwargs):
+        torch = self.torch
+        call = _Call(args, _map(kwargs, self.keep), torch.is_grad_enabled(), _autocast(torch))
+        size = _bytes(call.tensors())
+        each.calls.append(call)
+        each.bytes += size
+        self.kept += size
+
+    def keep(self, tensor):
+        torch = self.torch
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided \
+                or tensor.is_quantized or tensor.device.type not in ("cpu", "cuda"):
+            raise _Unfit(INPUT)
+        copy = tensor.detach().clone()
+        return copy.requires_grad_(True) if tensor.requires_grad else copy
+
+    def check_room(self, size):
+        """Half of the limit is for what replays need besides."""
+        if self.kept + size > self.limits[2] // 2 or size > self.free():
+            raise _Unfit(MEMORY)
+
+    def free(self):
+        """Bytes of the device that may be taken now."""
+        cuda = self.torch.cuda
+        if not cuda.is_initialized():
+            return self.limits[2]
+        return (cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()) // _SHARE
+
+    def parameters_read(self, module, output):
+        size = _bytes(list(module.parameters()))
+        return min(size, output) if type(module).__name__ in _GATHERS else size
+
+    # ---- a step's end ----
+
+    def boundary(self):
+        """Whether there is more to do in this stretch."""
+        if not self.layers:
+            return False
+        if self.recording:
+            return self.recorded()
+        return self.replay_next()
+
+    def recorded(self):
+        """Whether enough is kept is seen at each step's end; the first only begins to keep."""
+        self.steps += 1
+        wanted = [each for each in self.order if self.wants(each)]
+        full = wanted and all([len(each.calls) >= _CALLS for each in wanted])
+        if not full and self.steps <= _STEPS:
+            return True
+        self.recording = False
+        if self.kept or any([each.calls for each in wanted]):
+            return True
+        for each in self.layers.values():
+            self.leave_out(each, each.todo, CALL)
+        return False
+
+    def replay_next(self):
+        each = next((each for each in self.order if each.calls and self.wants(each)), None)
+        if each is None:
+            return self.again()
+        phase = next(phase for phase in each.todo if (each.layer, phase) not in self.done)
+        begun = time.monotonic_ns()
+        if self.paused + self.limits[0] + self.setup > self.limits[1]:
+            for other in self.layers.values():
+                self.leave_out(other, other.todo, PAUSE)
+            return False
+        try:
+            self.replay(each, phase, begun)
+        finally:
+            taken = time.monotonic_ns() - begun
+            self.paused += taken
+            self.setup = max(self.setup, taken - self.limits[0])
+            _marks.paused(taken)
+        if not self.wants(each):
+            self.let_go(each)
+        return True
+
+    def again(self):
+        """What was kept is done; the rest, which found no room, is next."""
+        if not self.left():
+            return False
+        self.kept = self.steps = 0
+        self.recording = True
+        return True
+
+    def replay(self, each, phase, begun):
+        module = each.module()
+        try:
+            if module is None:
+                raise _Unfit(CALL)
+            with _kept_random(self.torch):
+                dwell = _Dwell(self, each, module, phase, begun)
+                try:
+                    dwell.run()
+                finally:
+                    dwell.release()
+        except _Unfit as unfit:
+            self.leave_out(each, [phase], unfit.reason)
+        except Exception as error:
+            short = isinstance(error, MemoryError) or "out of memory" in str(error)
+            self.leave_out(each, [phase], MEMORY if short else FAILED)
+
+    # ---- how cold the cache is ----
+
+    def evicted(self, each, phase, most):
+        """
+        Bytes that the step touches between two uses of what a layer reads: parameters, outputs and the gradients of
+        both, of all others for a forward, of what lies behind it for a backward. A gather's rows are others each time.
+        """
+        if type(each.module()).__name__ in _GATHERS:
+            return most
+        others = self.order if phase == _marks.FORWARD else self.order[self.order.index(each) + 1:]
+        touched = sum([2 * (other.read + other.output) for other in others if other is not each])
+        return min(touched, most)
+
+
+class _Dwell:
+    """One layer's replays in one phase, at one step's end."""
+
+    def __init__(self, isolation, each, module, phase, begun):
+        torch = self.torch = isolation.torch
+        self.isolation, self.each, self.phase = isolation, each, phase
+        self.device = self.find_device(module)
+        self.cuda = self.device.type == "cuda"
+        self.calls = self.affordable(module)
+        self.replica = _replica(torch, module, {})
+        self.forward = type(module).forward
+        self.until = begun + isolation.limits[0] + isolation.setup
+        self.deadline = begun + isolation.limits[1] - isolation.paused
+        self.scratch = None
+        self.graphs = []
+
+    def affordable(self, module):
+        """As many of the kept calls as there is room for what their replays need besides."""
+        isolation, each = self.isolation, self.each
+        room = min(isolation.limits[2] // 2, isolation.free())
+        room -= _bytes(list(module.buffers())) + 2 * each.read
+        for count in range(len(each.calls), 0, -1):
+            if 3 * count * (each.output + each.bytes // len(each.calls)) <= room:
+                return each.calls[:count]
+        raise _Unfit(MEMORY)
+
+    def find_device(self, module):
+        used = [call.tensors() for call in self.each.calls] + [list(module.parameters()), list(module.buffers())]
+        devices = {t.device for t in _tensors(used)}
+        if len(devices) != 1:
+            raise _Unfit(INPUT)
+        device = devices.pop()
+        if device.type == "cuda" and device.index != self.torch.cuda.current_device():
+            raise _Unfit(INPUT)
+        return device
+
+    def release(self):
+        self.graphs, self.scratch, self.replica = [], None, None
+
+    # ---- what is replayed ----
+
+    def touch(self, value):
+        """As the layer before has just written it: in the cache, and not the copy that is kept."""
+        return _map(value, lambda tensor: tensor.clone())
+
+    def prepare(self):
+        """[(what touches its inputs, what runs the layer)], of each kept call."""
+        if self.phase == _marks.FORWARD:
+            return [(lambda call=call: (self.touch(call.args), self.touch(call.kwargs)),
+                     lambda inputs: self.forward(self.replica, *inputs[0], **inputs[1])) for call in self.calls]
+        if not self.calls[0].grad:
+            raise _Unfit(GRADIENT)
+        return [self.prepare_backward(call) for call in self.calls]
+
+    def prepare_backward(self, call):
+        torch = self.torch
+        with self.autocast():
+            found = self.forward(self.replica, *self.touch(call.args), **self.touch(call.kwargs))
+        outputs = [t for t in _tensors(found) if t.requires_grad]
+        inputs = [t for t in call.tensors() + _parameters(self.replica) if t.requires_grad]
+        if not outputs or not inputs:
+            raise _Unfit(GRADIENT)
+        gradients = [t.detach().clone() for t in outputs]
+        return (lambda: [t.clone() for t in gradients],
+                lambda fresh: torch.autograd.grad(outputs, inputs, fresh, retain_graph=True, allow_unused=True))
+
+    def evict(self):
+        if self.scratch is not None:
+            self.scratch.sum(1)
+
+    def prepare_scratch(self):
+        most = _L2_CPU
+        if self.cuda:
+            most = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", _L2)
+        size = self.isolation.evicted(self.each, self.phase, most * 3 // 2)
+        rows = size // (4096 * 4)
+        if rows:
+            self.scratch = self.torch.empty((rows, 4096), dtype=self.torch.float32, device=self.device)
+        return rows
+
+    # ---- the dwell ----
+
+    def autocast(self):
+        """Without its cache: in a step too each layer's weights are cast once."""
+        stack = contextlib.ExitStack()
+        for device, dtype, on in self.calls[0].autocast:
+            stack.enter_context(self.torch.autocast(device, dtype=dtype, enabled=on, cache_enabled=False))
+        return stack
+
+    def contexts(self):
+        forward = self.phase == _marks.FORWARD
+        stack = self.autocast() if forward else contextlib.ExitStack()
+        stack.enter_context(self.torch.inference_mode(False))
+        stack.enter_context(self.torch.set_grad_enabled(not forward or self.calls[0].grad))
+        return stack
+
+    def run(self):
+        """One dwell: of what goes with the replays where that is not known yet, else of the layer itself."""
+        isolation = self.isolation
+        with self.contexts():
+            rows = self.prepare_scratch()
+            some = self.prepare()
+            for touch, replay in some[:_WARM]:
+                self.evict()
+                replay(touch())
+                self.wait()
+                if time.monotonic_ns() > self.deadline:
+                    raise _Unfit(PAUSE)
+            touched = [_kind(t) for t in _tensors(some[0][0]())]
+            key = (str(self.device), rows, tuple(touched))
+            number = isolation.numbers.setdefault(key, len(isolation.numbers) + 1)
+            background = key not in isolation.backgrounds
+            whole = self.dwell(some, number, background)
+        if whole and background:
+            isolation.backgrounds[key] = number
+        elif whole:
+            isolation.done.add((self.each.layer, self.phase))
+
+    def dwell(self, some, number, background):
+        """False where the agent's wish has changed meanwhile."""
+        mark, layer, phase = _marks.dwell, self.each.layer, self.phase
+        now = time.monotonic_ns()
+        until = min(now + self.isolation.limits[0], self.deadline)
+        begun, event, count, steps = now, None, 0, number
+        mark(_marks.START, number, background)
+        try:
+            while True:
+                round_begun = now
+                for _ in range(_ROUND):
+                    touch, replay = some[count % len(some)]
+                    count += 1
+                    self.evict()
+                    inputs = touch()
+                    mark(_marks.BEGIN, layer, phase)
+                    if not background:
+                        replay(inputs)
+                    mark(_marks.END, layer, phase)
+                    now = time.monotonic_ns()
+                    if now >= begun + _STEP_NS:
+                        break
+                event = self.keep_near(event)
+                spare = round_begun + _ROUND_NS - time.monotonic_ns()
+                if spare > 0:
+                    time.sleep(spare / 1e9)
+                now = time.monotonic_ns()
+                if now >= until or _marks.mode() != _SAMPLE:
+                    break
+                if now >= begun + _STEP_NS:
+                    steps += 1
+                    mark(_marks.STEP, steps, background)
+                    begun = now
+            self.wait()
+            mark(_marks.STEP, steps + 1, background)
+        finally:
+            mark(_marks.STOP, steps + 1, background)
+        return now >= until
+
+    def keep_near(self, before):
+        """The host is one round ahead of the GPU at most: the GPU has work, and little of it is left at the end."""
+        if not self.cuda:
+            return None
+        event = self.torch.cuda.Event()
+        event.record()
+        if before is not None:
+            before.synchronize()
+        return event
+
+    def wait(self):
+        if self.cuda:
+            self.torch.cuda.current_stream().synchronize()
+
+
+# ---- pieces ----
+
+def _kind(tensor):
+    return str(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _replica(torch, module, known):
+    """
+    The same module with the parameters' storage and copies of the buffers, and with no hooks: nothing that its forward
+    does to its attributes reaches the original. As torch.nn.parallel.replicate makes them.
+    """
+    if id(module) in known:
+        return known[id(module)]
+    copy = known[id(module)] = type(module).__new__(type(module))
+    state = dict(vars(module))
+    for name, value in state.items():
+        if "_hooks" in name and isinstance(value, dict):
+            state[name] = OrderedDict()
+    state["_parameters"] = OrderedDict((name, None if each is None else _alias(each, known))
+                                       for name, each in module._parameters.items())
+    state["_buffers"] = OrderedDict((name, None if each is None else each.detach().clone())
+                                    for name, each in module._buffers.items())
+    state["_modules"] = OrderedDict((name, None if each is None else _replica(torch, each, known))
+                                    for name, each in module._modules.items())
+    names = state.get("_flat_weights_names")
+    if names is not None:  # of the recurrent layers
+        state["_flat_weights"] = [state["_parameters"].get(name) for name in names]
+    vars(copy).update(state)
+    return copy
+
+
+def _parameters(replica):
+    """Each once; those of a replica are plain tensors."""
+    found = {id(each): each for part in replica.modules() for each in part._parameters.values() if each is not None}
+    return list(found.values())
+
+
+def _foreign_hooks(torch):
+    """Whether the program has hooks on every module's calls."""
+    tables, ours = torch.nn.modules.module, type(_marks.marker(_marks.CALL))
+    return any([type(hook) is not ours for name in dir(tables)
+                if name.startswith("_global_") and name.endswith("_hooks")
+                for hook in getattr(tables, name).values()])
+
+
+def _alias(parameter, known):
+    if id(parameter) not in known:
+        known[id(parameter)] = parameter.detach().requires_grad_(parameter.requires_grad)
+    return known[id(parameter)]
+
+
+def _autocast(torch):
+    """[(device type, dtype, on)] of the autocast that is on here."""
+    if hasattr(torch, "get_autocast_dtype"):  # torch >= 2.4
+        found = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in ("cuda", "cpu")]
+    else:
+        found = [("cuda", torch.get_autocast_gpu_dtype(), torch.is_autocast_enabled()),
+                 ("cpu", torch.get_autocast_cpu_dtype(), torch.is_autocast_cpu_enabled())]
+    return [each for each in found if each[2]]
+
+
+def disturbed(torch):
+    """Who would see what is run here; "" where nobody would."""
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        return "a CUDA graph is captured"
+    for name in ("_len_torch_dispatch_stack", "_len_torch_function_stack"):
+        length = getattr(torch._C, name, None)
+        if length is not None and length():
+            return "a mode of torch's looks at its calls"
+    return ""
+
+
+@contextlib.contextmanager
+def _kept_random(torch):
+    """Random numbers go on as if nothing had been."""
+    cpu = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda)
