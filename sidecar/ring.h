@@ -186,6 +186,7 @@ typedef struct pp_ring_header {
     uint32_t state;       /**< what is installed now, a pp_ring_mode */
     uint32_t failures;    /**< times that the hook gave up because of an error of its own */
     uint32_t detached;    /**< 1: the hook has left for good */
+    uint32_t isolating;   /**< 1: inputs are kept, or layers replayed: the stretch is to go on */
     uint64_t kernel_head; /**< kernels ever written */
     uint64_t kernels_lost;
 

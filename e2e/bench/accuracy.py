@@ -1,6 +1,6 @@
-"""Per layer and phase: what fine sampling tells of the GPU's counters, against Nsight Compute.
+"""Per layer and phase: what fine sampling, or replays, tell of the GPU's counters, against Nsight Compute.
 
-Three processes of the same training, which share nothing: `precisionprobe run --method Fine` samples one; Nsight Compute
+Three processes of the same training, which share nothing: `precisionprobe run` samples one; Nsight Compute
 measures each kernel of one step of another, in one pass per group of metrics, caches and clocks left alone;
 torch.profiler records a third, which tells in order of their launches whose each kernel is (busy.py).
 
@@ -27,9 +27,16 @@ TIME = "gpu__time_duration.sum"
 METRICS = {"SMActive": "sm__cycles_active", "SMOccupancy": "sm__warps_active", "DRAMActive": "dram__throughput",
            "FP32Active": "sm__inst_executed_pipe_fma"}
 PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one pass each
-CLASSES = (("of 50 us and more", 50, float("inf"), dict.fromkeys(METRICS, 1.0), 3.0),
-           ("of 10 to 50 us", 10, 50, {**dict.fromkeys(METRICS, 1.5), "SMActive": 2.0}, None),
-           ("below 10 us", 0, 10, {}, None))
+# Rows by their busy time, us, from and to; limits of the mean error of a metric, and of all p95, points.
+CLASSES = {
+    "Fine": (("of 50 us and more", 50, float("inf"), dict.fromkeys(METRICS, 1.0), 3.0),
+             ("of 10 to 50 us", 10, 50, {**dict.fromkeys(METRICS, 1.5), "SMActive": 2.0}, None),
+             ("below 10 us", 0, 10, {}, None)),
+    "Isolated": (("of layers", 0, float("inf"), {"SMActive": 3.0, "SMOccupancy": 3.0, "DRAMActive": 5.0}, None),
+                 ("of 50 us and more", 50, float("inf"), {}, None), ("of 10 to 50 us", 10, 50, {}, None),
+                 ("below 10 us", 0, 10, {}, None)),
+}
+COVERAGE = {"Fine": 95, "Isolated": 0}  # percent of the busy time in rows that have a value
 TO_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
 
 
@@ -70,8 +77,8 @@ def run(command, **options):
 
 
 def sample(args, folder):
-    run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Fine", "--budget", str(args.budget),
-         "--stretch", f"{args.stretch}s", "-o", str(folder / "results"), "--", *command_of(args, "train")])
+    run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", args.method, "--budget", str(args.budget),
+         "--stretch", f"{args.stretch}s", *shlex.split(args.more), "-o", str(folder / "results"), "--", *command_of(args, "train")])
 
 
 def measure(args, folder):
@@ -137,13 +144,13 @@ def truth(rows, tables, model):
     return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()}
 
 
-def estimates(results):
-    """{(layer, phase): {metric: (percent, standard error)}} of what fine sampling told."""
+def estimates(results, method):
+    """{(layer, phase): {metric: (percent, standard error)}} of what the method told."""
     found = {}
     for item in results["gpus"][0]["items"]:
         key = (item["layer"], item["phase"]) if item["kind"] == "layer" else ("", item["phase"])
         found[key] = {name: (100 * e["mean"], 100 * e["standardError"]) for name, e in item["metrics"].items()
-                      if item["kind"] != "job" and e.get("method") == "fine" and e["mean"] is not None}
+                      if item["kind"] != "job" and e.get("method") == method.lower() and e["mean"] is not None}
     return found
 
 
@@ -204,12 +211,12 @@ def print_class(told, true, same, kind, page, model):
                     f"{more['within_2_se_percent']:.0f} % | {more['worst']} ({max(found)[0]:.1f}) |")
 
 
-def print_coverage(told, true, model):
+def print_coverage(told, true, model, least):
     """Of the step's busy time: what falls into rows with a value of their own, rows of less than 10 us apart."""
     whole = sum(row["us"] for row in true.values())
     valued = {key: row["us"] for key, row in true.items() if told.get(key)}
     share = 100 * sum(valued.values()) / whole
-    lab.figure("coverage", share, "%", must="at least 95", holds=share >= 95, model=model,
+    lab.figure("coverage", share, "%", must=f"at least {least}", holds=share >= least, model=model,
                in_rows_below_10_us=100 * sum(us for us in valued.values() if us < 10) / whole,
                without_a_value=sorted((" ".join(key) for key in true if not told.get(key)))[:20])
 
@@ -217,24 +224,33 @@ def print_coverage(told, true, model):
 def evaluate(args, folder):
     rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     results = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
-    if not results["gpus"][0].get("fine"):
-        lab.figure("fine sampling", None, model=args.model, holds=False, why="the results have none")
+    if args.method == "Fine" and not print_fine(args, results["gpus"][0].get("fine")):
         return []
-    fine = results["gpus"][0]["fine"][0]
+    if args.method == "Isolated":
+        lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
+    tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
+    true = truth(rows, tables, args.model)
+    told = estimates(results, args.method)
+    page = []
+    for kind in CLASSES[args.method]:
+        print_class(told, true, alike(rows, tables), kind, page, args.model)
+    print_coverage(told, true, args.model, COVERAGE[args.method])
+    return page
+
+
+def print_fine(args, reports):
+    """How sampling went, and its closure; False where there was none."""
+    if not reports:
+        lab.figure("fine sampling", None, model=args.model, holds=False, why="the results have none")
+        return False
+    fine = reports[0]
     lab.figure("samples on known kernels", fine["samples"] * fine["periodNs"] / 1e9, "s", model=args.model,
                **{k: v for k, v in fine.items() if k not in ("samples", "closure")})
     for metric, closure in fine["closure"].items():
         off = abs(closure["difference"] / closure["held"]) * 100 if closure["held"] else None
         lab.figure(f"closure of {metric}", off, "%", limit=2.0, holds=off is not None and off <= 2, model=args.model,
                    held=closure["held"])
-    tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
-    true = truth(rows, tables, args.model)
-    told = estimates(results)
-    page = []
-    for kind in CLASSES:
-        print_class(told, true, alike(rows, tables), kind, page, args.model)
-    print_coverage(told, true, args.model)
-    return page
+    return True
 
 
 def write_page(path, name, page):
@@ -247,6 +263,8 @@ def write_page(path, name, page):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
+    parser.add_argument("--method", default="Fine", choices=tuple(CLASSES))
+    parser.add_argument("--more", default="", help="further options of precisionprobe run, e.g. '--dwell 600ms'")
     parser.add_argument("--batch", type=int, help="batch size, where it is not the model's own")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the sampled training (60)")
     parser.add_argument("--budget", type=float, default=5.0, help="percent (5)")

@@ -60,7 +60,7 @@ static int64_t least(const pp_duty_policy *policy, int64_t step)
 static bool is_enough(const pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *in)
 {
     int64_t length = in->now - duty->started_at;
-    if (length < least(policy, in->step))
+    if (in->isolating || length < least(policy, in->step))
         return false;
     return length >= policy->longest || (in->events && length >= EVENTS) ||
            paid_at(duty, policy, in->cost) > in->now;

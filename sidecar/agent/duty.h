@@ -37,6 +37,8 @@ typedef struct pp_duty_input {
     int64_t now;     /**< ns, monotonic */
     bool allowed;    /**< the operator (or, without it, the settings) wants sampling */
     bool running;    /**< a stretch is running: started and not stopped */
+    bool isolating;  /**< within it layers are replayed (docs/isolated.md), which has a limit of its
+                        own: it goes on until that is done */
     bool events;     /**< the running one has events: its kernels could not be recorded */
     int64_t cost;    /**< ns that the hook has cost so far */
     int64_t steps;   /**< steps that the hook has counted */

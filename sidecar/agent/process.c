@@ -554,6 +554,7 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
     pp_duty_input input = {.now = now,
                            .allowed = pod->allowed && !pod->leaving && !p->stale,
                            .running = pp_pairing_running(p->pairing),
+                           .isolating = h->isolating != 0,
                            .events = strcmp(h->clock, "cuda") == 0,
                            .cost = h->cost,
                            .steps = h->steps,

@@ -91,8 +91,10 @@ static void show_state(pp_state s)
     if (hook.state == MARKING && s != MARKING)
         pp_ring_cost_add(pp_ring_cost_hold(false));
     hook.state = s;
-    if (pp_ring())
+    if (pp_ring()) {
+        __atomic_store_n(&pp_ring()->isolating, s == ISOLATING, __ATOMIC_RELAXED);
         __atomic_store_n(&pp_ring()->state, shown[s], __ATOMIC_RELEASE);
+    }
 }
 
 /*

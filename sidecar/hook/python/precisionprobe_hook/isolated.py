@@ -184,7 +184,7 @@ class Isolation:
         if each is None:
             return
         each.output = max(each.output, _bytes(_tensors(output)))
-        each.read = self.parameters_read(module, each.output)
+        each.read = self.parameters_read(module, args)
         if not begun:
             return
         try:
@@ -224,9 +224,13 @@ class Isolation:
             return self.limits[2]
         return (cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()) // _SHARE
 
-    def parameters_read(self, module, output):
+    def parameters_read(self, module, args):
+        """Of a table of rows those that the indices name."""
         size = _bytes(list(module.parameters()))
-        return min(size, output) if type(module).__name__ in _GATHERS else size
+        if type(module).__name__ in _GATHERS:
+            rows = sum([t.numel() for t in _tensors(args)[:1]])
+            size = min(size, rows * size // max(module.weight.shape[0], 1))
+        return size
 
     # ---- a step's end ----
 
