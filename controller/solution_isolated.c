@@ -16,6 +16,8 @@ enum { LEAST_WINDOWS = 2, LEAST_FREEDOM = 4 };
 #define REPEATABLE 0.01
 #define SOURCE "replays"
 
+static const char not_replayed[] = "it was not replayed";
+
 static const pp_metric metrics[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY,
                                     PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
 
@@ -260,7 +262,7 @@ static const char *estimate(const table *t, const item *x, figure *ret)
         add_figure(&all, t, i);
     }
     if (!first)
-        return "it was not replayed";
+        return not_replayed;
     if (!known)
         return "its kernels were not recorded while it was replayed";
     if (busy <= 0)
@@ -354,10 +356,9 @@ static int take(const pp_activity *a, const table *t, double limit, bool only, p
         why = "its standard error is above the limit";
     if (!why)
         return set_value(to, info, &f, err);
-    if (only) {
-        const char *before = why_left_out(a, &x);
-        to->reason = before ? before : why;
-    }
+    const char *before = why_left_out(a, &x);
+    if (only)
+        to->reason = before ? before : why == not_replayed && *s->isolated ? s->isolated : why;
     return 0;
 }
 

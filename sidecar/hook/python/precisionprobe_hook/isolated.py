@@ -169,7 +169,7 @@ class Isolation:
         try:
             if reason:
                 raise _Unfit(reason)
-            self.check_room(_bytes(_tensors(args)))
+            self.check_room(_tensors(args))
             self.waiting[id(module)] = (id(args), _map(args, self.keep))
         except _Unfit as unfit:
             if unfit.reason == MEMORY and self.kept:
@@ -212,15 +212,17 @@ class Isolation:
         copy = tensor.detach().clone()
         return copy.requires_grad_(True) if tensor.requires_grad else copy
 
-    def check_room(self, size):
+    def check_room(self, tensors):
         """Half of the limit is for what replays need besides."""
-        if self.kept + size > self.limits[2] // 2 or size > self.free():
+        size = _bytes(tensors)
+        on_gpu = any([t.device.type == "cuda" for t in tensors])
+        if self.kept + size > self.limits[2] // 2 or size > self.free(on_gpu):
             raise _Unfit(MEMORY)
 
-    def free(self):
-        """Bytes of the device that may be taken now."""
+    def free(self, on_gpu):
+        """Bytes that may be taken now."""
         cuda = self.torch.cuda
-        if not cuda.is_initialized():
+        if not on_gpu:
             return self.limits[2]
         return (cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()) // _SHARE
 
@@ -290,12 +292,9 @@ class Isolation:
         try:
             if module is None:
                 raise _Unfit(CALL)
-            with _kept_random(self.torch):
-                dwell = _Dwell(self, each, module, phase, begun)
-                try:
-                    dwell.run()
-                finally:
-                    dwell.release()
+            device = _device(self.torch, each, module)
+            with _kept_random(self.torch, device):
+                _Dwell(self, each, module, phase, device, begun).run()
         except _Unfit as unfit:
             self.leave_out(each, [phase], unfit.reason)
         except Exception as error:
@@ -319,41 +318,25 @@ class Isolation:
 class _Dwell:
     """One layer's replays in one phase, at one step's end."""
 
-    def __init__(self, isolation, each, module, phase, begun):
+    def __init__(self, isolation, each, module, phase, device, begun):
         torch = self.torch = isolation.torch
-        self.isolation, self.each, self.phase = isolation, each, phase
-        self.device = self.find_device(module)
+        self.isolation, self.each, self.phase, self.device = isolation, each, phase, device
         self.cuda = self.device.type == "cuda"
         self.calls = self.affordable(module)
         self.replica = _replica(torch, module, {})
         self.forward = type(module).forward
-        self.until = begun + isolation.limits[0] + isolation.setup
         self.deadline = begun + isolation.limits[1] - isolation.paused
         self.scratch = None
-        self.graphs = []
 
     def affordable(self, module):
         """As many of the kept calls as there is room for what their replays need besides."""
         isolation, each = self.isolation, self.each
-        room = min(isolation.limits[2] // 2, isolation.free())
+        room = min(isolation.limits[2] // 2, isolation.free(self.cuda))
         room -= _bytes(list(module.buffers())) + 2 * each.read
         for count in range(len(each.calls), 0, -1):
             if 3 * count * (each.output + each.bytes // len(each.calls)) <= room:
                 return each.calls[:count]
         raise _Unfit(MEMORY)
-
-    def find_device(self, module):
-        used = [call.tensors() for call in self.each.calls] + [list(module.parameters()), list(module.buffers())]
-        devices = {t.device for t in _tensors(used)}
-        if len(devices) != 1:
-            raise _Unfit(INPUT)
-        device = devices.pop()
-        if device.type == "cuda" and device.index != self.torch.cuda.current_device():
-            raise _Unfit(INPUT)
-        return device
-
-    def release(self):
-        self.graphs, self.scratch, self.replica = [], None, None
 
     # ---- what is replayed ----
 
@@ -551,7 +534,8 @@ def _autocast(torch):
 
 def disturbed(torch):
     """Who would see what is run here; "" where nobody would."""
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    cuda = torch.backends.cuda.is_built() and torch.cuda.is_initialized()
+    if cuda and torch.cuda.is_current_stream_capturing():
         return "a CUDA graph is captured"
     for name in ("_len_torch_dispatch_stack", "_len_torch_function_stack"):
         length = getattr(torch._C, name, None)
@@ -560,14 +544,24 @@ def disturbed(torch):
     return ""
 
 
+def _device(torch, each, module):
+    """The only one that the layer and its inputs are on; _Unfit where there are several."""
+    used = [call.tensors() for call in each.calls] + [list(module.parameters()), list(module.buffers())]
+    devices = {t.device for t in _tensors(used)}
+    device = devices.pop() if len(devices) == 1 else None
+    if device is None or device.type == "cuda" and device.index != torch.cuda.current_device():
+        raise _Unfit(INPUT)
+    return device
+
+
 @contextlib.contextmanager
-def _kept_random(torch):
+def _kept_random(torch, device):
     """Random numbers go on as if nothing had been."""
     cpu = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     try:
         yield
     finally:
         torch.set_rng_state(cpu)
         if cuda is not None:
-            torch.cuda.set_rng_state(cuda)
+            torch.cuda.set_rng_state(cuda, device)

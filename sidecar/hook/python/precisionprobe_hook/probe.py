@@ -146,9 +146,9 @@ class _Probe:
 
     def isolate(self):
         """At a step's end, where torch walks the optimizers' hooks only: whether there is more to do."""
-        why = "torch.profiler is running" if profilers.running(self.torch) else isolated.disturbed(self.torch)
-        more = False
+        why, more = "", False
         try:
+            why = "torch.profiler is running" if profilers.running(self.torch) else isolated.disturbed(self.torch)
             more = not why and not self.refused and self.isolation.boundary()
         except Exception:
             _marks.fail()

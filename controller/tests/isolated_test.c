@@ -1,0 +1,382 @@
+/*
+ * Values of replays on a simulated GPU whose windows come late: right within their standard errors,
+ * and none where there is too little to say one.
+ */
+#include "common/tests/cmocka_all.h"
+#include "common/tests/random.h"
+#include "controller/activity_builder.h"
+#include "controller/solution.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define S (1000 * MS)
+#define T0 (INT64_C(1769000000) * S)
+#define US 1000.0
+
+enum { LAYERS = 3, METRICS = 2, SEGMENTS_MAX = 64, WINDOW_MS = 100 };
+
+static const pp_metric metrics[METRICS] = {PP_METRIC_SM_ACTIVE, PP_METRIC_DRAM_ACTIVE};
+
+/* What each layer's kernels do, while they run; and what goes with its replays. */
+static const double truth[LAYERS][METRICS] = {{0.62, 0.11}, {0.31, 0.57}, {0.90, 0.02}};
+static const double behind[METRICS] = {0.93, 0.71};
+static const double own_us[LAYERS] = {15, 40, 6};
+static const double training[METRICS] = {0.45, 0.05};
+
+/* A time in which the GPU does the same all along. */
+typedef struct segment {
+    int64_t start, end;
+    double value[METRICS];
+} segment;
+
+typedef struct world {
+    pp_activity_builder *builder;
+    segment segments[SEGMENTS_MAX];
+    size_t count;
+    int64_t now;
+    int64_t stretches;
+    double behind_us;     /* of what goes with a replay */
+    double gap_us;        /* of a replay, in which the GPU is idle */
+    bool unknown;         /* kernels are not recorded */
+    unsigned reason;      /* why layers are left out */
+    const char *isolated; /* why none is replayed */
+} world;
+
+static const char *name_of(int layer)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    return names[layer];
+}
+
+static world new_world(void)
+{
+    return (world){
+        .builder = pp_activity_builder_new(), .now = T0, .behind_us = 30, .gap_us = 5};
+}
+
+static void add_segment(world *w, int64_t length, const double *value)
+{
+    assert_true(w->count < SEGMENTS_MAX);
+    segment *s = &w->segments[w->count++];
+    *s = (segment){.start = w->now, .end = w->now + length};
+    memcpy(s->value, value, sizeof s->value);
+    w->now += length;
+}
+
+static void give(world *w, pp_wire_batch *batch)
+{
+    static char *gpus[] = {(char *)(uintptr_t) "GPU-a"};
+    pp_wire_layer layers[LAYERS];
+    pp_error err = {0};
+    for (int i = 0; i < LAYERS; i++)
+        layers[i] = (pp_wire_layer){.id = i + 1,
+                                    .name = (char *)(uintptr_t)name_of(i),
+                                    .type = (char *)(uintptr_t) "Linear",
+                                    .forward_left_out = w->reason};
+    batch->process = (pp_wire_process){.gpus = {gpus, 1}, .isolated = (char *)(uintptr_t)w->isolated};
+    batch->instance = (char *)(uintptr_t) "i";
+    batch->layers = layers;
+    batch->layer_count = LAYERS;
+    batch->stretch.last = true;
+    batch->stretch.id = w->stretches++;
+    assert_int_equal(pp_activity_builder_add(w->builder, batch, &err), 0);
+}
+
+/* One layer replayed for so long, or what goes with it alone, on a grid as agents send it. */
+static void dwell(world *w, int layer, int64_t number, bool background, int64_t length)
+{
+    const double own = background ? 0 : own_us[layer];
+    const double each = own + w->behind_us + w->gap_us;
+    const size_t cells = (size_t)(length / (10 * MS));
+    double value[METRICS];
+    for (int m = 0; m < METRICS; m++)
+        value[m] = (own * truth[layer][m] + w->behind_us * behind[m]) / each;
+    pp_wire_cell *grid = calloc(2 * cells, sizeof *grid);
+    const int64_t calls = (int64_t)(10 * 1000 / each);
+    for (size_t i = 0; i < cells; i++) {
+        const int64_t busy = (int64_t)((double)calls * own * US);
+        grid[2 * i] = (pp_wire_cell){(int64_t)i, 0, 10 * MS - busy, 0, PP_WIRE_OTHER, 8 * MS - busy};
+        grid[2 * i + 1] = (pp_wire_cell){
+            (int64_t)i, layer + 1, busy, calls, PP_WIRE_FORWARD, w->unknown ? -1 : busy};
+    }
+    /* As many as the grid says, so that what is rounded there is in the values too. */
+    for (int m = 0; m < METRICS; m++)
+        value[m] *= (double)calls * each / 10000;
+    pp_wire_batch batch = {
+        .stretch = {.start = w->now, .end = w->now + length, .dwell = number, .background = background},
+        .grid = {.start = w->now, .cell = 10 * MS, .cells = grid, .count = 2 * cells}};
+    give(w, &batch);
+    free(grid);
+    add_segment(w, length, value);
+}
+
+/* Steps of the training: 10 ms, a third of them each layer's. */
+static void train(world *w, int64_t length)
+{
+    const size_t n = (size_t)(length / (10 * MS));
+    pp_wire_step *steps = calloc(n, sizeof *steps);
+    pp_wire_interval *intervals = calloc(n * LAYERS, sizeof *intervals);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t at = w->now + (int64_t)i * 10 * MS;
+        steps[i] = (pp_wire_step){.number = (int64_t)i, .start = at, .duration = 10 * MS, .gap = 0};
+        for (int k = 0; k < LAYERS; k++)
+            intervals[i * LAYERS + (size_t)k] =
+                (pp_wire_interval){k + 1, (int64_t)i, at + k * 3 * MS, 3 * MS, PP_WIRE_FORWARD, MS};
+    }
+    pp_wire_batch batch = {.stretch = {.start = w->now, .end = w->now + length},
+                           .steps = steps,
+                           .step_count = n,
+                           .intervals = intervals,
+                           .interval_count = n * LAYERS};
+    give(w, &batch);
+    free(steps);
+    free(intervals);
+    add_segment(w, length, training);
+}
+
+static double mean_of(const world *w, int m, int64_t from, int64_t to)
+{
+    double sum = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        const segment *s = &w->segments[i];
+        const int64_t begin = from > s->start ? from : s->start;
+        const int64_t end = to < s->end ? to : s->end;
+        sum += end > begin ? s->value[m] * (double)(end - begin) : 0;
+    }
+    return sum / (double)(to - from);
+}
+
+/* Windows on a grid of the driver's own, read `lag` later, with some noise. */
+static void sample(world *w, int64_t lag, double noise)
+{
+    uint64_t random = 7;
+    pp_error err = {0};
+    for (int64_t end = T0 + 137 * MS; end + lag <= w->now; end += WINDOW_MS * MS) {
+        for (int m = 0; m < METRICS; m++) {
+            const double value =
+                mean_of(w, m, end - WINDOW_MS * MS, end) + noise * sim_normal(&random);
+            assert_int_equal(pp_activity_builder_sample(w->builder, "GPU-a", metrics[m], end + lag,
+                                                        value, &err),
+                             0);
+        }
+    }
+}
+
+static pp_solution *solve(world *w, bool only)
+{
+    const pp_solution_options options = {.attribution = {.window_ns = WINDOW_MS * MS,
+                                                         .scrape_ns = WINDOW_MS * MS,
+                                                         .max_lag_ns = 200 * MS,
+                                                         .max_standard_error = 0.05},
+                                         .metrics = 1U << metrics[0] | 1U << metrics[1],
+                                         .isolated_only = only};
+    pp_solution *s = NULL;
+    pp_error err = {0};
+    if (pp_solution_solve(pp_activity_builder_get(w->builder), "GPU-a", &options, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static const pp_solution_estimate *find(const pp_solution *s, pp_solution_kind kind,
+                                        const char *layer, int m)
+{
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        const pp_solution_item *item = &s->items[s->estimates[i].item];
+        if (s->estimates[i].metric == metrics[m] && item->kind == kind &&
+            strcmp(item->layer, layer) == 0)
+            return &s->estimates[i];
+    }
+    fail_msg("no estimate of %s", layer);
+    return NULL;
+}
+
+static world usual(void)
+{
+    world w = new_world();
+    train(&w, 2 * S);
+    for (int i = 0; i < LAYERS; i++) {
+        dwell(&w, i, i + 1, true, 800 * MS);
+        train(&w, 10 * MS);
+        dwell(&w, i, i + 1, false, 800 * MS);
+    }
+    train(&w, 2 * S);
+    return w;
+}
+
+static void values_are_right(world *w, double most)
+{
+    pp_solution *s = solve(w, true);
+    for (int i = 0; i < LAYERS; i++) {
+        for (int m = 0; m < METRICS; m++) {
+            const pp_solution_estimate *e = find(s, PP_SOLUTION_LAYER, name_of(i), m);
+            assert_int_equal(e->method, PP_METHOD_ISOLATED);
+            assert_string_equal(e->source, "replays");
+            assert_null(e->reason);
+            const double off = fabs(e->mean - truth[i][m]);
+            if (off > most || off > 3 * e->standard_error || e->standard_error > 0.05)
+                fail_msg("%s: %g +- %g, not %g", name_of(i), e->mean, e->standard_error,
+                         truth[i][m]);
+            assert_true(e->windows >= 4 && e->windows <= 7);
+        }
+    }
+    pp_solution_free(s);
+}
+
+static void values_are_the_layers_own(void **state)
+{
+    (void)state;
+    static const int64_t lags[] = {0, 40 * MS, 90 * MS};
+    for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
+        world w = usual();
+        sample(&w, lags[i], 0);
+        values_are_right(&w, 1e-6);
+        pp_activity_builder_free(w.builder);
+    }
+}
+
+static void noise_is_in_their_errors(void **state)
+{
+    (void)state;
+    world w = usual();
+    sample(&w, 40 * MS, 0.002);
+    values_are_right(&w, 0.05);
+    pp_activity_builder_free(w.builder);
+}
+
+/* Steps, times and averages are the training's alone. */
+static void dwells_are_not_the_training(void **state)
+{
+    (void)state;
+    world w = usual();
+    sample(&w, 40 * MS, 0.0001);
+    pp_solution *s = solve(&w, true);
+    assert_int_equal(s->observed_ns, 4 * S + 3 * 10 * MS);
+    assert_int_equal(s->step_count, 403);
+    for (int m = 0; m < METRICS; m++) {
+        const pp_solution_estimate *e = find(s, PP_SOLUTION_JOB, "", m);
+        assert_int_equal(e->method, PP_METHOD_JOB);
+        assert_true(fabs(e->mean - training[m]) < 0.001);
+    }
+    for (size_t i = 0; i < s->n_items; i++) {
+        if (s->items[i].kind == PP_SOLUTION_LAYER)
+            assert_int_equal(s->items[i].calls, 403);
+    }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+static void reason_is(world *w, const char *reason)
+{
+    sample(w, 40 * MS, 0);
+    pp_solution *s = solve(w, true);
+    const pp_solution_estimate *e = find(s, PP_SOLUTION_LAYER, "a", 0);
+    assert_true(isnan(e->mean) && isnan(e->standard_error) && e->method == PP_METHOD_NONE);
+    assert_string_equal(e->reason, reason);
+    pp_solution_free(s);
+    pp_activity_builder_free(w->builder);
+}
+
+static void too_little_is_no_value(void **state)
+{
+    (void)state;
+    world w = new_world(); /* too short for windows */
+    train(&w, S);
+    dwell(&w, 0, 1, true, 800 * MS);
+    dwell(&w, 0, 1, false, 300 * MS);
+    train(&w, S);
+    reason_is(&w, "too few metric windows lie within its replays");
+
+    w = new_world(); /* nobody knows what goes with it */
+    train(&w, S);
+    dwell(&w, 1, 2, true, 800 * MS);
+    dwell(&w, 0, 1, false, 800 * MS);
+    train(&w, S);
+    reason_is(&w, "too few metric windows lie within its replays");
+
+    w = new_world();
+    train(&w, S);
+    dwell(&w, 1, 2, false, 800 * MS);
+    train(&w, S);
+    reason_is(&w, "it was not replayed");
+
+    w = new_world();
+    w.unknown = true;
+    train(&w, S);
+    dwell(&w, 0, 1, true, 800 * MS);
+    dwell(&w, 0, 1, false, 800 * MS);
+    train(&w, S);
+    reason_is(&w, "its kernels were not recorded while it was replayed");
+
+    w = new_world();
+    w.behind_us = 3000; /* the layer is a half percent of the time */
+    train(&w, S);
+    dwell(&w, 0, 1, true, 800 * MS);
+    dwell(&w, 0, 1, false, 800 * MS);
+    train(&w, S);
+    sample(&w, 40 * MS, 0.001);
+    pp_solution *s = solve(&w, true);
+    assert_string_equal(find(s, PP_SOLUTION_LAYER, "a", 0)->reason,
+                        "its standard error is above the limit");
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+static void what_the_hook_says_is_the_reason(void **state)
+{
+    (void)state;
+    world w = new_world();
+    train(&w, S);
+    w.reason = 4; /* comes while the session runs */
+    train(&w, S);
+    reason_is(&w, "there is too little memory to replay it");
+
+    w = new_world();
+    w.isolated = "compiled code";
+    train(&w, S);
+    sample(&w, 40 * MS, 0);
+    pp_solution *s = solve(&w, true);
+    assert_string_equal(find(s, PP_SOLUTION_LAYER, "a", 0)->reason, "compiled code");
+    assert_string_equal(find(s, PP_SOLUTION_OTHER, "", 0)->reason, "compiled code");
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+/* Fine values are better; others, from windows of the training, are not. */
+static void fine_goes_before(void **state)
+{
+    (void)state;
+    static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
+                              (char *)(uintptr_t) "", (char *)(uintptr_t) ""};
+    world w = usual();
+    sample(&w, 40 * MS, 0.0001);
+    pp_wire_fine_row row = {1, PP_WIRE_FORWARD, 9, {640000, -1, -1, -1}, {1000, -1, -1, -1}};
+    pp_wire_batch batch = {.stretch = {.start = w.now, .end = w.now},
+                           .fine = {.gpu = (char *)(uintptr_t) "GPU-a",
+                                    .sources = {sources, PP_WIRE_FINE_METRICS},
+                                    .rows = &row,
+                                    .count = 1}};
+    give(&w, &batch);
+    pp_solution *s = solve(&w, false);
+    assert_true(find(s, PP_SOLUTION_LAYER, "a", 0)->mean == 0.64);
+    assert_int_equal(find(s, PP_SOLUTION_LAYER, "a", 1)->method, PP_METHOD_ISOLATED);
+    assert_int_equal(find(s, PP_SOLUTION_LAYER, "b", 0)->method, PP_METHOD_ISOLATED);
+    assert_null(find(s, PP_SOLUTION_LAYER, "b", 0)->group_name);
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_the_layers_own),
+        cmocka_unit_test(noise_is_in_their_errors),
+        cmocka_unit_test(dwells_are_not_the_training),
+        cmocka_unit_test(too_little_is_no_value),
+        cmocka_unit_test(what_the_hook_says_is_the_reason),
+        cmocka_unit_test(fine_goes_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+"""Layers replayed while the training waits: nothing of it changes, limits are kept, what cannot be replayed is named."""
+import json
+import pathlib
+
+import pytest
+
+from conftest import HERE, layers_of, needed, plain, pythons, run
+
+ISOLATED = str(HERE / "isolated.py")
+DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
+OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
+FORWARD, BACKWARD, OTHER = 0, 1, 7
+NEVER = {"own": OWN_FORWARD, "normed": OWN_DATA}
+LIMITS = {"dwellMs": 30, "maxPauseMs": 60000, "memoryMiB": 256}
+
+
+def replayed(probe, python, case, *doubles, **limits):
+    """A case of isolated.py under the agent: its batches. All that it is at the end is as without the probe."""
+    probe.configure(isolation={**LIMITS, **limits}, overheadBudgetPercent=100, stretch={"seconds": 30})
+    probe.start("--dump")
+    result = run(python, ISOLATED, case, *doubles, environment=probe.environment())
+    probe.finish()
+    alone = plain(python, ISOLATED, case, *doubles)
+    assert json.loads(result.stdout) == json.loads(alone.stdout)
+    assert result.stderr == alone.stderr and "gave a stretch up" not in probe.log.read_text()
+    batches = probe.batches()
+    assert sum(b["dropped"] for b in batches) == 0 and training(batches)
+    return batches
+
+
+def training(batches):
+    return [b for b in batches if not b["stretch"].get("dwell") and b["steps"]["number"]]
+
+
+def pieces(batch):
+    return batch.get("grid") or batch["intervals"]
+
+
+def dwells(batches, background=False):
+    """{(layer name, phase)} of those that were replayed."""
+    found = set()
+    for batch in batches:
+        if batch["stretch"].get("dwell") and batch["stretch"].get("background", False) == background:
+            names = {id: layer["name"] for id, layer in layers_of([batch]).items()}
+            found |= {(names[layer], phase) for layer, phase in zip(pieces(batch)["layer"], pieces(batch)["phase"])
+                      if layer}
+    return found
+
+
+def left_out(batches):
+    """{(layer name, phase): reason}, as the last batches tell it."""
+    found = {}
+    for layer in layers_of(training(batches)).values():
+        for phase, key in ((FORWARD, "forwardLeftOut"), (BACKWARD, "backwardLeftOut")):
+            if key in layer:
+                found[layer["name"], phase] = layer[key]
+    return found
+
+
+def paused(batches):
+    return sum(b["cost"].get("paused", 0) for b in batches) / 1e6
+
+
+def test_nothing_of_the_training_changes(probe, python):
+    """Each layer is replayed in each phase, or said not to be; what goes with replays is measured by itself too."""
+    batches = replayed(probe, python, "plain")
+    layers = {layer["name"] for layer in layers_of(training(batches)).values()}
+    missing = left_out(batches)
+    assert layers == {"emb", "normed", "lin", "bn", "act", "drop", "gate", "rnn", "attention", "own", "wide", "out"}
+    assert {name: missing[name, phase] for name in NEVER for phase in (FORWARD, BACKWARD)} == NEVER
+    told = dwells(batches)
+    assert told.isdisjoint(missing)
+    assert told | set(missing) == {(name, phase) for name in layers for phase in (FORWARD, BACKWARD)}
+    keywords = {("attention", FORWARD), ("attention", BACKWARD)}  # torch < 2.0 does not tell them
+    assert set(missing) - keywords == {(name, phase) for name in NEVER for phase in (FORWARD, BACKWARD)}
+    assert dwells(batches, background=True)
+    assert paused(batches) >= len(told) * LIMITS["dwellMs"]
+
+
+def test_dwells_are_no_steps_of_the_training(probe, python):
+    """They lie between stretches of the training; one stretch has one layer in one phase, and other than it only OTHER."""
+    batches = replayed(probe, python, "plain")
+    ends = 0
+    for batch in batches:
+        assert batch["stretch"]["start"] >= ends
+        ends = batch["stretch"]["end"]
+        if batch["stretch"].get("dwell") and batch["steps"]["number"]:
+            what = set(zip(pieces(batch)["layer"], pieces(batch)["phase"])) - {(0, OTHER)}
+            assert len(what) == 1 and what.pop()[1] in (FORWARD, BACKWARD)
+    numbers = [n for b in training(batches) for n in b["steps"]["number"][:1]]
+    assert numbers == sorted(numbers) and numbers[-1] < 260
+
+
+def test_the_limit_of_pauses(probe, python):
+    """Whatever else is asked for; what found no time is named."""
+    batches = replayed(probe, python, "plain", maxPauseMs=400, dwellMs=100)
+    assert 0 < paused(batches) <= 400
+    assert PAUSE in left_out(batches).values() and dwells(batches)
+
+
+def test_the_limit_of_memory(probe, python):
+    """A layer that needs more than the limit is left out, the others are replayed."""
+    batches = replayed(probe, python, "big", memoryMiB=4)
+    missing = left_out(batches)
+    assert missing["wide", FORWARD] == missing["wide", BACKWARD] == MEMORY
+    assert {("lin", FORWARD), ("out", BACKWARD)} <= dwells(batches)
+
+
+def test_a_layer_that_raises(probe, python):
+    """It is left out; its exception is seen by nobody."""
+    batches = replayed(probe, python, "raising")
+    missing = left_out(batches)
+    assert missing["gate", FORWARD] == missing["gate", BACKWARD] == FAILED
+    assert {("lin", FORWARD), ("rnn", BACKWARD), ("out", BACKWARD)} <= dwells(batches)
+
+
+def test_kernels_of_replays(probe):
+    """On doubles of CUDA and CUPTI: each replay has the busy time of its kernels, a background none."""
+    doubles = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
+    batches = replayed(probe, pythons()[-1], "plain", *doubles)
+    seen = set()
+    for batch in batches:
+        if not batch["stretch"].get("dwell"):
+            continue
+        assert batch["process"]["clock"] == "kernels"
+        names = {id: layer["name"] for id, layer in layers_of([batch]).items()}
+        some = pieces(batch)
+        calls = some.get("calls") or [1] * len(some["layer"])
+        sums = {}
+        for layer, phase, kernels, n in zip(some["layer"], some["phase"], some["kernels"], calls):
+            if layer:
+                total = sums.setdefault((names[layer], phase), [0, 0])
+                total[0] += kernels
+                total[1] += n
+        for (name, phase), (kernels, n) in sums.items():
+            linear = name in ("lin", "out", "wide") and not batch["stretch"].get("background")
+            each = {FORWARD: 100000, BACKWARD: 150000}[phase] if linear else 0
+            if name not in ("attention",):  # has Linears of its own
+                assert kernels == pytest.approx(each * n, abs=2 * each + 1), (name, phase)
+            seen.add((name, phase, linear))
+    assert {("lin", FORWARD, True), ("lin", BACKWARD, True), ("out", FORWARD, True)} <= seen
+
+
+@pytest.mark.parametrize("isolation", [None, {"dwellMs": 0}])
+def test_nothing_is_replayed_unless_asked_for(probe, isolation):
+    probe.configure(**({"isolation": isolation} if isolation else {}), stretch={"seconds": 1})
+    probe.start("--dump")
+    run(pythons()[0], ISOLATED, "plain", environment=probe.environment())
+    probe.finish()
+    batches = probe.batches()
+    assert training(batches) and not [b for b in batches if b["stretch"].get("dwell") or b["cost"].get("paused")]
