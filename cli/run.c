@@ -73,8 +73,14 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     r->paused_ns += batch->cost.paused;
     r->dropped += batch->dropped;
     r->cost_ns += batch->cost.nanoseconds;
-    for (size_t i = 0; i < batch->process.gpus.count; i++)
-        pp_gpus_use(r->gpus, batch->process.gpus.items[i]);
+}
+
+/* Read from here on: what they did before is of no use to anybody. */
+static void on_gpus(void *user, const pp_strings *gpus)
+{
+    run *r = user;
+    for (size_t i = 0; i < gpus->count; i++)
+        pp_gpus_use(r->gpus, gpus->items[i]);
 }
 
 static void on_fine(void *user, const pp_fine_report *report, const char *why)
@@ -315,6 +321,7 @@ static int prepare(run *r, pp_error *err)
                             .allowed = true,
                             .session = pp_settings_number(&r->options->settings),
                             .emit = on_batch,
+                            .use_gpus = on_gpus,
                             .fine = r->options->settings.fine,
                             .take_fine = on_fine,
                             .user = r};

@@ -102,6 +102,60 @@ def test_a_gpu_that_is_lost(python, tmp_path):
     assert samples["SMActive"] == [0.8] * 2  # of the second and the third sample
 
 
+def replay(name, phase, number, background, batches):
+    """Of all such dwells: (ns of a replay, ns of it in which the layer's kernels ran)."""
+    length = calls = busy = 0
+    for batch in batches:
+        stretch, pieces = batch["stretch"], batch.get("grid") or batch["intervals"]
+        names = {layer["id"]: layer["name"] for layer in batch["layers"]}
+        some = [i for i, layer in enumerate(pieces["layer"]) if layer]
+        if stretch.get("dwell") != number or stretch.get("background", False) != background or not some:
+            continue
+        if not background and (names[pieces["layer"][some[0]]], pieces["phase"][some[0]]) != (name, phase):
+            continue
+        length += stretch["end"] - stretch["start"]
+        calls += sum(pieces["calls"][i] if "calls" in pieces else 1 for i in some)
+        busy += sum(pieces["kernels"][i] for i in some)
+    return length / calls, busy / calls
+
+
+def test_values_of_replays(tmp_path):
+    """A GPU whose counters stand still, and layers whose kernels are known: what the windows say of a replay, less
+    what goes with it, by the layer's busy time."""
+    python = os.environ["PP_TORCH_PYTHON"].split(":")[-1]
+    table, folder = tmp_path / "table", tmp_path / "results"
+    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=4 occ=3 dram=2 fp32=1\n")
+    doubles = pathlib.Path(os.environ["PP_HOOK"]).parent / "tests"
+    train = pathlib.Path(__file__).parents[2] / "sidecar/tests/isolated.py"
+    command = [python, str(train), "plain", str(doubles / "cuda/libcuda.so.1"), str(doubles / "cupti/libcupti.so.13")]
+    plain = run(*command)
+    probed = run(*probe("run", "--method", "Isolated", "--layers-include", "lin", "--layers-include", "own", "--dwell",
+                        "800ms", "--budget", "50", "-o", str(folder), "--", *command),
+                 NVIDIA_VISIBLE_DEVICES="GPU-a", PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
+    assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
+    results = json.loads((folder / "results.json").read_text())
+    batches = [json.loads(line) for line in (folder / "batches.jsonl").open()]
+    items = {(i["layer"], i["phase"]): i["metrics"] for i in results["gpus"][0]["items"] if i["kind"] == "layer"}
+    numbers = {}
+    for batch in batches:
+        pieces = batch.get("grid") or batch["intervals"]
+        if batch["stretch"].get("dwell") and not batch["stretch"].get("background"):
+            numbers.update({phase: batch["stretch"]["dwell"] for layer, phase in zip(pieces["layer"], pieces["phase"])
+                            if layer})
+    for phase, word in enumerate(("forward", "backward")):
+        whole, busy = replay("lin", phase, numbers[phase], False, batches)
+        behind, none = replay("lin", phase, numbers[phase], True, batches)
+        assert busy > 50000 and none == 0
+        for metric, value in (("SMActive", 0.04), ("SMOccupancy", 0.03), ("DRAMActive", 0.02), ("FP32Active", 0.01)):
+            told = items["lin", word][metric]
+            assert (told["method"], told["source"]) == ("isolated", "replays") and told["windows"] >= 2, told
+            assert told["mean"] == pytest.approx(value * (whole - behind) / busy, rel=1e-6)
+            assert items["own", word][metric]["reason"].startswith("its forward is not torch's own")
+    assert results["pausedNs"] > 4 * 800e6
+    steps = sum(len(b["steps"]["number"]) for b in batches if not b["stretch"].get("dwell"))
+    assert results["sampledSteps"] == steps < 260
+
+
 def trace(folder):
     told = run(*probe("trace", str(folder)))
     assert told.returncode == 0, told.stderr

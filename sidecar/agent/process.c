@@ -49,6 +49,7 @@ struct pp_process {
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
     pp_ring_told told;
     int64_t greeted;   /* when the hook was last told that the agent is there, monotonic ns */
+    bool told_gpus;    /* which GPUs it uses */
     bool refused;      /* that the hook stands aside is told already */
     uint64_t late;     /* kernels that came late, as told already */
     uint32_t failures; /* of the hook's that are told already */
@@ -610,10 +611,25 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     (void)pp_reader_release(p->reader, taken, &p->told, &err);
 }
 
-/* What the hook has to say besides marks. */
-static void listen(pp_process *p)
+/* While nothing is sampled yet the hook knows only what the environment says. */
+static void tell_gpus(pp_process *p, pp_agent_pod *pod)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
+    pp_strings gpus = {0};
+    pp_error err = {0};
+    if (p->told_gpus || h->state != PP_RING_SAMPLE || !pod->use_gpus)
+        return;
+    p->told_gpus = true;
+    if (fill_gpus(h->gpus, &gpus, &err) == 0)
+        pod->use_gpus(pod->user, &gpus);
+    pp_strings_free(&gpus);
+}
+
+/* What the hook has to say besides marks. */
+static void listen(pp_process *p, pp_agent_pod *pod)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    tell_gpus(p, pod);
     if (h->refusal[0] && !p->refused) {
         p->refused = true;
         PP_CLEANUP_FREE char *why = clean_text(h->refusal, sizeof h->refusal);
@@ -646,7 +662,7 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
         pp_process_finish(p, pod);
         return -1;
     }
-    listen(p);
+    listen(p, pod);
     if (p->stale && pp_reader_header(p->reader)->state == PP_RING_IDLE)
         begin_session(p);
     if (gone) {

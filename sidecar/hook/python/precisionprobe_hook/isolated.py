@@ -5,7 +5,9 @@ copies of inputs that it had; so nothing that the training has changes, and rand
 Nothing here is part of a step that counts.
 """
 import contextlib
+import threading
 import time
+import warnings
 import weakref
 from collections import OrderedDict
 
@@ -69,6 +71,8 @@ def why_not(torch, module):
             return OWN_FORWARD  # it may do anything
         if getattr(part, "max_norm", None) is not None or kind.__name__ == "SyncBatchNorm":
             return OWN_DATA  # its forward changes its weights, or waits for other processes
+        if any([torch.is_tensor(value) for value in vars(part).values()]):
+            return OWN_FORWARD  # a weight that a hook of the program's makes
     return 0
 
 
@@ -293,7 +297,7 @@ class Isolation:
             if module is None:
                 raise _Unfit(CALL)
             device = _device(self.torch, each, module)
-            with _kept_random(self.torch, device):
+            with _kept_random(self.torch, device), _silence():
                 _Dwell(self, each, module, phase, device, begun).run()
         except _Unfit as unfit:
             self.leave_out(each, [phase], unfit.reason)
@@ -477,6 +481,23 @@ def _kind(tensor):
     return str(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride())
 
 
+@contextlib.contextmanager
+def _silence():
+    """What a replay warns of is nothing to the program, whose own warnings are remembered as they were."""
+    shown, thread = warnings.showwarning, threading.get_ident()
+
+    def show(*args, **kwargs):
+        if threading.get_ident() != thread:
+            shown(*args, **kwargs)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        if warnings.showwarning is show:
+            warnings.showwarning = shown
+
+
 def _replica(torch, module, known):
     """
     The same module with the parameters' storage and copies of the buffers, and with no hooks: nothing that its forward
@@ -541,6 +562,9 @@ def disturbed(torch):
         length = getattr(torch._C, name, None)
         if length is not None and length():
             return "a mode of torch's looks at its calls"
+    hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    if hooks is not None and hooks(False) is not None:
+        return "a hook of the program's packs what backward needs"
     return ""
 
 
