@@ -95,7 +95,7 @@ static int solving_of(const facts *f, pp_solution_options *ret, pp_error *err)
         return pp_error_field(err, "finished", "is before started, or after the year 2099");
     *ret = pp_solve_defaults();
     if (pp_solve_set_method(ret, f->method) < 0)
-        return pp_error_field(err, "method", "must be Auto, Direct, Fine or Job");
+        return pp_error_field(err, "method", "must be Auto, Direct, Fine, Isolated or Job");
     for (size_t i = 0; i < f->metrics.count; i++) {
         pp_metric metric;
         if (pp_metric_from_name(f->metrics.items[i], &metric) < 0)
@@ -175,7 +175,8 @@ static int begin_rows(import *m, pp_error *err)
 static int take_batch(void *user, const pp_wire_batch *batch, pp_error *err)
 {
     import *m = user;
-    pp_store_import_batch(m->rows, batch);
+    if (!batch->stretch.dwell) /* no training: the store has no place for it */
+        pp_store_import_batch(m->rows, batch);
     return pp_activity_builder_add(m->activity, batch, err);
 }
 

@@ -72,6 +72,21 @@ static json_t *item_object(const pp_solution *s, const pp_solution_item *i)
         "busyReason", text_or_null(i->busy_reason), "metrics", json_object());
 }
 
+/* How values of replays hold against windows that were held out; nothing where there are none. */
+static void add_closures(json_t *gpu, const pp_solution *s)
+{
+    json_t *all = s->n_closures ? json_object() : NULL;
+    for (size_t i = 0; all && i < s->n_closures; i++) {
+        const pp_solution_closure *c = &s->closures[i];
+        (void)json_object_set_new(all, pp_metric_get(c->metric)->spec_name,
+                                  json_pack("{s:o, s:o, s:I}", "held", real(c->held), "difference",
+                                            real(c->difference), "windows",
+                                            (json_int_t)c->windows));
+    }
+    if (all)
+        (void)json_object_set_new(gpu, "closure", all);
+}
+
 json_t *pp_results_of_solution(const pp_solution *s)
 {
     json_t *items = json_array();
@@ -82,12 +97,16 @@ json_t *pp_results_of_solution(const pp_solution *s)
         json_t *metrics = json_object_get(json_array_get(items, e->item), "metrics");
         (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }
-    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu,
+    json_t *gpu =
+        json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu,
                      "steps", (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6),
                      "observedNs", (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns,
                      "gapNs", integer_or_null(s->gap_ns), "windows", (json_int_t)s->windows,
                      "samples", (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6),
                      "lagStandardErrorMs", real(s->lag_stderr_ns / 1e6), "items", items);
+    if (gpu)
+        add_closures(gpu, s);
+    return gpu;
 }
 
 /* ---- files ---- */

@@ -79,6 +79,15 @@ typedef struct pp_solution_fit {
     int64_t repeated_samples;
 } pp_solution_fit;
 
+/** Whether replayed layers and what is left reproduce windows that were held out
+ * (docs/isolated.md). */
+typedef struct pp_solution_closure {
+    pp_metric metric;
+    double held;       /**< their mean */
+    double difference; /**< what the estimates say, less that */
+    int64_t windows;   /**< held out */
+} pp_solution_closure;
+
 typedef struct pp_solution_sample {
     uint32_t item;
     pp_sample_row row;
@@ -104,6 +113,8 @@ typedef struct pp_solution {
     size_t n_estimates;
     pp_solution_fit *fits;
     size_t n_fits;
+    pp_solution_closure closures[PP_METRIC_COUNT];
+    size_t n_closures;
     pp_solution_sample *sample_rows; /**< de-duplicated */
     size_t n_sample_rows;
     bool truncated; /**< more data than one solution may hold: the earliest were taken */

@@ -90,6 +90,11 @@ bool pp_dwells_touch(const pp_dwells *dwells, int64_t from, int64_t to);
 int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,
                               const pp_solution_options *options, pp_solution *s, pp_error *err);
 
+/** Holds a metric's values of replays, and one of all that is left, against windows of the training
+ * that were held out; `m`: with all samples. */
+int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
+                      const pp_solution_options *options, pp_solution *s, pp_error *err);
+
 /** Puts fine values in the place of those that windows tell. */
 int pp_solution_take_fine(const pp_activity *activity, const char *gpu, pp_solution *s,
                           pp_error *err);

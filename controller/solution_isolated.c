@@ -362,10 +362,11 @@ static int take(const pp_activity *a, const table *t, double limit, bool only, p
     return 0;
 }
 
-static int take_metric(const pp_activity *a, const pp_dwells *d, const pp_attribution_metric *m,
+static int take_metric(const pp_activity *a, const pp_problem *p, const pp_attribution_metric *m,
                        pp_metric metric, const pp_solution_options *options, pp_solution *s,
                        pp_error *err)
 {
+    const pp_dwells *d = &p->dwells;
     table t;
     if (make_table(d, m, pp_dwells_lag(&options->attribution), &t, err) < 0)
         return -1;
@@ -375,7 +376,9 @@ static int take_metric(const pp_activity *a, const pp_dwells *d, const pp_attrib
             rc = take(a, &t, options->attribution.max_standard_error, options->isolated_only, s,
                       &s->estimates[i], err);
     free(t.of);
-    return rc;
+    return rc == 0 && options->isolated_only && d->count > 0
+               ? pp_solution_close(p, m, metric, options, s, err)
+               : rc;
 }
 
 int pp_solution_take_isolated(const pp_activity *a, const pp_problem *p,
@@ -387,6 +390,6 @@ int pp_solution_take_isolated(const pp_activity *a, const pp_problem *p,
     for (size_t m = 0; rc == 0 && m < p->n_metrics; m++)
         for (size_t k = 0; rc == 0 && k < sizeof metrics / sizeof *metrics; k++)
             if (p->metric_ids[m] == metrics[k])
-                rc = take_metric(a, &p->dwells, &p->all[m], metrics[k], options, s, err);
+                rc = take_metric(a, p, &p->all[m], metrics[k], options, s, err);
     return rc;
 }

@@ -24,7 +24,11 @@ static const pp_metric metrics[METRICS] = {PP_METRIC_SM_ACTIVE, PP_METRIC_DRAM_A
 static const double truth[LAYERS][METRICS] = {{0.62, 0.11}, {0.31, 0.57}, {0.90, 0.02}};
 static const double behind[METRICS] = {0.93, 0.71};
 static const double own_us[LAYERS] = {15, 40, 6};
-static const double training[METRICS] = {0.45, 0.05};
+static const double rest[METRICS] = {0.80, 0.25};
+
+/* Of a step's time: a layer's kernels, and those of other code. */
+#define LAYER_SHARE 0.1
+#define REST_SHARE 0.05
 
 /* A time in which the GPU does the same all along. */
 typedef struct segment {
@@ -43,6 +47,7 @@ typedef struct world {
     bool unknown;         /* kernels are not recorded */
     unsigned reason;      /* why layers are left out */
     const char *isolated; /* why none is replayed */
+    double missing;       /* of the training's value, which it has less than its parts */
 } world;
 
 static const char *name_of(int layer)
@@ -113,28 +118,42 @@ static void dwell(world *w, int layer, int64_t number, bool background, int64_t 
     add_segment(w, length, value);
 }
 
-/* Steps of the training: 10 ms, a third of them each layer's. */
+static double training_value(int m)
+{
+    double sum = REST_SHARE * rest[m];
+    for (int i = 0; i < LAYERS; i++)
+        sum += LAYER_SHARE * truth[i][m];
+    return sum;
+}
+
+/* Steps of the training: 10 ms, of which each layer has 3, and other code the last one. */
 static void train(world *w, int64_t length)
 {
+    enum { PIECES = LAYERS + 1 };
     const size_t n = (size_t)(length / (10 * MS));
     pp_wire_step *steps = calloc(n, sizeof *steps);
-    pp_wire_interval *intervals = calloc(n * LAYERS, sizeof *intervals);
+    pp_wire_interval *intervals = calloc(n * PIECES, sizeof *intervals);
+    double value[METRICS];
     for (size_t i = 0; i < n; i++) {
         const int64_t at = w->now + (int64_t)i * 10 * MS;
         steps[i] = (pp_wire_step){.number = (int64_t)i, .start = at, .duration = 10 * MS, .gap = 0};
         for (int k = 0; k < LAYERS; k++)
-            intervals[i * LAYERS + (size_t)k] =
+            intervals[i * PIECES + (size_t)k] =
                 (pp_wire_interval){k + 1, (int64_t)i, at + k * 3 * MS, 3 * MS, PP_WIRE_FORWARD, MS};
+        intervals[i * PIECES + LAYERS] =
+            (pp_wire_interval){0, (int64_t)i, at + 9 * MS, MS, PP_WIRE_OTHER, MS / 2};
     }
+    for (int m = 0; m < METRICS; m++)
+        value[m] = training_value(m) - w->missing;
     pp_wire_batch batch = {.stretch = {.start = w->now, .end = w->now + length},
                            .steps = steps,
                            .step_count = n,
                            .intervals = intervals,
-                           .interval_count = n * LAYERS};
+                           .interval_count = n * PIECES};
     give(w, &batch);
     free(steps);
     free(intervals);
-    add_segment(w, length, training);
+    add_segment(w, length, value);
 }
 
 static double mean_of(const world *w, int m, int64_t from, int64_t to)
@@ -258,7 +277,7 @@ static void dwells_are_not_the_training(void **state)
     for (int m = 0; m < METRICS; m++) {
         const pp_solution_estimate *e = find(s, PP_SOLUTION_JOB, "", m);
         assert_int_equal(e->method, PP_METHOD_JOB);
-        assert_true(fabs(e->mean - training[m]) < 0.001);
+        assert_true(fabs(e->mean - training_value(m)) < 0.001);
     }
     for (size_t i = 0; i < s->n_items; i++) {
         if (s->items[i].kind == PP_SOLUTION_LAYER)
@@ -273,7 +292,7 @@ static void reason_is(world *w, const char *reason)
     sample(w, 40 * MS, 0);
     pp_solution *s = solve(w, true);
     const pp_solution_estimate *e = find(s, PP_SOLUTION_LAYER, "a", 0);
-    assert_true(isnan(e->mean) && isnan(e->standard_error) && e->method == PP_METHOD_NONE);
+    assert_true(isnan(e->mean) && isnan(e->standard_error));
     assert_string_equal(e->reason, reason);
     pp_solution_free(s);
     pp_activity_builder_free(w->builder);
@@ -344,6 +363,54 @@ static void what_the_hook_says_is_the_reason(void **state)
     pp_activity_builder_free(w.builder);
 }
 
+/* What is left of a step is known together, and all together give the windows that were held out. */
+static void all_together_are_the_training(void **state)
+{
+    (void)state;
+    world w = usual();
+    sample(&w, 40 * MS, 0.0005);
+    pp_solution *s = solve(&w, true);
+    assert_int_equal(s->n_closures, METRICS);
+    for (int m = 0; m < METRICS; m++) {
+        const pp_solution_closure *c = &s->closures[m];
+        const int k = c->metric == metrics[0] ? 0 : 1;
+        assert_true(c->windows > 10);
+        assert_true(fabs(c->held - training_value(k)) < 0.001);
+        assert_true(fabs(c->difference) < 0.02 * c->held);
+        const pp_solution_estimate *e = find(s, PP_SOLUTION_OTHER, "", m);
+        assert_true(isnan(e->mean));
+        assert_string_equal(e->group_name, "other");
+        assert_true(fabs(e->group_mean - rest[m]) < 3 * e->group_standard_error);
+        assert_true(e->group_standard_error < 0.05);
+    }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+/* Parts that are more than the whole do not close: what is left cannot be less than nothing. */
+static void parts_that_are_too_large_show(void **state)
+{
+    (void)state;
+    world w = new_world();
+    w.missing = 0.06;
+    train(&w, 2 * S);
+    for (int i = 0; i < LAYERS; i++) {
+        dwell(&w, i, i + 1, true, 800 * MS);
+        dwell(&w, i, i + 1, false, 800 * MS);
+    }
+    train(&w, 2 * S);
+    sample(&w, 40 * MS, 0.0001);
+    pp_solution *s = solve(&w, true);
+    assert_int_equal(s->n_closures, METRICS);
+    for (int m = 0; m < METRICS; m++) {
+        const int k = s->closures[m].metric == metrics[0] ? 0 : 1;
+        const double over = w.missing - REST_SHARE * rest[k];
+        assert_true(fabs(s->closures[m].difference - over) < 0.002);
+    }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
 /* Fine values are better; others, from windows of the training, are not. */
 static void fine_goes_before(void **state)
 {
@@ -376,6 +443,8 @@ int main(void)
         cmocka_unit_test(dwells_are_not_the_training),
         cmocka_unit_test(too_little_is_no_value),
         cmocka_unit_test(what_the_hook_says_is_the_reason),
+        cmocka_unit_test(all_together_are_the_training),
+        cmocka_unit_test(parts_that_are_too_large_show),
         cmocka_unit_test(fine_goes_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,6 +228,7 @@ def evaluate(args, folder):
         return []
     if args.method == "Isolated":
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
+        print_closure(args, results["gpus"][0].get("closure") or {})
     tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
     true = truth(rows, tables, args.model)
     told = estimates(results, args.method)
@@ -246,11 +247,16 @@ def print_fine(args, reports):
     fine = reports[0]
     lab.figure("samples on known kernels", fine["samples"] * fine["periodNs"] / 1e9, "s", model=args.model,
                **{k: v for k, v in fine.items() if k not in ("samples", "closure")})
-    for metric, closure in fine["closure"].items():
+    print_closure(args, fine["closure"])
+    return True
+
+
+def print_closure(args, closures):
+    """Held-out samples against what the estimates say of them."""
+    for metric, closure in closures.items():
         off = abs(closure["difference"] / closure["held"]) * 100 if closure["held"] else None
         lab.figure(f"closure of {metric}", off, "%", limit=2.0, holds=off is not None and off <= 2, model=args.model,
                    held=closure["held"])
-    return True
 
 
 def write_page(path, name, page):

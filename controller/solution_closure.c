@@ -1,0 +1,159 @@
+/*
+ * Whether replayed layers and what is left explain the training's windows (docs/isolated.md). What
+ * is left (the optimizer, other code, layers without a value) gets one value for all of it from
+ * every other window; the windows between are held out, and what all together say of them is held
+ * against their mean.
+ */
+#include "controller/solution_internal.h"
+
+#include "common/buf.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_WINDOWS = 2, NAME_MAX = 512 };
+
+/* Windows of the training: every other one is held out. */
+typedef struct half {
+    size_t n;
+    double mean;
+    double squares;
+} half;
+
+static void add(half *h, double value)
+{
+    const double off = value - h->mean;
+    h->n++;
+    h->mean += off / (double)h->n;
+    h->squares += off * (value - h->mean);
+}
+
+static bool is_observed(const pp_problem *p, int64_t from, int64_t to)
+{
+    for (size_t i = 0; i < p->n_stretches; i++)
+        if (p->stretches[i].start_ns <= from && to <= p->stretches[i].end_ns)
+            return true;
+    return false;
+}
+
+static void split(const pp_problem *p, const pp_attribution_metric *m, int64_t lag, half ret[2])
+{
+    size_t n = 0;
+    ret[0] = ret[1] = (half){0};
+    for (size_t i = 1; i < m->n_samples; i++)
+        if (is_observed(p, m->samples[i - 1].stamp_ns - lag, m->samples[i].stamp_ns))
+            add(&ret[n++ % 2], m->samples[i].value);
+}
+
+/* What is known, as parts of a window's value, and the share of the time of what is not. */
+typedef struct parts {
+    double known;
+    double variance;
+    double left; /* busy time of the rest, of all observed time */
+} parts;
+
+static bool runs(const pp_solution_item *i)
+{
+    return i->kind != PP_SOLUTION_IDLE && i->kind != PP_SOLUTION_JOB;
+}
+
+/* False where the busy time of something is not known. */
+static bool add_up(const pp_solution *s, pp_metric metric, parts *ret)
+{
+    *ret = (parts){0};
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        const pp_solution_estimate *e = &s->estimates[i];
+        const pp_solution_item *item = &s->items[e->item];
+        if (e->metric != metric || !runs(item))
+            continue;
+        if (item->busy_ns < 0)
+            return false;
+        const double share = (double)item->busy_ns / (double)s->observed_ns;
+        if (e->method == PP_METHOD_ISOLATED) {
+            ret->known += share * e->mean;
+            ret->variance += share * share * e->standard_error * e->standard_error;
+        } else {
+            ret->left += share;
+        }
+    }
+    return true;
+}
+
+static bool is_left(const pp_solution *s, const pp_solution_estimate *e, pp_metric metric)
+{
+    const pp_solution_item *item = &s->items[e->item];
+    return e->metric == metric && runs(item) && item->busy_ns > 0 &&
+           e->method != PP_METHOD_ISOLATED;
+}
+
+/* Their names joined by `+`, as groups are called; a long list is cut. */
+static char *name_rest(const pp_solution *s, pp_metric metric)
+{
+    char name[NAME_MAX] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_estimates && n < sizeof name; i++) {
+        const pp_solution_item *item = &s->items[s->estimates[i].item];
+        if (is_left(s, &s->estimates[i], metric))
+            n += (size_t)snprintf(name + n, sizeof name - n, "%s%s", n ? "+" : "",
+                                  item->kind == PP_SOLUTION_LAYER
+                                      ? item->layer
+                                      : pp_solution_kind_name(item->kind));
+    }
+    return strdup(name);
+}
+
+/* A layer keeps its own reason: why it was not replayed. */
+static int set_group(const pp_solution *s, pp_solution_estimate *e, const char *name, double mean,
+                     double error)
+{
+    free(e->group_name);
+    e->group_name = strdup(name);
+    e->group_mean = mean;
+    e->group_standard_error = error;
+    e->method = PP_METHOD_ISOLATED;
+    if (s->items[e->item].kind != PP_SOLUTION_LAYER)
+        e->reason = "known only together with its group";
+    return e->group_name ? 0 : -1;
+}
+
+static int tell_rest(pp_solution *s, pp_metric metric, double mean, double error, pp_error *err)
+{
+    char *name = name_rest(s, metric);
+    int rc = name ? 0 : -1;
+    bool *left = calloc(s->n_estimates + 1, sizeof *left);
+    for (size_t i = 0; left && i < s->n_estimates; i++)
+        left[i] = is_left(s, &s->estimates[i], metric);
+    for (size_t i = 0; rc == 0 && left && i < s->n_estimates; i++)
+        if (left[i])
+            rc = set_group(s, &s->estimates[i], name, mean, error);
+    rc = left ? rc : -1;
+    free(left);
+    free(name);
+    return rc < 0 ? pp_error_nomem(err) : 0;
+}
+
+int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
+                      const pp_solution_options *options, pp_solution *s, pp_error *err)
+{
+    const pp_metric_info *info = pp_metric_get(metric);
+    half halves[2];
+    parts all;
+    split(p, m, pp_dwells_lag(&options->attribution), halves);
+    if (halves[0].n < LEAST_WINDOWS || halves[1].n < LEAST_WINDOWS || s->observed_ns <= 0 ||
+        !add_up(s, metric, &all))
+        return 0;
+    const half *taken = &halves[0];
+    double rest = 0;
+    if (all.left > 0)
+        rest = fmin(fmax((taken->mean - all.known) / all.left, info->min), info->max);
+    pp_solution_closure *c = &s->closures[s->n_closures++];
+    *c = (pp_solution_closure){.metric = metric,
+                               .held = halves[1].mean,
+                               .difference = all.known + rest * all.left - halves[1].mean,
+                               .windows = (int64_t)halves[1].n};
+    if (all.left <= 0)
+        return 0;
+    const double of_mean = taken->squares / (double)(taken->n - 1) / (double)taken->n;
+    return tell_rest(s, metric, rest, sqrt(of_mean + all.variance) / all.left, err);
+}
