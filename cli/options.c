@@ -52,13 +52,14 @@ static const struct argp_option known[] = {
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0,
-     "Auto, Direct, Fine, Isolated: each layer replayed by itself while the training waits, or Job: "
+     "Auto, Direct, Fine, Isolated: each layer replayed by itself while the training waits, or "
+     "Job: "
      "averages of the job only",
      2},
-    {"dwell", KEY_DWELL, "TIME", 0, "Isolated: how long each layer is replayed in each phase (800ms)",
+    {"dwell", KEY_DWELL, "TIME", 0,
+     "Isolated: how long each layer is replayed in each phase (800ms)", 2},
+    {"max-pause", KEY_PAUSE, "TIME", 0, "Isolated: how long the training may be held in all (1m)",
      2},
-    {"max-pause", KEY_PAUSE, "TIME", 0,
-     "Isolated: how long the training may be held in all (1m)", 2},
     {"replay-memory", KEY_MEMORY, "MIB", 0,
      "Isolated: how much memory replays may take beside the training (2048)", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
@@ -144,8 +145,8 @@ static int set_seconds(json_t *object, const char *field, const char *option, co
                : pp_error_nomem(err);
 }
 
-static int set_milliseconds(json_t *object, const char *field, const char *option,
-                            const char *text, pp_error *err)
+static int set_milliseconds(json_t *object, const char *field, const char *option, const char *text,
+                            pp_error *err)
 {
     int64_t ns;
     pp_error why = {0};
@@ -153,8 +154,9 @@ static int set_milliseconds(json_t *object, const char *field, const char *optio
         return pp_error_field(err, option, "%s", why.message);
     if (ns < 1000000)
         return pp_error_field(err, option, "must be at least 1ms, not %s", text);
-    return json_object_set_new(object, field, json_integer(ns / 1000000)) == 0 ? 0
-                                                                            : pp_error_nomem(err);
+    return json_object_set_new(object, field, json_integer(ns / 1000000)) == 0
+               ? 0
+               : pp_error_nomem(err);
 }
 
 static int add_metric(pp_run_options *out, const char *text, pp_error *err)
@@ -171,8 +173,8 @@ static int set_method(pp_run_options *out, const char *text, pp_error *err)
     out->method = text;
     return pp_solve_set_method(&out->solution, text) == 0
                ? 0
-               : pp_error_field(err, "--method", "must be Auto, Direct, Fine, Isolated or Job, not %s",
-                            text);
+               : pp_error_field(err, "--method",
+                                "must be Auto, Direct, Fine, Isolated or Job, not %s", text);
 }
 
 static int take(collected *c, int key, char *text)

@@ -98,12 +98,12 @@ json_t *pp_results_of_solution(const pp_solution *s)
         (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }
     json_t *gpu =
-        json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu,
-                     "steps", (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6),
-                     "observedNs", (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns,
-                     "gapNs", integer_or_null(s->gap_ns), "windows", (json_int_t)s->windows,
-                     "samples", (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6),
-                     "lagStandardErrorMs", real(s->lag_stderr_ns / 1e6), "items", items);
+        json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
+                  (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
+                  (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns, "gapNs",
+                  integer_or_null(s->gap_ns), "windows", (json_int_t)s->windows, "samples",
+                  (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6), "lagStandardErrorMs",
+                  real(s->lag_stderr_ns / 1e6), "items", items);
     if (gpu)
         add_closures(gpu, s);
     return gpu;

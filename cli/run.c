@@ -54,8 +54,8 @@ typedef struct run {
     int64_t dropped;
     int64_t cost_ns;
     int64_t paused_ns; /* the training was held for replays */
-    int status;  /* the training's */
-    bool failed; /* memory is out: what there is so far is told */
+    int status;        /* the training's */
+    bool failed;       /* memory is out: what there is so far is told */
 } run;
 
 static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
@@ -280,7 +280,8 @@ static json_t *facts_of(const run *r)
                      "started", from, "finished", to, "command", command_of(r), "method",
                      r->options->method, "metrics", metrics_of(r), "exitStatus", r->status,
                      "sampledSteps", (json_int_t)r->steps, "dropped", (json_int_t)r->dropped,
-                     "costNs", (json_int_t)r->cost_ns, "pausedNs", (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus));
+                     "costNs", (json_int_t)r->cost_ns, "pausedNs", (json_int_t)r->paused_ns, "note",
+                     pp_gpus_why(r->gpus));
 }
 
 static void tell_none_chosen(const pp_settings *s, const json_t *results)

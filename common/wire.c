@@ -853,8 +853,7 @@ static int append_layers(pp_buf *out, const pp_wire_batch *b, pp_error *err)
         return -1;
     for (size_t i = 0; i < b->layer_count; i++) {
         const pp_wire_layer *l = &b->layers[i];
-        if ((i && append_text(out, ",", err) < 0) ||
-            append_json(out, layer_json(l), err) < 0)
+        if ((i && append_text(out, ",", err) < 0) || append_json(out, layer_json(l), err) < 0)
             return -1;
     }
     return append_text(out, "]", err);

@@ -77,9 +77,9 @@ typedef struct pp_wire_process {
     char *hostname;
     char *python; /**< versions; never NULL, "" when not known */
     char *torch;
-    char *clock;   /**< "host", "cuda", "kernels" or "foreign" */
-    char *model;   /**< class of the model; never NULL, "" when not known */
-    char *kernels; /**< why busy times are not known; never NULL, "" where they are */
+    char *clock;    /**< "host", "cuda", "kernels" or "foreign" */
+    char *model;    /**< class of the model; never NULL, "" when not known */
+    char *kernels;  /**< why busy times are not known; never NULL, "" where they are */
     char *isolated; /**< why layers are not replayed; never NULL, "": they are, or need not be */
 } pp_wire_process;
 

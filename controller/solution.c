@@ -214,9 +214,8 @@ static int make_estimate(const pp_problem *p, const pp_attribution_result *r, si
     if (to->group_name)
         to->method = r->groups[from->group].estimate.method;
     if (!known)
-        to->reason =
-            why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0, options,
-                s->isolated);
+        to->reason = why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0,
+                         options, s->isolated);
     return 0;
 }
 

@@ -60,7 +60,7 @@ typedef struct pp_solution_estimate {
     double standard_error;
     double windows;
     pp_attribution_method method;
-    char *source;     /**< of a fine value what it is by its own name, of an isolated one "replays" */
+    char *source; /**< of a fine value what it is by its own name, of an isolated one "replays" */
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;
@@ -126,9 +126,10 @@ typedef struct pp_solution {
  * Solves one GPU. Where fine sampling told of a layer (docs/fine.md) that is its value, whatever
  * the windows tell: its error is known to be smaller. Not where several processes were sampled on
  * the GPU, since each has seen the others' work too. Else what replays of it told
- * (docs/isolated.md) is its value, where there are any; their time is none of the training's. `gpu`: a UUID that a process of the activity
- * names; "": the processes that named none. An activity without samples gives times and no values.
- * Errors: as pp_attribution_solve; PP_ERR_NOT_FOUND for an unknown GPU.
+ * (docs/isolated.md) is its value, where there are any; their time is none of the training's.
+ * `gpu`: a UUID that a process of the activity names; "": the processes that named none. An
+ * activity without samples gives times and no values. Errors: as pp_attribution_solve;
+ * PP_ERR_NOT_FOUND for an unknown GPU.
  */
 int pp_solution_solve(const pp_activity *activity, const char *gpu,
                       const pp_solution_options *options, pp_solution **ret, pp_error *err);

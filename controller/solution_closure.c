@@ -95,10 +95,9 @@ static char *name_rest(const pp_solution *s, pp_metric metric)
     for (size_t i = 0; i < s->n_estimates && n < sizeof name; i++) {
         const pp_solution_item *item = &s->items[s->estimates[i].item];
         if (is_left(s, &s->estimates[i], metric))
-            n += (size_t)snprintf(name + n, sizeof name - n, "%s%s", n ? "+" : "",
-                                  item->kind == PP_SOLUTION_LAYER
-                                      ? item->layer
-                                      : pp_solution_kind_name(item->kind));
+            n += (size_t)snprintf(
+                name + n, sizeof name - n, "%s%s", n ? "+" : "",
+                item->kind == PP_SOLUTION_LAYER ? item->layer : pp_solution_kind_name(item->kind));
     }
     return strdup(name);
 }

@@ -59,7 +59,7 @@ typedef struct pp_problem {
     pp_problem_time step_time;  /**< and the time in which no kernel ran */
     pp_problem_time other_time; /**< pieces of phase other, and the time of their kernels */
     pp_problem_time piece_time; /**< all pieces */
-    const char *kernels; /**< why busy times are not known; borrowed; "": no process says so */
+    const char *kernels;  /**< why busy times are not known; borrowed; "": no process says so */
     const char *isolated; /**< why layers were not replayed; the same */
     pp_dwells dwells;
     pp_attribution_metric metrics[PP_METRIC_COUNT];

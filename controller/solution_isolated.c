@@ -214,8 +214,8 @@ static void add_figure(figure *f, const table *t, size_t i)
     const size_t all = f->windows + n;
     const double part = (double)n / (double)all;
     f->mean += (each * t->of[i].mean - f->mean) * part;
-    f->variance = f->variance * (1 - part) * (1 - part) +
-                  part * part * each * each * t->variance / (double)n;
+    f->variance =
+        f->variance * (1 - part) * (1 - part) + part * part * each * each * t->variance / (double)n;
     f->windows = all;
 }
 

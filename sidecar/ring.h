@@ -120,9 +120,9 @@ typedef enum pp_left_out {
     PP_LEFT_OWN_DATA,    /**< its forward changes its weights, or waits for other processes */
     PP_LEFT_INPUT,       /**< an input that cannot be kept, or several devices */
     PP_LEFT_MEMORY,
-    PP_LEFT_FAILED, /**< the replay raised an exception */
-    PP_LEFT_PAUSE,  /**< the limit of pauses was reached before */
-    PP_LEFT_CALL,   /**< it was not called in the steps in which inputs were kept */
+    PP_LEFT_FAILED,   /**< the replay raised an exception */
+    PP_LEFT_PAUSE,    /**< the limit of pauses was reached before */
+    PP_LEFT_CALL,     /**< it was not called in the steps in which inputs were kept */
     PP_LEFT_GRADIENT, /**< it has no backward */
     PP_LEFT_COUNT,
 } pp_left_out;
@@ -161,15 +161,15 @@ typedef struct pp_ring_header {
     char python[PP_RING_TYPE];
     char torch[PP_RING_TYPE];
     char hostname[PP_RING_TEXT];
-    char model[PP_RING_TEXT];   /**< class of the model; set when layers were found */
-    char clock[16];             /**< "host", "kernels" or "cuda": docs/timing.md */
-    char kernels[PP_RING_TYPE]; /**< why busy times are not known; "": they are */
-    char refusal[PP_RING_TYPE]; /**< why this process is not profiled; "": it can be */
-    char fine[PP_RING_TYPE];    /**< "started": there is a sampler (samples.h); else why there is
-                                   none; "": none was asked for, or it is not decided */
+    char model[PP_RING_TEXT];    /**< class of the model; set when layers were found */
+    char clock[16];              /**< "host", "kernels" or "cuda": docs/timing.md */
+    char kernels[PP_RING_TYPE];  /**< why busy times are not known; "": they are */
+    char refusal[PP_RING_TYPE];  /**< why this process is not profiled; "": it can be */
+    char fine[PP_RING_TYPE];     /**< "started": there is a sampler (samples.h); else why there is
+                                    none; "": none was asked for, or it is not decided */
     char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/isolated.md); "": they are,
                                    or none was asked for */
-    char gpus[PP_RING_GPUS];    /**< UUIDs, comma-separated */
+    char gpus[PP_RING_GPUS];     /**< UUIDs, comma-separated */
     int32_t rank;
     int32_t world_size;
     int64_t process_id; /**< in the trainer's own pid namespace; for people */

@@ -58,8 +58,7 @@ static const char *name_of(int layer)
 
 static world new_world(void)
 {
-    return (world){
-        .builder = pp_activity_builder_new(), .now = T0, .behind_us = 30, .gap_us = 5};
+    return (world){.builder = pp_activity_builder_new(), .now = T0, .behind_us = 30, .gap_us = 5};
 }
 
 static void add_segment(world *w, int64_t length, const double *value)
@@ -81,7 +80,8 @@ static void give(world *w, pp_wire_batch *batch)
                                     .name = (char *)(uintptr_t)name_of(i),
                                     .type = (char *)(uintptr_t) "Linear",
                                     .forward_left_out = w->reason};
-    batch->process = (pp_wire_process){.gpus = {gpus, 1}, .isolated = (char *)(uintptr_t)w->isolated};
+    batch->process =
+        (pp_wire_process){.gpus = {gpus, 1}, .isolated = (char *)(uintptr_t)w->isolated};
     batch->instance = (char *)(uintptr_t) "i";
     batch->layers = layers;
     batch->layer_count = LAYERS;
@@ -103,15 +103,19 @@ static void dwell(world *w, int layer, int64_t number, bool background, int64_t 
     const int64_t calls = (int64_t)(10 * 1000 / each);
     for (size_t i = 0; i < cells; i++) {
         const int64_t busy = (int64_t)((double)calls * own * US);
-        grid[2 * i] = (pp_wire_cell){(int64_t)i, 0, 10 * MS - busy, 0, PP_WIRE_OTHER, 8 * MS - busy};
-        grid[2 * i + 1] = (pp_wire_cell){
-            (int64_t)i, layer + 1, busy, calls, PP_WIRE_FORWARD, w->unknown ? -1 : busy};
+        grid[2 * i] =
+            (pp_wire_cell){(int64_t)i, 0, 10 * MS - busy, 0, PP_WIRE_OTHER, 8 * MS - busy};
+        grid[2 * i + 1] = (pp_wire_cell){(int64_t)i, layer + 1,       busy,
+                                         calls,      PP_WIRE_FORWARD, w->unknown ? -1 : busy};
     }
     /* As many as the grid says, so that what is rounded there is in the values too. */
     for (int m = 0; m < METRICS; m++)
         value[m] *= (double)calls * each / 10000;
     pp_wire_batch batch = {
-        .stretch = {.start = w->now, .end = w->now + length, .dwell = number, .background = background},
+        .stretch = {.start = w->now,
+                    .end = w->now + length,
+                    .dwell = number,
+                    .background = background},
         .grid = {.start = w->now, .cell = 10 * MS, .cells = grid, .count = 2 * cells}};
     give(w, &batch);
     free(grid);
@@ -177,9 +181,9 @@ static void sample(world *w, int64_t lag, double noise)
         for (int m = 0; m < METRICS; m++) {
             const double value =
                 mean_of(w, m, end - WINDOW_MS * MS, end) + noise * sim_normal(&random);
-            assert_int_equal(pp_activity_builder_sample(w->builder, "GPU-a", metrics[m], end + lag,
-                                                        value, &err),
-                             0);
+            assert_int_equal(
+                pp_activity_builder_sample(w->builder, "GPU-a", metrics[m], end + lag, value, &err),
+                0);
         }
     }
 }
@@ -363,7 +367,8 @@ static void what_the_hook_says_is_the_reason(void **state)
     pp_activity_builder_free(w.builder);
 }
 
-/* What is left of a step is known together, and all together give the windows that were held out. */
+/* What is left of a step is known together, and all together give the windows that were held out.
+ */
 static void all_together_are_the_training(void **state)
 {
     (void)state;

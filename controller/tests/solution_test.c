@@ -131,7 +131,8 @@ static void shared_gpu_needs_both_processes(void **state)
 static void items_are_sorted_and_ran(void **state)
 {
     (void)state;
-    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false}, {1, true, 1, T0, T0 + 10 * S, 0, false}};
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false},
+                                   {1, true, 1, T0, T0 + 10 * S, 0, false}};
     pp_activity_interval intervals[] = {
         {0, 1, PP_PHASE_BACKWARD, T0, S, -1},          {0, 1, PP_PHASE_FORWARD, T0 + S, S, -1},
         {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S, -1},   {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S, -1},
@@ -431,17 +432,18 @@ static void store(stored *st, const sim_config *config)
     a->n_layers = 0;
     for (size_t i = 0; i < in->n_items; i++) {
         if (in->items[i].phase == PP_PHASE_FORWARD || in->items[i].phase == PP_PHASE_BACKWARD)
-            st->layers[a->n_layers++] =
-                (pp_activity_layer){0, (int32_t)i + 1, 5, (char *)(uintptr_t)in->items[i].layer,
-                                    (char *)(uintptr_t) "Linear",
-                                    {0}};
+            st->layers[a->n_layers++] = (pp_activity_layer){0,
+                                                            (int32_t)i + 1,
+                                                            5,
+                                                            (char *)(uintptr_t)in->items[i].layer,
+                                                            (char *)(uintptr_t) "Linear",
+                                                            {0}};
     }
     qsort(st->layers, a->n_layers, sizeof(*st->layers), by_process_and_id);
     a->batches = st->batches;
     for (size_t i = 0; i < in->n_stretches; i++)
         st->batches[a->n_batches++] = (pp_activity_batch){
-            0,     true, (int64_t)i, in->stretches[i].start_ns, in->stretches[i].end_ns, 0,
-            false};
+            0, true, (int64_t)i, in->stretches[i].start_ns, in->stretches[i].end_ns, 0, false};
     a->steps = calloc(in->n_steps + 1, sizeof(*a->steps));
     for (size_t i = 0; i < in->n_steps; i++) {
         const uint32_t batch = batch_at(st, in->steps[i].start_ns);

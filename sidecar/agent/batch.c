@@ -19,7 +19,7 @@ struct pp_batcher {
     int64_t end;
     pp_wire_step *steps;
     size_t step_count;
-    int64_t dwell;    /* number; 0: none */
+    int64_t dwell; /* number; 0: none */
     bool background;
     int64_t timeline; /* steps of each stretch that go as intervals */
     int64_t gone;     /* steps of this stretch in batches before */

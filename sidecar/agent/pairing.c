@@ -242,8 +242,8 @@ static bool possible(const pp_mark *mark)
 
 static int feed_outside(pp_pairing *p, const pp_mark *mark)
 {
-    /* After a break, or where an agent before this one saw the start, any step's end will do; but of
-     * a dwell the start alone says which it is. */
+    /* After a break, or where an agent before this one saw the start, any step's end will do; but
+     * of a dwell the start alone says which it is. */
     bool step = mark->kind == PP_MARK_STEP && !(mark->flags & PP_MARK_DWELL);
     if (mark->kind == PP_MARK_START || step)
         return start(p, mark);

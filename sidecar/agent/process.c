@@ -165,7 +165,8 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     to->clock = strdup(p->clock);
     to->kernels = p->why[0] ? clean_text(p->why, PP_WIRE_MAX_VERSION) : strdup("");
     to->isolated = h->isolated[0] ? clean_text(h->isolated, sizeof h->isolated) : strdup("");
-    if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->model || !to->clock)
+    if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->model ||
+        !to->clock)
         return pp_error_nomem(err);
     return fill_gpus(h->gpus, &to->gpus, err);
 }

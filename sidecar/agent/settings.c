@@ -97,10 +97,14 @@ static const struct {
     const pp_json_field *fields;
     bool required;
 } parts[] = {
-    {NULL, top_fields, true},           {"session", session_fields, false},
-    {"layers", layer_fields, false},    {"steps", step_fields, false},
-    {"stretch", stretch_fields, false}, {"timeline", timeline_fields, false},
-    {"events", events_fields, false},   {"fine", fine_fields, false},
+    {NULL, top_fields, true},
+    {"session", session_fields, false},
+    {"layers", layer_fields, false},
+    {"steps", step_fields, false},
+    {"stretch", stretch_fields, false},
+    {"timeline", timeline_fields, false},
+    {"events", events_fields, false},
+    {"fine", fine_fields, false},
     {"isolation", isolation_fields, false},
 };
 
@@ -276,11 +280,10 @@ int pp_settings_control(const pp_settings *s, const char *directory, const char 
 {
     PP_CLEANUP_JSON json_t *root = json_pack(
         "{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o, s:{s:I}, s:{s:I, s:I, s:I}}", "version", 1,
-        "mode", mode,
-        "session", (json_int_t)pp_settings_number(s), "layers", "include", strings(&s->include),
-        "exclude", strings(&s->exclude), "types", strings(&s->types), "depth", (json_int_t)s->depth,
-        "phases", strings(&s->phases), "fine", "periodNs", (json_int_t)s->fine, "isolation",
-        "dwellMs", (json_int_t)s->dwell_ms, "maxPauseMs", (json_int_t)s->pause_ms, "memoryMiB",
-        (json_int_t)s->memory_mib);
+        "mode", mode, "session", (json_int_t)pp_settings_number(s), "layers", "include",
+        strings(&s->include), "exclude", strings(&s->exclude), "types", strings(&s->types), "depth",
+        (json_int_t)s->depth, "phases", strings(&s->phases), "fine", "periodNs",
+        (json_int_t)s->fine, "isolation", "dwellMs", (json_int_t)s->dwell_ms, "maxPauseMs",
+        (json_int_t)s->pause_ms, "memoryMiB", (json_int_t)s->memory_mib);
     return replace_file(directory, PP_RING_CONTROL, root, err);
 }

@@ -114,11 +114,12 @@ void pp_spool_remove(pp_spool *s, int64_t seq)
 static char *head_text(const pp_spool_batch *b)
 {
     const pp_place *p = &b->place;
-    PP_CLEANUP_JSON json_t *line = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "seq", (json_int_t)b->seq, "events",
-        (json_int_t)b->events, "tail", (json_int_t)p->tail, "lost", (json_int_t)p->told.lost,
-        "marks", (json_int_t)p->told.marks, "cost", (json_int_t)p->told.cost, "paused",
-        (json_int_t)p->told.paused, "process", (json_int_t)p->told.process, "instance", b->instance, "ring", p->ring);
+    PP_CLEANUP_JSON json_t *line =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "seq", (json_int_t)b->seq,
+                  "events", (json_int_t)b->events, "tail", (json_int_t)p->tail, "lost",
+                  (json_int_t)p->told.lost, "marks", (json_int_t)p->told.marks, "cost",
+                  (json_int_t)p->told.cost, "paused", (json_int_t)p->told.paused, "process",
+                  (json_int_t)p->told.process, "instance", b->instance, "ring", p->ring);
     return line ? json_dumps(line, JSON_COMPACT) : NULL;
 }
 

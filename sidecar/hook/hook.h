@@ -215,15 +215,7 @@ void pp_thread_forget(void);
 
 /* ---- marks.c: the callables that torch calls, and the state that says what they do ---- */
 
-typedef enum pp_state {
-    OFF,
-    COUNTING,
-    DISCOVERING,
-    MARKING,
-    STOPPING,
-    ISOLATING,
-    STATES
-} pp_state;
+typedef enum pp_state { OFF, COUNTING, DISCOVERING, MARKING, STOPPING, ISOLATING, STATES } pp_state;
 
 typedef enum pp_kind {
     CALL,  /* global forward pre-hook that settles, and looks for layers; may be there twice */
@@ -257,7 +249,8 @@ void pp_pace_forget(void);
 /** The training was held: the block of steps begins anew, and what was recorded is no cost. */
 void pp_pace_pause(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
-/** Whether layers are to be replayed at steps' ends of this stretch, once it has gone on a while. */
+/** Whether layers are to be replayed at steps' ends of this stretch, once it has gone on a while.
+ */
 void pp_marks_isolate(bool wanted);
 /** The object whose settle, found, rest, resume, position, isolate, called, returned and failed
  * the callables call; kept. */

@@ -84,8 +84,8 @@ static _Thread_local int frame_count;
 
 static void show_state(pp_state s)
 {
-    static const uint32_t shown[] = {PP_RING_IDLE, PP_RING_COUNT, PP_RING_COUNT, PP_RING_SAMPLE,
-                                     PP_RING_SAMPLE, PP_RING_SAMPLE};
+    static const uint32_t shown[] = {PP_RING_IDLE,   PP_RING_COUNT,  PP_RING_COUNT,
+                                     PP_RING_SAMPLE, PP_RING_SAMPLE, PP_RING_SAMPLE};
     if (s != MARKING && s != ISOLATING)
         pp_kernels_end(); /* also where recording began and marking did not */
     if (hook.state == MARKING && s != MARKING)

@@ -554,11 +554,10 @@ PyMODINIT_FUNC PyInit__marks(void)
     static const struct {
         const char *name;
         long value;
-    } numbers[] = {{"ZERO_GRAD", PP_MARK_ZERO_GRAD}, {"DATA", PP_MARK_DATA},
-                   {"FORWARD", PP_MARK_FORWARD},     {"BACKWARD", PP_MARK_BACKWARD},
-                   {"BEGIN", PP_MARK_BEGIN},         {"END", PP_MARK_END},
-                   {"START", PP_MARK_START},         {"STEP", PP_MARK_STEP},
-                   {"STOP", PP_MARK_STOP}};
+    } numbers[] = {
+        {"ZERO_GRAD", PP_MARK_ZERO_GRAD}, {"DATA", PP_MARK_DATA},   {"FORWARD", PP_MARK_FORWARD},
+        {"BACKWARD", PP_MARK_BACKWARD},   {"BEGIN", PP_MARK_BEGIN}, {"END", PP_MARK_END},
+        {"START", PP_MARK_START},         {"STEP", PP_MARK_STEP},   {"STOP", PP_MARK_STOP}};
     for (size_t i = 0; module && i < sizeof numbers / sizeof *numbers; i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0)
             Py_CLEAR(module);
