@@ -72,22 +72,26 @@ static void join_batches(pp_dwells *d)
     d->count = kept;
 }
 
-static pp_dwell *find_dwell(const pp_dwells *d, const pp_activity_batch *b)
+/* The dwell that a batch is of; as many as there are: none. */
+static size_t find_dwell(const pp_dwells *d, const pp_activity_batch *b)
 {
-    for (size_t i = 0; b->dwell && i < d->count; i++) {
-        pp_dwell *w = &d->items[i];
+    size_t i = b->dwell ? 0 : d->count;
+    for (; i < d->count; i++) {
+        const pp_dwell *w = &d->items[i];
         if (w->process == b->process && w->stretch == b->stretch && w->start_ns <= b->start_ns &&
             b->end_ns <= w->end_ns)
-            return w;
+            break;
     }
-    return NULL;
+    return i;
 }
 
 /* What the pieces of one batch say of their dwell. */
-static void add_piece(pp_dwell *w, int32_t layer, uint8_t phase, int64_t calls, int64_t busy)
+static void add_piece(pp_dwells *d, size_t of, int32_t layer, uint8_t phase, int64_t calls,
+                      int64_t busy)
 {
-    if (!w || !pp_wire_phase_has_layer((pp_wire_phase)phase))
+    if (of == d->count || !pp_wire_phase_has_layer((pp_wire_phase)phase))
         return;
+    pp_dwell *w = &d->items[of];
     w->layer = layer;
     w->phase = phase;
     w->calls += calls;
@@ -97,20 +101,20 @@ static void add_piece(pp_dwell *w, int32_t layer, uint8_t phase, int64_t calls, 
 
 static int add_pieces(const pp_activity *a, pp_dwells *d, pp_error *err)
 {
-    pp_dwell **of = calloc(a->n_batches + 1, sizeof *of);
+    size_t *of = calloc(a->n_batches + 1, sizeof *of);
     if (!of)
         return pp_error_nomem(err);
     for (size_t i = 0; i < a->n_batches; i++)
         of[i] = find_dwell(d, &a->batches[i]);
     for (size_t i = 0; i < a->n_intervals; i++) {
         const pp_activity_interval *v = &a->intervals[i];
-        add_piece(of[v->batch], v->layer, v->phase, 1, v->kernels_ns);
+        add_piece(d, of[v->batch], v->layer, v->phase, 1, v->kernels_ns);
     }
     for (size_t i = 0; i < a->n_cells; i++) {
         const pp_activity_cell *v = &a->cells[i];
-        add_piece(of[v->batch], v->layer, v->phase, v->calls, v->kernels_ns);
+        add_piece(d, of[v->batch], v->layer, v->phase, v->calls, v->kernels_ns);
     }
-    free((void *)of);
+    free(of);
     return 0;
 }
 

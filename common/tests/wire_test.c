@@ -103,6 +103,84 @@ static void test_wrong_fine_values(void **state)
     }
 }
 
+/* A layer that is replayed: all of it goes round, and there is nothing of it in other batches. */
+static void test_dwells(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *part, *key, *value;
+    } more[] = {
+        {"stretch", "dwell", "9"},
+        {"stretch", "background", "true"},
+        {"process", "isolated", "\"compiled code\""},
+        {"cost", "paused", "812000000"},
+    };
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    json_t *layer = json_array_get(json_object_get(object, "layers"), 0);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    pp_buf text;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        (void)json_object_set_new(json_object_get(object, more[i].part), more[i].key,
+                                  json_loads(more[i].value, JSON_DECODE_ANY, NULL));
+    (void)json_object_set_new(layer, "forwardLeftOut", json_integer(4));
+    (void)json_object_set_new(layer, "backwardLeftOut", json_integer(8));
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->stretch.dwell, 9);
+    assert_true(b->stretch.background);
+    assert_string_equal(b->process.isolated, "compiled code");
+    assert_int_equal(b->cost.paused, 812000000);
+    assert_int_equal(b->layers[0].forward_left_out, 4);
+    assert_int_equal(b->layers[0].backward_left_out, 8);
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    pp_wire_batch_free(b);
+    PP_CLEANUP_JSON json_t *again = parse(text.data);
+    assert_true(json_equal(again, object));
+    pp_buf_done(&text);
+
+    PP_CLEANUP_JSON json_t *plain = parse(example);
+    assert_int_equal(pp_wire_batch_decode(plain, &b, &err), 0);
+    assert_true(b->stretch.dwell == 0 && !b->stretch.background && b->cost.paused == 0);
+    assert_string_equal(b->process.isolated, "");
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    pp_wire_batch_free(b);
+    PP_CLEANUP_JSON json_t *same = parse(text.data);
+    assert_true(json_equal(same, plain));
+    pp_buf_done(&text);
+}
+
+static void test_wrong_dwells(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *part, *key, *value, *field;
+    } cases[] = {
+        {"stretch", "dwell", "-1", "stretch.dwell"},
+        {"stretch", "dwell", "16777217", "stretch.dwell"},
+        {"stretch", "background", "true", "stretch.background"},
+        {"process", "isolated", "7", "process.isolated"},
+        {"cost", "paused", "-1", "cost.paused"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        pp_wire_batch *b = NULL;
+        pp_error err = {0};
+        (void)json_object_set_new(json_object_get(object, cases[i].part), cases[i].key,
+                                  json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+        assert_string_equal(err.field, cases[i].field);
+    }
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    (void)json_object_set_new(json_array_get(json_object_get(object, "layers"), 0),
+                              "backwardLeftOut", json_integer(256));
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+    assert_string_equal(err.field, "layers[0].backwardLeftOut");
+}
+
 static void test_decodes_absolute_values(void **state)
 {
     (void)state;
@@ -756,6 +834,8 @@ int main(void)
         cmocka_unit_test(test_random_mutations),
         cmocka_unit_test(test_small_messages),
         cmocka_unit_test(test_small_messages_refuse),
+        cmocka_unit_test(test_dwells),
+        cmocka_unit_test(test_wrong_dwells),
         cmocka_unit_test(test_welcomes),
         cmocka_unit_test(test_refusal_from_an_error),
     };

@@ -53,6 +53,41 @@ static void add(pp_batcher *b, int64_t number, int64_t start, int64_t end, pp_pi
     assert_int_equal(pp_batcher_add(b, &step, &err), 0);
 }
 
+/* A dwell says so in each of its batches, has no timeline, and the next stretch is none. */
+static void test_a_dwell(void **state)
+{
+    (void)state;
+    pp_batcher *b = pp_batcher_new();
+    int64_t events = 0;
+    pp_piece pieces[600];
+    for (int i = 0; i < 600; i++)
+        pieces[i] = (pp_piece){.start = i, .end = i + 1, .layer = 1, .phase = 0, .busy = 1};
+    for (int background = 0; background < 2; background++) {
+        pp_batcher_timeline(b, 8);
+        pp_batcher_start(b, 7, 0, T0);
+        pp_batcher_dwell(b, 5, background);
+        add(b, 1, 0, 600, pieces, 600);
+        pp_wire_batch *batch = cut(b, false, &events);
+        assert_int_equal(batch->stretch.dwell, 5);
+        assert_int_equal(batch->stretch.background, background);
+        assert_int_equal(batch->grid.cell, PP_WIRE_CELL_MAX); /* no interval of each */
+        pp_wire_batch_free(batch);
+        add(b, 2, 600, 700, NULL, 0);
+        batch = cut(b, true, &events);
+        assert_int_equal(batch->stretch.dwell, 5);
+        pp_wire_batch_free(batch);
+    }
+    pp_batcher_timeline(b, 8);
+    pp_batcher_start(b, 8, 0, T0);
+    pp_batcher_dwell(b, 0, false);
+    add(b, 1, 0, 600, pieces, 600);
+    pp_wire_batch *batch = cut(b, true, &events);
+    assert_true(batch->stretch.dwell == 0 && !batch->stretch.background);
+    assert_int_equal(batch->interval_count, 600);
+    pp_wire_batch_free(batch);
+    pp_batcher_free(b);
+}
+
 static void test_intervals_and_spans(void **state)
 {
     (void)state;
@@ -232,6 +267,7 @@ static void test_a_grid_without_end_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_dwell),
         cmocka_unit_test(test_intervals_and_spans),
         cmocka_unit_test(test_many_pieces_become_a_grid),
         cmocka_unit_test(test_a_timeline_comes_first),

@@ -54,6 +54,20 @@ static void test_cheap_marks_sample_all_the_time(void **state)
     assert_true(w.sampled_ns > 499 * S);
 }
 
+/* However dear the marks are: its limit is another one. */
+static void test_replays_are_not_cut_short(void **state)
+{
+    (void)state;
+    world w = begin(0.3);
+    w.in.isolating = true;
+    pass(&w, &policy, 900 * S, S / 20);
+    assert_int_equal(w.stretches, 1);
+    assert_true(w.sampled_ns > 899 * S);
+    w.in.isolating = false;
+    pass(&w, &policy, S, S / 20);
+    assert_false(w.in.running);
+}
+
 /* What kept kernels from being recorded, another profiler say, may be over. */
 static void test_stretches_by_events_are_begun_anew(void **state)
 {
@@ -216,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cheap_marks_sample_all_the_time),
         cmocka_unit_test(test_stretches_by_events_are_begun_anew),
+        cmocka_unit_test(test_replays_are_not_cut_short),
         cmocka_unit_test(test_short_steps_make_short_stretches),
         cmocka_unit_test(test_the_budget_holds_by_construction),
         cmocka_unit_test(test_the_budget_holds_wherever_a_session_ends),

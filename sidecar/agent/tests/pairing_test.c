@@ -250,6 +250,54 @@ static void test_impossible_marks_break_the_stretch(void **state)
     }
 }
 
+static int at_dwell(pp_pairing *p, int kind, int64_t time, int64_t number, int flags)
+{
+    return feed(p, (pp_mark){.time = time,
+                             .kind = (uint8_t)kind,
+                             .flags = (uint8_t)(PP_MARK_DWELL | flags),
+                             .value = number});
+}
+
+/* Its start says which it is, and nothing else does. */
+static void test_a_dwell(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(100);
+    assert_int_equal(pp_pairing_step(p)->dwell, 0);
+    assert_int_equal(at_step(p, PP_MARK_STOP, 110, 10), PP_PAIRING_STOP);
+    assert_int_equal(at_dwell(p, PP_MARK_START, 120, 3, PP_MARK_BACKGROUND), PP_PAIRING_START);
+    (void)work(p, 130, BEGIN, F, 2);
+    (void)work(p, 135, END, F, 2);
+    assert_int_equal(at_dwell(p, PP_MARK_STEP, 140, 4, PP_MARK_BACKGROUND), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->dwell, 3);
+    assert_true(pp_pairing_step(p)->background);
+    assert_int_equal(pp_pairing_step(p)->count, 1);
+    assert_int_equal(at_dwell(p, PP_MARK_STEP, 150, 5, PP_MARK_BACKGROUND), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->dwell, 3);
+    assert_int_equal(feed(p, (pp_mark){.time = 155, .kind = PP_MARK_LOST, .value = 1}),
+                     PP_PAIRING_STOP);
+    assert_int_equal(at_dwell(p, PP_MARK_STEP, 160, 6, PP_MARK_BACKGROUND), PP_PAIRING_NONE);
+    assert_false(pp_pairing_running(p));
+    assert_int_equal(at_dwell(p, PP_MARK_START, 170, 4, 0), PP_PAIRING_START);
+    assert_int_equal(pp_pairing_step(p)->dwell, 4);
+    assert_false(pp_pairing_step(p)->background);
+    assert_int_equal(at_step(p, PP_MARK_START, 180, 11), PP_PAIRING_START);
+    assert_int_equal(pp_pairing_step(p)->dwell, 0);
+    pp_pairing_free(p);
+}
+
+static void test_impossible_dwells_are_none(void **state)
+{
+    (void)state;
+    static const int64_t numbers[] = {-1, 0, PP_RING_DWELLS + 1};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        pp_pairing *p = started(100);
+        assert_int_equal(at_dwell(p, PP_MARK_START, 120, numbers[i], 0), PP_PAIRING_STOP);
+        assert_false(pp_pairing_running(p));
+        pp_pairing_free(p);
+    }
+}
+
 static void test_pieces_stay_within_their_step(void **state)
 {
     (void)state;
@@ -319,6 +367,8 @@ int main(void)
         cmocka_unit_test(test_threads_are_apart),
         cmocka_unit_test(test_losses_break_the_stretch),
         cmocka_unit_test(test_impossible_marks_break_the_stretch),
+        cmocka_unit_test(test_a_dwell),
+        cmocka_unit_test(test_impossible_dwells_are_none),
         cmocka_unit_test(test_pieces_stay_within_their_step),
         cmocka_unit_test(test_too_many_pieces),
         cmocka_unit_test(test_random_marks),

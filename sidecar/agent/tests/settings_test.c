@@ -90,6 +90,10 @@ static void test_what_is_refused(void **state)
         {"{" SESSION ",\"timeline\":{\"steps\":1001}}", "timeline.steps"},
         {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
         {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},
+        {"{" SESSION ",\"isolation\":{\"dwellMs\":-1}}", "isolation.dwellMs"},
+        {"{" SESSION ",\"isolation\":{\"dwellMs\":60001}}", "isolation.dwellMs"},
+        {"{" SESSION ",\"isolation\":{\"maxPauseMs\":0}}", "isolation.maxPauseMs"},
+        {"{" SESSION ",\"isolation\":{\"memoryMiB\":0}}", "isolation.memoryMiB"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pp_settings s;
@@ -141,6 +145,37 @@ static void test_the_control_file(void **state)
     pp_settings_free(&s);
 }
 
+/* Nothing is replayed unless it is asked for; then there are limits, whoever has asked. */
+static void test_isolation(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t dwell, pause, memory;
+    } cases[] = {
+        {"{" SESSION "}", 0, 60000, 2048},
+        {"{" SESSION ",\"isolation\":{\"dwellMs\":700}}", 700, 60000, 2048},
+        {"{" SESSION ",\"isolation\":{\"dwellMs\":1,\"maxPauseMs\":2,\"memoryMiB\":3}}", 1, 2, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_settings s;
+        pp_error err = {0};
+        char folder[] = "/tmp/pp-settings-XXXXXX";
+        char path[64];
+        assert_non_null(mkdtemp(folder));
+        assert_int_equal(parse(cases[i].text, &s, &err), 0);
+        assert_int_equal(pp_settings_control(&s, folder, "sample", &err), 0);
+        (void)snprintf(path, sizeof path, "%s/control.json", folder);
+        PP_CLEANUP_JSON json_t *root = json_load_file(path, 0, NULL);
+        const json_t *told = json_object_get(root, "isolation");
+        assert_int_equal(json_integer_value(json_object_get(told, "dwellMs")), cases[i].dwell);
+        assert_int_equal(json_integer_value(json_object_get(told, "maxPauseMs")), cases[i].pause);
+        assert_int_equal(json_integer_value(json_object_get(told, "memoryMiB")), cases[i].memory);
+        assert_int_equal(unlink(path) + rmdir(folder), 0);
+        pp_settings_free(&s);
+    }
+}
+
 /* The ring directory is the user's too: what lies there is neither followed nor waited for. */
 static void test_the_control_file_among_strangers(void **state)
 {
@@ -182,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_without_a_session),
         cmocka_unit_test(test_the_control_file),
+        cmocka_unit_test(test_isolation),
         cmocka_unit_test(test_the_control_file_among_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
