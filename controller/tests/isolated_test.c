@@ -88,6 +88,7 @@ static void give(world *w, pp_wire_batch *batch)
     batch->stretch.last = true;
     batch->stretch.id = w->stretches++;
     assert_int_equal(pp_activity_builder_add(w->builder, batch, &err), 0);
+    batch->layers = NULL;
 }
 
 /* One layer replayed for so long, or what goes with it alone, on a grid as agents send it. */

@@ -49,10 +49,9 @@ class _Call:
 
 
 class _Layer:
-    def __init__(self, module, layer, place):
+    def __init__(self, module, layer):
         self.module = weakref.ref(module)
         self.layer = layer
-        self.place = place  # among the layers, in order of their calls
         self.calls = []
         self.output = 0  # bytes
         self.read = 0  # bytes of parameters that a call reads
@@ -96,7 +95,7 @@ def _map(value, change):
 
 
 def _bytes(tensors):
-    return sum(t.numel() * t.element_size() for t in tensors)
+    return sum([t.numel() * t.element_size() for t in tensors])
 
 
 class Isolation:
@@ -106,8 +105,8 @@ class Isolation:
         self.paused = 0  # ns, of the session
         self.setup = _SETUP_NS
         self.done = set()  # (layer, phase) that were replayed, or cannot be
-        self.backgrounds = {}  # what goes with replays -> number, where it has been measured
-        self.numbers = {}  # the same -> number
+        self.backgrounds = set()  # what goes with replays, where it has been measured
+        self.numbers = {}  # what goes with replays -> number
         self.limits = None
         self.recording = False
         self.order = []  # layers of this stretch, in order of their calls
@@ -122,12 +121,12 @@ class Isolation:
         self.end()
         if session != self.session:
             self.session, self.paused, self.done = session, 0, set()
-            self.backgrounds, self.numbers = {}, {}
+            self.backgrounds, self.numbers = set(), {}
         self.limits = limits
         wanted = bool(limits) and not why
         if wanted:
             for module, name, type_name, _ in chosen:
-                self.layers[id(module)] = _Layer(module, ids[name, type_name], len(self.layers))
+                self.layers[id(module)] = _Layer(module, ids[name, type_name])
             self.recording = True
         _marks.isolate(wanted and self.left(), why if limits else "")
 
@@ -161,8 +160,10 @@ class Isolation:
 
     def called(self, module, args):
         each = self.layers.get(id(module))
-        if each is None or not self.recording:
+        if each is None or not self.recording or each.module() is not module:
             return
+        if not self.torch.is_grad_enabled() and any([p.requires_grad for p in module.parameters()]):
+            return  # a validation, or the first time of what is run again with gradients
         if not each.output:
             each.output = 1
             self.order.append(each)
@@ -184,9 +185,9 @@ class Isolation:
 
     def returned(self, module, args, kwargs, output):
         each = self.layers.get(id(module))
-        begun = self.waiting.pop(id(module), None)
-        if each is None:
+        if each is None or id(module) not in self.waiting:
             return
+        begun = self.waiting.pop(id(module))
         each.output = max(each.output, _bytes(_tensors(output)))
         each.read = self.parameters_read(module, args)
         if not begun:
@@ -263,10 +264,11 @@ class Isolation:
         return False
 
     def replay_next(self):
-        each = next((each for each in self.order if each.calls and self.wants(each)), None)
-        if each is None:
+        ready = [each for each in self.order if each.calls and self.wants(each)]
+        if not ready:
             return self.again()
-        phase = next(phase for phase in each.todo if (each.layer, phase) not in self.done)
+        each = ready[0]
+        phase = [phase for phase in each.todo if (each.layer, phase) not in self.done][0]
         begun = time.monotonic_ns()
         if self.paused + self.limits[0] + self.setup > self.limits[1]:
             for other in self.layers.values():
@@ -386,10 +388,10 @@ class _Dwell:
     # ---- the dwell ----
 
     def autocast(self):
-        """Without its cache: in a step too each layer's weights are cast once."""
+        """As in the call, but without its cache: in a step too each layer's weights are cast once."""
         stack = contextlib.ExitStack()
-        for device, dtype, on in self.calls[0].autocast:
-            stack.enter_context(self.torch.autocast(device, dtype=dtype, enabled=on, cache_enabled=False))
+        dtype, on = self.calls[0].autocast[self.device.type]
+        stack.enter_context(self.torch.autocast(self.device.type, dtype=dtype, enabled=on, cache_enabled=False))
         return stack
 
     def contexts(self):
@@ -417,7 +419,7 @@ class _Dwell:
             background = key not in isolation.backgrounds
             whole = self.dwell(some, number, background)
         if whole and background:
-            isolation.backgrounds[key] = number
+            isolation.backgrounds.add(key)
         elif whole:
             isolation.done.add((self.each.layer, self.phase))
 
@@ -544,13 +546,11 @@ def _alias(parameter, known):
 
 
 def _autocast(torch):
-    """[(device type, dtype, on)] of the autocast that is on here."""
+    """{device type: (dtype, on)} of autocast here."""
     if hasattr(torch, "get_autocast_dtype"):  # torch >= 2.4
-        found = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in ("cuda", "cpu")]
-    else:
-        found = [("cuda", torch.get_autocast_gpu_dtype(), torch.is_autocast_enabled()),
-                 ("cpu", torch.get_autocast_cpu_dtype(), torch.is_autocast_cpu_enabled())]
-    return [each for each in found if each[2]]
+        return {kind: (torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in ("cuda", "cpu")}
+    return {"cuda": (torch.get_autocast_gpu_dtype(), torch.is_autocast_enabled()),
+            "cpu": (torch.get_autocast_cpu_dtype(), torch.is_autocast_cpu_enabled())}
 
 
 def disturbed(torch):
