@@ -53,6 +53,27 @@ def fine(seq, values):
                      "smActiveError": [2000] * len(values)}}
 
 
+# A second each of replays of the first layer, and of what goes with them: calls, ns of its kernels, windows' value. So
+# its own is (0.4 * 100 us - 0.2 * 50 us) / 40 us.
+REPLAYS = [(False, 10000, 40000, 0.4), (True, 20000, 0, 0.2)]
+REPLAYED = 0.75
+
+
+def dwells(seq):
+    """As batches of their own, behind the training."""
+    found = []
+    for i, (background, calls, busy, _) in enumerate(REPLAYS):
+        begin = T0 + (STEPS + i) * 1000 * MS
+        one = as_grid(batch(seq + i, STEPS - 1, 1))
+        cells = list(range(100))
+        one["grid"] = {"start": begin, "cell": 10 * MS, "cells": delta(cells), "layer": [1] * 100, "phase": [0] * 100,
+                       "busy": [8 * MS] * 100, "calls": [calls // 100] * 100, "kernels": [calls // 100 * busy] * 100}
+        one["steps"] = {"number": [1], "start": [begin], "duration": [1000 * MS], "epoch": [-1], "batch": [-1]}
+        found.append({**one, "stretch": {"id": 7 + i, "start": begin, "end": begin + 1000 * MS, "last": True, "dwell": 3,
+                                         "background": background}})
+    return found
+
+
 def as_grid(batch):
     """The same batch as sums (here: none)."""
     whole = {**batch, "grid": {"start": batch["stretch"]["start"], "cell": 10 * MS, "cells": [], "layer": [], "phase": [],
@@ -61,9 +82,10 @@ def as_grid(batch):
     return whole
 
 
-def samples():
-    ends = range(100, STEPS * 1000 + 1, 100)
-    values = [sum(active(ms) for ms in range(end - 100, end)) / 100 for end in ends]
+def samples(replays=False):
+    ends = range(100, (STEPS + replays * len(REPLAYS)) * 1000 + 1, 100)
+    values = [sum(active(ms) for ms in range(end - 100, end)) / 100 if end <= STEPS * 1000
+              else REPLAYS[(end - 1) // 1000 - STEPS][3] for end in ends]
     return {"gpu": GPU, "metric": "SMActive", "at": delta([T0 + end * MS for end in ends]), "value": values}
 
 

@@ -50,6 +50,23 @@ def run(*arguments, **environment):
     return child.returncode, out, complaint
 
 
+def test_replays_are_solved_and_are_no_training(database, tmp_path):
+    batches = [folder.batch(i, 10 * i, 10) for i in range(folder.STEPS // 10)]
+    results = {**folder.RESULTS, "method": "Isolated"}
+    place = folder.write(tmp_path / "replayed", results, batches + folder.dwells(len(batches)), [folder.samples(True)])
+    code, _, complaint = run("--database", database, place)
+    assert code == 0, complaint
+    told = ask(database, "SELECT layer, method, source, round(mean::numeric, 6), reason FROM result_detail "
+                         "WHERE kind = 'layer' AND metric = 'sm_active' ORDER BY layer")
+    assert told == [["bottom", "isolated", "replays", str(folder.REPLAYED) + "0000", ""],
+                    ["top", "none", "nvml", "", "it was not replayed"]]
+    assert ask(database, "SELECT count(*), sum(cardinality(step_number)) FROM activity") == [["6", str(folder.STEPS)]]
+    assert ask(database, "SELECT steps FROM target") == [[str(folder.STEPS)]]
+    (job,), = ask(database, "SELECT round(mean::numeric, 3) FROM result_detail WHERE kind = 'job'")
+    whole = folder.samples()["value"]
+    assert float(job) == pytest.approx(sum(whole) / len(whole), abs=0.01)
+
+
 def everything(database):
     return {table: ask(database, f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4") for table in TABLES}
 
@@ -149,7 +166,7 @@ def with_samples(**changes):
     ({"results": {**folder.RESULTS, "version": 2}}, "version must be 1"),
     ({"results": {**folder.RESULTS, "started": 5}}, "started must be"),
     ({"results": {**folder.RESULTS, "finished": "2020-01-01T00:00:00Z"}}, "finished is before started"),
-    ({"results": {**folder.RESULTS, "method": "Isolated"}}, "method must be Auto"),
+    ({"results": {**folder.RESULTS, "method": "Guess"}}, "method must be Auto"),
     ({"results": {**folder.RESULTS, "metrics": ["Speed"]}}, "metrics entry 0 is no metric"),
     ({"results": {**folder.RESULTS, "command": {"a": 1}}}, "command must be"),
     ({"batches": []}, "batches.jsonl holds no step"),

@@ -89,14 +89,15 @@ def print_values(args, results):
 def main():
     args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt", "gpt-amp-checkpoint"), steps=(700, "steps"),
                          dwell=(600, "ms of each dwell"), max_pause=(60000, "ms of all pauses"),
-                         limit=(100.0, "seconds that the probed training may take"))
+                         memory=(2048, "MiB that replays may take"), limit=(100.0, "seconds that the probed training may take"))
     if os.environ.get("PP_ISOLATED_ROLE") == "train":
         train(args)
         return 0
     command = command_of(args)
     with tempfile.TemporaryDirectory() as folder:
         probed = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Isolated", "--budget", "20",
-                  "--dwell", f"{args.dwell}ms", "--max-pause", f"{args.max_pause}ms", "-o", folder, "--", *command]
+                  "--dwell", f"{args.dwell}ms", "--max-pause", f"{args.max_pause}ms", "--replay-memory",
+                  str(args.memory), "-o", folder, "--", *command]
         found, said = state_of(probed, args.limit)
         results = json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))
     print_values(args, results)

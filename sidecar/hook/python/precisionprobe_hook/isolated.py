@@ -24,6 +24,7 @@ _WARM = 2  # replays before a dwell
 _SETUP_NS = 50 * 1000000  # what a dwell takes besides, until that is known
 _L2 = 64 << 20  # bytes of a GPU's L2 cache where torch does not tell
 _L2_CPU = 1 << 20
+_EVICTIONS = 8  # different amounts: layers that share one share what goes with their replays
 _GATHERS = ("Embedding", "EmbeddingBag")
 _SHARE = 4  # of what is free on the device this part at most is taken
 _SAMPLE = 2  # the agent's wish that stretches go on
@@ -379,7 +380,8 @@ class _Dwell:
         most = _L2_CPU
         if self.cuda:
             most = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", _L2)
-        size = self.isolation.evicted(self.each, self.phase, most * 3 // 2)
+        step = most * 3 // 2 // _EVICTIONS
+        size = round(self.isolation.evicted(self.each, self.phase, step * _EVICTIONS) / step) * step
         rows = size // (4096 * 4)
         if rows:
             self.scratch = self.torch.empty((rows, 4096), dtype=self.torch.float32, device=self.device)
