@@ -341,6 +341,35 @@ bool pp_results_lack_layers(const json_t *results)
     return json_array_size(gpus) > 0;
 }
 
+/* Of one layer: what its replays say of SM activity. True where there is a value, or no reason. */
+static bool is_replayed(const json_t *item, const char **why)
+{
+    const json_t *active = pp_json_get(item, "metrics", "SMActive", NULL);
+    if (strcmp(text_of(item, "kind"), "layer") != 0)
+        return false;
+    if (json_is_number(json_object_get(active, "mean")))
+        return true;
+    if (!**why && *text_of(active, "reason"))
+        *why = text_of(active, "reason");
+    return false;
+}
+
+const char *pp_results_why_not_replayed(const json_t *results)
+{
+    size_t i, k;
+    json_t *gpu, *item;
+    const char *why = "";
+    json_array_foreach(json_object_get(results, "gpus"), i, gpu)
+    {
+        json_array_foreach(json_object_get(gpu, "items"), k, item)
+        {
+            if (is_replayed(item, &why))
+                return NULL;
+        }
+    }
+    return *why ? why : NULL;
+}
+
 void pp_results_print(const json_t *results, FILE *to)
 {
     size_t i, k;

@@ -27,4 +27,8 @@ bool pp_results_lack_layers(const json_t *results);
  */
 void pp_results_print(const json_t *results, FILE *to);
 
+/** Why no layer has a value of its replays, by the first that has none; NULL where one has.
+ * Borrowed from the results. */
+const char *pp_results_why_not_replayed(const json_t *results);
+
 #endif

@@ -291,6 +291,14 @@ static void tell_none_chosen(const pp_settings *s, const json_t *results)
                               "--layers-exclude, --layers-type and --phase leave none\n");
 }
 
+static void tell_none_replayed(const run *r, const json_t *results)
+{
+    const char *why =
+        r->options->solution.isolated_only ? pp_results_why_not_replayed(results) : NULL;
+    if (why)
+        (void)fprintf(stderr, "precisionprobe: no layer has a value of its replays: %s\n", why);
+}
+
 static int tell(run *r, pp_error *err)
 {
     const pp_activity *activity = pp_activity_builder_get(r->activity);
@@ -304,6 +312,7 @@ static int tell(run *r, pp_error *err)
         return -1;
     pp_results_print(results, stderr);
     tell_none_chosen(&r->options->settings, results);
+    tell_none_replayed(r, results);
     if (*pp_gpus_why(r->gpus))
         (void)fprintf(stderr, "precisionprobe: GPU counters are missing: %s\n",
                       pp_gpus_why(r->gpus));

@@ -156,6 +156,17 @@ def test_values_of_replays(tmp_path):
     assert results["sampledSteps"] == steps < 260
 
 
+def test_replays_without_a_gpu(tmp_path):
+    """They are of no use, and say so."""
+    python = os.environ["PP_TORCH_PYTHON"].split(":")[0]
+    plain = run(python, TRAIN, "300")
+    probed = run(*probe("run", "--method", "Isolated", "--dwell", "50ms", "--budget", "50", "--", python, TRAIN, "300"))
+    assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
+    assert "no layer has a value of its replays: its kernels were not recorded while it was replayed" in probed.stderr
+    other = run(*probe("run", "--method", "Direct", "--dwell", "50ms", "--budget", "50", "--", python, TRAIN, "300"))
+    assert "replay" not in other.stderr
+
+
 def trace(folder):
     told = run(*probe("trace", str(folder)))
     assert told.returncode == 0, told.stderr
