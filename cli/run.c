@@ -58,6 +58,14 @@ typedef struct run {
     bool failed;       /* memory is out: what there is so far is told */
 } run;
 
+/* Read from here on: what they did before is of no use to anybody. */
+static void on_gpus(void *user, const pp_strings *gpus)
+{
+    run *r = user;
+    for (size_t i = 0; i < gpus->count; i++)
+        pp_gpus_use(r->gpus, gpus->items[i]);
+}
+
 static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
 {
     run *r = user;
@@ -73,14 +81,7 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     r->paused_ns += batch->cost.paused;
     r->dropped += batch->dropped;
     r->cost_ns += batch->cost.nanoseconds;
-}
-
-/* Read from here on: what they did before is of no use to anybody. */
-static void on_gpus(void *user, const pp_strings *gpus)
-{
-    run *r = user;
-    for (size_t i = 0; i < gpus->count; i++)
-        pp_gpus_use(r->gpus, gpus->items[i]);
+    on_gpus(r, &batch->process.gpus);
 }
 
 static void on_fine(void *user, const pp_fine_report *report, const char *why)
