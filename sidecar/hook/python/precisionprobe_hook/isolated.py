@@ -15,7 +15,8 @@ from precisionprobe_hook import _marks
 
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"))
 
-_CALLS = 4  # of a layer whose inputs are kept: replays take them in turn
+_CALLS = 4  # of a layer whose inputs are kept at least: replays take them in turn
+_CALLS_MOST = 16  # where it is called more than once in a step: all of a step's are kept, up to so many
 _STEPS = 8  # in which inputs are kept at most, before what is there is replayed
 _ROUND = 8  # replays between two looks at the GPU
 _ROUND_NS = 160000  # that a round lasts at least: the ring has to hold its marks
@@ -54,6 +55,7 @@ class _Layer:
         self.module = weakref.ref(module)
         self.layer = layer
         self.calls = []
+        self.full = False  # they are enough
         self.output = 0  # bytes
         self.read = 0  # bytes of parameters that a call reads
         self.bytes = 0  # kept
@@ -169,7 +171,7 @@ class Isolation:
             each.output = 1
             self.order.append(each)
         self.waiting[id(module)] = None
-        if len(each.calls) >= _CALLS or not self.wants(each):
+        if each.full or len(each.calls) >= _CALLS_MOST or not self.wants(each):
             return
         reason = why_not(self.torch, module)
         try:
@@ -254,7 +256,9 @@ class Isolation:
         """Whether enough is kept is seen at each step's end; the first only begins to keep."""
         self.steps += 1
         wanted = [each for each in self.order if self.wants(each)]
-        full = wanted and all([len(each.calls) >= _CALLS for each in wanted])
+        for each in wanted:
+            each.full = len(each.calls) >= _CALLS
+        full = wanted and all([each.full for each in wanted])
         if not full and self.steps <= _STEPS:
             return True
         self.recording = False
@@ -415,7 +419,7 @@ class _Dwell:
                 self.wait()
                 if time.monotonic_ns() > self.deadline:
                     raise _Unfit(PAUSE)
-            touched = [_kind(t) for t in _tensors(some[0][0]())]
+            touched = [tuple([_kind(t) for t in _tensors(touch())]) for touch, _ in some]
             key = (str(self.device), rows, tuple(touched))
             number = isolation.numbers.setdefault(key, len(isolation.numbers) + 1)
             background = key not in isolation.backgrounds
