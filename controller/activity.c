@@ -13,6 +13,7 @@ pp_activity *pp_activity_free(pp_activity *a)
     for (size_t i = 0; i < a->n_processes; i++) {
         free(a->processes[i].instance);
         free(a->processes[i].kernels);
+        free(a->processes[i].fine);
         pp_strings_free(&a->processes[i].gpus);
     }
     for (size_t i = 0; i < a->n_layers; i++) {

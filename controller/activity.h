@@ -22,6 +22,7 @@ typedef struct pp_activity_process {
     int32_t process; /**< the process' number in the pod */
     pp_strings gpus;
     char *kernels; /**< why busy times are not known; NULL or "" where they are */
+    char *fine; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {

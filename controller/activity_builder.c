@@ -48,22 +48,26 @@ static int add_gpus(pp_activity *a, pp_activity_process *p, const pp_strings *gp
 }
 
 /* Of several reasons the greatest, in whatever order they come: none is less than any. */
-static int set_kernels(pp_activity_process *p, const char *kernels, pp_error *err)
+static int set_reason(char **reason, const char *text, pp_error *err)
 {
-    if (!kernels || (p->kernels && strcmp(kernels, p->kernels) <= 0))
+    if (!text || (*reason && strcmp(text, *reason) <= 0))
         return 0;
-    char *copy = strdup(kernels);
+    char *copy = strdup(text);
     if (!copy)
         return pp_error_nomem(err);
-    free(p->kernels);
-    p->kernels = copy;
+    free(*reason);
+    *reason = copy;
     return 0;
 }
 
-static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_process *in,
+static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch *batch,
                     pp_error *err)
 {
-    return set_kernels(p, in->kernels, err) < 0 ? -1 : add_gpus(a, p, &in->gpus, err);
+    const pp_wire_process *in = &batch->process;
+    if (set_reason(&p->kernels, in->kernels, err) < 0 ||
+        set_reason(&p->fine, batch->fine.why, err) < 0)
+        return -1;
+    return add_gpus(a, p, &in->gpus, err);
 }
 
 /* The process that a batch is of; made where it is new. */
@@ -76,7 +80,7 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
         if (a->processes[i].process == batch->process.id &&
             strcmp(a->processes[i].instance, instance) == 0) {
             *ret = (uint32_t)i;
-            return describe(a, &a->processes[i], &batch->process, err);
+            return describe(a, &a->processes[i], batch, err);
         }
     }
     if (GROW(b, processes, 1, err) < 0)
@@ -86,7 +90,7 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
     if (!p->instance)
         return pp_error_nomem(err);
     *ret = (uint32_t)a->n_processes++;
-    return describe(a, p, &batch->process, err);
+    return describe(a, p, batch, err);
 }
 
 static bool has_layer(const pp_activity *a, uint32_t process, int64_t id)

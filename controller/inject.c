@@ -542,6 +542,13 @@ static json_t *events_value(const pp_inject_options *opt)
     return opt->events_port ? json_pack("{s:I}", "port", (json_int_t)opt->events_port) : NULL;
 }
 
+static json_t *fine_value(const pp_session *s, const pp_inject_options *opt)
+{
+    return pp_session_asks_fine(s, opt->fine_auto)
+               ? json_pack("{s:I}", "periodNs", (json_int_t)opt->fine_period_ns)
+               : NULL;
+}
+
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
     if (!s)
@@ -551,10 +558,11 @@ json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);
     return json_pack(
-        "{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, s:o*}", "version",
-        1, "session", "uid", s->uid, "namespace", s->namespace_, "name", s->name, "endpoint",
-        opt->endpoint, "layers", layers, "phases", phases_value(s->phases), "steps", "skip",
-        (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
+        "{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, s:o*, s:o*}",
+        "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name", s->name,
+        "endpoint", opt->endpoint, "layers", layers, "phases", phases_value(s->phases), "steps",
+        "skip", (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
         (double)s->duration_ns / 1e9, "overheadBudgetPercent", s->overhead_budget_percent,
-        "stretch", "seconds", opt->stretch_seconds, "events", events_value(opt));
+        "stretch", "seconds", opt->stretch_seconds, "events", events_value(opt), "fine",
+        fine_value(s, opt));
 }

@@ -36,6 +36,7 @@ pp_solution *pp_solution_free(pp_solution *s)
     }
     free(s->gpu);
     free(s->kernels);
+    free(s->fine);
     free(s->items);
     free(s->estimates);
     free(s->fits);
@@ -142,7 +143,7 @@ static const char *why(const pp_attribution_result *r, size_t metric, bool job, 
                        bool ran, const pp_solution_options *options)
 {
     if (!job && options->fine_only)
-        return "fine sampling told nothing of it";
+        return pp_solution_no_fine;
     if (r->fits[metric].job.method == PP_METHOD_NONE)
         return "no samples of this metric";
     if (!job && options->job_only)

@@ -63,7 +63,7 @@ typedef struct pp_solution_estimate {
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;
-    const char *reason; /**< static; why mean is NaN; NULL where it is not */
+    const char *reason; /**< the solution's or static: why mean is NaN; NULL where it is not */
 } pp_solution_estimate;
 
 /** How one metric's fit stands. */
@@ -96,6 +96,7 @@ typedef struct pp_solution {
     int64_t step_ns;     /**< of the steps, in the observed time */
     int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
     char *kernels;       /**< why busy times are not known; "" where no process says so */
+    char *fine;          /**< method Fine: why the GPU was not sampled, as a reason; NULL */
     pp_solution_item *items;
     size_t n_items;
     pp_solution_estimate *estimates;

@@ -54,7 +54,11 @@ void pp_problem_done(pp_problem *p);
 /** The part of all of the time, by the pieces that tell; -1 where none does. */
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 
-/** Puts fine values in the place of those that windows tell. */
+/** The reason of a layer without a fine value where there are no others. */
+extern const char pp_solution_no_fine[];
+
+/** Puts fine values in the place of those that windows tell; where the GPU was not sampled, why
+ * goes in the place of that reason. */
 int pp_solution_take_fine(const pp_activity *activity, const char *gpu, pp_solution *s,
                           pp_error *err);
 

@@ -23,6 +23,11 @@ static const pp_config_option options[] = {
      "reported"},
     {"attribution.solveInterval", PP_CONFIG_DURATION, AT(attribution.solve_interval), "30s", 1,
      3600, NULL, "How often a live session's estimates are solved again"},
+    {"fine.auto", PP_CONFIG_BOOL, AT(fine.by_auto), "false", 0, 0, NULL,
+     "Whether sessions of method Auto ask for fine sampling too, which takes memory and processor "
+     "of the profiled containers where the driver lets them"},
+    {"fine.periodMicroseconds", PP_CONFIG_INTEGER, AT(fine.period_us), "25", 20, 1000, NULL,
+     "Time between two samples of a GPU's performance monitors, for fine sampling"},
     {"http.bindAddress", PP_CONFIG_STRING, AT(http.bind_address), "", 0, 0, NULL,
      "Address to listen on; empty: every address"},
     {"http.plainPort", PP_CONFIG_INTEGER, AT(http.plain_port), "8080", 0, 65535, NULL,

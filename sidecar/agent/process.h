@@ -43,7 +43,8 @@ typedef struct pp_agent_pod {
     void (*emit)(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place);
     void *user;
     int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
-    /** Takes what they tell, or why there is nothing (more), where the report is NULL. */
+    /** Takes what they tell, or why there is nothing (more), where the report is NULL; both are in
+     * a batch that has been emitted. May be NULL. */
     void (*take_fine)(void *user, const pp_fine_report *report, const char *why);
 } pp_agent_pod;
 
