@@ -175,10 +175,11 @@ static bool storage_limited(const json_t *spec)
 static json_t *resources(const pp_inject_turn *turn, const char *limit)
 {
     const pp_inject_options *opt = turn->opt;
+    bool fine = turn->session && pp_session_asks_fine(turn->session, opt->fine_auto);
+    const char *memory = fine ? opt->fine_memory : opt->memory;
     return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*, s:s*}}", "requests", "cpu",
-                     limit ? limit : opt->cpu, "memory", opt->memory, "limits", "memory",
-                     opt->memory, "cpu", limit, "ephemeral-storage",
-                     storage_limited(turn->spec) ? STORAGE : NULL);
+                     limit ? limit : opt->cpu, "memory", memory, "limits", "memory", memory, "cpu",
+                     limit, "ephemeral-storage", storage_limited(turn->spec) ? STORAGE : NULL);
 }
 
 /* A CPU limit as text; "" where a container has none. */

@@ -22,6 +22,7 @@ typedef struct pp_config {
     } attribution;
     struct {
         bool by_auto; /**< also for method Auto */
+        char *memory; /**< Kubernetes quantity */
         int64_t period_us;
     } fine;
     struct {

@@ -16,6 +16,7 @@ static pp_inject_options options(void)
         .native_sidecar = true,
         .cpu = "50m",
         .memory = "64Mi",
+        .fine_memory = "192Mi",
         .gpu_resources = &fixture_gpus,
         .stretch_seconds = 30,
     };
@@ -317,6 +318,12 @@ static void test_settings_of_fine_sampling(void **state)
         const json_t *period = pp_json_get(got, "fine", "periodNs", NULL);
         assert_int_equal(json_integer_value(period), cases[i].asks ? 40000 : 0);
         assert_int_equal(json_object_get(got, "fine") != NULL, cases[i].asks);
+        PP_CLEANUP_JSON json_t *pod =
+            fixture_json("{'metadata': {}, 'spec': {'containers': [{'name': 'c'}]}}");
+        PP_CLEANUP_JSON json_t *patch = NULL;
+        assert_int_equal(pp_inject_patch(pod, s, &opt, &patch, NULL, NULL), PP_INJECT_PATCHED);
+        PP_CLEANUP_FREE char *text = json_dumps(patch, JSON_COMPACT);
+        assert_int_equal(strstr(text, "192Mi") != NULL, cases[i].asks);
         (void)pp_session_free(s);
     }
 }
