@@ -24,6 +24,7 @@ enum {
     KEY_STRETCH,
     KEY_TIMELINE,
     KEY_METHOD,
+    KEY_FINE_PERIOD,
     KEY_METRIC,
     KEY_HOOK,
 };
@@ -49,6 +50,8 @@ static const struct argp_option known[] = {
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, Fine, or Job: averages of the job only", 2},
+    {"fine-period", KEY_FINE_PERIOD, "TIME", 0,
+     "Between two samples of the GPU for Fine and Auto, 20us to 1ms (25us)", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
 };
@@ -132,6 +135,16 @@ static int set_seconds(json_t *object, const char *field, const char *option, co
                : pp_error_nomem(err);
 }
 
+/* The settings' own limits are the same; here they are told by the option's name. */
+static int set_period(pp_run_options *out, const char *text, pp_error *err)
+{
+    pp_error why = {0};
+    if (pp_duration_parse(text, &out->fine_period_ns, &why) < 0 || out->fine_period_ns < 20000 ||
+        out->fine_period_ns > 1000000)
+        return pp_error_field(err, "--fine-period", "must be 20us to 1ms, not %s", text);
+    return 0;
+}
+
 static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 {
     pp_metric metric;
@@ -167,6 +180,8 @@ static int take(collected *c, int key, char *text)
         return set_number(object_in(s, "steps"), "max", "--steps-max", text, true, c->err);
     case KEY_BUDGET:
         return set_budget(s, text, c->err);
+    case KEY_FINE_PERIOD:
+        return set_period(c->out, text, c->err);
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
     case KEY_METHOD:
@@ -224,7 +239,8 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         NULL};
     PP_CLEANUP_JSON json_t *settings = defaults();
     collected c = {.out = ret, .settings = settings, .err = err};
-    *ret = (pp_run_options){.solution = pp_solve_defaults(), .method = "Auto"};
+    *ret = (pp_run_options){
+        .solution = pp_solve_defaults(), .method = "Auto", .fine_period_ns = FINE_PERIOD_NS};
     if (!settings)
         return pp_error_nomem(err);
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
@@ -232,7 +248,7 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         return err->code != PP_OK ? -1 : pp_error_set(err, PP_ERR_INVALID, "wrong arguments");
     if (strcmp(ret->method, "Auto") == 0 || strcmp(ret->method, "Fine") == 0)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
-                                  json_integer(FINE_PERIOD_NS));
+                                  json_integer(ret->fine_period_ns));
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)
         return pp_error_nomem(err);
