@@ -19,7 +19,7 @@ import time
 import torch
 from torch import nn
 
-LEVELS = ["SMActive", "SMOccupancy", "DRAMActive", "FP32Active"]  # then graphics and tensor: as timeline.h has them
+LEVELS = ["SMActive", "SMOccupancy", "DRAMActive", "FP32Active"]  # as timeline.h has them
 VARIATION = 0.05  # of a kernel's levels from step to step
 MODELS = {"long": (4, (1, 2), (1.0, 4.0)), "short": (7, (1, 4), (0.2, 0.9))}  # layers; kernels of a phase; ms of each
 
@@ -51,7 +51,7 @@ class Gpu:
     def launch(self, layer, phase, kernels):
         for kernel in kernels:
             levels = [min(100, max(0, level * (1 + VARIATION * self.draw.gauss(0, 1)))) for level in kernel.levels]
-            self.cupti.vgpu_levels((ctypes.c_float * 6)(*levels, 100, 0), ctypes.c_float(kernel.tail))
+            self.cupti.vgpu_levels((ctypes.c_float * len(levels))(*levels), ctypes.c_float(kernel.tail))
             self.cupti.pp_cupti_launch(b"gemm", ctypes.c_int64(kernel.ns), 0)
             sums = self.sums.setdefault((layer, phase), [0] * (1 + len(LEVELS)))
             sums[0] += kernel.ns

@@ -85,10 +85,9 @@ static void add_kernel(const vgpu_kernel *k, int64_t from, int64_t to, double su
     last = last < 1 ? last : 1;
     if (!(first < last))
         return;
-    const double whole = (last - first) * length;
     const double part = (until(last, (double)k->tail) - until(first, (double)k->tail)) * length;
     for (int l = 0; l < VGPU_LEVELS; l++)
-        sums[l] += (double)k->levels[l] * (l == VGPU_GRAPHICS ? whole : part);
+        sums[l] += (double)k->levels[l] * part;
 }
 
 /* Kernels of several streams are not in order of time: what is this long over is left behind. */

@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 /** Percent; as pm_double.c numbers them. */
-enum { VGPU_SM, VGPU_OCCUPANCY, VGPU_DRAM, VGPU_FP32, VGPU_GRAPHICS, VGPU_TENSOR, VGPU_LEVELS };
+enum { VGPU_SM, VGPU_OCCUPANCY, VGPU_DRAM, VGPU_FP32, VGPU_LEVELS };
 enum { VGPU_UUID = 64, VGPU_KERNELS = 65536 };
 
-/** One kernel. Its levels stay as they are until its tail, `tail` of its length, in which all but
- * the graphics engine's run out evenly. */
+/** One kernel. Its levels stay as they are until its tail, `tail` of its length, in which they run
+ * out evenly. */
 typedef struct vgpu_kernel {
     int64_t begin, end;
     float levels[VGPU_LEVELS];
