@@ -15,8 +15,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 TRAIN = str(ROOT / "e2e/training/kernels.py")
-sys.path.insert(0, str(ROOT / "e2e/gpu/driver"))
-import driver  # noqa: E402
+sys.path.insert(0, str(ROOT / "e2e"))
+from harness import driver  # noqa: E402
 
 BUILT = pathlib.Path(os.environ["PP_HOOK"]).parents[2] / "e2e/gpu/driver"
 PYTHONS = os.environ["PP_TORCH_PYTHON"].split(":")
