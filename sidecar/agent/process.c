@@ -533,7 +533,8 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
             return -1;
         pp_kernels_watch(p->kernels, pp_monitor_kernel, p->monitor);
     }
-    if (!p->monitor)
+    if (!p->monitor ||
+        pp_reader_gone(p->reader)) /* its sampler goes with it, for no other reason */
         return 0;
     bool running = pp_pairing_running(p->pairing);
     pp_monitor_input input = {.now = p->now,
