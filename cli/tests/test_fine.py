@@ -29,7 +29,7 @@ def run(folder, python, model, seed, seconds, *options, **settings):
     command = [os.environ["PP_CLI"], "run", "--fine-period", "100us", "--budget", "0.3", "--stretch", "2s", *options,
                "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={
-        **os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
+        **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
         "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr, json.loads((folder / "out/results.json").read_text())
@@ -56,6 +56,20 @@ def test_values_are_the_truth(tmp_path, python, model):
     layers = [item for item in gpu["items"] if item["kind"] == "layer"]
     assert {value["method"] for item in layers for name, value in item["metrics"].items()
             if name in driver.METRICS} == {"fine"}
+
+
+def test_averages_are_the_truth(tmp_path):
+    """NVML's counters, of which Auto takes the job's averages, are of the same kernels."""
+    output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, 12, "--method", "Auto", "--budget", "50")
+    truth, (gpu,) = driver.truth_of(output), results["gpus"]
+    job, = [item["metrics"] for item in gpu["items"] if item["kind"] == "job"]
+    for name in driver.METRICS:
+        mean = sum(row[name] * row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e9)
+        assert abs(job[name]["mean"] - mean) < 0.02, name
+    busy = sum(row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e7)
+    assert abs(job["GPUUtil"]["mean"] - busy) < 2 and job["GPUMem"]["mean"] == 4096
+    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
+    assert {item["metrics"]["SMActive"]["method"] for item in layers} == {"fine"}
 
 
 def test_a_driver_that_lets_nobody_sample(tmp_path):

@@ -307,6 +307,13 @@ static void test_why_nothing_was_sampled(void **state)
     e = estimate_of(s, PP_SOLUTION_LAYER, "b", PP_METRIC_SM_ACTIVE);
     assert_string_equal(e->reason, "fine sampling told nothing of it");
     pp_solution_free(s);
+
+    batch->process.id = 1; /* it was sampled, though for two */
+    tell(b, batch, "GPU-a", now, 1);
+    s = solve(b, true, 0);
+    e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE);
+    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    pp_solution_free(s);
     pp_wire_batch_free(batch);
     pp_activity_builder_free(b);
 }

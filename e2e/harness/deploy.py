@@ -205,7 +205,7 @@ class Deployment:
     def put_driver(self, **settings):
         """The virtual GPU's driver as the ConfigMap `vgpu-driver`; `settings` as driver.lay_out() has them."""
         build = configure(self.preset, "--preset", self.preset, f"-DPP_HOOK_ZIG={zig()}")
-        run("cmake", "--build", build, "--target", "vgpu_cuda", "vgpu_cupti", timeout=300, log="build.log")
+        run("cmake", "--build", build, "--target", "vgpu_cuda", "vgpu_cupti", "vgpu_nvml", timeout=300, log="build.log")
         with tempfile.TemporaryDirectory() as folder:
             driver.lay_out(os.path.join(build, "e2e/gpu/driver"), folder, "/dev/shm/vgpu-timeline", **settings)
             self.cluster.delete("-n", SERVICES, "configmap", "vgpu-driver")

@@ -14,8 +14,10 @@ DENIED = {"fault": "cuptiPmSamplingEnable 35"}
 def lay_out(built, folder, timeline, **settings):
     """The libraries and what they are to do; returns the folder."""
     os.makedirs(folder, exist_ok=True)
-    for name in ("libcuda.so.1", "libcupti.so.13"):
+    for name in ("libcuda.so.1", "libcupti.so.13", "libnvidia-ml.so.1"):
         shutil.copy(os.path.join(built, name), folder)
+    with open(os.path.join(folder, "nvml-table"), "w", encoding="utf-8") as file:
+        file.write("timeline %s\n" % timeline)
     with open(os.path.join(folder, "pm-table"), "w", encoding="utf-8") as file:
         file.write("timeline %s\n" % timeline)
         file.writelines("%s %s\n" % setting for setting in {**REAL, **settings}.items())

@@ -113,8 +113,8 @@ def main(driver, timeline, name, seed, seconds):
     draw = random.Random(int(seed))
     gpu = Gpu(driver, timeline, draw.random())
     model, optimizer = build(gpu, name, draw)
-    x, end, steps = torch.ones(4, 8), time.monotonic() + float(seconds), 0
-    while time.monotonic() < end:
+    x, begun, steps = torch.ones(4, 8), time.monotonic(), 0
+    while time.monotonic() < begun + float(seconds):
         optimizer.zero_grad()
         loss = model(x).square().mean()
         gpu.wait()
@@ -123,7 +123,7 @@ def main(driver, timeline, name, seed, seconds):
         gpu.wait()
         steps += 1
     print(json.dumps({"model": name, "seed": int(seed), "steps": steps, "loss": float(loss.detach()),
-                      "truth": gpu.truth()}), flush=True)
+                      "seconds": time.monotonic() - begun, "truth": gpu.truth()}), flush=True)
 
 
 if __name__ == "__main__":

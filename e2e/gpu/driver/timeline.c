@@ -109,3 +109,19 @@ void vgpu_timeline_mean(const vgpu_timeline *t, uint64_t *cursor, int64_t from, 
         means[l] = mean < 100 ? mean : 100;
     }
 }
+
+double vgpu_timeline_busy(const vgpu_timeline *t, int64_t from, int64_t to)
+{
+    uint64_t head = atomic_load_explicit(&t->head, memory_order_acquire);
+    int64_t sum = 0;
+    for (uint64_t i = head; i > 0 && i + VGPU_KERNELS / 2 > head; i--) {
+        const vgpu_kernel *k = &t->kernels[(i - 1) % VGPU_KERNELS];
+        const int64_t begin = k->begin > from ? k->begin : from;
+        const int64_t end = k->end < to ? k->end : to;
+        if (k->end < from - LONGEST)
+            break;
+        sum += end > begin ? end - begin : 0;
+    }
+    double share = 100.0 * (double)sum / (double)(to - from);
+    return share < 100 ? share : 100;
+}

@@ -43,4 +43,8 @@ void vgpu_timeline_add(vgpu_timeline *timeline, const vgpu_kernel *kernel);
 void vgpu_timeline_mean(const vgpu_timeline *timeline, uint64_t *cursor, int64_t from, int64_t to,
                         double means[VGPU_LEVELS]);
 
+/** Percent of a time that has just passed in which a kernel ran; kernels side by side count twice,
+ * to 100 at most. */
+double vgpu_timeline_busy(const vgpu_timeline *timeline, int64_t from, int64_t to);
+
 #endif
