@@ -51,7 +51,7 @@ static const struct argp_option known[] = {
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0, "Auto, Direct, Fine, or Job: averages of the job only", 2},
     {"fine-period", KEY_FINE_PERIOD, "TIME", 0,
-     "Between two samples of the GPU for Fine and Auto, 20us to 1ms (25us)", 2},
+     "Least time between two samples of the GPU, 20us to 1ms (25us)", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
 };

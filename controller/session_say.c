@@ -333,7 +333,10 @@ static void say_fine(pp_session_turn *turn)
     bool ended = turn->to->completion_ns != 0;
     if (!turn->obs->fine_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_FINE_SAMPLED)))
         return;
-    if (denied)
+    if (t->reporting == 0)
+        set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
+            "No pod has reported yet");
+    else if (denied)
         set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_FALSE, "NotSampled",
             "%lld of %lld pods are not sampled; %s: %s", (long long)t->unsampled,
             (long long)t->reporting, denied->name, denied->fine_why);

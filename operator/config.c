@@ -30,7 +30,8 @@ static const pp_config_option options[] = {
      "Memory instead of `injection.memory` in pods that are injected for a session that asks for "
      "fine sampling"},
     {"fine.periodMicroseconds", PP_CONFIG_INTEGER, AT(fine.period_us), "25", 20, 1000, NULL,
-     "Time between two samples of a GPU's performance monitors, for fine sampling"},
+     "Least time between two samples of a GPU's performance monitors, for fine sampling; it is "
+     "longer where decoding them takes longer"},
     {"http.bindAddress", PP_CONFIG_STRING, AT(http.bind_address), "", 0, 0, NULL,
      "Address to listen on; empty: every address"},
     {"http.plainPort", PP_CONFIG_INTEGER, AT(http.plain_port), "8080", 0, 65535, NULL,

@@ -930,6 +930,11 @@ static void test_fine_condition(void **state)
     (void)step(&w, 21);
     assert_false(has_condition(&w, "FineSampled")); /* nobody has asked for it */
     w.obs.fine_asked = true;
+    w.obs.n_pods = 0;
+    (void)step(&w, 21);
+    assert_string_equal(condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples")->message,
+                        "No pod has reported yet");
+    w.obs.n_pods = 2;
     w.pods[0].fine_why = "";
     (void)step(&w, 22);
     const pp_condition *c = condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples");

@@ -21,7 +21,10 @@ from torch import nn
 
 LEVELS = ["SMActive", "SMOccupancy", "DRAMActive", "FP32Active"]  # as timeline.h has them
 VARIATION = 0.05  # of a kernel's levels from step to step
-MODELS = {"long": (4, (1, 2), (1.0, 4.0)), "short": (7, (1, 4), (0.2, 0.9))}  # layers; kernels of a phase; ms of each
+MODELS = {"long": (4, (1, 2), (1.0, 4.0)), "short": (9, (1, 4), (0.2, 0.9))}  # layers; kernels of a phase; ms of each
+# ns of a step's kernels at least: clocks are found to be apart by what goes together within 12 ms either way, and
+# where steps are shorter than that two that are a step further apart go together nearly as well.
+STEP = 25e6
 
 
 class Kernel:
@@ -98,12 +101,24 @@ class Optimizer(torch.optim.SGD):
         return super().step(closure)
 
 
-def build(gpu, name, draw):
+def draw_kernels(name, draw):
+    """Of each layer those of forward and backward, and of the optimizer."""
     layers, count, length = MODELS.get(name) or (draw.randint(3, 8), (1, 3), sorted(draw.uniform(0.3, 3) for _ in "ab"))
-    some = lambda: [Kernel(draw, length) for _ in range(draw.randint(*count))]
-    model = nn.Sequential(*[Layer(gpu, str(i), {"forward": some(), "backward": some()}) for i in range(layers)])
+
+    def some():
+        return [Kernel(draw, length) for _ in range(draw.randint(*count))]
+
+    return [{"forward": some(), "backward": some()} for _ in range(layers)], some()
+
+
+def build(gpu, name, draw):
+    total = 0
+    while total < STEP:
+        layers, last = draw_kernels(name, draw)
+        total = sum(kernel.ns for phases in layers for kernels in phases.values() for kernel in kernels)
+    model = nn.Sequential(*[Layer(gpu, str(i), kernels) for i, kernels in enumerate(layers)])
     optimizer = Optimizer(model.parameters(), lr=0.001)
-    optimizer.gpu, optimizer.kernels = gpu, some()
+    optimizer.gpu, optimizer.kernels = gpu, last
     return model, optimizer
 
 
