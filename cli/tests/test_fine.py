@@ -50,7 +50,7 @@ def test_values_are_the_truth(tmp_path, python, model):
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
-    assert fine["times"] >= 2 and fine["failedTimes"] == 0 and "not sampled" not in said
+    assert fine["times"] - fine["failedTimes"] >= 2 and "not sampled" not in said
     assert driver.agrees(truth, values_of(results))
     assert not driver.agrees(driver.exchanged(truth), values_of(results))
     layers = [item for item in gpu["items"] if item["kind"] == "layer"]

@@ -46,10 +46,10 @@ def compare(truth, values):
 
 
 def agrees(truth, values):
-    """Whether they agree as values of samples 100 us apart, of two windows or more, do. Many runs erred by 0.1 to 0.6
-    points; exchanged layers by 10 and more."""
+    """Whether they agree as values of samples 100 us apart, of two windows or more, do. Eight runs of trainings drawn at
+    random erred by 0.06 to 0.26 points, with all values within 3 standard errors."""
     errors, share = compare(truth, values)
-    return max(errors.values()) < 1.5 and share >= 0.85
+    return max(errors.values()) < 1 and share >= 0.9
 
 
 def exchanged(truth):
