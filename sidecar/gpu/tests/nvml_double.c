@@ -253,12 +253,13 @@ int nvmlDeviceGetMemoryInfo(const gpu *g, unsigned long long ret[3])
 #endif
 
 #ifndef NVML_DOUBLE_old
-/* A part has no power, energy or clock of its own, nor GPM by the call for whole ones. */
+/* A part has no power, energy or clock of its own, nor GPM by the call for whole ones; and nothing
+ * is known of a timeline's. */
 static int code_of(const gpu *g)
 {
     if (is_lost(g))
         return GPU_IS_LOST;
-    return g->instance ? INVALID_ARGUMENT : SUCCESS;
+    return g->instance || g->timeline ? INVALID_ARGUMENT : SUCCESS;
 }
 
 int nvmlDeviceGetPowerUsage(const gpu *g, unsigned *ret)
