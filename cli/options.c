@@ -27,6 +27,7 @@ enum {
     KEY_DWELL,
     KEY_PAUSE,
     KEY_MEMORY,
+    KEY_FINE_PERIOD,
     KEY_METRIC,
     KEY_HOOK,
 };
@@ -56,6 +57,8 @@ static const struct argp_option known[] = {
      "Job: "
      "averages of the job only",
      2},
+    {"fine-period", KEY_FINE_PERIOD, "TIME", 0,
+     "Least time between two samples of the GPU, 20us to 1ms (25us)", 2},
     {"dwell", KEY_DWELL, "TIME", 0,
      "Isolated: how long each layer is replayed in each phase (800ms)", 2},
     {"max-pause", KEY_PAUSE, "TIME", 0, "Isolated: how long the training may be held in all (1m)",
@@ -159,6 +162,16 @@ static int set_milliseconds(json_t *object, const char *field, const char *optio
                : pp_error_nomem(err);
 }
 
+/* The settings' own limits are the same; here they are told by the option's name. */
+static int set_period(pp_run_options *out, const char *text, pp_error *err)
+{
+    pp_error why = {0};
+    if (pp_duration_parse(text, &out->fine_period_ns, &why) < 0 || out->fine_period_ns < 20000 ||
+        out->fine_period_ns > 1000000)
+        return pp_error_field(err, "--fine-period", "must be 20us to 1ms, not %s", text);
+    return 0;
+}
+
 static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 {
     pp_metric metric;
@@ -203,6 +216,8 @@ static int take(collected *c, int key, char *text)
     case KEY_MEMORY:
         return set_number(object_in(s, "isolation"), "memoryMiB", "--replay-memory", text, true,
                           c->err);
+    case KEY_FINE_PERIOD:
+        return set_period(c->out, text, c->err);
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
     case KEY_METHOD:
@@ -268,7 +283,8 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         NULL};
     PP_CLEANUP_JSON json_t *settings = defaults();
     collected c = {.out = ret, .settings = settings, .err = err};
-    *ret = (pp_run_options){.solution = pp_solve_defaults(), .method = "Auto"};
+    *ret = (pp_run_options){
+        .solution = pp_solve_defaults(), .method = "Auto", .fine_period_ns = FINE_PERIOD_NS};
     if (!settings)
         return pp_error_nomem(err);
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
@@ -276,7 +292,7 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         return err->code != PP_OK ? -1 : pp_error_set(err, PP_ERR_INVALID, "wrong arguments");
     if (strcmp(ret->method, "Auto") == 0 || strcmp(ret->method, "Fine") == 0)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
-                                  json_integer(FINE_PERIOD_NS));
+                                  json_integer(ret->fine_period_ns));
     set_dwell(settings, strcmp(ret->method, "Isolated") == 0);
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)

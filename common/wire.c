@@ -102,6 +102,11 @@ static const pp_json_field fine_fields[] = {
     {0},
 };
 
+static const pp_json_field why_fields[] = {
+    {"why", PP_JSON_STRING, offsetof(pp_wire_fine, why), true, PP_WIRE_MAX_REASON},
+    {0},
+};
+
 static const pp_json_field cost_fields[] = {
     {"nanoseconds", PP_JSON_INT, offsetof(pp_wire_cost, nanoseconds), true, PP_WIRE_MAX_COUNT},
     {"marks", PP_JSON_INT, offsetof(pp_wire_cost, marks), true, PP_WIRE_MAX_COUNT},
@@ -466,6 +471,10 @@ static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *
 static int check_fine(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     const pp_wire_fine *fine = &batch->fine;
+    if (fine->why && (!*fine->why || fine->gpu))
+        return pp_error_field(err, "fine.why", "must not be empty, nor beside values");
+    if (fine->why)
+        return check_fields(why_fields, "fine", fine, err);
     if (!fine->gpu)
         return 0;
     if (check_id(fine->gpu, PP_WIRE_MAX_GPU, "fine.gpu", err) < 0)
@@ -632,6 +641,8 @@ static int decode_fine(const json_t *object, pp_wire_fine *fine, pp_error *err)
     void *rows = NULL;
     if (!value)
         return 0;
+    if (json_object_get(value, "why"))
+        return pp_json_decode(value, why_fields, false, "fine", fine, err);
     if (pp_json_decode(value, fine_fields, false, "fine", fine, err) < 0 ||
         decode_columns(value, &fine_group, &rows, &fine->count, err) < 0)
         return -1;
@@ -693,8 +704,8 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
 
 bool pp_wire_is_fine_only(const pp_wire_batch *batch)
 {
-    return batch->fine.gpu && batch->step_count == 0 && batch->interval_count == 0 &&
-           batch->grid.count == 0;
+    return (batch->fine.gpu || batch->fine.why) && batch->step_count == 0 &&
+           batch->interval_count == 0 && batch->grid.count == 0;
 }
 
 void pp_wire_batch_free(pp_wire_batch *batch)
@@ -709,6 +720,7 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->steps);
     free(batch->intervals);
     free(batch->grid.cells);
+    pp_json_free_fields(why_fields, &batch->fine);
     pp_json_free_fields(fine_fields, &batch->fine);
     free(batch->fine.rows);
     free(batch);
@@ -874,6 +886,10 @@ static int append_activity(pp_buf *out, const pp_wire_batch *b, pp_error *err)
 
 static int append_fine(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
 {
+    if (fine->why && append_text(out, ",\"fine\":", err) < 0)
+        return -1;
+    if (fine->why)
+        return append_json(out, json_pack("{ss}", "why", fine->why), err);
     if (!fine->gpu)
         return 0;
     if (pp_buf_printf(out, err, ",\"fine\":{\"gpu\":\"%s\",\"sources\":", fine->gpu) < 0 ||

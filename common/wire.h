@@ -37,7 +37,7 @@ enum {
     PP_WIRE_MAX_PROCESS = 65535,    /**< greatest process id, rank and world size */
     PP_WIRE_MAX_IN_FLIGHT = 64,     /**< unacknowledged batches per connection */
     PP_WIRE_MAX_MALFORMED = 3,      /**< the connection is closed at this many */
-    PP_WIRE_MAX_REASON = 256,       /**< bytes of bye's reason and refused's message */
+    PP_WIRE_MAX_REASON = 256,       /**< bytes of bye's reason, refused's message, fine's why */
     PP_WIRE_MAX_ANSWER = 128 << 10, /**< bytes of one message to an agent */
 };
 
@@ -152,9 +152,11 @@ typedef struct pp_wire_fine_row {
     int64_t error[PP_WIRE_FINE_METRICS]; /**< standard errors */
 } pp_wire_fine_row;
 
-/** All that is known of one process by now: the next one of it replaces it. */
+/** All that is known of one process by now: the next one of it replaces it. Or why nothing more
+ * will be known: what was told before stays. */
 typedef struct pp_wire_fine {
-    char *gpu;          /**< UUID; NULL: the batch carries none */
+    char *why; /**< 1 to PP_WIRE_MAX_REASON bytes, and nothing of what follows; NULL: none */
+    char *gpu; /**< UUID; NULL: the batch carries no values */
     pp_strings sources; /**< of each metric, by its own name; "": not offered */
     pp_wire_fine_row *rows;
     size_t count;
@@ -207,7 +209,8 @@ int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err)
  * them letters, digits and -_.:/ */
 bool pp_wire_is_id(const char *text, size_t max);
 
-/** Whether it says nothing of any time, and only what fine sampling told. */
+/** Whether it says nothing of any time, and only what fine sampling told, or why it tells nothing.
+ */
 bool pp_wire_is_fine_only(const pp_wire_batch *batch);
 
 /** Frees a batch and all it owns; NULL is allowed. */

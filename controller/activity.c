@@ -14,6 +14,7 @@ pp_activity *pp_activity_free(pp_activity *a)
         free(a->processes[i].instance);
         free(a->processes[i].kernels);
         free(a->processes[i].isolated);
+        free(a->processes[i].fine);
         pp_strings_free(&a->processes[i].gpus);
     }
     for (size_t i = 0; i < a->n_layers; i++) {

@@ -23,6 +23,7 @@ typedef struct pp_activity_process {
     pp_strings gpus;
     char *kernels;  /**< why busy times are not known; NULL or "" where they are */
     char *isolated; /**< why layers are not replayed; NULL or "": they are, or need not be */
+    char *fine; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {

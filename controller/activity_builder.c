@@ -60,10 +60,12 @@ static int set_reason(char **to, const char *reason, pp_error *err)
     return 0;
 }
 
-static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_process *in,
+static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch *batch,
                     pp_error *err)
 {
+    const pp_wire_process *in = &batch->process;
     if (set_reason(&p->kernels, in->kernels, err) < 0 ||
+        set_reason(&p->fine, batch->fine.why, err) < 0 ||
         set_reason(&p->isolated, in->isolated, err) < 0)
         return -1;
     return add_gpus(a, p, &in->gpus, err);
@@ -79,7 +81,7 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
         if (a->processes[i].process == batch->process.id &&
             strcmp(a->processes[i].instance, instance) == 0) {
             *ret = (uint32_t)i;
-            return describe(a, &a->processes[i], &batch->process, err);
+            return describe(a, &a->processes[i], batch, err);
         }
     }
     if (GROW(b, processes, 1, err) < 0)
@@ -89,7 +91,7 @@ static int find_process(pp_activity_builder *b, const pp_wire_batch *batch, uint
     if (!p->instance)
         return pp_error_nomem(err);
     *ret = (uint32_t)a->n_processes++;
-    return describe(a, p, &batch->process, err);
+    return describe(a, p, batch, err);
 }
 
 static pp_activity_layer *find_layer(const pp_activity *a, uint32_t process, int64_t id)

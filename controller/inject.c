@@ -175,10 +175,11 @@ static bool storage_limited(const json_t *spec)
 static json_t *resources(const pp_inject_turn *turn, const char *limit)
 {
     const pp_inject_options *opt = turn->opt;
+    bool fine = turn->session && pp_session_asks_fine(turn->session, opt->fine_auto);
+    const char *memory = fine ? opt->fine_memory : opt->memory;
     return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*, s:s*}}", "requests", "cpu",
-                     limit ? limit : opt->cpu, "memory", opt->memory, "limits", "memory",
-                     opt->memory, "cpu", limit, "ephemeral-storage",
-                     storage_limited(turn->spec) ? STORAGE : NULL);
+                     limit ? limit : opt->cpu, "memory", memory, "limits", "memory", memory, "cpu",
+                     limit, "ephemeral-storage", storage_limited(turn->spec) ? STORAGE : NULL);
 }
 
 /* A CPU limit as text; "" where a container has none. */
@@ -542,6 +543,13 @@ static json_t *events_value(const pp_inject_options *opt)
     return opt->events_port ? json_pack("{s:I}", "port", (json_int_t)opt->events_port) : NULL;
 }
 
+static json_t *fine_value(const pp_session *s, const pp_inject_options *opt)
+{
+    return pp_session_asks_fine(s, opt->fine_auto)
+               ? json_pack("{s:I}", "periodNs", (json_int_t)opt->fine_period_ns)
+               : NULL;
+}
+
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
     if (!s)
@@ -551,10 +559,11 @@ json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);
     return json_pack(
-        "{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, s:o*}", "version",
-        1, "session", "uid", s->uid, "namespace", s->namespace_, "name", s->name, "endpoint",
-        opt->endpoint, "layers", layers, "phases", phases_value(s->phases), "steps", "skip",
-        (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
+        "{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, s:o*, s:o*}",
+        "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name", s->name,
+        "endpoint", opt->endpoint, "layers", layers, "phases", phases_value(s->phases), "steps",
+        "skip", (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
         (double)s->duration_ns / 1e9, "overheadBudgetPercent", s->overhead_budget_percent,
-        "stretch", "seconds", opt->stretch_seconds, "events", events_value(opt));
+        "stretch", "seconds", opt->stretch_seconds, "events", events_value(opt), "fine",
+        fine_value(s, opt));
 }

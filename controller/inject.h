@@ -42,6 +42,9 @@ typedef struct pp_inject_options {
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
     double stretch_seconds;          /**< least length of a sampled stretch */
     int64_t events_port;             /**< on the pod's loopback, for foreign hooks; 0: none */
+    bool fine_auto;                  /**< sessions of method Auto ask for fine sampling too */
+    const char *fine_memory; /**< as memory, where the session asks for it: joining takes more */
+    int64_t fine_period_ns;  /**< between samples, where a session asks for them */
 } pp_inject_options;
 
 typedef enum pp_inject_result {

@@ -41,6 +41,12 @@ bool pp_session_takes_batches(const pp_session *session)
     return session->invalid.code == PP_OK && !session->deleting && !is_final(session->phase);
 }
 
+bool pp_session_asks_fine(const pp_session *session, bool by_auto)
+{
+    return strcmp(session->method, "Fine") == 0 ||
+           (by_auto && strcmp(session->method, "Auto") == 0);
+}
+
 bool pp_session_pod_injected(const pp_session *session, const pp_session_pod *pod)
 {
     return pod->session_uid && strcmp(pod->session_uid, session->uid) == 0;
@@ -72,6 +78,10 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->injected++;
     t->connected += pod->connected;
     t->reporting += pod->last_batch_ns > 0;
+    bool denied = pod->fine_why && *pod->fine_why;
+    t->fine += pod->last_batch_ns > 0 && pod->fine;
+    t->unsampled += pod->last_batch_ns > 0 && !pod->fine && denied;
+    t->solving += turn->obs->fine_asked && pod->connected && !denied;
     t->with_gpu += pod->last_batch_ns > 0 && pod->n_gpus > 0;
     t->with_whole += pod->last_batch_ns > 0 && has_whole_gpu(pod);
     t->quiet_since = later(t->quiet_since, later(pod->last_batch_ns, pod->finished_ns));
@@ -208,7 +218,7 @@ static pp_session_phase conclude(pp_session_turn *turn)
         return end(turn, PP_SESSION_FAILED, "NoLayerTimed",
                    "Steps were sampled, but no layer was timed in them; look at spec.layers and at "
                    "the log of the pod's container precisionprobe-agent");
-    if (st->final_job_means > 0)
+    if (st->final_job_means > 0 || st->final_own > 0)
         return end(turn, PP_SESSION_SUCCEEDED, "Completed",
                    "%s; %lld metric values of their own, %lld of groups of layers", timed,
                    (long long)st->final_own, (long long)st->final_groups);
@@ -231,10 +241,19 @@ static pp_session_phase conclude(pp_session_turn *turn)
                "GPUs; " PP_SESSION_NO_SAMPLE_HINT);
 }
 
+/* What fine sampling tells of a stretch comes after its last batch, once it is solved. */
+static bool solved(const pp_session_turn *turn)
+{
+    int64_t since = later(turn->to->sampling_end_ns, turn->tally.quiet_since);
+    return turn->tally.solving == 0 || turn->obs->now_ns >= since + turn->opt.fine_ns;
+}
+
 /* The last batches of stretches that were cut off by the end of sampling. */
 static bool drained(const pp_session_turn *turn)
 {
     int64_t since = later(turn->to->sampling_end_ns, turn->obs->serving_since_ns);
+    if (!solved(turn))
+        return false;
     return turn->tally.undrained == 0 || turn->obs->now_ns >= since + turn->opt.drain_ns;
 }
 
@@ -346,6 +365,7 @@ static pp_session_options with_defaults(const pp_session_options *opt)
     pp_session_options o = opt ? *opt : (pp_session_options){0};
     o.grace_ns = o.grace_ns ? o.grace_ns : 10 * SECOND;
     o.drain_ns = o.drain_ns ? o.drain_ns : 60 * SECOND;
+    o.fine_ns = o.fine_ns ? o.fine_ns : 10 * SECOND;
     o.poll_ns = o.poll_ns ? o.poll_ns : 2 * SECOND;
     o.solve_tries = o.solve_tries ? o.solve_tries : 8;
     return o;

@@ -24,6 +24,7 @@
 #define PP_SESSION_MAX_EVENTS 16      /* of one decision */
 #define PP_SESSION_MAX_LABELS 64      /* matchLabels */
 #define PP_SESSION_MAX_EXPRESSIONS 32 /* matchExpressions */
+#define PP_SESSION_FINE_WHY 257       /* bytes of why a pod is not sampled, with the NUL */
 
 /* Keys on pods. */
 #define PP_ANNOTATION_SESSION "precisionprobe.io/session"
@@ -101,7 +102,7 @@ typedef struct pp_session {
     unsigned phases;  /**< PP_SESSION_FORWARD | ... */
     unsigned metrics; /**< bits 1 << pp_metric */
     double overhead_budget_percent;
-    char *method;        /**< "Auto", "Job" or "Direct" */
+    char *method;        /**< "Auto", "Job", "Direct" or "Fine" */
     char *existing_pods; /**< "Report" */
     double tolerance_percent;
     bool suspend;
@@ -141,6 +142,10 @@ bool pp_session_takes_batches(const pp_session *session);
 
 /** Whether its phase is Succeeded or Failed. */
 bool pp_session_final(const pp_session *session);
+
+/** Whether its pods' GPUs are to be sampled (docs/fine.md): method Fine, and Auto where the
+ * operator is configured so. */
+bool pp_session_asks_fine(const pp_session *session, bool by_auto);
 
 /** Whether the labels (an object of strings, NULL: none) satisfy the selector. */
 bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
@@ -184,6 +189,8 @@ typedef struct pp_session_pod {
     int64_t steps;         /**< stored, of the process that has fewest */
     int64_t dropped;       /**< marks lost before they reached the operator */
     int64_t epoch, batch;  /**< of its last step; -1: unknown */
+    bool fine;             /**< fine sampling told something of it */
+    const char *fine_why;  /**< why it tells nothing, or nothing more; NULL or "": not known */
 } pp_session_pod;
 
 /**
@@ -229,6 +236,7 @@ typedef struct pp_session_observation {
     const char *prometheus_error;   /**< NULL: reachable, or not asked yet */
     const char *prometheus_warning; /**< what its answers left out or warned of; NULL: nothing */
     bool prometheus_off;            /**< no Prometheus is configured: layers are timed only */
+    bool fine_asked;                /**< pp_session_asks_fine */
     bool prometheus_asked;          /**< at least one query for this session was answered */
     const char *solve_error;        /**< why the last attribution failed; NULL: it did not */
     unsigned solve_failures;        /**< in a row, while the store was reachable */
@@ -237,9 +245,10 @@ typedef struct pp_session_observation {
 
 /** Waits, in ns; zero means the default. */
 typedef struct pp_session_options {
-    int64_t grace_ns;     /**< for a new pod after the last has finished; default 10 s */
-    int64_t drain_ns;     /**< for the last batches after sampling ended; default 60 s */
-    int64_t poll_ns;      /**< between looks while something is awaited; default 2 s */
+    int64_t grace_ns; /**< for a new pod after the last has finished; default 10 s */
+    int64_t drain_ns; /**< for the last batches after sampling ended; default 60 s */
+    int64_t fine_ns;  /**< after a pod's last batch, for what fine sampling tells; default 10 s */
+    int64_t poll_ns;  /**< between looks while something is awaited; default 2 s */
     unsigned solve_tries; /**< of the final attribution; default 8 */
 } pp_session_options;
 
@@ -248,6 +257,7 @@ typedef enum pp_condition_type {
     PP_CONDITION_INJECTED,
     PP_CONDITION_COLLECTING,
     PP_CONDITION_METRICS_AVAILABLE,
+    PP_CONDITION_FINE_SAMPLED, /**< only where it is asked for */
     PP_CONDITION_STORED,
     PP_CONDITION_READY,
     PP_CONDITION_RECONCILING,
@@ -264,7 +274,7 @@ typedef enum pp_condition_status {
 
 typedef struct pp_condition {
     pp_condition_status status;
-    char reason[64];
+    char reason[64]; /**< "": the session has no such condition */
     char message[512];
     int64_t transition_ns; /**< kept while the status stays */
 } pp_condition;

@@ -359,11 +359,14 @@ static int check_times(const pp_session *s, pp_error *err)
 
 static int check_choices(const pp_session *s, pp_error *err)
 {
-    if (strcmp(s->method, "Auto") != 0 && strcmp(s->method, "Job") != 0 &&
-        strcmp(s->method, "Direct") != 0)
-        return pp_error_field(err, "spec.method",
-                              "\"%.20s\" is not available in this version; use Auto, Job or Direct",
-                              s->method);
+    static const char *const methods[] = {"Auto", "Job", "Direct", "Fine"};
+    size_t m = 0;
+    while (m < sizeof methods / sizeof *methods && strcmp(s->method, methods[m]) != 0)
+        m++;
+    if (m == sizeof methods / sizeof *methods)
+        return pp_error_field(
+            err, "spec.method",
+            "\"%.20s\" is not available in this version; use Auto, Job, Direct or Fine", s->method);
     if (strcmp(s->existing_pods, "Report") != 0)
         return pp_error_field(err, "spec.existingPods",
                               "\"%.20s\" is not available in this version; use Report",

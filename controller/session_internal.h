@@ -21,6 +21,9 @@ typedef struct pp_session_tally {
     int64_t undrained;   /**< unfinished, with a stretch that has not ended */
     int64_t below_max;   /**< unfinished, with fewer than steps.max steps */
     int64_t with_gpu;    /**< reporting, with at least one GPU */
+    int64_t fine;        /**< reporting, and fine sampling told something of it */
+    int64_t unsampled;   /**< reporting, without, and why is known */
+    int64_t solving;     /**< connected, with more to come, as far as is known */
     int64_t with_whole;  /**< of these, with one that is no MIG instance */
     int64_t quiet_since; /**< the last sign of life of any pod */
 } pp_session_tally;

@@ -15,6 +15,7 @@ static const char *const condition_names[PP_CONDITION_COUNT] = {
     [PP_CONDITION_INJECTED] = "Injected",
     [PP_CONDITION_COLLECTING] = "Collecting",
     [PP_CONDITION_METRICS_AVAILABLE] = "MetricsAvailable",
+    [PP_CONDITION_FINE_SAMPLED] = "FineSampled",
     [PP_CONDITION_STORED] = "Stored",
     [PP_CONDITION_READY] = "Ready",
     [PP_CONDITION_RECONCILING] = "Reconciling",
@@ -313,6 +314,47 @@ static void say_metrics(pp_session_turn *turn)
                  turn->obs->prometheus_warning);
 }
 
+static const pp_session_pod *first_unsampled(const pp_session_turn *turn)
+{
+    for (size_t i = 0; i < turn->obs->n_pods; i++) {
+        const pp_session_pod *pod = &turn->obs->pods[i];
+        if (pp_session_pod_injected(turn->session, pod) && pod->last_batch_ns > 0 && !pod->fine &&
+            pod->fine_why && *pod->fine_why)
+            return pod;
+    }
+    return NULL;
+}
+
+/* How fine sampling stands, where it is asked for. What is deleted by now stays told. */
+static void say_fine(pp_session_turn *turn)
+{
+    const pp_session_tally *t = &turn->tally;
+    const pp_session_pod *denied = first_unsampled(turn);
+    bool ended = turn->to->completion_ns != 0;
+    if (!turn->obs->fine_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_FINE_SAMPLED)))
+        return;
+    if (t->reporting == 0)
+        set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
+            "No pod has reported yet");
+    else if (denied)
+        set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_FALSE, "NotSampled",
+            "%lld of %lld pods are not sampled; %s: %s", (long long)t->unsampled,
+            (long long)t->reporting, denied->name, denied->fine_why);
+    else if (t->fine > 0 && t->fine == t->reporting)
+        set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_TRUE, "Sampled",
+            "Every reporting pod has values from fine sampling");
+    else if (ended)
+        set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_FALSE, "NothingTold",
+            "%lld of %lld pods have no values from fine sampling: too few of their steps were "
+            "sampled, or samples went together with no kernel",
+            (long long)(t->reporting - t->fine), (long long)t->reporting);
+    else
+        set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
+            "%lld of %lld pods have values from fine sampling yet; the second sampled stretch of "
+            "each brings the first",
+            (long long)t->fine, (long long)t->reporting);
+}
+
 static void say_stored(pp_session_turn *turn)
 {
     const pp_session_observation *obs = turn->obs;
@@ -442,6 +484,7 @@ void pp_session_say(pp_session_turn *turn)
     say_injected(turn);
     say_collecting(turn);
     say_metrics(turn);
+    say_fine(turn);
     say_stored(turn);
     if (final)
         say_final(turn);
@@ -454,6 +497,7 @@ void pp_session_say(pp_session_turn *turn)
     if (strcmp(turn->to->conditions[PP_CONDITION_INJECTED].reason, "NoMatchingPods") != 0)
         emit_if_new(turn, PP_CONDITION_INJECTED); /* before its pods come, nothing is wrong */
     emit_if_new(turn, PP_CONDITION_METRICS_AVAILABLE);
+    emit_if_new(turn, PP_CONDITION_FINE_SAMPLED);
     emit_if_new(turn, PP_CONDITION_STORED);
 }
 

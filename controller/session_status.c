@@ -66,7 +66,8 @@ static json_t *conditions_value(const pp_session_decision *d)
 {
     json_t *list = json_array();
     for (int i = 0; i < PP_CONDITION_COUNT; i++)
-        (void)json_array_append_new(list, condition_value(d, (pp_condition_type)i));
+        if (d->conditions[i].reason[0])
+            (void)json_array_append_new(list, condition_value(d, (pp_condition_type)i));
     return list;
 }
 

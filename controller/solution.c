@@ -37,6 +37,7 @@ pp_solution *pp_solution_free(pp_solution *s)
     free(s->gpu);
     free(s->kernels);
     free(s->isolated);
+    free(s->fine);
     free(s->items);
     free(s->estimates);
     free(s->fits);
@@ -143,7 +144,7 @@ static const char *why(const pp_attribution_result *r, size_t metric, bool job, 
                        bool ran, const pp_solution_options *options, const char *isolated)
 {
     if (!job && options->fine_only)
-        return "fine sampling told nothing of it";
+        return pp_solution_no_fine;
     if (!job && options->isolated_only)
         return *isolated ? isolated : "only layers are replayed, forward and backward";
     if (r->fits[metric].job.method == PP_METHOD_NONE)

@@ -107,6 +107,7 @@ typedef struct pp_solution {
     int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
     char *kernels;       /**< why busy times are not known; "" where no process says so */
     char *isolated;      /**< why layers were not replayed; "" where no process says so */
+    char *fine;          /**< method Fine: why the GPU was not sampled, as a reason; NULL */
     pp_solution_item *items;
     size_t n_items;
     pp_solution_estimate *estimates;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char pp_solution_no_fine[] = "fine sampling told nothing of it";
+
 /* An item by its phase and layer. */
 typedef struct place {
     int phase; /**< PP_PHASE_IDLE: no item that runs */
@@ -80,11 +82,45 @@ static int take(const pp_activity *a, const pp_activity_fine *f, pp_solution_est
     return 0;
 }
 
-int pp_solution_take_fine(const pp_activity *a, const char *gpu, pp_solution *s, pp_error *err)
+static bool uses(const pp_activity_process *p, const char *gpu)
 {
-    int64_t process = sampled_process(a, gpu);
-    if (process < 0)
-        return 0;
+    return p->gpus.count == 0 ? !*gpu : pp_strings_contain(&p->gpus, gpu);
+}
+
+static bool is_sampled(const pp_activity *a, const char *gpu)
+{
+    for (size_t i = 0; i < a->n_fine; i++)
+        if (strcmp(a->gpus.items[a->fine[i].gpu], gpu) == 0)
+            return true;
+    return false;
+}
+
+/* Of several processes' words the greatest, whatever their order. */
+static const char *find_why(const pp_activity *a, const char *gpu)
+{
+    const char *found = "";
+    for (size_t i = 0; i < a->n_processes; i++)
+        if (a->processes[i].fine && strcmp(a->processes[i].fine, found) > 0 &&
+            uses(&a->processes[i], gpu))
+            found = a->processes[i].fine;
+    return found;
+}
+
+static int say_why(const char *text, pp_solution *s, pp_error *err)
+{
+    if (asprintf(&s->fine, "the GPU was not sampled: %s", text) < 0) {
+        s->fine = NULL;
+        return pp_error_nomem(err);
+    }
+    for (size_t i = 0; i < s->n_estimates; i++)
+        if (s->estimates[i].reason == pp_solution_no_fine)
+            s->estimates[i].reason = s->fine;
+    return 0;
+}
+
+static int take_values(const pp_activity *a, const char *gpu, int64_t process, pp_solution *s,
+                       pp_error *err)
+{
     int rc = 0;
     place *places = list_places(s);
     if (!places)
@@ -101,4 +137,13 @@ int pp_solution_take_fine(const pp_activity *a, const char *gpu, pp_solution *s,
     }
     free(places);
     return rc;
+}
+
+int pp_solution_take_fine(const pp_activity *a, const char *gpu, pp_solution *s, pp_error *err)
+{
+    int64_t process = sampled_process(a, gpu);
+    if (process >= 0)
+        return take_values(a, gpu, process, s, err);
+    const char *text = is_sampled(a, gpu) ? "" : find_why(a, gpu);
+    return *text ? say_why(text, s, err) : 0;
 }

@@ -95,7 +95,11 @@ int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,
 int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
                       const pp_solution_options *options, pp_solution *s, pp_error *err);
 
-/** Puts fine values in the place of those that windows tell. */
+/** The reason of a layer without a fine value where there are no others. */
+extern const char pp_solution_no_fine[];
+
+/** Puts fine values in the place of those that windows tell; where the GPU was not sampled, why
+ * goes in the place of that reason. */
 int pp_solution_take_fine(const pp_activity *activity, const char *gpu, pp_solution *s,
                           pp_error *err);
 

@@ -189,5 +189,8 @@ void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
                                .memory = config->injection.memory,
                                .gpu_resources = &config->injection.gpu_resources,
                                .stretch_seconds = config->injection.stretch_seconds,
-                               .events_port = config->injection.events_port};
+                               .events_port = config->injection.events_port,
+                               .fine_memory = config->fine.memory,
+                               .fine_auto = config->fine.by_auto,
+                               .fine_period_ns = config->fine.period_us * 1000};
 }

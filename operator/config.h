@@ -21,6 +21,11 @@ typedef struct pp_config {
         int64_t solve_interval;
     } attribution;
     struct {
+        bool by_auto; /**< also for method Auto */
+        char *memory; /**< Kubernetes quantity */
+        int64_t period_us;
+    } fine;
+    struct {
         char *bind_address; /**< "": every address */
         int64_t tls_port;   /**< webhook and ingest */
         int64_t plain_port; /**< metrics and health */

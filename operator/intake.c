@@ -282,7 +282,8 @@ static void take_note(pp_work *work, const delivery *d)
     }
     if (target->rank < 0 || batch->process.rank < target->rank)
         target->rank = batch->process.rank;
-    target->open_stretch = !batch->stretch.last;
+    if (!pp_wire_is_fine_only(batch)) /* which is of no stretch */
+        target->open_stretch = !batch->stretch.last;
     target->last_batch_ns = pp_time_now();
     work->stats_dirty = true;
     work->unsolved = true;

@@ -62,6 +62,8 @@ static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
     view->dropped = target->dropped;
     view->epoch = target->epoch;
     view->batch = target->batch;
+    view->fine = target->fine;
+    view->fine_why = target->fine_why;
 }
 
 /* Whose the pod is: the session's own where it was injected for it, has reported to it, or is its
@@ -344,6 +346,7 @@ static void step(pp_work *work, const pp_session *session)
         .prometheus_warning = work->prometheus_warning[0] ? work->prometheus_warning : NULL,
         .prometheus_asked = work->asked,
         .prometheus_off = !op->prometheus,
+        .fine_asked = pp_session_asks_fine(session, op->config->fine.by_auto),
         .solve_error = work->solve_error[0] ? work->solve_error : NULL,
         .solve_failures = work->solve_failures,
         .serving_since_ns = op->serving_since_ns,

@@ -199,6 +199,7 @@ static void set_options(job *j, const pp_session *session)
         .metrics = session->metrics,
         .tolerance_percent = session->tolerance_percent,
         .job_only = strcmp(session->method, "Job") == 0,
+        .fine_only = strcmp(session->method, "Fine") == 0,
     };
 }
 

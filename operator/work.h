@@ -25,6 +25,8 @@ typedef struct pp_work_target {
     int64_t dropped;
     int64_t epoch;
     int64_t batch;
+    bool fine; /**< fine sampling told something of it */
+    char fine_why[PP_SESSION_FINE_WHY];
     UT_hash_handle hh;
 } pp_work_target;
 

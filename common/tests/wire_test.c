@@ -70,6 +70,58 @@ static void test_fine_values(void **state)
     pp_buf_done(&text);
 }
 
+/* Why there are none is a batch's whole word on them. */
+static void test_why_no_fine_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fine, *field;
+    } cases[] = {
+        {"{\"why\":\"the driver lets only root \\\"read\\\" \\u00b5s\"}", NULL},
+        {"{\"why\":\"\"}", "fine.why"},
+        {"{\"why\":7}", "fine.why"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        pp_wire_batch *b = NULL;
+        pp_error err = {0};
+        (void)json_object_set_new(object, "fine", parse(cases[i].fine));
+        assert_int_equal(pp_wire_batch_decode(object, &b, &err), cases[i].field ? -1 : 0);
+        if (cases[i].field) {
+            assert_string_equal(err.field, cases[i].field);
+            continue;
+        }
+        assert_false(pp_wire_is_fine_only(b));
+        b->step_count = b->interval_count = 0;
+        assert_true(pp_wire_is_fine_only(b));
+        pp_buf text;
+        pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+        assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+        PP_CLEANUP_JSON json_t *again = parse(text.data);
+        assert_true(json_equal(json_object_get(again, "fine"), json_object_get(object, "fine")));
+        pp_buf_done(&text);
+        pp_wire_batch_free(b);
+    }
+}
+
+static void test_a_long_why(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    char text[PP_WIRE_MAX_REASON + 2];
+    memset(text, 'x', sizeof text);
+    text[PP_WIRE_MAX_REASON + 1] = '\0';
+    (void)json_object_set_new(object, "fine", json_pack("{ss}", "why", text));
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+    assert_string_equal(err.field, "fine.why");
+    text[PP_WIRE_MAX_REASON] = '\0';
+    (void)json_object_set_new(object, "fine", json_pack("{ss}", "why", text));
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    pp_wire_batch_free(b);
+}
+
 static void test_wrong_fine_values(void **state)
 {
     (void)state;
@@ -830,6 +882,8 @@ int main(void)
         cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
         cmocka_unit_test(test_text_that_needs_escapes),
         cmocka_unit_test(test_fine_values),
+        cmocka_unit_test(test_why_no_fine_values),
+        cmocka_unit_test(test_a_long_why),
         cmocka_unit_test(test_wrong_fine_values),
         cmocka_unit_test(test_random_mutations),
         cmocka_unit_test(test_small_messages),

@@ -274,12 +274,60 @@ static void test_fine_values_are_taken(void **state)
     pp_activity_builder_free(b);
 }
 
+/* A GPU that was not sampled says why, unless others' values of it are there. */
+static void test_why_nothing_was_sampled(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    pp_wire_batch one = *batch;
+    one.step_count = one.interval_count = 0;
+    one.fine.why = (char *)(uintptr_t) "no CUPTI is loaded";
+    assert_int_equal(pp_activity_builder_add(b, &one, &err), 0);
+    assert_int_equal(pp_activity_builder_get(b)->n_batches, 1);
+    pp_solution *s = solve(b, true, 0);
+    const pp_solution_estimate *e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE);
+    assert_true(isnan(e->mean));
+    assert_string_equal(e->reason, "the GPU was not sampled: no CUPTI is loaded");
+    e = estimate_of(s, PP_SOLUTION_JOB, "", PP_METRIC_SM_ACTIVE);
+    assert_string_equal(e->reason, "no samples of this metric");
+    pp_solution_free(s);
+
+    s = solve(b, false, 0); /* what windows lack is another matter */
+    e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE);
+    assert_string_equal(e->reason, "no samples of this metric");
+    pp_solution_free(s);
+
+    pp_wire_fine_row now[] = {fine(1, PP_WIRE_FORWARD, 500000, 250000)};
+    tell(b, batch, "GPU-a", now, 1);
+    s = solve(b, true, 0);
+    assert_true(estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean == 0.5);
+    e = estimate_of(s, PP_SOLUTION_LAYER, "b", PP_METRIC_SM_ACTIVE);
+    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    pp_solution_free(s);
+
+    batch->process.id = 1; /* it was sampled, though for two */
+    tell(b, batch, "GPU-a", now, 1);
+    s = solve(b, true, 0);
+    e = estimate_of(s, PP_SOLUTION_LAYER, "a", PP_METRIC_SM_ACTIVE);
+    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    pp_solution_free(s);
+    pp_wire_batch_free(batch);
+    pp_activity_builder_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches_are_gathered),  cmocka_unit_test(test_busy_times_are_taken),
-        cmocka_unit_test(test_cells_get_their_times), cmocka_unit_test(test_too_much_is_cut),
-        cmocka_unit_test(test_samples_are_solved),    cmocka_unit_test(test_fine_values_are_taken),
+        cmocka_unit_test(test_batches_are_gathered),
+        cmocka_unit_test(test_busy_times_are_taken),
+        cmocka_unit_test(test_cells_get_their_times),
+        cmocka_unit_test(test_too_much_is_cut),
+        cmocka_unit_test(test_samples_are_solved),
+        cmocka_unit_test(test_fine_values_are_taken),
+        cmocka_unit_test(test_why_nothing_was_sampled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ static pp_inject_options options(void)
         .native_sidecar = true,
         .cpu = "50m",
         .memory = "64Mi",
+        .fine_memory = "192Mi",
         .gpu_resources = &fixture_gpus,
         .stretch_seconds = 30,
     };
@@ -290,6 +291,41 @@ static void test_settings(void **state)
     PP_CLEANUP_JSON json_t *waiting = pp_inject_settings(NULL, &opt);
     assert_int_equal(json_integer_value(pp_json_get(waiting, "events", "port", NULL)), 9402);
     (void)pp_session_free(s);
+}
+
+/* Samples are asked for by name, or by Auto where the operator is configured so. */
+static void test_settings_of_fine_sampling(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        bool by_auto, asks;
+    } cases[] = {
+        {"Fine", false, true}, {"Auto", false, false},  {"Auto", true, true},
+        {"Job", true, false},  {"Direct", true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[128];
+        (void)snprintf(spec, sizeof spec,
+                       "{'selector': {'matchLabels': {'a': 'b'}}, 'method': '%s'}",
+                       cases[i].method);
+        pp_session *s = fixture_session(spec);
+        pp_inject_options opt = options();
+        opt.fine_auto = cases[i].by_auto;
+        opt.fine_period_ns = 40000;
+        assert_int_equal(pp_session_asks_fine(s, cases[i].by_auto), cases[i].asks);
+        PP_CLEANUP_JSON json_t *got = pp_inject_settings(s, &opt);
+        const json_t *period = pp_json_get(got, "fine", "periodNs", NULL);
+        assert_int_equal(json_integer_value(period), cases[i].asks ? 40000 : 0);
+        assert_int_equal(json_object_get(got, "fine") != NULL, cases[i].asks);
+        PP_CLEANUP_JSON json_t *pod =
+            fixture_json("{'metadata': {}, 'spec': {'containers': [{'name': 'c'}]}}");
+        PP_CLEANUP_JSON json_t *patch = NULL;
+        assert_int_equal(pp_inject_patch(pod, s, &opt, &patch, NULL, NULL), PP_INJECT_PATCHED);
+        PP_CLEANUP_FREE char *text = json_dumps(patch, JSON_COMPACT);
+        assert_int_equal(strstr(text, "192Mi") != NULL, cases[i].asks);
+        (void)pp_session_free(s);
+    }
 }
 
 /* The loopback of a pod in the node's network is that of others too. */
@@ -815,6 +851,7 @@ int main(void)
         cmocka_unit_test(test_resources),
         cmocka_unit_test(test_storage_limits),
         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_settings_of_fine_sampling),
         cmocka_unit_test(test_no_events_in_the_nodes_network),
         cmocka_unit_test(test_native_sidecar_by_version),
         cmocka_unit_test(test_bare_pod),

@@ -788,20 +788,22 @@ static void test_conclusions(void **state)
 {
     (void)state;
     static const struct {
-        int64_t layers, means;
+        int64_t layers, means, own;
         int gpu; /* 2: a MIG instance */
         bool off;
         const char *error, *reason;
         pp_session_phase phase;
     } cases[] = {
-        {42, 6, 1, false, "away", "Completed", PP_SESSION_SUCCEEDED},
-        {42, 0, 1, false, "HTTP 404", "PrometheusUnavailable", PP_SESSION_FAILED},
-        {42, 0, 1, false, NULL, "NoMetrics", PP_SESSION_FAILED},
-        {42, 0, 2, false, NULL, "MIGInstance", PP_SESSION_FAILED},
-        {42, 6, 2, false, NULL, "Completed", PP_SESSION_SUCCEEDED},
-        {42, 0, 0, false, NULL, "NoGPU", PP_SESSION_FAILED},
-        {42, 0, 0, true, NULL, "TimedOnly", PP_SESSION_SUCCEEDED},
-        {0, 6, 1, false, NULL, "NoLayerTimed", PP_SESSION_FAILED},
+        {42, 6, 0, 1, false, "away", "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, 0, 1, false, "HTTP 404", "PrometheusUnavailable", PP_SESSION_FAILED},
+        {42, 0, 7, 1, false, "HTTP 404", "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, 0, 1, false, NULL, "NoMetrics", PP_SESSION_FAILED},
+        {42, 0, 7, 1, true, NULL, "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, 0, 2, false, NULL, "MIGInstance", PP_SESSION_FAILED},
+        {42, 6, 0, 2, false, NULL, "Completed", PP_SESSION_SUCCEEDED},
+        {42, 0, 0, 0, false, NULL, "NoGPU", PP_SESSION_FAILED},
+        {42, 0, 0, 0, true, NULL, "TimedOnly", PP_SESSION_SUCCEEDED},
+        {0, 6, 0, 1, false, NULL, "NoLayerTimed", PP_SESSION_FAILED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world w;
@@ -817,6 +819,7 @@ static void test_conclusions(void **state)
         w.obs.stats.samples_complete = w.obs.stats.final_written = true;
         w.obs.stats.final_layers = cases[i].layers;
         w.obs.stats.final_job_means = cases[i].means;
+        w.obs.stats.final_own = cases[i].own;
         assert_int_equal(step(&w, 112), cases[i].phase);
         const pp_condition *c = condition(&w, PP_CONDITION_SUCCEEDED, cases[i].reason);
         assert_true(strcmp(c->reason, "PrometheusUnavailable") != 0 ||
@@ -905,6 +908,87 @@ static void test_metrics_condition(void **state)
     world_done(&w);
 }
 
+static bool has_condition(const world *w, const char *type)
+{
+    const json_t *list = pp_json_get(w->object, "status", "conditions", NULL);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(pp_json_get_string(json_array_get(list, i), "type", NULL), type) == 0)
+            return true;
+    return false;
+}
+
+/* Two pods: what is said of them while one after the other tells something, and in the end. */
+static void test_fine_condition(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    report(&w, 1, 10, 20);
+    (void)step(&w, 21);
+    assert_false(has_condition(&w, "FineSampled")); /* nobody has asked for it */
+    w.obs.fine_asked = true;
+    w.obs.n_pods = 0;
+    (void)step(&w, 21);
+    assert_string_equal(condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples")->message,
+                        "No pod has reported yet");
+    w.obs.n_pods = 2;
+    w.pods[0].fine_why = "";
+    (void)step(&w, 22);
+    const pp_condition *c = condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples");
+    assert_true(c->status == PP_CONDITION_UNKNOWN && strstr(c->message, "0 of 2 pods"));
+    assert_true(has_condition(&w, "FineSampled"));
+    w.pods[0].fine = true;
+    (void)step(&w, 23);
+    condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples");
+    w.pods[1].fine_why = "the driver lets only root read the counters";
+    (void)step(&w, 24);
+    c = condition(&w, PP_CONDITION_FINE_SAMPLED, "NotSampled");
+    assert_string_equal(c->message, "1 of 2 pods are not sampled; dlrm-1: "
+                                    "the driver lets only root read the counters");
+    assert_true(c->status == PP_CONDITION_FALSE && told(&w, "NotSampled", ""));
+    (void)step(&w, 25);
+    assert_false(told(&w, "NotSampled", "")); /* once is enough */
+    w.pods[1].fine = true;                    /* its sampler has ended since */
+    (void)step(&w, 26);
+    assert_int_equal(condition(&w, PP_CONDITION_FINE_SAMPLED, "Sampled")->status,
+                     PP_CONDITION_TRUE);
+    w.obs.n_pods = 0; /* deleted: what is said of them stays */
+    (void)step(&w, 27);
+    condition(&w, PP_CONDITION_FINE_SAMPLED, "Sampled");
+    world_done(&w);
+}
+
+/* What is solved of the last stretch comes a moment after it; not where nothing is sampled. */
+static void test_fine_values_are_awaited(void **state)
+{
+    (void)state;
+    for (int denied = 0; denied < 2; denied++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        w.obs.fine_asked = true;
+        w.pods[0].fine_why = denied ? "no CUPTI is loaded" : NULL;
+        (void)step(&w, 21);
+        assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+        w.obs.stats.samples_complete = true;
+        (void)step(&w, 111);
+        assert_int_equal(w.did.finalise, denied);
+        report(&w, 0, 10, 112); /* a batch has come */
+        (void)step(&w, 121.5);
+        assert_int_equal(w.did.finalise, denied);
+        (void)step(&w, 122);
+        assert_true(w.did.finalise);
+        final_solution(&w);
+        assert_int_equal(step(&w, 123), PP_SESSION_SUCCEEDED);
+        condition(&w, PP_CONDITION_FINE_SAMPLED, denied ? "NotSampled" : "NothingTold");
+        world_done(&w);
+    }
+}
+
 static void test_invalid_spec(void **state)
 {
     (void)state;
@@ -970,6 +1054,7 @@ static void test_cut_text(void **state)
     (void)state;
     world w;
     world_init(&w, SPEC);
+    w.obs.fine_asked = true;
     char text[700];
     for (size_t i = 0; i + 3 < sizeof text; i += 3)
         memcpy(text + i, "\xe2\x82\xac", 4);
@@ -992,6 +1077,7 @@ static void test_conditions_are_complete(void **state)
     (void)state;
     world w;
     world_init(&w, SPEC);
+    w.obs.fine_asked = true;
     (void)step(&w, 1);
     const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
     assert_int_equal(json_array_size(list), PP_CONDITION_COUNT);
@@ -1034,6 +1120,8 @@ int main(void)
         cmocka_unit_test(test_conclusions),
         cmocka_unit_test(test_attribution_fails),
         cmocka_unit_test(test_metrics_condition),
+        cmocka_unit_test(test_fine_condition),
+        cmocka_unit_test(test_fine_values_are_awaited),
         cmocka_unit_test(test_invalid_spec),
         cmocka_unit_test(test_ttl),
         cmocka_unit_test(test_many_targets),

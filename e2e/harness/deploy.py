@@ -5,8 +5,10 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 
 from .cluster import E2E, SHARED
+from . import driver
 from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, say, step, wait_until
 
 SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheus, Postgres, GPUs, trainings
@@ -199,6 +201,15 @@ class Deployment:
             text = run("kubectl", "-n", SERVICES, "create", "configmap", "training",
                        f"--from-file={E2E}/training", "--dry-run=client", "-o", "yaml", env=cluster.environment)
             cluster.apply(text)
+
+    def put_driver(self, **settings):
+        """The virtual GPU's driver as the ConfigMap `vgpu-driver`; `settings` as driver.lay_out() has them."""
+        build = configure(self.preset, "--preset", self.preset, f"-DPP_HOOK_ZIG={zig()}")
+        run("cmake", "--build", build, "--target", "vgpu_cuda", "vgpu_cupti", "vgpu_nvml", timeout=300, log="build.log")
+        with tempfile.TemporaryDirectory() as folder:
+            driver.lay_out(os.path.join(build, "e2e/gpu/driver"), folder, "/dev/shm/vgpu-timeline", **settings)
+            self.cluster.delete("-n", SERVICES, "configmap", "vgpu-driver")
+            self.cluster.kubectl("-n", SERVICES, "create", "configmap", "vgpu-driver", f"--from-file={folder}")
 
     def gpus(self):
         """{node: its allocatable nvidia.com/gpu}, of the nodes that have any."""

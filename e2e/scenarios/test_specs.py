@@ -55,7 +55,7 @@ def test_fixed_once_created(everything, place):
                         "-p", json.dumps({"spec": {field: value}}))
 
 
-@pytest.mark.parametrize("method", ["Isolated", "Fine", "Guess"])
+@pytest.mark.parametrize("method", ["Isolated", "Guess"])
 def test_methods_of_later_versions(everything, place, method):
     spec = {"selector": {"matchLabels": {"app": "dlrm"}}, "method": method}
     said = refusal(everything.cluster, "apply", "-f", "-", input=text(place, spec))

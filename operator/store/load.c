@@ -5,9 +5,9 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
-static const char processes_sql[] =
-    "SELECT instance, process, gpus, kernels FROM process WHERE session_uid = $1 AND pod_uid = $2 "
-    "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
+static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine FROM process "
+                                    "WHERE session_uid = $1 AND pod_uid = $2 "
+                                    "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
     "SELECT instance, process, layer, name, type, parameters FROM layer "
     "WHERE session_uid = $1 AND pod_uid = $2 "
@@ -63,7 +63,8 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     pp_activity_process *p = &a->processes[a->n_processes++];
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
-        pp_row_strings(r, row, 2, &p->gpus, err) < 0 || copy_text(r, row, 3, &p->kernels, err) < 0)
+        pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
+        copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->fine, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
         if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)

@@ -14,9 +14,11 @@ static const char targets_sql[] =
     "coalesce((extract(epoch FROM t.last_batch_at) * 1000000)::bigint * 1000, 0), "
     "coalesce(t.first_ns, 0), coalesce(t.last_ns, 0), coalesce(t.observed_first_ns, 0), "
     "coalesce(t.observed_last_ns, 0), t.events, coalesce(n.steps, 0), t.dropped, "
-    "coalesce(t.epoch, -1), coalesce(t.batch, -1) "
+    "coalesce(t.epoch, -1), coalesce(t.batch, -1), coalesce(p.fine, ''), "
+    "EXISTS (SELECT 1 FROM fine f WHERE f.session_uid = t.session_uid AND f.pod_uid = t.pod_uid) "
     "FROM target t "
     "LEFT JOIN LATERAL (SELECT min(x.rank) AS rank, bool_or(x.open_stretch) AS open_stretch, "
+    "  max(x.fine COLLATE \"C\") AS fine, "
     "  (SELECT array_agg(DISTINCT g ORDER BY g) FROM process y, unnest(y.gpus) g "
     "   WHERE y.session_uid = t.session_uid AND y.pod_uid = t.pod_uid) AS gpus "
     " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid AND x.instance "
@@ -116,7 +118,9 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
         .dropped = pp_row_int(r, row, 11, 0),
         .epoch = pp_row_int(r, row, 12, -1),
         .batch = pp_row_int(r, row, 13, -1),
+        .fine = pp_row_bool(r, row, 15),
     };
+    (void)snprintf(t->fine_why, sizeof(t->fine_why), "%s", pp_row_text(r, row, 14));
     t->pod_uid = strdup(pp_row_text(r, row, 0));
     if (!t->pod_uid)
         return pp_error_nomem(err);

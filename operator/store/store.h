@@ -169,8 +169,10 @@ typedef struct pp_store_target_stats {
     int64_t last_ns;           /**< end of its last one */
     int64_t observed_first_ns; /**< what its batches cover; 0: none yet */
     int64_t observed_last_ns;
-    int64_t events, steps, dropped; /**< steps: of the process that has fewest */
-    int64_t epoch, batch;           /**< -1: unknown */
+    int64_t events, steps, dropped;     /**< steps: of the process that has fewest */
+    int64_t epoch, batch;               /**< -1: unknown */
+    bool fine;                          /**< fine sampling told something of it */
+    char fine_why[PP_SESSION_FINE_WHY]; /**< why it tells nothing, or nothing more; "": not known */
 } pp_store_target_stats;
 
 typedef struct pp_store_stats {

@@ -152,6 +152,17 @@ static const char fine_sql[] =
     " ON CONFLICT DO NOTHING) "
     "SELECT count(*) FROM new";
 
+/* The process may be new here. Of several reasons the greatest, in whatever order they come. */
+static const char fine_why_sql[] =
+    "WITH new AS ("
+    " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
+    "  python, torch, clock, model, fine) "
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) "
+    " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
+    "  fine = greatest(p.fine, excluded.fine) "
+    " WHERE p.fine IS DISTINCT FROM greatest(p.fine, excluded.fine) RETURNING 1) "
+    "SELECT count(*) FROM new";
+
 typedef struct batch_call {
     pp_call call;
     pp_store_batch_fn done;
@@ -259,10 +270,8 @@ static void add_layers(pp_statement *s, const pp_wire_batch *b)
 }
 
 /* $30 to $40 */
-static void add_process(pp_statement *s, const pp_wire_batch *b)
+static void add_process(pp_statement *s, const pp_wire_process *p)
 {
-    const pp_wire_process *p = &b->process;
-    add_layers(s, b);
     pp_sql_int4(s, p->rank);
     pp_sql_int4(s, p->world_size);
     pp_sql_strings(s, &p->gpus);
@@ -371,11 +380,25 @@ static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,
     add_layers(s, b);
 }
 
+static void add_fine_why(pp_job *job, const char *session_uid, const char *pod_uid,
+                         const pp_wire_batch *b)
+{
+    pp_statement *s = pp_job_add(job, fine_why_sql);
+    pp_sql_text(s, session_uid);
+    pp_sql_text(s, pod_uid);
+    pp_sql_text(s, b->instance);
+    pp_sql_int4(s, b->process.id);
+    add_process(s, &b->process);
+    pp_sql_text(s, b->fine.why);
+}
+
 void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
                         const pp_wire_batch *b)
 {
     if (b->fine.gpu)
         add_fine(job, session_uid, pod_uid, b);
+    if (b->fine.why)
+        add_fine_why(job, session_uid, pod_uid, b);
     if (pp_wire_is_fine_only(b))
         return;
     pp_statement *s = pp_job_add(job, batch_sql);
@@ -393,7 +416,8 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     pp_sql_int8(s, b->cost.nanoseconds);
     add_steps_and_intervals(s, b);
     add_grid(s, &b->grid);
-    add_process(s, b);
+    add_layers(s, b);
+    add_process(s, &b->process);
     add_progress(s, b);
     add_busy(s, b);
 }

@@ -305,6 +305,7 @@ static void follow(agent *a)
     a->pod.policy = pp_settings_policy(&a->settings);
     a->pod.session = pp_settings_number(&a->settings);
     a->pod.timeline = a->settings.timeline;
+    a->pod.fine = a->settings.fine;
     a->pod.first = 0;
     if (a->events &&
         pp_events_session(a->events, a->settings.namespace_, a->settings.name, &err) < 0)
@@ -606,6 +607,7 @@ static int start(agent *a, pp_error *err)
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
     a->pod = (pp_agent_pod){.policy = pp_settings_policy(&a->settings),
                             .timeline = a->settings.timeline,
+                            .fine = a->settings.fine,
                             .allowed = a->settings.session != NULL,
                             .session = pp_settings_number(&a->settings),
                             .emit = emit,

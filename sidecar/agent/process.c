@@ -162,7 +162,7 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     to->python = clean_text(h->python, PP_WIRE_MAX_VERSION);
     to->torch = clean_text(h->torch, PP_WIRE_MAX_VERSION);
     to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
-    to->clock = strdup(p->clock);
+    to->clock = strdup(*p->clock ? p->clock : clock_name(h->clock));
     to->kernels = p->why[0] ? clean_text(p->why, PP_WIRE_MAX_VERSION) : strdup("");
     to->isolated = h->isolated[0] ? clean_text(h->isolated, sizeof h->isolated) : strdup("");
     if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->model ||
@@ -475,8 +475,20 @@ static int add_fine_rows(pp_wire_fine *to, const pp_fine_report *report, pp_erro
     return 0;
 }
 
+/* What to tell of it, or why nothing more will be told, where there is no report. */
+static int add_fine(pp_wire_batch *batch, const pp_fine_report *report, const char *why,
+                    pp_error *err)
+{
+    if (report)
+        return add_fine_layers(batch, report, err) < 0 ? -1
+                                                       : add_fine_rows(&batch->fine, report, err);
+    batch->fine.why = clean_text(why, PP_WIRE_MAX_REASON);
+    return batch->fine.why ? 0 : pp_error_nomem(err);
+}
+
 /* A batch of its own, of no time: what they tell comes when a stretch is over. */
-static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_fine_report *report, pp_error *err)
+static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_fine_report *report,
+                     const char *why, pp_error *err)
 {
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     if (!batch)
@@ -484,9 +496,7 @@ static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_fine_report *rep
     const int64_t now = p->now + p->offset;
     batch->stretch =
         (pp_wire_stretch){.id = pod->stretches++, .start = now, .end = now, .last = true};
-    int rc = describe(p, &batch->process, err) < 0 || add_fine_layers(batch, report, err) < 0
-                 ? -1
-                 : add_fine_rows(&batch->fine, report, err);
+    int rc = describe(p, &batch->process, err) < 0 ? -1 : add_fine(batch, report, why, err);
     if (rc == 0) {
         pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
         pod->emit(pod->user, batch, 0, &place);
@@ -495,26 +505,34 @@ static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_fine_report *rep
     return rc;
 }
 
+static void report_estimates(pp_process *p, pp_agent_pod *pod, const pp_monitor_estimates *e)
+{
+    pp_error err = {0};
+    pp_wire_layer *layers = name_items(p, e->result, &err);
+    pp_fine_report report = {
+        .process = p->id, .gpu = e->sampler->gpu, .estimates = e, .layers = layers};
+    if (!layers || emit_fine(p, pod, &report, "", &err) < 0)
+        pp_warn(p->path, "estimates are not told: %s", err.message);
+    else if (pod->take_fine)
+        pod->take_fine(pod->user, &report, "");
+    free_layers(layers, e->result->n);
+}
+
 static void report_fine(pp_process *p, pp_agent_pod *pod)
 {
     pp_error err = {0};
     pp_monitor_estimates e;
-    if (pp_monitor_take(p->monitor, &e)) {
-        pp_wire_layer *layers = name_items(p, e.result, &err);
-        pp_fine_report report = {
-            .process = p->id, .gpu = e.sampler->gpu, .estimates = &e, .layers = layers};
-        if (layers && emit_fine(p, pod, &report, &err) == 0)
-            pod->take_fine(pod->user, &report, "");
-        else
-            pp_warn(p->path, "estimates are not told: %s", err.message);
-        free_layers(layers, e.result->n);
-    }
+    if (pp_monitor_take(p->monitor, &e))
+        report_estimates(p, pod, &e);
     const char *why = pp_monitor_why(p->monitor);
-    if (*why && !p->told_why) {
-        p->told_why = true;
-        pp_warn(p->path, "the GPU is not sampled: %s", why);
+    if (!*why || p->told_why || p->id < 0) /* a process is told of from its first stretch on */
+        return;
+    p->told_why = true;
+    pp_warn(p->path, "the GPU is not sampled: %s", why);
+    if (emit_fine(p, pod, NULL, why, &err) < 0)
+        pp_warn(p->path, "that is not told: %s", err.message);
+    if (pod->take_fine)
         pod->take_fine(pod->user, NULL, why);
-    }
 }
 
 /* The mode to ask for, where samples have to come first. */
@@ -526,7 +544,8 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
             return -1;
         pp_kernels_watch(p->kernels, pp_monitor_kernel, p->monitor);
     }
-    if (!p->monitor)
+    if (!p->monitor ||
+        pp_reader_gone(p->reader)) /* its sampler goes with it, for no other reason */
         return 0;
     bool running = pp_pairing_running(p->pairing);
     pp_monitor_input input = {.now = p->now,

@@ -45,7 +45,8 @@ typedef struct pp_agent_pod {
     /** A process says which GPUs it uses, before any batch of it; NULL: nobody wants to know. */
     void (*use_gpus)(void *user, const pp_strings *gpus);
     int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
-    /** Takes what they tell, or why there is nothing (more), where the report is NULL. */
+    /** Takes what they tell, or why there is nothing (more), where the report is NULL; both are in
+     * a batch that has been emitted. May be NULL. */
     void (*take_fine)(void *user, const pp_fine_report *report, const char *why);
 } pp_agent_pod;
 

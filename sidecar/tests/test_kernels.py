@@ -21,9 +21,10 @@ OWN = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
 CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
 
 
-def trained(probe, case, cupti=CUPTI, environment=None, fine=None, **settings):
-    """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run."""
-    probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, **settings)
+def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None):
+    """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run. `fine`
+    is for the hook alone, `settings` for the agent too."""
+    probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, **(settings or {}))
     agent = probe.start("--dump")
     control = probe.ring / "control.json"
     control.write_text(json.dumps({**json.loads(control.read_text()), **({"fine": fine} if fine else {})}))
@@ -38,7 +39,7 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, **settings):
     assert (told["losses"], told["others"]) == (json.loads(alone.stdout)["losses"], 0)
     assert (told["hooks"], told["ring"]["failures"]) == ([], 0)
     batches = probe.batches()
-    check(told, batches)
+    check(told, [batch for batch in batches if "fine" not in batch])
     return told, batches
 
 
@@ -160,6 +161,15 @@ def test_the_sampler_is_apart(probe, case):
     else:
         assert told["children"] == []
         until(lambda: not list(probe.ring.glob("*.samples")), "the sampler's end")
+
+
+def test_why_nothing_is_sampled_is_told(probe):
+    """Once, in a batch of no time, of a process that batches have told of; here by a driver without what samples."""
+    _, batches = trained(probe, "stretches", environment=GPU, settings={"fine": FINE})
+    told = [batch for batch in batches if "fine" in batch]
+    assert [batch["fine"] for batch in told] == [{"why": "this libcuda lacks functions"}]
+    assert told[0]["stretch"]["start"] == told[0]["stretch"]["end"] and not told[0]["steps"]["number"]
+    assert told[0]["process"]["id"] == batches[0]["process"]["id"] and told[0]["process"]["clock"] in ("kernels", "cuda")
 
 
 def test_reasons_not_to_sample(probe):

@@ -716,6 +716,41 @@ static void fine_values_are_replaced(void **state)
     finish(f);
 }
 
+static void put_why(fixture *f, const char *instance, int64_t seq, const char *why)
+{
+    sample_batch b;
+    pp_error err = {0};
+    make_batch(&b, seq);
+    b.batch.instance = (char *)(uintptr_t)instance;
+    b.batch.stretch.start = b.batch.stretch.end;
+    b.batch.step_count = b.batch.interval_count = b.batch.layer_count = 0;
+    b.batch.fine = (pp_wire_fine){.why = (char *)(uintptr_t)why};
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    wait_all(f);
+}
+
+/* Told of a process that is not known yet, told again, and of one that is. */
+static void why_nothing_is_sampled_is_kept(void **state)
+{
+    (void)state;
+    fixture *f = start("t_fine_why");
+    prepare_target(f);
+    put_why(f, "agent-1", 0, "no CUPTI is loaded");
+    put_why(f, "agent-1", 0, "no CUPTI is loaded");
+    expect(f, "SELECT fine, steps, events, last_end_ns FROM process", "no CUPTI is loaded|0|0|0");
+    put_batch(f, 1);
+    put_batch(f, 2);
+    wait_all(f);
+    expect(f, "SELECT fine, steps, open_stretch FROM process", "no CUPTI is loaded|2|t");
+    put_why(f, "agent-1", 3, "a sampler that ended");
+    expect(f, "SELECT fine, steps, open_stretch FROM process", "no CUPTI is loaded|2|t");
+    pp_activity *a = load(f);
+    assert_string_equal(a->processes[0].fine, "no CUPTI is loaded");
+    assert_int_equal(a->n_fine, 0);
+    pp_activity_free(a);
+    finish(f);
+}
+
 static void grid_is_loaded(void **state)
 {
     (void)state;
@@ -1145,6 +1180,14 @@ static void statistics(void **state)
     assert_true(s.target.open_stretch);
     assert_int_equal(s.target.epoch, 0);
     assert_int_equal(s.target.batch, 1);
+    assert_true(!s.target.fine && !*s.target.fine_why);
+    put_why(f, "agent-1", 2, "no CUPTI is loaded");
+    s = stats_of(f, "s1");
+    assert_string_equal(s.target.fine_why, "no CUPTI is loaded");
+    assert_false(s.target.fine);
+    put_fine(f, "agent-1", 3, 50, 500000);
+    wait_all(f);
+    assert_true(stats_of(f, "s1").target.fine);
     finish(f);
 }
 
@@ -1301,6 +1344,7 @@ int main(void)
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
         cmocka_unit_test(fine_values_are_replaced),
+        cmocka_unit_test(why_nothing_is_sampled_is_kept),
         cmocka_unit_test(grid_is_loaded),
         cmocka_unit_test(unknown_busy_times_are_null),
         cmocka_unit_test(large_load),

@@ -9,14 +9,26 @@
  * A counter may have several values, one for each sample, again and again. `lost=N`: from the Nth
  * sample on every call fails, as after a fault on the bus. `repeat=N`: every Nth sample is the one
  * before once more, as where a GPU is asked faster than it refreshes. A line "init CODE" lets the
- * start fail.
+ * start fail. A line "timeline PATH" is the GPU of that file (e2e/gpu/driver, linked too), whose
+ * counters are what runs there, in windows of 100 ms; without PP_NVML_TABLE the file "nvml-table"
+ * beside the library is looked at.
  */
+#include "e2e/gpu/driver/timeline.h"
+
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#define WINDOW INT64_C(100000000) /* ns */
+
+#pragma weak vgpu_timeline_open
+#pragma weak vgpu_timeline_uuid
+#pragma weak vgpu_timeline_mean
+#pragma weak vgpu_timeline_busy
 
 enum {
     SUCCESS = 0,
@@ -48,15 +60,18 @@ typedef struct gpu {
     double values[COUNTERS][VALUES];
     int count[COUNTERS];
     int gpm, lost, repeat;
-    int instance;  /* of a part; 0: a whole GPU */
-    int samples;   /* taken */
-    int refreshed; /* of them, new ones */
+    int instance;                  /* of a part; 0: a whole GPU */
+    int samples;                   /* taken */
+    int refreshed;                 /* of them, new ones */
+    const vgpu_timeline *timeline; /* NULL: values */
+    uint64_t cursor;
 } gpu;
 
 typedef struct sample {
     int magic;
     const gpu *of;
     int number; /* of the refresh; 0: not taken */
+    int64_t at; /* ns since 1970: with a timeline, of the refresh */
 } sample;
 
 typedef struct metric {
@@ -75,6 +90,7 @@ typedef struct request {
 static gpu gpus[GPUS];
 static int n_gpus;
 static int started;
+static char timeline_path[2048];
 
 static void take(gpu *g, const char *key, char *text)
 {
@@ -131,9 +147,42 @@ EXPORT int nvmlGpmSampleFree(sample *s);
 EXPORT int nvmlGpmSampleGet(gpu *g, sample *ret);
 EXPORT int nvmlGpmMetricsGet(request *r);
 
+/* The training makes it, so it may come late. */
+static void add_timeline_gpu(void)
+{
+    const vgpu_timeline *t = *timeline_path && n_gpus == 0 && vgpu_timeline_open
+                                 ? vgpu_timeline_open(timeline_path, NULL)
+                                 : NULL;
+    if (!t)
+        return;
+    gpu *g = &gpus[n_gpus++];
+    *g = (gpu){.timeline = t, .gpm = 1};
+    (void)snprintf(g->uuid, sizeof g->uuid, "%s", vgpu_timeline_uuid(t));
+    g->values[MEMORY][0] = 4096;
+    g->count[MEMORY] = 1;
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void beside_library(char *out, size_t size)
+{
+    Dl_info own;
+    const char *end = dladdr(&n_gpus, &own) ? strrchr(own.dli_fname, '/') : NULL;
+    int n = end ? (int)(end - own.dli_fname) : 0;
+    (void)snprintf(out, size, "%.*s/nvml-table", n, end ? own.dli_fname : "");
+}
+
 int nvmlInit_v2(void)
 {
+    char beside[4096];
     const char *path = getenv("PP_NVML_TABLE");
+    beside_library(beside, sizeof beside);
+    path = path ? path : beside;
     FILE *f = path ? fopen(path, "re") : NULL;
     char line[1024];
     int code = SUCCESS;
@@ -141,6 +190,9 @@ int nvmlInit_v2(void)
     while (f && fgets(line, sizeof line, f)) {
         if (strncmp(line, "init ", 5) == 0)
             code = (int)strtol(line + 5, NULL, 10);
+        else if (strncmp(line, "timeline ", 9) == 0)
+            (void)snprintf(timeline_path, sizeof timeline_path, "%.*s",
+                           (int)strcspn(line + 9, "\n"), line + 9);
         else
             read_line(line);
     }
@@ -158,6 +210,7 @@ int nvmlShutdown(void)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **ret)
 {
+    add_timeline_gpu();
     for (int i = 0; started && i < n_gpus; i++) {
         if (strcmp(gpus[i].uuid, uuid) == 0) {
             *ret = &gpus[i];
@@ -181,7 +234,8 @@ int nvmlDeviceGetUtilizationRates(const gpu *g, unsigned ret[2])
 {
     if (is_lost(g))
         return GPU_IS_LOST;
-    ret[0] = (unsigned)value_of(g, UTIL, g->samples);
+    ret[0] = g->timeline ? (unsigned)vgpu_timeline_busy(g->timeline, now() - WINDOW, now())
+                         : (unsigned)value_of(g, UTIL, g->samples);
     ret[1] = 0;
     return SUCCESS;
 }
@@ -199,12 +253,13 @@ int nvmlDeviceGetMemoryInfo(const gpu *g, unsigned long long ret[3])
 #endif
 
 #ifndef NVML_DOUBLE_old
-/* A part has no power, energy or clock of its own, nor GPM by the call for whole ones. */
+/* A part has no power, energy or clock of its own, nor GPM by the call for whole ones; and nothing
+ * is known of a timeline's. */
 static int code_of(const gpu *g)
 {
     if (is_lost(g))
         return GPU_IS_LOST;
-    return g->instance ? INVALID_ARGUMENT : SUCCESS;
+    return g->instance || g->timeline ? INVALID_ARGUMENT : SUCCESS;
 }
 
 int nvmlDeviceGetPowerUsage(const gpu *g, unsigned *ret)
@@ -285,7 +340,8 @@ int nvmlGpmSampleGet(gpu *g, sample *ret)
     if (!g->repeat || g->samples % g->repeat)
         g->refreshed++;
     ret->of = g;
-    ret->number = g->refreshed;
+    ret->at = g->timeline ? now() / WINDOW * WINDOW : 0;
+    ret->number = g->timeline ? (int)(ret->at / WINDOW % 1000000000 + 1) : g->refreshed;
     return SUCCESS;
 }
 
@@ -293,7 +349,12 @@ int nvmlGpmSampleGet(gpu *g, sample *ret)
  */
 static double mean_of(const request *r, counter c)
 {
-    double sum = 0;
+    double sum = 0, means[VGPU_LEVELS] = {0};
+    gpu *g = &gpus[r->to->of - gpus];
+    if (g->timeline && r->from->at < r->to->at)
+        vgpu_timeline_mean(g->timeline, &g->cursor, r->from->at, r->to->at, means);
+    if (g->timeline)
+        return means[c];
     for (int n = r->from->number; n < r->to->number; n++)
         sum += value_of(r->to->of, c, n);
     const int count = r->to->number - r->from->number;

@@ -1,9 +1,11 @@
 /*
  * A libcuda.so.1 and a libcupti.so.13 for tests, with what sidecar/gpu/pm_sampling.c uses. They
  * behave as was seen on an H200 (CUDA 13.0), as is reported of an H100 (CUDA 13.3), and as CUPTI's
- * headers have it. What they are to show lies in the file that PP_PM_TABLE names:
+ * headers have it. What they are to show lies in the file that PP_PM_TABLE names, else in
+ * "pm-table" beside the library:
  *
  *   gpu GPU-... GH100       one line for each; a chip other than GH100 has no metric ".Triage..."
+ *   timeline /dev/shm/...   its only GPU is the one of that file, see below
  *   at 2000000 sm=80 ...    what runs from so many ns after the beginning on: percent of counters
  *   offset_ns -1400000      a setting, see below
  *   fault NAME CODE [N]     each call of that function fails with that code, but for the first N
@@ -12,6 +14,8 @@
  * and before a stop, and in a decode `decode_ns` for each sample. So what is sampled is the same
  * each time. Evaluating takes no such time: it goes on while pm_double_allow lets it, and after a
  * stop. What `slow_ns` says a decode takes of a real processor for each sample.
+ * With a timeline (e2e/gpu/driver, linked too) time is the host's, and samples are means of what
+ * runs there, with noise; `late_ns` after its end at the latest one can be decoded.
  *
  * As the real ones:
  * - the first sample's start and values are no period's; after a stop each decode gives two samples
@@ -27,8 +31,10 @@
  * The configuration is read again at each start, since nothing says that it is copied. What no
  * caller may do ends the process.
  */
+#include "e2e/gpu/driver/timeline.h"
 #include "sidecar/gpu/pm_api.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -40,6 +46,10 @@
 #include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
+
+#pragma weak vgpu_timeline_open
+#pragma weak vgpu_timeline_uuid
+#pragma weak vgpu_timeline_mean
 
 enum { GPUS = 4, FAULTS = 4, MOMENTS = 16, CLOCK_STEP = 32 };
 
@@ -57,6 +67,11 @@ typedef enum setting {
     RECORD,     /* bytes of a sample in the hardware's buffer */
     OVERFLOW,   /* code of a decode after the buffer was full; 0: the flag alone */
     SLOW_NS,    /* see above */
+    LATE_NS,    /* with a timeline, as the rest: after its end a sample can be decoded */
+    START_NS,   /* that a start takes */
+    NOISE,      /* standard deviation of a value, thousandths of a point */
+    SKIP,       /* each so manieth sample is lost; 0: none is */
+    BLANK,      /* each so manieth has no value of one counter; 0: none */
     SETTINGS,
 } setting;
 
@@ -73,6 +88,7 @@ typedef struct fault {
 } fault;
 
 static struct {
+    vgpu_timeline *timeline; /* NULL: moments */
     struct {
         char uuid[64], chip[16];
     } gpus[GPUS];
@@ -95,18 +111,32 @@ static void read_moment(moment *m, char *text)
                 m->values[c] = strtod(word + strlen(names[c]) + 1, NULL);
 }
 
+static void open_timeline(char *path)
+{
+    path[strcspn(path, "\n")] = '\0';
+    if (!vgpu_timeline_open || !(table.timeline = vgpu_timeline_open(path, NULL)))
+        return;
+    (void)snprintf(table.gpus[0].uuid, sizeof table.gpus[0].uuid, "%s",
+                   vgpu_timeline_uuid(table.timeline));
+    (void)snprintf(table.gpus[0].chip, sizeof table.gpus[0].chip, "GH100");
+    table.n_gpus = 1;
+}
+
 static void read_line(char *line)
 {
     static const char *const names[SETTINGS] = {
-        "offset_ns",  "ppm",       "step_ns", "decode_ns", "late",     "pieces", "most",
-        "tells_full", "tells_end", "growth",  "record",    "overflow", "slow_ns"};
+        "offset_ns", "ppm",        "step_ns",   "decode_ns", "late",   "pieces",
+        "most",      "tells_full", "tells_end", "growth",    "record", "overflow",
+        "slow_ns",   "late_ns",    "start_ns",  "noise",     "skip",   "blank"};
     fault *f = &table.faults[table.n_faults % FAULTS];
     const int gpu = table.n_gpus % GPUS;
     char *value = strchr(line, ' ');
     if (!value)
         return;
     *value++ = '\0';
-    if (strcmp(line, "at") == 0)
+    if (strcmp(line, "timeline") == 0)
+        open_timeline(value);
+    else if (strcmp(line, "at") == 0)
         read_moment(&table.moments[table.n_moments++ % MOMENTS], value);
     else if (strcmp(line, "gpu") == 0)
         table.n_gpus += sscanf(value, "%63s %15s", table.gpus[gpu].uuid, table.gpus[gpu].chip) == 2;
@@ -120,6 +150,13 @@ static void read_line(char *line)
 static void read_table(void)
 {
     const char *path = getenv("PP_PM_TABLE");
+    char beside[4096];
+    Dl_info own;
+    if (!path && dladdr(&table, &own) && strrchr(own.dli_fname, '/')) {
+        int n = (int)(strrchr(own.dli_fname, '/') - own.dli_fname);
+        (void)snprintf(beside, sizeof beside, "%.*s/pm-table", n, own.dli_fname);
+        path = beside;
+    }
     FILE *f = path ? fopen(path, "re") : NULL;
     char line[1024];
     memset(&table, 0, sizeof table);
@@ -192,7 +229,7 @@ int cuDeviceGetUuid(cuda_uuid *ret, int device)
 
 enum { OK = 0, NOT_SUPPORTED = 27, MAGIC = 0x706d, GHOSTS = 2, ODD_NS = 1234567 };
 
-static const int64_t beginning = 1700000000000000000; /* of the host's time */
+static int64_t beginning = 1700000000000000000; /* of the host's time */
 
 struct pm_host {
     int magic;
@@ -283,6 +320,13 @@ static void never(bool broken, const char *what)
     abort();
 }
 
+static int64_t host_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* What each call begins with. */
 static int enter(const char *name, const void *params, size_t size)
 {
@@ -314,6 +358,8 @@ CUPTI(cuptiProfilerInitialize, pm_initialize *p)
 {
     if (state.initialized++ == 0) {
         read_table();
+        if (table.timeline)
+            beginning = host_now();
         state.now = beginning;
         pm_double_allow(LONG_MAX);
         atomic_store_explicit(&evaluated, 0, memory_order_relaxed);
@@ -588,7 +634,9 @@ CUPTI(cuptiPmSamplingStart, pm_of_object *p)
     check_object(o);
     if (!o->configured || o->running || passes_of(o->config.config) != 1)
         return CUPTI_INVALID_OPERATION;
-    state.now += 5 * table.settings[STEP_NS];
+    if (table.timeline)
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)table.settings[START_NS]}, NULL);
+    state.now = table.timeline ? host_now() : state.now + 5 * table.settings[STEP_NS];
     o->running = true;
     o->asked_to_stop = false;
     o->began = gpu_time(state.now);
@@ -599,8 +647,10 @@ CUPTI(cuptiPmSamplingStart, pm_of_object *p)
 
 static void pass_time(pm_object *o)
 {
-    state.now += table.settings[STEP_NS];
-    o->produced = (gpu_time(state.now) - o->began) / (int64_t)o->config.period;
+    state.now =
+        table.timeline ? host_now() - table.settings[LATE_NS] : state.now + table.settings[STEP_NS];
+    const int64_t produced = (gpu_time(state.now) - o->began) / (int64_t)o->config.period;
+    o->produced = produced > o->produced ? produced : o->produced;
 }
 
 CUPTI(cuptiPmSamplingStop, pm_of_object *p)
@@ -616,14 +666,42 @@ CUPTI(cuptiPmSamplingStop, pm_of_object *p)
     return OK;
 }
 
+/* Of a normal distribution's, near enough: the same for the same numbers. */
+static double noise_of(int64_t number, int c)
+{
+    uint64_t x = (uint64_t)number * COUNTERS + (uint64_t)c;
+    double sum = 0;
+    for (int i = 0; i < 12; i++) {
+        x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+        sum += (double)(x >> 11) / 9007199254740992.0;
+    }
+    return sum - 6;
+}
+
+static void measure(const pm_object *o, int64_t number, double from, double to, slot *s)
+{
+    if (!table.timeline) {
+        for (counter c = 0; c < COUNTERS; c++)
+            s->values[c] = mean_of(c, from, to);
+        return;
+    }
+    static uint64_t cursor;
+    vgpu_timeline_mean(table.timeline, &cursor, beginning + (int64_t)from, beginning + (int64_t)to,
+                       s->values);
+    for (counter c = 0; c < COUNTERS; c++)
+        s->values[c] = fmax(0, s->values[c] + noise_of(o->began + number, (int)c) *
+                                                  (double)table.settings[NOISE] / 1000);
+    if (table.settings[BLANK] && number % table.settings[BLANK] == 0)
+        s->values[number / table.settings[BLANK] % COUNTERS] = (double)NAN;
+}
+
 static slot sample_of(const pm_object *o, int64_t number)
 {
     const int64_t period = (int64_t)o->config.period;
     const int64_t start = o->began + number * period;
     slot s = {.start = (uint64_t)(start / CLOCK_STEP * CLOCK_STEP),
               .end = (uint64_t)((start + period) / CLOCK_STEP * CLOCK_STEP)};
-    for (counter c = 0; c < COUNTERS; c++)
-        s.values[c] = mean_of(c, host_time(start), host_time(start + period));
+    measure(o, number, host_time(start), host_time(start + period), &s);
     if (number == 0) {
         s.start -= ODD_NS;
         for (counter c = 0; c < COUNTERS; c++)
@@ -653,7 +731,8 @@ static void complete_late(pm_object *o, picture *i)
 static void fill(pm_object *o, picture *i, int64_t until)
 {
     for (; o->decoded < until && i->populated < i->capacity; o->decoded++)
-        i->slots[i->populated++] = sample_of(o, o->decoded);
+        if (!table.settings[SKIP] || o->decoded % table.settings[SKIP] != 1)
+            i->slots[i->populated++] = sample_of(o, o->decoded);
     for (int g = 0; !o->running && g < GHOSTS && i->populated < i->capacity; g++)
         i->slots[i->populated++] = (slot){.start = (uint64_t)o->began, .end = (uint64_t)o->began};
     o->late = o->running ? table.settings[LATE] : 0;

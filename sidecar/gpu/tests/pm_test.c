@@ -305,7 +305,7 @@ static void what_decoding_takes(void **state)
     pp_pm *pm = open_with(GPUS BUSY "slow_ns 20000\n", &o);
     assert_near(pp_pm_decode_ns(pm), 0, 0);
     sample(pm, 3);
-    assert_true(pp_pm_decode_ns(pm) >= SLOW);
+    assert_true(pp_pm_decode_ns(pm) > 0.9 * SLOW);   /* the last two of each stretch take no time */
     assert_true(pp_pm_decode_ns(pm) < 100.0 * SLOW); /* and not of all together */
     start(pm);
     assert_near(pp_pm_decode_ns(pm), 0, 0); /* it is of the latest stretch */

@@ -13,6 +13,8 @@
  *   dear        where calls are recorded each takes long
  *   slow        what is done is handed over after a while
  *
+ * What runs is told to vgpu_ran(), where that is linked too (e2e/gpu/driver).
+ *
  * With PP_CUPTI_OLD it is one of before CUDA 12.4, which makes no records of single calls.
  * pp_cupti_log() tells the calls since it was asked last; runs of the same call are one.
  */
@@ -57,6 +59,8 @@ static struct {
     buffer buffers[BUFFERS];
     int count;
 } client;
+
+__attribute__((weak)) void vgpu_ran(int64_t begin, int64_t end);
 
 static int64_t stream_ends[2]; /* when what was launched ends: of kernels, of collectives */
 static int64_t queued_last;
@@ -226,6 +230,8 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
     int64_t *ends = &stream_ends[strstr(name, "nccl") != NULL];
     int64_t begin = *ends > at ? *ends : at;
     *ends = begin + duration;
+    if (vgpu_ran)
+        vgpu_ran(begin, *ends);
     correlation++;
     if (how != TOLD_LATE)
         record_launch(at, how);

@@ -1,0 +1,86 @@
+"""`precisionprobe run --method Fine` of trainings on the virtual GPU, held against what really ran there.
+
+PP_CLI           the program precisionprobe
+PP_HOOK          the folder with the built hook's Python; the virtual GPU's driver is in the same build
+PP_TORCH_PYTHON  pythons that have torch, separated by colons: the first and the last are tested
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+TRAIN = str(ROOT / "e2e/training/kernels.py")
+sys.path.insert(0, str(ROOT / "e2e"))
+from harness import driver  # noqa: E402
+
+BUILT = pathlib.Path(os.environ["PP_HOOK"]).parents[2] / "e2e/gpu/driver"
+PYTHONS = os.environ["PP_TORCH_PYTHON"].split(":")
+
+
+def run(folder, python, model, seed, seconds, *options, **settings):
+    """A run with results in `folder`/out: (what the training printed, what the program said, results)."""
+    timeline = str(folder / "timeline")
+    laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
+    command = [os.environ["PP_CLI"], "run", "--fine-period", "100us", "--budget", "0.3", "--stretch", "2s", *options,
+               "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={
+        **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
+        "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr, json.loads((folder / "out/results.json").read_text())
+
+
+def values_of(results):
+    gpu, = results["gpus"]
+    return {(item["layer"] if item["kind"] == "layer" else "", item["phase"]):
+            {name: (value["mean"], value["standardError"]) for name, value in item["metrics"].items()}
+            for item in gpu["items"]}
+
+
+@pytest.mark.parametrize("python, model", [(PYTHONS[0], "long"), (PYTHONS[-1], "random")], ids=["long", "random"])
+def test_values_are_the_truth(tmp_path, python, model):
+    seed = random.SystemRandom().randrange(1 << 30)
+    print("seed", seed)
+    output, said, results = run(tmp_path, python, model, seed, 24, "--method", "Fine")
+    truth, (gpu,) = driver.truth_of(output), results["gpus"]
+    fine, = gpu["fine"]
+    print(driver.compare(truth, values_of(results)), fine)
+    assert fine["times"] - fine["failedTimes"] >= 2 and "not sampled" not in said
+    assert driver.agrees(truth, values_of(results))
+    assert not driver.agrees(driver.exchanged(truth), values_of(results))
+    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
+    assert {value["method"] for item in layers for name, value in item["metrics"].items()
+            if name in driver.METRICS} == {"fine"}
+
+
+def test_averages_are_the_truth(tmp_path):
+    """NVML's counters, of which Auto takes the job's averages, are of the same kernels."""
+    output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, 12, "--method", "Auto", "--budget", "50")
+    truth, (gpu,) = driver.truth_of(output), results["gpus"]
+    job, = [item["metrics"] for item in gpu["items"] if item["kind"] == "job"]
+    for name in driver.METRICS:
+        mean = sum(row[name] * row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e9)
+        assert abs(job[name]["mean"] - mean) < 0.02, name
+    busy = sum(row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e7)
+    assert abs(job["GPUUtil"]["mean"] - busy) < 2 and job["GPUMem"]["mean"] == 4096
+    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
+    assert {item["metrics"]["SMActive"]["method"] for item in layers} == {"fine"}
+
+
+def test_a_driver_that_lets_nobody_sample(tmp_path):
+    """No value of another method stands in their place, and why is told."""
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, 8, "--method", "Fine", **driver.DENIED)
+    why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
+    assert why in said
+    gpu, = results["gpus"]
+    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
+    assert len(layers) == 8 and gpu["steps"] > 10
+    for item in layers:
+        for name in driver.METRICS:
+            assert item["metrics"][name]["mean"] is None
+            assert item["metrics"][name]["reason"] == "the GPU was not sampled: " + why

@@ -1,0 +1,127 @@
+#include "e2e/gpu/driver/timeline.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x656d697475706776) /* "vgputime" */
+
+struct vgpu_timeline {
+    uint64_t magic;
+    char uuid[VGPU_UUID];
+    _Atomic uint64_t head; /* kernels written */
+    vgpu_kernel kernels[VGPU_KERNELS];
+};
+
+static vgpu_timeline *map(int fd)
+{
+    struct stat st;
+    void *at = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && (size_t)st.st_size == sizeof(vgpu_timeline))
+        at = mmap(NULL, sizeof(vgpu_timeline), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static vgpu_timeline *make(const char *path, const char *uuid)
+{
+    char fresh[4096];
+    (void)snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid());
+    int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    vgpu_timeline *t = fd >= 0 && ftruncate(fd, sizeof(vgpu_timeline)) == 0 ? map(fd) : NULL;
+    if (fd >= 0)
+        (void)close(fd);
+    if (!t)
+        return NULL;
+    (void)snprintf(t->uuid, sizeof t->uuid, "%s", uuid);
+    t->magic = MAGIC;
+    (void)rename(fresh, path);
+    return t;
+}
+
+vgpu_timeline *vgpu_timeline_open(const char *path, const char *uuid)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    vgpu_timeline *t = fd >= 0 ? map(fd) : NULL;
+    if (fd >= 0)
+        (void)close(fd);
+    if (t && t->magic == MAGIC && (!uuid || strcmp(t->uuid, uuid) == 0))
+        return t;
+    if (t)
+        (void)munmap(t, sizeof *t);
+    return uuid ? make(path, uuid) : NULL;
+}
+
+const char *vgpu_timeline_uuid(const vgpu_timeline *t)
+{
+    return t->uuid;
+}
+
+void vgpu_timeline_add(vgpu_timeline *t, const vgpu_kernel *kernel)
+{
+    uint64_t head = atomic_load_explicit(&t->head, memory_order_relaxed);
+    t->kernels[head % VGPU_KERNELS] = *kernel;
+    atomic_store_explicit(&t->head, head + 1, memory_order_release);
+}
+
+/* The part of a kernel's level that has been until `x` of its length. */
+static double until(double x, double tail)
+{
+    if (x <= 1 - tail)
+        return x;
+    double y = x - (1 - tail);
+    return 1 - tail + y - y * y / (2 * tail);
+}
+
+static void add_kernel(const vgpu_kernel *k, int64_t from, int64_t to, double sums[VGPU_LEVELS])
+{
+    const double length = (double)(k->end - k->begin);
+    double first = (double)(from - k->begin) / length, last = (double)(to - k->begin) / length;
+    first = first > 0 ? first : 0;
+    last = last < 1 ? last : 1;
+    if (!(first < last))
+        return;
+    const double part = (until(last, (double)k->tail) - until(first, (double)k->tail)) * length;
+    for (int l = 0; l < VGPU_LEVELS; l++)
+        sums[l] += (double)k->levels[l] * part;
+}
+
+/* Kernels of several streams are not in order of time: what is this long over is left behind. */
+#define LONGEST INT64_C(250000000)
+
+void vgpu_timeline_mean(const vgpu_timeline *t, uint64_t *cursor, int64_t from, int64_t to,
+                        double means[VGPU_LEVELS])
+{
+    uint64_t head = atomic_load_explicit(&t->head, memory_order_acquire);
+    double sums[VGPU_LEVELS] = {0};
+    if (head > *cursor + VGPU_KERNELS / 2)
+        *cursor = head - VGPU_KERNELS / 2;
+    while (*cursor < head && t->kernels[*cursor % VGPU_KERNELS].end < from - LONGEST)
+        ++*cursor;
+    for (uint64_t i = *cursor; i < head; i++)
+        add_kernel(&t->kernels[i % VGPU_KERNELS], from, to, sums);
+    for (int l = 0; l < VGPU_LEVELS; l++) {
+        double mean = sums[l] / (double)(to - from);
+        means[l] = mean < 100 ? mean : 100;
+    }
+}
+
+double vgpu_timeline_busy(const vgpu_timeline *t, int64_t from, int64_t to)
+{
+    uint64_t head = atomic_load_explicit(&t->head, memory_order_acquire);
+    int64_t sum = 0;
+    for (uint64_t i = head; i > 0 && i + VGPU_KERNELS / 2 > head; i--) {
+        const vgpu_kernel *k = &t->kernels[(i - 1) % VGPU_KERNELS];
+        const int64_t begin = k->begin > from ? k->begin : from;
+        const int64_t end = k->end < to ? k->end : to;
+        if (k->end < from - LONGEST)
+            break;
+        sum += end > begin ? end - begin : 0;
+    }
+    double share = 100.0 * (double)sum / (double)(to - from);
+    return share < 100 ? share : 100;
+}

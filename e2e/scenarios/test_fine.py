@@ -1,0 +1,65 @@
+"""Fine sampling in a session: values from the GPU's monitors are those of what ran, or it is said why there are none."""
+import random
+
+import pytest
+
+from harness import driver
+from harness.progress import wait_until
+from harness.session import manifest
+
+pytestmark = [pytest.mark.measures]
+COLUMNS = {"sm_active": "SMActive", "sm_occupancy": "SMOccupancy", "dram_active": "DRAMActive",
+           "fp32_active": "FP32Active"}
+
+
+def profile(world, name, model, seed, seconds, duration, **settings):
+    """A session of method Fine beside a training; (the session, what the training has printed, its rows)."""
+    world.use(config__fine__periodMicroseconds="100", config__injection__stretchSeconds="2")
+    world.deployment.put_driver(**settings)
+    world.cluster.apply(
+        manifest(name, duration=duration, more="  method: Fine\n  overheadBudgetPercent: 0.3\n") + "---\n"
+        + world.deployment.render("kernels.yaml", TRAIN_MODEL=model, TRAIN_SEED=str(seed), TRAIN_SECONDS=str(seconds)))
+    session = world.session(name)
+    pod = world.running(session.namespace, "job-name=kernels")[0]["metadata"]["name"]
+    item = session.follow(seconds + 120)
+    assert item["status"]["phase"] == "Succeeded", session.condition("Succeeded")
+    rows = world.database.rows("SELECT kind, layer, phase, metric, mean, stderr, method, source, reason FROM result_detail "
+                               f"WHERE session_uid = '{item['metadata']['uid']}'")
+    world.cluster.kubectl("-n", session.namespace, "wait", "--for=condition=Complete", "job/kernels",
+                          f"--timeout={seconds + 60}s", timeout=seconds + 70)
+    return session, world.cluster.kubectl("-n", session.namespace, "logs", pod, "-c", "trainer"), rows
+
+
+def of_layers(rows):
+    return [row for row in rows if row["kind"] == "layer" and row["metric"] in COLUMNS]
+
+
+def test_values_are_the_truth(trainings):
+    seed = random.SystemRandom().randrange(1 << 30)
+    print("seed", seed)
+    session, output, rows = profile(trainings, "fine", "random", seed, 60, "40s")
+    truth, values = driver.truth_of(output), {}
+    for row in rows:
+        if row["metric"] in COLUMNS:
+            place = (row["layer"], row["phase"]) if row["kind"] == "layer" else ("", row["kind"])
+            values.setdefault(place, {})[COLUMNS[row["metric"]]] = (row["mean"], row["stderr"])
+    print(driver.compare(truth, values))
+    assert driver.agrees(truth, values)
+    assert not driver.agrees(driver.exchanged(truth), values)
+    assert {(row["method"], row["reason"]) for row in of_layers(rows)} == {("fine", None)}
+    condition = session.condition("FineSampled")
+    assert (condition["status"], condition["reason"]) == ("True", "Sampled")
+
+
+def test_a_driver_that_lets_nobody_sample(trainings):
+    """The training goes on, the session says so, and no other method's value stands in place of a layer's."""
+    why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
+    session, output, rows = profile(trainings, "denied", "long", 1, 40, "15s", **driver.DENIED)
+    condition = session.condition("FineSampled")
+    assert (condition["status"], condition["reason"]) == ("False", "NotSampled")
+    assert condition["message"].startswith("1 of 1 pods are not sampled; kernels-") and why in condition["message"]
+    said = wait_until("an Event", lambda: dict(trainings.events(session.namespace, "denied")).get("NotSampled"), 20)
+    assert why in said
+    layers = of_layers(rows)
+    assert len(layers) == 4 * 2 * len(COLUMNS) and driver.truth_of(output)["steps"] > 100
+    assert {(row["mean"], row["reason"]) for row in layers} == {(None, "the GPU was not sampled: " + why)}
