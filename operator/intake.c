@@ -383,6 +383,9 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
                       "the pod is not this session's");
     if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
         return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
+    if (batch->stretch.dwell) /* the store would take them for training */
+        return refuse(op, connection, batch, PP_ERR_INVALID, "stretch.dwell",
+                      "sessions ask for no replays");
     *ret_session = session;
     *ret_pod = pod;
     return 0;

@@ -8,6 +8,7 @@ enum {
     LEAST = 1000, /* samples of a piece: with fewer, edges of kernels are too few */
     PIECES_MAX = 64,
     COARSE_SAMPLES = 8000,
+    TOPS = 8,     /* of the coarse scan that are looked at again */
     HALVINGS = 5, /* from a 16th of the period to a 500th: 50 ns of 25 us */
 };
 
@@ -15,6 +16,7 @@ enum {
 #define PIECE INT64_C(100000000)
 #define NARROW 20000.0 /* ns: how far the lag of a piece may be from that of the one before */
 #define LEAST_CORRELATION 0.3
+#define NEAR_BEST 0.8 /* of the coarse scan's best correlation: what may be the true one */
 #define UNSURE 1000.0 /* ns: the lag's standard error where there are too few pieces to tell */
 
 /* Time with a kernel, as it grows along the kernels' clock: a corner at each begin and end. */
@@ -148,19 +150,48 @@ static double polish(const busy *b, const piece *p, double lag, double step, int
     return lag;
 }
 
-/* Where kernels follow each other in a steady rhythm other lags come close: the first scan is over
- * samples of many steps, and fine enough to hit every top. */
-static double find_first(const busy *b, const piece *all, const pp_fine_clock *clock,
-                         int64_t period, double *ret_best)
+/* Lags at which the two go together better than beside them, best first. */
+typedef struct tops {
+    double lag[TOPS], value[TOPS];
+    size_t n;
+} tops;
+
+static void add_top(tops *t, double lag, double value)
+{
+    size_t at = t->n;
+    while (at > 0 && t->value[at - 1] < value)
+        at--;
+    if (at == TOPS)
+        return;
+    t->n += t->n < TOPS;
+    for (size_t i = t->n - 1; i > at; i--) {
+        t->lag[i] = t->lag[i - 1];
+        t->value[i] = t->value[i - 1];
+    }
+    t->lag[at] = lag;
+    t->value[at] = value;
+}
+
+/* Over samples of some steps, on a grid that hits every top. */
+static void find_tops(const busy *b, const piece *all, const pp_fine_clock *clock, double grid,
+                      tops *ret)
 {
     piece some = *all;
     if (all->n > COARSE_SAMPLES) {
         some.samples += (all->n - COARSE_SAMPLES) / 2;
         some.n = COARSE_SAMPLES;
     }
-    double grid = (double)period / 2;
-    double lag = scan(b, &some, (double)clock->lag, (double)clock->range, grid, ret_best);
-    return scan(b, &some, lag, grid, grid / 8, ret_best);
+    const int steps = (int)((double)clock->range / grid);
+    double before = -1;
+    double here = correlation(b, &some, (double)clock->lag - steps * grid);
+    ret->n = 0;
+    for (int i = -steps; i <= steps; i++) {
+        double after = i < steps ? correlation(b, &some, (double)clock->lag + (i + 1) * grid) : -1;
+        if (here >= before && here > after)
+            add_top(ret, (double)clock->lag + i * grid, here);
+        before = here;
+        here = after;
+    }
 }
 
 /* A line through the pieces' lags. */
@@ -196,11 +227,13 @@ static int64_t piece_of(const pp_fine *f)
     return length > all / PIECES_MAX ? length : all / PIECES_MAX + 1;
 }
 
-/* The lags of pieces that tell theirs; of none where the stretch is shorter than a piece. */
+/* The lags of pieces that tell theirs, of none where the stretch is shorter than a piece; and how
+ * well they go together on average, those with them that tell nothing. */
 static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double lag, double *at,
-                          double *found)
+                          double *found, double *ret_mean)
 {
-    size_t n = 0;
+    size_t n = 0, looked = 0;
+    double sum = 0;
     int64_t length = piece_of(f);
     for (size_t i = 0, j = 0; i < f->n_samples && n < PIECES_MAX; i = j) {
         while (j < f->n_samples && f->samples[j].start < f->samples[i].start + length)
@@ -210,6 +243,8 @@ static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double la
         if (p.n < LEAST)
             continue; /* a hole, or the rest at the end */
         double near = scan(b, &p, lag, NARROW, (double)f->period / 8, &best);
+        sum += best;
+        looked++;
         if (best < LEAST_CORRELATION)
             continue; /* nothing ran, or all the time */
         lag = polish(b, &p, near, (double)f->period / 16, HALVINGS);
@@ -217,13 +252,14 @@ static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double la
             (double)f->samples[i].start + (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
         found[n++] = lag;
     }
+    *ret_mean = looked ? sum / (double)looked : 0;
     return n;
 }
 
 static void find_line(const pp_fine *f, const busy *b, int metric, double lag, pp_fine_line *ret)
 {
-    double at[PIECES_MAX], found[PIECES_MAX];
-    size_t n = find_pieces(f, b, metric, lag, at, found);
+    double at[PIECES_MAX], found[PIECES_MAX], mean;
+    size_t n = find_pieces(f, b, metric, lag, at, found, &mean);
     if (n == 0) {
         piece all = {f->samples, f->n_samples, metric};
         at[0] = (double)f->samples[0].start / 2 + (double)f->samples[f->n_samples - 1].end / 2;
@@ -231,6 +267,34 @@ static void find_line(const pp_fine *f, const busy *b, int metric, double lag, p
         n = 1;
     }
     fit_line(at, found, n, ret);
+}
+
+/*
+ * Where kernels follow each other in a steady rhythm the lag of a step before or after comes close:
+ * over some steps it may even be better. Over all of the stretch steps are not alike, so that is
+ * what decides among the tops, each followed through it.
+ */
+static double find_first(const pp_fine *f, const busy *b, const pp_fine_clock *clock,
+                         double *ret_best)
+{
+    double at[PIECES_MAX], found[PIECES_MAX];
+    const piece all = {f->samples, f->n_samples, clock->metric};
+    const double grid = (double)f->period / 2;
+    double lag = (double)clock->lag, best = -1;
+    tops t;
+    find_tops(b, &all, clock, grid, &t);
+    *ret_best = t.n ? t.value[0] : 0;
+    for (size_t i = 0; i < t.n && t.value[i] >= NEAR_BEST * t.value[0]; i++) {
+        double mean, fine;
+        double near = scan(b, &all, t.lag[i], grid, grid / 8, &fine);
+        size_t n = find_pieces(f, b, clock->metric, near, at, found, &mean);
+        double value = n > 1 ? mean : fine;
+        if (value > best) {
+            best = value;
+            lag = near;
+        }
+    }
+    return lag;
 }
 
 int pp_fine_find_lag(const pp_fine *f, const pp_fine_clock *clock, pp_fine_line *ret, pp_error *err)
@@ -242,8 +306,7 @@ int pp_fine_find_lag(const pp_fine *f, const pp_fine_clock *clock, pp_fine_line 
                             f->n_samples, f->n_kernels);
     if (make_busy(f, &b, err) < 0)
         return -1;
-    piece all = {f->samples, f->n_samples, clock->metric};
-    double lag = find_first(&b, &all, clock, f->period, &best);
+    double lag = find_first(f, &b, clock, &best);
     if (best >= LEAST_CORRELATION)
         find_line(f, &b, clock->metric, lag, ret);
     free(b.at);

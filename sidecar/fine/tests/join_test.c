@@ -22,11 +22,20 @@ static const struct {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
+/* Whether the host is late now and then, but for the half of the steps in the middle. */
+static bool uneven;
+
+static int64_t begin_of(int64_t step)
+{
+    const bool late = uneven && (step < STEPS / 5 || step >= STEPS - STEPS / 5);
+    return step * STEP + (late ? step * 7919 % 101 * 1000 : 0);
+}
+
 static void add_kernels_of(pp_fine *f, bool one_step)
 {
     for (int64_t step = 0; step < STEPS; step++)
         for (size_t i = 0; i < KERNELS; i++) {
-            int64_t start = 7000000 + step * STEP + kernels[i].start;
+            int64_t start = 7000000 + begin_of(step) + kernels[i].start;
             pp_fine_kernel k = {.start = start,
                                 .end = start + kernels[i].length,
                                 .step = one_step ? 0 : step,
@@ -43,7 +52,7 @@ static void add_kernels(pp_fine *f)
 /* Time of a window in a kernel of a step, as a share of it. */
 static double share_in(int64_t start, int64_t end, size_t i, int64_t step)
 {
-    int64_t from = step * STEP + kernels[i].start;
+    int64_t from = begin_of(step) + kernels[i].start;
     int64_t to = from + kernels[i].length;
     int64_t a = start > from ? start : from;
     int64_t b = end < to ? end : to;
@@ -128,6 +137,26 @@ static void test_sums_are_those_of_the_windows(void **state)
     assert_true(s->held_windows > SAMPLES / 10 && s->held_windows < SAMPLES / 6);
     assert_true(s->windows + s->held_windows > SAMPLES - 60);
     pp_fine_sums_free(s);
+}
+
+/* In the middle, which is scanned first, the lag of another step is as good. */
+static void test_steps_that_are_alike(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *s = NULL;
+    pp_error err = {0};
+    const pp_fine_clock clock = {.metric = 0, .lag = 300000, .range = 3 * STEP};
+    uneven = true;
+    add_kernels(f);
+    add_samples(f, 0, 0);
+    uneven = false;
+    if (pp_fine_join(f, &clock, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_true(llabs(s->lag) < 300);
+    assert_true(left(s) < 1e-5);
+    pp_fine_sums_free(s);
+    pp_fine_free(f);
 }
 
 static void test_columns_are_parts_of_kernels(void **state)
@@ -278,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_are_those_of_the_windows),
+        cmocka_unit_test(test_steps_that_are_alike),
         cmocka_unit_test(test_columns_are_parts_of_kernels),
         cmocka_unit_test(test_clocks_far_apart),
         cmocka_unit_test(test_clocks_that_drift),
