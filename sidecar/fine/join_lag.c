@@ -156,8 +156,20 @@ typedef struct tops {
     size_t n;
 } tops;
 
+/* Of tops nearer to each other than pieces' lags may be the best: the others are the same one. */
 static void add_top(tops *t, double lag, double value)
 {
+    for (size_t i = 0; i < t->n; i++) {
+        if (fabs(t->lag[i] - lag) > NARROW)
+            continue;
+        if (t->value[i] >= value)
+            return;
+        t->n--;
+        for (; i < t->n; i++) {
+            t->lag[i] = t->lag[i + 1];
+            t->value[i] = t->value[i + 1];
+        }
+    }
     size_t at = t->n;
     while (at > 0 && t->value[at - 1] < value)
         at--;
@@ -228,7 +240,8 @@ static int64_t piece_of(const pp_fine *f)
 }
 
 /* The lags of pieces that tell theirs, of none where the stretch is shorter than a piece; and how
- * well they go together on average, those with them that tell nothing. */
+ * well they go together on average, those with them that tell nothing; below 0 where there are no
+ * pieces. */
 static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double lag, double *at,
                           double *found, double *ret_mean)
 {
@@ -252,7 +265,7 @@ static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double la
             (double)f->samples[i].start + (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
         found[n++] = lag;
     }
-    *ret_mean = looked ? sum / (double)looked : 0;
+    *ret_mean = looked ? sum / (double)looked : -1;
     return n;
 }
 
@@ -287,8 +300,8 @@ static double find_first(const pp_fine *f, const busy *b, const pp_fine_clock *c
     for (size_t i = 0; i < t.n && t.value[i] >= NEAR_BEST * t.value[0]; i++) {
         double mean, fine;
         double near = scan(b, &all, t.lag[i], grid, grid / 8, &fine);
-        size_t n = find_pieces(f, b, clock->metric, near, at, found, &mean);
-        double value = n > 1 ? mean : fine;
+        (void)find_pieces(f, b, clock->metric, near, at, found, &mean);
+        double value = mean >= 0 ? mean : fine;
         if (value > best) {
             best = value;
             lag = near;

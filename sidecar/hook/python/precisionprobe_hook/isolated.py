@@ -26,7 +26,6 @@ _SETUP_NS = 50 * 1000000  # what a dwell takes besides, until that is known
 _L2 = 64 << 20  # bytes of a GPU's L2 cache where torch does not tell
 _L2_CPU = 1 << 20
 _EVICTIONS = 8  # different amounts: layers that share one share what goes with their replays
-_GATHERS = ("Embedding", "EmbeddingBag")
 _SHARE = 4  # of what is free on the device this part at most is taken
 _SAMPLE = 2  # the agent's wish that stretches go on
 
@@ -68,14 +67,19 @@ def why_not(torch, module):
         return OWN_FORWARD  # its children are called, and these would run
     for part in module.modules():
         kind = type(part)
-        forward = getattr(kind, "forward", None)
-        if not getattr(forward, "__module__", "").startswith("torch.nn.modules.") or "forward" in vars(part):
+        if not _is_torchs(getattr(kind, "forward", None)) or "forward" in vars(part):
             return OWN_FORWARD  # it may do anything
         if getattr(part, "max_norm", None) is not None or kind.__name__ == "SyncBatchNorm":
             return OWN_DATA  # its forward changes its weights, or waits for other processes
         if any([torch.is_tensor(value) for value in vars(part).values()]):
             return OWN_FORWARD  # a weight that a hook of the program's makes
     return 0
+
+
+def _is_torchs(forward):
+    """By where its code is from: a wrapper may call itself what it wraps."""
+    names = getattr(forward, "__globals__", {})
+    return str(names.get("__name__", "")).startswith("torch.nn.modules.") and not hasattr(forward, "__wrapped__")
 
 
 def _tensors(value):
@@ -165,6 +169,12 @@ class Isolation:
         each = self.layers.get(id(module))
         if each is None or not self.recording or each.module() is not module:
             return
+        try:
+            self.begin_call(each, module, args)
+        except Exception:
+            self.leave_out(each, each.todo, FAILED)
+
+    def begin_call(self, each, module, args):
         if not self.torch.is_grad_enabled() and any([p.requires_grad for p in module.parameters()]):
             return  # a validation, or the first time of what is run again with gradients
         if not each.output:
@@ -183,19 +193,17 @@ class Isolation:
             if unfit.reason == MEMORY and self.kept:
                 return  # what is kept by others goes first
             self.leave_out(each, each.todo, unfit.reason)
-        except Exception:
-            self.leave_out(each, each.todo, FAILED)
 
     def returned(self, module, args, kwargs, output):
         each = self.layers.get(id(module))
         if each is None or id(module) not in self.waiting:
             return
         begun = self.waiting.pop(id(module))
-        each.output = max(each.output, _bytes(_tensors(output)))
-        each.read = self.parameters_read(module, args)
-        if not begun:
-            return
         try:
+            each.output = max(each.output, _bytes(_tensors(output)))
+            each.read = self.parameters_read(module, args)
+            if not begun:
+                return
             if begun[0] != id(args):
                 raise _Unfit(INPUT)  # a hook of the program's has put others in their place
             self.keep_call(each, begun[1], kwargs)
@@ -206,6 +214,7 @@ class Isolation:
 
     def keep_call(self, each, args, kwargs):
         torch = self.torch
+        self.check_room(_tensors(kwargs))
         call = _Call(args, _map(kwargs, self.keep), torch.is_grad_enabled(), _autocast(torch))
         size = _bytes(call.tensors())
         each.calls.append(call)
@@ -224,23 +233,26 @@ class Isolation:
         """Half of the limit is for what replays need besides."""
         size = _bytes(tensors)
         on_gpu = any([t.device.type == "cuda" for t in tensors])
-        if self.kept + size > self.limits[2] // 2 or size > self.free(on_gpu):
+        if self.kept + size > min(self.limits[2] // 2, self.free(on_gpu)):
             raise _Unfit(MEMORY)
 
     def free(self, on_gpu):
-        """Bytes that may be taken now."""
+        """Bytes that may be taken in all: a part of what the training's peak leaves, not of what is free just now."""
         cuda = self.torch.cuda
         if not on_gpu:
             return self.limits[2]
-        return (cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()) // _SHARE
+        return max(0, cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.max_memory_allocated()) // _SHARE
 
     def parameters_read(self, module, args):
         """Of a table of rows those that the indices name."""
         size = _bytes(list(module.parameters()))
-        if type(module).__name__ in _GATHERS:
+        if isinstance(module, self.gathers()):
             rows = sum([t.numel() for t in _tensors(args)[:1]])
             size = min(size, rows * size // max(module.weight.shape[0], 1))
         return size
+
+    def gathers(self):
+        return self.torch.nn.Embedding, self.torch.nn.EmbeddingBag
 
     # ---- a step's end ----
 
@@ -275,13 +287,19 @@ class Isolation:
         each = ready[0]
         phase = [phase for phase in each.todo if (each.layer, phase) not in self.done][0]
         begun = time.monotonic_ns()
+        if self.redraws():
+            for other in self.layers.values():
+                self.leave_out(other, other.todo, OWN_DATA)
+            return False
         if self.paused + self.limits[0] + self.setup > self.limits[1]:
             for other in self.layers.values():
                 self.leave_out(other, other.todo, PAUSE)
             return False
+        _marks.quiet(True)  # our own hooks, too, are none of a replay's
         try:
             self.replay(each, phase, begun)
         finally:
+            _marks.quiet(False)
             taken = time.monotonic_ns() - begun
             self.paused += taken
             self.setup = max(self.setup, taken - self.limits[0])
@@ -289,6 +307,16 @@ class Isolation:
         if not self.wants(each):
             self.let_go(each)
         return True
+
+    def redraws(self):
+        """
+        Whether putting CUDA's random numbers back would change others: cuDNN's state for the dropout of recurrent
+        layers is drawn anew then.
+        """
+        recurrent = self.torch.nn.modules.rnn.RNNBase
+        return self.torch.cuda.is_available() and any(
+            [isinstance(part, recurrent) and part.dropout > 0 for each in self.layers.values() if each.module()
+             for part in each.module().modules()])
 
     def again(self):
         """What was kept is done; the rest, which found no room, is next."""
@@ -319,7 +347,7 @@ class Isolation:
         Bytes that the step touches between two uses of what a layer reads: parameters, outputs and the gradients of
         both, of all others for a forward, of what lies behind it for a backward. A gather's rows are others each time.
         """
-        if type(each.module()).__name__ in _GATHERS:
+        if isinstance(each.module(), self.gathers()):
             return most
         others = self.order if phase == _marks.FORWARD else self.order[self.order.index(each) + 1:]
         touched = sum([2 * (other.read + other.output) for other in others if other is not each])
@@ -492,16 +520,17 @@ def _kind(tensor):
 @contextlib.contextmanager
 def _silence():
     """What a replay warns of is nothing to the program, whose own warnings are remembered as they were."""
-    shown, thread = warnings.showwarning, threading.get_ident()
+    shown, thread, active = warnings.showwarning, threading.get_ident(), [True]
 
     def show(*args, **kwargs):
-        if threading.get_ident() != thread:
+        if not active or threading.get_ident() != thread:
             shown(*args, **kwargs)
 
     warnings.showwarning = show
     try:
         yield
     finally:
+        active.clear()  # another thread may put it back later
         if warnings.showwarning is show:
             warnings.showwarning = shown
 
@@ -513,7 +542,7 @@ def _replica(torch, module, known):
     """
     if id(module) in known:
         return known[id(module)]
-    copy = known[id(module)] = type(module).__new__(type(module))
+    copy = known[id(module)] = object.__new__(type(module))  # a __new__ of its own may give the same one
     state = dict(vars(module))
     for name, value in state.items():
         if "_hooks" in name and isinstance(value, dict):
@@ -593,5 +622,5 @@ def _kept_random(torch, device):
         yield
     finally:
         torch.set_rng_state(cpu)
-        if cuda is not None:
+        if cuda is not None and not torch.equal(cuda, torch.cuda.get_rng_state(device)):
             torch.cuda.set_rng_state(cuda, device)
