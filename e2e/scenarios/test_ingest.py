@@ -118,7 +118,8 @@ WRONG = [
                                    "hostname": "one", "clock": "host"}}, "process.gpus"),
     ("a stretch that ends before it begins", {"stretch": {"id": 1, "start": 2000, "end": 1000, "last": True}}, "stretch"),
     ("a replay that nobody asked for", {
-        "stretch": {"id": 1, "start": 1000, "end": 2000, "last": True, "dwell": 1},
+        "stretch": {"id": 1, "start": 1_800_000_000_000_000_000, "end": 1_800_000_001_000_000_000, "last": True,
+                    "dwell": 1},
         "steps": {"number": [], "start": [], "duration": [], "epoch": [], "batch": []},
         "intervals": {"layer": [], "phase": [], "step": [], "start": [], "duration": []}}, "stretch.dwell"),
     ("a name that is too long", {"layers": [{"id": 1, "name": "x" * 600, "type": "Linear"}]}, "layers[0].name"),
