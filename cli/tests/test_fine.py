@@ -22,13 +22,14 @@ BUILT = pathlib.Path(os.environ["PP_HOOK"]).parents[2] / "e2e/gpu/driver"
 PYTHONS = os.environ["PP_TORCH_PYTHON"].split(":")
 
 
-def run(folder, python, model, seed, seconds, *options, **settings):
-    """A run with results in `folder`/out: (what the training printed, what the program said, results)."""
+def run(folder, python, model, seed, length, *options, **settings):
+    """A run of kernels.py (`length`: its SECONDS, and TIMES) with results in `folder`/out: (what the training printed, what
+    the program said, results)."""
     timeline = str(folder / "timeline")
     laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
     command = [os.environ["PP_CLI"], "run", "--fine-period", "100us", "--budget", "0.3", "--stretch", "2s", *options,
-               "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={
+               "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), *length]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={
         **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
         "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
@@ -46,7 +47,8 @@ def values_of(results):
 def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
-    output, said, results = run(tmp_path, python, model, seed, 24, "--method", "Fine")
+    # Sampled once to choose the period, twice for results, and once more: by then both stretches are over.
+    output, said, results = run(tmp_path, python, model, seed, ["20", "4"], "--method", "Fine")
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
@@ -60,7 +62,7 @@ def test_values_are_the_truth(tmp_path, python, model):
 
 def test_averages_are_the_truth(tmp_path):
     """NVML's counters, of which Auto takes the job's averages, are of the same kernels."""
-    output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, 12, "--method", "Auto", "--budget", "50")
+    output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, ["12"], "--method", "Auto", "--budget", "50")
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     job, = [item["metrics"] for item in gpu["items"] if item["kind"] == "job"]
     for name in driver.METRICS:
@@ -74,7 +76,7 @@ def test_averages_are_the_truth(tmp_path):
 
 def test_a_driver_that_lets_nobody_sample(tmp_path):
     """No value of another method stands in their place, and why is told."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, 8, "--method", "Fine", **driver.DENIED)
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, ["8"], "--method", "Fine", **driver.DENIED)
     why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
     assert why in said
     gpu, = results["gpus"]

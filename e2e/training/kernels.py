@@ -1,10 +1,11 @@
 """A training on the CPU whose layers launch kernels on the virtual GPU's driver (e2e/gpu/driver); prints the truth.
 
-usage: kernels.py DRIVER TIMELINE MODEL SEED SECONDS
+usage: kernels.py DRIVER TIMELINE MODEL SEED SECONDS [TIMES]
 
 DRIVER: the folder of libcuda.so.1 and libcupti.so.13. TIMELINE: the file in which what runs is shared with what samples
 the GPU, whose UUID is the first in NVIDIA_VISIBLE_DEVICES. MODEL: "long" (kernels of one to four ms), "short" (0.2 to
-0.9), or "random", drawn from SEED, as every model's levels are. The last line of the output is JSON: for each layer and
+0.9), or "random", drawn from SEED, as every model's levels are. It trains for SECONDS, and on until the GPU's monitors
+were sampled TIMES times, since who samples chooses when; four minutes at most. The last line of the output is JSON: for each layer and
 phase the mean of what its kernels took of the GPU, by their lengths, over the whole training.
 
 It belongs to no profiler. A training on a GPU has CUDA, which torch tells of; this one says that it has.
@@ -25,6 +26,7 @@ MODELS = {"long": (4, (1, 2), (1.0, 4.0)), "short": (9, (1, 4), (0.2, 0.9))}  # 
 # ns of a step's kernels at least: clocks are found to be apart by what goes together within 12 ms either way, and
 # where steps are shorter than that two that are a step further apart go together nearly as well.
 STEP = 25e6
+LONGEST = 240  # s of a training that waits for being sampled
 
 
 class Kernel:
@@ -63,6 +65,9 @@ class Gpu:
 
     def wait(self):
         self.cupti.pp_cupti_wait(0)
+
+    def sampled(self):
+        return self.cupti.vgpu_sampled()
 
     def truth(self):
         return [{"layer": layer, "phase": phase, "ns": sums[0],
@@ -122,14 +127,17 @@ def build(gpu, name, draw):
     return model, optimizer
 
 
-def main(driver, timeline, name, seed, seconds):
+def main(driver, timeline, name, seed, seconds, times=0):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     draw = random.Random(int(seed))
     gpu = Gpu(driver, timeline, draw.random())
     model, optimizer = build(gpu, name, draw)
     x, begun, steps = torch.ones(4, 8), time.monotonic(), 0
-    while time.monotonic() < begun + float(seconds):
+    while True:
+        passed = time.monotonic() - begun
+        if passed >= float(seconds) and (gpu.sampled() >= int(times) or passed >= LONGEST):
+            break
         optimizer.zero_grad()
         loss = model(x).square().mean()
         gpu.wait()

@@ -12,6 +12,9 @@ int vgpu_begin(const char *path, const char *uuid);
 /** Of the kernels that are launched from now on, as vgpu_kernel has them. */
 void vgpu_levels(const float levels[VGPU_LEVELS], float tail);
 
+/** How often the GPU's monitors began to be sampled, by whomever. */
+unsigned vgpu_sampled(void);
+
 /** For cupti.c: a kernel will run then. */
 void vgpu_ran(int64_t begin, int64_t end);
 
@@ -28,6 +31,11 @@ void vgpu_levels(const float levels[VGPU_LEVELS], float tail)
 {
     memcpy(next.levels, levels, sizeof next.levels);
     next.tail = tail;
+}
+
+unsigned vgpu_sampled(void)
+{
+    return timeline ? vgpu_timeline_sampled(timeline) : 0;
 }
 
 void vgpu_ran(int64_t begin, int64_t end)

@@ -14,7 +14,8 @@
 struct vgpu_timeline {
     uint64_t magic;
     char uuid[VGPU_UUID];
-    _Atomic uint64_t head; /* kernels written */
+    _Atomic uint64_t head;    /* kernels written */
+    _Atomic uint32_t sampled; /* times that its monitors began to be sampled */
     vgpu_kernel kernels[VGPU_KERNELS];
 };
 
@@ -66,6 +67,16 @@ void vgpu_timeline_add(vgpu_timeline *t, const vgpu_kernel *kernel)
     uint64_t head = atomic_load_explicit(&t->head, memory_order_relaxed);
     t->kernels[head % VGPU_KERNELS] = *kernel;
     atomic_store_explicit(&t->head, head + 1, memory_order_release);
+}
+
+void vgpu_timeline_sample(vgpu_timeline *t)
+{
+    (void)atomic_fetch_add(&t->sampled, 1);
+}
+
+uint32_t vgpu_timeline_sampled(const vgpu_timeline *t)
+{
+    return atomic_load(&t->sampled);
 }
 
 /* The part of a kernel's level that has been until `x` of its length. */

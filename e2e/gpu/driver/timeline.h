@@ -35,6 +35,10 @@ const char *vgpu_timeline_uuid(const vgpu_timeline *timeline);
 
 void vgpu_timeline_add(vgpu_timeline *timeline, const vgpu_kernel *kernel);
 
+/** Its monitors begin to be sampled; and how often they have. */
+void vgpu_timeline_sample(vgpu_timeline *timeline);
+uint32_t vgpu_timeline_sampled(const vgpu_timeline *timeline);
+
 /**
  * Means over a time that has passed, in percent; kernels side by side add up, to 100 at most.
  * `cursor` remembers where to look next: 0 at first, and `from` does not go back. No kernel is

@@ -50,6 +50,7 @@
 #pragma weak vgpu_timeline_open
 #pragma weak vgpu_timeline_uuid
 #pragma weak vgpu_timeline_mean
+#pragma weak vgpu_timeline_sample
 
 enum { GPUS = 4, FAULTS = 4, MOMENTS = 16, CLOCK_STEP = 32 };
 
@@ -634,8 +635,10 @@ CUPTI(cuptiPmSamplingStart, pm_of_object *p)
     check_object(o);
     if (!o->configured || o->running || passes_of(o->config.config) != 1)
         return CUPTI_INVALID_OPERATION;
-    if (table.timeline)
+    if (table.timeline) {
+        vgpu_timeline_sample(table.timeline);
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)table.settings[START_NS]}, NULL);
+    }
     state.now = table.timeline ? host_now() : state.now + 5 * table.settings[STEP_NS];
     o->running = true;
     o->asked_to_stop = false;
