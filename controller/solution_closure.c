@@ -144,8 +144,12 @@ int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_me
         return 0;
     const half *taken = &halves[0];
     double rest = 0;
-    if (all.left > 0)
-        rest = fmin(fmax((taken->mean - all.known) / all.left, info->min), info->max);
+    double variance = 0;
+    if (all.left > 0) {
+        const double of_mean = taken->squares / (double)(taken->n - 1) / (double)taken->n;
+        variance = (of_mean + all.variance) / (all.left * all.left);
+        rest = pp_solution_bound(info, (taken->mean - all.known) / all.left, &variance);
+    }
     pp_solution_closure *c = &s->closures[s->n_closures++];
     *c = (pp_solution_closure){.metric = metric,
                                .held = halves[1].mean,
@@ -153,6 +157,5 @@ int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_me
                                .windows = (int64_t)halves[1].n};
     if (all.left <= 0)
         return 0;
-    const double of_mean = taken->squares / (double)(taken->n - 1) / (double)taken->n;
-    return tell_rest(s, metric, rest, sqrt(of_mean + all.variance) / all.left, err);
+    return tell_rest(s, metric, rest, sqrt(variance), err);
 }

@@ -35,6 +35,7 @@ typedef struct pp_dwell {
     uint8_t phase;
     int64_t calls;   /**< replays; of a background, without the layer */
     int64_t busy_ns; /**< of its layer's kernels */
+    int64_t rest_ns; /**< of the kernels that go with its replays */
     bool known;      /**< kernels were recorded */
 } pp_dwell;
 
@@ -85,6 +86,10 @@ void pp_dwells_done(pp_dwells *dwells);
 int64_t pp_dwells_lag(const pp_attribution_options *options);
 /** Whether some of the time from `from` to `to` is a dwell's. */
 bool pp_dwells_touch(const pp_dwells *dwells, int64_t from, int64_t to);
+
+/** A value that was measured, within its metric's range: what it was outside of that it is wrong by
+ * at least, so its variance is no less than the square of it. */
+double pp_solution_bound(const pp_metric_info *info, double value, double *variance);
 
 /** Puts values of replays in the place of those that windows of the training tell. */
 int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,

@@ -89,13 +89,17 @@ static size_t find_dwell(const pp_dwells *d, const pp_activity_batch *b)
 static void add_piece(pp_dwells *d, size_t of, int32_t layer, uint8_t phase, int64_t calls,
                       int64_t busy)
 {
-    if (of == d->count || !pp_wire_phase_has_layer((pp_wire_phase)phase))
+    if (of == d->count)
         return;
     pp_dwell *w = &d->items[of];
+    w->known = w->known && busy >= 0;
+    if (!pp_wire_phase_has_layer((pp_wire_phase)phase)) {
+        w->rest_ns += busy > 0 ? busy : 0;
+        return;
+    }
     w->layer = layer;
     w->phase = phase;
     w->calls += calls;
-    w->known = w->known && busy >= 0;
     w->busy_ns += busy > 0 ? busy : 0;
 }
 
@@ -204,6 +208,8 @@ typedef struct figure {
     double mean;
     double variance;
     size_t windows;
+    double rest; /* ns of a replay in which kernels ran that go with it */
+    bool known;
 } figure;
 
 /* What the windows say of one replay: their value times its time (ns). The same of several dwells
@@ -212,6 +218,7 @@ static void add_figure(figure *f, const table *t, size_t i)
 {
     const pp_dwell *w = &t->dwells->items[i];
     const size_t n = t->of[i].n;
+    f->known = f->known && w->known;
     if (n == 0 || w->calls == 0)
         return;
     const double each = (double)(w->end_ns - w->start_ns) / (double)w->calls;
@@ -220,12 +227,13 @@ static void add_figure(figure *f, const table *t, size_t i)
     f->mean += (each * t->of[i].mean - f->mean) * part;
     f->variance =
         f->variance * (1 - part) * (1 - part) + part * part * each * each * t->variance / (double)n;
+    f->rest += ((double)w->rest_ns / (double)w->calls - f->rest) * part;
     f->windows = all;
 }
 
 static figure background_of(const table *t, const pp_dwell *like)
 {
-    figure f = {0};
+    figure f = {.known = true};
     for (size_t i = 0; i < t->dwells->count; i++) {
         const pp_dwell *w = &t->dwells->items[i];
         if (w->background && w->process == like->process && w->number == like->number)
@@ -247,36 +255,44 @@ static bool is_of(const pp_dwell *w, const item *x)
            w->phase == x->phase && w->calls > 0;
 }
 
+/* What a replay has of the background that the background's own dwell does not tell: the same
+ * kernels take longer or shorter there, by clocks that change and by what the layer leaves in the
+ * cache. */
+static double drift(const figure *all, const figure *behind)
+{
+    const double longer = fmax(all->rest, behind->rest);
+    return longer > 0 ? fabs(all->rest - behind->rest) / longer * behind->mean : 0;
+}
+
 /* NULL and a value, or why there is none. */
 static const char *estimate(const table *t, const item *x, figure *ret)
 {
-    figure all = {0};
+    figure all = {.known = true};
     const pp_dwell *first = NULL;
     double busy = 0;
     double calls = 0;
-    bool known = true;
     for (size_t i = 0; i < t->dwells->count; i++) {
         const pp_dwell *w = &t->dwells->items[i];
         if (!is_of(w, x) || (first && w->number != first->number))
             continue;
         first = w;
-        known = known && w->known;
         busy += (double)w->busy_ns;
         calls += (double)w->calls;
         add_figure(&all, t, i);
     }
     if (!first)
         return not_replayed;
-    if (!known)
+    const figure behind = background_of(t, first);
+    if (!all.known || !behind.known)
         return "its kernels were not recorded while it was replayed";
     if (busy <= 0)
         return "no kernel of it ran while it was replayed";
-    const figure behind = background_of(t, first);
     if (all.windows < LEAST_WINDOWS || behind.windows < LEAST_WINDOWS || t->freedom < LEAST_FREEDOM)
         return "too few metric windows lie within its replays";
     const double each = busy / calls;
+    const double off = drift(&all, &behind);
     ret->mean = (all.mean - behind.mean) / each;
-    ret->variance = (all.variance + behind.variance) / (each * each) +
+    ret->variance = (all.variance + behind.variance + off * off) / (each * each) +
                     REPEATABLE * REPEATABLE * ret->mean * ret->mean;
     ret->windows = all.windows;
     return NULL;
@@ -322,6 +338,13 @@ static bool find_item(const pp_activity *a, const pp_solution *s, const pp_solut
     return false;
 }
 
+double pp_solution_bound(const pp_metric_info *info, double value, double *variance)
+{
+    const double bounded = fmin(fmax(value, info->min), info->max);
+    *variance = fmax(*variance, (value - bounded) * (value - bounded));
+    return bounded;
+}
+
 static void forget_group(pp_solution_estimate *to)
 {
     free(to->group_name);
@@ -329,8 +352,7 @@ static void forget_group(pp_solution_estimate *to)
     to->group_mean = to->group_standard_error = (double)NAN;
 }
 
-static int set_value(pp_solution_estimate *to, const pp_metric_info *info, const figure *f,
-                     pp_error *err)
+static int set_value(pp_solution_estimate *to, const figure *f, pp_error *err)
 {
     char *source = strdup(SOURCE);
     if (!source)
@@ -338,7 +360,7 @@ static int set_value(pp_solution_estimate *to, const pp_metric_info *info, const
     forget_group(to);
     free(to->source);
     to->source = source;
-    to->mean = fmin(fmax(f->mean, info->min), info->max);
+    to->mean = f->mean;
     to->standard_error = sqrt(f->variance);
     to->windows = (double)f->windows;
     to->method = PP_METHOD_ISOLATED;
@@ -356,10 +378,12 @@ static int take(const pp_activity *a, const table *t, double limit, bool only, p
     if (of->kind != PP_SOLUTION_LAYER || !find_item(a, s, of, &x))
         return 0;
     const char *why = estimate(t, &x, &f);
+    if (!why)
+        f.mean = pp_solution_bound(info, f.mean, &f.variance);
     if (!why && sqrt(f.variance) > limit * (info->max - info->min))
         why = "its standard error is above the limit";
     if (!why)
-        return set_value(to, info, &f, err);
+        return set_value(to, &f, err);
     const char *before = why_left_out(a, &x);
     if (only)
         to->reason = before ? before : why == not_replayed && *s->isolated ? s->isolated : why;

@@ -44,9 +44,11 @@ typedef struct world {
     int64_t stretches;
     double behind_us;     /* of what goes with a replay */
     double gap_us;        /* of a replay, in which the GPU is idle */
+    double drift;         /* of the time of what goes with a replay, where the layer is replayed */
     bool unknown;         /* kernels are not recorded */
     unsigned reason;      /* why layers are left out */
     const char *isolated; /* why none is replayed */
+    double lost;          /* of the windows' value where a layer is replayed */
     double missing;       /* of the training's value, which it has less than its parts */
 } world;
 
@@ -95,20 +97,24 @@ static void give(world *w, pp_wire_batch *batch)
 static void dwell(world *w, int layer, int64_t number, bool background, int64_t length)
 {
     const double own = background ? 0 : own_us[layer];
-    const double each = own + w->behind_us + w->gap_us;
+    const double goes = w->behind_us * (background ? 1 : 1 + w->drift);
+    const double each = own + goes + w->gap_us;
     const size_t cells = (size_t)(length / (10 * MS));
     double value[METRICS];
     for (int m = 0; m < METRICS; m++)
-        value[m] = (own * truth[layer][m] + w->behind_us * behind[m]) / each;
+        value[m] = (own * truth[layer][m] + goes * behind[m]) / each;
     pp_wire_cell *grid = calloc(2 * cells, sizeof *grid);
     const int64_t calls = (int64_t)(10 * 1000 / each);
     for (size_t i = 0; i < cells; i++) {
         const int64_t busy = (int64_t)((double)calls * own * US);
+        const int64_t with = (int64_t)((double)calls * goes * US);
         grid[2 * i] =
-            (pp_wire_cell){(int64_t)i, 0, 10 * MS - busy, 0, PP_WIRE_OTHER, 8 * MS - busy};
+            (pp_wire_cell){(int64_t)i, 0, 10 * MS - busy, 0, PP_WIRE_OTHER, w->unknown ? -1 : with};
         grid[2 * i + 1] = (pp_wire_cell){(int64_t)i, layer + 1,       busy,
                                          calls,      PP_WIRE_FORWARD, w->unknown ? -1 : busy};
     }
+    for (int m = 0; m < METRICS && !background; m++)
+        value[m] -= w->lost;
     /* As many as the grid says, so that what is rounded there is in the values too. */
     for (int m = 0; m < METRICS; m++)
         value[m] *= (double)calls * each / 10000;
@@ -270,6 +276,26 @@ static void noise_is_in_their_errors(void **state)
     pp_activity_builder_free(w.builder);
 }
 
+/* Clocks that are not the same in both dwells are seen by the kernels that run in both. */
+static void drift_is_in_their_errors(void **state)
+{
+    (void)state;
+    static const double drifts[] = {-0.01, 0.01};
+    for (size_t i = 0; i < sizeof drifts / sizeof *drifts; i++) {
+        world w = new_world();
+        w.drift = drifts[i];
+        train(&w, 2 * S);
+        for (int k = 0; k < LAYERS; k++) {
+            dwell(&w, k, k + 1, true, 800 * MS);
+            dwell(&w, k, k + 1, false, 800 * MS);
+        }
+        train(&w, 2 * S);
+        sample(&w, 40 * MS, 0);
+        values_are_right(&w, 0.05);
+        pp_activity_builder_free(w.builder);
+    }
+}
+
 /* Steps, times and averages are the training's alone. */
 static void dwells_are_not_the_training(void **state)
 {
@@ -412,7 +438,28 @@ static void parts_that_are_too_large_show(void **state)
         const int k = s->closures[m].metric == metrics[0] ? 0 : 1;
         const double over = w.missing - REST_SHARE * rest[k];
         assert_true(fabs(s->closures[m].difference - over) < 0.002);
+        const pp_solution_estimate *e = find(s, PP_SOLUTION_OTHER, "", k);
+        assert_true(e->group_mean == 0 && e->group_standard_error > 0.9 * over / REST_SHARE);
     }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+/* Less than nothing is nothing, and wrong by as much. */
+static void what_cannot_be_is_in_their_errors(void **state)
+{
+    (void)state;
+    world w = new_world();
+    w.lost = 0.005;
+    train(&w, 2 * S);
+    dwell(&w, 2, 1, true, 800 * MS);
+    dwell(&w, 2, 1, false, 800 * MS);
+    train(&w, 2 * S);
+    sample(&w, 40 * MS, 0);
+    pp_solution *s = solve(&w, true);
+    const pp_solution_estimate *e = find(s, PP_SOLUTION_LAYER, "c", 1);
+    const double told = truth[2][1] - w.lost * (own_us[2] + w.behind_us + w.gap_us) / own_us[2];
+    assert_true(told < -0.01 && e->mean == 0 && e->standard_error > -0.99 * told);
     pp_solution_free(s);
     pp_activity_builder_free(w.builder);
 }
@@ -446,11 +493,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_the_layers_own),
         cmocka_unit_test(noise_is_in_their_errors),
+        cmocka_unit_test(drift_is_in_their_errors),
         cmocka_unit_test(dwells_are_not_the_training),
         cmocka_unit_test(too_little_is_no_value),
         cmocka_unit_test(what_the_hook_says_is_the_reason),
         cmocka_unit_test(all_together_are_the_training),
         cmocka_unit_test(parts_that_are_too_large_show),
+        cmocka_unit_test(what_cannot_be_is_in_their_errors),
         cmocka_unit_test(fine_goes_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
