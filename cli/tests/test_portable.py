@@ -1,0 +1,58 @@
+"""What e2e/portable lays out runs by what it has brought along.
+
+PP_CLI           the program precisionprobe, in its build folder
+PP_TORCH_PYTHON  pythons that have torch, separated by colons
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "e2e"))
+from harness import portable  # noqa: E402
+from harness.progress import CommandError  # noqa: E402
+
+TRAIN = str(pathlib.Path(__file__).parent / "train.py")
+
+
+@pytest.fixture(name="folder", scope="module")
+def laid_out(tmp_path_factory):
+    """Laid out, and moved to another place, with a space in its name."""
+    base = tmp_path_factory.mktemp("portable")
+    build = pathlib.Path(os.environ["PP_CLI"]).resolve().parents[1]
+    subprocess.run(["cmake", "--install", build, "--prefix", base / "stage"], check=True, capture_output=True, timeout=60)
+    portable.lay_out(str(base / "stage"), str(base / "made"))
+    shutil.rmtree(base / "stage")
+    return shutil.move(base / "made", base / "moved here")
+
+
+@pytest.mark.parametrize("program", portable.PROGRAMS)
+def test_all_libraries_are_its_own(folder, program):
+    linker, = (folder / "lib").glob("ld-*")
+    listed = subprocess.run([linker, "--library-path", folder / "lib", "--list", folder / "libexec" / program],
+                            capture_output=True, text=True, check=True, timeout=60).stdout
+    libraries = [line.split()[2:] for line in listed.splitlines() if "=>" in line]
+    places = [" ".join(words[:-1]) for words in libraries]
+    assert len(places) > 3 and all(place.startswith(f"{folder}/") for place in places), listed
+
+
+def test_a_training_is_probed(folder, tmp_path):
+    python = os.environ["PP_TORCH_PYTHON"].split(":")[0]
+    environment = {name: value for name, value in os.environ.items() if name != "PRECISIONPROBE_HOOK"}
+    done = subprocess.run([folder / "bin/precisionprobe", "run", "--budget", "50", "-o", tmp_path / "out", "--", python, TRAIN,
+                           "300"], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out/results.json").read_text())
+    assert any(item["kind"] == "layer" for gpu in results["gpus"] for item in gpu["items"])
+
+
+def test_a_folder_with_something_in_it_stays(tmp_path):
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(CommandError, match="is not empty"):
+        portable.lay_out(str(tmp_path), str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
