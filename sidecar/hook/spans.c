@@ -2,6 +2,7 @@
  * Methods of torch's classes that are wrapped while a stretch runs, to mark what is the step's and
  * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad. A wrapper that somebody
  * keeps goes on calling the original, which answers whatever is asked of it and keeps what is set.
+ * As a function it can be referred to weakly, is copied by being itself, and pickled by its name.
  */
 #include "hook.h"
 
@@ -65,8 +66,17 @@ static PyObject *span_bind(PyObject *self, PyObject *object, PyObject *type)
     return self;
 }
 
+static PyObject *span_reduce(PyObject *self, PyObject *protocol)
+{
+    (void)protocol;
+    return PyObject_GetAttrString(((const span *)self)->original, "__qualname__");
+}
+
+/* What the original says of its own copies would be said of another object. */
 static PyObject *span_get(PyObject *self, PyObject *name)
 {
+    if (PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0)
+        return PyObject_GenericGetAttr(self, name);
     return PyObject_GetAttr(((const span *)self)->original, name);
 }
 
@@ -84,20 +94,45 @@ static void span_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+static PyMethodDef span_methods[] = {{"__reduce_ex__", span_reduce, METH_O, NULL}, {0}};
+
 static PyType_Slot span_slots[] = {
-    {Py_tp_call, span_call},    {Py_tp_descr_get, span_bind},  {Py_tp_getattro, span_get},
-    {Py_tp_setattro, span_set}, {Py_tp_dealloc, span_dealloc}, {0, NULL},
+    {Py_tp_methods, span_methods},
+    {Py_tp_call, span_call},
+    {Py_tp_descr_get, span_bind},
+    {Py_tp_getattro, span_get},
+    {Py_tp_setattro, span_set},
+    {Py_tp_dealloc, span_dealloc},
+    {0, NULL},
 };
 
 static PyType_Spec span_spec = {"precisionprobe_hook._marks.Span", sizeof(span), 0,
-                                Py_TPFLAGS_DEFAULT, span_slots};
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, span_slots};
+
+/* Python 3.8's limited API makes no type whose objects have weak references; a class of Python's
+ * own has them. */
+static PyObject *make_type(void)
+{
+    PyObject *base = PyType_FromSpec(&span_spec);
+    PyObject *bases = base ? PyTuple_Pack(1, base) : NULL;
+    PyObject *name = PyUnicode_FromString("Span");
+    PyObject *own = PyDict_New();
+    PyObject *type = NULL;
+    if (bases && name && own)
+        type = PyObject_CallFunctionObjArgs((PyObject *)&PyType_Type, name, bases, own, NULL);
+    Py_XDECREF(own);
+    Py_XDECREF(name);
+    Py_XDECREF(bases);
+    Py_XDECREF(base);
+    return type;
+}
 
 int pp_spans_init(void)
 {
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);
-    span_type = method_type ? PyType_FromSpec(&span_spec) : NULL;
+    span_type = method_type ? make_type() : NULL;
     return span_type ? 0 : -1;
 }
 

@@ -9,6 +9,7 @@ import inspect
 import io
 import json
 import os
+import pickle
 import sys
 import time
 import weakref
@@ -88,6 +89,24 @@ def script():
     same = bool((scripted(torch.ones(4, 16)) == traced(torch.ones(4, 16))).all())
     training.steps(50).tell(same=same, own=sum(len(m._forward_hooks) + len(m._forward_pre_hooks)
                                                for m in loaded.modules()))
+
+
+def kept():
+    """What a function can do is done with a method of torch's that is wrapped within a stretch, and afterwards."""
+    training = Training().steps(50)
+    method, function = training.optimizer.zero_grad, type(training.optimizer).zero_grad
+    weak, reference, twin = weakref.WeakMethod(method), weakref.ref(function), copy.deepcopy(function)
+    again = pickle.loads(pickle.dumps(function))
+    own = pickle.loads(pickle.dumps(method))
+    same = [twin is function, reference() is function, again is function, weak() == method, copy.copy(function) is function,
+            type(own.__self__).__name__, copy.deepcopy(method).__self__ is training.optimizer]
+    for call in (method, weak(), own, lambda: twin(training.optimizer)):
+        training.steps(10)
+        training.model(torch.ones(4, 16)).square().sum().backward()
+        call()
+    del function, twin, again
+    gc.collect()
+    training.steps(20).tell(same=same)
 
 
 def cleared():

@@ -35,7 +35,7 @@ def both(probe, python, habit):
     return told(alone), told(result), batches
 
 
-@pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom", "cleared", "several"])
+@pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom", "cleared", "several", "kept"])
 def test_goes_on(probe, python, habit):
     alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone and hooked["losses"]
