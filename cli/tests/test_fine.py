@@ -60,6 +60,18 @@ def test_values_are_the_truth(tmp_path, python, model):
             if name in driver.METRICS} == {"fine"}
 
 
+def test_the_bench_holds_them_against_the_truth():
+    """e2e/bench/accuracy_virtual.py: errors in classes, coverage and closure within its limits."""
+    done = subprocess.run([sys.executable, str(ROOT / "e2e/bench/accuracy_virtual.py"), "short", "--seconds", "1", "--times", "4"],
+                          capture_output=True, text=True, timeout=400, env={
+                              **os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "PP_VGPU": str(BUILT),
+                              "PP_PYTHON": PYTHONS[-1]})
+    figures = {line["figure"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert figures["coverage"]["value"] == 100 and figures["error of SMActive, rows of 200 us and more"]["rows"] == 19
+    assert len([figure for figure in figures.values() if figure.get("holds")]) == 9
+
+
 def test_averages_are_the_truth(tmp_path):
     """NVML's counters, of which Auto takes the job's averages, are of the same kernels."""
     output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, ["12"], "--method", "Auto", "--budget", "50")

@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import busy
+import errors
 import lab
 
 PEAK = ".avg.pct_of_peak_sustained_elapsed"
@@ -27,14 +28,11 @@ TIME = "gpu__time_duration.sum"
 METRICS = {"SMActive": "sm__cycles_active", "SMOccupancy": "sm__warps_active", "DRAMActive": "dram__throughput",
            "FP32Active": "sm__inst_executed_pipe_fma"}
 PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one pass each
-# Rows by their busy time, us, from and to; limits of the mean error of a metric, and of all p95, points.
+# Rows by their busy time; limits of the mean error of a metric, and of all p95, points (errors.py).
 CLASSES = {
-    "Fine": (("of 50 us and more", 50, float("inf"), dict.fromkeys(METRICS, 1.0), 3.0),
-             ("of 10 to 50 us", 10, 50, {**dict.fromkeys(METRICS, 1.5), "SMActive": 2.0}, None),
-             ("below 10 us", 0, 10, {}, None)),
+    "Fine": errors.fine_classes(),
     "Isolated": (("of layers", 0, float("inf"), {"SMActive": 3.0, "SMOccupancy": 3.0, "DRAMActive": 5.0}, None),
-                 ("of 50 us and more", 50, float("inf"), {}, None), ("of 10 to 50 us", 10, 50, {}, None),
-                 ("below 10 us", 0, 10, {}, None)),
+                 *((name, low, high, {}, None) for name, low, high, _, _ in errors.fine_classes())),
 }
 COVERAGE = {"Fine": 95, "Isolated": 0}  # percent of the busy time in rows that have a value
 TO_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
@@ -144,36 +142,6 @@ def truth(rows, tables, model):
     return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()}
 
 
-def estimates(results, method):
-    """{(layer, phase): {metric: (percent, standard error)}} of what the method told."""
-    found = {}
-    for item in results["gpus"][0]["items"]:
-        key = (item["layer"], item["phase"]) if item["kind"] == "layer" else ("", item["phase"])
-        found[key] = {name: (100 * e["mean"], 100 * e["standardError"]) for name, e in item["metrics"].items()
-                      if item["kind"] != "job" and e.get("method") == method.lower() and e["mean"] is not None}
-    return found
-
-
-def weighted(errors, share):
-    """The error that so much of the time does not pass; errors: [(error, us)]."""
-    passed, limit = 0.0, share * sum(us for _, us in errors)
-    for error, us in sorted(errors):
-        passed += us
-        if passed >= limit:
-            return error
-    return None
-
-
-def compare(told, true, metric, low, high):
-    """[(error, us, within two standard errors, row)] of a class of rows."""
-    found = []
-    for key, row in true.items():
-        if metric in told.get(key, {}) and low <= row["us"] < high:
-            mean, error = told[key][metric]
-            found.append((abs(mean - row[metric]), row["us"], abs(mean - row[metric]) <= 2 * error, key))
-    return found
-
-
 def alike(rows, tables):
     """Rows whose kernels last as long under ncu as they were recorded, to 5 %, its median difference apart. Where they
     do not, ncu has looked at another run of them: alone, it leaves no kernel the traffic of those before it."""
@@ -186,84 +154,22 @@ def alike(rows, tables):
     return {key for key, (recorded, measured) in times.items() if abs(measured / recorded - 1) < 0.05}
 
 
-def print_class(told, true, same, kind, page, model):
-    name, low, high, limits, p95_limit = kind
-    whole = sum(row["us"] for row in true.values())
-    there = sum(row["us"] for row in true.values() if low <= row["us"] < high)
-    for metric in METRICS:
-        found = compare(told, true, metric, low, high)
-        if not found:
-            continue
-        pairs = [(error, us) for error, us, _, _ in found]
-        mean = sum(error * us for error, us in pairs) / sum(us for _, us in pairs)
-        p95 = weighted(pairs, 0.95)
-        like = [(error, us) for error, us, _, key in found if key in same]
-        more = {"of_rows_as_long_under_ncu": sum(error * us for error, us in like) / sum(us for _, us in like) if like else
-                None, "their_share_percent": 100 * sum(us for _, us in like) / sum(us for _, us in pairs),
-                "p50": weighted(pairs, 0.5), "p95": p95, "rows": len(found), "share_of_busy_percent": 100 * there / whole,
-                "within_2_se_percent": 100 * statistics.mean(within for _, _, within, _ in found),
-                "worst": " ".join(max(found)[3]), "worst_error": max(found)[0], "peer": "ncu"}
-        limit = limits.get(metric)
-        holds = None if limit is None else mean <= limit and (p95_limit is None or p95 <= p95_limit)
-        lab.figure(f"error of {metric}, rows {name}", mean, "points", limit=limit, holds=holds, p95_limit=p95_limit,
-                   model=model, **more)
-        page.append(f"| {name} | {metric} | {len(found)} | {100 * there / whole:.0f} % | {mean:.2f} | {p95:.2f} | "
-                    f"{more['within_2_se_percent']:.0f} % | {more['worst']} ({max(found)[0]:.1f}) |")
-
-
-def print_coverage(told, true, model, least):
-    """Of the step's busy time: what falls into rows with a value of their own, rows of less than 10 us apart."""
-    whole = sum(row["us"] for row in true.values())
-    valued = {key: row["us"] for key, row in true.items() if told.get(key)}
-    share = 100 * sum(valued.values()) / whole
-    lab.figure("coverage", share, "%", must=f"at least {least}", holds=share >= least, model=model,
-               in_rows_below_10_us=100 * sum(us for us in valued.values() if us < 10) / whole,
-               without_a_value=sorted((" ".join(key) for key in true if not told.get(key)))[:20])
-
-
 def evaluate(args, folder):
     rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     results = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
-    if args.method == "Fine" and not print_fine(args, results["gpus"][0].get("fine")):
+    if args.method == "Fine" and not errors.print_fine(args.model, results["gpus"][0].get("fine")):
         return []
     if args.method == "Isolated":
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
-        print_closure(args, results["gpus"][0].get("closure") or {})
+        errors.print_closure(args.model, results["gpus"][0].get("closure") or {})
     tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
     true = truth(rows, tables, args.model)
-    told = estimates(results, args.method)
+    told = errors.estimates(results, args.method)
     page = []
     for kind in CLASSES[args.method]:
-        print_class(told, true, alike(rows, tables), kind, page, args.model)
-    print_coverage(told, true, args.model, COVERAGE[args.method])
+        errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, tables))
+    errors.print_coverage(told, true, args.model, COVERAGE[args.method])
     return page
-
-
-def print_fine(args, reports):
-    """How sampling went, and its closure; False where there was none."""
-    if not reports:
-        lab.figure("fine sampling", None, model=args.model, holds=False, why="the results have none")
-        return False
-    fine = reports[0]
-    lab.figure("samples on known kernels", fine["samples"] * fine["periodNs"] / 1e9, "s", model=args.model,
-               **{k: v for k, v in fine.items() if k not in ("samples", "closure")})
-    print_closure(args, fine["closure"])
-    return True
-
-
-def print_closure(args, closures):
-    """Held-out samples against what the estimates say of them."""
-    for metric, closure in closures.items():
-        off = abs(closure["difference"] / closure["held"]) * 100 if closure["held"] else None
-        lab.figure(f"closure of {metric}", off, "%", limit=2.0, holds=off is not None and off <= 2, model=args.model,
-                   held=closure["held"])
-
-
-def write_page(path, name, page):
-    head = ("| rows | metric | number | busy time | mean error, points | p95 | within 2 SE | worst row |\n"
-            "|---|---|---|---|---|---|---|---|\n")
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(f"## {name}\n\n{head}" + "\n".join(page) + "\n\n")
 
 
 def arguments():
@@ -295,7 +201,7 @@ def main():
                 make(args, folder)
         page = evaluate(args, folder)
     if args.page:
-        write_page(args.page, args.model + (f", batch {args.batch}" if args.batch else ""), page)
+        errors.write_page(args.page, args.model + (f", batch {args.batch}" if args.batch else ""), page)
 
 
 if __name__ == "__main__":
