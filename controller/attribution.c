@@ -389,6 +389,25 @@ static int solve(pp_attr_solver *s, pp_error *err)
     return 0;
 }
 
+int pp_attribution_intervals(const pp_attribution_metric *metrics, size_t n,
+                             pp_attribution_options *options, pp_error *err)
+{
+    const pp_attribution_input in = {.metrics = metrics, .n_metrics = n, .options = *options};
+    pp_attr_solver s = {.in = &in};
+    if (check_counts(&in, err) < 0 || check_metrics(&in, err) < 0 ||
+        check_options(&in.options, err) < 0)
+        return -1;
+    int rc = metrics_order(&s, err);
+    if (rc == 0)
+        rc = pp_attr_scrapes_init(&s.scrapes, &in, s.order, base_find(&in), err);
+    if (rc == 0) {
+        options->window_ns = llround(s.scrapes.window);
+        options->scrape_ns = llround(s.scrapes.scrape);
+    }
+    solver_done(&s);
+    return rc;
+}
+
 int pp_attribution_solve(const pp_attribution_input *in, pp_attribution_result **ret, pp_error *err)
 {
     if (check_counts(in, err) < 0 || check_items(in, err) < 0 || check_metrics(in, err) < 0 ||

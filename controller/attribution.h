@@ -199,6 +199,14 @@ typedef struct pp_attribution_result {
  */
 int64_t pp_attribution_max_lag(int64_t window_ns);
 
+/**
+ * The intervals that a solution of these metrics would use: fills window_ns and scrape_ns where
+ * they are 0, from the samples, and leaves them 0 where these do not tell. Errors: as
+ * pp_attribution_solve.
+ */
+int pp_attribution_intervals(const pp_attribution_metric *metrics, size_t n,
+                             pp_attribution_options *options, pp_error *err);
+
 /** Solves from scratch. `in` is borrowed during the call. On success *ret is owned by the caller;
  *  an empty input is no error (nothing identifiable). Errors: PP_ERR_INVALID with the field,
  *  PP_ERR_TOO_LARGE, PP_ERR_NOMEM; *ret is then untouched. */

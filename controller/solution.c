@@ -316,6 +316,7 @@ int pp_solution_solve(const pp_activity *activity, const char *gpu,
         s->isolated = copy(p.isolated);
         rc = s->gpu && s->kernels && s->isolated ? make_rows(&p, result, options, s, err)
                                                  : pp_error_nomem(err);
+        pp_reading_narrow(&p.reading, result);
         if (rc == 0)
             rc = pp_solution_take_isolated(activity, &p, options, s, err);
         if (rc == 0)

@@ -18,6 +18,10 @@ typedef struct pp_solution_options {
     bool job_only;            /**< method Job: times and job averages, no layer's values */
     bool fine_only;           /**< method Fine: of layers only what fine sampling told */
     bool isolated_only;       /**< method Isolated: of layers only what their replays told */
+    /** Samples are of an exporter, as Prometheus had them: the newest window that was published by
+     * then, which several may have read. Else each is read from the GPU, and says all of the time
+     * since the one before it. */
+    bool scraped;
 } pp_solution_options;
 
 typedef enum pp_solution_kind {
@@ -134,6 +138,13 @@ typedef struct pp_solution {
  */
 int pp_solution_solve(const pp_activity *activity, const char *gpu,
                       const pp_solution_options *options, pp_solution **ret, pp_error *err);
+
+/**
+ * How long a dwell of a session should be where nobody says: as long as six windows of an exporter
+ * take that are read from Prometheus, with the time before the first of which it is not known
+ * whether it lies in the dwell. 10 s where the exporter's interval is not known.
+ */
+int64_t pp_solution_dwell(const pp_attribution_options *options);
 
 /** Accepts NULL; returns NULL. */
 pp_solution *pp_solution_free(pp_solution *solution);

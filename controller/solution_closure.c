@@ -29,21 +29,26 @@ static void add(half *h, double value)
     h->squares += off * (value - h->mean);
 }
 
-static bool is_observed(const pp_problem *p, int64_t from, int64_t to)
+static bool is_observed(const pp_problem *p, pp_attribution_span time)
 {
     for (size_t i = 0; i < p->n_stretches; i++)
-        if (p->stretches[i].start_ns <= from && to <= p->stretches[i].end_ns)
+        if (p->stretches[i].start_ns <= time.start_ns && time.end_ns <= p->stretches[i].end_ns)
             return true;
     return false;
 }
 
-static void split(const pp_problem *p, const pp_attribution_metric *m, int64_t lag, half ret[2])
+static void split(const pp_problem *p, const pp_attribution_metric *m, half ret[2])
 {
     size_t n = 0;
+    size_t last = 0;
     ret[0] = ret[1] = (half){0};
-    for (size_t i = 1; i < m->n_samples; i++)
-        if (is_observed(p, m->samples[i - 1].stamp_ns - lag, m->samples[i].stamp_ns))
-            add(&ret[n++ % 2], m->samples[i].value);
+    for (size_t i = 1; i < m->n_samples; i++) {
+        if (!is_observed(p, pp_reading_time(&p->reading, m, i)) ||
+            (n && pp_reading_again(&p->reading, m->samples[last].stamp_ns, m->samples[i].stamp_ns)))
+            continue;
+        last = i;
+        add(&ret[n++ % 2], m->samples[i].value);
+    }
 }
 
 /* What is known, as parts of a window's value, and the share of the time of what is not. */
@@ -133,12 +138,12 @@ static int tell_rest(pp_solution *s, pp_metric metric, double mean, double error
 }
 
 int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
-                      const pp_solution_options *options, pp_solution *s, pp_error *err)
+                      pp_solution *s, pp_error *err)
 {
     const pp_metric_info *info = pp_metric_get(metric);
     half halves[2];
     parts all;
-    split(p, m, pp_dwells_lag(&options->attribution), halves);
+    split(p, m, halves);
     if (halves[0].n < LEAST_WINDOWS || halves[1].n < LEAST_WINDOWS || s->observed_ns <= 0 ||
         !add_up(s, metric, &all))
         return 0;

@@ -44,6 +44,15 @@ typedef struct pp_dwells {
     size_t count;
 } pp_dwells;
 
+/** Which time a sample may say something of: up to when it was read, less `least_ns`; from a window
+ * before that, less `most_ns`. */
+typedef struct pp_reading {
+    int64_t window_ns; /**< length of a window; 0: since the sample before */
+    int64_t least_ns;  /**< how late a window's end is read, at least */
+    int64_t most_ns;   /**< and at most */
+    int64_t apart_ns;  /**< samples less apart may be of one window */
+} pp_reading;
+
 /** What the solver gets; everything is owned but the texts. */
 typedef struct pp_problem {
     pp_problem_item *items; /**< sorted by layer and phase; parallel to names */
@@ -63,6 +72,7 @@ typedef struct pp_problem {
     const char *kernels;  /**< why busy times are not known; borrowed; "": no process says so */
     const char *isolated; /**< why layers were not replayed; the same */
     pp_dwells dwells;
+    pp_reading reading;
     pp_attribution_metric metrics[PP_METRIC_COUNT];
     pp_metric metric_ids[PP_METRIC_COUNT];
     size_t n_metrics;
@@ -82,10 +92,19 @@ int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 /** All stretches of replays on a GPU. */
 int pp_dwells_make(const pp_activity *activity, const char *gpu, pp_dwells *ret, pp_error *err);
 void pp_dwells_done(pp_dwells *dwells);
-/** How late a sample's window may end before its stamp. */
-int64_t pp_dwells_lag(const pp_attribution_options *options);
-/** Whether some of the time from `from` to `to` is a dwell's. */
-bool pp_dwells_touch(const pp_dwells *dwells, int64_t from, int64_t to);
+/** Whether some of the time is a dwell's. */
+bool pp_dwells_touch(const pp_dwells *dwells, pp_attribution_span time);
+
+/** What is known of it before anything is solved. */
+pp_reading pp_reading_of(const pp_solution_options *options);
+/** Once the exporter's lag is known, less time is in doubt. */
+void pp_reading_narrow(pp_reading *reading, const pp_attribution_result *result);
+/** The time that a metric's sample may say something of; from its own stamp on where that is since
+ * a sample before it and there is none. */
+pp_attribution_span pp_reading_time(const pp_reading *reading, const pp_attribution_metric *metric,
+                                    size_t sample);
+/** Whether it may be of the same window as one that was read at `before`. */
+bool pp_reading_again(const pp_reading *reading, int64_t before, int64_t stamp);
 
 /** A value that was measured, within its metric's range: what it was outside of that it is wrong by
  * at least, so its variance is no less than the square of it. */
@@ -98,7 +117,7 @@ int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,
 /** Holds a metric's values of replays, and one of all that is left, against windows of the training
  * that were held out; `m`: with all samples. */
 int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
-                      const pp_solution_options *options, pp_solution *s, pp_error *err);
+                      pp_solution *s, pp_error *err);
 
 /** The reason of a layer without a fine value where there are no others. */
 extern const char pp_solution_no_fine[];

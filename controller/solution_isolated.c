@@ -141,35 +141,34 @@ void pp_dwells_done(pp_dwells *d)
     *d = (pp_dwells){0};
 }
 
-int64_t pp_dwells_lag(const pp_attribution_options *options)
-{
-    return options->max_lag_ns ? options->max_lag_ns : pp_attribution_max_lag(options->window_ns);
-}
-
-bool pp_dwells_touch(const pp_dwells *d, int64_t from, int64_t to)
+bool pp_dwells_touch(const pp_dwells *d, pp_attribution_span time)
 {
     for (size_t i = 0; i < d->count; i++)
-        if (from < d->items[i].end_ns && d->items[i].start_ns < to)
+        if (time.start_ns < d->items[i].end_ns && d->items[i].start_ns < time.end_ns)
             return true;
     return false;
 }
 
 /* ---- windows ---- */
 
-/* Of one metric in one dwell: each over the time since the sample before. */
+/* Of one metric in one dwell. */
 typedef struct sums {
     size_t n;
     double mean;
     double squares; /* of the differences from it */
 } sums;
 
-/* A sample says something of the time since the one before it, both up to `lag` late. */
-static sums windows_of(const pp_attribution_metric *m, const pp_dwell *w, int64_t lag)
+/* Those that lie in it whole, whenever they were read. */
+static sums windows_of(const pp_attribution_metric *m, const pp_dwell *w, const pp_reading *reading)
 {
     sums s = {0};
+    size_t last = 0;
     for (size_t i = 1; i < m->n_samples; i++) {
-        if (m->samples[i - 1].stamp_ns - lag < w->start_ns || m->samples[i].stamp_ns > w->end_ns)
+        const pp_attribution_span time = pp_reading_time(reading, m, i);
+        if (time.start_ns < w->start_ns || time.end_ns > w->end_ns ||
+            (s.n && pp_reading_again(reading, m->samples[last].stamp_ns, m->samples[i].stamp_ns)))
             continue;
+        last = i;
         const double off = m->samples[i].value - s.mean;
         s.n++;
         s.mean += off / (double)s.n;
@@ -187,15 +186,16 @@ typedef struct table {
     size_t freedom;
 } table;
 
-static int make_table(const pp_dwells *d, const pp_attribution_metric *m, int64_t lag, table *ret,
+static int make_table(const pp_problem *p, const pp_attribution_metric *m, table *ret,
                       pp_error *err)
 {
+    const pp_dwells *d = &p->dwells;
     *ret = (table){.dwells = d, .of = calloc(d->count + 1, sizeof *ret->of)};
     if (!ret->of)
         return pp_error_nomem(err);
     double squares = 0;
     for (size_t i = 0; i < d->count; i++) {
-        ret->of[i] = windows_of(m, &d->items[i], lag);
+        ret->of[i] = windows_of(m, &d->items[i], &p->reading);
         squares += ret->of[i].squares;
         ret->freedom += ret->of[i].n ? ret->of[i].n - 1 : 0;
     }
@@ -394,9 +394,8 @@ static int take_metric(const pp_activity *a, const pp_problem *p, const pp_attri
                        pp_metric metric, const pp_solution_options *options, pp_solution *s,
                        pp_error *err)
 {
-    const pp_dwells *d = &p->dwells;
     table t;
-    if (make_table(d, m, pp_dwells_lag(&options->attribution), &t, err) < 0)
+    if (make_table(p, m, &t, err) < 0)
         return -1;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->n_estimates; i++)
@@ -404,8 +403,8 @@ static int take_metric(const pp_activity *a, const pp_problem *p, const pp_attri
             rc = take(a, &t, options->attribution.max_standard_error, options->isolated_only, s,
                       &s->estimates[i], err);
     free(t.of);
-    return rc == 0 && options->isolated_only && d->count > 0
-               ? pp_solution_close(p, m, metric, options, s, err)
+    return rc == 0 && options->isolated_only && p->dwells.count > 0
+               ? pp_solution_close(p, m, metric, s, err)
                : rc;
 }
 

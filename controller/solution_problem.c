@@ -508,7 +508,7 @@ static void find_reasons(const layer_index *x, pp_problem *p)
 /* Metrics */
 
 /* The samples that hold nothing of a dwell: those say nothing of the training. */
-static void leave_dwells_out(pp_problem *p, size_t m, int64_t lag)
+static void leave_dwells_out(pp_problem *p, size_t m)
 {
     const pp_attribution_metric *all = &p->all[m];
     pp_attribution_metric *to = &p->metrics[m];
@@ -516,12 +516,20 @@ static void leave_dwells_out(pp_problem *p, size_t m, int64_t lag)
     *to = *all;
     to->samples = samples;
     to->n_samples = 0;
-    for (size_t i = 0; i < all->n_samples; i++) {
-        const int64_t stamp = all->samples[i].stamp_ns;
-        const int64_t before = i > 0 ? all->samples[i - 1].stamp_ns : stamp;
-        if (!pp_dwells_touch(&p->dwells, before - lag, stamp))
+    for (size_t i = 0; i < all->n_samples; i++)
+        if (!pp_dwells_touch(&p->dwells, pp_reading_time(&p->reading, all, i)))
             samples[to->n_samples++] = all->samples[i];
-    }
+}
+
+/* Where there are dwells it has to be known how long windows are. */
+static int find_reading(const pp_solution_options *options, pp_problem *p, pp_error *err)
+{
+    pp_solution_options o = *options;
+    if (o.scraped && p->dwells.count > 0 &&
+        pp_attribution_intervals(p->all, p->n_metrics, &o.attribution, err) < 0)
+        return -1;
+    p->reading = pp_reading_of(&o);
+    return 0;
 }
 
 static int collect_metrics(const pp_activity *a, const char *gpu,
@@ -549,9 +557,12 @@ static int collect_metrics(const pp_activity *a, const char *gpu,
             to->n_samples++;
         }
         p->truncated |= to->n_samples == PP_ATTRIBUTION_MAX_SAMPLES;
-        leave_dwells_out(p, p->n_metrics, pp_dwells_lag(&options->attribution));
         p->metric_ids[p->n_metrics++] = (pp_metric)m;
     }
+    if (find_reading(options, p, err) < 0)
+        return -1;
+    for (size_t m = 0; m < p->n_metrics; m++)
+        leave_dwells_out(p, m);
     return 0;
 }
 

@@ -5,7 +5,7 @@
 #include "common/tests/cmocka_all.h"
 #include "common/tests/random.h"
 #include "controller/activity_builder.h"
-#include "controller/solution.h"
+#include "controller/solution_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -195,6 +195,35 @@ static void sample(world *w, int64_t lag, double noise)
     }
 }
 
+/* An exporter that measures back to back, publishes `late` after, and is read now and then. */
+typedef struct exporter {
+    int64_t window, late, scrape;
+} exporter;
+
+static void scrape(world *w, const exporter *e, double noise)
+{
+    pp_error err = {0};
+    for (int64_t stamp = T0 + 41 * MS; stamp < w->now + 2 * S; stamp += e->scrape) {
+        const int64_t number = (stamp - e->late - T0 - 137 * MS) / e->window;
+        const int64_t end = T0 + 137 * MS + number * e->window;
+        for (int m = 0; m < METRICS && number > 0; m++) {
+            uint64_t random = (uint64_t)(number * METRICS + m) * 0x9e3779b97f4a7c15U;
+            const double value = mean_of(w, m, end - e->window, end) + noise * sim_normal(&random);
+            assert_int_equal(
+                pp_activity_builder_sample(w->builder, "GPU-a", metrics[m], stamp, value, &err), 0);
+        }
+    }
+}
+
+static pp_solution *solve_as(world *w, const pp_solution_options *options)
+{
+    pp_solution *s = NULL;
+    pp_error err = {0};
+    if (pp_solution_solve(pp_activity_builder_get(w->builder), "GPU-a", options, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    return s;
+}
+
 static pp_solution *solve(world *w, bool only)
 {
     const pp_solution_options options = {.attribution = {.window_ns = WINDOW_MS * MS,
@@ -203,11 +232,18 @@ static pp_solution *solve(world *w, bool only)
                                                          .max_standard_error = 0.05},
                                          .metrics = 1U << metrics[0] | 1U << metrics[1],
                                          .isolated_only = only};
-    pp_solution *s = NULL;
-    pp_error err = {0};
-    if (pp_solution_solve(pp_activity_builder_get(w->builder), "GPU-a", &options, &s, &err) < 0)
-        fail_msg("%s", err.message);
-    return s;
+    return solve_as(w, &options);
+}
+
+/* Of windows that come through Prometheus; as a session's are solved. */
+static pp_solution *solve_scraped(world *w, int64_t window, int64_t interval)
+{
+    const pp_solution_options options = {
+        .attribution = {.window_ns = window, .scrape_ns = interval, .max_standard_error = 0.05},
+        .metrics = 1U << metrics[0] | 1U << metrics[1],
+        .isolated_only = true,
+        .scraped = true};
+    return solve_as(w, &options);
 }
 
 static const pp_solution_estimate *find(const pp_solution *s, pp_solution_kind kind,
@@ -223,22 +259,26 @@ static const pp_solution_estimate *find(const pp_solution *s, pp_solution_kind k
     return NULL;
 }
 
-static world usual(void)
+static world with_dwells(int64_t length)
 {
     world w = new_world();
     train(&w, 2 * S);
     for (int i = 0; i < LAYERS; i++) {
-        dwell(&w, i, i + 1, true, 800 * MS);
+        dwell(&w, i, i + 1, true, length);
         train(&w, 10 * MS);
-        dwell(&w, i, i + 1, false, 800 * MS);
+        dwell(&w, i, i + 1, false, length);
     }
     train(&w, 2 * S);
     return w;
 }
 
-static void values_are_right(world *w, double most)
+static world usual(void)
 {
-    pp_solution *s = solve(w, true);
+    return with_dwells(800 * MS);
+}
+
+static void check_values(pp_solution *s, double most, double least_windows, double most_windows)
+{
     for (int i = 0; i < LAYERS; i++) {
         for (int m = 0; m < METRICS; m++) {
             const pp_solution_estimate *e = find(s, PP_SOLUTION_LAYER, name_of(i), m);
@@ -249,10 +289,16 @@ static void values_are_right(world *w, double most)
             if (off > most || off > 3 * e->standard_error || e->standard_error > 0.05)
                 fail_msg("%s: %g +- %g, not %g", name_of(i), e->mean, e->standard_error,
                          truth[i][m]);
-            assert_true(e->windows >= 4 && e->windows <= 7);
+            if (e->windows < least_windows || e->windows > most_windows)
+                fail_msg("%g windows", e->windows);
         }
     }
     pp_solution_free(s);
+}
+
+static void values_are_right(world *w, double most)
+{
+    check_values(solve(w, true), most, 4, 7);
 }
 
 static void values_are_the_layers_own(void **state)
@@ -294,6 +340,107 @@ static void drift_is_in_their_errors(void **state)
         values_are_right(&w, 0.05);
         pp_activity_builder_free(w.builder);
     }
+}
+
+/* Windows of an exporter, read less often than they are published, as often, and much more often;
+ * and without a word on how long they are. What is read twice counts once. */
+static void windows_of_an_exporter(void **state)
+{
+    (void)state;
+    static const struct {
+        exporter e;
+        int64_t dwell;
+        double least, most;
+    } cases[] = {
+        {{250 * MS, 97 * MS, 250 * MS}, 5 * S, 11, 13},
+        {{250 * MS, 97 * MS, 100 * MS}, 5 * S, 9, 13},
+        {{250 * MS, 1400 * MS, 70 * MS}, 5 * S, 9, 13},
+        {{250 * MS, 97 * MS, 600 * MS}, 5 * S, 4, 6},
+        {{1000 * MS, 300 * MS, 1000 * MS}, 12 * S, 6, 9},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const exporter *e = &cases[i].e;
+        for (int known = 0; known < 2; known++) {
+            world w = with_dwells(cases[i].dwell);
+            scrape(&w, e, 0.0001);
+            check_values(solve_scraped(&w, known ? e->window : 0, known ? e->scrape : 0), 0.02,
+                         known || e->scrape <= e->window ? cases[i].least : 2, cases[i].most);
+            pp_activity_builder_free(w.builder);
+        }
+    }
+}
+
+/* As long as it is by itself a dwell holds six windows, and what is too short holds none. */
+static void a_dwell_is_long_enough(void **state)
+{
+    (void)state;
+    static const exporter some[] = {
+        {250 * MS, 97 * MS, 250 * MS}, {250 * MS, 97 * MS, 1 * S}, {1 * S, 2 * S, 1 * S}};
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const exporter *e = &some[i];
+        const pp_attribution_options o = {.window_ns = e->window, .scrape_ns = e->scrape};
+        world w = with_dwells(pp_solution_dwell(&o) / (10 * MS) * (10 * MS));
+        scrape(&w, e, 0.0001);
+        check_values(solve_scraped(&w, e->window, e->scrape), 0.02, 5, 7);
+        pp_activity_builder_free(w.builder);
+        w = with_dwells(2 * e->window + pp_attribution_max_lag(e->window) + e->scrape / 2);
+        scrape(&w, e, 0.0001);
+        pp_solution *s = solve_scraped(&w, e->window, e->scrape);
+        assert_string_equal(find(s, PP_SOLUTION_LAYER, "a", 0)->reason,
+                            "too few metric windows lie within its replays");
+        pp_solution_free(s);
+        pp_activity_builder_free(w.builder);
+    }
+    assert_int_equal(pp_solution_dwell(&(pp_attribution_options){0}), 10 * S);
+}
+
+/* A lag that is known leaves less in doubt; one that is not, or is of no window, as much. */
+static void a_known_lag_narrows(void **state)
+{
+    (void)state;
+    const pp_solution_options o = {.attribution = {.window_ns = S}, .scraped = true};
+    const pp_attribution_sample sample = {T0, 0};
+    const pp_attribution_metric m = {.samples = &sample, .n_samples = 1};
+    pp_attribution_result result = {.lag_known = true,
+                                    .publish_lag_ns = 0.4e9,
+                                    .publish_lag_half_ns = 0.05e9,
+                                    .lag_se_ns = 1e7};
+    pp_reading r = pp_reading_of(&o);
+    pp_attribution_span before = pp_reading_time(&r, &m, 0);
+    assert_int_equal(before.start_ns, T0 - 2 * S - 2500 * MS);
+    assert_int_equal(before.end_ns, T0);
+    pp_reading_narrow(&r, &result);
+    pp_attribution_span after = pp_reading_time(&r, &m, 0);
+    assert_int_equal(after.start_ns, T0 - 2 * S - 580 * MS);
+    assert_int_equal(after.end_ns, T0 - 220 * MS);
+    result.publish_lag_ns = 2.4e9; /* at most what may be */
+    r = pp_reading_of(&o);
+    pp_reading_narrow(&r, &result);
+    assert_int_equal(pp_reading_time(&r, &m, 0).start_ns, before.start_ns);
+    result.lag_known = false;
+    r = pp_reading_of(&o);
+    pp_reading_narrow(&r, &result);
+    assert_int_equal(pp_reading_time(&r, &m, 0).end_ns, before.end_ns);
+}
+
+/* What an exporter shows late is of a dwell long after its end, and no training's average. */
+static void late_windows_are_not_the_training(void **state)
+{
+    (void)state;
+    const exporter e = {250 * MS, 1400 * MS, 250 * MS};
+    world w = with_dwells(5 * S);
+    train(&w, 20 * S);
+    scrape(&w, &e, 0.0001);
+    pp_solution *s = solve_scraped(&w, e.window, e.scrape);
+    assert_int_equal(s->n_closures, METRICS);
+    for (int m = 0; m < METRICS; m++) {
+        const pp_solution_closure *c = &s->closures[m];
+        assert_true(fabs(find(s, PP_SOLUTION_JOB, "", m)->mean - training_value(m)) < 0.001);
+        assert_true(fabs(c->held - training_value(c->metric == metrics[0] ? 0 : 1)) < 0.001);
+        assert_true(c->windows > 20 && c->windows < 50);
+    }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
 }
 
 /* Steps, times and averages are the training's alone. */
@@ -494,6 +641,10 @@ int main(void)
         cmocka_unit_test(values_are_the_layers_own),
         cmocka_unit_test(noise_is_in_their_errors),
         cmocka_unit_test(drift_is_in_their_errors),
+        cmocka_unit_test(windows_of_an_exporter),
+        cmocka_unit_test(a_dwell_is_long_enough),
+        cmocka_unit_test(a_known_lag_narrows),
+        cmocka_unit_test(late_windows_are_not_the_training),
         cmocka_unit_test(dwells_are_not_the_training),
         cmocka_unit_test(too_little_is_no_value),
         cmocka_unit_test(what_the_hook_says_is_the_reason),
