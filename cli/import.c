@@ -175,8 +175,7 @@ static int begin_rows(import *m, pp_error *err)
 static int take_batch(void *user, const pp_wire_batch *batch, pp_error *err)
 {
     import *m = user;
-    if (!batch->stretch.dwell) /* no training: the store has no place for it */
-        pp_store_import_batch(m->rows, batch);
+    pp_store_import_batch(m->rows, batch);
     return pp_activity_builder_add(m->activity, batch, err);
 }
 

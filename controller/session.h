@@ -25,6 +25,7 @@
 #define PP_SESSION_MAX_LABELS 64      /* matchLabels */
 #define PP_SESSION_MAX_EXPRESSIONS 32 /* matchExpressions */
 #define PP_SESSION_FINE_WHY 257       /* bytes of why a pod is not sampled, with the NUL */
+#define PP_SESSION_ISOLATED_WHY 65    /* and of why its layers are not replayed */
 
 /* Keys on pods. */
 #define PP_ANNOTATION_SESSION "precisionprobe.io/session"
@@ -213,6 +214,7 @@ typedef struct pp_session_stats {
     int64_t steps;
     int64_t events;
     int64_t dropped;
+    int64_t paused_ns;            /**< held for replays, of the process that was held longest */
     int64_t samples_joined;       /**< raw metric samples used by the last solution */
     int64_t samples_stored;       /**< sample rows */
     int64_t samples_deduplicated; /**< windows folded into a row that was there */

@@ -60,7 +60,8 @@ def test_replays_are_solved_and_are_no_training(database, tmp_path):
                          "WHERE kind = 'layer' AND metric = 'sm_active' ORDER BY layer")
     assert told == [["bottom", "isolated", "replays", str(folder.REPLAYED) + "0000", ""],
                     ["top", "none", "nvml", "", "it was not replayed"]]
-    assert ask(database, "SELECT count(*), sum(cardinality(step_number)) FROM activity") == [["6", str(folder.STEPS)]]
+    assert ask(database, "SELECT dwell, background, count(*), sum(cardinality(step_number)) FROM activity GROUP BY 1, 2 "
+                         "ORDER BY 1, 2") == [["3", "f", "1", "0"], ["3", "t", "1", "0"], ["", "", "6", str(folder.STEPS)]]
     assert ask(database, "SELECT steps FROM target") == [[str(folder.STEPS)]]
     (job,), = ask(database, "SELECT round(mean::numeric, 3) FROM result_detail WHERE kind = 'job'")
     whole = folder.samples()["value"]

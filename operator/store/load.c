@@ -5,18 +5,19 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
-static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine FROM process "
-                                    "WHERE session_uid = $1 AND pod_uid = $2 "
+static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine, isolated "
+                                    "FROM process WHERE session_uid = $1 AND pod_uid = $2 "
                                     "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
-    "SELECT instance, process, layer, name, type, parameters FROM layer "
+    "SELECT instance, process, layer, name, type, parameters, forward_left_out, "
+    "backward_left_out FROM layer "
     "WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY instance COLLATE \"C\", process, layer LIMIT 200000";
 static const char activity_sql[] =
     "SELECT instance, process, stretch, stretch_last, start_ns, end_ns, "
     "step_number, step_start, step_duration, layer, phase, start, duration, "
     "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, "
-    "busy, step_gap, grid_kernels "
+    "busy, step_gap, grid_kernels, dwell, background "
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
 /* Of a process that several agents saw, one after another, what tells most. */
@@ -64,7 +65,8 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
-        copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->fine, err) < 0)
+        copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->fine, err) < 0 ||
+        copy_text(r, row, 5, &p->isolated, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
         if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)
@@ -96,9 +98,11 @@ static int take_layer(load_call *c, const PGresult *r, int row, pp_error *err)
     if (pp_activity_grow(&a->layers, &c->room.layers, a->n_layers, 1, sizeof(*a->layers), err) < 0)
         return -1;
     pp_activity_layer *l = &a->layers[a->n_layers++];
-    *l = (pp_activity_layer){.process = process,
-                             .id = (int32_t)pp_row_int(r, row, 2, 0),
-                             .parameters = pp_row_int(r, row, 5, -1)};
+    *l = (pp_activity_layer){
+        .process = process,
+        .id = (int32_t)pp_row_int(r, row, 2, 0),
+        .parameters = pp_row_int(r, row, 5, -1),
+        .left_out = {(uint8_t)pp_row_int(r, row, 6, 0), (uint8_t)pp_row_int(r, row, 7, 0)}};
     return copy_text(r, row, 3, &l->name, err) < 0 ? -1 : copy_text(r, row, 4, &l->type, err);
 }
 
@@ -114,7 +118,7 @@ static int open_arrays(const PGresult *r, int row, int first, int n, pp_row_arra
     return 0;
 }
 
-enum { BUSY = 20, STEP_GAP, GRID_KERNELS }; /* columns of activity_sql */
+enum { BUSY = 20, STEP_GAP, GRID_KERNELS, DWELL, BACKGROUND }; /* columns of activity_sql */
 
 /* An array beside others of n elements that is NULL where none of it is known. */
 static int open_known(const PGresult *r, int row, int column, size_t n, pp_row_array *ret,
@@ -219,7 +223,9 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
                                                      .stretch = pp_row_int(r, row, 2, 0),
                                                      .last = pp_row_bool(r, row, 3),
                                                      .start_ns = pp_row_int(r, row, 4, 0),
-                                                     .end_ns = pp_row_int(r, row, 5, 0)};
+                                                     .end_ns = pp_row_int(r, row, 5, 0),
+                                                     .dwell = pp_row_int(r, row, DWELL, 0),
+                                                     .background = pp_row_bool(r, row, BACKGROUND)};
     if (take_steps(c, r, row, batch, err) < 0 || take_intervals(c, r, row, batch, err) < 0)
         return -1;
     return take_cells(c, r, row, batch, err);

@@ -7,7 +7,8 @@
 static const char known_sql[] = "SELECT 1 FROM session WHERE uid = $1";
 
 /* rank: of the newest agent's processes. open_stretch too: an agent that was killed never closes
- * its own. steps: of the process number that has fewest, over all agents. */
+ * its own. steps: of the process number that has fewest, over all agents; paused_ns of the one that
+ * has most. */
 static const char targets_sql[] =
     "SELECT t.pod_uid, coalesce(p.gpus, '{}'), coalesce(p.rank, -1), "
     "coalesce(p.open_stretch, false), "
@@ -15,10 +16,13 @@ static const char targets_sql[] =
     "coalesce(t.first_ns, 0), coalesce(t.last_ns, 0), coalesce(t.observed_first_ns, 0), "
     "coalesce(t.observed_last_ns, 0), t.events, coalesce(n.steps, 0), t.dropped, "
     "coalesce(t.epoch, -1), coalesce(t.batch, -1), coalesce(p.fine, ''), "
-    "EXISTS (SELECT 1 FROM fine f WHERE f.session_uid = t.session_uid AND f.pod_uid = t.pod_uid) "
+    "EXISTS (SELECT 1 FROM fine f WHERE f.session_uid = t.session_uid AND f.pod_uid = t.pod_uid), "
+    "coalesce(n.paused_ns, 0), coalesce(n.replays, 0), coalesce(p.replaying, false), "
+    "coalesce(p.isolated, '') "
     "FROM target t "
     "LEFT JOIN LATERAL (SELECT min(x.rank) AS rank, bool_or(x.open_stretch) AS open_stretch, "
-    "  max(x.fine COLLATE \"C\") AS fine, "
+    "  max(x.fine COLLATE \"C\") AS fine, max(x.isolated COLLATE \"C\") AS isolated, "
+    "  bool_or(x.replaying) AS replaying, "
     "  (SELECT array_agg(DISTINCT g ORDER BY g) FROM process y, unnest(y.gpus) g "
     "   WHERE y.session_uid = t.session_uid AND y.pod_uid = t.pod_uid) AS gpus "
     " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid AND x.instance "
@@ -27,7 +31,10 @@ static const char targets_sql[] =
     "   AND z.pod_uid = t.pod_uid ORDER BY z.last_end_ns DESC, z.instance COLLATE \"C\" LIMIT 1)) "
     "p "
     " ON true "
-    "LEFT JOIN LATERAL (SELECT min(q.steps)::bigint AS steps FROM (SELECT sum(x.steps) AS steps "
+    "LEFT JOIN LATERAL (SELECT min(q.steps)::bigint AS steps, max(q.paused_ns)::bigint AS "
+    "paused_ns, "
+    " sum(q.replays)::bigint AS replays FROM (SELECT sum(x.steps) AS steps, "
+    " sum(x.paused_ns) AS paused_ns, sum(x.replays) AS replays "
     " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid "
     " GROUP BY x.process) q) n ON true "
     "WHERE t.session_uid = $1 ORDER BY t.pod_uid COLLATE \"C\" LIMIT 10000";
@@ -96,6 +103,7 @@ static void sum_up(pp_session_stats *all, const pp_store_target_stats *t)
     all->steps += t->steps;
     all->events += t->events;
     all->dropped += t->dropped;
+    all->paused_ns = t->paused_ns > all->paused_ns ? t->paused_ns : all->paused_ns;
 }
 
 static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *err)
@@ -119,7 +127,11 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
         .epoch = pp_row_int(r, row, 12, -1),
         .batch = pp_row_int(r, row, 13, -1),
         .fine = pp_row_bool(r, row, 15),
+        .paused_ns = pp_row_int(r, row, 16, 0),
+        .replays = pp_row_int(r, row, 17, 0),
+        .replaying = pp_row_bool(r, row, 18),
     };
+    (void)snprintf(t->isolated, sizeof(t->isolated), "%s", pp_row_text(r, row, 19));
     (void)snprintf(t->fine_why, sizeof(t->fine_why), "%s", pp_row_text(r, row, 14));
     t->pod_uid = strdup(pp_row_text(r, row, 0));
     if (!t->pod_uid)

@@ -108,7 +108,8 @@ int pp_store_put_target(pp_store *store, const pp_store_target *target, pp_store
 /** `inserted` is false where the batch was there already and nothing changed. */
 typedef void (*pp_store_batch_fn)(void *user, bool inserted, const pp_error *error);
 
-/** What a batch adds to its target's `events`: its intervals, or its grid's calls. */
+/** What a batch adds to its target's `events`: its intervals, or its grid's calls; nothing where it
+ * is of replays. */
 int64_t pp_store_count_events(const pp_wire_batch *batch);
 
 /** Stores a batch and advances the target's and the process' counters, once. */
@@ -173,6 +174,10 @@ typedef struct pp_store_target_stats {
     int64_t epoch, batch;               /**< -1: unknown */
     bool fine;                          /**< fine sampling told something of it */
     char fine_why[PP_SESSION_FINE_WHY]; /**< why it tells nothing, or nothing more; "": not known */
+    int64_t paused_ns; /**< held for replays, of the process that was held longest */
+    int64_t replays;   /**< of its layers */
+    bool replaying;    /**< the last batch of a process is of replays */
+    char isolated[PP_SESSION_ISOLATED_WHY]; /**< why layers are not replayed; "": no reason */
 } pp_store_target_stats;
 
 typedef struct pp_store_stats {

@@ -92,22 +92,37 @@ static const char batch_sql[] =
     " INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, stretch_last, "
     "  start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
     "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
-    "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels) "
+    "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels, "
+    "  dwell, background) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
     "$19, "
-    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49) "
+    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49, $51, $52) "
     " ON CONFLICT DO NOTHING RETURNING 1), "
     "named AS ("
-    " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters) "
-    " SELECT $1, $2, $3, $5, l.* FROM new, unnest($30::integer[], $31::text[], $32::text[], "
-    "  $33::bigint[]) AS l "
+    " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters, "
+    "  forward_left_out, backward_left_out) "
+    " SELECT $1, $2, $3, $5, l.layer, l.name, l.type, l.parameters, nullif(l.forward, 0), "
+    "  nullif(l.backward, 0) FROM new, unnest($30::integer[], $31::text[], $32::text[], "
+    "  $33::bigint[], $53::smallint[], $54::smallint[]) "
+    "  AS l (layer, name, type, parameters, forward, backward) "
     " ON CONFLICT DO NOTHING), "
+    /* Of rows that were there before. Reasons come while a session runs, and few have any. */
+    "left_out AS ("
+    " UPDATE layer l SET "
+    "  forward_left_out = greatest(l.forward_left_out, nullif(i.forward, 0)), "
+    "  backward_left_out = greatest(l.backward_left_out, nullif(i.backward, 0)) "
+    " FROM new, unnest($30::integer[], $53::smallint[], $54::smallint[]) "
+    "  AS i (layer, forward, backward) "
+    " WHERE l.session_uid = $1 AND l.pod_uid = $2 AND l.instance = $3 AND l.process = $5 "
+    "  AND l.layer = i.layer AND (i.forward > coalesce(l.forward_left_out, 0) "
+    "   OR i.backward > coalesce(l.backward_left_out, 0))), "
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
-    "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels) "
+    "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
+    "  replays, paused_ns, replaying) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
-    "  $9, NOT $7, $50 FROM new "
+    "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -119,6 +134,10 @@ static const char batch_sql[] =
     "   ELSE p.model END, "
     "  open_stretch = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.open_stretch "
     "   ELSE p.open_stretch END, "
+    "  replaying = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.replaying "
+    "   ELSE p.replaying END, "
+    "  replays = p.replays + excluded.replays, paused_ns = p.paused_ns + excluded.paused_ns, "
+    "  isolated = greatest(p.isolated, excluded.isolated), "
     "  events = p.events + excluded.events, steps = p.steps + excluded.steps, "
     "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns), "
     "  kernels = greatest(p.kernels, excluded.kernels)), "
@@ -198,6 +217,8 @@ GETTER(fine_phase, pp_wire_fine_row, phase)
 GETTER(fine_kernels, pp_wire_fine_row, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
+GETTER(layer_forward_left_out, pp_wire_layer, forward_left_out)
+GETTER(layer_backward_left_out, pp_wire_layer, backward_left_out)
 
 static const char *layer_name(const void *p)
 {
@@ -213,6 +234,8 @@ static const char *layer_type(const void *p)
 int64_t pp_store_count_events(const pp_wire_batch *b)
 {
     int64_t calls = 0;
+    if (b->stretch.dwell)
+        return 0;
     if (b->grid.cell == 0)
         return (int64_t)b->interval_count;
     for (size_t i = 0; i < b->grid.count; i++)
@@ -220,10 +243,29 @@ int64_t pp_store_count_events(const pp_wire_batch *b)
     return calls;
 }
 
+/* Of a dwell: its layer's calls. */
+static int64_t count_replays(const pp_wire_batch *b)
+{
+    int64_t calls = 0;
+    if (!b->stretch.dwell || b->stretch.background)
+        return 0;
+    for (size_t i = 0; i < b->interval_count && b->grid.cell == 0; i++)
+        calls += pp_wire_phase_has_layer(b->intervals[i].phase);
+    for (size_t i = 0; i < b->grid.count; i++)
+        calls += pp_wire_phase_has_layer(b->grid.cells[i].phase) ? b->grid.cells[i].calls : 0;
+    return calls;
+}
+
+/* A dwell's are none of the training's. */
+static size_t count_steps(const pp_wire_batch *b)
+{
+    return b->stretch.dwell ? 0 : b->step_count;
+}
+
 /* $13 to $22 */
 static void add_steps_and_intervals(pp_statement *s, const pp_wire_batch *b)
 {
-    const size_t n = b->step_count;
+    const size_t n = count_steps(b);
     const size_t step = sizeof(*b->steps);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_number);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->steps, n, step, step_start);
@@ -284,11 +326,12 @@ static void add_process(pp_statement *s, const pp_wire_process *p)
 /* $41 to $46: steps, host name; first start, last end, epoch and batch of the steps */
 static void add_progress(pp_statement *s, const pp_wire_batch *b)
 {
-    pp_sql_int8(s, (int64_t)b->step_count);
+    const size_t n = count_steps(b);
+    pp_sql_int8(s, (int64_t)n);
     pp_sql_text(s, b->process.hostname ? b->process.hostname : "");
     int64_t first = INT64_MAX;
     const pp_wire_step *last = NULL;
-    for (size_t i = 0; i < b->step_count; i++) {
+    for (size_t i = 0; i < n; i++) {
         const pp_wire_step *step = &b->steps[i];
         first = step->start < first ? step->start : first;
         if (!last || step->start + step->duration >= last->start + last->duration)
@@ -324,9 +367,27 @@ static void add_busy(pp_statement *s, const pp_wire_batch *b)
     const size_t intervals = b->grid.cell ? 0 : b->interval_count;
     const size_t cells = b->grid.cell ? b->grid.count : 0;
     add_known(s, b->intervals, intervals, sizeof(*b->intervals), interval_kernels);
-    add_known(s, b->steps, b->step_count, sizeof(*b->steps), step_gap);
+    add_known(s, b->steps, count_steps(b), sizeof(*b->steps), step_gap);
     add_known(s, b->grid.cells, cells, sizeof(*b->grid.cells), cell_kernels);
     pp_sql_text(s, b->process.kernels ? b->process.kernels : "");
+}
+
+/* $51 to $57 */
+static void add_replays(pp_statement *s, const pp_wire_batch *b)
+{
+    const size_t size = sizeof(*b->layers);
+    if (b->stretch.dwell) {
+        pp_sql_int8(s, b->stretch.dwell);
+        pp_sql_bool(s, b->stretch.background);
+    } else {
+        pp_sql_null(s, PP_SQL_INT8);
+        pp_sql_null(s, PP_SQL_BOOL);
+    }
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, size, layer_forward_left_out);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, size, layer_backward_left_out);
+    pp_sql_text(s, b->process.isolated ? b->process.isolated : "");
+    pp_sql_int8(s, count_replays(b));
+    pp_sql_int8(s, b->cost.paused);
 }
 
 /* One of the values that all rows have beside each other. */
@@ -420,6 +481,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_process(s, &b->process);
     add_progress(s, b);
     add_busy(s, b);
+    add_replays(s, b);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

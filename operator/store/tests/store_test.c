@@ -317,7 +317,7 @@ static void schema_is_made_once(void **state)
 {
     (void)state;
     fixture *f = start("t_once");
-    char before[256];
+    char before[1024];
     (void)snprintf(before, sizeof(before), "%s",
                    ask(f->direct, "SELECT version, name, applied_at FROM schema_migration"));
     assert_non_null(strstr(before, "1|0001_initial|"));
@@ -1142,6 +1142,94 @@ static stats_seen stats_of(fixture *f, const char *session)
     return s;
 }
 
+/* A second of one layer's replays; number 3, of which the agent tells what kept it from others. */
+static void put_replays(fixture *f, int64_t seq, bool background)
+{
+    sample_batch b;
+    pp_error err = {0};
+    pp_wire_cell cells[] = {{0, 1, 7000000, 300, PP_WIRE_BACKWARD, background ? 0 : 6000000},
+                            {0, 0, 3000000, 9, PP_WIRE_OTHER, 1000000}};
+    make_batch(&b, seq);
+    b.batch.interval_count = 0;
+    b.batch.grid =
+        (pp_wire_grid){.start = T0 + seq * SECOND, .cell = 10000000, .cells = cells, .count = 2};
+    b.batch.stretch.id = 2;
+    b.batch.stretch.dwell = 3;
+    b.batch.stretch.background = background;
+    b.batch.cost.paused = 1100000000;
+    b.layers[1].forward_left_out = background ? 4 : 0;  /* told by the first that names it, */
+    b.layers[0].backward_left_out = background ? 0 : 8; /* and later */
+    b.batch.process.isolated = (char *)(uintptr_t) "compiled code";
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    assert_int_equal(pp_store_count_events(&b.batch), 0);
+}
+
+static void check_replays(fixture *f)
+{
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_batches, 5);
+    assert_int_equal(a->n_steps, 3);
+    assert_int_equal(a->batches[0].dwell, 0);
+    assert_true(a->batches[1].dwell == 3 && a->batches[1].background);
+    assert_true(a->batches[2].dwell == 3 && !a->batches[2].background);
+    assert_int_equal(a->n_cells, 4);
+    assert_true(a->cells[2].batch == 2 && a->cells[2].calls == 300);
+    assert_int_equal(a->cells[2].kernels_ns, 6000000);
+    assert_string_equal(a->processes[0].isolated, "compiled code");
+    assert_true(a->layers[0].left_out[0] == 0 && a->layers[0].left_out[1] == 8);
+    assert_true(a->layers[1].left_out[0] == 4 && a->layers[1].left_out[1] == 0);
+    pp_activity_free(a);
+}
+
+/* Replays are kept, and are in no count of the training; told again they change nothing. */
+static void replays_are_no_training(void **state)
+{
+    (void)state;
+    static pp_activity_sample some[] = {
+        {0, PP_METRIC_SM_ACTIVE, T0 + SECOND / 2, 0.5},
+        {0, PP_METRIC_SM_ACTIVE, T0 + 3 * SECOND / 2, 0.75}, /* of replays */
+        {0, PP_METRIC_SM_ACTIVE, T0 + 9 * SECOND / 2, 0.75}, /* of replays, as late as may be */
+        {0, PP_METRIC_SM_ACTIVE, T0 + 11 * SECOND / 2, 0.25},
+    };
+    fixture *f = start("t_replays");
+    prepare_target(f);
+    for (int again = 0; again < 2; again++) {
+        put_replays(f, 1, true);
+        put_batch(f, 0);
+        put_replays(f, 2, false);
+    }
+    wait_all(f);
+    stats_seen seen = stats_of(f, "s1");
+    assert_true(seen.target.replaying);
+    assert_int_equal(seen.target.steps, 1);
+    put_batch(f, 3);
+    put_batch(f, 5);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f, "SELECT steps, events, batches, dropped FROM target", "3|9|5|5");
+    expect(f, "SELECT observed_last_ns - observed_first_ns, last_ns - first_ns FROM target",
+           "6000000000|6000000000");
+    expect(f, "SELECT steps, events, replays, paused_ns, isolated, replaying FROM process",
+           "3|9|300|2200000000|compiled code|f");
+    expect(f, "SELECT dwell, background, events, step_number, step_gap FROM activity ORDER BY seq",
+           "NULL|NULL|3|{0}|{125000000}\n3|t|0|{}|NULL\n3|f|0|{}|NULL\n"
+           "NULL|NULL|3|{3}|{125000000}\nNULL|NULL|3|{5}|{125000000}");
+    expect(f, "SELECT forward_left_out, backward_left_out FROM layer ORDER BY layer",
+           "NULL|8\n4|NULL");
+    check_replays(f);
+    seen = stats_of(f, "s1");
+    assert_false(seen.target.replaying);
+    assert_int_equal(seen.target.replays, 300);
+    assert_int_equal(seen.target.paused_ns, 2200000000);
+    assert_int_equal(seen.session.paused_ns, 2200000000);
+    assert_string_equal(seen.target.isolated, "compiled code");
+    put_samples(f, some, 4);
+    put_solution(f, 0.5, true);
+    finish_session(f, "Succeeded", T0 + 6 * SECOND);
+    expect(f, "SELECT metric, p95 FROM pattern WHERE p95 IS NOT NULL", "sm_active|0.4875");
+    finish(f);
+}
+
 static void statistics(void **state)
 {
     (void)state;
@@ -1347,6 +1435,7 @@ int main(void)
         cmocka_unit_test(why_nothing_is_sampled_is_kept),
         cmocka_unit_test(grid_is_loaded),
         cmocka_unit_test(unknown_busy_times_are_null),
+        cmocka_unit_test(replays_are_no_training),
         cmocka_unit_test(large_load),
         cmocka_unit_test(solution_is_replaced),
         cmocka_unit_test(shared_gpus_are_told),
