@@ -550,6 +550,17 @@ static json_t *fine_value(const pp_session *s, const pp_inject_options *opt)
                : NULL;
 }
 
+static json_t *isolation_value(const pp_session *s, const pp_inject_options *opt)
+{
+    static const int64_t ms = 1000000;
+    static const int64_t longest = INT64_C(60000000000); /* as agents take it */
+    int64_t dwell = s->dwell_ns ? s->dwell_ns : opt->dwell_ns;
+    dwell = dwell < longest ? dwell : longest;
+    return pp_session_asks_replays(s) ? json_pack("{s:I, s:I}", "dwellMs", (json_int_t)(dwell / ms),
+                                                  "maxPauseMs", (json_int_t)(s->max_pause_ns / ms))
+                                      : NULL;
+}
+
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
     if (!s)
@@ -558,12 +569,13 @@ json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
     json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);
-    return json_pack(
-        "{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, s:o*, s:o*}",
-        "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name", s->name,
-        "endpoint", opt->endpoint, "layers", layers, "phases", phases_value(s->phases), "steps",
-        "skip", (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
-        (double)s->duration_ns / 1e9, "overheadBudgetPercent", s->overhead_budget_percent,
-        "stretch", "seconds", opt->stretch_seconds, "events", events_value(opt), "fine",
-        fine_value(s, opt));
+    return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, "
+                     "s:o*, s:o*, s:o*}",
+                     "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name",
+                     s->name, "endpoint", opt->endpoint, "layers", layers, "phases",
+                     phases_value(s->phases), "steps", "skip", (json_int_t)s->steps_skip, "max",
+                     (json_int_t)s->steps_max, "durationSeconds", (double)s->duration_ns / 1e9,
+                     "overheadBudgetPercent", s->overhead_budget_percent, "stretch", "seconds",
+                     opt->stretch_seconds, "events", events_value(opt), "fine", fine_value(s, opt),
+                     "isolation", isolation_value(s, opt));
 }

@@ -45,6 +45,7 @@ typedef struct pp_inject_options {
     bool fine_auto;                  /**< sessions of method Auto ask for fine sampling too */
     const char *fine_memory; /**< as memory, where the session asks for it: joining takes more */
     int64_t fine_period_ns;  /**< between samples, where a session asks for them */
+    int64_t dwell_ns;        /**< of replays, where a session asks for them and does not say */
 } pp_inject_options;
 
 typedef enum pp_inject_result {

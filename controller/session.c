@@ -8,6 +8,9 @@
 #include <string.h>
 
 #define SECOND INT64_C(1000000000)
+#define MILLISECOND INT64_C(1000000)
+/* Replays bring a batch every few seconds: an agent that is not heard of has none under way. */
+#define REPLAYING_HEARD_WITHIN (30 * SECOND)
 
 static const char *const phase_names[] = {
     [PP_SESSION_PENDING] = "Pending",     [PP_SESSION_COLLECTING] = "Collecting",
@@ -39,6 +42,27 @@ bool pp_session_live(const pp_session *session)
 bool pp_session_takes_batches(const pp_session *session)
 {
     return session->invalid.code == PP_OK && !session->deleting && !is_final(session->phase);
+}
+
+void pp_session_allow(pp_session *session, bool isolated)
+{
+    if (isolated || !pp_session_asks_replays(session) || session->invalid.code != PP_OK)
+        return;
+    (void)pp_error_field(&session->invalid, "spec.method",
+                         "Isolated holds the training while its layers are replayed, which this "
+                         "operator's configuration does not allow: set isolated.allow there (with "
+                         "Helm: config.isolated.allow), then create the session anew");
+    session->invalid.code = PP_ERR_DENIED;
+}
+
+bool pp_session_asks_replays(const pp_session *session)
+{
+    return strcmp(session->method, "Isolated") == 0;
+}
+
+const char *pp_session_invalid_reason(const pp_session *session)
+{
+    return session->invalid.code == PP_ERR_DENIED ? "NotAllowed" : "InvalidSpec";
 }
 
 bool pp_session_asks_fine(const pp_session *session, bool by_auto)
@@ -82,6 +106,8 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->fine += pod->last_batch_ns > 0 && pod->fine;
     t->unsampled += pod->last_batch_ns > 0 && !pod->fine && denied;
     t->solving += turn->obs->fine_asked && pod->connected && !denied;
+    t->replayed += pod->last_batch_ns > 0 && pod->replays > 0;
+    t->unreplayed += pod->last_batch_ns > 0 && pod->replays == 0 && pod->isolated && *pod->isolated;
     t->with_gpu += pod->last_batch_ns > 0 && pod->n_gpus > 0;
     t->with_whole += pod->last_batch_ns > 0 && has_whole_gpu(pod);
     t->quiet_since = later(t->quiet_since, later(pod->last_batch_ns, pod->finished_ns));
@@ -89,6 +115,8 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
         return;
     t->unfinished++;
     t->undrained += pod->open_stretch;
+    t->replaying +=
+        pod->replaying && turn->obs->now_ns < pod->last_batch_ns + REPLAYING_HEARD_WITHIN;
     t->below_max += s->steps_max > 0 && pod->steps < s->steps_max;
 }
 
@@ -105,7 +133,16 @@ static void tally(pp_session_turn *turn)
     }
 }
 
-/* The points in time that the status remembers, brought up to now. */
+/* As the status says it. */
+static int64_t previous_pause(const pp_session *s)
+{
+    const char *text = pp_json_get_string(s->status, "progress", "paused", NULL);
+    int64_t ns = 0;
+    return text && pp_duration_parse(text, &ns, NULL) == 0 ? ns : 0;
+}
+
+/* The points in time that the status remembers, brought up to now. While layers are replayed
+ * nothing is sampled: the end is later by that. */
 static void carry_times(pp_session_turn *turn)
 {
     const pp_session *s = turn->session;
@@ -116,8 +153,21 @@ static void carry_times(pp_session_turn *turn)
     d->suspended_at_ns = s->suspended_at_ns;
     d->deadline_at_ns = s->deadline_at_ns ? s->deadline_at_ns : s->created_ns + s->deadline_ns;
     d->ends_at_ns = s->ends_at_ns;
-    if (d->start_ns && !d->ends_at_ns)
-        d->ends_at_ns = d->start_ns + s->duration_ns;
+    const int64_t before = previous_pause(s);
+    d->paused_ns = later(before, turn->obs->stats.paused_ns / MILLISECOND * MILLISECOND);
+    if (d->ends_at_ns)
+        d->ends_at_ns += d->paused_ns - before;
+    else if (d->start_ns)
+        d->ends_at_ns = d->start_ns + s->duration_ns + d->paused_ns;
+}
+
+/* Replays that are under way are let end: how long they hold the training is known once they have.
+ */
+static bool is_held(const pp_session_turn *turn)
+{
+    const pp_session_decision *d = turn->to;
+    return turn->tally.replaying > 0 &&
+           turn->obs->now_ns < d->ends_at_ns - d->paused_ns + turn->session->max_pause_ns;
 }
 
 /* Time in suspension counts neither for the duration nor for the deadline. */
@@ -187,7 +237,8 @@ static pp_session_phase step_active(pp_session_turn *turn)
     resume(turn);
     if (!d->start_ns)
         return now >= d->deadline_at_ns ? fail_at_deadline(turn) : PP_SESSION_PENDING;
-    if (now >= d->ends_at_ns)
+    turn->held = now >= d->ends_at_ns && now < d->deadline_at_ns && is_held(turn);
+    if (now >= d->ends_at_ns && !turn->held)
         return end(turn, PP_SESSION_FINISHING, "DurationReached", "The duration is over");
     if (now >= d->deadline_at_ns)
         return end(turn, PP_SESSION_FINISHING, "DeadlineReached",
@@ -281,8 +332,8 @@ static pp_session_phase next_phase(pp_session_turn *turn)
     if (is_final(turn->from))
         return turn->from;
     if (s->invalid.code != PP_OK)
-        return end(turn, PP_SESSION_FAILED, "InvalidSpec", "%s%s%s", s->invalid.field,
-                   s->invalid.field[0] ? " " : "", s->invalid.message);
+        return end(turn, PP_SESSION_FAILED, pp_session_invalid_reason(s), "%s%s%s",
+                   s->invalid.field, s->invalid.field[0] ? " " : "", s->invalid.message);
     if (turn->from == PP_SESSION_FINISHING)
         return step_finishing(turn);
     if (!s->suspend)
@@ -307,7 +358,7 @@ static int64_t requeue_after(const pp_session_turn *turn)
         at = d->completion_ns + turn->session->ttl_ns;
     } else {
         at = d->deadline_at_ns;
-        if (d->ends_at_ns && d->ends_at_ns < at)
+        if (d->ends_at_ns && d->ends_at_ns < at && !turn->held)
             at = d->ends_at_ns;
         if (d->phase == PP_SESSION_COLLECTING && at > now + turn->opt.poll_ns)
             at = now + turn->opt.poll_ns;

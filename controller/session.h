@@ -103,8 +103,10 @@ typedef struct pp_session {
     unsigned phases;  /**< PP_SESSION_FORWARD | ... */
     unsigned metrics; /**< bits 1 << pp_metric */
     double overhead_budget_percent;
-    char *method;        /**< "Auto", "Job", "Direct" or "Fine" */
-    char *existing_pods; /**< "Report" */
+    char *method;         /**< "Auto", "Job", "Direct", "Isolated" or "Fine" */
+    int64_t dwell_ns;     /**< Isolated: of one layer in one phase; 0: as the operator has it */
+    int64_t max_pause_ns; /**< and how long the training may be held in all */
+    char *existing_pods;  /**< "Report" */
     double tolerance_percent;
     bool suspend;
     int64_t ttl_ns; /**< after its end; -1: kept */
@@ -143,6 +145,14 @@ bool pp_session_takes_batches(const pp_session *session);
 
 /** Whether its phase is Succeeded or Failed. */
 bool pp_session_final(const pp_session *session);
+
+/** Holds a spec against what the operator's configuration allows; where it does not, `invalid` has
+ * the code PP_ERR_DENIED. `isolated`: whether layers may be replayed, which holds the training. */
+void pp_session_allow(pp_session *session, bool isolated);
+
+/** Whether its pods' layers are to be replayed (docs/isolated.md): method Isolated, and no other.
+ */
+bool pp_session_asks_replays(const pp_session *session);
 
 /** Whether its pods' GPUs are to be sampled (docs/fine.md): method Fine, and Auto where the
  * operator is configured so. */
@@ -192,6 +202,9 @@ typedef struct pp_session_pod {
     int64_t epoch, batch;  /**< of its last step; -1: unknown */
     bool fine;             /**< fine sampling told something of it */
     const char *fine_why;  /**< why it tells nothing, or nothing more; NULL or "": not known */
+    int64_t replays;       /**< of its layers */
+    bool replaying;        /**< its last batch is of replays */
+    const char *isolated;  /**< why its layers are not replayed; NULL or "": no reason */
 } pp_session_pod;
 
 /**
@@ -260,6 +273,7 @@ typedef enum pp_condition_type {
     PP_CONDITION_COLLECTING,
     PP_CONDITION_METRICS_AVAILABLE,
     PP_CONDITION_FINE_SAMPLED, /**< only where it is asked for */
+    PP_CONDITION_REPLAYED,     /**< the same */
     PP_CONDITION_STORED,
     PP_CONDITION_READY,
     PP_CONDITION_RECONCILING,
@@ -324,6 +338,7 @@ typedef struct pp_session_decision {
     pp_session_stats stats;
     int64_t epoch, batch; /**< of the furthest target; -1: unknown */
     int64_t sampled_ns;   /**< of duration_ns, so far */
+    int64_t paused_ns;    /**< held for replays, of the process that was held longest; whole ms */
     int64_t duration_ns;
     int64_t generation;
     char session_uid[64];

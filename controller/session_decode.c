@@ -9,8 +9,12 @@
 #include <string.h>
 
 #define SECOND INT64_C(1000000000)
+#define MILLISECOND INT64_C(1000000)
 #define MAX_DURATION (24 * 3600 * SECOND)
 #define MAX_DEADLINE (7 * 24 * 3600 * SECOND)
+#define MIN_DWELL (100 * MILLISECOND)
+#define MAX_DWELL (60 * SECOND)
+#define MAX_PAUSE (3600 * SECOND)
 
 enum {
     MAX_CONTAINERS = 16,
@@ -48,6 +52,12 @@ static const pp_json_field spec_fields[] = {
 static const pp_json_field steps_fields[] = {
     {"skip", PP_JSON_INT, offsetof(pp_session, steps_skip), false, MAX_STEPS},
     {"max", PP_JSON_INT, offsetof(pp_session, steps_max), false, MAX_STEPS},
+    {0},
+};
+
+static const pp_json_field isolation_fields[] = {
+    {"dwell", PP_JSON_DURATION, offsetof(pp_session, dwell_ns), false, 0},
+    {"maxPause", PP_JSON_DURATION, offsetof(pp_session, max_pause_ns), false, 0},
     {0},
 };
 
@@ -357,16 +367,33 @@ static int check_times(const pp_session *s, pp_error *err)
     return 0;
 }
 
+static int check_isolation(const json_t *spec, const pp_session *s, pp_error *err)
+{
+    const json_t *given = json_object_get(spec, "isolation");
+    if (given && !json_is_null(given) && !pp_session_asks_replays(s))
+        return pp_error_field(err, "spec.isolation", "is of the method Isolated only");
+    const json_t *dwell = json_object_get(given, "dwell");
+    if (dwell && !json_is_null(dwell) && (s->dwell_ns < MIN_DWELL || s->dwell_ns > MAX_DWELL))
+        return pp_error_field(err, "spec.isolation.dwell", "must be from 100ms to 1m");
+    if (s->max_pause_ns < SECOND || s->max_pause_ns > MAX_PAUSE)
+        return pp_error_field(err, "spec.isolation.maxPause", "must be from 1s to 1h");
+    if (s->max_pause_ns < s->dwell_ns)
+        return pp_error_field(err, "spec.isolation.maxPause",
+                              "must not be shorter than spec.isolation.dwell");
+    return 0;
+}
+
 static int check_choices(const pp_session *s, pp_error *err)
 {
-    static const char *const methods[] = {"Auto", "Job", "Direct", "Fine"};
+    static const char *const methods[] = {"Auto", "Job", "Direct", "Isolated", "Fine"};
     size_t m = 0;
     while (m < sizeof methods / sizeof *methods && strcmp(s->method, methods[m]) != 0)
         m++;
     if (m == sizeof methods / sizeof *methods)
         return pp_error_field(
             err, "spec.method",
-            "\"%.20s\" is not available in this version; use Auto, Job, Direct or Fine", s->method);
+            "\"%.20s\" is not available in this version; use Auto, Job, Direct, Isolated or Fine",
+            s->method);
     if (strcmp(s->existing_pods, "Report") != 0)
         return pp_error_field(err, "spec.existingPods",
                               "\"%.20s\" is not available in this version; use Report",
@@ -425,9 +452,12 @@ static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
         pp_json_decode(spec, spec_fields, false, "spec", session, err) < 0 ||
         decode_part(spec, "steps", steps_fields, session, err) < 0 ||
         decode_part(spec, "layers", layers_fields, session, err) < 0 ||
+        decode_part(spec, "isolation", isolation_fields, session, err) < 0 ||
         decode_lists(spec, session, err) < 0 || decode_ttl(spec, &session->ttl_ns, err) < 0)
         return -1;
-    return check_given(spec, err) < 0 ? -1 : check_rules(session, err);
+    return check_given(spec, err) < 0 || check_rules(session, err) < 0
+               ? -1
+               : check_isolation(spec, session, err);
 }
 
 static int set_defaults(pp_session *s, pp_error *err)
@@ -439,6 +469,7 @@ static int set_defaults(pp_session *s, pp_error *err)
     s->overhead_budget_percent = 1;
     s->tolerance_percent = 5;
     s->ttl_ns = -1;
+    s->max_pause_ns = 300 * SECOND;
     return copy_text("Auto", &s->method, err) < 0 || copy_text("Report", &s->existing_pods, err) < 0
                ? -1
                : 0;

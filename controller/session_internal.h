@@ -24,6 +24,9 @@ typedef struct pp_session_tally {
     int64_t fine;        /**< reporting, and fine sampling told something of it */
     int64_t unsampled;   /**< reporting, without, and why is known */
     int64_t solving;     /**< connected, with more to come, as far as is known */
+    int64_t replayed;    /**< reporting, and layers of it were replayed */
+    int64_t unreplayed;  /**< reporting, without, and why is known */
+    int64_t replaying;   /**< unfinished, and its layers are being replayed */
     int64_t with_whole;  /**< of these, with one that is no MIG instance */
     int64_t quiet_since; /**< the last sign of life of any pod */
 } pp_session_tally;
@@ -36,9 +39,13 @@ typedef struct pp_session_turn {
     pp_session_tally tally;
     pp_session_decision *to;
     pp_session_phase from; /**< the phase before */
+    bool held;             /**< sampling goes on past its end, for replays that are under way */
     char end_reason[64];   /**< why sampling ended, or the final phase's reason */
     char end_message[400];
 } pp_session_turn;
+
+/** "InvalidSpec", or "NotAllowed". */
+const char *pp_session_invalid_reason(const pp_session *session);
 
 /** Whether a pod carries this session's hook. */
 bool pp_session_pod_injected(const pp_session *session, const pp_session_pod *pod);

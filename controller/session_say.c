@@ -16,6 +16,7 @@ static const char *const condition_names[PP_CONDITION_COUNT] = {
     [PP_CONDITION_COLLECTING] = "Collecting",
     [PP_CONDITION_METRICS_AVAILABLE] = "MetricsAvailable",
     [PP_CONDITION_FINE_SAMPLED] = "FineSampled",
+    [PP_CONDITION_REPLAYED] = "Replayed",
     [PP_CONDITION_STORED] = "Stored",
     [PP_CONDITION_READY] = "Ready",
     [PP_CONDITION_RECONCILING] = "Reconciling",
@@ -146,8 +147,9 @@ static void say_accepted(pp_session_turn *turn)
     if (invalid->code == PP_OK)
         set(turn, PP_CONDITION_ACCEPTED, PP_CONDITION_TRUE, "SpecValid", "The spec is valid");
     else
-        set(turn, PP_CONDITION_ACCEPTED, PP_CONDITION_FALSE, "InvalidSpec", "%s%s%s",
-            invalid->field, invalid->field[0] ? " " : "", invalid->message);
+        set(turn, PP_CONDITION_ACCEPTED, PP_CONDITION_FALSE,
+            pp_session_invalid_reason(turn->session), "%s%s%s", invalid->field,
+            invalid->field[0] ? " " : "", invalid->message);
 }
 
 static const pp_session_pod *first_refused(const pp_session_turn *turn)
@@ -355,6 +357,49 @@ static void say_fine(pp_session_turn *turn)
             (long long)t->fine, (long long)t->reporting);
 }
 
+static const pp_session_pod *first_unreplayed(const pp_session_turn *turn)
+{
+    for (size_t i = 0; i < turn->obs->n_pods; i++) {
+        const pp_session_pod *pod = &turn->obs->pods[i];
+        if (pp_session_pod_injected(turn->session, pod) && pod->last_batch_ns > 0 &&
+            pod->replays == 0 && pod->isolated && *pod->isolated)
+            return pod;
+    }
+    return NULL;
+}
+
+/* How replays stand, where they are asked for. What is deleted by now stays told. */
+static void say_replayed(pp_session_turn *turn)
+{
+    const pp_session_tally *t = &turn->tally;
+    const pp_session_pod *denied = first_unreplayed(turn);
+    char paused[64];
+    if (!pp_session_asks_replays(turn->session) ||
+        (t->reporting == 0 && keep(turn, PP_CONDITION_REPLAYED)))
+        return;
+    pp_duration_format(turn->to->paused_ns, paused, sizeof paused);
+    if (t->reporting == 0)
+        set(turn, PP_CONDITION_REPLAYED, PP_CONDITION_UNKNOWN, "WaitingForReplays",
+            "No pod has reported yet");
+    else if (denied)
+        set(turn, PP_CONDITION_REPLAYED, PP_CONDITION_FALSE, "NotReplayed",
+            "Layers of %lld of %lld pods are not replayed; %s: %s", (long long)t->unreplayed,
+            (long long)t->reporting, denied->name, denied->isolated);
+    else if (t->replayed == t->reporting)
+        set(turn, PP_CONDITION_REPLAYED, PP_CONDITION_TRUE, "Replayed",
+            "Layers of every reporting pod were replayed; the training was held for %s", paused);
+    else if (turn->to->completion_ns)
+        set(turn, PP_CONDITION_REPLAYED, PP_CONDITION_FALSE, "NothingReplayed",
+            "No layer of %lld of %lld pods was replayed: too few of their steps were sampled, or "
+            "every layer is left out; the results' reasons tell which",
+            (long long)(t->reporting - t->replayed), (long long)t->reporting);
+    else
+        set(turn, PP_CONDITION_REPLAYED, PP_CONDITION_UNKNOWN, "WaitingForReplays",
+            "Layers of %lld of %lld pods were replayed yet; that begins some seconds after the "
+            "first sampled step of each",
+            (long long)t->replayed, (long long)t->reporting);
+}
+
 static void say_stored(pp_session_turn *turn)
 {
     const pp_session_observation *obs = turn->obs;
@@ -485,6 +530,7 @@ void pp_session_say(pp_session_turn *turn)
     say_collecting(turn);
     say_metrics(turn);
     say_fine(turn);
+    say_replayed(turn);
     say_stored(turn);
     if (final)
         say_final(turn);
@@ -498,6 +544,7 @@ void pp_session_say(pp_session_turn *turn)
         emit_if_new(turn, PP_CONDITION_INJECTED); /* before its pods come, nothing is wrong */
     emit_if_new(turn, PP_CONDITION_METRICS_AVAILABLE);
     emit_if_new(turn, PP_CONDITION_FINE_SAMPLED);
+    emit_if_new(turn, PP_CONDITION_REPLAYED);
     emit_if_new(turn, PP_CONDITION_STORED);
 }
 

@@ -141,6 +141,9 @@ static json_t *progress_value(const pp_session_decision *d)
     (void)snprintf(text, sizeof text, "%s/%s", done, all);
     json_t *value = json_object();
     (void)set_text(value, "sampled", text);
+    pp_duration_format(d->paused_ns, done, sizeof done);
+    if (d->paused_ns)
+        (void)set_text(value, "paused", done);
     if (d->epoch >= 0)
         (void)set_int(value, "epoch", d->epoch);
     if (d->batch >= 0)

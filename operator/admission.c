@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "operator/context.h"
+#include "operator/solve.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -118,7 +119,7 @@ static void on_listed(void *user, json_t *list, const pp_error *error)
     pp_session **sessions = calloc(n + 1, sizeof(pp_session *));
     const pp_session *match = NULL;
     for (size_t i = 0; sessions && i < n; i++)
-        (void)pp_session_decode(json_array_get(items, i), &sessions[i], NULL);
+        sessions[i] = pp_watches_decode_session(p->context.op, json_array_get(items, i), NULL);
     if (sessions)
         match =
             pp_inject_matching((const pp_session *const *)sessions, n, p->ns, labels_of(p->pod));
@@ -180,6 +181,7 @@ void pp_admission_review(pp_operator *op, pp_http_id id, const pp_http_review *r
 void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
 {
     const pp_config *config = op->config;
+    const pp_attribution_options attribution = pp_solve_attribution(config);
     *ret = (pp_inject_options){.image = config->injection.image,
                                .pull_policy = config->injection.image_pull_policy,
                                .endpoint = op->endpoint,
@@ -192,5 +194,6 @@ void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
                                .events_port = config->injection.events_port,
                                .fine_memory = config->fine.memory,
                                .fine_auto = config->fine.by_auto,
-                               .fine_period_ns = config->fine.period_us * 1000};
+                               .fine_period_ns = config->fine.period_us * 1000,
+                               .dwell_ns = pp_solution_dwell(&attribution)};
 }

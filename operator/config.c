@@ -64,6 +64,9 @@ static const pp_config_option options[] = {
      NULL,
      "Least length of a contiguous sampled stretch, in seconds; where 64 steps take less, "
      "as long as they do and half a second at least"},
+    {"isolated.allow", PP_CONFIG_BOOL, AT(isolated.allow), "false", 0, 0, NULL,
+     "Whether sessions of method Isolated are taken, which hold the training while its layers are "
+     "replayed"},
     {"kubernetes.kubeconfig", PP_CONFIG_STRING, AT(kubernetes.kubeconfig), "", 0, 0, NULL,
      "A kubeconfig, for development; empty: the pod's service account"},
     {"kubernetes.namespace", PP_CONFIG_STRING, AT(kubernetes.ns), "", 0, 0, NULL,

@@ -45,6 +45,9 @@ typedef struct pp_config {
         pp_strings gpu_resources;
     } injection;
     struct {
+        bool allow; /**< sessions of method Isolated */
+    } isolated;
+    struct {
         char *kubeconfig;
         char *ns;
     } kubernetes;

@@ -282,8 +282,10 @@ static void take_note(pp_work *work, const delivery *d)
     }
     if (target->rank < 0 || batch->process.rank < target->rank)
         target->rank = batch->process.rank;
-    if (!pp_wire_is_fine_only(batch)) /* which is of no stretch */
+    if (!pp_wire_is_fine_only(batch)) { /* which is of no stretch */
         target->open_stretch = !batch->stretch.last;
+        target->replaying = batch->stretch.dwell != 0;
+    }
     target->last_batch_ns = pp_time_now();
     work->stats_dirty = true;
     work->unsolved = true;
@@ -383,9 +385,9 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
                       "the pod is not this session's");
     if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
         return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
-    if (batch->stretch.dwell) /* the store would take them for training */
+    if (batch->stretch.dwell && !pp_session_asks_replays(session))
         return refuse(op, connection, batch, PP_ERR_INVALID, "stretch.dwell",
-                      "sessions ask for no replays");
+                      "the session asks for no replays");
     *ret_session = session;
     *ret_pod = pod;
     return 0;

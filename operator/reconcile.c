@@ -64,6 +64,9 @@ static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
     view->batch = target->batch;
     view->fine = target->fine;
     view->fine_why = target->fine_why;
+    view->replays = target->replays;
+    view->replaying = target->replaying;
+    view->isolated = target->isolated;
 }
 
 /* Whose the pod is: the session's own where it was injected for it, has reported to it, or is its

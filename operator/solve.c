@@ -187,19 +187,25 @@ static void next_target(job *j)
     }
 }
 
+pp_attribution_options pp_solve_attribution(const pp_config *config)
+{
+    return (pp_attribution_options){.window_ns = config->prometheus.collection_interval,
+                                    .scrape_ns = config->prometheus.scrape_interval,
+                                    .max_lag_ns = config->prometheus.max_lag,
+                                    .max_standard_error =
+                                        config->attribution.max_standard_error_points / 100.0};
+}
+
 static void set_options(job *j, const pp_session *session)
 {
-    const pp_config *config = j->op->config;
     j->options = (pp_solution_options){
-        .attribution = {.window_ns = config->prometheus.collection_interval,
-                        .scrape_ns = config->prometheus.scrape_interval,
-                        .max_lag_ns = config->prometheus.max_lag,
-                        .max_standard_error =
-                            config->attribution.max_standard_error_points / 100.0},
+        .attribution = pp_solve_attribution(j->op->config),
         .metrics = session->metrics,
         .tolerance_percent = session->tolerance_percent,
         .job_only = strcmp(session->method, "Job") == 0,
         .fine_only = strcmp(session->method, "Fine") == 0,
+        .isolated_only = pp_session_asks_replays(session),
+        .scraped = true,
     };
 }
 

@@ -83,11 +83,18 @@ static void on_watch_error(void *user, const pp_error *error)
     pp_warn(NULL, "watching: %s", error->message);
 }
 
-static void *decode_session(void *user, const json_t *object, pp_error *err)
+pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *object, pp_error *err)
 {
     pp_session *session = NULL;
-    (void)user;
-    return pp_session_decode(object, &session, err) < 0 ? NULL : session;
+    if (pp_session_decode(object, &session, err) < 0)
+        return NULL;
+    pp_session_allow(session, op->config->isolated.allow);
+    return session;
+}
+
+static void *decode_session(void *user, const json_t *object, pp_error *err)
+{
+    return pp_watches_decode_session(user, object, err);
 }
 
 static void free_session(void *object)

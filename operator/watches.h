@@ -27,6 +27,8 @@ bool pp_watches_synced(const pp_operator *op);
 const pp_session *pp_watches_holder(const pp_operator *op, const pp_pod *pod);
 /** The session with this UID in the cache; NULL: none. */
 const pp_session *pp_watches_find_session(const pp_operator *op, const char *uid);
+/** A session as the API has it, held against what the configuration allows; NULL on error. */
+pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *object, pp_error *err);
 /** Looks at the session again, at once. */
 void pp_watches_touch(pp_operator *op, const char *key);
 /** The same in a moment, so that what comes in crowds (batches, pods) costs one look. */

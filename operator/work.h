@@ -27,6 +27,9 @@ typedef struct pp_work_target {
     int64_t batch;
     bool fine; /**< fine sampling told something of it */
     char fine_why[PP_SESSION_FINE_WHY];
+    int64_t replays; /**< of its layers */
+    bool replaying;  /**< its last batch is of replays */
+    char isolated[PP_SESSION_ISOLATED_WHY];
     UT_hash_handle hh;
 } pp_work_target;
 

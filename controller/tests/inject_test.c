@@ -293,6 +293,38 @@ static void test_settings(void **state)
     (void)pp_session_free(s);
 }
 
+/* Replays are asked for by name alone: the session's dwell, or the operator's, as agents take it.
+ */
+static void test_settings_of_replays(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        int64_t by_itself_ms, dwell, pause; /* 0: not asked for */
+    } cases[] = {
+        {"'method': 'Isolated', 'isolation': {'dwell': '2500ms', 'maxPause': '90s'}", 10000, 2500,
+         90000},
+        {"'method': 'Isolated'", 3500, 3500, 300000},
+        {"'method': 'Isolated'", 157500, 60000, 300000},
+        {"'method': 'Auto'", 3500, 0, 0},
+        {"'method': 'Fine'", 3500, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[200];
+        (void)snprintf(spec, sizeof spec, "{'selector': {'matchLabels': {'a': 'b'}}, %s}",
+                       cases[i].more);
+        pp_session *s = fixture_session(spec);
+        pp_inject_options opt = options();
+        opt.dwell_ns = cases[i].by_itself_ms * 1000000;
+        PP_CLEANUP_JSON json_t *got = pp_inject_settings(s, &opt);
+        const json_t *asked = json_object_get(got, "isolation");
+        assert_int_equal(asked != NULL, cases[i].dwell != 0);
+        assert_int_equal(json_integer_value(json_object_get(asked, "dwellMs")), cases[i].dwell);
+        assert_int_equal(json_integer_value(json_object_get(asked, "maxPauseMs")), cases[i].pause);
+        (void)pp_session_free(s);
+    }
+}
+
 /* Samples are asked for by name, or by Auto where the operator is configured so. */
 static void test_settings_of_fine_sampling(void **state)
 {
@@ -852,6 +884,7 @@ int main(void)
         cmocka_unit_test(test_storage_limits),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_settings_of_fine_sampling),
+        cmocka_unit_test(test_settings_of_replays),
         cmocka_unit_test(test_no_events_in_the_nodes_network),
         cmocka_unit_test(test_native_sidecar_by_version),
         cmocka_unit_test(test_bare_pod),

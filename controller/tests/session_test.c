@@ -4,6 +4,9 @@
 #include <string.h>
 
 #define SPEC "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s', 'deadline': '10m'}"
+#define ISOLATED                                                                                   \
+    "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s', 'deadline': '10m', "       \
+    "'method': 'Isolated', 'isolation': {'dwell': '2500ms', 'maxPause': '1m'}}"
 #define T(seconds) (FIXTURE_CREATED + (int64_t)(seconds)*FIXTURE_SECOND)
 
 /* ---- decoding and validation ---- */
@@ -50,6 +53,66 @@ static void test_every_field(void **state)
     assert_int_equal(s->metrics, 1U << PP_METRIC_SM_ACTIVE | 1U << PP_METRIC_GPU_MEM);
     assert_true(s->overhead_budget_percent == 0.5 && s->tolerance_percent == 2.5);
     assert_true(s->suspend && s->ttl_ns == 0);
+    (void)pp_session_free(s);
+}
+
+static void test_isolation(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        int64_t dwell_ms, pause_s;
+    } cases[] = {
+        {ISOLATED, 2500, 60},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated'}", 0, 300},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated', 'isolation': null}", 0,
+         300},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated', "
+         "'isolation': {'maxPause': '90s'}}",
+         0, 90},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pp_session *s = fixture_session(cases[i].spec);
+        assert_int_equal(s->invalid.code, PP_OK);
+        assert_true(pp_session_asks_replays(s) && !pp_session_asks_fine(s, true));
+        assert_true(s->dwell_ns == cases[i].dwell_ms * 1000000);
+        assert_true(s->max_pause_ns == cases[i].pause_s * FIXTURE_SECOND);
+        (void)pp_session_free(s);
+    }
+}
+
+/* What the operator's configuration does not allow is no valid spec, and says what to do. */
+static void test_isolated_has_to_be_allowed(void **state)
+{
+    (void)state;
+    for (int isolated = 0; isolated < 2; isolated++) {
+        for (int allowed = 0; allowed < 2; allowed++) {
+            pp_session *s = fixture_session(isolated ? ISOLATED : SPEC);
+            pp_session_allow(s, allowed);
+            assert_int_equal(pp_session_live(s), !isolated || allowed);
+            assert_int_equal(pp_session_takes_batches(s), !isolated || allowed);
+            (void)pp_session_free(s);
+        }
+    }
+    pp_session *s = fixture_session("{'selector': {}, 'method': 'Isolated'}");
+    pp_session_allow(s, false);
+    assert_string_equal(s->invalid.field, "spec.selector"); /* its own rules come first */
+    s = pp_session_free(s);
+    s = fixture_session(ISOLATED);
+    pp_session_allow(s, false);
+    pp_session_observation obs = {.session = s, .now_ns = T(1)};
+    pp_session_decision d;
+    assert_int_equal(pp_session_step(&obs, NULL, &d, NULL), 0);
+    assert_int_equal(d.phase, PP_SESSION_FAILED);
+    assert_false(d.sampling);
+    const pp_condition *c = &d.conditions[PP_CONDITION_ACCEPTED];
+    assert_int_equal(c->status, PP_CONDITION_FALSE);
+    assert_string_equal(c->reason, "NotAllowed");
+    assert_non_null(strstr(c->message, "spec.method Isolated holds the training"));
+    assert_non_null(strstr(c->message, "set isolated.allow"));
+    assert_string_equal(d.conditions[PP_CONDITION_SUCCEEDED].reason, "NotAllowed");
+    assert_true(d.n_events == 1 && strcmp(d.events[0].reason, "NotAllowed") == 0);
+    pp_session_decision_done(&d);
     (void)pp_session_free(s);
 }
 
@@ -989,6 +1052,133 @@ static void test_fine_values_are_awaited(void **state)
     }
 }
 
+static void test_replayed_condition(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    assert_false(has_condition(&w, "Replayed")); /* nobody has asked for it */
+    world_done(&w);
+
+    world_init(&w, ISOLATED);
+    (void)step(&w, 1);
+    assert_string_equal(condition(&w, PP_CONDITION_REPLAYED, "WaitingForReplays")->message,
+                        "No pod has reported yet");
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    report(&w, 1, 10, 20);
+    w.pods[1].isolated = "";
+    (void)step(&w, 21);
+    const pp_condition *c = condition(&w, PP_CONDITION_REPLAYED, "WaitingForReplays");
+    assert_true(c->status == PP_CONDITION_UNKNOWN && strstr(c->message, "0 of 2 pods"));
+    w.pods[0].replays = 9;
+    w.pods[1].isolated = "compiled code";
+    (void)step(&w, 22);
+    c = condition(&w, PP_CONDITION_REPLAYED, "NotReplayed");
+    assert_string_equal(c->message,
+                        "Layers of 1 of 2 pods are not replayed; dlrm-1: compiled code");
+    assert_true(c->status == PP_CONDITION_FALSE && told(&w, "NotReplayed", ""));
+    w.pods[1].replays = 1; /* they were, before */
+    w.obs.stats.paused_ns = 12500000000;
+    (void)step(&w, 23);
+    c = condition(&w, PP_CONDITION_REPLAYED, "Replayed");
+    assert_int_equal(c->status, PP_CONDITION_TRUE);
+    assert_non_null(strstr(c->message, "held for 12s500ms"));
+    w.obs.n_pods = 0; /* deleted: what is said of them stays */
+    (void)step(&w, 24);
+    condition(&w, PP_CONDITION_REPLAYED, "Replayed");
+    world_done(&w);
+}
+
+static void test_nothing_was_replayed(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, ISOLATED);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    condition(&w, PP_CONDITION_REPLAYED, "WaitingForReplays");
+    w.obs.stats.samples_complete = true;
+    final_solution(&w);
+    assert_int_equal(step(&w, 111), PP_SESSION_SUCCEEDED);
+    assert_int_equal(condition(&w, PP_CONDITION_REPLAYED, "NothingReplayed")->status,
+                     PP_CONDITION_FALSE);
+    world_done(&w);
+}
+
+static const char *progress(const world *w, const char *what)
+{
+    return pp_json_get_string(w->object, "status", "progress", what, NULL);
+}
+
+/* While the training is held nothing is sampled: the end is later by that, and by no more. */
+static void test_pauses_move_the_end(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, ISOLATED);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    assert_true(w.did.ends_at_ns == T(110));
+    assert_null(progress(&w, "paused"));
+    w.obs.stats.paused_ns = 20000700000; /* what is less than a ms the status does not have */
+    (void)step(&w, 50);
+    assert_true(w.did.ends_at_ns == T(130));
+    assert_string_equal(progress(&w, "paused"), "20s");
+    assert_string_equal(progress(&w, "sampled"), "20s/1m40s");
+    (void)step(&w, 51);
+    w.obs.stats.paused_ns = 0; /* the store is away */
+    (void)step(&w, 52);
+    assert_true(w.did.ends_at_ns == T(130));
+    w.obs.stats.paused_ns = 30000000000;
+    assert_int_equal(step(&w, 139), PP_SESSION_COLLECTING);
+    assert_true(w.did.ends_at_ns == T(140));
+    assert_int_equal(step(&w, 140), PP_SESSION_FINISHING);
+    assert_string_equal(progress(&w, "sampled"), "1m40s/1m40s");
+    world_done(&w);
+}
+
+/* Replays that are under way are let end, for as long as the training may be held and the agent is
+ * heard of. */
+static void test_replays_are_let_end(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, ISOLATED);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 109);
+    w.pods[0].replaying = true;
+    (void)step(&w, 109);
+    assert_int_equal(step(&w, 111), PP_SESSION_COLLECTING);
+    assert_true(w.did.sampling && w.did.requeue_ns == 2 * FIXTURE_SECOND);
+    assert_int_equal(step(&w, 138), PP_SESSION_COLLECTING);
+    report(&w, 0, 10, 138);
+    assert_int_equal(step(&w, 160), PP_SESSION_COLLECTING);
+    report(&w, 0, 10, 169);
+    assert_int_equal(step(&w, 170), PP_SESSION_FINISHING); /* a minute at most */
+    world_done(&w);
+
+    world_init(&w, ISOLATED);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 109);
+    w.pods[0].replaying = true;
+    (void)step(&w, 138);
+    assert_int_equal(step(&w, 139), PP_SESSION_FINISHING);
+    world_done(&w);
+
+    world_init(&w, ISOLATED);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 109);
+    assert_int_equal(step(&w, 111), PP_SESSION_FINISHING); /* the training goes on */
+    world_done(&w);
+}
+
 static void test_invalid_spec(void **state)
 {
     (void)state;
@@ -1053,7 +1243,7 @@ static void test_cut_text(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, SPEC);
+    world_init(&w, ISOLATED);
     w.obs.fine_asked = true;
     char text[700];
     for (size_t i = 0; i + 3 < sizeof text; i += 3)
@@ -1076,7 +1266,7 @@ static void test_conditions_are_complete(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, SPEC);
+    world_init(&w, ISOLATED);
     w.obs.fine_asked = true;
     (void)step(&w, 1);
     const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
@@ -1097,6 +1287,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_field),
+        cmocka_unit_test(test_isolation),
+        cmocka_unit_test(test_isolated_has_to_be_allowed),
         cmocka_unit_test(test_shared_specs),
         cmocka_unit_test(test_metadata_is_needed),
         cmocka_unit_test(test_selector),
@@ -1122,6 +1314,10 @@ int main(void)
         cmocka_unit_test(test_metrics_condition),
         cmocka_unit_test(test_fine_condition),
         cmocka_unit_test(test_fine_values_are_awaited),
+        cmocka_unit_test(test_replayed_condition),
+        cmocka_unit_test(test_nothing_was_replayed),
+        cmocka_unit_test(test_pauses_move_the_end),
+        cmocka_unit_test(test_replays_are_let_end),
         cmocka_unit_test(test_invalid_spec),
         cmocka_unit_test(test_ttl),
         cmocka_unit_test(test_many_targets),

@@ -55,8 +55,10 @@ def test_fixed_once_created(everything, place):
                         "-p", json.dumps({"spec": {field: value}}))
 
 
-@pytest.mark.parametrize("method", ["Isolated", "Guess"])
-def test_methods_of_later_versions(everything, place, method):
-    spec = {"selector": {"matchLabels": {"app": "dlrm"}}, "method": method}
-    said = refusal(everything.cluster, "apply", "-f", "-", input=text(place, spec))
-    assert "spec.method" in said and method in said
+def test_isolation_is_fixed_once_created(everything, place):
+    cluster = everything.cluster
+    cluster.apply(text(place, {**CASES["accepted"]["isolated"], "suspend": True}, "fixed-isolation"))
+    for value in ({"dwell": "1s"}, None):
+        said = refusal(cluster, "-n", place, "patch", "psess", "fixed-isolation", "--type=merge",
+                       "-p", json.dumps({"spec": {"isolation": value}}))
+        assert "create another session" in said, value
