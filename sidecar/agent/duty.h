@@ -27,7 +27,7 @@ typedef struct pp_duty_policy {
     int64_t stretch; /**< ns, the least length of a stretch */
     int64_t longest; /**< ns, after which a stretch is begun anew: layers and clock are looked at */
     double budget;   /**< share of the time that the hook may cost, e.g. 0.01 */
-    int64_t duration; /**< ns from the first sampled step, pauses apart; 0: no end */
+    int64_t duration; /**< ns from the first sampled step, without pauses; 0: no end */
     int64_t skip;     /**< steps before the first sampled one */
     int64_t max;      /**< sampled steps; 0: no end */
 } pp_duty_policy;
@@ -39,6 +39,7 @@ typedef struct pp_duty_input {
     bool running;    /**< a stretch is running: started and not stopped */
     bool isolating;  /**< within it layers are replayed (docs/isolated.md), which has a limit of its
                         own: it goes on until that is done */
+    int64_t paused;  /**< ns that the training was held for that, since the process was seen */
     bool events;     /**< the running one has events: its kernels could not be recorded */
     int64_t cost;    /**< ns that the hook has cost so far */
     int64_t steps;   /**< steps that the hook has counted */

@@ -53,6 +53,8 @@ struct pp_process {
     bool refused;      /* that the hook stands aside is told already */
     uint64_t late;     /* kernels that came late, as told already */
     uint32_t failures; /* of the hook's that are told already */
+    int64_t
+        paused_before; /* what the hook had of pauses when it was seen first, or the session came */
     pp_mark buffer[MARKS_AT_ONCE];
     pp_kernel kernel_buffer[KERNELS_AT_ONCE];
 };
@@ -73,6 +75,7 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
         p->told = *pp_reader_told(p->reader);
         p->id = p->told.process <= PP_WIRE_MAX_PROCESS + 1 ? (int64_t)p->told.process - 1 : -1;
         p->session = pp_reader_header(p->reader)->session;
+        p->paused_before = pp_reader_header(p->reader)->paused;
         *ret = p;
         return 0;
     }
@@ -576,6 +579,7 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
                            .allowed = pod->allowed && !pod->leaving && !p->stale,
                            .running = pp_pairing_running(p->pairing),
                            .isolating = h->isolating != 0,
+                           .paused = h->paused - p->paused_before,
                            .events = strcmp(h->clock, "cuda") == 0,
                            .cost = h->cost,
                            .steps = h->steps,
@@ -612,7 +616,7 @@ static void begin_session(pp_process *p)
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;
-    p->told.paused = h->paused;
+    p->told.paused = p->paused_before = h->paused;
 }
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)

@@ -16,9 +16,10 @@ NEVER = {"own": OWN_FORWARD, "normed": OWN_DATA}
 LIMITS = {"dwellMs": 30, "maxPauseMs": 60000, "memoryMiB": 256}
 
 
-def replayed(probe, python, case, *doubles, **limits):
+def replayed(probe, python, case, *doubles, duration=0, **limits):
     """A case of isolated.py under the agent: its batches. All that it is at the end is as without the probe."""
-    probe.configure(isolation={**LIMITS, **limits}, overheadBudgetPercent=100, stretch={"seconds": 30})
+    probe.configure(isolation={**LIMITS, **limits}, overheadBudgetPercent=100, stretch={"seconds": 30},
+                    durationSeconds=duration)
     probe.start("--dump")
     result = run(python, ISOLATED, case, *doubles, environment=probe.environment())
     probe.finish()
@@ -99,6 +100,14 @@ def test_the_limit_of_pauses(probe, python):
     begun = {b["stretch"]["id"] for b in batches if b["stretch"].get("dwell")}
     assert paused(batches) > 0 and 0 < len(begun) <= 4, "none begins where there is no room for it"
     assert PAUSE in left_out(batches).values() and dwells(batches)
+
+
+def test_pauses_are_no_part_of_the_duration(probe, python):
+    """Replays take longer than the session, and are let end."""
+    batches = replayed(probe, python, "plain", duration=1, dwellMs=100)
+    layers = {layer["name"] for layer in layers_of(training(batches)).values()}
+    assert paused(batches) > 1500
+    assert dwells(batches) | set(left_out(batches)) == {(name, phase) for name in layers for phase in (FORWARD, BACKWARD)}
 
 
 def test_the_limit_of_memory(probe, python):

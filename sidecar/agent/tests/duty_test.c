@@ -68,6 +68,26 @@ static void test_replays_are_not_cut_short(void **state)
     assert_false(w.in.running);
 }
 
+/* While layers are replayed nothing is sampled: the duration is longer by that, and does not end
+ * within. */
+static void test_replays_are_no_part_of_the_duration(void **state)
+{
+    (void)state;
+    pp_duty_policy bounded = policy;
+    world w = begin(0.001);
+    bounded.duration = 20 * S;
+    pass(&w, &bounded, 10 * S, S / 20);
+    w.in.isolating = true;
+    pass(&w, &bounded, 15 * S, S / 20);
+    assert_true(w.in.running && !w.duty.finished);
+    w.in.isolating = false;
+    w.in.paused = 15 * S;
+    pass(&w, &bounded, 9 * S, S / 20);
+    assert_true(w.in.running && !w.duty.finished);
+    pass(&w, &bounded, 2 * S, S / 20);
+    assert_true(!w.in.running && w.duty.finished);
+}
+
 /* What kept kernels from being recorded, another profiler say, may be over. */
 static void test_stretches_by_events_are_begun_anew(void **state)
 {
@@ -231,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_cheap_marks_sample_all_the_time),
         cmocka_unit_test(test_stretches_by_events_are_begun_anew),
         cmocka_unit_test(test_replays_are_not_cut_short),
+        cmocka_unit_test(test_replays_are_no_part_of_the_duration),
         cmocka_unit_test(test_short_steps_make_short_stretches),
         cmocka_unit_test(test_the_budget_holds_by_construction),
         cmocka_unit_test(test_the_budget_holds_wherever_a_session_ends),
