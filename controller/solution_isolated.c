@@ -408,6 +408,14 @@ static int take_metric(const pp_activity *a, const pp_problem *p, const pp_attri
                : rc;
 }
 
+static bool is_told(pp_metric metric)
+{
+    for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++)
+        if (metric == metrics[k])
+            return true;
+    return false;
+}
+
 int pp_solution_take_isolated(const pp_activity *a, const pp_problem *p,
                               const pp_solution_options *options, pp_solution *s, pp_error *err)
 {
@@ -415,8 +423,11 @@ int pp_solution_take_isolated(const pp_activity *a, const pp_problem *p,
     if (p->dwells.count == 0 && !options->isolated_only)
         return 0;
     for (size_t m = 0; rc == 0 && m < p->n_metrics; m++)
-        for (size_t k = 0; rc == 0 && k < sizeof metrics / sizeof *metrics; k++)
-            if (p->metric_ids[m] == metrics[k])
-                rc = take_metric(a, p, &p->all[m], metrics[k], options, s, err);
+        if (is_told(p->metric_ids[m]))
+            rc = take_metric(a, p, &p->all[m], p->metric_ids[m], options, s, err);
+    for (size_t i = 0; i < s->n_estimates && options->isolated_only; i++)
+        if (!is_told(s->estimates[i].metric) &&
+            s->items[s->estimates[i].item].kind != PP_SOLUTION_JOB)
+            s->estimates[i].reason = "replays do not tell this metric";
     return rc;
 }

@@ -541,6 +541,31 @@ static void what_the_hook_says_is_the_reason(void **state)
     pp_activity_builder_free(w.builder);
 }
 
+/* The GPU's memory is no layer's; the job's is known all the same. */
+static void other_metrics_are_not_told(void **state)
+{
+    (void)state;
+    world w = usual();
+    pp_error err = {0};
+    for (int64_t at = T0 + S; at < w.now; at += WINDOW_MS * MS)
+        assert_int_equal(
+            pp_activity_builder_sample(w.builder, "GPU-a", PP_METRIC_GPU_MEM, at, 7, &err), 0);
+    const pp_solution_options options = {
+        .attribution = {.window_ns = WINDOW_MS * MS, .max_lag_ns = 200 * MS},
+        .metrics = 1U << PP_METRIC_GPU_MEM,
+        .isolated_only = true};
+    pp_solution *s = solve_as(&w, &options);
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        const pp_solution_estimate *e = &s->estimates[i];
+        if (s->items[e->item].kind == PP_SOLUTION_JOB)
+            assert_true(e->mean == 7);
+        else
+            assert_string_equal(e->reason, "replays do not tell this metric");
+    }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
 /* What is left of a step is known together, and all together give the windows that were held out.
  */
 static void all_together_are_the_training(void **state)
@@ -648,6 +673,7 @@ int main(void)
         cmocka_unit_test(dwells_are_not_the_training),
         cmocka_unit_test(too_little_is_no_value),
         cmocka_unit_test(what_the_hook_says_is_the_reason),
+        cmocka_unit_test(other_metrics_are_not_told),
         cmocka_unit_test(all_together_are_the_training),
         cmocka_unit_test(parts_that_are_too_large_show),
         cmocka_unit_test(what_cannot_be_is_in_their_errors),
