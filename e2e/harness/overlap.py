@@ -4,7 +4,7 @@ from bisect import bisect_left
 
 ACTIVITY = """SELECT t.pod_name, p.gpus[1] AS gpu, a.start_ns, a.end_ns, a.layer, a.phase, a.start, a.duration
 FROM activity a JOIN target t USING (session_uid, pod_uid) JOIN process p USING (session_uid, pod_uid, instance, process)
-WHERE a.session_uid = '{uid}' ORDER BY a.start_ns"""
+WHERE a.session_uid = '{uid}' AND a.dwell IS NULL ORDER BY a.start_ns"""
 LAYERS = """SELECT DISTINCT t.pod_name, l.layer, l.name FROM layer l JOIN target t USING (session_uid, pod_uid)
 WHERE l.session_uid = '{uid}'"""
 SAMPLES = """SELECT gpu_uuid, metric, at_ns, value FROM metric_sample WHERE gpu_uuid IN

@@ -14,8 +14,8 @@ from harness.world import SERVICES, SHARED, World
 # Cheap ones first, then those that mostly wait, then those that measure and want the machine for themselves; those that
 # need other services later, the one that removes the release last.
 ORDER = ("test_specs", "test_sessions", "test_injection", "test_ingest", "test_sidecar", "test_running_pods",
-         "test_lease", "test_chaos", "test_random_kills", "test_fine", "test_main_job", "test_coarse",
-         "test_uninstall")
+         "test_lease", "test_chaos", "test_random_kills", "test_fine", "test_isolated", "test_main_job",
+         "test_coarse", "test_uninstall")
 FAILURES = os.path.join(LOGS, "failures")
 numbers = itertools.count(1)
 

@@ -35,6 +35,12 @@ class _Silent:
     def step(self, step, epoch, batch):
         pass
 
+    def tell_kernels(self, layers):
+        pass
+
+    def kernel(self, phase, index, begun, length):
+        pass
+
     def close(self):
         pass
 
@@ -62,6 +68,7 @@ class Client:
         self._next_try = 0.0
         self._open = None  # key of the layer and phase that runs now
         self._hooks = []  # autograd nodes whose hooks must outlive the forward (a node is else held weakly)
+        self._kernels = 0  # told
 
     # What the training calls.
 
@@ -88,6 +95,18 @@ class Client:
         if self._socket is None:
             self._say_hello()
         self._send(b"s %d %d %d %d\n" % (time.time_ns(), step, epoch, batch))
+
+    def tell_kernels(self, layers):
+        """In place of attach() and step(), for a training that knows its kernels: of these layers."""
+        self._layers = layers
+
+    def kernel(self, phase, index, begun, length):
+        """One runs, alone, for so many ns, and is a step of its own: what it takes of the GPU is drawn anew."""
+        if self._socket is None:
+            self._say_hello()
+        self._kernels += 1
+        self._send(b"s %d %d 0 0\nb %d %s %d\nq %d\n"
+                   % (begun, self._kernels, begun, phase.encode(), index, begun + length))
 
     def close(self):
         """The last step is over."""
