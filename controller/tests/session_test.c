@@ -97,7 +97,7 @@ static void test_isolated_has_to_be_allowed(void **state)
     pp_session *s = fixture_session("{'selector': {}, 'method': 'Isolated'}");
     pp_session_allow(s, false);
     assert_string_equal(s->invalid.field, "spec.selector"); /* its own rules come first */
-    s = pp_session_free(s);
+    (void)pp_session_free(s);
     s = fixture_session(ISOLATED);
     pp_session_allow(s, false);
     pp_session_observation obs = {.session = s, .now_ns = T(1)};

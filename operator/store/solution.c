@@ -65,9 +65,12 @@ static const char estimates_sql[] =
 
 static const char fits_sql[] =
     "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, r2, noise, step_variation, closure, "
-    "windows, dropped_samples, repeated_samples) "
-    "SELECT $1, $2, $3, f.* FROM unnest($4::text[], $5::float8[], $6::float8[], $7::float8[], "
-    "$8::float8[], $9::bigint[], $10::bigint[], $11::bigint[]) AS f WHERE " STANDS;
+    "windows, dropped_samples, repeated_samples, held, held_difference, held_windows) "
+    "SELECT $1, $2, $3, metric, r2, noise, step_variation, closure, windows, dropped, repeated, "
+    "held, held_difference, nullif(held_windows, 0) FROM unnest($4::text[], $5::float8[], "
+    "$6::float8[], $7::float8[], $8::float8[], $9::bigint[], $10::bigint[], $11::bigint[], "
+    "$12::float8[], $13::float8[], $14::bigint[]) AS f (metric, r2, noise, step_variation, "
+    "closure, windows, dropped, repeated, held, held_difference, held_windows) WHERE " STANDS;
 
 static const char samples_sql[] =
     "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, first_ns, last_ns, windows, "
@@ -270,30 +273,50 @@ static void add_estimates(pp_statement *s, const named *e, size_t n, const char 
     pp_sql_texts(s, e, n, size, get_source);
 }
 
+/* A metric's fit, and how values of replays stand; zeros and NaN where there are none. */
+typedef struct fit_row {
+    pp_solution_fit fit;
+    pp_solution_closure closure;
+} fit_row;
+
 static const char *fit_metric(const void *p)
 {
-    return pp_metric_get(((const pp_solution_fit *)p)->metric)->column;
+    return pp_metric_get(((const fit_row *)p)->fit.metric)->column;
 }
 
-FLOAT_GETTER(fit_r2, pp_solution_fit, r2)
-FLOAT_GETTER(fit_noise, pp_solution_fit, noise)
-FLOAT_GETTER(fit_variation, pp_solution_fit, step_variation)
-FLOAT_GETTER(fit_closure, pp_solution_fit, closure)
-INT_GETTER(fit_windows, pp_solution_fit, windows)
-INT_GETTER(fit_dropped, pp_solution_fit, dropped_samples)
-INT_GETTER(fit_repeated, pp_solution_fit, repeated_samples)
+FLOAT_GETTER(fit_r2, fit_row, fit.r2)
+FLOAT_GETTER(fit_noise, fit_row, fit.noise)
+FLOAT_GETTER(fit_variation, fit_row, fit.step_variation)
+FLOAT_GETTER(fit_closure, fit_row, fit.closure)
+INT_GETTER(fit_windows, fit_row, fit.windows)
+INT_GETTER(fit_dropped, fit_row, fit.dropped_samples)
+INT_GETTER(fit_repeated, fit_row, fit.repeated_samples)
+FLOAT_GETTER(fit_held, fit_row, closure.held)
+FLOAT_GETTER(fit_difference, fit_row, closure.difference)
+INT_GETTER(fit_held_windows, fit_row, closure.windows)
 
 static void add_fits(pp_statement *s, const pp_solution *in)
 {
-    const size_t size = sizeof(*in->fits);
-    pp_sql_texts(s, in->fits, in->n_fits, size, fit_metric);
-    pp_sql_floats(s, in->fits, in->n_fits, size, fit_r2);
-    pp_sql_floats(s, in->fits, in->n_fits, size, fit_noise);
-    pp_sql_floats(s, in->fits, in->n_fits, size, fit_variation);
-    pp_sql_floats(s, in->fits, in->n_fits, size, fit_closure);
-    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->fits, in->n_fits, size, fit_windows);
-    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->fits, in->n_fits, size, fit_dropped);
-    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->fits, in->n_fits, size, fit_repeated);
+    fit_row rows[PP_METRIC_COUNT];
+    const size_t n = in->n_fits < PP_METRIC_COUNT ? in->n_fits : PP_METRIC_COUNT;
+    const size_t size = sizeof(*rows);
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = (fit_row){in->fits[i], {.held = (double)NAN, .difference = (double)NAN}};
+        for (size_t k = 0; k < in->n_closures; k++)
+            if (in->closures[k].metric == in->fits[i].metric)
+                rows[i].closure = in->closures[k];
+    }
+    pp_sql_texts(s, rows, n, size, fit_metric);
+    pp_sql_floats(s, rows, n, size, fit_r2);
+    pp_sql_floats(s, rows, n, size, fit_noise);
+    pp_sql_floats(s, rows, n, size, fit_variation);
+    pp_sql_floats(s, rows, n, size, fit_closure);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, size, fit_windows);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, size, fit_dropped);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, size, fit_repeated);
+    pp_sql_floats(s, rows, n, size, fit_held);
+    pp_sql_floats(s, rows, n, size, fit_difference);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, size, fit_held_windows);
 }
 
 #define ROW_INT_GETTER(name, field)                                                                \

@@ -15,3 +15,9 @@ ALTER TABLE layer
 ALTER TABLE activity
     ADD COLUMN dwell bigint,                  -- number of the stretch of replays; NULL: the training's
     ADD COLUMN background boolean;            -- of a dwell: its layer was not run
+
+-- Whether values of replays, and one of all that is left, reproduce windows of the training that were held out.
+ALTER TABLE fit
+    ADD COLUMN held double precision,            -- mean of those windows; NULL: none were
+    ADD COLUMN held_difference double precision, -- what the values say of them, less that
+    ADD COLUMN held_windows bigint;

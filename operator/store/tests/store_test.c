@@ -860,7 +860,7 @@ static void make_solution(pp_solution *s, double mean)
     };
     static pp_solution_estimate estimates[5];
     static pp_solution_sample rows[1];
-    static pp_solution_fit fits[1];
+    static pp_solution_fit fits[2];
     for (int i = 0; i < 6; i++) {
         const bool layer = items[i].kind == PP_SOLUTION_LAYER;
         items[i].layer = (char *)(uintptr_t)(layer ? "bot.0" : "");
@@ -901,6 +901,7 @@ static void make_solution(pp_solution *s, double mean)
         0,
         {T0, T0 + SECOND, 3, 0.5, {80, (double)NAN, (double)NAN, (double)NAN, (double)NAN, mean}}};
     fits[0] = (pp_solution_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
+    fits[1] = (pp_solution_fit){PP_METRIC_GPU_UTIL, none, none, none, none, 0, 0, 0};
     *s = (pp_solution){.gpu = (char *)(uintptr_t) "GPU-a",
                        .windows = 10,
                        .samples = 20,
@@ -917,7 +918,9 @@ static void make_solution(pp_solution *s, double mean)
                        .estimates = estimates,
                        .n_estimates = 5,
                        .fits = fits,
-                       .n_fits = 1,
+                       .n_fits = 2,
+                       .closures = {{PP_METRIC_SM_ACTIVE, 0.5, -0.01, 9}},
+                       .n_closures = 1,
                        .sample_rows = rows,
                        .n_sample_rows = 1};
 }
@@ -1039,7 +1042,9 @@ static void solution_is_replaced(void **state)
            "layer|forward|250000000|50.0|0.75|NULL|500000000\n"
            "layer|recompute|0|0.0|1|NULL|500000000");
     expect(f, "SELECT share FROM item WHERE kind = 'job'", "NULL");
-    expect(f, "SELECT r2, windows FROM fit", "0.9|10");
+    expect(f,
+           "SELECT metric, r2, windows, held, held_difference, held_windows FROM fit ORDER BY r2",
+           "sm_active|0.9|10|0.5|-0.01|9\ngpu_util|NULL|0|NULL|NULL|NULL");
     finish(f);
 }
 
