@@ -46,7 +46,8 @@ bool pp_session_takes_batches(const pp_session *session)
 
 void pp_session_allow(pp_session *session, bool isolated)
 {
-    if (isolated || !pp_session_asks_replays(session) || session->invalid.code != PP_OK)
+    const bool sampled = session->phase == PP_SESSION_FINISHING || is_final(session->phase);
+    if (isolated || sampled || !pp_session_asks_replays(session) || session->invalid.code != PP_OK)
         return;
     (void)pp_error_field(&session->invalid, "spec.method",
                          "Isolated holds the training while its layers are replayed, which this "

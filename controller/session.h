@@ -147,7 +147,8 @@ bool pp_session_takes_batches(const pp_session *session);
 bool pp_session_final(const pp_session *session);
 
 /** Holds a spec against what the operator's configuration allows; where it does not, `invalid` has
- * the code PP_ERR_DENIED. `isolated`: whether layers may be replayed, which holds the training. */
+ * the code PP_ERR_DENIED. A session whose sampling is over is let end. `isolated`: whether layers
+ * may be replayed, which holds the training. */
 void pp_session_allow(pp_session *session, bool isolated);
 
 /** Whether its pods' layers are to be replayed (docs/isolated.md): method Isolated, and no other.

@@ -94,7 +94,14 @@ static void test_isolated_has_to_be_allowed(void **state)
             (void)pp_session_free(s);
         }
     }
-    pp_session *s = fixture_session("{'selector': {}, 'method': 'Isolated'}");
+    PP_CLEANUP_JSON json_t *sampled =
+        fixture_object(fixture_json(ISOLATED), fixture_json("{'phase': 'Finishing'}"));
+    pp_session *s = NULL;
+    assert_int_equal(pp_session_decode(sampled, &s, NULL), 0);
+    pp_session_allow(s, false); /* its training is not held any more */
+    assert_true(pp_session_takes_batches(s));
+    (void)pp_session_free(s);
+    s = fixture_session("{'selector': {}, 'method': 'Isolated'}");
     pp_session_allow(s, false);
     assert_string_equal(s->invalid.field, "spec.selector"); /* its own rules come first */
     (void)pp_session_free(s);
