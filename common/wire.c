@@ -102,6 +102,25 @@ static const pp_json_field fine_fields[] = {
     {0},
 };
 
+static const pp_json_field sampling_fields[] = {
+    {"chip", PP_JSON_STRING, offsetof(pp_wire_fine_sampling, chip), false, PP_WIRE_MAX_VERSION},
+    {"period", PP_JSON_INT, offsetof(pp_wire_fine_sampling, period), true, PP_WIRE_PERIOD_MAX},
+    {"times", PP_JSON_INT, offsetof(pp_wire_fine_sampling, times), true, PP_WIRE_MAX_COUNT},
+    {"failed", PP_JSON_INT, offsetof(pp_wire_fine_sampling, failed), true, PP_WIRE_MAX_COUNT},
+    {"sampled", PP_JSON_INT, offsetof(pp_wire_fine_sampling, sampled), true, PP_WIRE_MAX_COUNT},
+    {"samples", PP_JSON_INT, offsetof(pp_wire_fine_sampling, samples), true, PP_WIRE_MAX_COUNT},
+    {"lagError", PP_JSON_INT, offsetof(pp_wire_fine_sampling, lag_error), true, PP_WIRE_MAX_COUNT},
+    {"samplerCpu", PP_JSON_INT, offsetof(pp_wire_fine_sampling, sampler_cpu), true,
+     PP_WIRE_MAX_COUNT},
+    {0},
+};
+
+/** The one that may be negative: check_sampling has its limits. */
+static const pp_json_field lag_fields[] = {
+    {"lag", PP_JSON_INT, offsetof(pp_wire_fine_sampling, lag), true, 0},
+    {0},
+};
+
 static const pp_json_field why_fields[] = {
     {"why", PP_JSON_STRING, offsetof(pp_wire_fine, why), true, PP_WIRE_MAX_REASON},
     {0},
@@ -171,6 +190,15 @@ static const column fine_columns[] = {
     {0},
 };
 
+static const column closure_columns[] = {
+    {"metric", PLAIN, offsetof(pp_wire_fine_closure, metric), 0, PP_WIRE_FINE_METRICS - 1},
+    {"held", PLAIN, offsetof(pp_wire_fine_closure, held), 0, MILLIONTHS_MAX},
+    {"difference", PLAIN, offsetof(pp_wire_fine_closure, difference), -MILLIONTHS_MAX,
+     MILLIONTHS_MAX},
+    {"noise", UNKNOWN, offsetof(pp_wire_fine_closure, noise), -1, MILLIONTHS_MAX},
+    {0},
+};
+
 /** A group of columns: its name, its limit and the size of its structs. */
 typedef struct column_group {
     const char *name;
@@ -187,6 +215,8 @@ static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cel
                                         PP_WIRE_MAX_CELLS};
 static const column_group fine_group = {"fine", fine_columns, sizeof(pp_wire_fine_row),
                                         PP_WIRE_MAX_FINE};
+static const column_group closure_group = {"fine.closure", closure_columns,
+                                           sizeof(pp_wire_fine_closure), PP_WIRE_FINE_METRICS};
 
 /* ---- small helpers -----------------------------------------------------------------------------
  */
@@ -468,6 +498,34 @@ static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *
     return 0;
 }
 
+static int check_sampling(const pp_wire_fine_sampling *s, pp_error *err)
+{
+    if (check_fields(sampling_fields, "fine.sampling", s, err) < 0)
+        return -1;
+    if (s->period < PP_WIRE_PERIOD_MIN)
+        return pp_error_field(err, "fine.sampling.period", "must be at least %" PRId64 " ns",
+                              PP_WIRE_PERIOD_MIN);
+    if (s->chip && check_id(s->chip, PP_WIRE_MAX_VERSION, "fine.sampling.chip", err) < 0)
+        return -1;
+    if (s->failed > s->times)
+        return pp_error_field(err, "fine.sampling.failed", "must be at most times");
+    if (s->lag < -PP_WIRE_TIME_MAX || s->lag > PP_WIRE_TIME_MAX)
+        return pp_error_field(err, "fine.sampling.lag", "must be within %" PRId64 " ns of 0",
+                              PP_WIRE_TIME_MAX);
+    return 0;
+}
+
+static int check_closures(const pp_wire_fine *fine, pp_error *err)
+{
+    if (check_columns(&closure_group, fine->closures, fine->closure_count, err) < 0)
+        return -1;
+    for (size_t i = 1; i < fine->closure_count; i++)
+        if (fine->closures[i].metric <= fine->closures[i - 1].metric)
+            return refuse_element(err, closure_group.name, "metric", i,
+                                  "must be greater than the one before");
+    return 0;
+}
+
 static int check_fine(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     const pp_wire_fine *fine = &batch->fine;
@@ -485,7 +543,9 @@ static int check_fine(const pp_wire_batch *batch, const int64_t *ids, pp_error *
         if (*fine->sources.items[i] &&
             check_id(fine->sources.items[i], PP_WIRE_MAX_GPU, "fine.sources", err) < 0)
             return -1;
-    if (check_columns(&fine_group, fine->rows, fine->count, err) < 0)
+    if (check_columns(&fine_group, fine->rows, fine->count, err) < 0 ||
+        (fine->sampling.period && check_sampling(&fine->sampling, err) < 0) ||
+        check_closures(fine, err) < 0)
         return -1;
     for (size_t i = 0; i < fine->count; i++)
         if (check_layer_phase(batch, ids, "fine", i, fine->rows[i].layer, fine->rows[i].phase,
@@ -635,6 +695,25 @@ static int decode_activity(const json_t *object, pp_wire_batch *batch, pp_error 
     return 0;
 }
 
+/* Both are absent where the agent does not know them, or is of an earlier release. */
+static int decode_sampling(const json_t *object, pp_wire_fine *fine, pp_error *err)
+{
+    const json_t *sampling = json_object_get(object, "sampling");
+    const json_t *closure = json_object_get(object, "closure");
+    void *closures = NULL;
+    if (sampling &&
+        (pp_json_decode(sampling, sampling_fields, false, "fine.sampling", &fine->sampling, err) <
+             0 ||
+         pp_json_decode(sampling, lag_fields, false, "fine.sampling", &fine->sampling, err) < 0 ||
+         check_sampling(&fine->sampling, err) < 0)) /* a period of 0 would read as "none" later */
+        return -1;
+    if (closure &&
+        decode_columns(closure, &closure_group, &closures, &fine->closure_count, err) < 0)
+        return -1;
+    fine->closures = closures;
+    return 0;
+}
+
 static int decode_fine(const json_t *object, pp_wire_fine *fine, pp_error *err)
 {
     const json_t *value = json_object_get(object, "fine");
@@ -647,7 +726,7 @@ static int decode_fine(const json_t *object, pp_wire_fine *fine, pp_error *err)
         decode_columns(value, &fine_group, &rows, &fine->count, err) < 0)
         return -1;
     fine->rows = rows;
-    return 0;
+    return decode_sampling(value, fine, err);
 }
 
 /** The texts that may be absent are empty rather than NULL. */
@@ -722,7 +801,9 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->grid.cells);
     pp_json_free_fields(why_fields, &batch->fine);
     pp_json_free_fields(fine_fields, &batch->fine);
+    pp_json_free_fields(sampling_fields, &batch->fine.sampling);
     free(batch->fine.rows);
+    free(batch->fine.closures);
     free(batch);
 }
 
@@ -884,6 +965,29 @@ static int append_activity(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     return append_columns(out, &grid_group, b->grid.cells, b->grid.count, err);
 }
 
+static json_t *sampling_json(const pp_wire_fine_sampling *s)
+{
+    return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
+                     "times", (json_int_t)s->times, "failed", (json_int_t)s->failed, "sampled",
+                     (json_int_t)s->sampled, "samples", (json_int_t)s->samples, "lag",
+                     (json_int_t)s->lag, "lagError", (json_int_t)s->lag_error, "samplerCpu",
+                     (json_int_t)s->sampler_cpu);
+}
+
+static int append_sampling(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
+{
+    if (fine->sampling.period && (append_text(out, "\"sampling\":", err) < 0 ||
+                                  append_json(out, sampling_json(&fine->sampling), err) < 0 ||
+                                  append_text(out, ",", err) < 0))
+        return -1;
+    if (fine->closure_count == 0)
+        return 0;
+    if (append_text(out, "\"closure\":{", err) < 0 ||
+        append_columns(out, &closure_group, fine->closures, fine->closure_count, err) < 0)
+        return -1;
+    return append_text(out, ",", err);
+}
+
 static int append_fine(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
 {
     if (fine->why && append_text(out, ",\"fine\":", err) < 0)
@@ -893,7 +997,8 @@ static int append_fine(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
     if (!fine->gpu)
         return 0;
     if (pp_buf_printf(out, err, ",\"fine\":{\"gpu\":\"%s\",\"sources\":", fine->gpu) < 0 ||
-        append_json(out, strings_json(&fine->sources), err) < 0 || append_text(out, ",", err) < 0)
+        append_json(out, strings_json(&fine->sources), err) < 0 || append_text(out, ",", err) < 0 ||
+        append_sampling(out, fine, err) < 0)
         return -1;
     return append_columns(out, &fine_group, fine->rows, fine->count, err);
 }

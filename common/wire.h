@@ -48,6 +48,8 @@ enum {
 #define PP_WIRE_MAX_COUNT (INT64_C(1) << 53)          /**< seq, step, epoch, batch, dropped, ... */
 #define PP_WIRE_CELL_MIN INT64_C(100000)              /**< a grid's cell, ns */
 #define PP_WIRE_CELL_MAX INT64_C(10000000)            /**< 10 ms: a coarser one loses the lag */
+#define PP_WIRE_PERIOD_MIN INT64_C(1000)              /**< between fine samples, ns */
+#define PP_WIRE_PERIOD_MAX INT64_C(10000000)          /**< 10 ms */
 
 typedef enum pp_wire_phase {
     PP_WIRE_FORWARD = 0,
@@ -152,6 +154,27 @@ typedef struct pp_wire_fine_row {
     int64_t error[PP_WIRE_FINE_METRICS]; /**< standard errors */
 } pp_wire_fine_row;
 
+/** How all of a process's sampling went so far. */
+typedef struct pp_wire_fine_sampling {
+    char *chip;      /**< "GH100", an id; NULL: not known */
+    int64_t period;  /**< ns between samples, as they are taken by now; 0: none of this is known */
+    int64_t times;   /**< that the GPU was sampled */
+    int64_t failed;  /**< of these, times of which nothing could be told */
+    int64_t sampled; /**< ns of samples that values come from, and ... */
+    int64_t samples; /**< ... how many they are */
+    int64_t lag;     /**< ns: the samples' clock, the GPU's, less the host's CLOCK_REALTIME */
+    int64_t lag_error;   /**< ns: its standard error */
+    int64_t sampler_cpu; /**< ns of a processor that the sampler has taken */
+} pp_wire_fine_sampling;
+
+/** Estimates of a metric against samples that were held out; millionths. */
+typedef struct pp_wire_fine_closure {
+    int64_t metric;     /**< by its place in `sources` */
+    int64_t held;       /**< mean of the samples held out */
+    int64_t difference; /**< what the estimates say of them, less that; may be negative */
+    int64_t noise;      /**< what is left of a sample, standard deviation; -1: not known */
+} pp_wire_fine_closure;
+
 /** All that is known of one process by now: the next one of it replaces it. Or why nothing more
  * will be known: what was told before stays. */
 typedef struct pp_wire_fine {
@@ -160,6 +183,9 @@ typedef struct pp_wire_fine {
     pp_strings sources; /**< of each metric, by its own name; "": not offered */
     pp_wire_fine_row *rows;
     size_t count;
+    pp_wire_fine_sampling sampling;
+    pp_wire_fine_closure *closures; /**< of metrics with samples held out, each once */
+    size_t closure_count;
 } pp_wire_fine;
 
 /** What the hook measured of its own cost in this batch. */

@@ -42,6 +42,17 @@ static const char example_fine[] =
     "\"layer\":[1,0],\"phase\":[1,7],\"kernels\":[12,3],\"smActive\":[951234,-1],"
     "\"smActiveError\":[1500,-1],\"dramActive\":[10,1000001],\"dramActiveError\":[0,20]}";
 
+static void assert_comes_round(const pp_wire_batch *b, const json_t *object)
+{
+    pp_error err = {0};
+    pp_buf text;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    PP_CLEANUP_JSON json_t *again = parse(text.data);
+    assert_true(json_equal(json_object_get(again, "fine"), json_object_get(object, "fine")));
+    pp_buf_done(&text);
+}
+
 static void test_fine_values(void **state)
 {
     (void)state;
@@ -61,13 +72,156 @@ static void test_fine_values(void **state)
     assert_int_equal(b->fine.rows[1].mean[0], -1);
     assert_int_equal(b->fine.rows[1].mean[1], -1); /* in no column */
     assert_int_equal(b->fine.rows[1].mean[2], 1000001);
-    pp_buf text;
-    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
-    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    assert_comes_round(b, object);
     pp_wire_batch_free(b);
-    PP_CLEANUP_JSON json_t *again = parse(text.data);
-    assert_true(json_equal(json_object_get(again, "fine"), json_object_get(object, "fine")));
-    pp_buf_done(&text);
+}
+
+/* How sampling went: all of it may be absent, and the noise and the chip of it. */
+static const char example_sampling[] =
+    "{\"chip\":\"GH100\",\"period\":25000,\"times\":5,\"failed\":1,\"sampled\":8012345678,"
+    "\"samples\":320400,\"lag\":-1400123,\"lagError\":31,\"samplerCpu\":11000000000}";
+static const char example_closure[] = "{\"metric\":[0,2],\"held\":[412345,0],"
+                                      "\"difference\":[-312,40],\"noise\":[20111,-1]}";
+
+/* The example's values with `more` as `key` of them. */
+static json_t *fine_with(const char *key, json_t *more)
+{
+    json_t *object = parse(example);
+    json_t *fine = parse(example_fine);
+    (void)json_object_set_new(fine, "sampling", parse(example_sampling));
+    (void)json_object_set_new(fine, "closure", parse(example_closure));
+    if (key)
+        (void)json_object_set_new(fine, key, more);
+    (void)json_object_set_new(object, "fine", fine);
+    return object;
+}
+
+static void test_how_sampling_went(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = fine_with(NULL, NULL);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    const pp_wire_fine_sampling *s = &b->fine.sampling;
+    assert_string_equal(s->chip, "GH100");
+    assert_true(s->period == 25000 && s->times == 5 && s->failed == 1 && s->sampled == 8012345678);
+    assert_true(s->samples == 320400 && s->lag == -1400123 && s->lag_error == 31);
+    assert_true(s->sampler_cpu == 11000000000);
+    assert_int_equal(b->fine.closure_count, 2);
+    const pp_wire_fine_closure *c = b->fine.closures;
+    assert_true(c[0].metric == 0 && c[0].held == 412345 && c[0].difference == -312);
+    assert_true(c[0].noise == 20111);
+    assert_true(c[1].metric == 2 && c[1].held == 0 && c[1].difference == 40 && c[1].noise == -1);
+    assert_comes_round(b, object);
+    pp_wire_batch_free(b);
+}
+
+static void test_less_of_how_sampling_went(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = fine_with(
+        "closure", parse("{\"metric\":[3],\"held\":[10000000],\"difference\":[-10000000]}"));
+    json_t *fine = json_object_get(object, "fine");
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    (void)json_object_del(json_object_get(fine, "sampling"), "chip");
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_null(b->fine.sampling.chip);
+    assert_int_equal(b->fine.closures[0].noise, -1);
+    assert_comes_round(b, object);
+    pp_wire_batch_free(b);
+    (void)json_object_del(fine, "sampling");
+    (void)json_object_del(fine, "closure");
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0); /* an earlier release's */
+    assert_int_equal(b->fine.sampling.period, 0);
+    assert_int_equal(b->fine.closure_count, 0);
+    assert_comes_round(b, object);
+    pp_wire_batch_free(b);
+}
+
+static void assert_fine_refused(const json_t *object, const char *field)
+{
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+    assert_string_equal(err.field, field);
+}
+
+static void test_wrong_sampling(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value; /* NULL: absent */
+        const char *field;
+    } cases[] = {
+        {"chip", "\"\"", "fine.sampling.chip"},
+        {"chip", "100", "fine.sampling.chip"},
+        {"chip", "\"GH\\n100\"", "fine.sampling.chip"},
+        {"chip", "\"0123456789012345678901234567890123456789012345678901234567890123x\"",
+         "fine.sampling.chip"},
+        {"period", NULL, "fine.sampling.period"},
+        {"period", "0", "fine.sampling.period"},
+        {"period", "999", "fine.sampling.period"},
+        {"period", "10000001", "fine.sampling.period"},
+        {"times", NULL, "fine.sampling.times"},
+        {"times", "-1", "fine.sampling.times"},
+        {"times", "9007199254740993", "fine.sampling.times"},
+        {"failed", "-1", "fine.sampling.failed"},
+        {"failed", "6", "fine.sampling.failed"},
+        {"sampled", "1.5", "fine.sampling.sampled"},
+        {"sampled", "-1", "fine.sampling.sampled"},
+        {"samples", "-1", "fine.sampling.samples"},
+        {"lag", NULL, "fine.sampling.lag"},
+        {"lag", "\"1 ms\"", "fine.sampling.lag"},
+        {"lag", "4102444800000000001", "fine.sampling.lag"},
+        {"lag", "-4102444800000000001", "fine.sampling.lag"},
+        {"lagError", "-1", "fine.sampling.lagError"},
+        {"samplerCpu", "-1", "fine.sampling.samplerCpu"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *sampling = parse(example_sampling);
+        if (cases[i].value)
+            (void)json_object_set_new(sampling, cases[i].key,
+                                      json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        else
+            (void)json_object_del(sampling, cases[i].key);
+        PP_CLEANUP_JSON json_t *object = fine_with("sampling", sampling);
+        assert_fine_refused(object, cases[i].field);
+    }
+    PP_CLEANUP_JSON json_t *object = fine_with("sampling", json_null());
+    assert_fine_refused(object, "fine.sampling");
+}
+
+static void test_wrong_closure(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *field;
+    } cases[] = {
+        {"metric", "[0,4]", "fine.closure.metric[1]"},
+        {"metric", "[-1,2]", "fine.closure.metric[0]"},
+        {"metric", "[2,2]", "fine.closure.metric[1]"},
+        {"metric", "[0,1,2,3,3]", "fine.closure.metric"},
+        {"metric", "[0]", "fine.closure.held"},
+        {"held", "[-1,0]", "fine.closure.held[0]"},
+        {"held", "[0,10000001]", "fine.closure.held[1]"},
+        {"difference", "[0,-10000001]", "fine.closure.difference[1]"},
+        {"difference", "[10000001,0]", "fine.closure.difference[0]"},
+        {"difference", "[0.1,0]", "fine.closure.difference[0]"},
+        {"noise", "[0,-2]", "fine.closure.noise[1]"},
+        {"noise", "[10000001,0]", "fine.closure.noise[0]"},
+        {"noise", "7", "fine.closure.noise"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *closure = parse(example_closure);
+        (void)json_object_set_new(closure, cases[i].key,
+                                  json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        PP_CLEANUP_JSON json_t *object = fine_with("closure", closure);
+        assert_fine_refused(object, cases[i].field);
+    }
+    PP_CLEANUP_JSON json_t *object = fine_with("closure", parse("{\"metric\":[0]}"));
+    assert_fine_refused(object, "fine.closure.held");
 }
 
 /* Why there are none is a batch's whole word on them. */
@@ -94,12 +248,7 @@ static void test_why_no_fine_values(void **state)
         assert_false(pp_wire_is_fine_only(b));
         b->step_count = b->interval_count = 0;
         assert_true(pp_wire_is_fine_only(b));
-        pp_buf text;
-        pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
-        assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
-        PP_CLEANUP_JSON json_t *again = parse(text.data);
-        assert_true(json_equal(json_object_get(again, "fine"), json_object_get(object, "fine")));
-        pp_buf_done(&text);
+        assert_comes_round(b, object);
         pp_wire_batch_free(b);
     }
 }
@@ -882,6 +1031,10 @@ int main(void)
         cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
         cmocka_unit_test(test_text_that_needs_escapes),
         cmocka_unit_test(test_fine_values),
+        cmocka_unit_test(test_how_sampling_went),
+        cmocka_unit_test(test_less_of_how_sampling_went),
+        cmocka_unit_test(test_wrong_sampling),
+        cmocka_unit_test(test_wrong_closure),
         cmocka_unit_test(test_why_no_fine_values),
         cmocka_unit_test(test_a_long_why),
         cmocka_unit_test(test_wrong_fine_values),

@@ -53,8 +53,10 @@ typedef struct pp_monitor_estimates {
     uint64_t failed;     /**< of these, times of which nothing could be told */
     const char *failure; /**< why not of the latest of these; "" */
     int64_t sampled;     /**< ns of samples that were joined */
-    int64_t lag_guess;   /**< ns: of the latest, the lag that was looked about */
-    int64_t lag;         /**< ns: and the one that was found */
+    int64_t lag_guess;   /**< ns: of the latest, the lag that was looked about: the samples' clock
+                            less the kernels', the host's CLOCK_MONOTONIC */
+    int64_t lag;         /**< ns: and of the latest of which something could be told the one that
+                            was found */
     int64_t lag_stderr;  /**< ns */
 } pp_monitor_estimates;
 

@@ -3,11 +3,11 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "sidecar/agent/batch.h"
+#include "sidecar/agent/estimates.h"
 #include "sidecar/agent/kernels.h"
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -449,42 +449,14 @@ static int add_fine_layers(pp_wire_batch *batch, const pp_fine_report *report, p
     return 0;
 }
 
-static int64_t millionths(double value)
-{
-    return isfinite(value) && value >= 0 && value < 10 ? (int64_t)(value * 1e6 + 0.5) : -1;
-}
-
-static int add_fine_rows(pp_wire_fine *to, const pp_fine_report *report, pp_error *err)
-{
-    const pp_fine_result *r = report->estimates->result;
-    to->gpu = strdup(report->gpu);
-    to->rows = calloc(r->n + 1, sizeof *to->rows);
-    if (!to->gpu || !to->rows)
-        return pp_error_nomem(err);
-    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++)
-        if (pp_strings_add(&to->sources, report->estimates->sampler->sources[m], err) < 0)
-            return -1;
-    for (size_t i = 0; i < r->n; i++) {
-        const pp_fine_item *item = &r->items[i];
-        pp_wire_fine_row *row = &to->rows[to->count++];
-        *row = (pp_wire_fine_row){.layer = item->layer,
-                                  .phase = (pp_wire_phase)item->phase,
-                                  .kernels = (int64_t)item->kernels};
-        for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
-            row->mean[m] = millionths(item->mean[m]);
-            row->error[m] = millionths(item->stderr_of[m]);
-        }
-    }
-    return 0;
-}
-
 /* What to tell of it, or why nothing more will be told, where there is no report. */
 static int add_fine(pp_wire_batch *batch, const pp_fine_report *report, const char *why,
                     pp_error *err)
 {
     if (report)
-        return add_fine_layers(batch, report, err) < 0 ? -1
-                                                       : add_fine_rows(&batch->fine, report, err);
+        return add_fine_layers(batch, report, err) < 0
+                   ? -1
+                   : pp_estimates_tell(report->estimates, &batch->fine, err);
     batch->fine.why = clean_text(why, PP_WIRE_MAX_REASON);
     return batch->fine.why ? 0 : pp_error_nomem(err);
 }
@@ -525,8 +497,11 @@ static void report_fine(pp_process *p, pp_agent_pod *pod)
 {
     pp_error err = {0};
     pp_monitor_estimates e;
-    if (pp_monitor_take(p->monitor, &e))
+    if (pp_monitor_take(p->monitor, &e)) {
+        e.lag -= p->offset; /* of CLOCK_MONOTONIC, which means nothing elsewhere */
+        e.lag_guess -= p->offset;
         report_estimates(p, pod, &e);
+    }
     const char *why = pp_monitor_why(p->monitor);
     if (!*why || p->told_why || p->id < 0) /* a process is told of from its first stretch on */
         return;

@@ -19,9 +19,9 @@ typedef struct pp_process pp_process;
 /** What fine sampling tells of one process, of all that it has sampled so far: the next one
  * replaces it. Its estimates are in a batch that has been emitted. */
 typedef struct pp_fine_report {
-    int64_t process; /**< its number */
-    const char *gpu; /**< UUID */
-    const pp_monitor_estimates *estimates;
+    int64_t process;                       /**< its number */
+    const char *gpu;                       /**< UUID */
+    const pp_monitor_estimates *estimates; /**< its lags by the host's CLOCK_REALTIME */
     const pp_wire_layer *layers; /**< of each item of the result; no name where it has no layer */
 } pp_fine_report;
 
