@@ -153,16 +153,24 @@ static const char batch_sql[] =
     " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2) "
     "SELECT count(*) FROM new";
 
-/* $14.. are the layers. Told again, or late, it changes nothing. */
+/* $14.. are the layers, $18.. how it was sampled, $27.. how it closes. Told again, or late, it
+ * changes nothing. */
 static const char fine_sql[] =
     "WITH new AS ("
     " INSERT INTO fine AS f (session_uid, pod_uid, instance, seq, process, gpu_uuid, kernel_count, "
-    "  sources, layer, phase, kernels, mean, stderr) "
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+    "  sources, layer, phase, kernels, mean, stderr, chip, period_ns, times, failed_times, "
+    "  sampled_ns, samples, lag_ns, lag_stderr_ns, sampler_cpu_ns, held, difference, noise) "
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $18, $19, $20, $21, $22, "
+    "  $23, $24, $25, $26, $27, $28, $29) "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET seq = excluded.seq, "
     "  gpu_uuid = excluded.gpu_uuid, kernel_count = excluded.kernel_count, "
     "  sources = excluded.sources, layer = excluded.layer, phase = excluded.phase, "
-    "  kernels = excluded.kernels, mean = excluded.mean, stderr = excluded.stderr "
+    "  kernels = excluded.kernels, mean = excluded.mean, stderr = excluded.stderr, "
+    "  chip = excluded.chip, period_ns = excluded.period_ns, times = excluded.times, "
+    "  failed_times = excluded.failed_times, sampled_ns = excluded.sampled_ns, "
+    "  samples = excluded.samples, lag_ns = excluded.lag_ns, "
+    "  lag_stderr_ns = excluded.lag_stderr_ns, sampler_cpu_ns = excluded.sampler_cpu_ns, "
+    "  held = excluded.held, difference = excluded.difference, noise = excluded.noise "
     " WHERE excluded.seq > f.seq RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters) "
@@ -192,6 +200,12 @@ typedef struct batch_call {
     static int64_t name(const void *p)                                                             \
     {                                                                                              \
         return (int64_t)((const type *)p)->field;                                                  \
+    }
+
+#define FLOAT_GETTER(name, type, field)                                                            \
+    static double name(const void *p)                                                              \
+    {                                                                                              \
+        return ((const type *)p)->field;                                                           \
     }
 
 GETTER(step_number, pp_wire_step, number)
@@ -417,6 +431,56 @@ static void add_fine_values(pp_job *job, pp_statement *s, const pp_wire_fine *f)
     free(values);
 }
 
+/* $18 to $26 */
+static void add_sampling(pp_statement *s, const pp_wire_fine_sampling *from)
+{
+    pp_sql_text(s, from->chip);
+    if (from->period == 0) {
+        for (int i = 0; i < 8; i++)
+            pp_sql_null(s, PP_SQL_INT8);
+        return;
+    }
+    pp_sql_int8(s, from->period);
+    pp_sql_int8(s, from->times);
+    pp_sql_int8(s, from->failed);
+    pp_sql_int8(s, from->sampled);
+    pp_sql_int8(s, from->samples);
+    pp_sql_int8(s, from->lag);
+    pp_sql_int8(s, from->lag_error);
+    pp_sql_int8(s, from->sampler_cpu);
+}
+
+/* A metric's closure, as the table has it: shares of 1, NaN where not known. */
+typedef struct fine_closure {
+    double held, difference, noise;
+} fine_closure;
+
+FLOAT_GETTER(closure_held, fine_closure, held)
+FLOAT_GETTER(closure_difference, fine_closure, difference)
+FLOAT_GETTER(closure_noise, fine_closure, noise)
+
+/* $27 to $29 */
+static void add_closures(pp_statement *s, const pp_wire_fine *f)
+{
+    const double none = (double)NAN;
+    fine_closure all[PP_WIRE_FINE_METRICS];
+    if (f->closure_count == 0) {
+        for (int i = 0; i < 3; i++)
+            pp_sql_null(s, PP_SQL_FLOAT8_ARRAY);
+        return;
+    }
+    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++)
+        all[m] = (fine_closure){none, none, none};
+    for (size_t i = 0; i < f->closure_count; i++) {
+        const pp_wire_fine_closure *c = &f->closures[i];
+        all[c->metric] = (fine_closure){(double)c->held / 1e6, (double)c->difference / 1e6,
+                                        c->noise < 0 ? none : (double)c->noise / 1e6};
+    }
+    pp_sql_floats(s, all, PP_WIRE_FINE_METRICS, sizeof(*all), closure_held);
+    pp_sql_floats(s, all, PP_WIRE_FINE_METRICS, sizeof(*all), closure_difference);
+    pp_sql_floats(s, all, PP_WIRE_FINE_METRICS, sizeof(*all), closure_noise);
+}
+
 static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,
                      const pp_wire_batch *b)
 {
@@ -439,6 +503,8 @@ static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, f->rows, f->count, size, fine_kernels);
     add_fine_values(job, s, f);
     add_layers(s, b);
+    add_sampling(s, &f->sampling);
+    add_closures(s, f);
 }
 
 static void add_fine_why(pp_job *job, const char *session_uid, const char *pod_uid,

@@ -648,7 +648,9 @@ static void stored_is_loaded(void **state)
     finish(f);
 }
 
-static void put_fine(fixture *f, const char *instance, int64_t seq, int64_t kernels, int64_t mean)
+/* With how it was sampled where `lag` is not 0: an agent of an earlier release does not know. */
+static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t kernels,
+                        int64_t mean, int64_t lag)
 {
     static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
                               (char *)(uintptr_t) "dram", (char *)(uintptr_t) ""};
@@ -667,7 +669,26 @@ static void put_fine(fixture *f, const char *instance, int64_t seq, int64_t kern
                                   .sources = {sources, PP_WIRE_FINE_METRICS},
                                   .rows = rows,
                                   .count = 2};
+    pp_wire_fine_closure closures[] = {{0, 400000, -2500, 30000}, {2, 250000, kernels, -1}};
+    if (lag) {
+        b.batch.fine.closures = closures;
+        b.batch.fine.closure_count = 2;
+        b.batch.fine.sampling = (pp_wire_fine_sampling){.chip = (char *)(uintptr_t) "GH100",
+                                                        .period = 25000,
+                                                        .times = seq,
+                                                        .failed = 1,
+                                                        .sampled = 4 * SECOND,
+                                                        .samples = 1000 * kernels,
+                                                        .lag = lag,
+                                                        .lag_error = 31,
+                                                        .sampler_cpu = 5 * SECOND};
+    }
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+}
+
+static void put_fine(fixture *f, const char *instance, int64_t seq, int64_t kernels, int64_t mean)
+{
+    put_sampled(f, instance, seq, kernels, mean, 0);
 }
 
 static void check_fine(fixture *f, double mean)
@@ -713,6 +734,70 @@ static void fine_values_are_replaced(void **state)
     check_fine(f, 0.75);
     put_fine(f, "agent-2", 9, 80, 31250);
     check_fine(f, 0.03125);
+    finish(f);
+}
+
+static const char sampling_sql[] =
+    "SELECT chip, period_ns, times, failed_times, sampled_ns, samples, lag_ns, lag_stderr_ns, "
+    "sampler_cpu_ns, held, difference, noise FROM fine WHERE instance = 'agent-1'";
+
+static void check_sampling(fixture *f, const char *answer)
+{
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f, sampling_sql, answer);
+}
+
+/* All of it is one batch's, whatever came before and comes late. */
+static void how_it_was_sampled_is_replaced(void **state)
+{
+    (void)state;
+    static const char latest[] = "GH100|25000|4|1|4000000000|70000|-1400123|31|5000000000|"
+                                 "{0.4,NULL,0.25,NULL}|{-0.0025,NULL,7e-05,NULL}|"
+                                 "{0.03,NULL,NULL,NULL}";
+    fixture *f = start("t_sampling");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_fine(f, "agent-1", 1, 50, 500000);
+    check_sampling(f, "NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
+    put_sampled(f, "agent-1", 3, 60, 500000, 1400456);
+    put_sampled(f, "agent-1", 4, 70, 500000, -1400123);
+    put_sampled(f, "agent-1", 4, 80, 500000, 99); /* told again */
+    put_sampled(f, "agent-1", 2, 90, 500000, 98); /* told late */
+    check_sampling(f, latest);
+    put_fine(f, "agent-1", 5, 80, 500000); /* and knows nothing of it */
+    check_sampling(f, "NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
+    finish(f);
+}
+
+static const char quality_sql[] =
+    "SELECT method, process, metric, held, difference, noise, windows, lag_ns, lag_stderr_ns, "
+    "period_ns, times, failed_times FROM result_quality "
+    "ORDER BY method, metric COLLATE \"C\"";
+
+/* One row a metric that the GPU offers, of the agent that values are taken from. */
+static void quality_of_fine_values(void **state)
+{
+    (void)state;
+    fixture *f = start("t_quality");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_sampled(f, "agent-2", 4, 70, 500000, -1400123);
+    put_sampled(f, "agent-1", 9, 60, 500000, 500); /* fewer kernels */
+    wait_all(f);
+    expect(f, quality_sql,
+           "fine|0|dram_active|0.25|7e-05|NULL|70000|-1400123|31|25000|4|1\n"
+           "fine|0|sm_active|0.4|-0.0025|0.03|70000|-1400123|31|25000|4|1");
+    expect(f,
+           "SELECT DISTINCT namespace, session, session_uid, session_phase, workload_kind, "
+           "workload_name, pod_name, pod_uid, node, gpu_uuid, chip, sampled_ns, sampler_cpu_ns, "
+           "latest FROM result_quality",
+           "ml|s1|s1|Pending|Job|dlrm|dlrm-0|p1|node-1|GPU-a|GH100|4000000000|5000000000|f");
+    put_fine(f, "agent-1", 10, 80, 500000); /* an earlier release, with more to tell */
+    wait_all(f);
+    expect(f, quality_sql,
+           "fine|0|dram_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL\n"
+           "fine|0|sm_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
     finish(f);
 }
 
@@ -1081,6 +1166,38 @@ static void shared_gpus_are_told(void **state)
     finish(f);
 }
 
+/* What a solution knows of itself: of regression, and of replays against windows held out. */
+static void quality_of_solutions(void **state)
+{
+    (void)state;
+    static const char direct[] =
+        "direct|NULL|sm_active|NULL|0.001|0.01|10|123456|10|NULL|NULL|NULL";
+    char both[256];
+    (void)snprintf(both, sizeof(both), "%s\n%s", direct,
+                   "isolated|NULL|sm_active|0.5|-0.01|NULL|9|NULL|NULL|NULL|NULL|NULL");
+    fixture *f = start("t_closure");
+    pp_solution s;
+    pp_error err = {0};
+    prepare_target(f);
+    put_batch(f, 0);
+    put_solution(f, 0.5, false);
+    expect(f, quality_sql, both);
+    make_solution(&s, 0.5);
+    s.n_closures = 0;
+    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, false, on_done, f, &err), &err);
+    wait_all(f);
+    expect(f, quality_sql, direct);
+    put_solution(f, 0.5, true);
+    expect(f, quality_sql, both);
+    expect(f, "SELECT DISTINCT session_uid, pod_uid, gpu_uuid, latest FROM result_quality",
+           "s1|p1|GPU-a|f");
+    finish_session(f, "Succeeded", T0 + 100 * SECOND);
+    expect(f, "SELECT DISTINCT latest FROM result_quality", "t");
+    execute(f->direct, "UPDATE fit SET closure = NULL"); /* no fit */
+    expect(f, "SELECT method FROM result_quality", "isolated");
+    finish(f);
+}
+
 static void result_has_the_papers_columns(void **state)
 {
     (void)state;
@@ -1315,6 +1432,7 @@ static void retention(void **state)
     prepare_target(f);
     for (int i = 0; i < 3; i++)
         put_batch(f, i);
+    put_sampled(f, "agent-1", 3, 70, 500000, -1400123);
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     pp_store_retired r = retire(f, ages, T0 + 100 * DAY); /* not finished: only old samples go */
@@ -1332,11 +1450,13 @@ static void retention(void **state)
     assert_int_equal(r.partitions, 1); /* the day of T0 + DAY has not been over for long enough */
     expect(f, "SELECT count(*) FROM metric_sample", "1");
     expect(f, "SELECT count(*) FROM result", "2"); /* results outlive what they come from */
+    expect(f, "SELECT count(*) FROM result_quality", "4");
     r = retire(f, ages, T0 + 11 * DAY);
     assert_int_equal(r.sessions, 1);
     expect(f,
            "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM item) + "
-           "(SELECT count(*) FROM layer) + (SELECT count(*) FROM pattern)",
+           "(SELECT count(*) FROM layer) + (SELECT count(*) FROM pattern) + "
+           "(SELECT count(*) FROM fine) + (SELECT count(*) FROM fit)",
            "0");
     finish(f);
 }
@@ -1347,7 +1467,9 @@ static const char everything_sql[] =
     "SELECT (to_jsonb(t) - 'last_batch_at')::text FROM target t UNION ALL "
     "SELECT to_jsonb(p)::text FROM process p UNION ALL SELECT to_jsonb(l)::text FROM layer l "
     "UNION ALL SELECT to_jsonb(m)::text FROM metric_sample m UNION ALL "
-    "SELECT to_jsonb(e)::text FROM estimate e UNION ALL SELECT to_jsonb(i)::text FROM item i) q";
+    "SELECT to_jsonb(e)::text FROM estimate e UNION ALL SELECT to_jsonb(i)::text FROM item i "
+    "UNION ALL SELECT to_jsonb(v)::text FROM fine v UNION ALL SELECT to_jsonb(c)::text FROM fit c) "
+    "q";
 
 /* What is in the store does not depend on the order in which it came, nor on repeats. */
 static void replay_gives_the_same(void **state)
@@ -1358,6 +1480,8 @@ static void replay_gives_the_same(void **state)
     prepare_target(f);
     for (int i = 0; i < 20; i++)
         put_batch(f, i);
+    put_sampled(f, "agent-1", 20, 60, 500000, 7);
+    put_sampled(f, "agent-1", 21, 70, 500000, -1400123);
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     (void)snprintf(first, sizeof(first), "%s", ask(f->direct, everything_sql));
@@ -1368,6 +1492,9 @@ static void replay_gives_the_same(void **state)
         put_batch(f, 19 - i);
         put_batch(f, (7 * i) % 20);
     }
+    put_sampled(f, "agent-1", 21, 70, 500000, -1400123);
+    put_sampled(f, "agent-1", 20, 60, 500000, 7);
+    put_sampled(f, "agent-1", 21, 70, 500000, -1400123);
     put_samples(f, samples + 2, 2);
     put_samples(f, samples, 3);
     put_solution(f, 0.5, true);
@@ -1437,6 +1564,9 @@ int main(void)
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
         cmocka_unit_test(fine_values_are_replaced),
+        cmocka_unit_test(how_it_was_sampled_is_replaced),
+        cmocka_unit_test(quality_of_fine_values),
+        cmocka_unit_test(quality_of_solutions),
         cmocka_unit_test(why_nothing_is_sampled_is_kept),
         cmocka_unit_test(grid_is_loaded),
         cmocka_unit_test(unknown_busy_times_are_null),
