@@ -40,8 +40,8 @@ def batch(seq, first, count):
     }
 
 
-def fine(seq, values):
-    """What fine sampling told, as a batch of its own: {layer's number: SMActive}, each within 0.002."""
+def fine(seq, values, **more):
+    """What fine sampling told, as a batch of its own: {layer's number: SMActive}, each within 0.002; and `more` of it."""
     end = T0 + STEPS * 1000 * MS
     whole = batch(seq, STEPS - 1, 1)
     none = {"number": [], "start": [], "duration": [], "epoch": [], "batch": []}
@@ -50,7 +50,7 @@ def fine(seq, values):
             "fine": {"gpu": GPU, "sources": ["sm__cycles_active", "", "", ""], "layer": list(values),
                      "phase": [0] * len(values), "kernels": [9] * len(values),
                      "smActive": [round(value * 1e6) for value in values.values()],
-                     "smActiveError": [2000] * len(values)}}
+                     "smActiveError": [2000] * len(values), **more}}
 
 
 # A second each of replays of the first layer, and of what goes with them: calls, ns of its kernels, windows' value. So

@@ -36,6 +36,15 @@ def run(folder, python, model, seed, length, *options, **settings):
     return done.stdout, done.stderr, json.loads((folder / "out/results.json").read_text())
 
 
+def told(folder):
+    """What the latest batch with fine values holds beside them: (how sampling went, {metric: its closure})."""
+    batches = [json.loads(line) for line in (folder / "out/batches.jsonl").read_text().splitlines()]
+    fine = [batch["fine"] for batch in batches if "fine" in batch][-1]
+    names = list(fine["closure"])
+    rows = [dict(zip(names, row)) for row in zip(*fine["closure"].values())]
+    return fine["sampling"], {driver.METRICS[row["metric"]]: row for row in rows}
+
+
 def values_of(results):
     gpu, = results["gpus"]
     return {(item["layer"] if item["kind"] == "layer" else "", item["phase"]):
@@ -53,6 +62,15 @@ def test_values_are_the_truth(tmp_path, python, model):
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
     assert fine["times"] - fine["failedTimes"] >= 2 and "not sampled" not in said
+    sampling, closures = told(tmp_path)
+    assert driver.is_plausible(sampling["period"], sampling["lag"], 100000)
+    assert [sampling[name] for name in ("chip", "period", "times", "failed", "samples", "lag", "lagError")] == [
+        fine[name] for name in ("chip", "periodNs", "times", "failedTimes", "samples", "lagNs", "lagStandardErrorNs")]
+    assert sampling["samples"] > 10000 and sampling["sampled"] > 1e9 and sampling["samplerCpu"] > 0
+    assert set(closures) == set(driver.METRICS)
+    for name, closure in closures.items():
+        assert closure["held"] > 0 and abs(closure["difference"]) < 20000, (name, closure)
+        assert abs(fine["closure"][name]["difference"] * 1e6 - closure["difference"]) <= 1
     assert driver.agrees(truth, values_of(results))
     assert not driver.agrees(driver.exchanged(truth), values_of(results))
     layers = [item for item in gpu["items"] if item["kind"] == "layer"]

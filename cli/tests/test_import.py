@@ -14,7 +14,7 @@ import pytest
 SERVER = str(pathlib.Path(__file__).parents[2] / "operator/store/tests/postgres")
 PSQL = sorted(glob.glob("/usr/lib/postgresql/*/bin/psql"))[-1]
 TABLES = ["session", "target", "process", "layer", "activity", "metric_sample", "sample", "attribution", "fit", "item",
-          "estimate", "pattern"]
+          "estimate", "pattern", "fine"]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,24 @@ def test_replays_are_solved_and_are_no_training(database, tmp_path):
     (job,), = ask(database, "SELECT round(mean::numeric, 3) FROM result_detail WHERE kind = 'job'")
     whole = folder.samples()["value"]
     assert float(job) == pytest.approx(sum(whole) / len(whole), abs=0.01)
+
+
+def test_how_right_replayed_values_are(database, tmp_path):
+    """What they say of every other of the training's windows, where busy times are known: the mean of those between, which
+    the rest of a step has its value from."""
+    batches = [folder.batch(i, 10 * i, 10) for i in range(folder.STEPS // 10)]
+    for batch in batches:
+        batch["intervals"]["kernels"] = batch["intervals"]["duration"]
+        batch["steps"]["gap"] = [200 * folder.MS] * 10
+    place = folder.write(tmp_path / "replayed", {**folder.RESULTS, "method": "Isolated"},
+                         batches + folder.dwells(len(batches)), [folder.samples(True)])
+    code, _, complaint = run("--database", database, place)
+    assert code == 0, complaint
+    (metric, held, difference, windows, lag), = ask(database, "SELECT metric, held, difference, windows, lag_ns FROM "
+                                                              "result_quality WHERE method = 'isolated'")
+    true = folder.samples()["value"]
+    assert metric == "sm_active" and abs(float(held) + float(difference) / 2 - sum(true) / len(true)) < 0.005
+    assert abs(float(difference)) < 0.05 and 200 < int(windows) <= 300 and lag == ""
 
 
 def everything(database):
@@ -122,6 +140,23 @@ def test_fine_values_go_first(database, tmp_path):
     assert ask(database, "SELECT DISTINCT observed_ns FROM attribution") == [["60000000000"]]
 
 
+def test_how_right_fine_values_are(database, tmp_path):
+    """As the latest batch tells it."""
+    sampling = {"chip": "GH100", "period": 25000, "times": 3, "failed": 1, "sampled": 4000000000, "samples": 150000,
+                "lag": -1400123, "lagError": 31, "samplerCpu": 5000000000}
+    told = {"sampling": sampling, "closure": {"metric": [0], "held": [400000], "difference": [-2500], "noise": [30000]}}
+    batches = [folder.batch(i, 10 * i, 10) for i in range(6)] + [
+        folder.fine(6, {1: 0.5}, sampling={**sampling, "lag": 5}), folder.fine(7, {1: 0.75}, **told)]
+    code, _, complaint = run("--database", database, folder.write(tmp_path / "dlrm", batches=batches))
+    assert code == 0, complaint
+    assert ask(database, "SELECT process, metric, held, difference, noise, windows, lag_ns, lag_stderr_ns, chip, period_ns, "
+                         "times, failed_times, sampled_ns, sampler_cpu_ns, latest FROM result_quality WHERE method = 'fine'"
+               ) == [["0", "sm_active", "0.4", "-0.0025", "0.03", "150000", "-1400123", "31", "GH100", "25000", "3", "1",
+                      "4000000000", "5000000000", "t"]]
+    (direct, lag), = ask(database, "SELECT difference, lag_ns FROM result_quality WHERE method = 'direct'")
+    assert abs(float(direct)) < 0.01 and lag
+
+
 def test_two_at_once_import_it_once(database, tmp_path):
     results = folder.write(tmp_path / "run")
     children = [start("-d", database, results) for _ in range(2)]
@@ -176,6 +211,8 @@ def with_samples(**changes):
     (with_batch(lambda b: b["intervals"]["duration"].pop()), "batches.jsonl:2: intervals"),
     (with_batch(lambda b: b["layers"][0].update(name="x" * 600)), "batches.jsonl:2: layers[0].name"),
     (with_batch(lambda b: b["steps"].update(duration=[-1] * 30)), "batches.jsonl:2: steps.duration[0]"),
+    ({"batches": [folder.fine(0, {1: 0.5}, closure={"metric": [4], "held": [1], "difference": [1]})]},
+     "batches.jsonl:1: fine.closure.metric[0]"),
     (with_samples(gpu="'; DROP TABLE session"), "samples.jsonl:1: gpu is no GPU's UUID"),
     (with_samples(metric="Speed"), "samples.jsonl:1: metric no such metric"),
     (with_samples(value=[1]), "samples.jsonl:1: value must be an array as long as at"),

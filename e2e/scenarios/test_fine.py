@@ -12,9 +12,12 @@ COLUMNS = {"sm_active": "SMActive", "sm_occupancy": "SMOccupancy", "dram_active"
            "fp32_active": "FP32Active"}
 
 
+PERIOD = 100000  # ns that are asked for
+
+
 def profile(world, name, model, seed, seconds, duration, **settings):
     """A session of method Fine beside a training; (the session, what the training has printed, its rows)."""
-    world.use(config__fine__periodMicroseconds="100", config__injection__stretchSeconds="2")
+    world.use(config__fine__periodMicroseconds=str(PERIOD // 1000), config__injection__stretchSeconds="2")
     world.deployment.put_driver(**settings)
     world.cluster.apply(
         manifest(name, duration=duration, more="  method: Fine\n  overheadBudgetPercent: 0.3\n") + "---\n"
@@ -34,6 +37,21 @@ def of_layers(rows):
     return [row for row in rows if row["kind"] == "layer" and row["metric"] in COLUMNS]
 
 
+def check_quality(rows):
+    """How sampling went, and that the values reproduce samples that they do not come from."""
+    assert {row["metric"] for row in rows} == set(COLUMNS) and len(rows) == len(COLUMNS)
+    for row in rows:
+        assert row["gpu_uuid"] and row["chip"] == "GH100" and row["windows"] > 10000, row
+        assert driver.is_plausible(row["period_ns"], row["lag_ns"], PERIOD) and row["lag_stderr_ns"] >= 0, row
+        assert row["times"] > row["failed_times"] and row["sampled_ns"] > 1e9 and row["sampler_cpu_ns"] > 0, row
+        assert row["held"] > 0 and abs(row["difference"]) < 0.02 and row["noise"] > 0, row
+
+
+def quality_of(world, session):
+    return world.database.rows(f"SELECT * FROM result_quality WHERE session_uid = '{session.get()['metadata']['uid']}' "
+                               "AND method = 'fine'")
+
+
 def test_values_are_the_truth(trainings):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
@@ -49,6 +67,9 @@ def test_values_are_the_truth(trainings):
     assert {(row["method"], row["reason"]) for row in of_layers(rows)} == {("fine", None)}
     condition = session.condition("FineSampled")
     assert (condition["status"], condition["reason"]) == ("True", "Sampled")
+    quality = quality_of(trainings, session)
+    print(quality)
+    check_quality(quality)
 
 
 def test_a_driver_that_lets_nobody_sample(trainings):
@@ -63,3 +84,4 @@ def test_a_driver_that_lets_nobody_sample(trainings):
     layers = of_layers(rows)
     assert len(layers) == 4 * 2 * len(COLUMNS) and driver.truth_of(output)["steps"] > 100
     assert {(row["mean"], row["reason"]) for row in layers} == {(None, "the GPU was not sampled: " + why)}
+    assert quality_of(trainings, session) == []

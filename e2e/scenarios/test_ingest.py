@@ -106,6 +106,14 @@ def test_speaking_for_another_session(intake):
         assert (refused["seq"], refused["code"], refused["field"]) == (0, "denied", "session")
 
 
+def fine(**changes):
+    """A batch's fine values with a change of how they were sampled."""
+    sampling = {"chip": "GH100", "period": 25000, "times": 2, "failed": 0, "sampled": 1000000, "samples": 40, "lag": -1400000,
+                "lagError": 30, "samplerCpu": 1000000, **changes.pop("sampling", {})}
+    return {"fine": {"gpu": "GPU-made-up", "sources": ["sm__cycles_active", "", "", ""], "layer": [1], "phase": [0],
+                     "kernels": [9], "smActive": [500000], "smActiveError": [2000], "sampling": sampling, **changes}}
+
+
 WRONG = [
     ("lengths that differ", {"intervals": {"layer": [1, 1], "phase": [0], "step": [1, 0], "start": [1, 2],
                                            "duration": [1, 2]}}, "intervals.phase"),
@@ -122,6 +130,14 @@ WRONG = [
                     "dwell": 1},
         "steps": {"number": [], "start": [], "duration": [], "epoch": [], "batch": []},
         "intervals": {"layer": [], "phase": [], "step": [], "start": [], "duration": []}}, "stretch.dwell"),
+    ("a period of samples that cannot be", fine(sampling={"period": 0}), "fine.sampling.period"),
+    ("a lag that is no number", fine(sampling={"lag": None}), "fine.sampling.lag"),
+    ("more times that failed than there were", fine(sampling={"failed": 3}), "fine.sampling.failed"),
+    ("a chip with a name of two lines", fine(sampling={"chip": "GH\n100"}), "fine.sampling.chip"),
+    ("a closure of a metric that is none", fine(closure={"metric": [4], "held": [1], "difference": [0]}),
+     "fine.closure.metric[0]"),
+    ("a closure out of all proportion", fine(closure={"metric": [0], "held": [1], "difference": [-10 ** 9]}),
+     "fine.closure.difference[0]"),
     ("a name that is too long", {"layers": [{"id": 1, "name": "x" * 600, "type": "Linear"}]}, "layers[0].name"),
 ]
 
