@@ -325,6 +325,34 @@ static void print_reason(FILE *to, const json_t *items)
     }
 }
 
+/* Nothing of metrics of which no window was held out. */
+static void print_closure(FILE *to, const json_t *closure)
+{
+    const char *name;
+    json_t *of;
+    const char *before = "closure, points:";
+    json_object_foreach((json_t *)(uintptr_t)closure, name, of)
+    {
+        const json_t *difference = json_object_get(of, "difference");
+        if (!json_is_number(difference))
+            continue;
+        (void)fprintf(to, "%s %s %+.2f", before, name, 100 * json_number_value(difference));
+        before = ",";
+    }
+    if (*before == ',')
+        (void)fprintf(to, " (all rows together, less what was held out of them)\n");
+}
+
+/* Of each process that fine sampling tells of, and of replays. */
+static void print_closures(FILE *to, const json_t *gpu)
+{
+    size_t i;
+    json_t *fine;
+    json_array_foreach(json_object_get(gpu, "fine"), i, fine)
+        print_closure(to, json_object_get(fine, "closure"));
+    print_closure(to, json_object_get(gpu, "closure"));
+}
+
 bool pp_results_lack_layers(const json_t *results)
 {
     size_t i, k;
@@ -383,5 +411,6 @@ void pp_results_print(const json_t *results, FILE *to)
         print_heading(to, gpu);
         json_array_foreach((json_t *)(uintptr_t)items, k, item) print_item(to, item);
         print_reason(to, items);
+        print_closures(to, gpu);
     }
 }

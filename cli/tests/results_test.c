@@ -128,11 +128,39 @@ static void unknown_times_are_not_zero(void **state)
     json_decref(read);
 }
 
+static void closures_are_shown(void **state)
+{
+    (void)state;
+    json_t *of = results(true);
+    json_t *gpu = json_array_get(json_object_get(of, "gpus"), 0);
+    char *table = printed(of);
+    assert_null(strstr(table, "closure"));
+    free(table);
+    (void)json_object_set_new(gpu, "fine",
+                              json_pack("[{s:{s:{s:f, s:f}, s:{s:n, s:n}, s:{s:f, s:f}}}]",
+                                        "closure", "SMActive", "held", 0.5, "difference", -0.0123,
+                                        "SMOccupancy", "held", "difference", "DRAMActive", "held",
+                                        0.25, "difference", 0.0005));
+    (void)json_object_set_new(gpu, "closure",
+                              json_pack("{s:{s:n, s:n}}", "FP32Active", "held", "difference"));
+    table = printed(of);
+    holds(table, "\nclosure, points: SMActive -1.23, DRAMActive +0.05 (all rows");
+    assert_null(strstr(table, "SMOccupancy +"));
+    free(table);
+    (void)json_object_set_new(gpu, "closure",
+                              json_pack("{s:{s:f}}", "FP32Active", "difference", 0.02));
+    table = printed(of);
+    holds(table, "\nclosure, points: FP32Active +2.00 (all rows");
+    free(table);
+    json_decref(of);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_times_are_shown),
         cmocka_unit_test(unknown_times_are_not_zero),
+        cmocka_unit_test(closures_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
