@@ -41,6 +41,20 @@ def test_all_libraries_are_its_own(folder, program):
     assert len(places) > 3 and all(place.startswith(f"{folder}/") for place in places), listed
 
 
+def test_nothing_is_taken_from_where_it_runs(folder, tmp_path):
+    """An empty entry of a path of libraries is the current folder."""
+    (tmp_path / "libuv.so.1").write_text("no library")
+    for more in ({}, {"LD_LIBRARY_PATH": "/nowhere"}):
+        environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+        (folder / "lib/libuv.so.1").rename(folder / "lib/away")
+        try:
+            done = subprocess.run([folder / "bin/precisionprobe", "--version"], capture_output=True, text=True, check=False,
+                                  timeout=60, env={**environment, **more}, cwd=tmp_path)
+        finally:
+            (folder / "lib/away").rename(folder / "lib/libuv.so.1")
+        assert "invalid ELF header" not in done.stderr and "too short" not in done.stderr, done.stderr
+
+
 def test_a_training_is_probed(folder, tmp_path):
     python = os.environ["PP_TORCH_PYTHON"].split(":")[0]
     environment = {name: value for name, value in os.environ.items() if name != "PRECISIONPROBE_HOOK"}

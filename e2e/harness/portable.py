@@ -15,7 +15,7 @@ PROGRAMS = ("precisionprobe", "precisionprobe-agent")
 # the dynamic linker lies.
 START = """#!/bin/sh
 at=$(dirname "$(dirname "$(readlink -f "$0")")")
-exec "$at/lib/%s" --library-path "$at/lib:$LD_LIBRARY_PATH:/usr/local/nvidia/lib64" "$at/libexec/%s" "$@"
+exec "$at/lib/%s" --library-path "$at/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/nvidia/lib64" "$at/libexec/%s" "$@"
 """
 ENVIRONMENT = """# For sh, in this folder: what the benchmarks in bench/ look for.
 PP_CLI=$PWD/bin/precisionprobe PP_AGENT=$PWD/bin/precisionprobe-agent
