@@ -11,6 +11,8 @@
  * begins and runs out, and a sampling period each in between (docs/fine.md).
  *
  * Steps are to be whole, each with all of its kernels: these are counted to tell which is which.
+ * Where a layer has as many in seven steps of eight or more, what it has in the others (an
+ * exception was caught, and it began again) and their windows are left out.
  */
 #ifndef PP_FINE_JOIN_H
 #define PP_FINE_JOIN_H

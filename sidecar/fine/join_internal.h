@@ -24,6 +24,14 @@ typedef struct pp_fine_line {
 int pp_fine_find_lag(const pp_fine *fine, const pp_fine_clock *clock, pp_fine_line *ret,
                      pp_error *err);
 
+/** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
+ */
+#define PP_FINE_ODD UINT32_MAX
+
+/** ret[i]: which one of its layer's in that phase of its step the i-th kernel is, in order of their
+ * starts, whatever of other steps runs meanwhile; or PP_FINE_ODD. `kernels` are sorted. */
+int pp_fine_number(const pp_fine *fine, uint32_t *ret, pp_error *err);
+
 /** Sums of all samples that lie within the kernels' time. */
 int pp_fine_sum(const pp_fine *fine, const pp_fine_line *line, pp_fine_sums **ret, pp_error *err);
 

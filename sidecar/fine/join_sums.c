@@ -12,7 +12,11 @@ enum {
     SEGMENTS_MAX = 4000000,
     ACTIVE_MAX = 256, /* segments of one window */
     HELD_STEPS = 8,   /* every so many steps one is held out */
+    STEPS_AT_ONCE = 16,
 };
+
+/* No column: of a kernel that is not like those of the other steps, and the gap behind it. */
+#define ODD UINT32_MAX
 
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
 typedef struct place {
@@ -27,14 +31,6 @@ typedef struct place {
     double *cuts; /* parts + 1, as shares of the kernel's time */
 } place;
 
-/* How many kernels a layer has had in the step. */
-typedef struct counter {
-    UT_hash_handle hh;
-    uint64_t of;
-    int64_t step;
-    uint32_t count;
-} counter;
-
 /* Sums of x x' of a column with those that are not before it. */
 typedef struct row {
     pp_fine_pair *pairs;
@@ -48,10 +44,16 @@ typedef struct segment {
     bool held;
 } segment;
 
+/* The steps that run; more do not at once. */
+typedef struct steps {
+    int64_t number[STEPS_AT_ONCE];
+    int64_t begun[STEPS_AT_ONCE];
+} steps;
+
 typedef struct summing {
     const pp_fine *fine;
+    uint32_t *numbers; /* of its kernels */
     place *places;
-    counter *counters;
     pp_fine_sums *sums;
     size_t columns_max;
     row *rows; /* one for each column */
@@ -139,52 +141,39 @@ static int cut_place(summing *s, place *p, pp_error *err)
     return add_columns(s, p, err);
 }
 
-/* Which kernel of its layer's in this step it is. */
-static int number_of(summing *s, const pp_fine_kernel *k, uint32_t *ret, pp_error *err)
+/* NULL, without an error, where there is none yet. */
+static place *find_place(const summing *s, size_t kernel, place *like)
 {
-    counter *c = NULL;
-    uint64_t of = (uint64_t)k->layer << 8 | k->phase;
-    HASH_FIND(hh, s->counters, &of, sizeof of, c);
-    if (!c) {
-        c = calloc(1, sizeof *c);
-        if (!c)
-            return pp_error_nomem(err);
-        c->of = of;
-        c->step = k->step;
-        HASH_ADD(hh, s->counters, of, sizeof c->of, c);
-    }
-    if (c->step != k->step)
-        c->count = 0;
-    c->step = k->step;
-    *ret = c->count++;
-    return 0;
-}
-
-static place *place_of(summing *s, const pp_fine_kernel *k, pp_error *err)
-{
-    place like, *found = NULL;
-    memset(&like, 0, sizeof like); /* its padding is part of the key */
-    like.of.layer = k->layer;
-    like.of.phase = k->phase;
-    if (number_of(s, k, &like.of.kernel, err) < 0)
-        return NULL;
-    HASH_FIND(hh, s->places, &like.of, sizeof like.of, found);
-    return found ? found : new_place(s, &like, err);
+    place *found = NULL;
+    const pp_fine_kernel *k = &s->fine->kernels[kernel];
+    memset(like, 0, sizeof *like); /* its padding is part of the key */
+    like->of.layer = k->layer;
+    like->of.phase = k->phase;
+    like->of.kernel = s->numbers[kernel];
+    HASH_FIND(hh, s->places, &like->of, sizeof like->of, found);
+    return found;
 }
 
 /* All kernels that there are, in order of their first. */
 static int make_places(summing *s, pp_error *err)
 {
     const pp_fine *f = s->fine;
+    s->numbers = malloc((f->n_kernels + 1) * sizeof *s->numbers);
+    if (!s->numbers)
+        return pp_error_nomem(err);
+    if (pp_fine_number(f, s->numbers, err) < 0)
+        return -1;
     for (size_t i = 0; i < f->n_kernels; i++) {
-        place *p = place_of(s, &f->kernels[i], err);
+        if (s->numbers[i] == PP_FINE_ODD)
+            continue;
+        place like;
+        place *p = find_place(s, i, &like);
+        p = p ? p : new_place(s, &like, err);
         if (!p)
             return -1;
         p->time += (double)(f->kernels[i].end - f->kernels[i].start);
         p->count++;
     }
-    for (counter *c = s->counters; c; c = c->hh.next)
-        c->count = 0; /* they are counted once more, as they are cut */
     for (place *p = s->places; p; p = p->hh.next)
         if (cut_place(s, p, err) < 0)
             return -1;
@@ -193,10 +182,20 @@ static int make_places(summing *s, pp_error *err)
 
 /* ---- segments ---- */
 
+/* When a step's first kernel began. They come in order of time, those of some steps mixed. */
+static int64_t begin_of(steps *s, const pp_fine_kernel *k)
+{
+    const size_t at = (uint64_t)k->step % STEPS_AT_ONCE;
+    if (s->number[at] != k->step) {
+        s->number[at] = k->step;
+        s->begun[at] = k->start;
+    }
+    return s->begun[at];
+}
+
 static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, int64_t step,
                        int64_t begun, pp_error *err)
 {
-    pp_fine_column *c = &s->sums->columns[column];
     if (end <= start)
         return 0;
     if (s->n_segments == SEGMENTS_MAX)
@@ -207,18 +206,23 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
         return -1;
     s->segments[s->n_segments++] = (segment){
         start, end, column, (step - s->fine->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
+    if (column == ODD)
+        return 0;
+    pp_fine_column *c = &s->sums->columns[column];
     c->count++;
     c->time += (double)(end - start);
     c->place += (double)(start - begun);
     return 0;
 }
 
-static int add_kernel(summing *s, const pp_fine_kernel *k, int64_t begun, uint32_t *ret_gap,
-                      pp_error *err)
+static int add_kernel(summing *s, size_t kernel, int64_t begun, uint32_t *ret_gap, pp_error *err)
 {
-    const place *p = place_of(s, k, err);
+    const pp_fine_kernel *k = &s->fine->kernels[kernel];
+    place like;
+    const place *p = find_place(s, kernel, &like);
+    *ret_gap = p ? p->first + p->parts : ODD;
     if (!p)
-        return -1;
+        return add_segment(s, k->start, k->end, ODD, k->step, begun, err);
     double length = (double)(k->end - k->start);
     int64_t from = k->start;
     for (uint32_t i = 0; i < p->parts; i++) {
@@ -227,7 +231,6 @@ static int add_kernel(summing *s, const pp_fine_kernel *k, int64_t begun, uint32
             return -1;
         from = to;
     }
-    *ret_gap = p->first + p->parts;
     return 0;
 }
 
@@ -235,21 +238,23 @@ static int add_kernel(summing *s, const pp_fine_kernel *k, int64_t begun, uint32
 static int make_segments(summing *s, pp_error *err)
 {
     const pp_fine *f = s->fine;
-    int64_t covered = f->kernels[0].start;
-    int64_t begun = covered;
-    uint32_t gap = 0;
+    const pp_fine_kernel *last = &f->kernels[0]; /* the one that ends last of those before */
+    int64_t last_begun = last->start;
+    uint32_t gap = 0, behind;
+    steps at = {0};
+    for (size_t i = 0; i < STEPS_AT_ONCE; i++)
+        at.number[i] = INT64_MIN;
     for (size_t i = 0; i < f->n_kernels; i++) {
         const pp_fine_kernel *k = &f->kernels[i];
-        if (i > 0 && k->start > covered &&
-            add_segment(s, covered, k->start, gap, f->kernels[i - 1].step, begun, err) < 0)
+        const int64_t begun = begin_of(&at, k);
+        if (i > 0 && k->start > last->end &&
+            add_segment(s, last->end, k->start, gap, last->step, last_begun, err) < 0)
             return -1;
-        if (i > 0 && k->step != f->kernels[i - 1].step)
-            begun = k->start;
-        uint32_t behind;
-        if (add_kernel(s, k, begun, &behind, err) < 0)
+        if (add_kernel(s, i, begun, &behind, err) < 0)
             return -1;
-        if (i == 0 || k->end > covered) {
-            covered = k->end;
+        if (i == 0 || k->end > last->end) {
+            last = k;
+            last_begun = begun;
             gap = behind;
         }
     }
@@ -359,10 +364,12 @@ typedef struct sweep {
     int64_t blind; /* until then some are missing, for want of room */
 } sweep;
 
-/* False where a window meets more segments than are kept: it tells nothing then. */
+/* False where a window meets more segments than are kept, or what has no column: it tells nothing
+ * then. */
 static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end, window *w)
 {
     size_t kept = 0;
+    bool odd = false;
     for (; at->next < s->n_segments && s->segments[at->next].start < end; at->next++) {
         const segment *g = &s->segments[at->next];
         if (g->end > start && at->n < ACTIVE_MAX)
@@ -376,6 +383,7 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
         const segment *g = at->open[i];
         int64_t from = g->start > start ? g->start : start;
         int64_t to = g->end < end ? g->end : end;
+        odd = odd || (to > from && g->column == ODD);
         if (to > from)
             add_share(w, g->column, (double)(to - from) / (double)(end - start));
         w->held = w->n == 1 ? g->held : w->held;
@@ -383,7 +391,7 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
             at->open[kept++] = g;
     }
     at->n = kept;
-    return start >= at->blind;
+    return start >= at->blind && !odd;
 }
 
 static int64_t shifted(const pp_fine_line *line, int64_t t)
@@ -444,22 +452,17 @@ static int gather_pairs(summing *s, pp_error *err)
 static void free_summing(summing *s)
 {
     place *p, *next_place;
-    counter *c, *next_counter;
     HASH_ITER(hh, s->places, p, next_place)
     {
         HASH_DEL(s->places, p);
         free(p->cuts);
         free(p);
     }
-    HASH_ITER(hh, s->counters, c, next_counter)
-    {
-        HASH_DEL(s->counters, c);
-        free(c);
-    }
     for (size_t i = 0; s->rows && i < s->sums->n; i++)
         free(s->rows[i].pairs);
     free(s->rows);
     free(s->segments);
+    free(s->numbers);
 }
 
 int pp_fine_sum(const pp_fine *f, const pp_fine_line *line, pp_fine_sums **ret, pp_error *err)

@@ -49,14 +49,40 @@ static void add_kernels(pp_fine *f)
     add_kernels_of(f, false);
 }
 
-/* Time of a window in a kernel of a step, as a share of it. */
-static double share_in(int64_t start, int64_t end, size_t i, int64_t step)
+/* One more kernel of layer 1, between its two, in every so many steps; 0: in none. */
+static int64_t again_every;
+enum { AGAIN = 420000, AGAIN_LENGTH = 60000 };
+#define AGAIN_LEVEL 0.9F
+
+static bool comes_again(int64_t step)
 {
-    int64_t from = begin_of(step) + kernels[i].start;
-    int64_t to = from + kernels[i].length;
+    return again_every && step % again_every == again_every - 1;
+}
+
+static int64_t steps_again(void)
+{
+    return again_every ? STEPS / again_every : 0;
+}
+
+static void add_kernel(pp_fine *f, int64_t step, int64_t start, int64_t length)
+{
+    const pp_fine_kernel k = {
+        .start = 7000000 + start, .end = 7000000 + start + length, .step = step, .layer = 1};
+    assert_int_equal(pp_fine_add_kernel(f, &k, NULL), 0);
+}
+
+/* Time of a window in a piece of a step, as a share of it. */
+static double share_of(int64_t start, int64_t end, int64_t from, int64_t length)
+{
+    int64_t to = from + length;
     int64_t a = start > from ? start : from;
     int64_t b = end < to ? end : to;
     return b > a ? (double)(b - a) / (double)(end - start) : 0;
+}
+
+static double share_in(int64_t start, int64_t end, size_t i, int64_t step)
+{
+    return share_of(start, end, begin_of(step) + kernels[i].start, kernels[i].length);
 }
 
 /* The samples' clock is `lag` ahead and goes faster by `drift`. */
@@ -68,12 +94,17 @@ static void add_samples(pp_fine *f, int64_t lag, double drift)
         pp_fine_sample s = {.start = 7000000 + lag + start + (int64_t)(drift * (double)start),
                             .end = 7000000 + lag + end + (int64_t)(drift * (double)end)};
         double busy = 0, value = 0;
-        for (int64_t step = 0; step < STEPS; step++)
+        for (int64_t step = 0; step < STEPS; step++) {
+            double again =
+                comes_again(step) ? share_of(start, end, step * STEP + AGAIN, AGAIN_LENGTH) : 0;
+            busy += again;
+            value += again * (double)AGAIN_LEVEL;
             for (size_t i = 0; i < KERNELS; i++) {
                 double share = share_in(start, end, i, step);
                 busy += share;
                 value += share * (double)kernels[i].level;
             }
+        }
         for (int m = 0; m < PP_FINE_METRICS; m++)
             s.values[m] = m == 0 ? (float)busy : m == 1 ? (float)value : NAN;
         assert_int_equal(pp_fine_add_sample(f, &s, NULL), 0);
@@ -94,6 +125,9 @@ static pp_fine_sums *joined(int64_t lag, double drift)
     pp_error err = {0};
     const pp_fine_clock clock = {.metric = 0, .lag = lag + 270000, .range = 400000};
     add_kernels(f);
+    for (int64_t step = 0; step < STEPS; step++)
+        if (comes_again(step))
+            add_kernel(f, step, step * STEP + AGAIN, AGAIN_LENGTH);
     add_samples(f, lag, drift);
     if (pp_fine_join(f, &clock, &sums, &err) < 0)
         fail_msg("%s", err.message);
@@ -180,6 +214,71 @@ static void test_columns_are_parts_of_kernels(void **state)
     assert_true(fabs(of[2][0] - STEPS * 100000.0) < 1);
     assert_true(of[2][1] == 0 && of[0][0] == 0);
     assert_true(fabs(gaps - (STEPS * 100000.0 + (STEPS - 1) * 300000.0)) < 1);
+    pp_fine_sums_free(s);
+}
+
+/* Time of layer 1's kernels, by their numbers. */
+static void find_times(const pp_fine_sums *s, double times[4])
+{
+    memset(times, 0, 4 * sizeof *times);
+    for (size_t i = 0; i < s->n; i++) {
+        const pp_fine_column *c = &s->columns[i];
+        if (c->key.layer != 1 || c->key.gap)
+            continue;
+        assert_true(c->key.kernel < 4);
+        times[c->key.kernel] += c->time;
+    }
+}
+
+/* A kernel of the next step that begins, on another stream, before this one's last is still that
+ * step's first, and this one's last still its own. */
+static void test_steps_that_overlap(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *s = NULL;
+    pp_error err = {0};
+    double times[4];
+    const pp_fine_clock clock = {.metric = 0, .range = 400000};
+    add_kernels(f);
+    for (int64_t step = 0; step < STEPS; step++)
+        add_kernel(f, step, (step - 1) * STEP + 450000, 30000);
+    add_samples(f, 0, 0);
+    if (pp_fine_join(f, &clock, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    find_times(s, times);
+    assert_true(times[0] == STEPS * 30000.0 && times[1] == STEPS * 300000.0);
+    assert_true(times[2] == STEPS * 200000.0 && times[3] == 0);
+    for (size_t i = 0; i < s->n; i++) { /* from their own step's first kernel */
+        const pp_fine_column *c = &s->columns[i];
+        if (c->key.layer == 2 && c->key.part == 0 && !c->key.gap)
+            assert_true(fabs(c->place / (double)c->count - 850000) < 1);
+    }
+    pp_fine_sums_free(s);
+    pp_fine_free(f);
+}
+
+/* After an exception, say, a layer begins again: its kernels have other numbers in that step, which
+ * are not those of the other steps. */
+static void test_steps_unlike_the_others(void **state)
+{
+    (void)state;
+    double times[4];
+    again_every = 41;
+    pp_fine_sums *s = joined(-5000, 0);
+    const double steps = (double)(STEPS - steps_again());
+    find_times(s, times);
+    assert_true(fabs(times[0] - steps * 300000) < 1 && fabs(times[1] - steps * 200000) < 1);
+    assert_true(times[2] == 0);
+    assert_true(left(s) < 1e-5);
+    assert_true(s->windows + s->held_windows > SAMPLES * 9 / 10);
+    pp_fine_sums_free(s);
+
+    again_every = 4; /* so often that it is how the training is */
+    s = joined(-5000, 0);
+    find_times(s, times);
+    assert_true(times[0] == STEPS * 300000.0 && times[2] == (double)steps_again() * 200000);
+    again_every = 0;
     pp_fine_sums_free(s);
 }
 
@@ -309,6 +408,8 @@ int main(void)
         cmocka_unit_test(test_sums_are_those_of_the_windows),
         cmocka_unit_test(test_steps_that_are_alike),
         cmocka_unit_test(test_columns_are_parts_of_kernels),
+        cmocka_unit_test(test_steps_that_overlap),
+        cmocka_unit_test(test_steps_unlike_the_others),
         cmocka_unit_test(test_clocks_far_apart),
         cmocka_unit_test(test_clocks_that_drift),
         cmocka_unit_test(test_samples_that_tell_nothing),
