@@ -85,10 +85,11 @@ struct pp_monitor {
     int64_t begun;      /* when the sampler was there */
     int64_t looked_at, beat_at;
     int64_t joined_at; /* when the latest window was submitted */
-    int64_t from;      /* kernels before it are another stretch's, or not sampled */
+    int64_t from;      /* steps that end before it are another stretch's, or not sampled */
+    int64_t step;      /* of the kernel that was told last */
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
     int64_t offset;    /* the least that the sampler told in the window; INT64_MAX: none */
-    bool told;         /* some of the window's kernels were */
+    bool told;         /* some of the window's kernels were, those before `from` apart */
     bool kernels_here; /* all of them are */
     pp_sampler *sampler;
     size_t samples_max;
@@ -343,9 +344,12 @@ static int take_samples(pp_monitor *m, pp_error *err)
 void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 {
     pp_monitor *m = monitor;
-    if ((m->phase != SAMPLING && m->phase != DRAINING) || kernel->start < m->from)
+    if (m->phase != SAMPLING && m->phase != DRAINING)
         return;
-    m->told = true;
+    if (!m->told && kernel->step != m->step)
+        pp_fine_clear(m->work.fine); /* a step that ended before the window */
+    m->step = kernel->step;
+    m->told = m->told || kernel->start >= m->from;
     if (kernel->start > m->until) {
         m->kernels_here = true;
         return;
@@ -362,8 +366,12 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 
 void pp_monitor_end(pp_monitor *m)
 {
-    if (m->told) /* else it is the end of a stretch before, or this one had none */
-        m->kernels_here = m->kernels_here || m->phase == SAMPLING || m->phase == DRAINING;
+    if (m->phase != SAMPLING && m->phase != DRAINING)
+        return;
+    if (m->told)
+        m->kernels_here = true;
+    else /* it is the end of a stretch before, or this one had none */
+        pp_fine_clear(m->work.fine);
 }
 
 /* ---- phases ---- */
@@ -391,6 +399,7 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     if (make_fine(m, err) < 0)
         return -1;
     m->work.n_samples = 0;
+    pp_fine_clear(m->work.fine);
     m->ran_at = 0;
     m->from = now;
     m->until = INT64_MAX;

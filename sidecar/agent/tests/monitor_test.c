@@ -398,6 +398,39 @@ static void test_a_stretch_before_that_is_told_late(void **state)
         assert_int_not_equal(e.result->items[i].layer, 9);
 }
 
+static uint64_t kernels_of(const pp_monitor_estimates *e, uint32_t layer, uint8_t phase)
+{
+    for (size_t i = 0; i < e->result->n; i++)
+        if (e->result->items[i].layer == layer && e->result->items[i].phase == phase)
+            return e->result->items[i].kernels;
+    return 0;
+}
+
+/* In a stretch that goes on a window begins in the middle of a step: kernels are told by their
+ * numbers in the step, so it takes all of them. Those of the steps before it are none of its. */
+static void test_a_window_that_begins_within_a_step(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    const int64_t from = t.now;
+    begin();
+    const pp_kernels_placed before = {
+        .start = from - 2000000, .end = from - 1000000, .step = t.step++, .layer = 9};
+    pp_monitor_kernel(t.monitor, &before);
+    (void)draw_step(from - 400000);
+    tell_step();
+    assert_true(t.starts[0] < from && t.ends[0] > from && t.starts[1] > from);
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.failed, 0);
+    check_estimates(&e);
+    const uint64_t steps = kernels_of(&e, 2, PP_MARK_FORWARD);
+    assert_true(steps > 1000);
+    assert_int_equal(kernels_of(&e, 1, PP_MARK_FORWARD), steps);
+    assert_int_equal(kernels_of(&e, 1, PP_MARK_BACKWARD), steps);
+    assert_int_equal(kernels_of(&e, 9, PP_MARK_FORWARD), 0);
+}
+
 /* Samples of another GPU, say: they tell nothing, and spoil nothing of what is known. */
 static void test_samples_that_do_not_fit(void **state)
 {
@@ -725,6 +758,7 @@ int main(void)
         WITH_FOLDER(test_a_short_stretch),
         WITH_FOLDER(test_a_stretch_that_comes_late),
         WITH_FOLDER(test_a_stretch_before_that_is_told_late),
+        WITH_FOLDER(test_a_window_that_begins_within_a_step),
         WITH_FOLDER(test_samples_that_do_not_fit),
         WITH_FOLDER(test_windows_in_vain),
         WITH_FOLDER(test_one_window_in_vain),
