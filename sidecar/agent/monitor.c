@@ -152,22 +152,42 @@ static int feed(work *w, pp_error *err)
     return 0;
 }
 
-/* The two groups of the fewest windows become one. */
+/* Whether two groups know the same metrics. */
+static bool are_alike(const pp_fine_sums *a, const pp_fine_sums *b)
+{
+    return memcmp(a->known, b->known, sizeof a->known) == 0;
+}
+
+/* Of two that know the same, if there are two, those of the fewest windows. */
+static void choose_two(const work *w, size_t *ret_one, size_t *ret_other)
+{
+    uint64_t least = 0;
+    bool found = false, alike = false;
+    for (size_t i = 0; i < w->n_groups; i++)
+        for (size_t k = i + 1; k < w->n_groups; k++) {
+            const bool same = are_alike(w->groups[i], w->groups[k]);
+            const uint64_t windows = w->groups[i]->windows + w->groups[k]->windows;
+            if (found && (same != alike ? alike : windows >= least))
+                continue;
+            found = true;
+            alike = same;
+            least = windows;
+            *ret_one = i;
+            *ret_other = k;
+        }
+}
+
+/* Two groups become one. */
 static int make_room(work *w, pp_error *err)
 {
+    size_t one = 0, other = 1;
     if (w->n_groups < GROUPS)
         return 0;
-    for (int i = 0; i < 2; i++) { /* the least of what is left goes to the end */
-        size_t end = w->n_groups - 1 - (size_t)i, least = end;
-        for (size_t k = 0; k < end; k++)
-            least = w->groups[k]->windows < w->groups[least]->windows ? k : least;
-        pp_fine_sums *t = w->groups[end];
-        w->groups[end] = w->groups[least];
-        w->groups[least] = t;
-    }
-    if (pp_fine_sums_merge(w->groups[w->n_groups - 2], w->groups[w->n_groups - 1], err) < 0)
+    choose_two(w, &one, &other);
+    if (pp_fine_sums_merge(w->groups[one], w->groups[other], err) < 0)
         return -1;
-    pp_fine_sums_free(w->groups[--w->n_groups]);
+    pp_fine_sums_free(w->groups[other]);
+    w->groups[other] = w->groups[--w->n_groups];
     return 0;
 }
 

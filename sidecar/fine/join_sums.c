@@ -423,11 +423,15 @@ static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
 
 /* ---- out ---- */
 
+/* A sample counts only where it has all that are known: one that hardly any has is none. */
 static void find_known(const pp_fine *f, pp_fine_sums *to)
 {
-    for (size_t i = 0; i < f->n_samples; i++)
-        for (int m = 0; m < PP_FINE_METRICS; m++)
-            to->known[m] = to->known[m] || isfinite(f->samples[i].values[m]);
+    for (int m = 0; m < PP_FINE_METRICS; m++) {
+        size_t with = 0;
+        for (size_t i = 0; i < f->n_samples; i++)
+            with += isfinite(f->samples[i].values[m]);
+        to->known[m] = 2 * with > f->n_samples;
+    }
 }
 
 static int gather_pairs(summing *s, pp_error *err)

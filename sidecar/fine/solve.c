@@ -40,6 +40,8 @@ typedef struct solving {
     pp_fine_whole whole;
     named *named; /* in order of keys */
     pp_skyline matrix;
+    double *share; /* of each column, of the stretches that know the metric ... */
+    double *held;  /* ... and the same of their windows that are held out */
     double *theta; /* the metric's estimates */
     double *rest;  /* n for each stretch: X' (y - X theta) of its windows */
     double *z;     /* scratch, n */
@@ -101,13 +103,28 @@ static double width_of(const pp_fine_column *c)
     return c->time < SHORT_GAP_NS * (double)c->count ? SHORT_GAP : LONG_GAP;
 }
 
+/* What the stretches that know a metric have of each column. */
+static void find_shares(solving *s, int m)
+{
+    const pp_fine_whole *w = &s->whole;
+    memset(s->share, 0, w->n * sizeof *s->share);
+    memset(s->held, 0, w->n * sizeof *s->held);
+    for (size_t g = 0; g < w->n_stretches; g++) {
+        const pp_fine_sums *f = w->stretches[g];
+        for (size_t i = 0; f->known[m] && i < f->n; i++) {
+            s->share[w->index[g][i]] += f->columns[i].share;
+            s->held[w->index[g][i]] += f->columns[i].held;
+        }
+    }
+}
+
 /* X'X plus the prior, by the variance of a sample. */
-static bool fill_and_factor(solving *s)
+static bool fill_and_factor(solving *s, int m)
 {
     const pp_fine_whole *w = &s->whole;
     memset(s->matrix.values, 0, s->matrix.count * sizeof *s->matrix.values);
     for (size_t g = 0; g < w->n_stretches; g++)
-        for (size_t p = 0; p < w->stretches[g]->n_pairs; p++) {
+        for (size_t p = 0; w->stretches[g]->known[m] && p < w->stretches[g]->n_pairs; p++) {
             const pp_fine_pair *pair = &w->stretches[g]->pairs[p];
             add_entry(&s->matrix, w->index[g][pair->a], w->index[g][pair->b], pair->sum);
         }
@@ -129,9 +146,10 @@ static bool fill_and_factor(solving *s)
 
 /* ---- one metric ---- */
 
-static double prior_mean(const pp_fine_column *c, int m)
+static double prior_mean(const solving *s, size_t i, int m)
 {
-    return c->key.gap || c->share <= 0 ? 0 : c->rhs[m] / c->share;
+    const pp_fine_column *c = &s->whole.columns[i];
+    return c->key.gap || s->share[i] <= 0 ? 0 : c->rhs[m] / s->share[i];
 }
 
 static void solve_theta(solving *s, int m)
@@ -139,7 +157,7 @@ static void solve_theta(solving *s, int m)
     for (size_t i = 0; i < s->whole.n; i++) {
         const pp_fine_column *c = &s->whole.columns[i];
         double width = width_of(c);
-        s->theta[i] = c->rhs[m] + s->noise / (width * width) * prior_mean(c, m);
+        s->theta[i] = c->rhs[m] + s->noise / (width * width) * prior_mean(s, i, m);
     }
     pp_skyline_solve(&s->matrix, s->theta);
 }
@@ -154,6 +172,8 @@ static double find_rest(solving *s, int m)
         const pp_fine_sums *f = w->stretches[g];
         const uint32_t *index = w->index[g];
         double *rest = s->rest + g * w->n;
+        if (!f->known[m])
+            continue;
         for (size_t i = 0; i < f->n; i++) {
             rest[index[i]] += f->columns[i].rhs[m];
             left -= f->columns[i].rhs[m] * s->theta[index[i]];
@@ -176,9 +196,8 @@ static double decided(const solving *s)
 {
     double n = 0;
     for (size_t i = 0; i < s->whole.n; i++) {
-        const pp_fine_column *c = &s->whole.columns[i];
-        double width = width_of(c);
-        double data = c->share * 0.5; /* a window holds two columns or more */
+        double width = width_of(&s->whole.columns[i]);
+        double data = s->share[i] * 0.5; /* a window holds two columns or more */
         n += data / (data + s->noise / (width * width));
     }
     return n;
@@ -187,14 +206,16 @@ static double decided(const solving *s)
 static int fit(solving *s, int m, pp_error *err)
 {
     const pp_fine_whole *w = &s->whole;
-    double mean = w->y[m] / w->windows;
-    s->noise = fmax(1e-8, (w->yy[m] / w->windows - mean * mean) / 10);
+    const double windows = w->with[m];
+    double mean = w->y[m] / windows;
+    s->noise = fmax(1e-8, (w->yy[m] / windows - mean * mean) / 10);
+    find_shares(s, m);
     for (int round = 0; round < ROUNDS; round++) {
-        if (!fill_and_factor(s))
+        if (!fill_and_factor(s, m))
             return pp_error_set(err, PP_ERR_INTERNAL, "sums that no samples have");
         solve_theta(s, m);
         double left = find_rest(s, m);
-        double free = fmax(w->windows / 10, w->windows - decided(s));
+        double free = fmax(windows / 10, windows - decided(s));
         s->noise = fmax(1e-8, left / free);
     }
     return 0;
@@ -255,8 +276,8 @@ static void estimate_item(solving *s, pp_fine_item *item, size_t from, size_t to
         double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         sandwich += moved * moved;
     }
-    double n = (double)w->n_stretches;
-    sandwich = w->n_stretches >= STRETCHES_LEAST ? sandwich * n / (n - 1) : 0;
+    double n = (double)w->known[m];
+    sandwich = w->known[m] >= STRETCHES_LEAST ? sandwich * n / (n - 1) : 0;
     double edge = edge_error(s, from, to, item->time);
     item->mean[m] = fmax(0, fmin(1, mean));
     double repeated = REPEATED * item->mean[m];
@@ -285,10 +306,10 @@ static void estimate_metric(solving *s, int m)
     }
     double predicted = 0;
     for (size_t i = 0; i < w->n; i++)
-        predicted += w->columns[i].held * s->theta[i];
+        predicted += s->held[i] * s->theta[i];
     r->noise[m] = sqrt(s->noise);
-    r->held[m] = w->held_y[m] / w->held_windows; /* NaN where there are none */
-    r->closure[m] = predicted / w->held_windows - r->held[m];
+    r->held[m] = w->held_y[m] / w->held_with[m]; /* NaN where there are none */
+    r->closure[m] = predicted / w->held_with[m] - r->held[m];
 }
 
 static void unknown_metric(solving *s, int m)
@@ -331,10 +352,12 @@ static int prepare(solving *s, const pp_fine_sums *const *stretches, size_t n, p
     if (s->whole.windows < 1 || s->whole.n == 0)
         return pp_error_set(err, PP_ERR_NOT_FOUND, "no sample fell on a kernel");
     size_t size = s->whole.n;
+    s->share = malloc(size * sizeof *s->share);
+    s->held = malloc(size * sizeof *s->held);
     s->theta = malloc(size * sizeof *s->theta);
     s->z = malloc(size * sizeof *s->z);
     s->rest = malloc(size * n * sizeof *s->rest);
-    if (!s->theta || !s->z || !s->rest)
+    if (!s->share || !s->held || !s->theta || !s->z || !s->rest)
         return pp_error_nomem(err);
     double squares = 0;
     for (size_t g = 0; g < n; g++)
@@ -346,7 +369,7 @@ static int prepare(solving *s, const pp_fine_sums *const *stretches, size_t n, p
 static int solve(solving *s, pp_error *err)
 {
     for (int m = 0; m < PP_FINE_METRICS; m++) {
-        if (!s->whole.known[m]) {
+        if (s->whole.with[m] < 1) {
             unknown_metric(s, m);
             continue;
         }
@@ -368,6 +391,8 @@ int pp_fine_solve(const pp_fine_sums *const *stretches, size_t n, pp_fine_result
     pp_fine_whole_free(&s.whole);
     pp_skyline_free(&s.matrix);
     free(s.named);
+    free(s.share);
+    free(s.held);
     free(s.theta);
     free(s.rest);
     free(s.z);

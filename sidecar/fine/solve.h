@@ -39,8 +39,9 @@ typedef struct pp_fine_result {
 } pp_fine_result;
 
 /**
- * Solves the sums of `n` stretches together. PP_ERR_NOT_FOUND: there are no windows;
- * PP_ERR_TOO_LARGE: kernels come in too many orders for the solution to be kept.
+ * Solves the sums of `n` stretches together, each metric's from those that know it.
+ * PP_ERR_NOT_FOUND: there are no windows; PP_ERR_TOO_LARGE: kernels come in too many orders for the
+ * solution to be kept.
  */
 int pp_fine_solve(const pp_fine_sums *const *stretches, size_t n, pp_fine_result **ret,
                   pp_error *err);

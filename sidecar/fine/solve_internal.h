@@ -37,10 +37,11 @@ typedef struct pp_fine_whole {
     uint32_t **index; /* of each stretch: which column its columns are */
     const pp_fine_sums *const *stretches;
     size_t n_stretches;
-    bool known[PP_FINE_METRICS];
-    double windows;
+    double windows;                /* of all stretches; the rest is of those that know the metric */
+    size_t known[PP_FINE_METRICS]; /* how many do */
+    double with[PP_FINE_METRICS];  /* their windows */
     double y[PP_FINE_METRICS], yy[PP_FINE_METRICS];
-    double held_windows, held_y[PP_FINE_METRICS];
+    double held_with[PP_FINE_METRICS], held_y[PP_FINE_METRICS];
 } pp_fine_whole;
 
 int pp_fine_whole_make(pp_fine_whole *whole, const pp_fine_sums *const *stretches, size_t n,

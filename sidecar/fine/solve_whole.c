@@ -105,17 +105,18 @@ int pp_fine_whole_make(pp_fine_whole *w, const pp_fine_sums *const *stretches, s
         .stretches = stretches, .n_stretches = n, .index = calloc(n + 1, sizeof *w->index)};
     if (!w->index)
         return pp_error_nomem(err);
-    for (int m = 0; m < PP_FINE_METRICS; m++)
-        w->known[m] = n > 0;
     for (size_t s = 0; s < n; s++) {
         const pp_fine_sums *f = stretches[s];
         w->index[s] = calloc(f->n + 1, sizeof **w->index);
         if (!w->index[s])
             return pp_error_nomem(err);
         w->windows += (double)f->windows;
-        w->held_windows += (double)f->held_windows;
         for (int m = 0; m < PP_FINE_METRICS; m++) {
-            w->known[m] = w->known[m] && f->known[m];
+            if (!f->known[m])
+                continue;
+            w->known[m]++;
+            w->with[m] += (double)f->windows;
+            w->held_with[m] += (double)f->held_windows;
             w->y[m] += f->y[m];
             w->yy[m] += f->yy[m];
             w->held_y[m] += f->held_y[m];

@@ -115,6 +115,15 @@ static size_t merge_pairs(merging *g, const pp_fine_sums *into, const pp_fine_su
     return kept;
 }
 
+/* What one of two does not know the sum of both does not tell: its products are of all windows. */
+static void forget(pp_fine_sums *sums, int m)
+{
+    sums->known[m] = false;
+    sums->y[m] = sums->yy[m] = sums->held_y[m] = 0;
+    for (size_t i = 0; i < sums->n; i++)
+        sums->columns[i].rhs[m] = 0;
+}
+
 static void merge_totals(pp_fine_sums *into, const pp_fine_sums *from)
 {
     double mine = (double)into->windows, other = (double)from->windows;
@@ -127,10 +136,11 @@ static void merge_totals(pp_fine_sums *into, const pp_fine_sums *from)
     into->windows += from->windows;
     into->held_windows += from->held_windows;
     for (int m = 0; m < PP_FINE_METRICS; m++) {
-        into->known[m] = into->known[m] && from->known[m];
         into->y[m] += from->y[m];
         into->yy[m] += from->yy[m];
         into->held_y[m] += from->held_y[m];
+        if (!into->known[m] || !from->known[m])
+            forget(into, m);
     }
 }
 

@@ -44,8 +44,9 @@ typedef struct pp_fine_pair {
 } pp_fine_pair;
 
 /**
- * Metrics that the GPU does not offer have `known` false and sums of 0. One window in eight steps'
- * worth is held out of the sums of products, to hold the estimates against.
+ * Metrics that half of the stretch's samples or more do not have, since the GPU does not offer
+ * them, say, have `known` false and sums of 0. One window in eight steps' worth is held out of the
+ * sums of products, to hold the estimates against.
  */
 typedef struct pp_fine_sums {
     pp_fine_column *columns;
@@ -68,7 +69,8 @@ static inline uint16_t pp_fine_part(uint32_t i, uint32_t n)
     return (uint16_t)(i < n - n / 2 ? i : UINT16_MAX - (n - 1 - i));
 }
 
-/** Adds `from` to `into`: columns of the same key are one. A metric is known where both know it.
+/** Adds `from` to `into`: columns of the same key are one. A metric is known where both know it, so
+ * better merge two that know the same.
  * `into` is as it was where memory is out. */
 int pp_fine_sums_merge(pp_fine_sums *into, const pp_fine_sums *from, pp_error *err);
 

@@ -28,6 +28,7 @@ static struct {
     int64_t ahead;           /* the samples' clock less the kernels' */
     int64_t sampled, placed; /* up to where there are samples and kernels */
     int64_t step;
+    bool blank; /* samples lack the last metric */
     uint64_t seed;
     bool running;
     double left[METRICS];                   /* of the window that the step before began */
@@ -122,7 +123,7 @@ static void write_sample(int64_t start, int64_t end, const double *values)
     pp_samples_one *s = &t.all[t.header->head % PP_SAMPLES_COUNT];
     *s = (pp_samples_one){.start = start + t.ahead, .end = end + t.ahead};
     for (int m = 0; m < METRICS; m++)
-        s->values[m] = (float)values[m];
+        s->values[m] = t.blank && m == METRICS - 1 ? NAN : (float)values[m];
     t.header->head++;
 }
 
@@ -282,6 +283,23 @@ static void test_many_windows(void **state)
     t.ahead -= 2000;
     assert_int_equal(e.failed, 0);
     assert_true(e.sampled > 11 * 19 * S / 10);
+    check_estimates(&e);
+}
+
+/* Windows that lack a metric are not merged with those that have it. */
+static void test_many_windows_some_blank(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    for (uint64_t i = 1; i <= 16; i++) {
+        t.running = false;
+        t.blank = i > 3;
+        begin();
+        sample();
+        assert_true(wait_for(&e));
+        assert_int_equal(e.windows, i);
+    }
+    assert_int_equal(e.failed, 0);
     check_estimates(&e);
 }
 
@@ -753,6 +771,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_from_samples_to_estimates),
         WITH_FOLDER(test_many_windows),
+        WITH_FOLDER(test_many_windows_some_blank),
         WITH_FOLDER(test_windows_far_apart),
         WITH_FOLDER(test_a_session_that_is_over),
         WITH_FOLDER(test_a_short_stretch),

@@ -181,6 +181,58 @@ static void test_a_metric_that_is_not_offered(void **state)
     sim_free(&s);
 }
 
+/* What is blank in some stretches is known from the others, as it is where those were all. */
+static void test_a_metric_that_is_blank_for_a_while(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(8);
+    c.kernels = 60;
+    c.missing = 3;
+    c.blank = 2;
+    sim_run(&s, &c);
+    pp_fine_result *r = solved(&s);
+    sim_score score = sim_compare(&s, r, 10, 1e9);
+    print_message("%zu values, %.2f points, %.2f within two standard errors\n", score.n,
+                  score.error, score.within);
+    assert_true(score.n > 60 && score.error < 0.5 && score.within > 0.85);
+    assert_true(fabs(r->closure[2]) < 0.02 * r->held[2]);
+
+    pp_fine_result *others = NULL;
+    assert_int_equal(pp_fine_solve((const pp_fine_sums *const *)s.stretches + 2, s.n_stretches - 2,
+                                   &others, NULL),
+                     0);
+    for (size_t i = 0; i < r->n; i++) { /* but for weights by all of the time */
+        assert_true(fabs(r->items[i].mean[2] - others->items[i].mean[2]) < 0.002);
+        const double ratio = r->items[i].stderr_of[2] / others->items[i].stderr_of[2];
+        assert_true(ratio > 0.9 && ratio < 1.1);
+    }
+    assert_true(fabs(r->noise[2] / others->noise[2] - 1) < 0.01);
+    assert_true(r->windows > others->windows * 4 / 3);
+    pp_fine_result_free(others);
+    pp_fine_result_free(r);
+    sim_free(&s);
+}
+
+/* A metric that nearly no sample has takes none of them from the others. */
+static void test_a_metric_that_comes_now_and_then(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(8);
+    c.kernels = 60;
+    c.stretches = 2;
+    c.missing = 3;
+    c.rare = 0.1;
+    sim_run(&s, &c);
+    pp_fine_result *r = solved(&s);
+    assert_true((double)r->windows > 0.8 * 2 * c.stretch * 1e6 / c.period);
+    for (size_t i = 0; i < r->n; i++)
+        assert_true(isnan(r->items[i].mean[2]) && isfinite(r->items[i].mean[1]));
+    pp_fine_result_free(r);
+    sim_free(&s);
+}
+
 static void test_nothing_to_solve(void **state)
 {
     (void)state;
@@ -205,6 +257,8 @@ int main(void)
         cmocka_unit_test(test_ignorance_is_told),
         cmocka_unit_test(test_order_does_not_matter),
         cmocka_unit_test(test_a_metric_that_is_not_offered),
+        cmocka_unit_test(test_a_metric_that_is_blank_for_a_while),
+        cmocka_unit_test(test_a_metric_that_comes_now_and_then),
         cmocka_unit_test(test_nothing_to_solve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

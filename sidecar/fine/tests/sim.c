@@ -203,7 +203,8 @@ static void tell_samples(sim *s, pp_fine *f, const windows *w)
             .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
         for (int j = 0; j < PP_FINE_METRICS; j++)
             p.values[j] = (float)fmin(1, w->sums[i][j] + c->noise * sim_normal(&m->rng));
-        if (c->missing)
+        bool blank = c->missing && (c->blank == 0 || s->n_stretches <= (size_t)c->blank);
+        if (blank && sim_uniform(&m->rng) >= c->rare)
             p.values[c->missing - 1] = NAN;
         if (sim_uniform(&m->rng) >= c->lost && pp_fine_add_sample(f, &p, NULL) < 0)
             abort();

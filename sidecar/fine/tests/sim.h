@@ -26,6 +26,8 @@ typedef struct sim_config {
     double lost;   /* share of samples that are not there */
     int parallel;  /* every so many kernels one runs beside the next; 0: none does */
     int missing;   /* number of a metric that is not offered, from 1; 0: none */
+    int blank;     /* stretches, from the first on, in which alone that is so; 0: all */
+    double rare;   /* share of samples that have it all the same */
     bool shuffled; /* layers come in another order in every fourth step */
 } sim_config;
 

@@ -37,6 +37,7 @@ static void test_columns_of_a_key_are_one(void **state)
     into->windows = 100, from->windows = 300;
     into->lag = 1000, from->lag = 2000;
     into->lag_stderr = 9, from->lag_stderr = 4;
+    into->columns[1].rhs[1] = into->y[1] = into->yy[1] = into->held_y[1] = 5;
     into->y[0] = 1, from->yy[0] = 2, from->held_y[0] = 3, from->held_windows = 4;
     assert_int_equal(pp_fine_sums_merge(into, from, NULL), 0);
 
@@ -55,6 +56,9 @@ static void test_columns_of_a_key_are_one(void **state)
         assert_true(into->pairs[i].sum == expected[i].sum);
     }
     assert_true(into->known[0] && !into->known[1]);
+    for (size_t i = 0; i < into->n; i++) /* what one of the two does not know */
+        assert_true(into->columns[i].rhs[1] == 0);
+    assert_true(into->y[1] == 0 && into->yy[1] == 0 && into->held_y[1] == 0);
     assert_int_equal(into->windows, 400);
     assert_int_equal(into->held_windows, 4);
     assert_int_equal(into->lag, 1750);
