@@ -279,6 +279,8 @@ static void submit(pp_monitor *m, int64_t now)
     m->windows++;
     w->clock = clock_of(m, now);
     m->joined_at = now;
+    if (pp_sampler_header(m->sampler)->period <= PERIOD_MOST)
+        pp_fine_set_sampled(w->fine, pp_sampler_header(m->sampler)->period);
     atomic_store(&m->done, false);
     m->threaded = w->n_samples > 0 && pthread_create(&m->thread, NULL, body, m) == 0;
     if (!m->threaded) {
@@ -401,16 +403,15 @@ static int ask(pp_monitor *m, pp_samples_want want, pp_error *err)
     return pp_sampler_set_want(m->sampler, want, err);
 }
 
-/* The sampler has chosen its period by now; where it makes it longer later, kernels are still cut
- * by this one. */
+/* The sampler has chosen its period by now; where it makes it longer later, as it does between two
+ * of its own stretches, kernels are still cut by this one. */
 static int make_fine(pp_monitor *m, pp_error *err)
 {
     const int64_t period = pp_sampler_header(m->sampler)->period;
-    if (m->work.fine)
-        return 0;
     if (period < m->period || period > PERIOD_MOST)
         return pp_error_set(err, PP_ERR_INVALID, "a sampler with an impossible period");
-    m->work.fine = pp_fine_new(period);
+    if (!m->work.fine)
+        m->work.fine = pp_fine_new(period);
     return m->work.fine ? 0 : pp_error_nomem(err);
 }
 

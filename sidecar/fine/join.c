@@ -15,8 +15,13 @@ pp_fine *pp_fine_new(int64_t period)
 {
     pp_fine *f = calloc(1, sizeof *f);
     if (f)
-        f->period = period;
+        f->period = f->sampled = period;
     return f;
+}
+
+void pp_fine_set_sampled(pp_fine *f, int64_t period)
+{
+    f->sampled = period > f->period ? period : f->period;
 }
 
 void pp_fine_free(pp_fine *f)
@@ -58,7 +63,7 @@ int pp_fine_add_sample(pp_fine *f, const pp_fine_sample *sample, pp_error *err)
 {
     if (sample->start < -TIME_MAX || sample->end > TIME_MAX)
         return pp_error_set(err, PP_ERR_INVALID, "a sample of an impossible time");
-    if (sample->end <= sample->start || sample->end - sample->start > HOLE_PERIODS * f->period)
+    if (sample->end <= sample->start || sample->end - sample->start > HOLE_PERIODS * f->sampled)
         return 0; /* none, or a hole between two */
     if (reserve(&f->samples, &f->samples_max, f->n_samples + 1, sizeof *f->samples,
                 PP_FINE_MAX_SAMPLES, err) < 0)

@@ -31,6 +31,9 @@ typedef struct pp_fine pp_fine;
 /** NULL where memory is out. `period`: ns between samples, 1 us at least. */
 pp_fine *pp_fine_new(int64_t period);
 void pp_fine_free(pp_fine *fine);
+/** How long samples take by now, ns, where that is longer than at first: kernels are still cut by
+ * the period that they were cut by before. */
+void pp_fine_set_sampled(pp_fine *fine, int64_t period);
 
 typedef struct pp_fine_kernel {
     int64_t start; /**< ns, the kernels' clock */

@@ -5,7 +5,8 @@
 #include "sidecar/fine/join.h"
 
 struct pp_fine {
-    int64_t period;
+    int64_t period;          /* by which kernels are cut */
+    int64_t sampled;         /* of the samples; that, or longer */
     pp_fine_kernel *kernels; /* sorted by start once joined */
     size_t n_kernels, kernels_max;
     pp_fine_sample *samples;

@@ -235,7 +235,7 @@ static void fit_line(const double *at, const double *lag, size_t n, pp_fine_line
 static int64_t piece_of(const pp_fine *f)
 {
     int64_t all = f->samples[f->n_samples - 1].end - f->samples[0].start;
-    int64_t length = 2 * LEAST * f->period > PIECE ? 2 * LEAST * f->period : PIECE;
+    int64_t length = 2 * LEAST * f->sampled > PIECE ? 2 * LEAST * f->sampled : PIECE;
     return length > all / PIECES_MAX ? length : all / PIECES_MAX + 1;
 }
 
@@ -255,12 +255,12 @@ static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double la
         double best = 0;
         if (p.n < LEAST)
             continue; /* a hole, or the rest at the end */
-        double near = scan(b, &p, lag, NARROW, (double)f->period / 8, &best);
+        double near = scan(b, &p, lag, NARROW, (double)f->sampled / 8, &best);
         sum += best;
         looked++;
         if (best < LEAST_CORRELATION)
             continue; /* nothing ran, or all the time */
-        lag = polish(b, &p, near, (double)f->period / 16, HALVINGS);
+        lag = polish(b, &p, near, (double)f->sampled / 16, HALVINGS);
         at[n] =
             (double)f->samples[i].start + (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
         found[n++] = lag;
@@ -276,7 +276,7 @@ static void find_line(const pp_fine *f, const busy *b, int metric, double lag, p
     if (n == 0) {
         piece all = {f->samples, f->n_samples, metric};
         at[0] = (double)f->samples[0].start / 2 + (double)f->samples[f->n_samples - 1].end / 2;
-        found[0] = polish(b, &all, lag, (double)f->period / 16, HALVINGS);
+        found[0] = polish(b, &all, lag, (double)f->sampled / 16, HALVINGS);
         n = 1;
     }
     fit_line(at, found, n, ret);
@@ -292,7 +292,7 @@ static double find_first(const pp_fine *f, const busy *b, const pp_fine_clock *c
 {
     double at[PIECES_MAX], found[PIECES_MAX];
     const piece all = {f->samples, f->n_samples, clock->metric};
-    const double grid = (double)f->period / 2;
+    const double grid = (double)f->sampled / 2;
     double lag = (double)clock->lag, best = -1;
     tops t;
     find_tops(b, &all, clock, grid, &t);

@@ -411,7 +411,7 @@ static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
     for (size_t i = 0; i < f->n_samples; i++) {
         int64_t start = shifted(line, f->samples[i].start);
         int64_t end = shifted(line, f->samples[i].end);
-        if (start < last - f->period / 2 || end > end_of_all)
+        if (start < last - f->sampled / 2 || end > end_of_all)
             continue; /* outside; two that touch may overlap by what their clocks tell */
         last = end;
         if (fill_window(s, &at, start, end, &w) && all_known(s->sums, &f->samples[i]) &&

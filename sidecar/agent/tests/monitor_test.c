@@ -30,6 +30,7 @@ static struct {
     int64_t step;
     bool blank; /* samples lack the last metric */
     uint64_t seed;
+    int64_t period; /* of samples */
     bool running;
     double left[METRICS];                   /* of the window that the step before began */
     int64_t ends[KERNELS], starts[KERNELS]; /* of the step that was drawn last */
@@ -78,6 +79,7 @@ static int set_up(void **state)
     t.now = 1000 * S;
     t.ahead = INT64_C(1795331679417193481); /* between boot and 1970, as on a real GPU */
     t.seed = 1;
+    t.period = PERIOD;
     t.fd = -1;
     return pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL);
 }
@@ -130,7 +132,7 @@ static void write_sample(int64_t start, int64_t end, const double *values)
 /* Samples of a step, whose windows do not care about its bounds. */
 static void sample_step(int64_t until)
 {
-    for (; t.sampled + PERIOD <= until; t.sampled += PERIOD) {
+    for (; t.sampled + t.period <= until; t.sampled += t.period) {
         double values[METRICS];
         for (int m = 0; m < METRICS; m++) {
             values[m] = t.left[m];
@@ -138,17 +140,17 @@ static void sample_step(int64_t until)
         }
         for (int k = 0; k < KERNELS; k++) {
             int64_t from = t.starts[k] > t.sampled ? t.starts[k] : t.sampled;
-            int64_t to = t.ends[k] < t.sampled + PERIOD ? t.ends[k] : t.sampled + PERIOD;
+            int64_t to = t.ends[k] < t.sampled + t.period ? t.ends[k] : t.sampled + t.period;
             for (int m = 0; to > from && m < METRICS; m++)
-                values[m] += model[k].levels[m] * (double)(to - from) / PERIOD;
+                values[m] += model[k].levels[m] * (double)(to - from) / (double)t.period;
         }
-        write_sample(t.sampled, t.sampled + PERIOD, values);
+        write_sample(t.sampled, t.sampled + t.period, values);
     }
     for (int k = 0; k < KERNELS; k++)
         for (int m = 0; t.ends[k] > t.sampled && m < METRICS; m++)
             t.left[m] += model[k].levels[m] *
                          (double)(t.ends[k] - (t.starts[k] > t.sampled ? t.starts[k] : t.sampled)) /
-                         PERIOD;
+                         (double)t.period;
 }
 
 static void tell_step(void)
@@ -563,6 +565,26 @@ static void test_a_longer_period(void **state)
     }
 }
 
+/* Later it may make it longer still, where its processor does not keep up. */
+static void test_a_period_that_grows(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    t.running = false;
+    t.period = 4 * PERIOD + 320; /* the clock has steps of 32 ns */
+    t.header->period = 4 * PERIOD;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 2);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 39 * S / 10);
+    check_estimates(&e);
+}
+
 /* What the sampler has taken of a processor is paid for before the next window. */
 static void test_a_share_of_a_processor(void **state)
 {
@@ -783,6 +805,7 @@ int main(void)
         WITH_FOLDER(test_one_window_in_vain),
         WITH_FOLDER(test_a_share_of_a_processor),
         WITH_FOLDER(test_a_longer_period),
+        WITH_FOLDER(test_a_period_that_grows),
         WITH_FOLDER(test_an_offset_that_says_nothing),
         WITH_FOLDER(test_before_the_hook_has_decided),
         WITH_FOLDER(test_a_sampler_that_does_not_come),
