@@ -81,3 +81,15 @@ char *pp_buf_take(pp_buf *buf)
     pp_buf_init(buf, buf->max);
     return data;
 }
+
+void pp_copy_cut(char *out, size_t size, const char *text)
+{
+    size_t n = strlen(text);
+    if (n >= size) {
+        n = size - 1;
+        while (n && ((unsigned char)text[n] & 0xC0U) == 0x80U)
+            n--;
+    }
+    (void)memcpy(out, text, n);
+    out[n] = '\0';
+}

@@ -35,4 +35,8 @@ __attribute__((format(printf, 3, 4))) int pp_buf_printf(pp_buf *buf, pp_error *e
 /** Hands the NUL-terminated bytes to the caller, who frees them; the buffer is empty after. */
 char *pp_buf_take(pp_buf *buf);
 
+/** Copies what fits of a text (not the NUL, in `size` - 1 bytes, 0 at least), cut at a character's
+ * boundary: UTF-8 stays UTF-8. */
+void pp_copy_cut(char *out, size_t size, const char *text);
+
 #endif

@@ -1,5 +1,6 @@
 #include "common/wire.h"
 
+#include "common/buf.h"
 #include "common/cleanup.h"
 
 #include <inttypes.h>
@@ -1199,23 +1200,10 @@ int pp_wire_refused_decode(const json_t *object, pp_wire_refused *ret, pp_error 
     return 0;
 }
 
-/** Copies text, cutting it at a character's boundary so that what is left is UTF-8. */
-static void copy_cut(char *out, size_t size, const char *text)
-{
-    size_t n = strlen(text);
-    if (n >= size) {
-        n = size - 1;
-        while (n && ((unsigned char)text[n] & 0xC0U) == 0x80U)
-            n--;
-    }
-    (void)memcpy(out, text, n);
-    out[n] = '\0';
-}
-
 void pp_wire_refused_from_error(const pp_error *why, int64_t seq, pp_wire_refused *ret)
 {
     *ret = (pp_wire_refused){.seq = seq};
-    copy_cut(ret->code, sizeof ret->code, pp_error_code_name(why->code));
-    copy_cut(ret->field, sizeof ret->field, why->field);
-    copy_cut(ret->message, sizeof ret->message, why->message);
+    pp_copy_cut(ret->code, sizeof ret->code, pp_error_code_name(why->code));
+    pp_copy_cut(ret->field, sizeof ret->field, why->field);
+    pp_copy_cut(ret->message, sizeof ret->message, why->message);
 }

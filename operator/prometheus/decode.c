@@ -4,6 +4,7 @@
  */
 #include "operator/prometheus/prometheus.h"
 
+#include "common/buf.h"
 #include "common/cleanup.h"
 
 #include <math.h>
@@ -297,24 +298,70 @@ static int sort_gpus(pp_prometheus_answer *answer, pp_error *err)
     return 0;
 }
 
-/* Without figures, which would differ from answer to answer. */
+/* Notes of ours. Without figures, which would differ from answer to answer. */
+static const char *const note_shared = "several pods share a GPU: its values are of all their work";
+static const char *const note_conflicting =
+    "values that differ by pod are left out: they are not the GPU's";
+static const char *const note_mig =
+    "series of MIG instances are left out: they are not the whole GPU's";
+
+enum { WARNING_MOST = 160 }; /* bytes of Prometheus' own: some list every store that is away */
+
+static void add_text(char *to, size_t size, const char *text)
+{
+    const size_t used = strlen(to);
+    (void)snprintf(to + used, size - used, "%s%s", used ? "; " : "", text);
+}
+
 static void note_warning(const decoding *d, const json_t *root)
 {
     const json_t *warnings = json_object_get(root, "warnings");
-    const char *notes[] = {
-        json_string_value(json_array_get(warnings, 0)),
-        d->answer->shared.count ? "several pods share a GPU: its values are of all their work"
-                                : NULL,
-        d->conflicting ? "values that differ by pod are left out: they are not the GPU's" : NULL,
-        d->mig ? "series of MIG instances are left out: they are not the whole GPU's" : NULL,
-    };
-    size_t used = 0;
-    d->answer->partial = json_array_size(warnings) > 0;
-    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
-        if (notes[i] && used < sizeof d->answer->warning)
-            used += (size_t)snprintf(d->answer->warning + used, sizeof d->answer->warning - used,
-                                     "%s%s", used ? "; " : "", notes[i]);
+    const char *first = json_string_value(json_array_get(warnings, 0));
+    pp_prometheus_answer *to = d->answer;
+    to->partial = json_array_size(warnings) > 0;
+    if (to->shared.count)
+        add_text(to->warning, sizeof to->warning, note_shared);
+    if (d->conflicting)
+        add_text(to->warning, sizeof to->warning, note_conflicting);
+    if (d->mig)
+        add_text(to->warning, sizeof to->warning, note_mig);
+    if (first && *first) {
+        char some[WARNING_MOST];
+        pp_copy_cut(some, sizeof some, first);
+        add_text(to->warning, sizeof to->warning, some);
     }
+}
+
+static bool is_note(const char *text)
+{
+    return strcmp(text, note_shared) == 0 || strcmp(text, note_conflicting) == 0 ||
+           strcmp(text, note_mig) == 0;
+}
+
+/* What a text takes with what joins it, where it is not there yet. */
+static size_t room_for(const char *known, const char *text)
+{
+    return strstr(known, text) ? 0 : strlen(text) + 2;
+}
+
+/* False where it is there, or has no room. */
+static bool add_warning(char *known, size_t size, const char *one)
+{
+    const size_t used = strlen(known);
+    const size_t notes = room_for(known, note_shared) + room_for(known, note_conflicting) +
+                         room_for(known, note_mig);
+    const size_t n = strlen(one);
+    const bool own = is_note(one);
+    if (n == 0 || strstr(known, one) || used + n + 3 + (own ? 0 : notes) > size)
+        return false;
+    if (!own || used == 0) {
+        add_text(known, size, one);
+        return true;
+    }
+    memmove(known + n + 2, known, used + 1);
+    memcpy(known, one, n);
+    memcpy(known + n, "; ", 2);
+    return true;
 }
 
 bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings)
@@ -323,13 +370,9 @@ bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings)
     for (const char *at = warnings; *at;) {
         const char *end = strstr(at, "; ");
         const size_t n = end ? (size_t)(end - at) : strlen(at);
-        const size_t used = strlen(known);
-        char one[256];
+        char one[sizeof((pp_prometheus_answer *)NULL)->warning];
         (void)snprintf(one, sizeof one, "%.*s", (int)n, at);
-        if (used + strlen(one) + 3 <= size && !strstr(known, one)) {
-            (void)snprintf(known + used, size - used, "%s%s", used ? "; " : "", one);
-            added = true;
-        }
+        added = add_warning(known, size, one) || added;
         at += n + (end ? 2 : 0);
     }
     return added;

@@ -30,9 +30,9 @@ typedef struct pp_prometheus_answer {
     /** By GPU, metric and stamp, each once. */
     pp_activity_sample *samples;
     size_t n_samples;
-    /** Prometheus' first warning and what else is to be known of the samples, joined by "; ";
-     *  "": nothing. The same for like answers. */
-    char warning[256];
+    /** What is to be known of the samples, and after it the beginning of Prometheus' first warning,
+     *  joined by "; "; "": nothing. The same for like answers. */
+    char warning[384];
     bool partial; /**< Prometheus warned: there may be more samples than it found */
 } pp_prometheus_answer;
 
@@ -48,7 +48,8 @@ int pp_prometheus_decode(const char *body, size_t n, const pp_metric_source *sou
                          pp_prometheus_answer *ret, pp_error *err);
 
 /** Adds to `known` those of an answer's warnings that it does not hold yet, as far as they fit;
- *  true where there were some. */
+ *  true where there were some. Our own notes go first, and have room whatever Prometheus warned of
+ *  (300 bytes are enough). */
 bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings);
 
 typedef struct pp_prometheus pp_prometheus;

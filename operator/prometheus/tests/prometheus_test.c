@@ -318,7 +318,7 @@ static void mig_and_foreign_series_are_left_out(void **state)
     pp_prometheus_answer_done(&a);
 }
 
-static void prometheus_warning_comes_first(void **state)
+static void prometheus_warnings_are_told(void **state)
 {
     (void)state;
     pp_prometheus_answer a = {0};
@@ -338,7 +338,7 @@ static void prometheus_warning_comes_first(void **state)
 static void warnings_are_gathered(void **state)
 {
     (void)state;
-    char known[40] = "";
+    char known[230] = ""; /* ours have room in it */
     assert_false(pp_prometheus_add_warnings(known, sizeof known, ""));
     assert_true(pp_prometheus_add_warnings(known, sizeof known, "one"));
     assert_true(pp_prometheus_add_warnings(known, sizeof known, "two; one"));
@@ -659,6 +659,63 @@ static void wrong_urls(void **state)
     assert_int_equal(err.code, PP_ERR_INVALID);
 }
 
+/* However long Prometheus' warnings are and whatever they are written in, a user is told what was
+ * left out, whole and first: the message that this is part of may be cut. */
+static void notes_are_not_pushed_out(void **state)
+{
+    (void)state;
+    static const char *const ours[] = {"several pods share a GPU: its values are of all their work",
+                                       "series of MIG instances are left out: they are not the "
+                                       "whole GPU's",
+                                       "values that differ by pod are left out: they are not the "
+                                       "GPU's"};
+    char known[384] = "", body[4096], text[1024] = "";
+    for (int i = 0; i < 300; i++)
+        (void)snprintf(text + 1 + 3 * i, 4, "%s",
+                       "\xe6\x9c\xaa"); /* cut within a character, it is none */
+    for (int turn = 0; turn < 5; turn++) {
+        pp_prometheus_answer a = {0};
+        text[0] = (char)('0' + turn); /* each time another */
+        (void)snprintf(body, sizeof body,
+                       "{\"status\":\"success\",\"warnings\":[\"%s\"],\"data\":{\"resultType\":"
+                       "\"matrix\",\"result\":[]}}",
+                       text);
+        assert_int_equal(decode(body, &a, NULL), 0);
+        assert_true(strlen(a.warning) > 50);
+        (void)pp_prometheus_add_warnings(known, sizeof known, a.warning);
+        pp_prometheus_answer_done(&a);
+    }
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        assert_true(pp_prometheus_add_warnings(known, sizeof known, ours[i]));
+    assert_non_null(strstr(known, "; 0\xe6"));
+    json_t *probe = json_string(known);
+    assert_non_null(probe); /* UTF-8 */
+    json_decref(probe);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        assert_true(strstr(known, ours[i]) && strstr(known, ours[i]) < strstr(known, "0\xe6"));
+        assert_false(pp_prometheus_add_warnings(known, sizeof known, ours[i]));
+    }
+}
+
+static void a_note_stands_beside_a_long_warning(void **state)
+{
+    (void)state;
+    pp_prometheus_answer a = {0};
+    char body[2048], text[600];
+    memset(text, 'w', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    (void)snprintf(body, sizeof body,
+                   "{\"status\":\"success\",\"warnings\":[\"%s\"],\"data\":{\"resultType\":"
+                   "\"matrix\",\"result\":[{\"metric\":{\"__name__\":\"DCGM_FI_DEV_GPU_UTIL\","
+                   "\"UUID\":\"GPU-1\",\"GPU_I_ID\":\"3\"},\"values\":[]}]}}",
+                   text);
+    assert_int_equal(decode(body, &a, NULL), 0);
+    assert_non_null(strstr(a.warning, "whole GPU's"));
+    assert_non_null(strstr(a.warning, "wwwwwwww"));
+    assert_true(a.partial);
+    pp_prometheus_answer_done(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -673,8 +730,10 @@ int main(void)
         cmocka_unit_test(amd_names_and_units),
         cmocka_unit_test(no_preset_has_a_counter),
         cmocka_unit_test(mig_and_foreign_series_are_left_out),
-        cmocka_unit_test(prometheus_warning_comes_first),
+        cmocka_unit_test(prometheus_warnings_are_told),
         cmocka_unit_test(warnings_are_gathered),
+        cmocka_unit_test(notes_are_not_pushed_out),
+        cmocka_unit_test(a_note_stands_beside_a_long_warning),
         cmocka_unit_test(refused_answers),
         cmocka_unit_test(request_is_well_formed),
         cmocka_unit_test(token_is_read_for_every_query),
