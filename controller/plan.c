@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #define SECOND INT64_C(1000000000)
@@ -22,8 +23,9 @@ typedef struct gpu {
     int64_t due;                     /* not asked before */
     int64_t failing_since;           /* first failure since the last answer; 0: none */
     unsigned failures;
-    uint64_t busy; /* the query that is under way; 0: none */
-    bool outrun;   /* more was needed since it was sent: its answer does not count */
+    unsigned partials; /* answers since the last whole one */
+    uint64_t busy;     /* the query that is under way; 0: none */
+    bool outrun;       /* more was needed since it was sent: its answer does not count */
 } gpu;
 
 struct pp_plan {
@@ -397,6 +399,18 @@ void pp_plan_queries_done(pp_plan_queries *queries)
     queries->count = 0;
 }
 
+/* Until one that was answered in part is asked about again: all that is younger than the wait,
+ * which is much. No later than when that has passed for the last of it. */
+static int64_t due_after_partial(const pp_plan *plan, const gpu *g, int64_t now_ns)
+{
+    const int64_t most = plan->opt.wait_ns / 4, end = end_of(plan, g) + plan->opt.wait_ns;
+    int64_t pause = plan->opt.interval_ns;
+    for (unsigned i = 1; i < g->partials && pause < most; i++)
+        pause *= 2;
+    pause = pause > most && most > plan->opt.interval_ns ? most : pause;
+    return end > now_ns && end < now_ns + pause ? end : now_ns + pause;
+}
+
 static void answered(const pp_plan *plan, gpu *g, const struct flight *flight, int64_t now_ns,
                      bool partial)
 {
@@ -409,7 +423,10 @@ static void answered(const pp_plan *plan, gpu *g, const struct flight *flight, i
     g->failing_since = 0;
     /* A range that was cut short is continued at once; else new samples are waited for. */
     bool more = flight->end <= sure && flight->end < end_of(plan, g);
-    g->due = more ? now_ns : now_ns + plan->opt.interval_ns;
+    g->partials = partial ? g->partials + (g->partials < UINT_MAX) : 0;
+    g->due = more      ? now_ns
+             : partial ? due_after_partial(plan, g, now_ns)
+                       : now_ns + plan->opt.interval_ns;
 }
 
 static void failed(const pp_plan *plan, gpu *g, int64_t now_ns)

@@ -92,7 +92,7 @@ void pp_plan_too_large(pp_plan *plan, uint64_t id, int64_t now_ns);
 
 /** As pp_plan_answered, of an answer that may lack samples which are there (a store behind
  * Prometheus is away): stored or not, pp_plan_stored is not told of it. What is younger than
- * `wait_ns` is asked for again. */
+ * `wait_ns` is asked for again, at pauses that double up to a quarter of that. */
 void pp_plan_partial(pp_plan *plan, uint64_t id, int64_t now_ns);
 
 /** When pp_plan_next will have something to ask; INT64_MAX: not before something changes. */
