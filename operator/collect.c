@@ -162,8 +162,8 @@ static void ask(pp_work *work, const pp_plan_query *query)
     e->sent_ns = pp_time_now();
     (void)snprintf(e->uid, sizeof e->uid, "%s", work->uid);
     work->queries++;
-    if (pp_prometheus_query(op->prometheus, query->text, query->time_ns, on_answer, e, NULL, &err) <
-        0) {
+    if (pp_prometheus_query(op->prometheus, query->text, query->time_ns, query->range_ns, on_answer,
+                            e, NULL, &err) < 0) {
         remember_error(e, err.message);
         finish(e, false);
     }

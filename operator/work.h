@@ -55,7 +55,7 @@ typedef struct pp_work {
     bool asked;                 /**< Prometheus answered at least once */
     char prometheus_error[256]; /**< "": none */
     /** All there were, "": none yet. They stay: what was left out stays out of the results. */
-    char prometheus_warning[384];
+    char prometheus_warning[448];
     pp_strings shared; /**< GPUs that several pods held at a time, as the exporter says */
     unsigned queries;  /**< to Prometheus, under way */
     bool solving;      /**< solutions are being made */

@@ -305,6 +305,8 @@ static const char *const note_conflicting =
 static const char *const note_mig =
     "series of MIG instances are left out: they are not the whole GPU's";
 
+static const char *const note_time = "samples of another time than asked for are left out";
+
 enum { WARNING_MOST = 160 }; /* bytes of Prometheus' own: some list every store that is away */
 
 static void add_text(char *to, size_t size, const char *text)
@@ -334,8 +336,8 @@ static void note_warning(const decoding *d, const json_t *root)
 
 static bool is_note(const char *text)
 {
-    return strcmp(text, note_shared) == 0 || strcmp(text, note_conflicting) == 0 ||
-           strcmp(text, note_mig) == 0;
+    return strcmp(text, note_time) == 0 || strcmp(text, note_shared) == 0 ||
+           strcmp(text, note_conflicting) == 0 || strcmp(text, note_mig) == 0;
 }
 
 /* What a text takes with what joins it, where it is not there yet. */
@@ -349,7 +351,7 @@ static bool add_warning(char *known, size_t size, const char *one)
 {
     const size_t used = strlen(known);
     const size_t notes = room_for(known, note_shared) + room_for(known, note_conflicting) +
-                         room_for(known, note_mig);
+                         room_for(known, note_mig) + room_for(known, note_time);
     const size_t n = strlen(one);
     const bool own = is_note(one);
     if (n == 0 || strstr(known, one) || used + n + 3 + (own ? 0 : notes) > size)
@@ -362,6 +364,17 @@ static bool add_warning(char *known, size_t size, const char *one)
     memcpy(known, one, n);
     memcpy(known + n, "; ", 2);
     return true;
+}
+
+void pp_prometheus_answer_trim(pp_prometheus_answer *answer, int64_t from_ns, int64_t to_ns)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < answer->n_samples; i++)
+        if (answer->samples[i].stamp_ns >= from_ns && answer->samples[i].stamp_ns <= to_ns)
+            answer->samples[kept++] = answer->samples[i];
+    if (kept < answer->n_samples)
+        (void)add_warning(answer->warning, sizeof answer->warning, note_time);
+    answer->n_samples = kept;
 }
 
 bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings)

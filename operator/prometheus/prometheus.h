@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 enum {
-    PP_PROMETHEUS_MAX_SERIES = 100000, /**< of one answer */
-    PP_PROMETHEUS_MAX_SAMPLES = 1000000,
+    PP_PROMETHEUS_MAX_SERIES = 100000,  /**< of one answer */
+    PP_PROMETHEUS_MAX_SAMPLES = 100000, /**< the store takes as many at once */
 };
 
 typedef struct pp_prometheus_answer {
@@ -47,9 +47,12 @@ void pp_prometheus_answer_done(pp_prometheus_answer *answer);
 int pp_prometheus_decode(const char *body, size_t n, const pp_metric_source *source,
                          pp_prometheus_answer *ret, pp_error *err);
 
+/** Leaves out samples before `from_ns` or after `to_ns`, with a note. */
+void pp_prometheus_answer_trim(pp_prometheus_answer *answer, int64_t from_ns, int64_t to_ns);
+
 /** Adds to `known` those of an answer's warnings that it does not hold yet, as far as they fit;
  *  true where there were some. Our own notes go first, and have room whatever Prometheus warned of
- *  (300 bytes are enough). */
+ *  (448 bytes are enough). */
 bool pp_prometheus_add_warnings(char *known, size_t size, const char *warnings);
 
 typedef struct pp_prometheus pp_prometheus;
@@ -78,10 +81,12 @@ typedef void (*pp_prometheus_fn)(void *user, uint64_t id, const pp_prometheus_an
 
 /**
  * Asks. `text` is PromQL with a range selector, `time_ns` its evaluation time (whole ms; further
- * digits are cut). Answers are decoded on the thread pool. The callback is never called before
- * this returns.
+ * digits are cut), `range_ns` that range: samples outside of it, which no Prometheus should have,
+ * are left out with a note; 0: any are taken. Answers are decoded on the thread pool. The callback
+ * is never called before this returns.
  */
 int pp_prometheus_query(pp_prometheus *prometheus, const char *text, int64_t time_ns,
-                        pp_prometheus_fn done, void *user, uint64_t *ret_id, pp_error *err);
+                        int64_t range_ns, pp_prometheus_fn done, void *user, uint64_t *ret_id,
+                        pp_error *err);
 
 #endif

@@ -30,6 +30,8 @@ typedef struct query {
     void *user;
     /* for the thread pool, its own until it has ended */
     pp_metric_source source;
+    int64_t time_ns;
+    int64_t range_ns; /* 0: not known */
     char *body;
     size_t n;
     pp_prometheus_answer answer;
@@ -126,6 +128,8 @@ static void decode(uv_work_t *work)
 {
     query *q = work->data;
     q->failed = pp_prometheus_decode(q->body, q->n, &q->source, &q->answer, &q->error) < 0;
+    if (!q->failed && q->range_ns > 0) /* before Prometheus 3 both ends are part of it */
+        pp_prometheus_answer_trim(&q->answer, q->time_ns - q->range_ns, q->time_ns);
 }
 
 static void on_decoded(uv_work_t *work, int status)
@@ -261,7 +265,8 @@ static int send_query(query *q, const char *text, int64_t time_ns, pp_error *err
 }
 
 int pp_prometheus_query(pp_prometheus *prometheus, const char *text, int64_t time_ns,
-                        pp_prometheus_fn done, void *user, uint64_t *ret_id, pp_error *err)
+                        int64_t range_ns, pp_prometheus_fn done, void *user, uint64_t *ret_id,
+                        pp_error *err)
 {
     query *q = calloc(1, sizeof *q);
     if (!q)
@@ -269,6 +274,8 @@ int pp_prometheus_query(pp_prometheus *prometheus, const char *text, int64_t tim
     q->id = ++prometheus->last_id;
     q->prometheus = prometheus;
     q->source = prometheus->source;
+    q->time_ns = time_ns / 1000000 * 1000000;
+    q->range_ns = range_ns;
     q->done = done;
     q->user = user;
     HASH_ADD(hh, prometheus->queries, id, sizeof q->id, q);

@@ -101,7 +101,7 @@ void fixture_ask(uv_loop_t *loop, pp_prometheus *client, const char *text, int64
 {
     pp_error err = {0};
     reply->answered = false;
-    if (pp_prometheus_query(client, text, time_ns, on_answer, reply, NULL, &err) < 0)
+    if (pp_prometheus_query(client, text, time_ns, 0, on_answer, reply, NULL, &err) < 0)
         fail_msg("%s", err.message);
     while (!reply->answered)
         uv_run(loop, UV_RUN_ONCE);

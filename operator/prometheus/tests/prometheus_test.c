@@ -338,7 +338,7 @@ static void prometheus_warnings_are_told(void **state)
 static void warnings_are_gathered(void **state)
 {
     (void)state;
-    char known[230] = ""; /* ours have room in it */
+    char known[284] = ""; /* ours have room in it */
     assert_false(pp_prometheus_add_warnings(known, sizeof known, ""));
     assert_true(pp_prometheus_add_warnings(known, sizeof known, "one"));
     assert_true(pp_prometheus_add_warnings(known, sizeof known, "two; one"));
@@ -399,6 +399,8 @@ typedef struct server {
     pp_prometheus *prometheus;
     int answers;
     size_t n_samples;
+    int64_t first_ns;
+    char warning[384];
     pp_error error;
 } server;
 
@@ -509,22 +511,30 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
     assert_true(id != 0);
     assert_true((answer == NULL) == (error != NULL));
     s->answers++;
-    if (answer)
+    if (answer) {
         s->n_samples = answer->n_samples;
+        s->first_ns = answer->n_samples ? answer->samples[0].stamp_ns : 0;
+        (void)snprintf(s->warning, sizeof s->warning, "%s", answer->warning);
+    }
     if (error)
         s->error = *error;
 }
 
-static void ask(server *s)
+static void ask_for(server *s, int64_t range_ns)
 {
     pp_error err = {0};
     uint64_t id = 0;
     if (pp_prometheus_query(s->prometheus, "{__name__=~\"A|B\"}[30s]", INT64_C(1769000000123999999),
-                            on_answer, s, &id, &err) < 0)
+                            range_ns, on_answer, s, &id, &err) < 0)
         fail_msg("%s", err.message);
     assert_int_equal(s->answers, 0);
     while (s->answers == 0)
         uv_run(&s->loop, UV_RUN_ONCE);
+}
+
+static void ask(server *s)
+{
+    ask_for(s, 0);
 }
 
 static void stop(server *s)
@@ -568,6 +578,49 @@ static char *write_token(char *path, const char *token)
     return path;
 }
 
+/* Samples of another time than was asked for would end the search for those that are missing, and
+ * have the store make room for days that nobody observed. */
+static void samples_of_another_time_are_left_out(void **state)
+{
+    (void)state;
+    server *s = serve(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" MATRIX(
+            SERIES("DCGM_FI_DEV_GPU_UTIL", "\"UUID\":\"g\"",
+                   "[-5,\"1\"],[1,\"10\"],[1768999970.122,\"11\"],[1769000000.123,\"20\"],"
+                   "[1769000000.124,\"30\"],[5769000000,\"40\"]")));
+    open_client(s, NULL, 0);
+    ask_for(s, INT64_C(30000000000));
+    assert_int_equal(s->error.code, PP_OK);
+    assert_int_equal(s->n_samples, 1);
+    assert_true(s->first_ns == INT64_C(1769000000123000000));
+    assert_string_equal(s->warning, "samples of another time than asked for are left out");
+    stop(s);
+}
+
+/* More than the store takes at once: half as many are asked for then. */
+static void a_large_answer_is_too_large(void **state)
+{
+    (void)state;
+    enum { MOST = 100000, EACH = 24 };
+    char *text = malloc((size_t)(MOST + 9) * EACH);
+    pp_prometheus_answer a = {0};
+    pp_error err = {0};
+    assert_non_null(text);
+    for (int n = MOST; n <= MOST + 1; n++) {
+        char *at = text + sprintf(text, "%s",
+                                  "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\","
+                                  "\"result\":[{\"metric\":{\"__name__\":\"DCGM_FI_DEV_GPU_UTIL\","
+                                  "\"UUID\":\"g\"},\"values\":[");
+        for (int i = 0; i < n; i++)
+            at += sprintf(at, "%s[%d,\"7\"]", i ? "," : "", i);
+        (void)sprintf(at, "%s", "]}]}}");
+        assert_int_equal(decode(text, &a, &err), n == MOST ? 0 : -1);
+        pp_prometheus_answer_done(&a);
+    }
+    assert_int_equal(err.code, PP_ERR_TOO_LARGE);
+    free(text);
+}
+
 static void token_is_read_for_every_query(void **state)
 {
     (void)state;
@@ -583,7 +636,8 @@ static void token_is_read_for_every_query(void **state)
     ask(s);
     assert_non_null(strstr(s->request, "Authorization: Bearer two\r\n"));
     unlink(path);
-    assert_int_equal(pp_prometheus_query(s->prometheus, "x[1s]", 0, on_answer, s, NULL, &err), -1);
+    assert_int_equal(pp_prometheus_query(s->prometheus, "x[1s]", 0, 0, on_answer, s, NULL, &err),
+                     -1);
     assert_non_null(strstr(err.message, "prometheus.bearerTokenFile"));
     stop(s);
 }
@@ -642,7 +696,8 @@ static void freeing_with_a_query_under_way(void **state)
     server *s = serve(NULL);
     open_client(s, NULL, 0);
     pp_error err = {0};
-    assert_int_equal(pp_prometheus_query(s->prometheus, "x[1s]", 0, on_answer, s, NULL, &err), 0);
+    assert_int_equal(pp_prometheus_query(s->prometheus, "x[1s]", 0, 0, on_answer, s, NULL, &err),
+                     0);
     for (int i = 0; i < 5; i++)
         uv_run(&s->loop, UV_RUN_NOWAIT);
     pp_prometheus_free(s->prometheus);
@@ -669,7 +724,7 @@ static void notes_are_not_pushed_out(void **state)
                                        "whole GPU's",
                                        "values that differ by pod are left out: they are not the "
                                        "GPU's"};
-    char known[384] = "", body[4096], text[1024] = "";
+    char known[448] = "", body[4096], text[1024] = "";
     for (int i = 0; i < 300; i++)
         (void)snprintf(text + 1 + 3 * i, 4, "%s",
                        "\xe6\x9c\xaa"); /* cut within a character, it is none */
@@ -736,6 +791,8 @@ int main(void)
         cmocka_unit_test(a_note_stands_beside_a_long_warning),
         cmocka_unit_test(refused_answers),
         cmocka_unit_test(request_is_well_formed),
+        cmocka_unit_test(samples_of_another_time_are_left_out),
+        cmocka_unit_test(a_large_answer_is_too_large),
         cmocka_unit_test(token_is_read_for_every_query),
         cmocka_unit_test(a_body_that_does_not_end),
         cmocka_unit_test(bad_servers),
