@@ -345,10 +345,27 @@ static int metric_fit(pp_attr_solver *s, size_t metric, const pp_attr_rows *u, p
     return design_at(s, u, 0, s->lag.lag, err);
 }
 
+/** Whether a metric never varied: then it tells neither the lag nor a layer. */
+static bool is_constant(const pp_attr_solver *s, size_t metric)
+{
+    const double *v = s->scrapes.values + metric * s->scrapes.n;
+    double least = PP_ATTR_INF, most = -PP_ATTR_INF;
+    size_t n = 0;
+    for (size_t i = 0; i < s->scrapes.n; i++) {
+        if (isnan(v[i]))
+            continue;
+        least = fmin(least, v[i]);
+        most = fmax(most, v[i]);
+        n++;
+    }
+    return n > 1 && most - least < PP_ATTR_CONSTANT_SD * s->scale[metric];
+}
+
 static int metric_report(pp_attr_solver *s, size_t metric, pp_error *err)
 {
     pp_attribution_metric_fit *r = &s->ret->fits[s->order[metric]];
     r->dropped_samples = s->scrapes.dropped[metric];
+    r->constant = is_constant(s, metric);
     size_t distinct = 0;
     for (size_t i = 0; i < s->windows.n; i++)
         distinct += !isnan(s->windows.values[metric * s->windows.n + i]);

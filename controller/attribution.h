@@ -160,6 +160,7 @@ typedef struct pp_attribution_metric_fit {
     size_t fitted_windows;       /**< distinct windows that lie in observed stretches */
     size_t dropped_samples;      /**< NaN, infinite, blank or out of range */
     size_t repeated_samples;     /**< the same collection read again */
+    bool constant;               /**< its samples, two at least, all have one value */
 } pp_attribution_metric_fit;
 
 /** One distinct collection, as reconstructed. */

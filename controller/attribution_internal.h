@@ -246,6 +246,8 @@ typedef struct pp_attr_problem {
     double max_lag;
 } pp_attr_problem;
 
+/** Scaled; what varies less carries no lag. */
+#define PP_ATTR_CONSTANT_SD 1e-5
 /** Most exporters publish within so many windows. */
 #define PP_ATTR_USUAL_WINDOWS 2.5
 

@@ -17,7 +17,6 @@
 /* Scaled sd of a window about a fit by least squares, against the prior's. */
 #define ROUGH_RIDGE (0.02 * 0.02 / (PP_ATTR_PRIOR_SD * PP_ATTR_PRIOR_SD))
 #define FLOOR_NOISE 1e-4 /* less residual than this tells no more */
-#define CONSTANT_SD 1e-5 /* scaled; what varies less carries no lag */
 #define UNAMBIGUOUS 12.0 /* in -2 log evidence, against the next minimum */
 #define SHOULDER 30.0    /* and against the typical lag */
 
@@ -75,7 +74,7 @@ static void metrics_pick(const pp_attr_problem *q, const pp_attr_windows *w, sam
             size_t present = 0;
             for (size_t i = 0; i < w->n; i++)
                 present += !isnan(v[i]);
-            if (moments(v, w->n, &mean) < CONSTANT_SD * q->scale[m])
+            if (moments(v, w->n, &mean) < PP_ATTR_CONSTANT_SD * q->scale[m])
                 continue;
             if (pass == 0 && present > most)
                 most = present;

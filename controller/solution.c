@@ -157,6 +157,8 @@ static const char *why(const pp_attribution_result *r, size_t metric, bool job, 
         return "took no time while observed";
     if (in_group)
         return "known only together with its group";
+    if (!r->lag_known && r->fits[metric].constant)
+        return "its values did not vary";
     if (!r->lag_known)
         return "the exporter's lag could not be told from the data";
     if (r->fits[metric].fitted_windows == 0)

@@ -635,6 +635,38 @@ static void job_only_says_no_layer(void **state)
     discard(&st);
 }
 
+/* Windows that all read the same tell no lag, and no layer, however long they are sampled. */
+static void same_windows_are_told(void **state)
+{
+    (void)state;
+    static const double values[] = {0, 0.97, 1, -1}; /* the last: at random */
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+        stored st = {0};
+        const sim_config config = small();
+        store(&st, &config);
+        for (size_t i = 0; i < st.activity.n_samples; i++)
+            st.activity.samples[i].value =
+                values[v] < 0 ? (double)(i * 7919 % 1009) / 1009 : values[v];
+        pp_solution *s = solve(&st.activity, false);
+        size_t layers_told = 0;
+        for (size_t i = 0; i < s->n_estimates; i++) {
+            const pp_solution_estimate *e = &s->estimates[i];
+            if (s->items[e->item].kind == PP_SOLUTION_JOB)
+                assert_true(values[v] < 0 || fabs(e->mean - values[v]) < 1e-9);
+            if (s->items[e->item].kind != PP_SOLUTION_LAYER)
+                continue;
+            assert_true(isnan(e->mean));
+            assert_string_equal(e->reason,
+                                values[v] < 0 ? "the exporter's lag could not be told from the data"
+                                              : "its values did not vary");
+            layers_told++;
+        }
+        assert_true(layers_told >= 4);
+        pp_solution_free(s);
+        discard(&st);
+    }
+}
+
 static uint64_t shuffle_state = 42;
 
 static void shuffle(void *base_, size_t n, size_t size)
@@ -695,6 +727,7 @@ int main(void)
         cmocka_unit_test(no_gpu_gives_times),
         cmocka_unit_test(memory_is_the_jobs),
         cmocka_unit_test(job_only_says_no_layer),
+        cmocka_unit_test(same_windows_are_told),
         cmocka_unit_test(order_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
