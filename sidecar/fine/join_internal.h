@@ -1,4 +1,4 @@
-/* Shared by the files of fine.h. */
+/* Shared by the files of sidecar/fine/join.h. */
 #ifndef PP_FINE_JOIN_INTERNAL_H
 #define PP_FINE_JOIN_INTERNAL_H
 
