@@ -390,10 +390,9 @@ static int check_choices(const pp_session *s, pp_error *err)
     while (m < sizeof methods / sizeof *methods && strcmp(s->method, methods[m]) != 0)
         m++;
     if (m == sizeof methods / sizeof *methods)
-        return pp_error_field(
-            err, "spec.method",
-            "\"%.20s\" is not available in this version; use Auto, Job, Direct, Isolated or Fine",
-            s->method);
+        return pp_error_field(err, "spec.method",
+                              "\"%.20s\" is none of Auto, Job, Direct, Isolated and Fine",
+                              s->method);
     if (strcmp(s->existing_pods, "Report") != 0)
         return pp_error_field(err, "spec.existingPods",
                               "\"%.20s\" is not available in this version; use Report",

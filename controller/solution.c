@@ -112,13 +112,13 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
         const pp_problem_item *from = i < p->n_items ? &p->items[i] : NULL;
         pp_solution_item *to = &s->items[s->n_items++];
         const pp_solution_kind kind = kind_of(r->rows[i].phase);
+        const pp_problem_item *layer = kind == PP_SOLUTION_LAYER ? from : NULL;
         *to = (pp_solution_item){
             .kind = kind,
             .phase = r->rows[i].phase,
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): layers come from items */
-            .layer = copy(kind == PP_SOLUTION_LAYER ? from->layer : ""),
-            .type = copy(kind == PP_SOLUTION_LAYER ? from->type : ""),
-            .parameters = from && kind == PP_SOLUTION_LAYER ? from->parameters : -1,
+            .layer = copy(layer ? layer->layer : ""),
+            .type = copy(layer ? layer->type : ""),
+            .parameters = layer ? layer->parameters : -1,
             .calls = from ? from->calls : 0,
             .total_ns = r->rows[i].time_ns,
             .share = r->rows[i].share,
@@ -286,45 +286,56 @@ static int make_rows(const pp_problem *p, const pp_attribution_result *r,
     return pp_solution_make_samples(p, r, options->tolerance_percent, s, err);
 }
 
+static int attribute(const pp_problem *p, const pp_solution_options *options,
+                     pp_attribution_result **ret, pp_error *err)
+{
+    const pp_attribution_input in = {
+        .items = p->names,
+        .n_items = p->n_items,
+        .intervals = p->intervals,
+        .n_intervals = p->n_intervals,
+        .cells = p->cells,
+        .n_cells = p->n_cells,
+        .steps = p->steps,
+        .n_steps = p->n_steps,
+        .stretches = p->stretches,
+        .n_stretches = p->n_stretches,
+        .metrics = p->metrics,
+        .n_metrics = p->n_metrics,
+        .options = options->attribution,
+    };
+    return pp_attribution_solve(&in, ret, err);
+}
+
+static int fill(const pp_activity *activity, const char *gpu, const pp_solution_options *options,
+                pp_problem *p, pp_solution *s, pp_error *err)
+{
+    pp_attribution_result *result = NULL;
+    if (pp_problem_build(activity, gpu, options, p, err) < 0 ||
+        attribute(p, options, &result, err) < 0)
+        return -1;
+    s->gpu = copy(gpu);
+    s->kernels = copy(p->kernels);
+    s->isolated = copy(p->isolated);
+    int rc = s->gpu && s->kernels && s->isolated ? make_rows(p, result, options, s, err)
+                                                 : pp_error_nomem(err);
+    pp_reading_narrow(&p->reading, result);
+    if (rc == 0)
+        rc = pp_solution_take_isolated(activity, p, options, s, err);
+    if (rc == 0)
+        rc = pp_solution_take_fine(activity, gpu, s, err);
+    pp_attribution_result_free(result);
+    return rc;
+}
+
 int pp_solution_solve(const pp_activity *activity, const char *gpu,
                       const pp_solution_options *options, pp_solution **ret, pp_error *err)
 {
     pp_problem p = {0};
-    pp_attribution_result *result = NULL;
     pp_solution *s = calloc(1, sizeof(*s));
-    int rc = s ? pp_problem_build(activity, gpu, options, &p, err) : pp_error_nomem(err);
-    if (rc == 0) {
-        const pp_attribution_input in = {
-            .items = p.names,
-            .n_items = p.n_items,
-            .intervals = p.intervals,
-            .n_intervals = p.n_intervals,
-            .cells = p.cells,
-            .n_cells = p.n_cells,
-            .steps = p.steps,
-            .n_steps = p.n_steps,
-            .stretches = p.stretches,
-            .n_stretches = p.n_stretches,
-            .metrics = p.metrics,
-            .n_metrics = p.n_metrics,
-            .options = options->attribution,
-        };
-        rc = pp_attribution_solve(&in, &result, err);
-    }
-    if (rc == 0) {
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rc is not 0 where s is NULL */
-        s->gpu = copy(gpu);
-        s->kernels = copy(p.kernels);
-        s->isolated = copy(p.isolated);
-        rc = s->gpu && s->kernels && s->isolated ? make_rows(&p, result, options, s, err)
-                                                 : pp_error_nomem(err);
-        pp_reading_narrow(&p.reading, result);
-        if (rc == 0)
-            rc = pp_solution_take_isolated(activity, &p, options, s, err);
-        if (rc == 0)
-            rc = pp_solution_take_fine(activity, gpu, s, err);
-    }
-    pp_attribution_result_free(result);
+    if (!s)
+        return pp_error_nomem(err);
+    int rc = fill(activity, gpu, options, &p, s, err);
     pp_problem_done(&p);
     if (rc < 0) {
         pp_solution_free(s);
