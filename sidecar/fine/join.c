@@ -107,17 +107,21 @@ static int64_t rebase(pp_fine *f)
     return samples - kernels;
 }
 
-/* Leaves samples out that were taken while no kernels were recorded, whatever the lag. */
+/* Leaves samples out that were taken while no kernels were recorded, whatever the lag, and those
+ * that lie over the one before: two that touch may overlap by what their clock tells. */
 static void trim(pp_fine *f, const pp_fine_clock *clock)
 {
-    int64_t last = 0;
+    int64_t last = 0, covered = -TIME_MAX;
     size_t n = 0;
     for (size_t i = 0; i < f->n_kernels; i++)
         last = f->kernels[i].end > last ? f->kernels[i].end : last;
     for (size_t i = 0; i < f->n_samples; i++) {
         int64_t at = f->samples[i].start - clock->lag;
-        if (at > -clock->range && at < last + clock->range)
-            f->samples[n++] = f->samples[i];
+        if (at <= -clock->range || at >= last + clock->range ||
+            f->samples[i].start < covered - f->sampled / 2)
+            continue;
+        covered = f->samples[i].end;
+        f->samples[n++] = f->samples[i];
     }
     f->n_samples = n;
 }

@@ -380,6 +380,29 @@ static void test_what_does_not_go_together(void **state)
     pp_fine_free(f);
 }
 
+/* No sampler writes two samples of one time. Each would be held against all kernels within it, at
+ * every lag: for hours. */
+static void test_samples_over_each_other(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *s = NULL;
+    pp_error err = {0};
+    const pp_fine_clock clock = {.metric = 0, .range = 400000};
+    add_kernels(f);
+    add_samples(f, 0, 0);
+    for (int64_t i = 0; i < 200000; i++)
+        add_kernel(f, STEPS, STEPS * STEP + 4000000 + 2 * i, 1);
+    for (int64_t i = 0; i < 100000; i++) {
+        const int64_t start = 7000000 + STEPS * STEP + 4000000 + i;
+        const pp_fine_sample over = {start, start + 4 * PERIOD, {0.5F, 0.5F, NAN, NAN}};
+        assert_int_equal(pp_fine_add_sample(f, &over, NULL), 0);
+    }
+    (void)pp_fine_join(f, &clock, &s, &err);
+    pp_fine_sums_free(s);
+    pp_fine_free(f);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -415,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_samples_that_tell_nothing),
         cmocka_unit_test(test_impossible_input),
         cmocka_unit_test(test_what_does_not_go_together),
+        cmocka_unit_test(test_samples_over_each_other),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
