@@ -61,6 +61,9 @@ static long gpu_index(decoding *d, const char *uuid)
         if (strcmp(gpus->items[i], uuid) == 0)
             return (long)i;
     }
+    if (gpus->count == PP_PROMETHEUS_MAX_GPUS)
+        return pp_error_set(d->err, PP_ERR_INVALID, "the answer names more than %d GPUs",
+                            PP_PROMETHEUS_MAX_GPUS);
     if (pp_strings_add(gpus, uuid, d->err) < 0)
         return -1;
     return (long)gpus->count - 1;

@@ -21,6 +21,7 @@
 
 enum {
     PP_PROMETHEUS_MAX_SERIES = 100000,  /**< of one answer */
+    PP_PROMETHEUS_MAX_GPUS = 4096,      /**< of one answer; a query names far fewer */
     PP_PROMETHEUS_MAX_SAMPLES = 100000, /**< the store takes as many at once */
 };
 

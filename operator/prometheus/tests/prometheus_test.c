@@ -597,6 +597,32 @@ static void samples_of_another_time_are_left_out(void **state)
     stop(s);
 }
 
+/* Some 64 are asked for at once: what has many more answers something else, and would take long. */
+static void too_many_gpus_are_no_answer(void **state)
+{
+    (void)state;
+    enum { EACH = 100 };
+    char *text = malloc((size_t)(PP_PROMETHEUS_MAX_GPUS + 9) * EACH);
+    assert_non_null(text);
+    for (int n = PP_PROMETHEUS_MAX_GPUS; n <= PP_PROMETHEUS_MAX_GPUS + 1; n++) {
+        pp_prometheus_answer a = {0};
+        pp_error err = {0};
+        char *at = text + sprintf(text, "%s",
+                                  "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\","
+                                  "\"result\":[");
+        for (int i = 0; i < n; i++)
+            at += sprintf(at,
+                          "%s{\"metric\":{\"__name__\":\"DCGM_FI_DEV_GPU_UTIL\",\"UUID\":"
+                          "\"g%d\"},\"values\":[[1,\"7\"]]}",
+                          i ? "," : "", i);
+        (void)sprintf(at, "%s", "]}}");
+        assert_int_equal(decode(text, &a, &err), n == PP_PROMETHEUS_MAX_GPUS ? 0 : -1);
+        assert_int_equal(err.code, n == PP_PROMETHEUS_MAX_GPUS ? PP_OK : PP_ERR_INVALID);
+        pp_prometheus_answer_done(&a);
+    }
+    free(text);
+}
+
 /* More than the store takes at once: half as many are asked for then. */
 static void a_large_answer_is_too_large(void **state)
 {
@@ -792,6 +818,7 @@ int main(void)
         cmocka_unit_test(refused_answers),
         cmocka_unit_test(request_is_well_formed),
         cmocka_unit_test(samples_of_another_time_are_left_out),
+        cmocka_unit_test(too_many_gpus_are_no_answer),
         cmocka_unit_test(a_large_answer_is_too_large),
         cmocka_unit_test(token_is_read_for_every_query),
         cmocka_unit_test(a_body_that_does_not_end),
