@@ -89,10 +89,11 @@ static const char *why_not_busy(const pp_solution *s, const pp_solution_item *i)
 static void set_busy(const pp_problem *p, size_t row, const pp_solution *s, pp_solution_item *to)
 {
     const bool other = to->kind == PP_SOLUTION_OTHER;
-    const pp_problem_time *t = row < p->n_items ? &p->items[row].time : &p->other_time;
+    const pp_problem_item *item = p->items && row < p->n_items ? &p->items[row] : NULL;
+    const pp_problem_time *t = item ? &item->time : &p->other_time;
     to->busy_ns = -1;
     to->idle_share = (double)NAN;
-    if (row < p->n_items || other)
+    if (item || other)
         to->busy_ns = pp_problem_part(t, other ? &p->piece_time : t);
     if (other && to->busy_ns >= 0 && to->total_ns > 0)
         to->idle_share = fmax(1 - (double)to->busy_ns / (double)to->total_ns, 0);
@@ -109,7 +110,7 @@ static int make_items(const pp_problem *p, const pp_attribution_result *r, pp_so
     if (!s->items)
         return pp_error_nomem(err);
     for (size_t i = 0; i < r->n_rows; i++) {
-        const pp_problem_item *from = i < p->n_items ? &p->items[i] : NULL;
+        const pp_problem_item *from = p->items && i < p->n_items ? &p->items[i] : NULL;
         pp_solution_item *to = &s->items[s->n_items++];
         const pp_solution_kind kind = kind_of(r->rows[i].phase);
         const pp_problem_item *layer = kind == PP_SOLUTION_LAYER ? from : NULL;
