@@ -142,6 +142,13 @@ static int64_t previous_pause(const pp_session *s)
     return text && pp_duration_parse(text, &ns, NULL) == 0 ? ns : 0;
 }
 
+/* How much later a session ends where the training was held for so long: what pods say of that is
+ * theirs to say, so no later than the spec lets it be. */
+static int64_t moved_by(const pp_session *s, int64_t paused)
+{
+    return paused < s->max_pause_ns ? paused : s->max_pause_ns;
+}
+
 /* The points in time that the status remembers, brought up to now. While layers are replayed
  * nothing is sampled: the end is later by that. */
 static void carry_times(pp_session_turn *turn)
@@ -155,11 +162,12 @@ static void carry_times(pp_session_turn *turn)
     d->deadline_at_ns = s->deadline_at_ns ? s->deadline_at_ns : s->created_ns + s->deadline_ns;
     d->ends_at_ns = s->ends_at_ns;
     const int64_t before = previous_pause(s);
-    d->paused_ns = later(before, turn->obs->stats.paused_ns / MILLISECOND * MILLISECOND);
+    if (pp_session_asks_replays(s))
+        d->paused_ns = later(before, turn->obs->stats.paused_ns / MILLISECOND * MILLISECOND);
     if (d->ends_at_ns)
-        d->ends_at_ns += d->paused_ns - before;
+        d->ends_at_ns += moved_by(s, d->paused_ns) - moved_by(s, before);
     else if (d->start_ns)
-        d->ends_at_ns = d->start_ns + s->duration_ns + d->paused_ns;
+        d->ends_at_ns = d->start_ns + s->duration_ns + moved_by(s, d->paused_ns);
 }
 
 /* Replays that are under way are let end: how long they hold the training is known once they have.
@@ -168,7 +176,8 @@ static bool is_held(const pp_session_turn *turn)
 {
     const pp_session_decision *d = turn->to;
     return turn->tally.replaying > 0 &&
-           turn->obs->now_ns < d->ends_at_ns - d->paused_ns + turn->session->max_pause_ns;
+           turn->obs->now_ns <
+               d->ends_at_ns - moved_by(turn->session, d->paused_ns) + turn->session->max_pause_ns;
 }
 
 /* Time in suspension counts neither for the duration nor for the deadline. */

@@ -1151,6 +1151,43 @@ static void test_pauses_move_the_end(void **state)
     world_done(&w);
 }
 
+/* What a pod says of pauses is its own to say: they move the end by no more than was allowed, and
+ * that of a session without replays not at all. */
+static void test_pauses_that_cannot_be(void **state)
+{
+    (void)state;
+    static const int64_t lies[] = {61 * FIXTURE_SECOND, 900 * FIXTURE_SECOND, INT64_MAX};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        world w;
+        world_init(&w, ISOLATED);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        (void)step(&w, 21);
+        w.obs.stats.paused_ns = lies[i] / 2;
+        (void)step(&w, 22);
+        w.obs.stats.paused_ns = lies[i];
+        assert_int_equal(step(&w, 23), PP_SESSION_COLLECTING);
+        assert_true(w.did.ends_at_ns == T(170));
+        (void)step(&w, 24);
+        assert_true(w.did.ends_at_ns == T(170));
+        report(&w, 0, 10, 170);
+        w.pods[0].replaying = true;
+        assert_int_equal(step(&w, 170), PP_SESSION_FINISHING);
+        world_done(&w);
+    }
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    const int64_t ends_at = w.did.ends_at_ns;
+    w.obs.stats.paused_ns = 20 * FIXTURE_SECOND;
+    (void)step(&w, 22);
+    assert_true(w.did.ends_at_ns == ends_at);
+    assert_null(progress(&w, "paused"));
+    world_done(&w);
+}
+
 /* Replays that are under way are let end, for as long as the training may be held and the agent is
  * heard of. */
 static void test_replays_are_let_end(void **state)
@@ -1324,6 +1361,7 @@ int main(void)
         cmocka_unit_test(test_replayed_condition),
         cmocka_unit_test(test_nothing_was_replayed),
         cmocka_unit_test(test_pauses_move_the_end),
+        cmocka_unit_test(test_pauses_that_cannot_be),
         cmocka_unit_test(test_replays_are_let_end),
         cmocka_unit_test(test_invalid_spec),
         cmocka_unit_test(test_ttl),
