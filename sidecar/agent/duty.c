@@ -45,7 +45,7 @@ static bool is_owing(const pp_duty *duty, const pp_duty_policy *policy, const pp
 static bool is_over(const pp_duty_policy *policy, const pp_duty_input *in)
 {
     if (policy->duration > 0 && in->first > 0 && !in->isolating &&
-        in->now - in->first - in->paused >= policy->duration)
+        in->now - in->first - policy->duration >= in->paused) /* which may be any number */
         return true;
     return policy->max > 0 && in->sampled >= policy->max;
 }

@@ -547,6 +547,13 @@ static void end_sampling(pp_process *p)
 
 /* ---- the mode ---- */
 
+/* The header is the program's to write. */
+static int64_t paused_since(const pp_process *p, const pp_ring_header *h)
+{
+    int64_t since = 0;
+    return __builtin_sub_overflow(h->paused, p->paused_before, &since) ? 0 : since;
+}
+
 static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
@@ -554,7 +561,7 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
                            .allowed = pod->allowed && !pod->leaving && !p->stale,
                            .running = pp_pairing_running(p->pairing),
                            .isolating = h->isolating != 0,
-                           .paused = h->paused - p->paused_before,
+                           .paused = paused_since(p, h),
                            .events = strcmp(h->clock, "cuda") == 0,
                            .cost = h->cost,
                            .steps = h->steps,

@@ -88,6 +88,22 @@ static void test_replays_are_no_part_of_the_duration(void **state)
     assert_true(!w.in.running && w.duty.finished);
 }
 
+/* The program may write into its ring what it likes: its own sampling ends, or goes on. */
+static void test_pauses_that_cannot_be(void **state)
+{
+    (void)state;
+    pp_duty_policy bounded = policy;
+    bounded.duration = 20 * S;
+    const int64_t lies[] = {INT64_MAX, INT64_MIN, -1};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        world w = begin(0.001);
+        pass(&w, &bounded, 10 * S, S / 20);
+        w.in.paused = lies[i];
+        pass(&w, &bounded, 12 * S, S / 20);
+        assert_int_equal(w.duty.finished, lies[i] < 0);
+    }
+}
+
 /* What kept kernels from being recorded, another profiler say, may be over. */
 static void test_stretches_by_events_are_begun_anew(void **state)
 {
@@ -252,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_stretches_by_events_are_begun_anew),
         cmocka_unit_test(test_replays_are_not_cut_short),
         cmocka_unit_test(test_replays_are_no_part_of_the_duration),
+        cmocka_unit_test(test_pauses_that_cannot_be),
         cmocka_unit_test(test_short_steps_make_short_stretches),
         cmocka_unit_test(test_the_budget_holds_by_construction),
         cmocka_unit_test(test_the_budget_holds_wherever_a_session_ends),
