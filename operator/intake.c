@@ -284,7 +284,7 @@ static void take_note(pp_work *work, const delivery *d)
         target->rank = batch->process.rank;
     if (!pp_wire_is_fine_only(batch)) { /* which is of no stretch */
         target->open_stretch = !batch->stretch.last;
-        target->replaying = batch->stretch.dwell != 0;
+        target->replaying |= batch->stretch.dwell != 0; /* that none replays the store knows */
     }
     target->last_batch_ns = pp_time_now();
     work->stats_dirty = true;

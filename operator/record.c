@@ -159,7 +159,7 @@ static void take_target(pp_work *work, const pp_store_target_stats *from)
     target->fine = from->fine;
     (void)snprintf(target->fine_why, sizeof target->fine_why, "%s", from->fine_why);
     target->replays = from->replays;
-    target->replaying = from->replaying;
+    target->replaying = from->replaying || (target->replaying && work->stats_dirty);
     (void)snprintf(target->isolated, sizeof target->isolated, "%s", from->isolated);
     for (size_t i = 0; i < from->gpus.count && from->observed_last_ns; i++)
         (void)pp_plan_need(work->plan, from->gpus.items[i], from->observed_first_ns,

@@ -28,7 +28,7 @@ typedef struct pp_work_target {
     bool fine; /**< fine sampling told something of it */
     char fine_why[PP_SESSION_FINE_WHY];
     int64_t replays; /**< of its layers */
-    bool replaying;  /**< its last batch is of replays */
+    bool replaying;  /**< the last batch of a process of it is of replays */
     char isolated[PP_SESSION_ISOLATED_WHY];
     UT_hash_handle hh;
 } pp_work_target;

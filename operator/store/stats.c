@@ -7,8 +7,9 @@
 static const char known_sql[] = "SELECT 1 FROM session WHERE uid = $1";
 
 /* rank: of the newest agent's processes. open_stretch too: an agent that was killed never closes
- * its own. steps: of the process number that has fewest, over all agents; paused_ns of the one that
- * has most. */
+ * its own. replaying: the same, less processes of which nothing came in 30 s in which others' did,
+ * as a process that is gone never ends its own. steps: of the process number that has fewest, over
+ * all agents; paused_ns of the one that has most. */
 static const char targets_sql[] =
     "SELECT t.pod_uid, coalesce(p.gpus, '{}'), coalesce(p.rank, -1), "
     "coalesce(p.open_stretch, false), "
@@ -22,7 +23,9 @@ static const char targets_sql[] =
     "FROM target t "
     "LEFT JOIN LATERAL (SELECT min(x.rank) AS rank, bool_or(x.open_stretch) AS open_stretch, "
     "  max(x.fine COLLATE \"C\") AS fine, max(x.isolated COLLATE \"C\") AS isolated, "
-    "  bool_or(x.replaying) AS replaying, "
+    "  bool_or(x.replaying AND x.last_end_ns > (SELECT max(y.last_end_ns) FROM process y "
+    "   WHERE y.session_uid = t.session_uid AND y.pod_uid = t.pod_uid) - 30000000000) "
+    "  AS replaying, "
     "  (SELECT array_agg(DISTINCT g ORDER BY g) FROM process y, unnest(y.gpus) g "
     "   WHERE y.session_uid = t.session_uid AND y.pod_uid = t.pod_uid) AS gpus "
     " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid AND x.instance "
@@ -31,9 +34,10 @@ static const char targets_sql[] =
     "   AND z.pod_uid = t.pod_uid ORDER BY z.last_end_ns DESC, z.instance COLLATE \"C\" LIMIT 1)) "
     "p "
     " ON true "
-    "LEFT JOIN LATERAL (SELECT min(q.steps)::bigint AS steps, max(q.paused_ns)::bigint AS "
-    "paused_ns, "
-    " sum(q.replays)::bigint AS replays FROM (SELECT sum(x.steps) AS steps, "
+    "LEFT JOIN LATERAL (SELECT min(q.steps)::bigint AS steps, "
+    " least(max(q.paused_ns), 9223372036854775807)::bigint AS paused_ns, "
+    " least(sum(q.replays), 9223372036854775807)::bigint AS replays "
+    " FROM (SELECT sum(x.steps) AS steps, "
     " sum(x.paused_ns) AS paused_ns, sum(x.replays) AS replays "
     " FROM process x WHERE x.session_uid = t.session_uid AND x.pod_uid = t.pod_uid "
     " GROUP BY x.process) q) n ON true "

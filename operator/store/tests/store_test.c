@@ -1352,6 +1352,45 @@ static void replays_are_no_training(void **state)
     finish(f);
 }
 
+/* What an agent counts is its own to say: figures that cannot be summed keep no session from its
+ * end. */
+static void figures_that_cannot_be(void **state)
+{
+    (void)state;
+    fixture *f = start("t_figures");
+    prepare_target(f);
+    put_replays(f, 1, false);
+    put_replays(f, 2, false);
+    wait_all(f);
+    execute(f->direct, "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock, "
+                       "replays, paused_ns) VALUES ('s1', 'p1', 'agent-0', 0, '{}', 'cuda', "
+                       "9223372036854775807, 9223372036854775807)");
+    const stats_seen seen = stats_of(f, "s1");
+    assert_true(seen.target.paused_ns == INT64_MAX && seen.target.replays == INT64_MAX);
+    finish(f);
+}
+
+/* A process that is gone amid replays never ends them: by the others' time it is known to be. */
+static void replays_of_who_is_gone(void **state)
+{
+    (void)state;
+    static const char later[] = "UPDATE process SET last_end_ns = last_end_ns + 29000000000 "
+                                "WHERE process = 1";
+    fixture *f = start("t_gone");
+    prepare_target(f);
+    put_replays(f, 1, false);
+    wait_all(f);
+    execute(f->direct, "INSERT INTO process SELECT (jsonb_populate_record(p, "
+                       "'{\"process\": 1, \"replaying\": false}')).* FROM process p");
+    execute(f->direct, later);
+    assert_true(stats_of(f, "s1").target.replaying);
+    execute(f->direct, later);
+    assert_false(stats_of(f, "s1").target.replaying);
+    execute(f->direct, "UPDATE process SET replaying = true WHERE process = 1");
+    assert_true(stats_of(f, "s1").target.replaying);
+    finish(f);
+}
+
 static void statistics(void **state)
 {
     (void)state;
@@ -1571,6 +1610,8 @@ int main(void)
         cmocka_unit_test(grid_is_loaded),
         cmocka_unit_test(unknown_busy_times_are_null),
         cmocka_unit_test(replays_are_no_training),
+        cmocka_unit_test(figures_that_cannot_be),
+        cmocka_unit_test(replays_of_who_is_gone),
         cmocka_unit_test(large_load),
         cmocka_unit_test(solution_is_replaced),
         cmocka_unit_test(shared_gpus_are_told),
