@@ -9,8 +9,10 @@ static const char finish_sql[] =
     "WHERE s.uid = $1 AND s.finished_at IS NULL";
 
 /* A workload's figures: the mean of its pods' job averages, and the 95th percentile of the raw
- * samples of their GPUs while they were observed. A session that ended earlier does not replace a
- * later one. Does nothing when the statement above did nothing to a session of this phase. */
+ * samples of their GPUs while they were observed, less those that may hold some of a dwell, whose
+ * time is one multirange: as a join each sample would be held against each dwell. A session that
+ * ended earlier does not replace a later one. Does nothing when the statement above did nothing to
+ * a session of this phase. */
 static const char pattern_sql[] =
     "INSERT INTO pattern AS o (namespace, workload_kind, workload_name, session_uid, metric, mean, "
     "p95, finished_at) "
@@ -18,13 +20,15 @@ static const char pattern_sql[] =
     "s.finished_at "
     "FROM session s JOIN target t ON t.session_uid = s.uid "
     "JOIN estimate e ON e.session_uid = t.session_uid AND e.pod_uid = t.pod_uid AND e.kind = 'job' "
+    "CROSS JOIN LATERAL (SELECT coalesce(range_agg(int8range(d.start_ns, d.end_ns + a.late, "
+    "  '()')), '{}') AS held FROM activity d CROSS JOIN (SELECT (2 * coalesce(max(window_ns), 0) "
+    "  + greatest(2.5 * max(window_ns), 1.5e9, max(lag_ns)))::bigint AS late FROM attribution "
+    "  WHERE session_uid = t.session_uid AND pod_uid = t.pod_uid AND gpu_uuid = e.gpu_uuid) a "
+    " WHERE d.session_uid = t.session_uid AND d.pod_uid = t.pod_uid AND d.dwell IS NOT NULL) w "
     "CROSS JOIN LATERAL (SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY m.value) AS p95 "
     " FROM metric_sample m WHERE m.gpu_uuid = e.gpu_uuid AND m.metric = e.metric "
     " AND m.at_ns BETWEEN t.observed_first_ns AND t.observed_last_ns "
-    " AND NOT EXISTS (SELECT 1 FROM activity d JOIN attribution a USING (session_uid, pod_uid) "
-    "  WHERE d.session_uid = t.session_uid AND d.pod_uid = t.pod_uid AND d.dwell IS NOT NULL "
-    "  AND a.gpu_uuid = e.gpu_uuid AND m.at_ns > d.start_ns AND m.at_ns < d.end_ns + "
-    "  2 * coalesce(a.window_ns, 0) + greatest(2.5 * a.window_ns, 1.5e9, a.lag_ns))) p "
+    " AND NOT w.held @> m.at_ns) p "
     "WHERE s.uid = $1 AND s.phase = 'Succeeded' "
     "GROUP BY t.namespace, t.workload_kind, t.workload_name, e.metric, s.finished_at "
     "ON CONFLICT (namespace, workload_kind, workload_name, metric) DO UPDATE SET "
