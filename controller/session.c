@@ -9,7 +9,8 @@
 
 #define SECOND INT64_C(1000000000)
 #define MILLISECOND INT64_C(1000000)
-/* Replays bring a batch every few seconds: an agent that is not heard of has none under way. */
+/* Replays bring a batch every few seconds: an agent that is not heard of, though it could be, has
+ * none under way. */
 #define REPLAYING_HEARD_WITHIN (30 * SECOND)
 
 static const char *const phase_names[] = {
@@ -116,8 +117,9 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
         return;
     t->unfinished++;
     t->undrained += pod->open_stretch;
-    t->replaying +=
-        pod->replaying && turn->obs->now_ns < pod->last_batch_ns + REPLAYING_HEARD_WITHIN;
+    t->replaying += pod->replaying &&
+                    turn->obs->now_ns < later(pod->last_batch_ns, turn->obs->serving_since_ns) +
+                                            REPLAYING_HEARD_WITHIN;
     t->below_max += s->steps_max > 0 && pod->steps < s->steps_max;
 }
 

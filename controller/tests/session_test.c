@@ -1218,6 +1218,16 @@ static void test_replays_are_let_end(void **state)
 
     world_init(&w, ISOLATED);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 100);
+    w.pods[0].replaying = true;
+    w.obs.serving_since_ns = T(131); /* agents kept what came meanwhile, and send it now */
+    (void)step(&w, 109);
+    assert_int_equal(step(&w, 160), PP_SESSION_COLLECTING);
+    assert_int_equal(step(&w, 161), PP_SESSION_FINISHING);
+    world_done(&w);
+
+    world_init(&w, ISOLATED);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 109);
     assert_int_equal(step(&w, 111), PP_SESSION_FINISHING); /* the training goes on */
     world_done(&w);
