@@ -42,6 +42,8 @@ typedef struct pp_dwell {
 typedef struct pp_dwells {
     pp_dwell *items;
     size_t count;
+    pp_attribution_span *spans; /**< the time of all of them, in order; none touches another */
+    size_t n_spans;
 } pp_dwells;
 
 /** Which time a sample may say something of: up to when it was read, less `least_ns`; from a window

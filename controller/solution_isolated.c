@@ -72,17 +72,49 @@ static void join_batches(pp_dwells *d)
     d->count = kept;
 }
 
-/* The dwell that a batch is of; as many as there are: none. */
+static int compare_spans(const void *left, const void *right)
+{
+    const pp_attribution_span *a = left;
+    const pp_attribution_span *b = right;
+    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
+}
+
+static int list_spans(pp_dwells *d, pp_error *err)
+{
+    d->spans = calloc(d->count + 1, sizeof *d->spans);
+    if (!d->spans)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < d->count; i++)
+        d->spans[i] = (pp_attribution_span){d->items[i].start_ns, d->items[i].end_ns};
+    qsort(d->spans, d->count, sizeof *d->spans, compare_spans);
+    for (size_t i = 0; i < d->count; i++) {
+        pp_attribution_span *last = d->n_spans ? &d->spans[d->n_spans - 1] : NULL;
+        if (!last || last->end_ns < d->spans[i].start_ns)
+            d->spans[d->n_spans++] = d->spans[i];
+        else if (last->end_ns < d->spans[i].end_ns)
+            last->end_ns = d->spans[i].end_ns;
+    }
+    return 0;
+}
+
+/* The dwell that a batch is of: of its stretch's the last that begins no later. As many as there
+ * are: none. */
 static size_t find_dwell(const pp_dwells *d, const pp_activity_batch *b)
 {
-    size_t i = b->dwell ? 0 : d->count;
-    for (; i < d->count; i++) {
-        const pp_dwell *w = &d->items[i];
-        if (w->process == b->process && w->stretch == b->stretch && w->start_ns <= b->start_ns &&
-            b->end_ns <= w->end_ns)
-            break;
+    const pp_dwell key = {.process = b->process, .stretch = b->stretch, .start_ns = b->start_ns};
+    size_t low = 0;
+    size_t high = b->dwell ? d->count : 0;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (compare_dwells(&d->items[middle], &key) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return i;
+    const pp_dwell *w = low ? &d->items[low - 1] : NULL;
+    return w && w->process == b->process && w->stretch == b->stretch && b->end_ns <= w->end_ns
+               ? low - 1
+               : d->count;
 }
 
 /* What the pieces of one batch say of their dwell. */
@@ -129,7 +161,7 @@ int pp_dwells_make(const pp_activity *a, const char *gpu, pp_dwells *ret, pp_err
         return pp_error_nomem(err);
     list_batches(a, gpu, ret);
     join_batches(ret);
-    if (ret->count == 0 || add_pieces(a, ret, err) == 0)
+    if (list_spans(ret, err) == 0 && (ret->count == 0 || add_pieces(a, ret, err) == 0))
         return 0;
     pp_dwells_done(ret);
     return -1;
@@ -138,15 +170,22 @@ int pp_dwells_make(const pp_activity *a, const char *gpu, pp_dwells *ret, pp_err
 void pp_dwells_done(pp_dwells *d)
 {
     free(d->items);
+    free(d->spans);
     *d = (pp_dwells){0};
 }
 
 bool pp_dwells_touch(const pp_dwells *d, pp_attribution_span time)
 {
-    for (size_t i = 0; i < d->count; i++)
-        if (time.start_ns < d->items[i].end_ns && d->items[i].start_ns < time.end_ns)
-            return true;
-    return false;
+    size_t low = 0;
+    size_t high = d->n_spans;
+    while (low < high) { /* the first that ends after the time begins */
+        const size_t middle = low + (high - low) / 2;
+        if (d->spans[middle].end_ns <= time.start_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < d->n_spans && d->spans[low].start_ns < time.end_ns;
 }
 
 /* ---- windows ---- */
@@ -158,14 +197,31 @@ typedef struct sums {
     double squares; /* of the differences from it */
 } sums;
 
+/* The first sample that was read at `from` or later, but the very first, which has none before. */
+static size_t first_read(const pp_attribution_metric *m, int64_t from)
+{
+    size_t low = 1;
+    size_t high = m->n_samples;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (m->samples[middle].stamp_ns < from)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Those that lie in it whole, whenever they were read. */
 static sums windows_of(const pp_attribution_metric *m, const pp_dwell *w, const pp_reading *reading)
 {
     sums s = {0};
     size_t last = 0;
-    for (size_t i = 1; i < m->n_samples; i++) {
+    for (size_t i = first_read(m, w->start_ns); i < m->n_samples; i++) {
         const pp_attribution_span time = pp_reading_time(reading, m, i);
-        if (time.start_ns < w->start_ns || time.end_ns > w->end_ns ||
+        if (time.end_ns > w->end_ns)
+            break;
+        if (time.start_ns < w->start_ns ||
             (s.n && pp_reading_again(reading, m->samples[last].stamp_ns, m->samples[i].stamp_ns)))
             continue;
         last = i;

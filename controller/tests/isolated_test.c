@@ -465,6 +465,23 @@ static void dwells_are_not_the_training(void **state)
     pp_activity_builder_free(w.builder);
 }
 
+/* What comes between two dwells is: windows of it are. */
+static void between_dwells_is_the_training(void **state)
+{
+    (void)state;
+    world w = new_world();
+    dwell(&w, 0, 1, true, S);
+    train(&w, 10 * S);
+    dwell(&w, 0, 1, false, S);
+    sample(&w, 40 * MS, 0.0001);
+    pp_solution *s = solve(&w, true);
+    const pp_solution_estimate *e = find(s, PP_SOLUTION_JOB, "", 0);
+    assert_true(e->windows > 0.9 * 10 * S / (WINDOW_MS * MS));
+    assert_true(fabs(e->mean - training_value(0)) < 0.001);
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
 static void reason_is(world *w, const char *reason)
 {
     sample(w, 40 * MS, 0);
@@ -671,6 +688,7 @@ int main(void)
         cmocka_unit_test(a_known_lag_narrows),
         cmocka_unit_test(late_windows_are_not_the_training),
         cmocka_unit_test(dwells_are_not_the_training),
+        cmocka_unit_test(between_dwells_is_the_training),
         cmocka_unit_test(too_little_is_no_value),
         cmocka_unit_test(what_the_hook_says_is_the_reason),
         cmocka_unit_test(other_metrics_are_not_told),
