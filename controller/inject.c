@@ -553,9 +553,7 @@ static json_t *fine_value(const pp_session *s, const pp_inject_options *opt)
 static json_t *isolation_value(const pp_session *s, const pp_inject_options *opt)
 {
     static const int64_t ms = 1000000;
-    static const int64_t longest = INT64_C(60000000000); /* as agents take it */
-    int64_t dwell = s->dwell_ns ? s->dwell_ns : opt->dwell_ns;
-    dwell = dwell < longest ? dwell : longest;
+    const int64_t dwell = pp_session_dwell(s, opt->dwell_ns);
     return pp_session_asks_replays(s) ? json_pack("{s:I, s:I}", "dwellMs", (json_int_t)(dwell / ms),
                                                   "maxPauseMs", (json_int_t)(s->max_pause_ns / ms))
                                       : NULL;

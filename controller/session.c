@@ -45,11 +45,46 @@ bool pp_session_takes_batches(const pp_session *session)
     return session->invalid.code == PP_OK && !session->deleting && !is_final(session->phase);
 }
 
-void pp_session_allow(pp_session *session, bool isolated)
+int64_t pp_session_dwell(const pp_session *session, int64_t usual)
+{
+    const int64_t dwell = session->dwell_ns ? session->dwell_ns : usual;
+    return dwell < PP_SESSION_DWELL_MAX ? dwell : PP_SESSION_DWELL_MAX;
+}
+
+/* The training would be held for dwells without a value, or for none at all. */
+static void check_dwell(pp_session *session, const pp_session_limits *limits)
+{
+    const int64_t dwell = pp_session_dwell(session, limits->dwell_ns);
+    char is[64], least[64], sure[64];
+    pp_duration_format(dwell, is, sizeof is);
+    pp_duration_format(limits->dwell_least_ns, least, sizeof least);
+    pp_duration_format(limits->dwell_sure_ns, sure, sizeof sure);
+    if (dwell < limits->dwell_least_ns)
+        (void)pp_error_field(&session->invalid, "spec.isolation.dwell",
+                             "is %s: no metric windows as long as this operator's configuration "
+                             "has them lie in less than %s, and 1m is the most",
+                             is, least);
+    else if (!session->dwell_ns && dwell < limits->dwell_sure_ns)
+        (void)pp_error_field(&session->invalid, "spec.isolation.dwell",
+                             "has to be given: with metric windows as long as this operator's "
+                             "configuration has them it may take %s, and 1m is the most",
+                             sure);
+    else if (dwell > session->max_pause_ns)
+        (void)pp_error_field(&session->invalid, "spec.isolation.maxPause",
+                             "must not be shorter than a dwell, which is %s where "
+                             "spec.isolation.dwell does not say",
+                             is);
+}
+
+void pp_session_allow(pp_session *session, const pp_session_limits *limits)
 {
     const bool sampled = session->phase == PP_SESSION_FINISHING || is_final(session->phase);
-    if (isolated || sampled || !pp_session_asks_replays(session) || session->invalid.code != PP_OK)
+    if (sampled || !pp_session_asks_replays(session) || session->invalid.code != PP_OK)
         return;
+    if (limits->isolated) {
+        check_dwell(session, limits);
+        return;
+    }
     (void)pp_error_field(&session->invalid, "spec.method",
                          "Isolated holds the training while its layers are replayed, which this "
                          "operator's configuration does not allow: set isolated.allow there (with "

@@ -25,7 +25,8 @@
 #define PP_SESSION_MAX_LABELS 64      /* matchLabels */
 #define PP_SESSION_MAX_EXPRESSIONS 32 /* matchExpressions */
 #define PP_SESSION_FINE_WHY 257       /* bytes of why a pod is not sampled, with the NUL */
-#define PP_SESSION_ISOLATED_WHY 65    /* and of why its layers are not replayed */
+#define PP_SESSION_DWELL_MAX INT64_C(60000000000) /* ns; as agents take it */
+#define PP_SESSION_ISOLATED_WHY 65                /* and of why its layers are not replayed */
 
 /* Keys on pods. */
 #define PP_ANNOTATION_SESSION "precisionprobe.io/session"
@@ -146,10 +147,21 @@ bool pp_session_takes_batches(const pp_session *session);
 /** Whether its phase is Succeeded or Failed. */
 bool pp_session_final(const pp_session *session);
 
-/** Holds a spec against what the operator's configuration allows; where it does not, `invalid` has
- * the code PP_ERR_DENIED. A session whose sampling is over is let end. `isolated`: whether layers
- * may be replayed, which holds the training. */
-void pp_session_allow(pp_session *session, bool isolated);
+/** What the operator's configuration allows of replays (docs/isolated.md). */
+typedef struct pp_session_limits {
+    bool isolated;    /**< whether layers may be replayed, which holds the training */
+    int64_t dwell_ns; /**< of a layer in a phase, where a session does not say */
+    int64_t
+        dwell_least_ns; /**< that holds metric windows enough if they come at once; 0: not known */
+    int64_t dwell_sure_ns; /**< the same however late they come; 0: not known */
+} pp_session_limits;
+
+/** How long a layer is replayed in a phase; `usual`: where the session does not say. */
+int64_t pp_session_dwell(const pp_session *session, int64_t usual);
+
+/** Holds a spec against the limits. Where it is past one `invalid` says so, with the code
+ * PP_ERR_DENIED for what is not allowed at all. A session whose sampling is over is let end. */
+void pp_session_allow(pp_session *session, const pp_session_limits *limits);
 
 /** Whether its pods' layers are to be replayed (docs/isolated.md): method Isolated, and no other.
  */

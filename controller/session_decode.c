@@ -13,7 +13,6 @@
 #define MAX_DURATION (24 * 3600 * SECOND)
 #define MAX_DEADLINE (7 * 24 * 3600 * SECOND)
 #define MIN_DWELL (100 * MILLISECOND)
-#define MAX_DWELL (60 * SECOND)
 #define MAX_PAUSE (3600 * SECOND)
 
 enum {
@@ -373,7 +372,8 @@ static int check_isolation(const json_t *spec, const pp_session *s, pp_error *er
     if (given && !json_is_null(given) && !pp_session_asks_replays(s))
         return pp_error_field(err, "spec.isolation", "is of the method Isolated only");
     const json_t *dwell = json_object_get(given, "dwell");
-    if (dwell && !json_is_null(dwell) && (s->dwell_ns < MIN_DWELL || s->dwell_ns > MAX_DWELL))
+    if (dwell && !json_is_null(dwell) &&
+        (s->dwell_ns < MIN_DWELL || s->dwell_ns > PP_SESSION_DWELL_MAX))
         return pp_error_field(err, "spec.isolation.dwell", "must be from 100ms to 1m");
     if (s->max_pause_ns < SECOND || s->max_pause_ns > MAX_PAUSE)
         return pp_error_field(err, "spec.isolation.maxPause", "must be from 1s to 1h");

@@ -146,6 +146,10 @@ int pp_solution_solve(const pp_activity *activity, const char *gpu,
  */
 int64_t pp_solution_dwell(const pp_attribution_options *options);
 
+/** The shortest dwell in which two windows may lie, as which a value takes: if they are published
+ * at once, or (`sure`) however late. 0 where the exporter's interval is not known. */
+int64_t pp_solution_dwell_least(const pp_attribution_options *options, bool sure);
+
 /** Accepts NULL; returns NULL. */
 pp_solution *pp_solution_free(pp_solution *solution);
 

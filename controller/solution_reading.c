@@ -59,6 +59,12 @@ bool pp_reading_again(const pp_reading *r, int64_t before, int64_t stamp)
     return stamp - before < r->apart_ns;
 }
 
+int64_t pp_solution_dwell_least(const pp_attribution_options *o, bool sure)
+{
+    const int64_t every = o->scrape_ns > o->window_ns ? o->scrape_ns : o->window_ns;
+    return o->window_ns == 0 ? 0 : 2 * o->window_ns + every + (sure ? lag_of(o) : 0);
+}
+
 int64_t pp_solution_dwell(const pp_attribution_options *o)
 {
     if (o->window_ns == 0)

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "operator/pod.h"
+#include "operator/solve.h"
 #include "operator/state.h"
 #include "operator/work.h"
 
@@ -88,7 +89,12 @@ pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *objec
     pp_session *session = NULL;
     if (pp_session_decode(object, &session, err) < 0)
         return NULL;
-    pp_session_allow(session, op->config->isolated.allow);
+    const pp_attribution_options options = pp_solve_attribution(op->config);
+    const pp_session_limits limits = {.isolated = op->config->isolated.allow,
+                                      .dwell_ns = pp_solution_dwell(&options),
+                                      .dwell_least_ns = pp_solution_dwell_least(&options, false),
+                                      .dwell_sure_ns = pp_solution_dwell_least(&options, true)};
+    pp_session_allow(session, &limits);
     return session;
 }
 

@@ -392,6 +392,10 @@ static void a_dwell_is_long_enough(void **state)
         pp_activity_builder_free(w.builder);
     }
     assert_int_equal(pp_solution_dwell(&(pp_attribution_options){0}), 10 * S);
+    assert_int_equal(pp_solution_dwell_least(&(pp_attribution_options){0}, true), 0);
+    const pp_attribution_options slow = {.window_ns = S, .scrape_ns = 15 * S, .max_lag_ns = 4 * S};
+    assert_int_equal(pp_solution_dwell_least(&slow, false), 17 * S);
+    assert_int_equal(pp_solution_dwell_least(&slow, true), 21 * S);
 }
 
 /* A lag that is known leaves less in doubt; one that is not, or is of no window, as much. */

@@ -81,6 +81,42 @@ static void test_isolation(void **state)
     }
 }
 
+/* The training is held for no dwell that cannot give a value. */
+static void test_dwells_hold_windows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *isolation;
+        int64_t usual, least, sure; /* s */
+        const char *field;          /* "": it is taken */
+    } cases[] = {
+        {"{}", 10, 0, 0, ""},
+        {"{}", 10, 4, 10, ""},
+        {"{}", 165, 45, 82, "spec.isolation.dwell"},
+        {"{'dwell': '45s'}", 165, 45, 82, ""},
+        {"{'dwell': '44s'}", 165, 45, 82, "spec.isolation.dwell"},
+        {"{'dwell': '1m'}", 300, 90, 165, "spec.isolation.dwell"},
+        {"{'maxPause': '9s'}", 10, 4, 10, "spec.isolation.maxPause"},
+        {"{'maxPause': '10s'}", 10, 4, 10, ""},
+        {"{'dwell': '9s', 'maxPause': '9s'}", 10, 4, 10, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char spec[256];
+        (void)snprintf(spec, sizeof spec,
+                       "{'selector': {'matchLabels': {'a': 'b'}}, 'method': "
+                       "'Isolated', 'isolation': %s}",
+                       cases[i].isolation);
+        pp_session *s = fixture_session(spec);
+        pp_session_allow(s, &(pp_session_limits){.isolated = true,
+                                                 .dwell_ns = cases[i].usual * FIXTURE_SECOND,
+                                                 .dwell_least_ns = cases[i].least * FIXTURE_SECOND,
+                                                 .dwell_sure_ns = cases[i].sure * FIXTURE_SECOND});
+        assert_string_equal(s->invalid.field, cases[i].field);
+        assert_int_equal(pp_session_live(s), !*cases[i].field);
+        (void)pp_session_free(s);
+    }
+}
+
 /* What the operator's configuration does not allow is no valid spec, and says what to do. */
 static void test_isolated_has_to_be_allowed(void **state)
 {
@@ -88,7 +124,7 @@ static void test_isolated_has_to_be_allowed(void **state)
     for (int isolated = 0; isolated < 2; isolated++) {
         for (int allowed = 0; allowed < 2; allowed++) {
             pp_session *s = fixture_session(isolated ? ISOLATED : SPEC);
-            pp_session_allow(s, allowed);
+            pp_session_allow(s, &(pp_session_limits){.isolated = allowed});
             assert_int_equal(pp_session_live(s), !isolated || allowed);
             assert_int_equal(pp_session_takes_batches(s), !isolated || allowed);
             (void)pp_session_free(s);
@@ -98,15 +134,15 @@ static void test_isolated_has_to_be_allowed(void **state)
         fixture_object(fixture_json(ISOLATED), fixture_json("{'phase': 'Finishing'}"));
     pp_session *s = NULL;
     assert_int_equal(pp_session_decode(sampled, &s, NULL), 0);
-    pp_session_allow(s, false); /* its training is not held any more */
+    pp_session_allow(s, &(pp_session_limits){0}); /* its training is not held any more */
     assert_true(pp_session_takes_batches(s));
     (void)pp_session_free(s);
     s = fixture_session("{'selector': {}, 'method': 'Isolated'}");
-    pp_session_allow(s, false);
+    pp_session_allow(s, &(pp_session_limits){0});
     assert_string_equal(s->invalid.field, "spec.selector"); /* its own rules come first */
     (void)pp_session_free(s);
     s = fixture_session(ISOLATED);
-    pp_session_allow(s, false);
+    pp_session_allow(s, &(pp_session_limits){0});
     pp_session_observation obs = {.session = s, .now_ns = T(1)};
     pp_session_decision d;
     assert_int_equal(pp_session_step(&obs, NULL, &d, NULL), 0);
@@ -1343,6 +1379,7 @@ int main(void)
         cmocka_unit_test(test_every_field),
         cmocka_unit_test(test_isolation),
         cmocka_unit_test(test_isolated_has_to_be_allowed),
+        cmocka_unit_test(test_dwells_hold_windows),
         cmocka_unit_test(test_shared_specs),
         cmocka_unit_test(test_metadata_is_needed),
         cmocka_unit_test(test_selector),
