@@ -235,11 +235,15 @@ def samplers():
 
 def children():
     """Also those that wait() does not find."""
-    found = []
-    for thread in os.listdir("/proc/self/task"):
-        with open("/proc/self/task/%s/children" % thread) as file:
-            found += file.read().split()
-    return found
+    while True:
+        found = []
+        try:
+            for thread in os.listdir("/proc/self/task"):
+                with open("/proc/self/task/%s/children" % thread) as file:
+                    found += file.read().split()
+            return found
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a thread has ended meanwhile: its children are another's now
 
 
 def has_no_child():
