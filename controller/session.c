@@ -141,10 +141,13 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->reporting += pod->last_batch_ns > 0;
     bool denied = pod->fine_why && *pod->fine_why;
     t->fine += pod->last_batch_ns > 0 && pod->fine;
-    t->unsampled += pod->last_batch_ns > 0 && !pod->fine && denied;
+    if (pod->last_batch_ns > 0 && !pod->fine && denied && t->unsampled++ == 0)
+        t->first_unsampled = pod;
     t->solving += turn->obs->fine_asked && pod->connected && !denied;
     t->replayed += pod->last_batch_ns > 0 && pod->replays > 0;
-    t->unreplayed += pod->last_batch_ns > 0 && pod->replays == 0 && pod->isolated && *pod->isolated;
+    if (pod->last_batch_ns > 0 && pod->replays == 0 && pod->isolated && *pod->isolated &&
+        t->unreplayed++ == 0)
+        t->first_unreplayed = pod;
     t->with_gpu += pod->last_batch_ns > 0 && pod->n_gpus > 0;
     t->with_whole += pod->last_batch_ns > 0 && has_whole_gpu(pod);
     t->quiet_since = later(t->quiet_since, later(pod->last_batch_ns, pod->finished_ns));

@@ -316,22 +316,11 @@ static void say_metrics(pp_session_turn *turn)
                  turn->obs->prometheus_warning);
 }
 
-static const pp_session_pod *first_unsampled(const pp_session_turn *turn)
-{
-    for (size_t i = 0; i < turn->obs->n_pods; i++) {
-        const pp_session_pod *pod = &turn->obs->pods[i];
-        if (pp_session_pod_injected(turn->session, pod) && pod->last_batch_ns > 0 && !pod->fine &&
-            pod->fine_why && *pod->fine_why)
-            return pod;
-    }
-    return NULL;
-}
-
 /* How fine sampling stands, where it is asked for. What is deleted by now stays told. */
 static void say_fine(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
-    const pp_session_pod *denied = first_unsampled(turn);
+    const pp_session_pod *denied = t->first_unsampled;
     bool ended = turn->to->completion_ns != 0;
     if (!turn->obs->fine_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_FINE_SAMPLED)))
         return;
@@ -357,22 +346,11 @@ static void say_fine(pp_session_turn *turn)
             (long long)t->fine, (long long)t->reporting);
 }
 
-static const pp_session_pod *first_unreplayed(const pp_session_turn *turn)
-{
-    for (size_t i = 0; i < turn->obs->n_pods; i++) {
-        const pp_session_pod *pod = &turn->obs->pods[i];
-        if (pp_session_pod_injected(turn->session, pod) && pod->last_batch_ns > 0 &&
-            pod->replays == 0 && pod->isolated && *pod->isolated)
-            return pod;
-    }
-    return NULL;
-}
-
 /* How replays stand, where they are asked for. What is deleted by now stays told. */
 static void say_replayed(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
-    const pp_session_pod *denied = first_unreplayed(turn);
+    const pp_session_pod *denied = t->first_unreplayed;
     char paused[64];
     if (!pp_session_asks_replays(turn->session) ||
         (t->reporting == 0 && keep(turn, PP_CONDITION_REPLAYED)))

@@ -91,6 +91,9 @@ void pp_problem_done(pp_problem *p);
 /** The part of all of the time, by the pieces that tell; -1 where none does. */
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 
+/** Sorts spans in place and joins those that touch or overlap; returns how many are left. */
+size_t pp_spans_join(pp_attribution_span *spans, size_t n);
+
 /** All stretches of replays on a GPU. */
 int pp_dwells_make(const pp_activity *activity, const char *gpu, pp_dwells *ret, pp_error *err);
 void pp_dwells_done(pp_dwells *dwells);

@@ -72,13 +72,6 @@ static void join_batches(pp_dwells *d)
     d->count = kept;
 }
 
-static int compare_spans(const void *left, const void *right)
-{
-    const pp_attribution_span *a = left;
-    const pp_attribution_span *b = right;
-    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
-}
-
 static int list_spans(pp_dwells *d, pp_error *err)
 {
     d->spans = calloc(d->count + 1, sizeof *d->spans);
@@ -86,14 +79,7 @@ static int list_spans(pp_dwells *d, pp_error *err)
         return pp_error_nomem(err);
     for (size_t i = 0; i < d->count; i++)
         d->spans[i] = (pp_attribution_span){d->items[i].start_ns, d->items[i].end_ns};
-    qsort(d->spans, d->count, sizeof *d->spans, compare_spans);
-    for (size_t i = 0; i < d->count; i++) {
-        pp_attribution_span *last = d->n_spans ? &d->spans[d->n_spans - 1] : NULL;
-        if (!last || last->end_ns < d->spans[i].start_ns)
-            d->spans[d->n_spans++] = d->spans[i];
-        else if (last->end_ns < d->spans[i].end_ns)
-            last->end_ns = d->spans[i].end_ns;
-    }
+    d->n_spans = pp_spans_join(d->spans, d->count);
     return 0;
 }
 

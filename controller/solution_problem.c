@@ -265,6 +265,27 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
 
 /* Steps and observed time */
 
+static int compare_spans(const void *a, const void *b)
+{
+    const pp_attribution_span *x = a;
+    const pp_attribution_span *y = b;
+    return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
+}
+
+size_t pp_spans_join(pp_attribution_span *spans, size_t n)
+{
+    size_t kept = 0;
+    qsort(spans, n, sizeof *spans, compare_spans);
+    for (size_t i = 0; i < n; i++) {
+        pp_attribution_span *last = kept ? &spans[kept - 1] : NULL;
+        if (!last || last->end_ns < spans[i].start_ns)
+            spans[kept++] = spans[i];
+        else if (last->end_ns < spans[i].end_ns)
+            last->end_ns = spans[i].end_ns;
+    }
+    return kept;
+}
+
 typedef struct step_ref {
     uint32_t process;
     int64_t stretch;

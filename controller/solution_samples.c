@@ -17,13 +17,6 @@ typedef struct cover {
     size_t n;
 } cover;
 
-static int compare_spans(const void *a, const void *b)
-{
-    const pp_attribution_span *x = a;
-    const pp_attribution_span *y = b;
-    return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
-}
-
 static void cover_done(cover *c)
 {
     free(c->spans);
@@ -33,21 +26,12 @@ static void cover_done(cover *c)
 /* Sorts and joins c->spans[0..n). */
 static int cover_finish(cover *c, pp_error *err)
 {
-    size_t kept = 0;
     int64_t sum = 0;
     c->before = calloc(c->n + 1, sizeof(*c->before));
     if (!c->before)
         return pp_error_nomem(err);
-    qsort(c->spans, c->n, sizeof(*c->spans), compare_spans);
+    c->n = pp_spans_join(c->spans, c->n);
     for (size_t i = 0; i < c->n; i++) {
-        pp_attribution_span *last = kept ? &c->spans[kept - 1] : NULL;
-        if (last && c->spans[i].start_ns <= last->end_ns)
-            last->end_ns = c->spans[i].end_ns > last->end_ns ? c->spans[i].end_ns : last->end_ns;
-        else
-            c->spans[kept++] = c->spans[i];
-    }
-    c->n = kept;
-    for (size_t i = 0; i < kept; i++) {
         c->before[i] = sum;
         sum += c->spans[i].end_ns - c->spans[i].start_ns;
     }

@@ -80,6 +80,15 @@ def compile_preset(preset):
     return build
 
 
+def install_programs(preset, prefix, *options):
+    """Compiles everything with a preset, and puts below `prefix`, which is made anew, what users get."""
+    zig()
+    with step(f"programs ({preset})"):
+        build = compile_preset(preset)
+        run("rm", "-rf", prefix)
+        run("cmake", "--install", build, "--prefix", prefix, *options, log="build.log")
+
+
 def build_product(preset="release", tag=None):
     """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by sources and tag."""
     key = f"{preset}-{sources_key()}"
@@ -88,11 +97,7 @@ def build_product(preset="release", tag=None):
     if os.path.exists(archive):
         return archive, image
     stage = build_folder(f"stage-{preset}")
-    zig()
-    with step(f"programs ({preset})"):
-        build = compile_preset(preset)
-        run("rm", "-rf", stage)
-        run("cmake", "--install", build, "--prefix", f"{stage}/usr", log="build.log")
+    install_programs(preset, f"{stage}/usr")
     with step("image of the programs"):
         files = []
         for folder, _, names in os.walk(stage):

@@ -6,8 +6,8 @@ import shutil
 import sys
 
 from .cluster import E2E
-from .deploy import build_folder, compile_preset, zig
-from .progress import CommandError, run, say, step, tidy_up_on_signals
+from .deploy import build_folder, install_programs
+from .progress import CommandError, run, say, tidy_up_on_signals
 
 PROGRAMS = ("precisionprobe", "precisionprobe-agent")
 # --library-path stands in LD_LIBRARY_PATH's place: what that says is still looked at, and where container runtimes put
@@ -70,11 +70,7 @@ def main():
     tidy_up_on_signals()
     try:
         stage = build_folder("stage-portable")
-        zig()
-        with step("programs (release)"):
-            build = compile_preset("release")
-            run("rm", "-rf", stage)
-            run("cmake", "--install", build, "--prefix", stage, "--strip", log="build.log")
+        install_programs("release", stage, "--strip")
         lay_out(stage, args.folder)
     except (CommandError, OSError) as error:
         say(f"portable: {error}")
