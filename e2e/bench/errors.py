@@ -70,7 +70,9 @@ def print_class(told, true, kind, page, peer, model, same=None):
         pairs = [(error, us) for error, us, _, _ in found]
         mean = sum(error * us for error, us in pairs) / sum(us for _, us in pairs)
         p95 = weighted(pairs, 0.95)
+        valued = sum(us for _, us in pairs)
         more = {"p50": weighted(pairs, 0.5), "p95": p95, "rows": len(found), "share_of_busy_percent": 100 * there / whole,
+                "of_which_valued_percent": 100 * valued / there,
                 "within_2_se_percent": 100 * statistics.mean(within for _, _, within, _ in found),
                 "worst": " ".join(max(found)[3]), "worst_error": max(found)[0], "peer": peer}
         if same is not None:
@@ -79,7 +81,7 @@ def print_class(told, true, kind, page, peer, model, same=None):
         holds = None if limit is None else mean <= limit and (p95_limit is None or p95 <= p95_limit)
         lab.figure(f"error of {metric}, rows {name}", mean, "points", limit=limit, holds=holds, p95_limit=p95_limit,
                    model=model, **more)
-        page.append(f"| {name} | {metric} | {len(found)} | {100 * there / whole:.0f} % | {mean:.2f} | {p95:.2f} | "
+        page.append(f"| {name} | {metric} | {len(found)} | {100 * valued / whole:.0f} % | {mean:.2f} | {p95:.2f} | "
                     f"{more['within_2_se_percent']:.0f} % | {more['worst']} ({max(found)[0]:.1f}) |")
 
 

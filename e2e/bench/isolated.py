@@ -80,10 +80,11 @@ def print_values(args, results):
         lab.figure("replayed", item["layer"] + " " + item["phase"], model=args.model, type=item["type"],
                    busy_us=1000 * (item["busyMillisecondsPerStep"] or 0), **values,
                    why=told["SMActive"].get("reason"))
-    valued = [item for item in items if (item["metrics"].get("SMActive") or {}).get("method") == "isolated"]
-    busy = [sum(item["busyNs"] or 0 for item in some) for some in (valued, items)]
-    lab.figure("layers with a value", len(valued), model=args.model, of=len(items),
-               busy_percent=100 * busy[0] / busy[1] if busy[1] else None)
+    for name in METRICS:
+        valued = [item for item in items if (item["metrics"].get(name) or {}).get("mean") is not None]
+        busy = [sum(item["busyNs"] or 0 for item in some) for some in (valued, items)]
+        lab.figure(f"layers with a value of {name}", len(valued), model=args.model, of=len(items),
+                   busy_percent=100 * busy[0] / busy[1] if busy[1] else None)
 
 
 def main():

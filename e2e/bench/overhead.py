@@ -4,7 +4,9 @@ Pairs of processes, one without the hook and one with it, take turns for a block
 against after-a-session. In the hooked process of each pair idle blocks and sessions take turns. One JSON line per
 figure; README.md says what they mean.
 """
+import json
 import os
+import pathlib
 import shutil
 import statistics
 import sys
@@ -68,7 +70,7 @@ def at_budget(hooked, ring, args):
         reply, held, out, cpu = session(hooked, ring, args.seconds, args.budget, args.stretch, args.fine)
         after = lab.times(hooked.ask("run", seconds=args.block * 2))
         found.append({"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
-                      "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"],
+                      "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"], "chunks_of": reply,
                       "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]),
                       "until_off_s": out, "cpu": cpu})
         before = after
@@ -144,7 +146,8 @@ def print_budget(pairs, args):
         # Of the session as it would have been without them.
         lab.figure("slowdown, session average, by its stretches", 100 * sum(stretches) / (whole - sum(stretches)), "%",
                    lab.interval(lambda: 100 * sum(lab.redraw(stretches)) / (whole - sum(stretches))), limit=limit,
-                   model=args.model, budget=args.budget, stretches=len(stretches))
+                   model=args.model, budget=args.budget, stretches=len(stretches),
+                   counted_percent=100 * sum(r["cost_ns"] for r in runs) / 1e3 / (whole - sum(stretches)))
     lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
                sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
                dropped=sum(r["dropped"] for r in runs), until_off_s=[r["until_off_s"] for r in runs])
@@ -238,8 +241,10 @@ def main():
                          rounds=(2, "blocks of marked steps in a pair"),
                          fine=(0, "ns between samples of fine sampling in those sessions; 0: without it"),
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
-                         peers=(1, "1: with torch.profiler and nsys"))
+                         peers=(1, "1: with torch.profiler and nsys"), keep=("", "file for all that was measured"))
     pairs = [pair(args) for _ in range(args.pairs)]
+    if args.keep:
+        pathlib.Path(args.keep).write_text(json.dumps(pairs), encoding="utf-8")
     for say in (print_pairs, print_budget, print_stretch, print_counting, print_checks):
         say(pairs, args)
     if args.peers:

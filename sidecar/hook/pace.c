@@ -1,8 +1,10 @@
 /*
  * How long steps take, marked and plain: what the hook really costs, whatever it is made of. The
  * host's time of single steps says little where a training waits for its GPU only now and then, so
- * steps are taken in blocks. A marked block is compared only with plain ones just before it, or
- * just after where none were before: what the machine did a minute ago says nothing about now.
+ * steps are taken in blocks: of 16, or, where they are long, of a quarter of a second, so that a
+ * stretch of two seconds has enough of them. A marked block is compared only with plain ones just
+ * before it, or just after where none were before: what the machine did a minute ago says nothing
+ * about now.
  */
 #include "hook.h"
 
@@ -13,6 +15,9 @@ enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32 };
 /* What is made up for is bounded: three blocks beside others of another kind, say of a validation,
  * would keep the budget from being spent for hours. Parts have been seen to miss half. */
 enum { MISSING_MOST = 8 };
+
+/* ns of a block that is over with fewer steps. */
+#define BLOCK_NS INT64_C(250000000)
 
 /* ns between a plain block and a marked one that may be held against it. */
 #define NEAR INT64_C(10000000000)
@@ -214,8 +219,8 @@ void pp_pace_step(pp_state state)
                                                             : own + pp_kernels_cost());
     if (kind != block.kind || kind == NEITHER) {
         begin_block(kind, now);
-    } else if (++block.steps == BLOCK) {
-        take_block(kind, now, (now - block.since) / BLOCK);
+    } else if (++block.steps == BLOCK || now - block.since >= BLOCK_NS) {
+        take_block(kind, now, (now - block.since) / block.steps);
         begin_block(kind, now);
     }
 }
