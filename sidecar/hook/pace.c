@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32 };
+enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32, FAR = 3 };
 
 /* What is made up for is bounded: three blocks beside others of another kind, say of a validation,
  * would keep the budget from being spent for hours. Parts have been seen to miss half. */
@@ -27,7 +27,7 @@ enum { NEITHER, PLAIN, MARKED };
 typedef struct circle {
     int64_t values[BLOCKS]; /* the latest ones */
     unsigned count;         /* ever taken */
-    int64_t middle;         /* their median ... */
+    int64_t level;          /* their mean, without what is far off ... */
     int64_t spread;         /* ... and 1.5 times its standard error */
 } circle;
 
@@ -72,24 +72,33 @@ static int held(const circle *c)
     return c->count < BLOCKS ? (int)c->count : BLOCKS;
 }
 
-static int64_t median(const circle *c)
+static int64_t median(int64_t *v, int n)
 {
-    int64_t v[BLOCKS];
-    memcpy(v, c->values, sizeof v);
-    sort(v, held(c));
-    return v[held(c) / 2];
+    sort(v, n);
+    return v[n / 2];
 }
 
-/* By the median deviation. */
-static int64_t spread_of(const circle *c)
+/* Median of how far the values are from `from`, as a normal distribution's standard deviation. */
+static double deviation(const circle *c, int64_t from)
 {
-    static const double root[BLOCKS + 1] = {1, 1, 1.414, 1.732, 2, 2.236, 2.449, 2.646, 2.828, 3};
     int n = held(c);
-    int64_t v[BLOCKS];
+    int64_t v[BLOCKS] = {0};
     for (int i = 0; i < n; i++)
-        v[i] = c->values[i] > c->middle ? c->values[i] - c->middle : c->middle - c->values[i];
-    sort(v, n);
-    return (int64_t)(1.5 * 1.2533 * 1.4826 * (double)v[n / 2] / root[n]);
+        v[i] = c->values[i] > from ? c->values[i] - from : from - c->values[i];
+    return 1.4826 * (double)median(v, n);
+}
+
+/* Their mean, those more than three deviations off the median taken as so far off: marked steps
+ * that take longer now and then are the hook's cost too, and a checkpoint is not. */
+static int64_t level_of(const circle *c, int64_t middle, double off)
+{
+    const double most = FAR * off;
+    double sum = 0;
+    for (int i = 0; i < held(c); i++) {
+        double more = (double)(c->values[i] - middle);
+        sum += more > most ? most : more < -most ? -most : more;
+    }
+    return middle + (int64_t)(sum / held(c));
 }
 
 static int recorded_now(void)
@@ -99,9 +108,14 @@ static int recorded_now(void)
 
 static void take(circle *c, int64_t value)
 {
+    static const double root[BLOCKS + 1] = {1, 1, 1.414, 1.732, 2, 2.236, 2.449, 2.646, 2.828, 3};
+    int64_t v[BLOCKS];
     c->values[c->count++ % BLOCKS] = value;
-    c->middle = median(c);
-    c->spread = spread_of(c);
+    memcpy(v, c->values, sizeof v);
+    int64_t middle = median(v, held(c));
+    double off = deviation(c, middle);
+    c->level = level_of(c, middle, off);
+    c->spread = (int64_t)(1.5 * off / root[held(c)]);
 }
 
 /* Steps that were counted for less than what they are now known to have cost are made up for. */
@@ -111,7 +125,7 @@ static void take_extra(int recorded, int64_t ns)
     take(c, ns);
     if (c->count < KNOWN)
         return;
-    int64_t missing = unsure[recorded].steps * c->middle - unsure[recorded].cost;
+    int64_t missing = unsure[recorded].steps * c->level - unsure[recorded].cost;
     int64_t most = unsure[recorded].cost * (MISSING_MOST - 1);
     if (missing > 0)
         pp_ring_cost_add(missing < most ? missing : most);
@@ -135,7 +149,7 @@ static void compare_alone(void)
     if (alone.count == 0 || ++alone.after < KNOWN)
         return;
     for (unsigned i = 0; i < alone.count && i < BLOCKS; i++)
-        take_extra(alone.recorded, alone.values[i] - plain.middle);
+        take_extra(alone.recorded, alone.values[i] - plain.level);
     alone.count = 0;
 }
 
@@ -150,7 +164,7 @@ static void take_block(int kind, int64_t now, int64_t step)
         plain_until = now;
         compare_alone();
     } else if (plain.count >= KNOWN && near) {
-        take_extra(recorded_now(), step - plain.middle);
+        take_extra(recorded_now(), step - plain.level);
     } else {
         keep_alone(recorded_now(), now, step);
     }
@@ -170,8 +184,8 @@ static int64_t settle_cost(int64_t own)
         unsure[now].cost += own;
         return own;
     }
-    int64_t most = c->middle + c->spread;
-    int64_t cost = own < c->middle ? c->middle : own > most ? most : own;
+    int64_t most = c->level + c->spread;
+    int64_t cost = own < c->level ? c->level : own > most ? most : own;
     return cost > 0 ? cost : 0;
 }
 
@@ -192,7 +206,7 @@ bool pp_pace_extra(bool by_calls, int64_t *ret)
 {
     const circle *c = &extra[by_calls ? CALLS : OWN];
     bool known = c->count >= KNOWN;
-    *ret = known ? c->middle : 0;
+    *ret = known ? c->level : 0;
     return known;
 }
 
