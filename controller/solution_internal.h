@@ -37,18 +37,44 @@ typedef struct pp_dwell {
     int64_t busy_ns; /**< of its layer's kernels */
     int64_t rest_ns; /**< of the kernels that go with its replays */
     bool known;      /**< kernels were recorded */
+    size_t first_point;
+    size_t n_points;
 } pp_dwell;
+
+/** How many replays of a dwell had begun before that time. */
+typedef struct pp_dwell_point {
+    size_t dwell; /**< index into items */
+    int64_t at_ns;
+    double calls;
+} pp_dwell_point;
 
 typedef struct pp_dwells {
     pp_dwell *items;
     size_t count;
+    pp_dwell_point *points; /**< of each dwell next to each other, in the order of time */
+    size_t n_points;
     pp_attribution_span *spans; /**< the time of all of them, in order; none touches another */
     size_t n_spans;
 } pp_dwells;
 
+/** When the windows end that are read from a GPU, where that was found: at `phase_ns` after the
+ * base and every `every_ns`, to be read `late_ns` after. Where that is 0: since the sample before,
+ * as late. */
+typedef struct pp_ticks {
+    bool known;
+    int64_t base_ns;
+    double every_ns;
+    double phase_ns;
+    double late_ns;
+    double shift_ns;  /**< all ends are so much later */
+    double before_ns; /**< ends may be so much earlier */
+    double after_ns;  /**< or later */
+} pp_ticks;
+
 /** Which time a sample may say something of: up to when it was read, less `least_ns`; from a window
  * before that, less `most_ns`. */
 typedef struct pp_reading {
+    pp_ticks ticks;    /**< where they are known they say it */
     int64_t window_ns; /**< length of a window; 0: since the sample before */
     int64_t least_ns;  /**< how late a window's end is read, at least */
     int64_t most_ns;   /**< and at most */
@@ -94,9 +120,14 @@ int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 /** Sorts spans in place and joins those that touch or overlap; returns how many are left. */
 size_t pp_spans_join(pp_attribution_span *spans, size_t n);
 
+/** Whether a process used the GPU; `gpu` "": whether it used none. */
+bool pp_solution_uses(const pp_activity *activity, uint32_t process, const char *gpu);
+
 /** All stretches of replays on a GPU. */
 int pp_dwells_make(const pp_activity *activity, const char *gpu, pp_dwells *ret, pp_error *err);
 void pp_dwells_done(pp_dwells *dwells);
+/** Replays of a dwell between two times, ns: as even as they were between what is known. */
+double pp_dwell_calls(const pp_dwells *dwells, const pp_dwell *dwell, double from, double to);
 /** Whether some of the time is a dwell's. */
 bool pp_dwells_touch(const pp_dwells *dwells, pp_attribution_span time);
 
@@ -108,12 +139,39 @@ void pp_reading_narrow(pp_reading *reading, const pp_attribution_result *result)
  * a sample before it and there is none. */
 pp_attribution_span pp_reading_time(const pp_reading *reading, const pp_attribution_metric *metric,
                                     size_t sample);
-/** Whether it may be of the same window as one that was read at `before`. */
-bool pp_reading_again(const pp_reading *reading, int64_t before, int64_t stamp);
+/** The time that it is most likely of; the same where nothing is more likely. */
+pp_attribution_span pp_reading_window(const pp_reading *reading,
+                                      const pp_attribution_metric *metric, size_t sample);
+/** Whether it may be of the same window as the sample before it that was taken last; 0: none was.
+ */
+bool pp_reading_again(const pp_reading *reading, const pp_attribution_metric *metric, size_t last,
+                      size_t sample);
+/** ns after the base: the end of the latest window that is published by then. */
+double pp_ticks_end(const pp_ticks *ticks, int64_t stamp);
+
+/** A metric's windows in one dwell. */
+typedef struct pp_windows {
+    size_t n;
+    double value;   /**< mean */
+    double rate;    /**< mean of the replays in a ns */
+    double each;    /**< ns at full level that each replay adds: their values by their replays */
+    double squares; /**< of what the values differ by from what the replays in them say */
+} pp_windows;
+
+/** Those that lie in the dwell whole, each window once, whenever they were read. */
+pp_windows pp_windows_of(const pp_dwells *dwells, const pp_attribution_metric *metric,
+                         const pp_dwell *dwell, const pp_reading *reading);
+
+/** Where a GPU is read itself: finds when its windows end, from what dwells show; leaves the
+ * problem's reading as it is where they show too little. */
+void pp_ticks_find(pp_problem *p);
 
 /** A value that was measured, within its metric's range: what it was outside of that it is wrong by
  * at least, so its variance is no less than the square of it. */
 double pp_solution_bound(const pp_metric_info *info, double value, double *variance);
+
+/** Whether replays tell a metric. */
+bool pp_isolated_tells(pp_metric metric);
 
 /** Puts values of replays in the place of those that windows of the training tell. */
 int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,

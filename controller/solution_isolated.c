@@ -12,8 +12,22 @@
 
 enum { LEAST_WINDOWS = 2, LEAST_FREEDOM = 4 };
 
+/* Windows that what is seen of all dwells counts for beside a dwell's own. */
+#define SHARED 4.0
+
 /* Of the value: the same kernel differs so much from run to run (docs/fine.md). */
 #define REPEATABLE 0.01
+/* What replays' traffic of memory differs by from the step's, whose caches are never quite the
+ * same: of the value, less where there is nothing more to move, and of the range
+ * (docs/accuracy.md). */
+#define TRAFFIC 0.15
+#define TRAFFIC_LEAST 0.01
+/* Standard deviations, of the whole: of what lies anywhere between nothing and that, and of how
+ * long warps of the background are there (docs/isolated.md). */
+#define UNIFORM_OFF 0.29
+#define THERE_OFF 0.5
+/* Of the value, for each part by which its kernels take longer or shorter there than in steps. */
+#define LONGER_OFF 0.5
 #define SOURCE "replays"
 
 static const char not_replayed[] = "it was not replayed";
@@ -21,210 +35,14 @@ static const char not_replayed[] = "it was not replayed";
 static const pp_metric metrics[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY,
                                     PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
 
-/* ---- the dwells of a GPU ---- */
-
-static int compare_dwells(const void *left, const void *right)
-{
-    const pp_dwell *a = left;
-    const pp_dwell *b = right;
-    if (a->process != b->process)
-        return a->process < b->process ? -1 : 1;
-    if (a->stretch != b->stretch)
-        return a->stretch < b->stretch ? -1 : 1;
-    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
-}
-
-static bool uses(const pp_activity *a, uint32_t process, const char *gpu)
-{
-    const pp_strings *gpus = &a->processes[process].gpus;
-    return *gpu ? pp_strings_contain(gpus, gpu) : gpus->count == 0;
-}
-
-static void list_batches(const pp_activity *a, const char *gpu, pp_dwells *d)
-{
-    for (size_t i = 0; i < a->n_batches; i++) {
-        const pp_activity_batch *b = &a->batches[i];
-        if (b->dwell && uses(a, b->process, gpu))
-            d->items[d->count++] = (pp_dwell){.process = b->process,
-                                              .stretch = b->stretch,
-                                              .number = b->dwell,
-                                              .background = b->background,
-                                              .start_ns = b->start_ns,
-                                              .end_ns = b->end_ns,
-                                              .known = true};
-    }
-    qsort(d->items, d->count, sizeof *d->items, compare_dwells);
-}
-
-/* Batches of one stretch are back to back. */
-static void join_batches(pp_dwells *d)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < d->count; i++) {
-        pp_dwell *last = kept ? &d->items[kept - 1] : NULL;
-        const pp_dwell *now = &d->items[i];
-        if (last && last->process == now->process && last->stretch == now->stretch &&
-            last->end_ns == now->start_ns)
-            last->end_ns = now->end_ns;
-        else
-            d->items[kept++] = *now;
-    }
-    d->count = kept;
-}
-
-static int list_spans(pp_dwells *d, pp_error *err)
-{
-    d->spans = calloc(d->count + 1, sizeof *d->spans);
-    if (!d->spans)
-        return pp_error_nomem(err);
-    for (size_t i = 0; i < d->count; i++)
-        d->spans[i] = (pp_attribution_span){d->items[i].start_ns, d->items[i].end_ns};
-    d->n_spans = pp_spans_join(d->spans, d->count);
-    return 0;
-}
-
-/* The dwell that a batch is of: of its stretch's the last that begins no later. As many as there
- * are: none. */
-static size_t find_dwell(const pp_dwells *d, const pp_activity_batch *b)
-{
-    const pp_dwell key = {.process = b->process, .stretch = b->stretch, .start_ns = b->start_ns};
-    size_t low = 0;
-    size_t high = b->dwell ? d->count : 0;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (compare_dwells(&d->items[middle], &key) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const pp_dwell *w = low ? &d->items[low - 1] : NULL;
-    return w && w->process == b->process && w->stretch == b->stretch && b->end_ns <= w->end_ns
-               ? low - 1
-               : d->count;
-}
-
-/* What the pieces of one batch say of their dwell. */
-static void add_piece(pp_dwells *d, size_t of, int32_t layer, uint8_t phase, int64_t calls,
-                      int64_t busy)
-{
-    if (of == d->count)
-        return;
-    pp_dwell *w = &d->items[of];
-    w->known = w->known && busy >= 0;
-    if (!pp_wire_phase_has_layer((pp_wire_phase)phase)) {
-        w->rest_ns += busy > 0 ? busy : 0;
-        return;
-    }
-    w->layer = layer;
-    w->phase = phase;
-    w->calls += calls;
-    w->busy_ns += busy > 0 ? busy : 0;
-}
-
-static int add_pieces(const pp_activity *a, pp_dwells *d, pp_error *err)
-{
-    size_t *of = calloc(a->n_batches + 1, sizeof *of);
-    if (!of)
-        return pp_error_nomem(err);
-    for (size_t i = 0; i < a->n_batches; i++)
-        of[i] = find_dwell(d, &a->batches[i]);
-    for (size_t i = 0; i < a->n_intervals; i++) {
-        const pp_activity_interval *v = &a->intervals[i];
-        add_piece(d, of[v->batch], v->layer, v->phase, 1, v->kernels_ns);
-    }
-    for (size_t i = 0; i < a->n_cells; i++) {
-        const pp_activity_cell *v = &a->cells[i];
-        add_piece(d, of[v->batch], v->layer, v->phase, v->calls, v->kernels_ns);
-    }
-    free(of);
-    return 0;
-}
-
-int pp_dwells_make(const pp_activity *a, const char *gpu, pp_dwells *ret, pp_error *err)
-{
-    *ret = (pp_dwells){.items = calloc(a->n_batches + 1, sizeof *ret->items)};
-    if (!ret->items)
-        return pp_error_nomem(err);
-    list_batches(a, gpu, ret);
-    join_batches(ret);
-    if (list_spans(ret, err) == 0 && (ret->count == 0 || add_pieces(a, ret, err) == 0))
-        return 0;
-    pp_dwells_done(ret);
-    return -1;
-}
-
-void pp_dwells_done(pp_dwells *d)
-{
-    free(d->items);
-    free(d->spans);
-    *d = (pp_dwells){0};
-}
-
-bool pp_dwells_touch(const pp_dwells *d, pp_attribution_span time)
-{
-    size_t low = 0;
-    size_t high = d->n_spans;
-    while (low < high) { /* the first that ends after the time begins */
-        const size_t middle = low + (high - low) / 2;
-        if (d->spans[middle].end_ns <= time.start_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < d->n_spans && d->spans[low].start_ns < time.end_ns;
-}
-
 /* ---- windows ---- */
 
-/* Of one metric in one dwell. */
-typedef struct sums {
-    size_t n;
-    double mean;
-    double squares; /* of the differences from it */
-} sums;
-
-/* The first sample that was read at `from` or later, but the very first, which has none before. */
-static size_t first_read(const pp_attribution_metric *m, int64_t from)
-{
-    size_t low = 1;
-    size_t high = m->n_samples;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (m->samples[middle].stamp_ns < from)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Those that lie in it whole, whenever they were read. */
-static sums windows_of(const pp_attribution_metric *m, const pp_dwell *w, const pp_reading *reading)
-{
-    sums s = {0};
-    size_t last = 0;
-    for (size_t i = first_read(m, w->start_ns); i < m->n_samples; i++) {
-        const pp_attribution_span time = pp_reading_time(reading, m, i);
-        if (time.end_ns > w->end_ns)
-            break;
-        if (time.start_ns < w->start_ns ||
-            (s.n && pp_reading_again(reading, m->samples[last].stamp_ns, m->samples[i].stamp_ns)))
-            continue;
-        last = i;
-        const double off = m->samples[i].value - s.mean;
-        s.n++;
-        s.mean += off / (double)s.n;
-        s.squares += off * (m->samples[i].value - s.mean);
-    }
-    return s;
-}
-
-/* Of one metric: the windows of each dwell, and what a window's value differs from its neighbours'
- * by, which is the same for all. */
+/* Of one metric: the windows of each dwell, and by how much of a dwell's mean they differ from what
+ * the replays in them say: by the driver's clock, of which all dwells' have the same share. */
 typedef struct table {
     const pp_dwells *dwells;
-    sums *of; /* parallel to the dwells */
-    double variance;
+    pp_windows *of; /* parallel to the dwells */
+    double relative;
     size_t freedom;
 } table;
 
@@ -236,13 +54,25 @@ static int make_table(const pp_problem *p, const pp_attribution_metric *m, table
     if (!ret->of)
         return pp_error_nomem(err);
     double squares = 0;
+    double whole = 0;
     for (size_t i = 0; i < d->count; i++) {
-        ret->of[i] = windows_of(m, &d->items[i], &p->reading);
-        squares += ret->of[i].squares;
-        ret->freedom += ret->of[i].n ? ret->of[i].n - 1 : 0;
+        const pp_windows w = ret->of[i] = pp_windows_of(d, m, &d->items[i], &p->reading);
+        const size_t free = w.n ? w.n - 1 : 0;
+        squares += w.squares;
+        whole += (double)free * w.value * w.value;
+        ret->freedom += free;
     }
-    ret->variance = ret->freedom ? squares / (double)ret->freedom : 0;
+    ret->relative = whole > 0 ? squares / whole : 0;
     return 0;
+}
+
+/* Of one window in a dwell: its own, or with all dwells', where that is more. */
+static double variance_of(const table *t, const pp_windows *w)
+{
+    const double free = (double)(w->n - 1);
+    const double shared = t->relative * w->value * w->value;
+    const double both = (w->squares + SHARED * shared) / (free + SHARED);
+    return free > 0 ? fmax(w->squares / free, both) : both;
 }
 
 /* A mean with its variance, both of as many windows. */
@@ -251,25 +81,27 @@ typedef struct figure {
     double variance;
     size_t windows;
     double rest; /* ns of a replay in which kernels ran that go with it */
+    double busy; /* ns in which the layer's did */
     bool known;
 } figure;
 
-/* What the windows say of one replay: their value times its time (ns). The same of several dwells
- * are taken together by their windows. */
+/* What the windows say of one replay: its level times its time (ns). The same of several dwells are
+ * taken together by their windows. */
 static void add_figure(figure *f, const table *t, size_t i)
 {
     const pp_dwell *w = &t->dwells->items[i];
-    const size_t n = t->of[i].n;
+    const pp_windows *of = &t->of[i];
     f->known = f->known && w->known;
-    if (n == 0 || w->calls == 0)
+    if (of->n == 0 || w->calls == 0)
         return;
-    const double each = (double)(w->end_ns - w->start_ns) / (double)w->calls;
-    const size_t all = f->windows + n;
-    const double part = (double)n / (double)all;
-    f->mean += (each * t->of[i].mean - f->mean) * part;
-    f->variance =
-        f->variance * (1 - part) * (1 - part) + part * part * each * each * t->variance / (double)n;
+    const double n = (double)of->n;
+    const double own = variance_of(t, of) / (n * of->rate * of->rate);
+    const size_t all = f->windows + of->n;
+    const double part = n / (double)all;
+    f->mean += (of->each - f->mean) * part;
+    f->variance = f->variance * (1 - part) * (1 - part) + part * part * own;
     f->rest += ((double)w->rest_ns / (double)w->calls - f->rest) * part;
+    f->busy += ((double)w->busy_ns / (double)w->calls - f->busy) * part;
     f->windows = all;
 }
 
@@ -297,29 +129,55 @@ static bool is_of(const pp_dwell *w, const item *x)
            w->phase == x->phase && w->calls > 0;
 }
 
-/* What a replay has of the background that the background's own dwell does not tell: the same
- * kernels take longer or shorter there, by clocks that change and by what the layer leaves in the
- * cache. */
-static double drift(const figure *all, const figure *behind)
+/* What a replay has of the background: the same kernels take longer or shorter there than in the
+ * background's own dwell, by what the layer leaves in the cache and by clocks that change. Warps
+ * are there as much longer. Memory moves by something between nothing and all that it can, which
+ * is the same for all that lies between: its mean, give or take 0.29 of it. Of instructions there
+ * are as many, in as many cycles as before or in more. */
+static figure goes_along(const figure *all, const figure *behind, pp_metric metric)
 {
-    const double longer = fmax(all->rest, behind->rest);
-    return longer > 0 ? fabs(all->rest - behind->rest) / longer * behind->mean : 0;
+    figure f = *behind;
+    if (behind->rest <= 0 || all->rest <= 0)
+        return f;
+    const double longer = all->rest - behind->rest;
+    const double as_long = longer / behind->rest * behind->mean;
+    const bool memory = metric == PP_METRIC_DRAM_ACTIVE;
+    const pp_metric_info *info = pp_metric_get(metric);
+    const double most = memory ? longer * (info->max - info->min) : as_long;
+    const bool there = metric == PP_METRIC_SM_ACTIVE || metric == PP_METRIC_SM_OCCUPANCY;
+    const double more = there ? most : most / 2;
+    const double off = (there ? THERE_OFF : UNIFORM_OFF) * most;
+    f.mean = fmax(0, f.mean + more);
+    f.variance += off * off;
+    return f;
+}
+
+/* The variance that a value has whatever its windows say; `in_steps`: ns in which the layer's
+ * kernels ran in a call of the training. */
+static double bias_of(pp_metric metric, const figure *f, double in_steps)
+{
+    const pp_metric_info *info = pp_metric_get(metric);
+    const double repeated = REPEATABLE * f->mean;
+    const double longer =
+        in_steps > 0 ? LONGER_OFF * fabs(f->busy - in_steps) / fmax(f->busy, in_steps) : 0;
+    const double range = info->max - info->min;
+    const double part = TRAFFIC * f->mean * fmax(0, 1 - f->mean / range);
+    const double least = TRAFFIC_LEAST * range;
+    return repeated * repeated + longer * longer * f->mean * f->mean +
+           (metric == PP_METRIC_DRAM_ACTIVE ? part * part + least * least : 0);
 }
 
 /* NULL and a value, or why there is none. */
-static const char *estimate(const table *t, const item *x, figure *ret)
+static const char *estimate(const table *t, const item *x, pp_metric metric, double in_steps,
+                            figure *ret)
 {
     figure all = {.known = true};
     const pp_dwell *first = NULL;
-    double busy = 0;
-    double calls = 0;
     for (size_t i = 0; i < t->dwells->count; i++) {
         const pp_dwell *w = &t->dwells->items[i];
         if (!is_of(w, x) || (first && w->number != first->number))
             continue;
         first = w;
-        busy += (double)w->busy_ns;
-        calls += (double)w->calls;
         add_figure(&all, t, i);
     }
     if (!first)
@@ -327,16 +185,15 @@ static const char *estimate(const table *t, const item *x, figure *ret)
     const figure behind = background_of(t, first);
     if (!all.known || !behind.known)
         return "its kernels were not recorded while it was replayed";
-    if (busy <= 0)
+    if (first->busy_ns <= 0)
         return "no kernel of it ran while it was replayed";
     if (all.windows < LEAST_WINDOWS || behind.windows < LEAST_WINDOWS || t->freedom < LEAST_FREEDOM)
         return "too few metric windows lie within its replays";
-    const double each = busy / calls;
-    const double off = drift(&all, &behind);
-    ret->mean = (all.mean - behind.mean) / each;
-    ret->variance = (all.variance + behind.variance + off * off) / (each * each) +
-                    REPEATABLE * REPEATABLE * ret->mean * ret->mean;
-    ret->windows = all.windows;
+    const figure along = goes_along(&all, &behind, metric);
+    *ret = all;
+    ret->mean = (all.mean - along.mean) / all.busy;
+    ret->variance =
+        (all.variance + along.variance) / (all.busy * all.busy) + bias_of(metric, ret, in_steps);
     return NULL;
 }
 
@@ -372,7 +229,7 @@ static bool find_item(const pp_activity *a, const pp_solution *s, const pp_solut
 {
     for (size_t i = 0; i < a->n_layers; i++) {
         const pp_activity_layer *l = &a->layers[i];
-        if (uses(a, l->process, s->gpu) && strcmp(l->name, of->layer) == 0) {
+        if (pp_solution_uses(a, l->process, s->gpu) && strcmp(l->name, of->layer) == 0) {
             *ret = (item){.process = l->process, .layer = l->id, .phase = (uint8_t)of->phase};
             return true;
         }
@@ -419,7 +276,8 @@ static int take(const pp_activity *a, const table *t, double limit, bool only, p
     figure f = {0};
     if (of->kind != PP_SOLUTION_LAYER || !find_item(a, s, of, &x))
         return 0;
-    const char *why = estimate(t, &x, &f);
+    const double in_steps = of->calls > 0 ? (double)of->busy_ns / (double)of->calls : 0;
+    const char *why = estimate(t, &x, to->metric, in_steps, &f);
     if (!why)
         f.mean = pp_solution_bound(info, f.mean, &f.variance);
     if (!why && sqrt(f.variance) > limit * (info->max - info->min))
@@ -450,7 +308,7 @@ static int take_metric(const pp_activity *a, const pp_problem *p, const pp_attri
                : rc;
 }
 
-static bool is_told(pp_metric metric)
+bool pp_isolated_tells(pp_metric metric)
 {
     for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++)
         if (metric == metrics[k])
@@ -465,10 +323,10 @@ int pp_solution_take_isolated(const pp_activity *a, const pp_problem *p,
     if (p->dwells.count == 0 && !options->isolated_only)
         return 0;
     for (size_t m = 0; rc == 0 && m < p->n_metrics; m++)
-        if (is_told(p->metric_ids[m]))
+        if (pp_isolated_tells(p->metric_ids[m]))
             rc = take_metric(a, p, &p->all[m], p->metric_ids[m], options, s, err);
     for (size_t i = 0; i < s->n_estimates && options->isolated_only; i++)
-        if (!is_told(s->estimates[i].metric) &&
+        if (!pp_isolated_tells(s->estimates[i].metric) &&
             s->items[s->estimates[i].item].kind != PP_SOLUTION_JOB)
             s->estimates[i].reason = "replays do not tell this metric";
     return rc;

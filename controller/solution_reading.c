@@ -1,7 +1,8 @@
 /*
  * Which time a sample may say something of. What is read from a GPU is of the time since the sample
- * before it. Prometheus has the newest window that an exporter had published by then: it was
- * published up to a window before, and ended up to the exporter's lag before that.
+ * before it, both late; solution_ticks.c finds by how much. Prometheus has the newest window that
+ * an exporter had published by then: it was published up to a window before, and ended up to the
+ * exporter's lag before that.
  */
 #include "controller/solution_internal.h"
 
@@ -14,6 +15,8 @@
 /* Standard errors of the lag, and of a window what publications are early or late by. */
 #define LAG_ERRORS 3
 #define JITTER 0.1
+/* ns between ends that were tried where they were found. */
+#define GRID 1e7
 
 enum { DWELL_WINDOWS = 6 };
 
@@ -50,13 +53,109 @@ pp_attribution_span pp_reading_time(const pp_reading *r, const pp_attribution_me
 {
     const int64_t stamp = m->samples[i].stamp_ns;
     const int64_t before = i > 0 ? m->samples[i - 1].stamp_ns : stamp;
+    if (r->ticks.known) {
+        const pp_attribution_span most = pp_reading_window(r, m, i);
+        return (pp_attribution_span){most.start_ns - llround(r->ticks.before_ns + GRID),
+                                     most.end_ns + llround(r->ticks.after_ns + GRID)};
+    }
     return (pp_attribution_span){(r->window_ns ? stamp - r->window_ns : before) - r->most_ns,
                                  stamp - r->least_ns};
 }
 
-bool pp_reading_again(const pp_reading *r, int64_t before, int64_t stamp)
+pp_attribution_span pp_reading_window(const pp_reading *r, const pp_attribution_metric *m, size_t i)
 {
-    return stamp - before < r->apart_ns;
+    if (!r->ticks.known)
+        return pp_reading_time(r, m, i);
+    const int64_t stamp = m->samples[i].stamp_ns;
+    const int64_t before = i > 0 ? m->samples[i - 1].stamp_ns : stamp;
+    return (pp_attribution_span){r->ticks.base_ns + llround(pp_ticks_end(&r->ticks, before)),
+                                 r->ticks.base_ns + llround(pp_ticks_end(&r->ticks, stamp))};
+}
+
+bool pp_reading_again(const pp_reading *r, const pp_attribution_metric *m, size_t last, size_t i)
+{
+    const int64_t stamp = m->samples[i].stamp_ns;
+    if (r->ticks.known)
+        return pp_ticks_end(&r->ticks, stamp) <=
+               pp_ticks_end(&r->ticks, m->samples[i - 1].stamp_ns);
+    return last > 0 && stamp - m->samples[last].stamp_ns < r->apart_ns;
+}
+
+/* The first sample that was read at `from` or later, but the very first, which has none before. */
+static size_t first_read(const pp_attribution_metric *m, int64_t from)
+{
+    size_t low = 1;
+    size_t high = m->n_samples;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (m->samples[middle].stamp_ns < from)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of windows: how long they are, their values by that, the replays in them, and what of products of
+ * values and rates sums need. */
+typedef struct sums {
+    size_t n;
+    double length, level, calls;
+    double value, rate;
+    double values, both, rates;
+} sums;
+
+static void add_window(sums *s, double value, double calls, double length)
+{
+    const double rate = calls / length;
+    s->n++;
+    s->length += length;
+    s->level += value * length;
+    s->calls += calls;
+    s->value += value;
+    s->rate += rate;
+    s->values += value * value;
+    s->both += value * rate;
+    s->rates += rate * rate;
+}
+
+/* What a window weighs is its length, which is known where its end is; else the time that it may be
+ * of says how many replays there are in as much. */
+static void take_window(sums *s, const pp_dwells *d, const pp_dwell *w, const pp_reading *r,
+                        const pp_attribution_metric *m, size_t i)
+{
+    const pp_attribution_span of = pp_reading_window(r, m, i);
+    const double length = (double)(of.end_ns - of.start_ns);
+    const double calls = pp_dwell_calls(d, w, (double)of.start_ns, (double)of.end_ns);
+    if (r->ticks.known)
+        add_window(s, m->samples[i].value, calls, length);
+    else
+        add_window(s, m->samples[i].value, calls / length, 1);
+}
+
+pp_windows pp_windows_of(const pp_dwells *d, const pp_attribution_metric *m, const pp_dwell *w,
+                         const pp_reading *r)
+{
+    sums s = {0};
+    size_t last = 0;
+    for (size_t i = first_read(m, w->start_ns); i < m->n_samples; i++) {
+        const pp_attribution_span time = pp_reading_time(r, m, i);
+        if (time.end_ns > w->end_ns)
+            break;
+        if (time.start_ns < w->start_ns || pp_reading_again(r, m, last, i))
+            continue;
+        last = i;
+        take_window(&s, d, w, r, m, i);
+    }
+    const double n = (double)s.n;
+    if (s.n == 0 || s.calls <= 0)
+        return (pp_windows){0};
+    const double each = s.level / s.calls;
+    return (pp_windows){.n = s.n,
+                        .value = s.value / n,
+                        .rate = s.rate / n,
+                        .each = each,
+                        .squares = fmax(0, s.values - 2 * each * s.both + each * each * s.rates)};
 }
 
 int64_t pp_solution_dwell_least(const pp_attribution_options *o, bool sure)

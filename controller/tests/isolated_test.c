@@ -16,14 +16,14 @@
 #define T0 (INT64_C(1769000000) * S)
 #define US 1000.0
 
-enum { LAYERS = 3, METRICS = 2, SEGMENTS_MAX = 64, WINDOW_MS = 100 };
+enum { LAYERS = 3, METRICS = 2, SEGMENTS_MAX = 4096, WINDOW_MS = 100 };
 
 static const pp_metric metrics[METRICS] = {PP_METRIC_SM_ACTIVE, PP_METRIC_DRAM_ACTIVE};
 
 /* What each layer's kernels do, while they run; and what goes with its replays. */
 static const double truth[LAYERS][METRICS] = {{0.62, 0.11}, {0.31, 0.57}, {0.90, 0.02}};
 static const double behind[METRICS] = {0.93, 0.71};
-static const double own_us[LAYERS] = {15, 40, 6};
+static const double own_us[LAYERS] = {20, 40, 8};
 static const double rest[METRICS] = {0.80, 0.25};
 
 /* Of a step's time: a layer's kernels, and those of other code. */
@@ -44,12 +44,14 @@ typedef struct world {
     int64_t stretches;
     double behind_us;     /* of what goes with a replay */
     double gap_us;        /* of a replay, in which the GPU is idle */
+    double slows;         /* how much longer that is at a dwell's end than at its begin, in parts */
     double drift;         /* of the time of what goes with a replay, where the layer is replayed */
     bool unknown;         /* kernels are not recorded */
     unsigned reason;      /* why layers are left out */
     const char *isolated; /* why none is replayed */
     double lost;          /* of the windows' value where a layer is replayed */
     double missing;       /* of the training's value, which it has less than its parts */
+    int idle;             /* of a step, in which it waits for its host, in parts of 10 ms */
 } world;
 
 static const char *name_of(int layer)
@@ -65,6 +67,14 @@ static world new_world(void)
 
 static void add_segment(world *w, int64_t length, const double *value)
 {
+    segment *last = w->count ? &w->segments[w->count - 1] : NULL;
+    bool same = last != NULL;
+    for (int m = 0; same && m < METRICS; m++)
+        same = last->value[m] == value[m];
+    if (same) {
+        last->end = w->now += length;
+        return;
+    }
     assert_true(w->count < SEGMENTS_MAX);
     segment *s = &w->segments[w->count++];
     *s = (segment){.start = w->now, .end = w->now + length};
@@ -93,40 +103,37 @@ static void give(world *w, pp_wire_batch *batch)
     batch->layers = NULL;
 }
 
-/* One layer replayed for so long, or what goes with it alone, on a grid as agents send it. */
+/* One layer replayed for so long, or what goes with it alone, on a grid as agents send it. What is
+ * rounded there is in the values too. */
 static void dwell(world *w, int layer, int64_t number, bool background, int64_t length)
 {
     const double own = background ? 0 : own_us[layer];
     const double goes = w->behind_us * (background ? 1 : 1 + w->drift);
-    const double each = own + goes + w->gap_us;
+    const int64_t begun = w->now;
     const size_t cells = (size_t)(length / (10 * MS));
-    double value[METRICS];
-    for (int m = 0; m < METRICS; m++)
-        value[m] = (own * truth[layer][m] + goes * behind[m]) / each;
     pp_wire_cell *grid = calloc(2 * cells, sizeof *grid);
-    const int64_t calls = (int64_t)(10 * 1000 / each);
     for (size_t i = 0; i < cells; i++) {
+        const double gap = w->gap_us * (1 + w->slows * (double)i / (double)cells);
+        const int64_t calls = (int64_t)(10 * 1000 / (own + goes + gap));
         const int64_t busy = (int64_t)((double)calls * own * US);
         const int64_t with = (int64_t)((double)calls * goes * US);
+        double value[METRICS];
         grid[2 * i] =
             (pp_wire_cell){(int64_t)i, 0, 10 * MS - busy, 0, PP_WIRE_OTHER, w->unknown ? -1 : with};
         grid[2 * i + 1] = (pp_wire_cell){(int64_t)i, layer + 1,       busy,
                                          calls,      PP_WIRE_FORWARD, w->unknown ? -1 : busy};
+        for (int m = 0; m < METRICS; m++)
+            value[m] = (double)calls * (own * truth[layer][m] + goes * behind[m]) / 10000 -
+                       (background ? 0 : w->lost);
+        add_segment(w, 10 * MS, value);
     }
-    for (int m = 0; m < METRICS && !background; m++)
-        value[m] -= w->lost;
-    /* As many as the grid says, so that what is rounded there is in the values too. */
-    for (int m = 0; m < METRICS; m++)
-        value[m] *= (double)calls * each / 10000;
+    if (length % (10 * MS))
+        add_segment(w, length % (10 * MS), (double[METRICS]){0});
     pp_wire_batch batch = {
-        .stretch = {.start = w->now,
-                    .end = w->now + length,
-                    .dwell = number,
-                    .background = background},
-        .grid = {.start = w->now, .cell = 10 * MS, .cells = grid, .count = 2 * cells}};
+        .stretch = {.start = begun, .end = w->now, .dwell = number, .background = background},
+        .grid = {.start = begun, .cell = 10 * MS, .cells = grid, .count = 2 * cells}};
     give(w, &batch);
     free(grid);
-    add_segment(w, length, value);
 }
 
 static double training_value(int m)
@@ -137,33 +144,37 @@ static double training_value(int m)
     return sum;
 }
 
-/* Steps of the training: 10 ms, of which each layer has 3, and other code the last one. */
+/* Steps of the training: 10 ms and what it waits. Each layer has 3 of them, in as many calls as
+ * take its kernels 1 ms, and other code the last one. */
 static void train(world *w, int64_t length)
 {
     enum { PIECES = LAYERS + 1 };
-    const size_t n = (size_t)(length / (10 * MS));
+    const int64_t each = (1 + w->idle) * 10 * MS;
+    const size_t n = (size_t)(length / each);
     pp_wire_step *steps = calloc(n, sizeof *steps);
-    pp_wire_interval *intervals = calloc(n * PIECES, sizeof *intervals);
+    pp_wire_cell *grid = calloc(n * PIECES, sizeof *grid);
     double value[METRICS];
     for (size_t i = 0; i < n; i++) {
-        const int64_t at = w->now + (int64_t)i * 10 * MS;
-        steps[i] = (pp_wire_step){.number = (int64_t)i, .start = at, .duration = 10 * MS, .gap = 0};
+        steps[i] = (pp_wire_step){.number = (int64_t)i,
+                                  .start = w->now + (int64_t)i * each,
+                                  .duration = each,
+                                  .gap = each - 10 * MS};
+        const int64_t cell = (int64_t)i * (1 + w->idle);
         for (int k = 0; k < LAYERS; k++)
-            intervals[i * PIECES + (size_t)k] =
-                (pp_wire_interval){k + 1, (int64_t)i, at + k * 3 * MS, 3 * MS, PP_WIRE_FORWARD, MS};
-        intervals[i * PIECES + LAYERS] =
-            (pp_wire_interval){0, (int64_t)i, at + 9 * MS, MS, PP_WIRE_OTHER, MS / 2};
+            grid[i * PIECES + (size_t)k + 1] = (pp_wire_cell){
+                cell, k + 1, 3 * MS, (int64_t)(1000 / own_us[k]), PP_WIRE_FORWARD, MS};
+        grid[i * PIECES] = (pp_wire_cell){cell, 0, MS, 1, PP_WIRE_OTHER, MS / 2};
     }
     for (int m = 0; m < METRICS; m++)
-        value[m] = training_value(m) - w->missing;
-    pp_wire_batch batch = {.stretch = {.start = w->now, .end = w->now + length},
-                           .steps = steps,
-                           .step_count = n,
-                           .intervals = intervals,
-                           .interval_count = n * PIECES};
+        value[m] = (training_value(m) - w->missing) / (1 + w->idle);
+    pp_wire_batch batch = {
+        .stretch = {.start = w->now, .end = w->now + length},
+        .steps = steps,
+        .step_count = n,
+        .grid = {.start = w->now, .cell = 10 * MS, .cells = grid, .count = n * PIECES}};
     give(w, &batch);
     free(steps);
-    free(intervals);
+    free(grid);
     add_segment(w, length, value);
 }
 
@@ -192,6 +203,26 @@ static void sample(world *w, int64_t lag, double noise)
                 pp_activity_builder_sample(w->builder, "GPU-a", metrics[m], end + lag, value, &err),
                 0);
         }
+    }
+}
+
+/* A driver whose windows are not quite as long as what lies between two readings of it: what is
+ * read is of the time between the ends of the latest two windows that were published then. */
+static void read_driver(world *w, double every, double cadence, double noise)
+{
+    const double late = 41e6;
+    uint64_t random = 11;
+    int64_t before = 0;
+    pp_error err = {0};
+    for (double at = 0; T0 + (int64_t)at < w->now; at += cadence) {
+        const int64_t end = T0 + (int64_t)(every * floor((at - late - 37e6) / every) + 37e6);
+        for (int m = 0; m < METRICS && before > T0 && end > before; m++) {
+            const double value = mean_of(w, m, before, end) + noise * sim_normal(&random);
+            assert_int_equal(pp_activity_builder_sample(w->builder, "GPU-a", metrics[m],
+                                                        T0 + (int64_t)at, value, &err),
+                             0);
+        }
+        before = end;
     }
 }
 
@@ -342,6 +373,53 @@ static void drift_is_in_their_errors(void **state)
     }
 }
 
+/* A host that is slower now than before: replays come further apart within one dwell. */
+static void replays_need_not_be_even(void **state)
+{
+    (void)state;
+    static const double everies[] = {99.87e6, 100e6, 100.24e6};
+    for (size_t i = 0; i < sizeof everies / sizeof *everies; i++) {
+        world w = new_world();
+        w.gap_us = 20;
+        train(&w, 2 * S);
+        for (int turn = 0; turn < 2; turn++)
+            for (int k = 0; k < LAYERS; k++) {
+                w.slows = turn ? 2 : 8;
+                dwell(&w, k, k + 1, true, 803 * MS);
+                w.slows = turn ? 9 : 3;
+                dwell(&w, k, k + 1, false, 809 * MS);
+            }
+        train(&w, 2 * S);
+        read_driver(&w, everies[i], 105.6e6, 0.0005);
+        check_values(solve(&w, true), 0.05, 6, 14);
+        pp_activity_builder_free(w.builder);
+    }
+}
+
+/* What goes with the replays takes a tenth longer where the layer has used the cache: warps are
+ * there all the time, and memory moves or does not. */
+static void what_goes_along_takes_longer(void **state)
+{
+    (void)state;
+    world w = new_world();
+    w.drift = 0.1;
+    train(&w, 2 * S);
+    dwell(&w, 1, 1, true, 800 * MS);
+    dwell(&w, 1, 1, false, 800 * MS);
+    train(&w, 2 * S);
+    sample(&w, 40 * MS, 0);
+    pp_solution *s = solve(&w, true);
+    const pp_solution_estimate *active = find(s, PP_SOLUTION_LAYER, "b", 0);
+    const pp_solution_estimate *memory = find(s, PP_SOLUTION_LAYER, "b", 1);
+    assert_true(fabs(active->mean - truth[1][0]) < 1e-6);
+    assert_true(active->standard_error > 0.4 * 0.1 * w.behind_us * behind[0] / own_us[1]);
+    const double moved = 0.1 * w.behind_us / own_us[1];
+    assert_true(fabs(memory->mean - truth[1][1] - moved * (behind[1] - 0.5)) < 1e-6);
+    assert_true(memory->standard_error > 0.29 * moved && memory->standard_error < 0.05);
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
 /* Windows of an exporter, read less often than they are published, as often, and much more often;
  * and without a word on how long they are. What is read twice counts once. */
 static void windows_of_an_exporter(void **state)
@@ -447,6 +525,11 @@ static void late_windows_are_not_the_training(void **state)
     pp_activity_builder_free(w.builder);
 }
 
+static int64_t calls_of(const char *layer)
+{
+    return (int64_t)(1000 / own_us[layer[0] - 'a']);
+}
+
 /* Steps, times and averages are the training's alone. */
 static void dwells_are_not_the_training(void **state)
 {
@@ -463,7 +546,7 @@ static void dwells_are_not_the_training(void **state)
     }
     for (size_t i = 0; i < s->n_items; i++) {
         if (s->items[i].kind == PP_SOLUTION_LAYER)
-            assert_int_equal(s->items[i].calls, 403);
+            assert_int_equal(s->items[i].calls, 403 * calls_of(s->items[i].layer));
     }
     pp_solution_free(s);
     pp_activity_builder_free(w.builder);
@@ -606,8 +689,36 @@ static void all_together_are_the_training(void **state)
         assert_true(isnan(e->mean));
         assert_string_equal(e->group_name, "other");
         assert_true(fabs(e->group_mean - rest[m]) < 3 * e->group_standard_error);
-        assert_true(e->group_standard_error < 0.05);
+        assert_true(e->group_standard_error < 0.15);
     }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
+}
+
+/* Windows that are held out have fewer steps than those from which what is left is known. */
+static void a_slower_host_is_no_error(void **state)
+{
+    (void)state;
+    world w = new_world();
+    w.gap_us = 20;
+    w.slows = 8;
+    train(&w, 40 * MS);
+    for (int i = 0; i < 24; i++) {
+        w.idle = i % 2 ? 1 : 0;
+        train(&w, 100 * MS);
+    }
+    for (int k = 0; k < LAYERS; k++) {
+        dwell(&w, k, k + 1, true, 800 * MS);
+        dwell(&w, k, k + 1, false, 800 * MS);
+    }
+    train(&w, 100 * MS);
+    read_driver(&w, 100e6, 100e6, 0);
+    pp_solution *s = solve(&w, true);
+    assert_int_equal(s->n_closures, METRICS);
+    for (int m = 0; m < METRICS; m++)
+        if (fabs(s->closures[m].difference) > 0.06 * s->closures[m].held)
+            fail_msg("%g of %g, %d windows", s->closures[m].difference, s->closures[m].held,
+                     (int)s->closures[m].windows);
     pp_solution_free(s);
     pp_activity_builder_free(w.builder);
 }
@@ -643,7 +754,7 @@ static void what_cannot_be_is_in_their_errors(void **state)
 {
     (void)state;
     world w = new_world();
-    w.lost = 0.005;
+    w.lost = 0.01;
     train(&w, 2 * S);
     dwell(&w, 2, 1, true, 800 * MS);
     dwell(&w, 2, 1, false, 800 * MS);
@@ -687,6 +798,8 @@ int main(void)
         cmocka_unit_test(values_are_the_layers_own),
         cmocka_unit_test(noise_is_in_their_errors),
         cmocka_unit_test(drift_is_in_their_errors),
+        cmocka_unit_test(replays_need_not_be_even),
+        cmocka_unit_test(what_goes_along_takes_longer),
         cmocka_unit_test(windows_of_an_exporter),
         cmocka_unit_test(a_dwell_is_long_enough),
         cmocka_unit_test(a_known_lag_narrows),
@@ -697,6 +810,7 @@ int main(void)
         cmocka_unit_test(what_the_hook_says_is_the_reason),
         cmocka_unit_test(other_metrics_are_not_told),
         cmocka_unit_test(all_together_are_the_training),
+        cmocka_unit_test(a_slower_host_is_no_error),
         cmocka_unit_test(parts_that_are_too_large_show),
         cmocka_unit_test(what_cannot_be_is_in_their_errors),
         cmocka_unit_test(fine_goes_before),

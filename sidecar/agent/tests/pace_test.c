@@ -97,11 +97,11 @@ static void test_the_cost_of_a_step(void **state)
     (void)pass(MARKING, 200, 2400000, 50000);
     each = pass(MARKING, 100, 2400000, 50000);
     assert_true(each > 190000 && each < 210000);
-    /* And where the GPU hides what the parts say. */
+    /* And where the GPU hides what the parts say: some of it always counts. */
     (void)pass(COUNTING, 200, 1000000, 0);
     (void)pass(MARKING, 200, 1000000, 50000);
     each = pass(MARKING, 100, 1000000, 50000);
-    assert_true(each >= 0 && each < 10000);
+    assert_true(each > 50000 / 4 - 100 && each < 50000 / 4 + 100);
     /* What happens outside of marked steps counts in full. */
     assert_int_equal(pass(DISCOVERING, 10, 1000000, 7000), 7000);
 
