@@ -148,6 +148,9 @@ bool pp_reading_again(const pp_reading *reading, const pp_attribution_metric *me
                       size_t sample);
 /** ns after the base: the end of the latest window that is published by then. */
 double pp_ticks_end(const pp_ticks *ticks, int64_t stamp);
+/** What that end may be as well: the one before it, or after, where it was read so close to when a
+ * window is published that nobody knows which was there. */
+pp_attribution_span pp_ticks_range(const pp_ticks *ticks, int64_t stamp);
 
 /** A metric's windows in one dwell. */
 typedef struct pp_windows {

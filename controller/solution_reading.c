@@ -15,8 +15,6 @@
 /* Standard errors of the lag, and of a window what publications are early or late by. */
 #define LAG_ERRORS 3
 #define JITTER 0.1
-/* ns between ends that were tried where they were found. */
-#define GRID 1e7
 
 enum { DWELL_WINDOWS = 6 };
 
@@ -53,13 +51,15 @@ pp_attribution_span pp_reading_time(const pp_reading *r, const pp_attribution_me
 {
     const int64_t stamp = m->samples[i].stamp_ns;
     const int64_t before = i > 0 ? m->samples[i - 1].stamp_ns : stamp;
+    pp_attribution_span time = {(r->window_ns ? stamp - r->window_ns : before) - r->most_ns,
+                                stamp - r->least_ns};
     if (r->ticks.known) {
-        const pp_attribution_span most = pp_reading_window(r, m, i);
-        return (pp_attribution_span){most.start_ns - llround(r->ticks.before_ns + GRID),
-                                     most.end_ns + llround(r->ticks.after_ns + GRID)};
+        const int64_t start = pp_ticks_range(&r->ticks, before).start_ns;
+        const int64_t end = pp_ticks_range(&r->ticks, stamp).end_ns;
+        time.start_ns = start > time.start_ns ? start : time.start_ns;
+        time.end_ns = end < time.end_ns ? end : time.end_ns;
     }
-    return (pp_attribution_span){(r->window_ns ? stamp - r->window_ns : before) - r->most_ns,
-                                 stamp - r->least_ns};
+    return time;
 }
 
 pp_attribution_span pp_reading_window(const pp_reading *r, const pp_attribution_metric *m, size_t i)

@@ -17,6 +17,9 @@
 #define EVERY_OFF 0.004
 /* ns between two that are tried, for each of what is looked for at the end of the time. */
 #define STEP (10 * MS)
+/* ns about the publication of a window: it is found no better, and reading all metrics takes 5 ms.
+ */
+#define UNSURE (20 * MS)
 #define LATE_MOST (200 * MS) /* of what is read as it is */
 #define FIRST (30e9)         /* ns that all is tried for; what is found there is carried on from */
 
@@ -60,7 +63,8 @@ static void add_dwell(misfit *f, const pp_problem *p, const pp_attribution_metri
 static misfit try(const pp_problem *p, const pp_attribution_metric *m, const pp_ticks *ticks,
                   int64_t until)
 {
-    const pp_reading r = {.ticks = *ticks};
+    pp_reading r = p->reading;
+    r.ticks = *ticks;
     misfit f = {0};
     for (size_t i = 0; i < p->dwells.count; i++)
         if (p->dwells.items[i].end_ns <= until && p->dwells.items[i].calls > 0)
@@ -184,9 +188,26 @@ void pp_ticks_find(pp_problem *p)
     p->reading.ticks.after_ns = doubt(p, m, best, 1);
 }
 
+/* ns after the base up to which windows have ended that are published by then. */
+static double read_until(const pp_ticks *t, int64_t stamp)
+{
+    return (double)(stamp - t->base_ns) - t->late_ns;
+}
+
+pp_attribution_span pp_ticks_range(const pp_ticks *t, int64_t stamp)
+{
+    const double end = pp_ticks_end(t, stamp);
+    const double since = read_until(t, stamp) - (end - t->shift_ns);
+    const bool earlier = t->every_ns > 0 && since < UNSURE;
+    const bool later = t->every_ns > 0 && since > t->every_ns - UNSURE;
+    return (pp_attribution_span){
+        t->base_ns + llround(end - t->before_ns - STEP - (earlier ? t->every_ns : 0)),
+        t->base_ns + llround(end + t->after_ns + STEP + (later ? t->every_ns : 0))};
+}
+
 double pp_ticks_end(const pp_ticks *t, int64_t stamp)
 {
-    const double read = (double)(stamp - t->base_ns) - t->late_ns;
+    const double read = read_until(t, stamp);
     const double end = t->every_ns > 0
                            ? t->phase_ns + t->every_ns * floor((read - t->phase_ns) / t->every_ns)
                            : read;

@@ -27,7 +27,11 @@ PEAK = ".avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
 METRICS = {"SMActive": "sm__cycles_active", "SMOccupancy": "sm__warps_active", "DRAMActive": "dram__throughput",
            "FP32Active": "sm__inst_executed_pipe_fma"}
-PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one pass each
+# What NVML counts as FP32Active (docs/accuracy.md): no integer instructions of that pipe.
+FP32 = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("ffma", "fadd", "fmul"))
+CYCLES = "sm__cycles_elapsed.sum"
+LANES = 128  # threads whose instructions an SM executes in a cycle
+PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one run each
 # Rows by their busy time; limits of the mean error of a metric, and of all p95, points (errors.py).
 CLASSES = {
     "Fine": errors.fine_classes(),
@@ -79,10 +83,21 @@ def sample(args, folder):
          "--stretch", f"{args.stretch}s", *shlex.split(args.more), "-o", str(folder / "results"), "--", *command_of(args, "train")])
 
 
+def asked(name, method):
+    """ncu's metrics for one of ours."""
+    return (*FP32, CYCLES) if name == "FP32Active" and method == "Isolated" else (METRICS[name] + PEAK,)
+
+
+def percent(kernel, name, method):
+    """Of a kernel's time under ncu."""
+    values = [float(kernel[metric].replace(",", "")) for metric in asked(name, method)]
+    return values[0] if len(values) == 1 else 100 * sum(values[:-1]) / LANES / values[-1]
+
+
 def measure(args, folder):
     ncu = shlex.split(os.environ.get("PP_NCU") or shutil.which("ncu") or sys.exit("no ncu on PATH: set PP_NCU"))
     for number, names in enumerate(PASSES):
-        metrics = ",".join([METRICS[name] + PEAK for name in names] + [TIME])
+        metrics = ",".join([metric for name in names for metric in asked(name, args.method)] + [TIME])
         text = run([*ncu, "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv",
                     "--page", "raw", "--metrics", metrics, *command_of(args, "step")])
         (folder / f"ncu{number}.csv").write_text(text, encoding="utf-8")
@@ -121,7 +136,7 @@ def ncu_is_longer(rows, tables):
     return statistics.median(kernel[TIME] - row[1] for found in tables for kernel, row in zip(found, rows))
 
 
-def truth(rows, tables, model):
+def truth(rows, tables, model, method="Fine"):
     """{(layer, phase): {"us": of a step, metric: percent}}.
 
     What ncu counts for a kernel it divides by a time that begins before and ends after what the kernel's record has:
@@ -138,7 +153,7 @@ def truth(rows, tables, model):
         row["us"] += us
         for found, names in zip(tables, PASSES):
             for name in names:
-                row[name] += float(found[i][METRICS[name] + PEAK].replace(",", "")) * (us + longer)
+                row[name] += percent(found[i], name, method) * (us + longer)
     return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()}
 
 
@@ -163,7 +178,7 @@ def evaluate(args, folder):
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
         errors.print_closure(args.model, results["gpus"][0].get("closure") or {})
     tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
-    true = truth(rows, tables, args.model)
+    true = truth(rows, tables, args.model, args.method)
     told = errors.estimates(results, args.method)
     page = []
     for kind in CLASSES[args.method]:
