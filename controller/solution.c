@@ -321,7 +321,8 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_solution_
     int rc = s->gpu && s->kernels && s->isolated ? make_rows(p, result, options, s, err)
                                                  : pp_error_nomem(err);
     pp_reading_narrow(&p->reading, result);
-    pp_ticks_find(p);
+    if (rc == 0)
+        rc = pp_ticks_find(p, err);
     if (rc == 0)
         rc = pp_solution_take_isolated(activity, p, options, s, err);
     if (rc == 0)

@@ -15,55 +15,101 @@
 
 enum { LEAST_WINDOWS = 2, NAME_MAX = 512 };
 
-/* The training's steps in the order of their begins. */
-typedef struct ordered_steps {
-    pp_attribution_span *spans;
+/* Windows with so many times as many steps as usual, or as few, are of something else. */
+#define FASTER_MOST 5.0
+
+/* Of steps' begins, or of their ends, in the order of time: a step of length d counts 1/d. */
+typedef struct edge {
+    double at;     /* ns after the base */
+    double weight; /* of it and of all before it */
+    double moment; /* the same of its weight times its time */
+} edge;
+
+/* How far the training's steps have come at any time. */
+typedef struct progress {
+    int64_t base_ns;
+    edge *begins;
+    edge *ends;
     size_t n;
-    int64_t longest;
-} ordered_steps;
+    double rate; /* steps in a ns of the observed time */
+} progress;
 
-static int compare_spans(const void *left, const void *right)
+static int compare_edges(const void *left, const void *right)
 {
-    const pp_attribution_span *a = left;
-    const pp_attribution_span *b = right;
-    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
+    const edge *a = left;
+    const edge *b = right;
+    return a->at < b->at ? -1 : a->at > b->at;
 }
 
-static int sort_steps(const pp_problem *p, ordered_steps *ret, pp_error *err)
+static void sort_edges(edge *edges, size_t n)
 {
-    *ret = (ordered_steps){.spans = calloc(p->n_steps + 1, sizeof *ret->spans), .n = p->n_steps};
-    if (!ret->spans)
-        return pp_error_nomem(err);
-    for (size_t i = 0; i < ret->n; i++) {
-        const pp_attribution_span v = ret->spans[i] = p->steps[i];
-        if (v.end_ns - v.start_ns > ret->longest)
-            ret->longest = v.end_ns - v.start_ns;
+    qsort(edges, n, sizeof *edges, compare_edges);
+    for (size_t i = 0; i < n; i++) {
+        edges[i].moment = edges[i].weight * edges[i].at + (i ? edges[i - 1].moment : 0);
+        edges[i].weight += i ? edges[i - 1].weight : 0;
     }
-    qsort(ret->spans, ret->n, sizeof *ret->spans, compare_spans);
-    return 0;
 }
 
-/* How many there are in some time, by their parts in it. */
-static double steps_in(const ordered_steps *all, pp_attribution_span time)
+/* Of all steps that began (or ended) before that time, what has passed of them since. */
+static double passed(const edge *edges, size_t n, double at)
 {
     size_t low = 0;
-    size_t high = all->n;
-    double sum = 0;
-    while (low < high) { /* the first that may not have ended before */
+    size_t high = n;
+    while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (all->spans[middle].start_ns < time.start_ns - all->longest)
+        if (edges[middle].at < at)
             low = middle + 1;
         else
             high = middle;
     }
-    for (; low < all->n && all->spans[low].start_ns < time.end_ns; low++) {
-        const pp_attribution_span v = all->spans[low];
-        const int64_t from = v.start_ns > time.start_ns ? v.start_ns : time.start_ns;
-        const int64_t to = v.end_ns < time.end_ns ? v.end_ns : time.end_ns;
-        if (to > from)
-            sum += (double)(to - from) / (double)(v.end_ns - v.start_ns);
+    return low ? edges[low - 1].weight * at - edges[low - 1].moment : 0;
+}
+
+/* How many steps there are in some time, by their parts in it. */
+static double steps_in(const progress *g, pp_attribution_span time)
+{
+    const double from = (double)(time.start_ns - g->base_ns);
+    const double to = (double)(time.end_ns - g->base_ns);
+    return passed(g->begins, g->n, to) - passed(g->ends, g->n, to) - passed(g->begins, g->n, from) +
+           passed(g->ends, g->n, from);
+}
+
+static void find_rate(const pp_problem *p, progress *g)
+{
+    double steps = 0;
+    double length = 0;
+    for (size_t i = 0; i < p->n_stretches; i++) {
+        steps += steps_in(g, p->stretches[i]);
+        length += (double)(p->stretches[i].end_ns - p->stretches[i].start_ns);
     }
-    return sum;
+    g->rate = length > 0 ? steps / length : 0;
+}
+
+static int make_progress(const pp_problem *p, progress *ret, pp_error *err)
+{
+    *ret = (progress){.base_ns = p->n_stretches ? p->stretches[0].start_ns : 0,
+                      .begins = calloc(p->n_steps + 1, sizeof *ret->begins),
+                      .ends = calloc(p->n_steps + 1, sizeof *ret->ends)};
+    if (!ret->begins || !ret->ends)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const pp_attribution_span v = p->steps[i];
+        const double weight = 1 / (double)(v.end_ns - v.start_ns);
+        if (v.end_ns <= v.start_ns)
+            continue;
+        ret->begins[ret->n] = (edge){.at = (double)(v.start_ns - ret->base_ns), .weight = weight};
+        ret->ends[ret->n++] = (edge){.at = (double)(v.end_ns - ret->base_ns), .weight = weight};
+    }
+    sort_edges(ret->begins, ret->n);
+    sort_edges(ret->ends, ret->n);
+    find_rate(p, ret);
+    return 0;
+}
+
+static void free_progress(progress *g)
+{
+    free(g->begins);
+    free(g->ends);
 }
 
 /* Windows of the training: every other one is held out. */
@@ -91,7 +137,7 @@ static bool is_observed(const pp_problem *p, pp_attribution_span time)
     return false;
 }
 
-static void split(const pp_problem *p, const pp_attribution_metric *m, const ordered_steps *all,
+static void split(const pp_problem *p, const pp_attribution_metric *m, const progress *all,
                   half ret[2])
 {
     size_t n = 0;
@@ -111,8 +157,8 @@ static void split(const pp_problem *p, const pp_attribution_metric *m, const ord
 /* What is known, as parts of a window's value, and the share of the time of what is not. */
 typedef struct parts {
     double known;
-    double variance;
-    double left; /* busy time of the rest, of all observed time */
+    double error; /* of that: their values are wrong together, by what goes with their replays */
+    double left;  /* busy time of the rest, of all observed time */
 } parts;
 
 static bool runs(const pp_solution_item *i)
@@ -134,7 +180,7 @@ static bool add_up(const pp_solution *s, pp_metric metric, parts *ret)
         const double share = (double)item->busy_ns / (double)s->observed_ns;
         if (e->method == PP_METHOD_ISOLATED) {
             ret->known += share * e->mean;
-            ret->variance += share * share * e->standard_error * e->standard_error;
+            ret->error += share * e->standard_error;
         } else {
             ret->left += share;
         }
@@ -194,28 +240,28 @@ static int tell_rest(pp_solution *s, pp_metric metric, double mean, double error
     return rc < 0 ? pp_error_nomem(err) : 0;
 }
 
-/* How many steps a half's windows have to as many as all of the observed time has. */
-static double speed_of(const half *h, const ordered_steps *all, int64_t observed_ns)
+/* How many steps a half's windows have to as many as all of the observed time has; 0: they say
+ * nothing of the training as a whole. */
+static double speed_of(const half *h, const progress *g)
 {
-    return all->n && h->rate > 0 ? h->rate * (double)observed_ns / (double)all->n : 1;
+    const double speed = g->rate > 0 ? h->rate / g->rate : 1;
+    return speed >= 1 / FASTER_MOST && speed <= FASTER_MOST ? speed : 0;
 }
 
-static int close_halves(const half halves[2], const ordered_steps *steps, const parts *all,
+static int close_halves(const half halves[2], const double speed[2], const parts *all,
                         pp_metric metric, pp_solution *s, pp_error *err)
 {
-    const pp_metric_info *info = pp_metric_get(metric);
     const half *taken = &halves[0];
     double rest = 0;
     double variance = 0;
     if (all->left > 0) {
-        const double speed = speed_of(taken, steps, s->observed_ns);
         const double of_mean =
-            taken->squares / (double)(taken->n - 1) / (double)taken->n / (speed * speed);
-        variance = (of_mean + all->variance) / (all->left * all->left);
-        rest = pp_solution_bound(info, (taken->mean / speed - all->known) / all->left, &variance);
+            taken->squares / (double)(taken->n - 1) / (double)taken->n / (speed[0] * speed[0]);
+        variance = (of_mean + all->error * all->error) / (all->left * all->left);
+        rest = pp_solution_bound(pp_metric_get(metric),
+                                 (taken->mean / speed[0] - all->known) / all->left, &variance);
     }
-    const double told =
-        speed_of(&halves[1], steps, s->observed_ns) * (all->known + rest * all->left);
+    const double told = speed[1] * (all->known + rest * all->left);
     s->closures[s->n_closures++] = (pp_solution_closure){.metric = metric,
                                                          .held = halves[1].mean,
                                                          .difference = told - halves[1].mean,
@@ -227,15 +273,16 @@ int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_me
                       pp_solution *s, pp_error *err)
 {
     half halves[2];
-    ordered_steps steps;
+    progress g;
     parts all;
-    if (sort_steps(p, &steps, err) < 0)
-        return -1;
-    split(p, m, &steps, halves);
-    int rc = 0;
-    if (halves[0].n >= LEAST_WINDOWS && halves[1].n >= LEAST_WINDOWS && s->observed_ns > 0 &&
-        add_up(s, metric, &all))
-        rc = close_halves(halves, &steps, &all, metric, s, err);
-    free(steps.spans);
+    int rc = make_progress(p, &g, err);
+    if (rc == 0) {
+        split(p, m, &g, halves);
+        const double speed[2] = {speed_of(&halves[0], &g), speed_of(&halves[1], &g)};
+        if (halves[0].n >= LEAST_WINDOWS && halves[1].n >= LEAST_WINDOWS && s->observed_ns > 0 &&
+            speed[0] > 0 && speed[1] > 0 && add_up(s, metric, &all))
+            rc = close_halves(halves, speed, &all, metric, s, err);
+    }
+    free_progress(&g);
     return rc;
 }

@@ -98,6 +98,13 @@ typedef struct piece {
     int64_t busy_ns;
 } piece;
 
+/* Sums stop at the type's end. */
+static void add_up(int64_t *sum, int64_t more)
+{
+    if (more > 0 && __builtin_add_overflow(*sum, more, sum))
+        *sum = INT64_MAX;
+}
+
 /* What it says of its dwell. */
 static void add_piece(pp_dwells *d, size_t of, const piece *v)
 {
@@ -106,13 +113,13 @@ static void add_piece(pp_dwells *d, size_t of, const piece *v)
     pp_dwell *w = &d->items[of];
     w->known = w->known && v->busy_ns >= 0;
     if (!pp_wire_phase_has_layer((pp_wire_phase)v->phase)) {
-        w->rest_ns += v->busy_ns > 0 ? v->busy_ns : 0;
+        add_up(&w->rest_ns, v->busy_ns);
         return;
     }
     w->layer = v->layer;
     w->phase = v->phase;
-    w->calls += v->calls;
-    w->busy_ns += v->busy_ns > 0 ? v->busy_ns : 0;
+    add_up(&w->calls, v->calls);
+    add_up(&w->busy_ns, v->busy_ns);
     d->points[d->n_points++] = (pp_dwell_point){of, v->start_ns, (double)v->calls};
 }
 
@@ -125,10 +132,26 @@ static int compare_points(const void *left, const void *right)
     return a->at_ns < b->at_ns ? -1 : a->at_ns > b->at_ns;
 }
 
+/* Those of one time are one. */
+static void join_points(pp_dwells *d)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < d->n_points; i++) {
+        const pp_dwell_point *now = &d->points[i];
+        pp_dwell_point *last = kept ? &d->points[kept - 1] : NULL;
+        if (last && last->dwell == now->dwell && last->at_ns == now->at_ns)
+            last->calls += now->calls;
+        else
+            d->points[kept++] = *now;
+    }
+    d->n_points = kept;
+}
+
 /* What each began with, as what had been before it. */
 static void add_up_points(pp_dwells *d)
 {
     qsort(d->points, d->n_points, sizeof *d->points, compare_points);
+    join_points(d);
     double sum = 0;
     for (size_t i = 0; i < d->n_points; i++) {
         pp_dwell *w = &d->items[d->points[i].dwell];

@@ -10,7 +10,8 @@ typedef struct pp_problem_time {
     int64_t total_ns;
     int64_t known_ns; /**< of the pieces whose part is known */
     int64_t part_ns;
-    bool known; /**< of any piece */
+    double calls; /**< of the pieces whose part is known; one that is observed in part is a part */
+    bool known;   /**< of any piece */
 } pp_problem_time;
 
 /** One (layer, phase); texts are borrowed from the activity. */
@@ -69,6 +70,7 @@ typedef struct pp_ticks {
     double shift_ns;  /**< all ends are so much later */
     double before_ns; /**< ends may be so much earlier */
     double after_ns;  /**< or later */
+    double seen_ns;   /**< from the base on, the time that it was found from; 0: any */
 } pp_ticks;
 
 /** Which time a sample may say something of: up to when it was read, less `least_ns`; from a window
@@ -116,6 +118,9 @@ void pp_problem_done(pp_problem *p);
 
 /** The part of all of the time, by the pieces that tell; -1 where none does. */
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
+
+/** ns that kernels of a layer ran in a call of it, in the observed time; 0: not known. */
+double pp_problem_busy_of_call(const pp_problem *p, const char *layer, pp_attribution_phase phase);
 
 /** Sorts spans in place and joins those that touch or overlap; returns how many are left. */
 size_t pp_spans_join(pp_attribution_span *spans, size_t n);
@@ -167,7 +172,11 @@ pp_windows pp_windows_of(const pp_dwells *dwells, const pp_attribution_metric *m
 
 /** Where a GPU is read itself: finds when its windows end, from what dwells show; leaves the
  * problem's reading as it is where they show too little. */
-void pp_ticks_find(pp_problem *p);
+int pp_ticks_find(pp_problem *p, pp_error *err);
+
+/** The first sample that was read at that time or later, but the very first, which has none before.
+ */
+size_t pp_metric_first(const pp_attribution_metric *metric, int64_t from);
 
 /** A value that was measured, within its metric's range: what it was outside of that it is wrong by
  * at least, so its variance is no less than the square of it. */

@@ -40,6 +40,7 @@ static const pp_metric metrics[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY,
 /* Of one metric: the windows of each dwell, and by how much of a dwell's mean they differ from what
  * the replays in them say: by the driver's clock, of which all dwells' have the same share. */
 typedef struct table {
+    const pp_problem *p;
     const pp_dwells *dwells;
     pp_windows *of; /* parallel to the dwells */
     double relative;
@@ -50,7 +51,7 @@ static int make_table(const pp_problem *p, const pp_attribution_metric *m, table
                       pp_error *err)
 {
     const pp_dwells *d = &p->dwells;
-    *ret = (table){.dwells = d, .of = calloc(d->count + 1, sizeof *ret->of)};
+    *ret = (table){.p = p, .dwells = d, .of = calloc(d->count + 1, sizeof *ret->of)};
     if (!ret->of)
         return pp_error_nomem(err);
     double squares = 0;
@@ -173,11 +174,13 @@ static const char *estimate(const table *t, const item *x, pp_metric metric, dou
 {
     figure all = {.known = true};
     const pp_dwell *first = NULL;
+    double busy = 0;
     for (size_t i = 0; i < t->dwells->count; i++) {
         const pp_dwell *w = &t->dwells->items[i];
         if (!is_of(w, x) || (first && w->number != first->number))
             continue;
         first = w;
+        busy += (double)w->busy_ns;
         add_figure(&all, t, i);
     }
     if (!first)
@@ -185,9 +188,10 @@ static const char *estimate(const table *t, const item *x, pp_metric metric, dou
     const figure behind = background_of(t, first);
     if (!all.known || !behind.known)
         return "its kernels were not recorded while it was replayed";
-    if (first->busy_ns <= 0)
+    if (busy <= 0)
         return "no kernel of it ran while it was replayed";
-    if (all.windows < LEAST_WINDOWS || behind.windows < LEAST_WINDOWS || t->freedom < LEAST_FREEDOM)
+    if (all.windows < LEAST_WINDOWS || behind.windows < LEAST_WINDOWS ||
+        t->freedom < LEAST_FREEDOM || all.busy <= 0)
         return "too few metric windows lie within its replays";
     const figure along = goes_along(&all, &behind, metric);
     *ret = all;
@@ -276,11 +280,11 @@ static int take(const pp_activity *a, const table *t, double limit, bool only, p
     figure f = {0};
     if (of->kind != PP_SOLUTION_LAYER || !find_item(a, s, of, &x))
         return 0;
-    const double in_steps = of->calls > 0 ? (double)of->busy_ns / (double)of->calls : 0;
+    const double in_steps = pp_problem_busy_of_call(t->p, of->layer, of->phase);
     const char *why = estimate(t, &x, to->metric, in_steps, &f);
-    if (!why)
+    if (!why && isfinite(f.mean))
         f.mean = pp_solution_bound(info, f.mean, &f.variance);
-    if (!why && sqrt(f.variance) > limit * (info->max - info->min))
+    if (!why && !(isfinite(f.mean) && sqrt(f.variance) <= limit * (info->max - info->min)))
         why = "its standard error is above the limit";
     if (!why)
         return set_value(to, &f, err);

@@ -190,9 +190,10 @@ static void add_up(int64_t *sum, int64_t of, int64_t inside, int64_t length)
         *sum = INT64_MAX;
 }
 
-/* A piece [start, start + length) that took `total` of that and has `part` (-1: not known). */
+/* A piece [start, start + length) that took `total` of that in so many calls, and has `part` (-1:
+ * not known). */
 static void add_time(pp_problem_time *t, const pp_problem *p, int64_t start, int64_t length,
-                     int64_t total, int64_t part)
+                     int64_t total, int64_t part, int64_t calls)
 {
     const int64_t inside = observed(p, start, start + length);
     if (inside == 0 && length > 0)
@@ -203,6 +204,7 @@ static void add_time(pp_problem_time *t, const pp_problem *p, int64_t start, int
     t->known = true;
     add_up(&t->known_ns, total, inside, length);
     add_up(&t->part_ns, part, inside, length);
+    t->calls += (double)calls * (length > 0 ? (double)inside / (double)length : 1);
 }
 
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by)
@@ -215,14 +217,22 @@ int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by)
     return all < (double)INT64_MAX ? llround(all) : INT64_MAX;
 }
 
+double pp_problem_busy_of_call(const pp_problem *p, const char *layer, pp_attribution_phase phase)
+{
+    const pp_problem_item key = {.layer = layer, .phase = phase};
+    const pp_problem_item *item = find_item(p, &key);
+    return item && item->time.calls > 0 ? (double)item->time.part_ns / item->time.calls : 0;
+}
+
 /* Adds a piece to its item's time, or to that of phase other. */
 static void add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsigned phase,
-                      pp_problem_item *item, const int64_t piece[4])
+                      pp_problem_item *item, const int64_t piece[5])
 {
     if (!item && (phase != PP_PHASE_OTHER || !batch_of(x, batch)))
         return;
-    add_time(item ? &item->time : &p->other_time, p, piece[0], piece[1], piece[2], piece[3]);
-    add_time(&p->piece_time, p, piece[0], piece[1], piece[2], piece[3]);
+    add_time(item ? &item->time : &p->other_time, p, piece[0], piece[1], piece[2], piece[3],
+             piece[4]);
+    add_time(&p->piece_time, p, piece[0], piece[1], piece[2], piece[3], piece[4]);
 }
 
 static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
@@ -237,7 +247,7 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
         add_piece(x, p, v->batch, v->phase, item,
-                  (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns});
+                  (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns, 1});
         if (!item)
             continue;
         item->calls++;
@@ -251,7 +261,7 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
         add_piece(x, p, v->batch, v->phase, item,
-                  (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns});
+                  (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns, v->calls});
         if (!item)
             continue;
         item->calls += v->calls;
@@ -509,7 +519,7 @@ static void collect_gaps(const layer_index *x, pp_problem *p)
     for (size_t i = 0; i < x->activity->n_steps; i++) {
         const pp_activity_step *s = &x->activity->steps[i];
         if (batch_of(x, s->batch))
-            add_time(&p->step_time, p, s->start_ns, s->duration_ns, s->duration_ns, s->gap_ns);
+            add_time(&p->step_time, p, s->start_ns, s->duration_ns, s->duration_ns, s->gap_ns, 1);
     }
 }
 

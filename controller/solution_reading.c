@@ -81,8 +81,7 @@ bool pp_reading_again(const pp_reading *r, const pp_attribution_metric *m, size_
     return last > 0 && stamp - m->samples[last].stamp_ns < r->apart_ns;
 }
 
-/* The first sample that was read at `from` or later, but the very first, which has none before. */
-static size_t first_read(const pp_attribution_metric *m, int64_t from)
+size_t pp_metric_first(const pp_attribution_metric *m, int64_t from)
 {
     size_t low = 1;
     size_t high = m->n_samples;
@@ -138,11 +137,13 @@ pp_windows pp_windows_of(const pp_dwells *d, const pp_attribution_metric *m, con
 {
     sums s = {0};
     size_t last = 0;
-    for (size_t i = first_read(m, w->start_ns); i < m->n_samples; i++) {
+    for (size_t i = pp_metric_first(m, w->start_ns); i < m->n_samples; i++) {
         const pp_attribution_span time = pp_reading_time(r, m, i);
         if (time.end_ns > w->end_ns)
             break;
-        if (time.start_ns < w->start_ns || pp_reading_again(r, m, last, i))
+        const pp_attribution_span of = pp_reading_window(r, m, i);
+        if (time.start_ns < w->start_ns || of.start_ns < w->start_ns || of.end_ns > w->end_ns ||
+            pp_reading_again(r, m, last, i))
             continue;
         last = i;
         take_window(&s, d, w, r, m, i);
@@ -151,6 +152,8 @@ pp_windows pp_windows_of(const pp_dwells *d, const pp_attribution_metric *m, con
     if (s.n == 0 || s.calls <= 0)
         return (pp_windows){0};
     const double each = s.level / s.calls;
+    if (!isfinite(each * each * s.rates) || !isfinite(s.values)) /* no share of anything */
+        return (pp_windows){0};
     return (pp_windows){.n = s.n,
                         .value = s.value / n,
                         .rate = s.rate / n,

@@ -10,6 +10,7 @@
 #include "controller/solution_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define MS 1e6
 /* Of a driver's window: NVML's GPM on an H100 and an H200, some 100.1 ms. */
@@ -29,8 +30,30 @@
 /* How much worse ends are that can be no more: three standard errors, and what is no difference. */
 #define WORSE 9.0
 #define NOTHING 1e-6
+/* And how much better than most that are tried they have to be, since the best of thousands is not
+ * right for being best: by more standard errors than chance makes of so many, and by half. */
+#define CHANCE 4.0
+#define BETTER 0.5
+/* Beyond that values are noise, whatever their ends. */
+#define SCATTER_MOST 0.2
 
-enum { LEAST_FREEDOM = 8, LEAST_WINDOWS = 3, AROUND = 2 };
+/* What is not looked at: it would take long, and tells no more. */
+#define FIRST_MOST (4 * FIRST) /* ns */
+#define FURTHER_MOST 4.0       /* times as long as what was looked at before */
+enum { DWELL_SAMPLES_MOST = 1000, SAMPLES_MOST = 4096 };
+
+#define MOST_WINDOWS 0.75
+enum { LEAST_FREEDOM = 40, FITTED = 3, LEAST_WINDOWS = 3, AROUND = 2, CLIMBS_MOST = 8 };
+enum { LATE_STEPS = 10, LATE_MOST_STEPS = 20 }; /* until EVERY, and LATE_MOST */
+
+/* The dwells that are looked at, in the order of their ends. */
+typedef struct evidence {
+    const pp_problem *p;
+    const pp_attribution_metric *m;
+    const pp_dwell **dwells;
+    size_t n;
+    int64_t base_ns;
+} evidence;
 
 /* How far values are from what replays say, relative to their dwell's; less is better. */
 typedef struct misfit {
@@ -40,7 +63,8 @@ typedef struct misfit {
 
 static double size_of(const misfit *f)
 {
-    return f->freedom < LEAST_FREEDOM ? (double)INFINITY : f->squares / (double)f->freedom;
+    return f->freedom < LEAST_FREEDOM ? (double)INFINITY
+                                      : f->squares / (double)(f->freedom - FITTED);
 }
 
 typedef struct trial {
@@ -48,36 +72,49 @@ typedef struct trial {
     misfit misfit;
 } trial;
 
+typedef struct trials {
+    trial *of;
+    size_t n;
+} trials;
+
 /* Of a dwell: its windows' values and the replays in them. */
-static void add_dwell(misfit *f, const pp_problem *p, const pp_attribution_metric *m,
-                      const pp_dwell *w, const pp_reading *r)
+static void add_dwell(misfit *f, const evidence *e, const pp_dwell *w, const pp_reading *r)
 {
-    const pp_windows s = pp_windows_of(&p->dwells, m, w, r);
-    if (s.n < LEAST_WINDOWS || s.value < LEVEL * (m->max - m->min))
+    const pp_windows s = pp_windows_of(&e->p->dwells, e->m, w, r);
+    if (s.n < LEAST_WINDOWS || s.value < LEVEL * (e->m->max - e->m->min))
         return;
     f->squares += s.squares / (s.value * s.value);
     f->freedom += s.n - 1;
 }
 
-/* Of dwells that end until then. */
-static misfit try(const pp_problem *p, const pp_attribution_metric *m, const pp_ticks *ticks,
-                  int64_t until)
+/* Of the first `n` dwells. */
+static misfit try(const evidence *e, size_t n, const pp_ticks *ticks)
 {
-    pp_reading r = p->reading;
+    pp_reading r = e->p->reading;
     r.ticks = *ticks;
     misfit f = {0};
-    for (size_t i = 0; i < p->dwells.count; i++)
-        if (p->dwells.items[i].end_ns <= until && p->dwells.items[i].calls > 0)
-            add_dwell(&f, p, m, &p->dwells.items[i], &r);
+    for (size_t i = 0; i < n; i++)
+        add_dwell(&f, e, e->dwells[i], &r);
     return f;
 }
 
-static void keep_better(trial *best, const pp_problem *p, const pp_attribution_metric *m,
-                        pp_ticks ticks, int64_t until)
+static void add_trial(trials *to, const evidence *e, size_t n, pp_ticks ticks)
 {
-    const misfit f = try(p, m, &ticks, until);
-    if (size_of(&f) < size_of(&best->misfit))
-        *best = (trial){ticks, f};
+    to->of[to->n++] = (trial){ticks, try(e, n, &ticks)};
+}
+
+/* The least, but of those that have most of the windows: which has few of them fits them easily. */
+static trial best_of(const trials *all)
+{
+    size_t most = 0;
+    trial best = {0};
+    for (size_t i = 0; i < all->n; i++)
+        most = all->of[i].misfit.freedom > most ? all->of[i].misfit.freedom : most;
+    for (size_t i = 0; i < all->n; i++)
+        if ((double)all->of[i].misfit.freedom >= MOST_WINDOWS * (double)most &&
+            size_of(&all->of[i].misfit) < size_of(&best.misfit))
+            best = all->of[i];
+    return best;
 }
 
 static pp_ticks ticks_at(int64_t base, double every, double phase, double late)
@@ -86,67 +123,126 @@ static pp_ticks ticks_at(int64_t base, double every, double phase, double late)
         .known = true, .base_ns = base, .every_ns = every, .phase_ns = phase, .late_ns = late};
 }
 
-/* All that ends may be, for the time until then. */
-static trial look_everywhere(const pp_problem *p, const pp_attribution_metric *m, int64_t base,
-                             int64_t until)
+static double span_of(const evidence *e, size_t n)
 {
-    trial best = {0};
-    const double off = EVERY * STEP / fmax((double)(until - base), EVERY);
-    const int most = (int)ceil(EVERY * EVERY_OFF / off);
-    const int steps = (int)(EVERY / STEP);
-    for (int i = -most; i <= most; i++)
-        for (int j = 0; j < steps; j++)
-            for (int k = 0; k < steps; k++)
-                keep_better(&best, p, m, ticks_at(base, EVERY + i * off, j * STEP, k * STEP),
-                            until);
-    return best;
+    return fmax((double)(e->dwells[n - 1]->end_ns - e->base_ns), EVERY);
 }
 
-/* The same about what was found for a shorter time. */
-static trial look_about(const pp_problem *p, const pp_attribution_metric *m, pp_ticks found,
-                        int64_t until)
+/* Lengths of windows that are tried, to each side of the usual one, `off` from each other. */
+static int lengths_for(double off)
 {
-    trial best = {0};
-    const double off = EVERY * STEP / (double)(until - found.base_ns) / 2;
+    return (int)floor(EVERY * EVERY_OFF / off);
+}
+
+/* All that ends may be, for the first `n` dwells. */
+static int look_everywhere(const evidence *e, size_t n, trials *all, pp_error *err)
+{
+    const double off = EVERY * STEP / span_of(e, n);
+    const int most = lengths_for(off);
+    free(all->of);
+    *all =
+        (trials){.of = calloc((size_t)(2 * most + 1) * LATE_STEPS * LATE_STEPS, sizeof *all->of)};
+    if (!all->of)
+        return pp_error_nomem(err);
+    for (int i = -most; i <= most; i++)
+        for (int j = 0; j < LATE_STEPS; j++)
+            for (int k = 0; k < LATE_STEPS; k++)
+                add_trial(all, e, n, ticks_at(e->base_ns, EVERY + i * off, j * STEP, k * STEP));
+    return 0;
+}
+
+/* The same about what was found for fewer. */
+static trial look_about(const evidence *e, size_t n, pp_ticks found)
+{
+    enum { SIDE = 2 * AROUND + 1, ALL = (2 * SIDE - 1) * SIDE * SIDE };
+    trial of[ALL];
+    trials all = {.of = of};
+    const double off = EVERY * STEP / span_of(e, n) / 2;
     for (int i = -2 * AROUND; i <= 2 * AROUND; i++)
         for (int j = -AROUND; j <= AROUND; j++)
             for (int k = -AROUND; k <= AROUND; k++) {
                 pp_ticks t = found;
                 t.every_ns += i * off;
                 t.phase_ns += j * STEP / 2;
-                t.late_ns = fmax(0, t.late_ns + k * STEP / 2);
-                keep_better(&best, p, m, t, until);
+                t.late_ns = fmin(LATE_MOST, fmax(0, t.late_ns + k * STEP / 2));
+                if (fabs(t.every_ns - EVERY) <= EVERY * EVERY_OFF)
+                    add_trial(&all, e, n, t);
             }
-    return best;
+    return best_of(&all);
 }
 
-static trial find_ends(const pp_problem *p, const pp_attribution_metric *m, int64_t base,
-                       int64_t end)
+/* Again and again, as long as that is better. */
+static trial climb(const evidence *e, size_t n, pp_ticks from)
 {
-    double length = FIRST;
-    int64_t until = (double)(end - base) <= length ? end : base + (int64_t)length;
-    trial best = look_everywhere(p, m, base, until);
-    while (best.ticks.known && until < end) {
-        length *= 2;
-        until = (double)(end - base) <= length ? end : base + (int64_t)length;
-        best = look_about(p, m, best.ticks, until);
+    trial best = look_about(e, n, from);
+    for (int i = 0; i < CLIMBS_MOST && best.ticks.known; i++) {
+        const trial next = look_about(e, n, best.ticks);
+        if (!(size_of(&next.misfit) < size_of(&best.misfit)))
+            break;
+        best = next;
     }
-    return best.ticks.known ? look_about(p, m, best.ticks, until) : best;
-}
-
-static trial find_late(const pp_problem *p, const pp_attribution_metric *m, int64_t base,
-                       int64_t end)
-{
-    trial best = {0};
-    for (int k = 0; k * STEP <= LATE_MOST; k++)
-        keep_better(&best, p, m, ticks_at(base, 0, 0, k * STEP), end);
     return best;
 }
 
-/* By how much all ends may be earlier (-1) or later: where replays are even, and no dwell's windows
- * are few, nothing tells. */
-static double doubt(const pp_problem *p, const pp_attribution_metric *m, const trial *best,
-                    int sign)
+/* How many dwells end within so many ns. */
+static size_t dwells_until(const evidence *e, double length)
+{
+    size_t n = 0;
+    while (n < e->n && (double)(e->dwells[n]->end_ns - e->base_ns) <= length)
+        n++;
+    return n;
+}
+
+/* From the dwells that were looked at to more and more; `*n`: to which. */
+static trial carry_on(const evidence *e, trial best, size_t *n)
+{
+    for (double length = 2 * span_of(e, *n); *n < e->n; length *= 2) {
+        const size_t next = dwells_until(e, length);
+        if (next == *n)
+            continue;
+        if (span_of(e, next) > FURTHER_MOST * span_of(e, *n))
+            break;
+        const trial more = climb(e, next, best.ticks);
+        if (!more.ticks.known)
+            break;
+        best = more;
+        *n = next;
+    }
+    return best;
+}
+
+static int find_ends(const evidence *e, trial *best, trials *all, size_t *n, pp_error *err)
+{
+    const size_t first = dwells_until(e, FIRST);
+    *best = (trial){0};
+    for (*n = first ? first : 1; span_of(e, *n) <= FIRST_MOST; *n = 2 * *n < e->n ? 2 * *n : e->n) {
+        if (look_everywhere(e, *n, all, err) < 0)
+            return -1;
+        *best = best_of(all);
+        if (best->ticks.known || *n == e->n)
+            break;
+    }
+    if (!best->ticks.known)
+        return 0;
+    *best = carry_on(e, *best, n);
+    const trial finer = climb(e, *n, best->ticks);
+    *best = finer.ticks.known ? finer : *best;
+    return 0;
+}
+
+static trial find_late(const evidence *e, size_t n, const trial *ends)
+{
+    trial of[LATE_MOST_STEPS + 2];
+    trials all = {.of = of};
+    for (int k = 0; k <= LATE_MOST_STEPS; k++)
+        add_trial(&all, e, n, ticks_at(e->base_ns, 0, 0, k * STEP));
+    all.of[all.n++] = *ends;
+    return best_of(&all);
+}
+
+/* By how much all ends may be earlier (-1) or later: what leaves too few windows to say is no
+ * worse. */
+static double doubt(const evidence *e, size_t n, const trial *best, int sign)
 {
     const double freedom = (double)best->misfit.freedom;
     const double most = size_of(&best->misfit) * (1 + WORSE / freedom) + NOTHING;
@@ -154,39 +250,115 @@ static double doubt(const pp_problem *p, const pp_attribution_metric *m, const t
     while (off < LATE_MOST) {
         pp_ticks t = best->ticks;
         t.shift_ns = sign * (off + STEP / 2);
-        const misfit f = try(p, m, &t, INT64_MAX);
-        if (size_of(&f) > most)
+        const misfit f = try(e, n, &t);
+        if (f.freedom >= LEAST_FREEDOM && size_of(&f) > most)
             break;
         off += STEP / 2;
     }
     return off;
 }
 
-/* The first of the metrics that replays tell: all are read at once. */
-static const pp_attribution_metric *metric_of(const pp_problem *p)
+static int compare_trials(const void *left, const void *right)
 {
-    for (size_t i = 0; i < p->n_metrics; i++)
-        if (pp_isolated_tells(p->metric_ids[i]) && p->all[i].n_samples > 1)
-            return &p->all[i];
-    return NULL;
+    const double a = size_of(&((const trial *)left)->misfit);
+    const double b = size_of(&((const trial *)right)->misfit);
+    return a < b ? -1 : a > b;
 }
 
-void pp_ticks_find(pp_problem *p)
+static bool is_better_than_most(const trial *best, trials *all)
 {
-    const pp_attribution_metric *m = metric_of(p);
-    if (p->reading.window_ns != 0 || p->dwells.n_spans == 0 || !m)
-        return;
-    const int64_t base = p->dwells.spans[0].start_ns;
-    const int64_t end = p->dwells.spans[p->dwells.n_spans - 1].end_ns;
-    const trial late = find_late(p, m, base, end);
-    const trial ends = find_ends(p, m, base, end);
-    const trial *best = size_of(&ends.misfit) < size_of(&late.misfit) ? &ends : &late;
-    if (!best->ticks.known)
-        return;
-    p->reading.ticks = best->ticks;
-    p->reading.ticks.before_ns = doubt(p, m, best, -1);
-    p->reading.ticks.after_ns = doubt(p, m, best, 1);
+    size_t told = 0;
+    qsort(all->of, all->n, sizeof *all->of, compare_trials);
+    while (told < all->n && isfinite(size_of(&all->of[told].misfit)))
+        told++;
+    const double chance = 1 - CHANCE * sqrt(2 / (double)best->misfit.freedom);
+    return told && best->ticks.known && size_of(&best->misfit) < SCATTER_MOST * SCATTER_MOST &&
+           size_of(&best->misfit) < fmin(BETTER, chance) * size_of(&all->of[told / 2].misfit);
 }
+
+static void take_ticks(pp_reading *to, const evidence *e, size_t n, const trial *best)
+{
+    pp_ticks t = best->ticks;
+    t.before_ns = doubt(e, n, best, -1);
+    t.after_ns = doubt(e, n, best, 1);
+    t.seen_ns = span_of(e, n);
+    to->ticks = t;
+}
+
+static int find_in(pp_problem *p, const evidence *e, pp_error *err)
+{
+    trial ends;
+    trials all = {0};
+    size_t n = 0;
+    const int rc = find_ends(e, &ends, &all, &n, err);
+    if (rc == 0 && ends.ticks.known) {
+        const trial best = find_late(e, n, &ends);
+        if (is_better_than_most(&best, &all))
+            take_ticks(&p->reading, e, n, &best);
+    }
+    free(all.of);
+    return rc;
+}
+
+/* ---- what is looked at ---- */
+
+static int compare_ends(const void *left, const void *right)
+{
+    const pp_dwell *a = *(const pp_dwell *const *)left;
+    const pp_dwell *b = *(const pp_dwell *const *)right;
+    if (a->end_ns != b->end_ns)
+        return a->end_ns < b->end_ns ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+static size_t samples_in(const pp_attribution_metric *m, const pp_dwell *w)
+{
+    return pp_metric_first(m, w->end_ns) - pp_metric_first(m, w->start_ns);
+}
+
+/* Those with some replays and samples, neither of them too many in all. */
+static int gather(const pp_problem *p, const pp_attribution_metric *m, evidence *ret, pp_error *err)
+{
+    const pp_dwells *d = &p->dwells;
+    size_t samples = 0;
+    size_t kept = 0;
+    *ret = (evidence){.p = p, .m = m, .dwells = calloc(d->count + 1, sizeof(pp_dwell *))};
+    if (!ret->dwells)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < d->count; i++)
+        if (d->items[i].calls > 0)
+            ret->dwells[ret->n++] = &d->items[i];
+    qsort(ret->dwells, ret->n, sizeof(pp_dwell *), compare_ends);
+    for (size_t i = 0; i < ret->n; i++) {
+        const size_t more = samples_in(m, ret->dwells[i]);
+        if (more < LEAST_WINDOWS || more > DWELL_SAMPLES_MOST || samples + more > SAMPLES_MOST)
+            continue;
+        samples += more;
+        ret->dwells[kept++] = ret->dwells[i];
+    }
+    ret->n = kept;
+    ret->base_ns = kept ? ret->dwells[0]->start_ns : 0;
+    return 0;
+}
+
+/* All metrics are read at once: the first that tells it. */
+int pp_ticks_find(pp_problem *p, pp_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->n_metrics && !p->reading.ticks.known; i++) {
+        evidence e;
+        if (p->reading.window_ns != 0 || p->dwells.count == 0 ||
+            !pp_isolated_tells(p->metric_ids[i]))
+            continue;
+        rc = gather(p, &p->all[i], &e, err);
+        if (rc == 0 && e.n > 0)
+            rc = find_in(p, &e, err);
+        free(e.dwells);
+    }
+    return rc;
+}
+
+/* ---- what it says ---- */
 
 /* ns after the base up to which windows have ended that are published by then. */
 static double read_until(const pp_ticks *t, int64_t stamp)
@@ -200,9 +372,12 @@ pp_attribution_span pp_ticks_range(const pp_ticks *t, int64_t stamp)
     const double since = read_until(t, stamp) - (end - t->shift_ns);
     const bool earlier = t->every_ns > 0 && since < UNSURE;
     const bool later = t->every_ns > 0 && since > t->every_ns - UNSURE;
+    /* They are found to a step over what was looked at, and go astray by as much again beyond. */
+    const double beyond = t->seen_ns > 0 ? fmax(0, fmax(-end, end - t->seen_ns)) / t->seen_ns : 0;
+    const double off = STEP * (1 + beyond);
     return (pp_attribution_span){
-        t->base_ns + llround(end - t->before_ns - STEP - (earlier ? t->every_ns : 0)),
-        t->base_ns + llround(end + t->after_ns + STEP + (later ? t->every_ns : 0))};
+        t->base_ns + llround(end - t->before_ns - off - (earlier ? t->every_ns : 0)),
+        t->base_ns + llround(end + t->after_ns + off + (later ? t->every_ns : 0))};
 }
 
 double pp_ticks_end(const pp_ticks *t, int64_t stamp)

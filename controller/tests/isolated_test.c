@@ -16,7 +16,7 @@
 #define T0 (INT64_C(1769000000) * S)
 #define US 1000.0
 
-enum { LAYERS = 3, METRICS = 2, SEGMENTS_MAX = 4096, WINDOW_MS = 100 };
+enum { LAYERS = 3, METRICS = 2, SEGMENTS_MAX = 16384, WINDOW_MS = 100 };
 
 static const pp_metric metrics[METRICS] = {PP_METRIC_SM_ACTIVE, PP_METRIC_DRAM_ACTIVE};
 
@@ -47,6 +47,7 @@ typedef struct world {
     double slows;         /* how much longer that is at a dwell's end than at its begin, in parts */
     double drift;         /* of the time of what goes with a replay, where the layer is replayed */
     bool unknown;         /* kernels are not recorded */
+    bool none;            /* the layer has none */
     unsigned reason;      /* why layers are left out */
     const char *isolated; /* why none is replayed */
     double lost;          /* of the windows' value where a layer is replayed */
@@ -115,7 +116,7 @@ static void dwell(world *w, int layer, int64_t number, bool background, int64_t 
     for (size_t i = 0; i < cells; i++) {
         const double gap = w->gap_us * (1 + w->slows * (double)i / (double)cells);
         const int64_t calls = (int64_t)(10 * 1000 / (own + goes + gap));
-        const int64_t busy = (int64_t)((double)calls * own * US);
+        const int64_t busy = w->none ? 0 : (int64_t)((double)calls * own * US);
         const int64_t with = (int64_t)((double)calls * goes * US);
         double value[METRICS];
         grid[2 * i] =
@@ -394,6 +395,86 @@ static void replays_need_not_be_even(void **state)
         check_values(solve(&w, true), 0.05, 6, 14);
         pp_activity_builder_free(w.builder);
     }
+}
+
+static pp_ticks ticks_of(world *w)
+{
+    const pp_solution_options options = {.attribution = {.max_lag_ns = 200 * MS},
+                                         .metrics = 1U << metrics[0] | 1U << metrics[1]};
+    pp_problem p = {0};
+    pp_error err = {0};
+    assert_int_equal(
+        pp_problem_build(pp_activity_builder_get(w->builder), "GPU-a", &options, &p, &err), 0);
+    p.reading.window_ns = 0;
+    assert_int_equal(pp_ticks_find(&p, &err), 0);
+    const pp_ticks found = p.reading.ticks;
+    pp_problem_done(&p);
+    return found;
+}
+
+static world with_uneven_dwells(int turns)
+{
+    world w = new_world();
+    w.gap_us = 20;
+    train(&w, 2 * S);
+    for (int i = 0; i < turns * LAYERS; i++) {
+        w.slows = 2 + i % 5;
+        dwell(&w, i % LAYERS, i % LAYERS + 1, true, 803 * MS);
+        w.slows = 9 - i % 4;
+        dwell(&w, i % LAYERS, i % LAYERS + 1, false, 809 * MS);
+    }
+    train(&w, 2 * S);
+    return w;
+}
+
+/* Ends of windows are found where values tell them, also over minutes, and are not where they are
+ * noise or few. */
+static void ends_of_windows_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        int turns;
+        double every, noise;
+        bool known;
+    } cases[] = {{2, 100.1e6, 0.001, true}, {24, 99.93e6, 0.001, true}, {2, 100.1e6, 0.3, false},
+                 {5, 100.1e6, 0.3, false},  {24, 100.1e6, 0.3, false},  {1, 100.1e6, 0.001, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        world w = with_uneven_dwells(cases[i].turns);
+        read_driver(&w, cases[i].every, 105.6e6, cases[i].noise);
+        const pp_ticks found = ticks_of(&w);
+        assert_int_equal(found.known, cases[i].known);
+        const double length = (double)(w.now - T0);
+        if (found.known)
+            assert_true(fabs(found.every_ns - cases[i].every) < 40e6 * 100e6 / length);
+        pp_activity_builder_free(w.builder);
+    }
+}
+
+/* Dwells of one layer of which some have no kernel, and others no window. */
+static void without_kernels_is_no_value(void **state)
+{
+    (void)state;
+    world w = new_world();
+    train(&w, 2 * S);
+    dwell(&w, 0, 1, true, 800 * MS);
+    dwell(&w, 0, 1, false, 30 * MS);
+    w.none = true;
+    dwell(&w, 0, 1, false, 800 * MS);
+    w.none = false;
+    dwell(&w, 1, 2, true, 800 * MS);
+    dwell(&w, 1, 2, false, 800 * MS);
+    train(&w, 2 * S);
+    sample(&w, 40 * MS, 0);
+    pp_solution *s = solve(&w, true);
+    for (int m = 0; m < METRICS; m++) {
+        const pp_solution_estimate *e = find(s, PP_SOLUTION_LAYER, "a", m);
+        assert_true(isnan(e->mean) && isnan(e->standard_error));
+        assert_string_equal(e->reason, "too few metric windows lie within its replays");
+        assert_true(isfinite(s->closures[m].difference));
+        assert_true(isfinite(find(s, PP_SOLUTION_LAYER, "b", m)->mean));
+    }
+    pp_solution_free(s);
+    pp_activity_builder_free(w.builder);
 }
 
 /* What goes with the replays takes a tenth longer where the layer has used the cache: warps are
@@ -707,18 +788,22 @@ static void a_slower_host_is_no_error(void **state)
         w.idle = i % 2 ? 1 : 0;
         train(&w, 100 * MS);
     }
-    for (int k = 0; k < LAYERS; k++) {
-        dwell(&w, k, k + 1, true, 800 * MS);
-        dwell(&w, k, k + 1, false, 800 * MS);
+    for (int k = 0; k < 2 * LAYERS; k++) {
+        dwell(&w, k % LAYERS, k % LAYERS + 1, true, 800 * MS);
+        dwell(&w, k % LAYERS, k % LAYERS + 1, false, 800 * MS);
     }
     train(&w, 100 * MS);
     read_driver(&w, 100e6, 100e6, 0);
     pp_solution *s = solve(&w, true);
     assert_int_equal(s->n_closures, METRICS);
-    for (int m = 0; m < METRICS; m++)
+    for (int m = 0; m < METRICS; m++) {
+        const int k = s->closures[m].metric == metrics[0] ? 0 : 1;
+        /* Either the slower ones or the faster ones. */
+        assert_true(fabs(s->closures[m].held / training_value(k) - 0.75) > 0.15);
         if (fabs(s->closures[m].difference) > 0.06 * s->closures[m].held)
             fail_msg("%g of %g, %d windows", s->closures[m].difference, s->closures[m].held,
                      (int)s->closures[m].windows);
+    }
     pp_solution_free(s);
     pp_activity_builder_free(w.builder);
 }
@@ -799,6 +884,8 @@ int main(void)
         cmocka_unit_test(noise_is_in_their_errors),
         cmocka_unit_test(drift_is_in_their_errors),
         cmocka_unit_test(replays_need_not_be_even),
+        cmocka_unit_test(ends_of_windows_are_found),
+        cmocka_unit_test(without_kernels_is_no_value),
         cmocka_unit_test(what_goes_along_takes_longer),
         cmocka_unit_test(windows_of_an_exporter),
         cmocka_unit_test(a_dwell_is_long_enough),

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32, FAR = 3 };
+enum { BLOCK = 16, BLOCKS = 9, KNOWN = 3, SMOOTH = 32, FAR = 3, VARIES = 20 };
 
 /* What is made up for is bounded: three blocks beside others of another kind, say of a validation,
  * would keep the budget from being spent for hours. Parts have been seen to miss half. */
@@ -91,11 +91,10 @@ static double deviation(const circle *c, int64_t from)
     return 1.4826 * (double)median(v, n);
 }
 
-/* Their mean, those more than three deviations off the median taken as so far off: marked steps
- * that take longer now and then are the hook's cost too, and a checkpoint is not. */
-static int64_t level_of(const circle *c, int64_t middle, double off)
+/* Their mean, those far off the median taken as `most` off: marked steps that take longer now and
+ * then are the hook's cost too, and a checkpoint is not. */
+static int64_t level_of(const circle *c, int64_t middle, double most)
 {
-    const double most = FAR * off;
     double sum = 0;
     for (int i = 0; i < held(c); i++) {
         double more = (double)(c->values[i] - middle);
@@ -117,7 +116,9 @@ static void take(circle *c, int64_t value)
     memcpy(v, c->values, sizeof v);
     int64_t middle = median(v, held(c));
     double off = deviation(c, middle);
-    c->level = level_of(c, middle, off);
+    /* A few that are far off do not show in it: they count by some part of a step at least. */
+    double least = (double)(c == &plain ? middle : plain.level) / VARIES;
+    c->level = level_of(c, middle, FAR * (off > least ? off : least));
     c->spread = (int64_t)(1.5 * off / root[held(c)]);
 }
 

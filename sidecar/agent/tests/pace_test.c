@@ -128,8 +128,32 @@ static void test_the_cost_of_a_step(void **state)
     assert_true(each > 790000 && each < 810000);
 }
 
+static void wait_a_minute(void);
+
+/* A third of the blocks takes longer, as where records come in bursts: that counts, a checkpoint in
+ * one of them does not. */
+static void test_some_take_longer(void **state)
+{
+    (void)state;
+    pp_pace_forget();
+    wait_a_minute();
+    (void)pass(COUNTING, 200, 1000000, 0);
+    for (int i = 0; i < 9; i++) {
+        (void)pass(COUNTING, 16 * 9, 1000000, 0);
+        (void)pass(MARKING, 17, i % 3 ? 1060000 : 1150000, 50000);
+    }
+    int64_t each = pass(MARKING, 1, 1060000, 50000);
+    assert_true(each > 85000 && each < 95000);
+    (void)pass(COUNTING, 16 * 9, 1000000, 0);
+    (void)pass(MARKING, 17, 15000000, 50000);
+    each = pass(MARKING, 1, 1060000, 50000);
+    assert_true(each > 80000 && each < 110000);
+}
+
+/* In which no stretch is running. */
 static void wait_a_minute(void)
 {
+    pp_pace_pause();
     world.now += INT64_C(60000000000);
 }
 
@@ -202,8 +226,8 @@ static void test_long_steps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_cost_of_a_step),
-                                       cmocka_unit_test(test_the_first_stretch),
-                                       cmocka_unit_test(test_long_steps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_cost_of_a_step), cmocka_unit_test(test_some_take_longer),
+        cmocka_unit_test(test_the_first_stretch), cmocka_unit_test(test_long_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
