@@ -95,11 +95,11 @@ size_t pp_metric_first(const pp_attribution_metric *m, int64_t from)
     return low;
 }
 
-/* Of windows: how long they are, their values by that, the replays in them, and what of products of
+/* Of windows: their values by how long they are, the replays in them, and what of products of
  * values and rates sums need. */
 typedef struct sums {
     size_t n;
-    double length, level, calls;
+    double level, calls;
     double value, rate;
     double values, both, rates;
 } sums;
@@ -108,7 +108,6 @@ static void add_window(sums *s, double value, double calls, double length)
 {
     const double rate = calls / length;
     s->n++;
-    s->length += length;
     s->level += value * length;
     s->calls += calls;
     s->value += value;
