@@ -375,22 +375,27 @@ static void drift_is_in_their_errors(void **state)
 }
 
 /* A host that is slower now than before: replays come further apart within one dwell. */
+static world with_uneven_dwells(int turns)
+{
+    world w = new_world();
+    w.gap_us = 20;
+    train(&w, 2 * S);
+    for (int i = 0; i < turns * LAYERS; i++) {
+        w.slows = 2 + i % 5;
+        dwell(&w, i % LAYERS, i % LAYERS + 1, true, 803 * MS);
+        w.slows = 9 - i % 4;
+        dwell(&w, i % LAYERS, i % LAYERS + 1, false, 809 * MS);
+    }
+    train(&w, 2 * S);
+    return w;
+}
+
 static void replays_need_not_be_even(void **state)
 {
     (void)state;
     static const double everies[] = {99.87e6, 100e6, 100.24e6};
     for (size_t i = 0; i < sizeof everies / sizeof *everies; i++) {
-        world w = new_world();
-        w.gap_us = 20;
-        train(&w, 2 * S);
-        for (int turn = 0; turn < 2; turn++)
-            for (int k = 0; k < LAYERS; k++) {
-                w.slows = turn ? 2 : 8;
-                dwell(&w, k, k + 1, true, 803 * MS);
-                w.slows = turn ? 9 : 3;
-                dwell(&w, k, k + 1, false, 809 * MS);
-            }
-        train(&w, 2 * S);
+        world w = with_uneven_dwells(2);
         read_driver(&w, everies[i], 105.6e6, 0.0005);
         check_values(solve(&w, true), 0.05, 6, 14);
         pp_activity_builder_free(w.builder);
@@ -410,21 +415,6 @@ static pp_ticks ticks_of(world *w)
     const pp_ticks found = p.reading.ticks;
     pp_problem_done(&p);
     return found;
-}
-
-static world with_uneven_dwells(int turns)
-{
-    world w = new_world();
-    w.gap_us = 20;
-    train(&w, 2 * S);
-    for (int i = 0; i < turns * LAYERS; i++) {
-        w.slows = 2 + i % 5;
-        dwell(&w, i % LAYERS, i % LAYERS + 1, true, 803 * MS);
-        w.slows = 9 - i % 4;
-        dwell(&w, i % LAYERS, i % LAYERS + 1, false, 809 * MS);
-    }
-    train(&w, 2 * S);
-    return w;
 }
 
 /* Ends of windows are found where values tell them, also over minutes, and are not where they are
