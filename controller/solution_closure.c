@@ -269,20 +269,26 @@ static int close_halves(const half halves[2], const double speed[2], const parts
     return all->left <= 0 ? 0 : tell_rest(s, metric, rest, sqrt(variance), err);
 }
 
-int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
-                      pp_solution *s, pp_error *err)
+static int close_metric(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
+                        const progress *g, pp_solution *s, pp_error *err)
 {
     half halves[2];
-    progress g;
     parts all;
+    split(p, m, g, halves);
+    const double speed[2] = {speed_of(&halves[0], g), speed_of(&halves[1], g)};
+    if (halves[0].n < LEAST_WINDOWS || halves[1].n < LEAST_WINDOWS || s->observed_ns <= 0 ||
+        speed[0] <= 0 || speed[1] <= 0 || !add_up(s, metric, &all))
+        return 0;
+    return close_halves(halves, speed, &all, metric, s, err);
+}
+
+int pp_solution_close(const pp_problem *p, pp_solution *s, pp_error *err)
+{
+    progress g;
     int rc = make_progress(p, &g, err);
-    if (rc == 0) {
-        split(p, m, &g, halves);
-        const double speed[2] = {speed_of(&halves[0], &g), speed_of(&halves[1], &g)};
-        if (halves[0].n >= LEAST_WINDOWS && halves[1].n >= LEAST_WINDOWS && s->observed_ns > 0 &&
-            speed[0] > 0 && speed[1] > 0 && add_up(s, metric, &all))
-            rc = close_halves(halves, speed, &all, metric, s, err);
-    }
+    for (size_t i = 0; rc == 0 && i < p->n_metrics; i++)
+        if (pp_isolated_tells(p->metric_ids[i]))
+            rc = close_metric(p, &p->all[i], p->metric_ids[i], &g, s, err);
     free_progress(&g);
     return rc;
 }

@@ -67,7 +67,6 @@ typedef struct pp_ticks {
     double every_ns;
     double phase_ns;
     double late_ns;
-    double shift_ns;  /**< all ends are so much later */
     double before_ns; /**< ends may be so much earlier */
     double after_ns;  /**< or later */
     double seen_ns;   /**< from the base on, the time that it was found from; 0: any */
@@ -189,10 +188,9 @@ bool pp_isolated_tells(pp_metric metric);
 int pp_solution_take_isolated(const pp_activity *activity, const pp_problem *p,
                               const pp_solution_options *options, pp_solution *s, pp_error *err);
 
-/** Holds a metric's values of replays, and one of all that is left, against windows of the training
- * that were held out; `m`: with all samples. */
-int pp_solution_close(const pp_problem *p, const pp_attribution_metric *m, pp_metric metric,
-                      pp_solution *s, pp_error *err);
+/** Holds each metric's values of replays, and one of all that is left, against windows of the
+ * training that were held out. */
+int pp_solution_close(const pp_problem *p, pp_solution *s, pp_error *err);
 
 /** The reason of a layer without a fine value where there are no others. */
 extern const char pp_solution_no_fine[];

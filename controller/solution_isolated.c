@@ -307,9 +307,7 @@ static int take_metric(const pp_activity *a, const pp_problem *p, const pp_attri
             rc = take(a, &t, options->attribution.max_standard_error, options->isolated_only, s,
                       &s->estimates[i], err);
     free(t.of);
-    return rc == 0 && options->isolated_only && p->dwells.count > 0
-               ? pp_solution_close(p, m, metric, s, err)
-               : rc;
+    return rc;
 }
 
 bool pp_isolated_tells(pp_metric metric)
@@ -329,6 +327,8 @@ int pp_solution_take_isolated(const pp_activity *a, const pp_problem *p,
     for (size_t m = 0; rc == 0 && m < p->n_metrics; m++)
         if (pp_isolated_tells(p->metric_ids[m]))
             rc = take_metric(a, p, &p->all[m], p->metric_ids[m], options, s, err);
+    if (rc == 0 && options->isolated_only && p->dwells.count > 0)
+        rc = pp_solution_close(p, s, err);
     for (size_t i = 0; i < s->n_estimates && options->isolated_only; i++)
         if (!pp_isolated_tells(s->estimates[i].metric) &&
             s->items[s->estimates[i].item].kind != PP_SOLUTION_JOB)

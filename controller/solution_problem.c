@@ -619,8 +619,7 @@ int pp_problem_build(const pp_activity *activity, const char *gpu,
     if (allocate(&uses, activity->n_processes, sizeof(*uses), err) < 0)
         return -1;
     for (size_t i = 0; i < activity->n_processes; i++) {
-        const pp_strings *gpus = &activity->processes[i].gpus;
-        uses[i] = *gpu ? pp_strings_contain(gpus, gpu) : gpus->count == 0;
+        uses[i] = pp_solution_uses(activity, (uint32_t)i, gpu);
         any |= uses[i];
     }
     const layer_index x = {activity, uses};

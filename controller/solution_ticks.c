@@ -240,6 +240,14 @@ static trial find_late(const evidence *e, size_t n, const trial *ends)
     return best_of(&all);
 }
 
+/* All ends so much later, of the same windows: they are published as much sooner after. */
+static pp_ticks shifted(pp_ticks t, double by)
+{
+    t.phase_ns += by;
+    t.late_ns -= by;
+    return t;
+}
+
 /* By how much all ends may be earlier (-1) or later: what leaves too few windows to say is no
  * worse. */
 static double doubt(const evidence *e, size_t n, const trial *best, int sign)
@@ -248,8 +256,7 @@ static double doubt(const evidence *e, size_t n, const trial *best, int sign)
     const double most = size_of(&best->misfit) * (1 + WORSE / freedom) + NOTHING;
     double off = 0;
     while (off < LATE_MOST) {
-        pp_ticks t = best->ticks;
-        t.shift_ns = sign * (off + STEP / 2);
+        const pp_ticks t = shifted(best->ticks, sign * (off + STEP / 2));
         const misfit f = try(e, n, &t);
         if (f.freedom >= LEAST_FREEDOM && size_of(&f) > most)
             break;
@@ -369,7 +376,7 @@ static double read_until(const pp_ticks *t, int64_t stamp)
 pp_attribution_span pp_ticks_range(const pp_ticks *t, int64_t stamp)
 {
     const double end = pp_ticks_end(t, stamp);
-    const double since = read_until(t, stamp) - (end - t->shift_ns);
+    const double since = read_until(t, stamp) - end;
     const bool earlier = t->every_ns > 0 && since < UNSURE;
     const bool later = t->every_ns > 0 && since > t->every_ns - UNSURE;
     /* They are found to a step over what was looked at, and go astray by as much again beyond. */
@@ -383,8 +390,6 @@ pp_attribution_span pp_ticks_range(const pp_ticks *t, int64_t stamp)
 double pp_ticks_end(const pp_ticks *t, int64_t stamp)
 {
     const double read = read_until(t, stamp);
-    const double end = t->every_ns > 0
-                           ? t->phase_ns + t->every_ns * floor((read - t->phase_ns) / t->every_ns)
+    return t->every_ns > 0 ? t->phase_ns + t->every_ns * floor((read - t->phase_ns) / t->every_ns)
                            : read;
-    return end + t->shift_ns;
 }

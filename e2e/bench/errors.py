@@ -68,9 +68,9 @@ def print_class(told, true, kind, page, peer, model, same=None):
         if not found:
             continue
         pairs = [(error, us) for error, us, _, _ in found]
-        mean = sum(error * us for error, us in pairs) / sum(us for _, us in pairs)
-        p95 = weighted(pairs, 0.95)
         valued = sum(us for _, us in pairs)
+        mean = sum(error * us for error, us in pairs) / valued
+        p95 = weighted(pairs, 0.95)
         more = {"p50": weighted(pairs, 0.5), "p95": p95, "rows": len(found), "share_of_busy_percent": 100 * there / whole,
                 "of_which_valued_percent": 100 * valued / there,
                 "within_2_se_percent": 100 * statistics.mean(within for _, _, within, _ in found),

@@ -267,7 +267,8 @@ def sampled(batches):
             if "cost" in b and (n := len(b.get("steps", {}).get("number", ())))]
     marks, cost = (statistics.median(column) for column in zip(*each)) if each else (None, None)
     return {"steps": sum(len(b["steps"]["number"]) for b in batches if "steps" in b), "marks_of_a_step": marks,
-            "cost_of_a_step_ns": cost, "cost_ns": sum(b.get("cost", {}).get("nanoseconds", 0) for b in batches), "fine": sum("fine" in b for b in batches), "dropped": sum(b.get("dropped", 0) for b in batches),
+            "cost_of_a_step_ns": cost, "cost_ns": sum(b.get("cost", {}).get("nanoseconds", 0) for b in batches),
+            "fine": sum("fine" in b for b in batches), "dropped": sum(b.get("dropped", 0) for b in batches),
             "clocks": sorted({b["process"]["clock"] for b in batches}),
             "no_busy_because": sorted({b["process"].get("kernels") or "" for b in batches} - {""})}
 

@@ -70,9 +70,9 @@ def at_budget(hooked, ring, args):
         reply, held, out, cpu = session(hooked, ring, args.seconds, args.budget, args.stretch, args.fine)
         after = lab.times(hooked.ask("run", seconds=args.block * 2))
         found.append({"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
-                      "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"], "chunks_of": reply,
-                      "marked_chunks": len(lab.times(reply, "MARKING")), "chunks": len(reply["chunks"]),
-                      "until_off_s": out, "cpu": cpu})
+                      "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"],
+                      "chunks_of": reply, "marked_chunks": len(lab.times(reply, "MARKING")),
+                      "chunks": len(reply["chunks"]), "until_off_s": out, "cpu": cpu})
         before = after
     return found
 

@@ -128,7 +128,12 @@ static void test_the_cost_of_a_step(void **state)
     assert_true(each > 790000 && each < 810000);
 }
 
-static void wait_a_minute(void);
+/* In which no stretch is running. */
+static void wait_a_minute(void)
+{
+    pp_pace_pause();
+    world.now += INT64_C(60000000000);
+}
 
 /* A third of the blocks takes longer, as where records come in bursts: that counts, a checkpoint in
  * one of them does not. */
@@ -148,13 +153,6 @@ static void test_some_take_longer(void **state)
     (void)pass(MARKING, 17, 15000000, 50000);
     each = pass(MARKING, 1, 1060000, 50000);
     assert_true(each > 80000 && each < 110000);
-}
-
-/* In which no stretch is running. */
-static void wait_a_minute(void)
-{
-    pp_pace_pause();
-    world.now += INT64_C(60000000000);
 }
 
 /* The first stretch of a session: plain steps come after it only. */
