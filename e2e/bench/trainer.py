@@ -123,7 +123,7 @@ class Trainer:
         """Median of an optimizer's step of one small parameter on the CPU, and the hook's state meanwhile."""
         parameter = torch.nn.Parameter(torch.zeros(1))
         parameter.grad = torch.zeros(1)
-        optimizer, times = torch.optim.SGD([parameter]), []
+        optimizer, times = torch.optim.SGD([parameter], lr=1e-3), []  # torch 1.13 has no default
         before = hook_state()
         for _ in range(2000):
             begun = time.perf_counter_ns()
