@@ -166,8 +166,9 @@ static atomic_int state;
 static _Atomic int64_t ended_at; /* ns: when the stretch ended */
 static atomic_uint free_buffers; /* a bit for each */
 static uint8_t *buffers;
-static int64_t offset; /* from CUPTI's clock to the marks' */
-static void *detacher; /* subscription that waits for the next CUDA call */
+static atomic_bool left; /* CUPTI was: those that it had are nobody's */
+static int64_t offset;   /* from CUPTI's clock to the marks' */
+static void *detacher;   /* subscription that waits for the next CUDA call */
 static atomic_int detaching;
 /* Held while CUPTI is told something, so that it is not finalised under another's call. */
 static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
@@ -484,6 +485,7 @@ static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
         *size = BUFFER_SIZE;
         return;
     }
+    pp_ring_lose_kernels(1); /* CUPTI drops what it has no room for, and may never say so */
 }
 
 static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -514,6 +516,24 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
 
 /* ---- start and end ---- */
 
+static void leave(void)
+{
+    (void)cupti.finalize();
+    atomic_store(&left, true);
+}
+
+/* CUPTI keeps buffers that hold nothing yet, one or more for each thread that calls CUDA, and does
+ * not hand them over when it is left: after eight stretches none would be free. */
+static bool take_buffers_back(void)
+{
+    if (!buffers)
+        buffers = aligned_alloc(64, (size_t)BUFFERS * BUFFER_SIZE);
+    else if (!atomic_exchange(&left, false))
+        return true;
+    atomic_store(&free_buffers, buffers ? UINT_MAX : 0);
+    return buffers != NULL;
+}
+
 /* In a CUDA call of the training that is about to return: there CUPTI can be left. */
 static void on_cuda_call(void *user, int domain, uint32_t id, const void *data)
 {
@@ -523,7 +543,7 @@ static void on_cuda_call(void *user, int domain, uint32_t id, const void *data)
     if (read_u32(data) != SITE_EXIT ||
         !atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_RUNS))
         return;
-    (void)cupti.finalize();
+    leave();
     atomic_store(&detaching, DETACH_NONE);
 }
 
@@ -684,11 +704,7 @@ const char *pp_kernels_start(void)
         return "CUPTI was attached as often as it should be";
     if (!alone())
         return "another CUPTI client is attached";
-    if (!buffers) {
-        buffers = aligned_alloc(64, (size_t)BUFFERS * BUFFER_SIZE);
-        atomic_store(&free_buffers, buffers ? UINT_MAX : 0);
-    }
-    if (!buffers)
+    if (!take_buffers_back())
         return "out of memory";
     if (!set_clock())
         return "a profiler has changed CUPTI's clock";
@@ -734,10 +750,10 @@ void pp_kernels_give_way(void)
         disable();
         (void)cupti.flush(1);
         complete(INT64_MAX);
-        (void)cupti.finalize();
+        leave();
     } else if (atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE)) {
         (void)cupti.unsubscribe(detacher); /* else it would end under the other's hands */
-        (void)cupti.finalize();
+        leave();
     }
     (void)pthread_mutex_unlock(&api);
 }
@@ -766,18 +782,20 @@ void pp_kernels_forget(void)
     atomic_store(&detaching, DETACH_NONE);
 }
 
-/* Whether all kernels of the stretch that has ended are here. */
-static bool all_here(void)
+/* Whether kernels of the stretch that has ended may still come. */
+typedef enum news { AWAITED, ALL_HERE, SILENT } news;
+
+static news await_kernels(void)
 {
     (void)pthread_mutex_lock(&lock);
     emit_found();
     give_up_late();
     int64_t end = atomic_load(&ended_at);
     int64_t now = pp_now();
-    bool here = streams_passed(end) || newest > end + SETTLED ||
-                now - (news_at > end ? news_at : end) > SILENCE || now > end + LATEST;
+    bool here = streams_passed(end) || newest > end + SETTLED;
+    bool silent = now - (news_at > end ? news_at : end) > SILENCE || now > end + LATEST;
     (void)pthread_mutex_unlock(&lock);
-    return here;
+    return here ? ALL_HERE : silent ? SILENT : AWAITED;
 }
 
 int64_t pp_kernels_poll(bool last)
@@ -788,12 +806,12 @@ int64_t pp_kernels_poll(bool last)
     int now = atomic_load(&state);
     if (now != OUT)
         (void)cupti.flush(last);
-    bool here = all_here();
+    news came = await_kernels();
     if (last && now != OUT) {
         complete(INT64_MAX); /* the process ends, and CUPTI with it */
-    } else if (here && atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING)) {
+    } else if (came != AWAITED && atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING)) {
         disable();
-        (void)cupti.flush(0);
+        (void)cupti.flush(came == SILENT); /* those that still run are lost, and told as that */
         complete(atomic_load(&ended_at));
         detach();
         atomic_store(&state, OUT);

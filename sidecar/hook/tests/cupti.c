@@ -27,11 +27,11 @@
 
 enum { OK = 0, NO_MORE = 12, FAILED = 999 };
 enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, VERSION = 130000 };
-enum { CALL_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8, CALLS = 1024 };
+enum { CALL_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8, SPARES = 4, CALLS = 1024 };
 /* How pp_cupti_launch() does it: by the runtime, or by the driver, with the record of the call
  * after the kernel's. */
 enum { ORDINARY, OF_GRAPH, TOLD_LATE };
-enum { OF_CALLS = -1 }; /* source of records, beside the streams */
+enum { OF_CALLS = -1, OF_NONE = -2 }; /* sources of records, beside the streams */
 
 #define HOUR INT64_C(3600000000000)
 
@@ -292,9 +292,23 @@ static bool *enabled_calls(int kind)
     return kind == KIND_DRIVER || kind == KIND_RUNTIME ? client.calls[kind == KIND_RUNTIME] : NULL;
 }
 
+/* Some that are at hand and never get a record, as many as a CUPTI was seen to have on an H200. */
+static void take_spares(void)
+{
+    for (int i = 0; i < SPARES && client.count < BUFFERS && client.wanted; i++) {
+        buffer *b = &client.buffers[client.count];
+        size_t records = 0;
+        *b = (buffer){.source = OF_NONE};
+        client.wanted(&b->data, &b->size, &records);
+        client.count += b->data != NULL;
+    }
+}
+
 CUPTI(cuptiActivityEnable, (int kind))
 {
     (void)pthread_mutex_lock(&lock);
+    if (kind == KIND_KERNEL)
+        take_spares();
     bool *of_kind = enabled_calls(kind);
     bool failed = fails("enable") || (kind != KIND_KERNEL && !of_kind);
     for (int call = 0; of_kind && call <= CALLS; call++)
@@ -370,7 +384,8 @@ static size_t ended_part(const buffer *b)
     return b->valid;
 }
 
-/* Takes what has ended, or all, out of a buffer; what is left of it goes into another. */
+/* Takes what has ended, or all, out of a buffer; what is left of it goes into another, which its
+ * source keeps, empty or not, until CUPTI is left: then nobody is handed it any more. */
 static buffer take_ended(buffer *b, bool all)
 {
     buffer taken = *b;
@@ -378,13 +393,14 @@ static buffer take_ended(buffer *b, bool all)
     buffer rest = *b;
     taken.valid = all ? b->valid : ended_part(b);
     rest.valid -= taken.valid;
-    if (taken.valid && rest.valid) {
+    if (taken.valid) {
         client.wanted(&rest.data, &rest.size, &records);
-        if (!rest.data) {
+        if (!rest.data && rest.valid) {
             taken.valid = 0; /* later */
             return taken;
         }
-        memcpy(rest.data, taken.data + taken.valid, rest.valid);
+        if (rest.data)
+            memcpy(rest.data, taken.data + taken.valid, rest.valid);
     }
     *b = rest;
     return taken;
@@ -403,7 +419,7 @@ CUPTI(cuptiActivityFlushAll, (uint32_t force))
         buffer taken = take_ended(&client.buffers[i], force);
         if (taken.valid)
             full[count++] = taken;
-        if (client.buffers[i].valid)
+        if (client.buffers[i].data)
             client.buffers[kept++] = client.buffers[i];
     }
     client.count = fails("stuck") ? client.count : kept;
