@@ -403,15 +403,15 @@ static int ask(pp_monitor *m, pp_samples_want want, pp_error *err)
     return pp_sampler_set_want(m->sampler, want, err);
 }
 
-/* The sampler has chosen its period by now; where it makes it longer later, as it does between two
- * of its own stretches, kernels are still cut by this one. */
+/* The sampler has chosen its period by now. Kernels are cut by the one that was asked for, however
+ * long its own is: what they change within does not get longer with it. */
 static int make_fine(pp_monitor *m, pp_error *err)
 {
     const int64_t period = pp_sampler_header(m->sampler)->period;
     if (period < m->period || period > PERIOD_MOST)
         return pp_error_set(err, PP_ERR_INVALID, "a sampler with an impossible period");
     if (!m->work.fine)
-        m->work.fine = pp_fine_new(period);
+        m->work.fine = pp_fine_new(m->period);
     return m->work.fine ? 0 : pp_error_nomem(err);
 }
 
