@@ -3,6 +3,7 @@
 #include "common/array.h"
 #include "sidecar/fine/join_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* No sum or difference of two times overflows. */
@@ -86,6 +87,16 @@ static int compare_samples(const void *a, const void *b)
     const pp_fine_sample *x = a;
     const pp_fine_sample *y = b;
     return x->start < y->start ? -1 : x->start > y->start;
+}
+
+void pp_fine_find_known(const pp_fine *f, bool known[PP_FINE_METRICS])
+{
+    for (int m = 0; m < PP_FINE_METRICS; m++) {
+        size_t with = 0;
+        for (size_t i = 0; i < f->n_samples; i++)
+            with += isfinite(f->samples[i].values[m]);
+        known[m] = 2 * with > f->n_samples;
+    }
 }
 
 /* Both clocks start at 0 then: a double holds the ns since 1970 to 256 ns only. Returns how much

@@ -4,6 +4,8 @@
 
 #include "sidecar/fine/join.h"
 
+#include <stdbool.h>
+
 struct pp_fine {
     int64_t period;          /* by which kernels are cut */
     int64_t sampled;         /* of the samples; that, or longer */
@@ -30,8 +32,31 @@ int pp_fine_find_lag(const pp_fine *fine, const pp_fine_clock *clock, pp_fine_li
 #define PP_FINE_ODD UINT32_MAX
 
 /** ret[i]: which one of its layer's in that phase of its step the i-th kernel is, in order of their
- * starts, whatever of other steps runs meanwhile; or PP_FINE_ODD. `kernels` are sorted. */
-int pp_fine_number(const pp_fine *fine, uint32_t *ret, pp_error *err);
+ * starts, whatever of other steps runs meanwhile; or PP_FINE_ODD. `kernels` are sorted. ret_kinds,
+ * which may be NULL: a number, from 1 to *ret_n, that kernels of one layer, phase and number share.
+ */
+int pp_fine_number(const pp_fine *fine, uint32_t *ret, uint32_t *ret_kinds, size_t *ret_n,
+                   pp_error *err);
+
+/** Whether half of the samples have a metric: one that hardly any has is none. */
+void pp_fine_find_known(const pp_fine *fine, bool known[PP_FINE_METRICS]);
+
+/** Kernels by kind, and what samples say of kinds at a lag; refers to `fine`, whose kernels and
+ * samples are sorted and not none. NULL where memory is out. */
+typedef struct pp_fine_kinds pp_fine_kinds;
+pp_fine_kinds *pp_fine_kinds_new(const pp_fine *fine, pp_error *err);
+void pp_fine_kinds_free(pp_fine_kinds *kinds);
+
+/** Of the kernel of that index; and one more than the greatest there is. 0: no kernel. */
+uint32_t pp_fine_kind(const pp_fine_kinds *kinds, size_t kernel);
+size_t pp_fine_kinds_count(const pp_fine_kinds *kinds);
+
+/** The share of the samples' variance that kinds explain (adjusted R^2), where a sample is of the
+ * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. */
+double pp_fine_explained(pp_fine_kinds *kinds, double lag);
+
+/** ret[kind]: mean of a metric in the samples of that kind; 0 where no kernel runs. */
+void pp_fine_levels(pp_fine_kinds *kinds, int metric, double lag, double *ret);
 
 /** Sums of all samples that lie within the kernels' time. */
 int pp_fine_sum(const pp_fine *fine, const pp_fine_line *line, pp_fine_sums **ret, pp_error *err);

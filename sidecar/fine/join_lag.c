@@ -7,8 +7,9 @@
 enum {
     LEAST = 1000, /* samples of a piece: with fewer, edges of kernels are too few */
     PIECES_MAX = 64,
-    COARSE_SAMPLES = 8000,
     TOPS = 8,     /* of the coarse scan that are looked at again */
+    CLOSELY = 3,  /* of these, that lags of pieces are found for */
+    ROUNDS = 2,   /* levels are known better at the lag that those before lead to */
     HALVINGS = 5, /* from a 16th of the period to a 500th: 50 ns of 25 us */
 };
 
@@ -16,55 +17,63 @@ enum {
 #define PIECE INT64_C(100000000)
 #define NARROW 20000.0 /* ns: how far the lag of a piece may be from that of the one before */
 #define LEAST_CORRELATION 0.3
-#define NEAR_BEST 0.8 /* of the coarse scan's best correlation: what may be the true one */
-#define UNSURE 1000.0 /* ns: the lag's standard error where there are too few pieces to tell */
+#define LEAST_EXPLAINED 0.3
+#define NEAR_BEST 0.8  /* of what the best of the coarse scan explains: what may be the true one */
+#define NOTHING (-1e9) /* less than anything explains */
+#define UNSURE 1000.0  /* ns: the lag's standard error where there are too few pieces to tell */
 
-/* Time with a kernel, as it grows along the kernels' clock: a corner at each begin and end. */
-typedef struct busy {
+/* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
+ * end. */
+typedef struct activity {
     int64_t *at;
-    int64_t *sum;
+    double *sum;
     size_t n;
-} busy;
+} activity;
 
-static int make_busy(const pp_fine *f, busy *b, pp_error *err)
+static void free_activity(activity *a)
 {
-    *b = (busy){.at = calloc(2 * f->n_kernels, sizeof *b->at),
-                .sum = calloc(2 * f->n_kernels, sizeof *b->sum)};
-    if (!b->at || !b->sum) {
-        free(b->at);
-        free(b->sum);
+    free(a->at);
+    free(a->sum);
+}
+
+/* `levels`: of a metric, by kind. Where two kernels run side by side the first one counts. */
+static int make_activity(const pp_fine *f, const pp_fine_kinds *kinds, const double *levels,
+                         activity *a, pp_error *err)
+{
+    *a = (activity){.at = calloc(2 * f->n_kernels, sizeof *a->at),
+                    .sum = calloc(2 * f->n_kernels, sizeof *a->sum)};
+    if (!a->at || !a->sum) {
+        free_activity(a);
         return pp_error_nomem(err);
     }
-    int64_t total = 0;
+    double total = 0;
     int64_t covered = INT64_MIN;
     for (size_t i = 0; i < f->n_kernels; i++) {
         const pp_fine_kernel *k = &f->kernels[i];
         if (k->end <= covered)
             continue;
         int64_t from = k->start > covered ? k->start : covered;
-        b->at[b->n] = from;
-        b->sum[b->n++] = total;
-        total += k->end - from;
-        b->at[b->n] = k->end;
-        b->sum[b->n++] = total;
+        a->at[a->n] = from;
+        a->sum[a->n++] = total;
+        total += levels[pp_fine_kind(kinds, i)] * (double)(k->end - from);
+        a->at[a->n] = k->end;
+        a->sum[a->n++] = total;
         covered = k->end;
     }
     return 0;
 }
 
-/* Time with a kernel up to `t`; *hint: where the one before, earlier, was found. */
-static double busy_until(const busy *b, double t, size_t *hint)
+/* The sum up to `t`; *hint: where the one before, earlier, was found. */
+static double sum_until(const activity *a, double t, size_t *hint)
 {
     size_t i = *hint;
-    while (i + 1 < b->n && (double)b->at[i + 1] <= t)
+    while (i + 1 < a->n && (double)a->at[i + 1] <= t)
         i++;
     *hint = i;
-    if (t <= (double)b->at[i])
-        return (double)b->sum[i];
-    if (i + 1 == b->n)
-        return (double)b->sum[i];
-    double slope = (double)(b->sum[i + 1] - b->sum[i]) / (double)(b->at[i + 1] - b->at[i]);
-    return (double)b->sum[i] + slope * (t - (double)b->at[i]);
+    if (t <= (double)a->at[i] || i + 1 == a->n)
+        return a->sum[i];
+    double slope = (a->sum[i + 1] - a->sum[i]) / (double)(a->at[i + 1] - a->at[i]);
+    return a->sum[i] + slope * (t - (double)a->at[i]);
 }
 
 /* A run of samples, of which one metric is looked at. */
@@ -75,7 +84,7 @@ typedef struct piece {
 } piece;
 
 /* First corner that may matter to times from `t` on. */
-static size_t corner_before(const busy *b, double t)
+static size_t corner_before(const activity *b, double t)
 {
     size_t low = 0, high = b->n;
     while (low + 1 < high) {
@@ -88,8 +97,8 @@ static size_t corner_before(const busy *b, double t)
     return low;
 }
 
-/* Correlation of a metric with the share of its windows in which a kernel ran, at a lag. */
-static double correlation(const busy *b, const piece *p, double lag)
+/* Correlation of a metric with what its kernels lead to, at a lag. */
+static double correlation(const activity *b, const piece *p, double lag)
 {
     size_t hint = corner_before(b, (double)p->samples[0].start - lag);
     double n = 0, sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
@@ -99,9 +108,9 @@ static double correlation(const busy *b, const piece *p, double lag)
             continue;
         double start = (double)s->start - lag;
         double end = (double)s->end - lag;
-        double from = busy_until(b, start, &hint);
+        double from = sum_until(b, start, &hint);
         size_t then = hint;
-        double x = (busy_until(b, end, &then) - from) / (end - start);
+        double x = (sum_until(b, end, &then) - from) / (end - start);
         double y = (double)s->values[p->metric];
         sx += x;
         sy += y;
@@ -118,7 +127,7 @@ static double correlation(const busy *b, const piece *p, double lag)
 }
 
 /* The best lag on a grid about a middle. */
-static double scan(const busy *b, const piece *p, double middle, double range, double grid,
+static double scan(const activity *b, const piece *p, double middle, double range, double grid,
                    double *ret_best)
 {
     double at = middle;
@@ -137,7 +146,7 @@ static double scan(const busy *b, const piece *p, double middle, double range, d
 }
 
 /* The top of the parabola through three lags `step` apart, which is halved so many times. */
-static double polish(const busy *b, const piece *p, double lag, double step, int halvings)
+static double polish(const activity *b, const piece *p, double lag, double step, int halvings)
 {
     for (int i = 0; i <= halvings; i++, step /= 2) {
         double before = correlation(b, p, lag - step);
@@ -148,62 +157,6 @@ static double polish(const busy *b, const piece *p, double lag, double step, int
         lag += step * fmax(-1, fmin(1, move));
     }
     return lag;
-}
-
-/* Lags at which the two go together better than beside them, best first. */
-typedef struct tops {
-    double lag[TOPS], value[TOPS];
-    size_t n;
-} tops;
-
-/* Of tops nearer to each other than pieces' lags may be the best: the others are the same one. */
-static void add_top(tops *t, double lag, double value)
-{
-    for (size_t i = 0; i < t->n; i++) {
-        if (fabs(t->lag[i] - lag) > NARROW)
-            continue;
-        if (t->value[i] >= value)
-            return;
-        t->n--;
-        for (; i < t->n; i++) {
-            t->lag[i] = t->lag[i + 1];
-            t->value[i] = t->value[i + 1];
-        }
-    }
-    size_t at = t->n;
-    while (at > 0 && t->value[at - 1] < value)
-        at--;
-    if (at == TOPS)
-        return;
-    t->n += t->n < TOPS;
-    for (size_t i = t->n - 1; i > at; i--) {
-        t->lag[i] = t->lag[i - 1];
-        t->value[i] = t->value[i - 1];
-    }
-    t->lag[at] = lag;
-    t->value[at] = value;
-}
-
-/* Over samples of some steps, on a grid that hits every top. */
-static void find_tops(const busy *b, const piece *all, const pp_fine_clock *clock, double grid,
-                      tops *ret)
-{
-    piece some = *all;
-    if (all->n > COARSE_SAMPLES) {
-        some.samples += (all->n - COARSE_SAMPLES) / 2;
-        some.n = COARSE_SAMPLES;
-    }
-    const int steps = (int)((double)clock->range / grid);
-    double before = -1;
-    double here = correlation(b, &some, (double)clock->lag - steps * grid);
-    ret->n = 0;
-    for (int i = -steps; i <= steps; i++) {
-        double after = i < steps ? correlation(b, &some, (double)clock->lag + (i + 1) * grid) : -1;
-        if (here >= before && here > after)
-            add_top(ret, (double)clock->lag + i * grid, here);
-        before = here;
-        here = after;
-    }
 }
 
 /* A line through the pieces' lags. */
@@ -239,14 +192,13 @@ static int64_t piece_of(const pp_fine *f)
     return length > all / PIECES_MAX ? length : all / PIECES_MAX + 1;
 }
 
-/* The lags of pieces that tell theirs, of none where the stretch is shorter than a piece; and how
- * well they go together on average, those with them that tell nothing; below 0 where there are no
- * pieces. */
-static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double lag, double *at,
-                          double *found, double *ret_mean)
+/* The lags of pieces that tell theirs, of none where the stretch is shorter than a piece. *ret_all:
+ * how many there are, with those that do not. */
+static size_t find_pieces(const pp_fine *f, const activity *b, int metric, double lag, double *at,
+                          double *found, size_t *ret_all)
 {
-    size_t n = 0, looked = 0;
-    double sum = 0;
+    size_t n = 0;
+    *ret_all = 0;
     int64_t length = piece_of(f);
     for (size_t i = 0, j = 0; i < f->n_samples && n < PIECES_MAX; i = j) {
         while (j < f->n_samples && f->samples[j].start < f->samples[i].start + length)
@@ -255,24 +207,23 @@ static size_t find_pieces(const pp_fine *f, const busy *b, int metric, double la
         double best = 0;
         if (p.n < LEAST)
             continue; /* a hole, or the rest at the end */
+        ++*ret_all;
         double near = scan(b, &p, lag, NARROW, (double)f->sampled / 8, &best);
-        sum += best;
-        looked++;
         if (best < LEAST_CORRELATION)
-            continue; /* nothing ran, or all the time */
+            continue; /* nothing ran, or nothing changed */
         lag = polish(b, &p, near, (double)f->sampled / 16, HALVINGS);
         at[n] =
             (double)f->samples[i].start + (double)(f->samples[j - 1].end - f->samples[i].start) / 2;
         found[n++] = lag;
     }
-    *ret_mean = looked ? sum / (double)looked : -1;
     return n;
 }
 
-static void find_line(const pp_fine *f, const busy *b, int metric, double lag, pp_fine_line *ret)
+static void find_line(const pp_fine *f, const activity *b, int metric, double lag,
+                      pp_fine_line *ret)
 {
-    double at[PIECES_MAX], found[PIECES_MAX], mean;
-    size_t n = find_pieces(f, b, metric, lag, at, found, &mean);
+    double at[PIECES_MAX], found[PIECES_MAX];
+    size_t pieces, n = find_pieces(f, b, metric, lag, at, found, &pieces);
     if (n == 0) {
         piece all = {f->samples, f->n_samples, metric};
         at[0] = (double)f->samples[0].start / 2 + (double)f->samples[f->n_samples - 1].end / 2;
@@ -282,50 +233,131 @@ static void find_line(const pp_fine *f, const busy *b, int metric, double lag, p
     fit_line(at, found, n, ret);
 }
 
-/*
- * Where kernels follow each other in a steady rhythm the lag of a step before or after comes close:
- * over some steps it may even be better. Over all of the stretch steps are not alike, so that is
- * what decides among the tops, each followed through it.
- */
-static double find_first(const pp_fine *f, const busy *b, const pp_fine_clock *clock,
-                         double *ret_best)
+/* From a lag that is right to some us. *ret_value: how well the metric goes together with what its
+ * kernels lead to. */
+static int refine(const pp_fine *f, pp_fine_kinds *kinds, int metric, pp_fine_line *line,
+                  double *ret_value, pp_error *err)
 {
-    double at[PIECES_MAX], found[PIECES_MAX];
-    const piece all = {f->samples, f->n_samples, clock->metric};
+    PP_CLEANUP_FREE double *levels = calloc(pp_fine_kinds_count(kinds), sizeof *levels);
+    const piece all = {f->samples, f->n_samples, metric};
+    if (!levels)
+        return pp_error_nomem(err);
+    for (int round = 0; round < ROUNDS; round++) {
+        activity a;
+        pp_fine_levels(kinds, metric, line->lag, levels);
+        if (make_activity(f, kinds, levels, &a, err) < 0)
+            return -1;
+        find_line(f, &a, metric, line->lag, line);
+        *ret_value = correlation(&a, &all, line->lag);
+        free_activity(&a);
+    }
+    return 0;
+}
+
+/* Lags at which kernels explain more than at those beside them, best first. */
+typedef struct tops {
+    double lag[TOPS], value[TOPS];
+    size_t n;
+} tops;
+
+static void add_top(tops *t, double lag, double value)
+{
+    size_t at = t->n;
+    while (at > 0 && t->value[at - 1] < value)
+        at--;
+    if (at == TOPS)
+        return;
+    t->n += t->n < TOPS;
+    for (size_t i = t->n - 1; i > at; i--) {
+        t->lag[i] = t->lag[i - 1];
+        t->value[i] = t->value[i - 1];
+    }
+    t->lag[at] = lag;
+    t->value[at] = value;
+}
+
+static void find_tops(pp_fine_kinds *kinds, double middle, double range, double grid, tops *ret)
+{
+    const int steps = (int)(range / grid);
+    double before = NOTHING;
+    double here = pp_fine_explained(kinds, middle - steps * grid);
+    ret->n = 0;
+    for (int i = -steps; i <= steps; i++) {
+        double after = i < steps ? pp_fine_explained(kinds, middle + (i + 1) * grid) : NOTHING;
+        if (here >= before && here > after)
+            add_top(ret, middle + i * grid, here);
+        before = here;
+        here = after;
+    }
+}
+
+/*
+ * Where kernels follow each other in a steady rhythm the lag of a step before or after comes close,
+ * and on a grid it may even be better: so the best of the tops are looked at more closely.
+ */
+static int find_lag(const pp_fine *f, pp_fine_kinds *kinds, const pp_fine_clock *clock,
+                    pp_fine_line *ret, pp_error *err)
+{
     const double grid = (double)f->sampled / 2;
-    double lag = (double)clock->lag, best = -1;
-    tops t;
-    find_tops(b, &all, clock, grid, &t);
-    *ret_best = t.n ? t.value[0] : 0;
-    for (size_t i = 0; i < t.n && t.value[i] >= NEAR_BEST * t.value[0]; i++) {
-        double mean, fine;
-        double near = scan(b, &all, t.lag[i], grid, grid / 8, &fine);
-        (void)find_pieces(f, b, clock->metric, near, at, found, &mean);
-        double value = mean >= 0 ? mean : fine;
+    tops coarse, t = {.n = 0};
+    double best = NOTHING;
+    find_tops(kinds, (double)clock->lag, (double)clock->range, grid, &coarse);
+    for (size_t i = 0; i < coarse.n && coarse.value[i] >= NEAR_BEST * coarse.value[0]; i++) {
+        tops near;
+        find_tops(kinds, coarse.lag[i], grid, grid / 8, &near);
+        if (near.n > 0)
+            add_top(&t, near.lag[0], near.value[0]);
+    }
+    if (t.n == 0 || t.value[0] < LEAST_EXPLAINED)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "samples and kernels go together at no lag (%.2f at best)",
+                            t.n ? t.value[0] : 0);
+    for (size_t i = 0; i < t.n && i < CLOSELY; i++) {
+        pp_fine_line line = {.lag = t.lag[i]};
+        double value = NOTHING;
+        if (refine(f, kinds, clock->metric, &line, &value, err) < 0)
+            return -1;
         if (value > best) {
             best = value;
-            lag = near;
+            *ret = line;
         }
     }
-    return lag;
+    return 0;
+}
+
+/* Where the GPU stands still often enough, when it does tells the lag better than levels do: these
+ * are known from the same samples, by the lag before. */
+static int settle(const pp_fine *f, pp_fine_kinds *kinds, int metric, pp_fine_line *line,
+                  pp_error *err)
+{
+    const size_t n = pp_fine_kinds_count(kinds);
+    PP_CLEANUP_FREE double *levels = calloc(n, sizeof *levels);
+    activity a;
+    double at[PIECES_MAX], found[PIECES_MAX];
+    if (!levels)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        levels[i] = 1;
+    if (make_activity(f, kinds, levels, &a, err) < 0)
+        return -1;
+    size_t all, pieces = find_pieces(f, &a, metric, line->lag, at, found, &all);
+    if (pieces > 0 && 2 * pieces >= all)
+        fit_line(at, found, pieces, line);
+    free_activity(&a);
+    return 0;
 }
 
 int pp_fine_find_lag(const pp_fine *f, const pp_fine_clock *clock, pp_fine_line *ret, pp_error *err)
 {
-    busy b;
-    double best = 0;
     if (f->n_samples < LEAST || f->n_kernels == 0)
         return pp_error_set(err, PP_ERR_NOT_FOUND, "%zu samples and %zu kernels are too few",
                             f->n_samples, f->n_kernels);
-    if (make_busy(f, &b, err) < 0)
+    pp_fine_kinds *kinds = pp_fine_kinds_new(f, err);
+    if (!kinds)
         return -1;
-    double lag = find_first(f, &b, clock, &best);
-    if (best >= LEAST_CORRELATION)
-        find_line(f, &b, clock->metric, lag, ret);
-    free(b.at);
-    free(b.sum);
-    if (best < LEAST_CORRELATION)
-        return pp_error_set(err, PP_ERR_NOT_FOUND,
-                            "samples and kernels go together at no lag (%.2f at best)", best);
-    return 0;
+    int rc = find_lag(f, kinds, clock, ret, err);
+    if (rc == 0)
+        rc = settle(f, kinds, clock->metric, ret, err);
+    pp_fine_kinds_free(kinds);
+    return rc;
 }

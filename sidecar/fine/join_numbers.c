@@ -63,14 +63,15 @@ static uint32_t usual_length(uint32_t *lengths, size_t n)
     return most * USUAL_OF >= n * USUAL ? usual : 0;
 }
 
-/* Numbers the kernels of one layer in one phase, from `from` to before `to`. */
-static void number_item(const counted *all, size_t from, size_t to, int64_t last, uint32_t *lengths,
-                        uint32_t *ret)
+/* Numbers the kernels of one layer in one phase, from `from` to before `to`; returns how many a
+ * step has at most. */
+static uint32_t number_item(const counted *all, size_t from, size_t to, int64_t last,
+                            uint32_t *lengths, uint32_t *ret)
 {
     size_t runs = 0;
     for (size_t i = from; i < to; i += lengths[runs++])
         lengths[runs] = (uint32_t)run_of(all, to, i);
-    const uint32_t usual = usual_length(lengths, runs);
+    const uint32_t usual = usual_length(lengths, runs); /* they are in order now */
     for (size_t i = from, n = 0; i < to; i += n) {
         n = run_of(all, to, i);
         /* The last step may have been cut off, which moves no number. */
@@ -78,13 +79,26 @@ static void number_item(const counted *all, size_t from, size_t to, int64_t last
         for (size_t k = 0; k < n; k++)
             ret[all[i + k].at] = odd ? PP_FINE_ODD : (uint32_t)k;
     }
+    return lengths[runs - 1];
 }
 
-int pp_fine_number(const pp_fine *f, uint32_t *ret, pp_error *err)
+/* Those that are odd have kinds of nobody else's. */
+static void set_kinds(const counted *all, size_t from, size_t to, const uint32_t *numbers,
+                      size_t first, size_t most, uint32_t *ret)
+{
+    for (size_t i = from; i < to; i++) {
+        const uint32_t number = numbers[all[i].at];
+        ret[all[i].at] = (uint32_t)(first + (number == PP_FINE_ODD ? most : number));
+    }
+}
+
+int pp_fine_number(const pp_fine *f, uint32_t *ret, uint32_t *ret_kinds, size_t *ret_n,
+                   pp_error *err)
 {
     PP_CLEANUP_FREE counted *all = calloc(f->n_kernels + 1, sizeof *all);
     PP_CLEANUP_FREE uint32_t *lengths = calloc(f->n_kernels + 1, sizeof *lengths);
     int64_t last = INT64_MIN;
+    size_t n = 0;
     if (!all || !lengths)
         return pp_error_nomem(err);
     for (size_t i = 0; i < f->n_kernels; i++) {
@@ -96,7 +110,12 @@ int pp_fine_number(const pp_fine *f, uint32_t *ret, pp_error *err)
     for (size_t from = 0, to = 0; from < f->n_kernels; from = to) {
         while (to < f->n_kernels && same_item(&all[to], &all[from]))
             to++;
-        number_item(all, from, to, last, lengths, ret);
+        const size_t most = number_item(all, from, to, last, lengths, ret);
+        if (ret_kinds)
+            set_kinds(all, from, to, ret, n + 1, most, ret_kinds);
+        n += most + 1;
     }
+    if (ret_n)
+        *ret_n = n;
     return 0;
 }

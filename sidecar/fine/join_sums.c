@@ -161,7 +161,7 @@ static int make_places(summing *s, pp_error *err)
     s->numbers = malloc((f->n_kernels + 1) * sizeof *s->numbers);
     if (!s->numbers)
         return pp_error_nomem(err);
-    if (pp_fine_number(f, s->numbers, err) < 0)
+    if (pp_fine_number(f, s->numbers, NULL, NULL, err) < 0)
         return -1;
     for (size_t i = 0; i < f->n_kernels; i++) {
         if (s->numbers[i] == PP_FINE_ODD)
@@ -247,6 +247,8 @@ static int make_segments(summing *s, pp_error *err)
     for (size_t i = 0; i < f->n_kernels; i++) {
         const pp_fine_kernel *k = &f->kernels[i];
         const int64_t begun = begin_of(&at, k);
+        if (k->step > last->step + 1)
+            gap = ODD; /* the kernels of steps between are missing: it is no gap */
         if (i > 0 && k->start > last->end &&
             add_segment(s, last->end, k->start, gap, last->step, last_begun, err) < 0)
             return -1;
@@ -423,17 +425,6 @@ static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
 
 /* ---- out ---- */
 
-/* A sample counts only where it has all that are known: one that hardly any has is none. */
-static void find_known(const pp_fine *f, pp_fine_sums *to)
-{
-    for (int m = 0; m < PP_FINE_METRICS; m++) {
-        size_t with = 0;
-        for (size_t i = 0; i < f->n_samples; i++)
-            with += isfinite(f->samples[i].values[m]);
-        to->known[m] = 2 * with > f->n_samples;
-    }
-}
-
 static int gather_pairs(summing *s, pp_error *err)
 {
     pp_fine_sums *to = s->sums;
@@ -476,7 +467,7 @@ int pp_fine_sum(const pp_fine *f, const pp_fine_line *line, pp_fine_sums **ret, 
         return pp_error_nomem(err);
     s.sums->lag = (int64_t)line->lag;
     s.sums->lag_stderr = (int64_t)line->stderr_ns;
-    find_known(f, s.sums);
+    pp_fine_find_known(f, s.sums->known);
     int rc = make_places(&s, err);
     if (rc == 0)
         rc = make_segments(&s, err);

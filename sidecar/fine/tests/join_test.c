@@ -31,10 +31,16 @@ static int64_t begin_of(int64_t step)
     return step * STEP + (late ? step * 7919 % 101 * 1000 : 0);
 }
 
+/* Whether a quarter of the steps has no kernels. */
+static bool missing;
+enum { MISSING = STEPS / 2 + 3 };
+
 static void add_kernels_of(pp_fine *f, bool one_step)
 {
     for (int64_t step = 0; step < STEPS; step++)
         for (size_t i = 0; i < KERNELS; i++) {
+            if (missing && step >= MISSING && step < MISSING + STEPS / 4)
+                continue;
             int64_t start = 7000000 + begin_of(step) + kernels[i].start;
             pp_fine_kernel k = {.start = start,
                                 .end = start + kernels[i].length,
@@ -189,6 +195,71 @@ static void test_steps_that_are_alike(void **state)
         fail_msg("%s", err.message);
     assert_true(llabs(s->lag) < 300);
     assert_true(left(s) < 1e-5);
+    pp_fine_sums_free(s);
+    pp_fine_free(f);
+}
+
+/* Five kernels without a gap, unlike in what they reach: a metric's mean from the stretch's begin
+ * until `t`. */
+static double filled_until(int64_t t)
+{
+    static const double levels[] = {0.9, 0.7, 0.85, 0.6, 0.75};
+    const int64_t length = STEP / 5;
+    double sum = 0;
+    for (int64_t i = 0; i < 5; i++) {
+        int64_t in = t % STEP - i * length;
+        sum += levels[i] * (double)(in < 0 ? 0 : in < length ? in : length);
+    }
+    return sum + (double)(t / STEP) * 0.76 * STEP;
+}
+
+/* There is always a kernel: only which one it is tells the lag. */
+static void test_a_gpu_that_never_stands_still(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *s = NULL;
+    pp_error err = {0};
+    const int64_t lag = 123456;
+    const pp_fine_clock clock = {.metric = 0, .lag = lag + 270000, .range = 400000};
+    for (int64_t at = 0; at < STEPS * 5; at++) {
+        const int64_t start = 7000000 + at * STEP / 5;
+        const pp_fine_kernel k = {start, start + STEP / 5, at / 5, (uint32_t)(at % 5), 0};
+        assert_int_equal(pp_fine_add_kernel(f, &k, NULL), 0);
+    }
+    for (int64_t n = 0; n < SAMPLES; n++) {
+        const int64_t start = n * PERIOD + 3000;
+        const double mean = (filled_until(start + PERIOD) - filled_until(start)) / PERIOD;
+        const pp_fine_sample one = {.start = 7000000 + lag + start,
+                                    .end = 7000000 + lag + start + PERIOD,
+                                    .values = {(float)mean, 0.5F, NAN, NAN}};
+        assert_int_equal(pp_fine_add_sample(f, &one, NULL), 0);
+    }
+    if (pp_fine_join(f, &clock, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_true(llabs(s->lag - lag) < 300);
+    assert_true(s->windows + s->held_windows > SAMPLES - 60);
+    pp_fine_sums_free(s);
+    pp_fine_free(f);
+}
+
+/* Their kernels were lost, as the hook tells: no other kernel ran then, but it is no gap. */
+static void test_steps_that_are_missing(void **state)
+{
+    (void)state;
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_fine_sums *s = NULL;
+    pp_error err = {0};
+    const pp_fine_clock clock = {.metric = 0, .lag = 5000, .range = 400000};
+    missing = true;
+    add_kernels(f);
+    missing = false;
+    add_samples(f, 0, 0);
+    if (pp_fine_join(f, &clock, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_true(llabs(s->lag) < 300);
+    assert_true(left(s) < 1e-4);
+    assert_true(s->windows + s->held_windows > (uint64_t)SAMPLES * 3 / 4 - 60);
     pp_fine_sums_free(s);
     pp_fine_free(f);
 }
@@ -430,6 +501,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_are_those_of_the_windows),
         cmocka_unit_test(test_steps_that_are_alike),
+        cmocka_unit_test(test_a_gpu_that_never_stands_still),
+        cmocka_unit_test(test_steps_that_are_missing),
         cmocka_unit_test(test_columns_are_parts_of_kernels),
         cmocka_unit_test(test_steps_that_overlap),
         cmocka_unit_test(test_steps_unlike_the_others),

@@ -1,0 +1,189 @@
+/*
+ * How much of what the samples tell is explained by which kernel ran when. Steps repeat: at the
+ * right lag the samples that fall into one kernel of each step are alike, and kernels differ. The
+ * GPU need not stand still now and then for that.
+ */
+#include "sidecar/fine/join_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GAP = 0,             /* the group of samples that no kernel covers */
+    SAMPLES_MOST = 8000, /* by which lags are compared, evenly over the stretch */
+};
+
+#define VARIES 1e-8 /* variance from which on a metric varies */
+
+/* Samples of one kind of kernel. */
+typedef struct group {
+    double sum[PP_FINE_METRICS];
+    double n;
+} group;
+
+struct pp_fine_kinds {
+    const pp_fine *fine;
+    uint32_t *of;  /* of each kernel, from 1 on */
+    group *groups; /* all empty between two calls */
+    uint32_t *touched;
+    size_t n, n_touched; /* kinds but GAP; groups that are not empty */
+    bool known[PP_FINE_METRICS];
+};
+
+pp_fine_kinds *pp_fine_kinds_new(const pp_fine *f, pp_error *err)
+{
+    pp_fine_kinds *k = calloc(1, sizeof *k);
+    uint32_t *numbers = calloc(f->n_kernels + 1, sizeof *numbers);
+    uint32_t *of = calloc(f->n_kernels + 1, sizeof *of);
+    int rc = -1;
+    if (!k || !numbers || !of) {
+        (void)pp_error_nomem(err);
+    } else if ((rc = pp_fine_number(f, numbers, of, &k->n, err)) == 0) {
+        k->groups = calloc(k->n + 1, sizeof *k->groups);
+        k->touched = calloc(k->n + 1, sizeof *k->touched);
+        rc = k->groups && k->touched ? 0 : pp_error_nomem(err);
+    }
+    free(numbers);
+    if (k)
+        k->of = of;
+    else
+        free(of);
+    if (rc < 0) {
+        pp_fine_kinds_free(k);
+        return NULL;
+    }
+    k->fine = f;
+    pp_fine_find_known(f, k->known);
+    return k;
+}
+
+void pp_fine_kinds_free(pp_fine_kinds *k)
+{
+    if (!k)
+        return;
+    free(k->of);
+    free(k->groups);
+    free(k->touched);
+    free(k);
+}
+
+size_t pp_fine_kinds_count(const pp_fine_kinds *k)
+{
+    return k->n + 1;
+}
+
+uint32_t pp_fine_kind(const pp_fine_kinds *k, size_t kernel)
+{
+    return k->of[kernel];
+}
+
+/* The last kernel that had begun at `t`, looked for from one that had on, ever further: most often
+ * it is near. The first one where none had. */
+static size_t last_before(const pp_fine *f, size_t from, double t)
+{
+    size_t step = 1;
+    while (from + step < f->n_kernels && (double)f->kernels[from + step].start <= t) {
+        from += step;
+        step *= 2;
+    }
+    for (; step > 0; step /= 2)
+        if (from + step < f->n_kernels && (double)f->kernels[from + step].start <= t)
+            from += step;
+    return from;
+}
+
+/* The kind that runs at `t`; *hint: where the one before, earlier, was found. False outside of all
+ * kernels. */
+static bool kind_at(const pp_fine_kinds *k, double t, size_t *hint, uint32_t *ret)
+{
+    const pp_fine *f = k->fine;
+    const size_t i = last_before(f, *hint, t);
+    const pp_fine_kernel *at = &f->kernels[i];
+    *hint = i;
+    if (t < (double)at->start || (t >= (double)at->end && i + 1 == f->n_kernels))
+        return false;
+    *ret = t < (double)at->end ? k->of[i] : GAP;
+    return true;
+}
+
+static bool all_known(const pp_fine_kinds *k, const pp_fine_sample *s)
+{
+    for (int m = 0; m < PP_FINE_METRICS; m++)
+        if (k->known[m] && !isfinite(s->values[m]))
+            return false;
+    return true;
+}
+
+static void add(pp_fine_kinds *k, uint32_t kind, const pp_fine_sample *s, group *all,
+                double *squares)
+{
+    group *g = &k->groups[kind];
+    if (g->n == 0)
+        k->touched[k->n_touched++] = kind;
+    g->n++;
+    all->n++;
+    for (int m = 0; m < PP_FINE_METRICS; m++) {
+        double y = k->known[m] ? (double)s->values[m] : 0;
+        g->sum[m] += y;
+        all->sum[m] += y;
+        squares[m] += y * y;
+    }
+}
+
+/* Sums of samples by kind, of every so many-th. */
+static void group_samples(pp_fine_kinds *k, double lag, size_t every, group *all, double *squares)
+{
+    const pp_fine *f = k->fine;
+    size_t hint = 0;
+    uint32_t kind;
+    for (size_t i = 0; i < f->n_samples; i += every) {
+        const pp_fine_sample *s = &f->samples[i];
+        double middle = (double)s->start - lag + (double)(s->end - s->start) / 2;
+        if (kind_at(k, middle, &hint, &kind) && all_known(k, s))
+            add(k, kind, s, all, squares);
+    }
+}
+
+double pp_fine_explained(pp_fine_kinds *k, double lag)
+{
+    group all = {0};
+    double squares[PP_FINE_METRICS] = {0}, within[PP_FINE_METRICS];
+    group_samples(k, lag, k->fine->n_samples / SAMPLES_MOST + 1, &all, squares);
+    memcpy(within, squares, sizeof within);
+    for (size_t i = 0; i < k->n_touched; i++) {
+        group *g = &k->groups[k->touched[i]];
+        for (int m = 0; m < PP_FINE_METRICS; m++)
+            within[m] -= g->sum[m] * g->sum[m] / g->n;
+        *g = (group){0};
+    }
+    /* By degrees of freedom: kernels that hardly a sample falls into explain theirs anyway. */
+    const double left = all.n - (double)k->n_touched;
+    k->n_touched = 0;
+    double sum = 0;
+    int metrics = 0;
+    for (int m = 0; m < PP_FINE_METRICS && left > 0; m++) {
+        double total = squares[m] - all.sum[m] * all.sum[m] / all.n;
+        if (total <= VARIES * all.n)
+            continue;
+        sum += 1 - within[m] / left / (total / (all.n - 1));
+        metrics++;
+    }
+    return metrics ? sum / metrics : 0;
+}
+
+void pp_fine_levels(pp_fine_kinds *k, int metric, double lag, double *ret)
+{
+    group all = {0};
+    double squares[PP_FINE_METRICS] = {0};
+    group_samples(k, lag, 1, &all, squares);
+    for (size_t kind = 0; kind <= k->n; kind++)
+        ret[kind] = all.n > 0 ? all.sum[metric] / all.n : 0;
+    for (size_t i = 0; i < k->n_touched; i++) {
+        group *g = &k->groups[k->touched[i]];
+        ret[k->touched[i]] = g->sum[metric] / g->n;
+        *g = (group){0};
+    }
+    ret[GAP] = 0;
+    k->n_touched = 0;
+}
