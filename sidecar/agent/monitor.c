@@ -42,8 +42,8 @@ enum {
 /* A sample waits so long at most until it is decoded, which the sampler's guess of its clock has
  * in it; and how far the clocks may drift from one window to the next. */
 #define GUESS_LATE (SECOND / 50)
-#define DRIFT_PPM 500
-#define DRIFT_LEAST (SECOND / 500)
+#define DRIFT_PPM 100
+#define DRIFT_LEAST (SECOND / 1000)
 #define TIME_MAX (INT64_MAX / 4) /* ns: 2043, for a clock that began in 1970 */
 #define PERIOD_MOST 1000000      /* ns */
 
@@ -89,6 +89,7 @@ struct pp_monitor {
     int64_t step;      /* of the kernel that was told last */
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
     int64_t offset;    /* the least that the sampler told in the window; INT64_MAX: none */
+    int64_t realtime;  /* ns: CLOCK_REALTIME less CLOCK_MONOTONIC */
     bool told;         /* some of the window's kernels were, those before `from` apart */
     bool kernels_here; /* all of them are */
     pp_sampler *sampler;
@@ -258,18 +259,21 @@ static void *body(void *user)
 }
 
 /* Near the lag that was found last, else, or once that may have drifted far, by what the sampler
- * saw. The range is kept small: each ms of it takes 20 ms of a processor to scan. */
+ * saw. The range is kept small: each ms of it takes 10 ms of a processor to scan. Drivers were seen
+ * to tell samples by the host's CLOCK_REALTIME, to some us; others may not. */
 static pp_fine_clock clock_of(const pp_monitor *m, int64_t now)
 {
     const work *w = &m->work;
     const bool told = m->offset < INT64_MAX;
     const pp_fine_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
-                                 .range = GUESS_LATE / 2 + DRIFT_LEAST};
+                                 .range = GUESS_LATE / 2 + DRIFT_LEAST,
+                                 .likely = m->realtime};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
     const int64_t most = 2 * guess.range; /* what it takes in a stretch that goes on */
     if (!w->joined || (told && drift > most))
         return guess;
-    return (pp_fine_clock){.lag = w->lag, .range = drift < most ? drift : most};
+    return (pp_fine_clock){
+        .lag = w->lag, .range = drift < most ? drift : most, .likely = m->realtime};
 }
 
 static void submit(pp_monitor *m, int64_t now)
@@ -553,6 +557,7 @@ static int attend(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
 bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
 {
     pp_error err = {0};
+    m->realtime = in->realtime;
     if (m->phase == AWAY)
         find(m, in);
     if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0 &&

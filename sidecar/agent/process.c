@@ -527,6 +527,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
         return 0;
     bool running = pp_pairing_running(p->pairing);
     pp_monitor_input input = {.now = p->now,
+                              .realtime = p->offset,
                               .wanted = *mode == PP_RING_SAMPLE,
                               .running = running && strcmp(h->clock, "kernels") == 0,
                               .over = p->duty.finished,

@@ -141,7 +141,8 @@ static int join(pp_fine *f, const pp_fine_clock *clock, pp_fine_sums **ret, pp_e
 {
     pp_fine_line line;
     int64_t nearer = rebase(f);
-    const pp_fine_clock near = {clock->metric, clock->lag - nearer, clock->range};
+    const pp_fine_clock near = {clock->metric, clock->lag - nearer, clock->range,
+                                clock->likely - nearer};
     if (clock->metric < 0 || clock->metric >= PP_FINE_METRICS || clock->range < 0 ||
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");

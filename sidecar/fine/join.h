@@ -60,8 +60,10 @@ void pp_fine_clear(pp_fine *fine);
  */
 typedef struct pp_fine_clock {
     int metric;
-    int64_t lag;   /**< ns: a first guess of the samples' clock less the kernels' */
-    int64_t range; /**< ns: how far off the guess may be */
+    int64_t lag;    /**< ns: a first guess of the samples' clock less the kernels' */
+    int64_t range;  /**< ns: how far off the guess may be */
+    int64_t likely; /**< ns: the lag that it most often is, which decides between some that go
+                       together as well; of no account out of the range */
 } pp_fine_clock;
 
 /**

@@ -52,11 +52,12 @@ uint32_t pp_fine_kind(const pp_fine_kinds *kinds, size_t kernel);
 size_t pp_fine_kinds_count(const pp_fine_kinds *kinds);
 
 /** The share of the samples' variance that kinds explain (adjusted R^2), where a sample is of the
- * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. */
-double pp_fine_explained(pp_fine_kinds *kinds, double lag);
+ * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. Of more
+ * than `samples`, 1 or more, so many are taken evenly over the stretch, or down to half of them. */
+double pp_fine_explained(pp_fine_kinds *kinds, const pp_fine_line *line, size_t samples);
 
 /** ret[kind]: mean of a metric in the samples of that kind; 0 where no kernel runs. */
-void pp_fine_levels(pp_fine_kinds *kinds, int metric, double lag, double *ret);
+void pp_fine_levels(pp_fine_kinds *kinds, int metric, const pp_fine_line *line, double *ret);
 
 /** Sums of all samples that lie within the kernels' time. */
 int pp_fine_sum(const pp_fine *fine, const pp_fine_line *line, pp_fine_sums **ret, pp_error *err);

@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    GAP = 0,             /* the group of samples that no kernel covers */
-    SAMPLES_MOST = 8000, /* by which lags are compared, evenly over the stretch */
-};
+enum { GAP = 0 }; /* the group of samples that no kernel covers */
 
 #define VARIES 1e-8 /* variance from which on a metric varies */
 
@@ -132,24 +129,26 @@ static void add(pp_fine_kinds *k, uint32_t kind, const pp_fine_sample *s, group 
 }
 
 /* Sums of samples by kind, of every so many-th. */
-static void group_samples(pp_fine_kinds *k, double lag, size_t every, group *all, double *squares)
+static void group_samples(pp_fine_kinds *k, const pp_fine_line *line, size_t every, group *all,
+                          double *squares)
 {
     const pp_fine *f = k->fine;
     size_t hint = 0;
     uint32_t kind;
     for (size_t i = 0; i < f->n_samples; i += every) {
         const pp_fine_sample *s = &f->samples[i];
-        double middle = (double)s->start - lag + (double)(s->end - s->start) / 2;
-        if (kind_at(k, middle, &hint, &kind) && all_known(k, s))
+        double middle = (double)s->start + (double)(s->end - s->start) / 2;
+        double at = middle - line->lag - line->drift * (middle - (double)line->middle);
+        if (kind_at(k, at, &hint, &kind) && all_known(k, s))
             add(k, kind, s, all, squares);
     }
 }
 
-double pp_fine_explained(pp_fine_kinds *k, double lag)
+double pp_fine_explained(pp_fine_kinds *k, const pp_fine_line *line, size_t samples)
 {
     group all = {0};
     double squares[PP_FINE_METRICS] = {0}, within[PP_FINE_METRICS];
-    group_samples(k, lag, k->fine->n_samples / SAMPLES_MOST + 1, &all, squares);
+    group_samples(k, line, k->fine->n_samples / samples + 1, &all, squares);
     memcpy(within, squares, sizeof within);
     for (size_t i = 0; i < k->n_touched; i++) {
         group *g = &k->groups[k->touched[i]];
@@ -172,11 +171,11 @@ double pp_fine_explained(pp_fine_kinds *k, double lag)
     return metrics ? sum / metrics : 0;
 }
 
-void pp_fine_levels(pp_fine_kinds *k, int metric, double lag, double *ret)
+void pp_fine_levels(pp_fine_kinds *k, int metric, const pp_fine_line *line, double *ret)
 {
     group all = {0};
     double squares[PP_FINE_METRICS] = {0};
-    group_samples(k, lag, 1, &all, squares);
+    group_samples(k, line, 1, &all, squares);
     for (size_t kind = 0; kind <= k->n; kind++)
         ret[kind] = all.n > 0 ? all.sum[metric] / all.n : 0;
     for (size_t i = 0; i < k->n_touched; i++) {

@@ -7,10 +7,11 @@
 enum {
     LEAST = 1000, /* samples of a piece: with fewer, edges of kernels are too few */
     PIECES_MAX = 64,
-    TOPS = 8,     /* of the coarse scan that are looked at again */
-    CLOSELY = 3,  /* of these, that lags of pieces are found for */
-    ROUNDS = 2,   /* levels are known better at the lag that those before lead to */
-    HALVINGS = 5, /* from a 16th of the period to a 500th: 50 ns of 25 us */
+    TOPS = 8,            /* of the coarse scan that are looked at again */
+    CLOSELY = 3,         /* of these, that lags of pieces are found for; and the likely one */
+    SAMPLES_MOST = 8000, /* by which lags are compared at first, evenly over the stretch */
+    ROUNDS = 2,          /* levels are known better at the lag that those before lead to */
+    HALVINGS = 5,        /* from a 16th of the period to a 500th: 50 ns of 25 us */
 };
 
 /* ns: a piece is this long; at 7 parts per million the clocks drift by 0.7 us meanwhile. */
@@ -18,9 +19,11 @@ enum {
 #define NARROW 20000.0 /* ns: how far the lag of a piece may be from that of the one before */
 #define LEAST_CORRELATION 0.3
 #define LEAST_EXPLAINED 0.3
-#define NEAR_BEST 0.8  /* of what the best of the coarse scan explains: what may be the true one */
-#define NOTHING (-1e9) /* less than anything explains */
-#define UNSURE 1000.0  /* ns: the lag's standard error where there are too few pieces to tell */
+#define NEAR_BEST 0.8   /* of what the best of the coarse scan explains: what may be the true one */
+#define NOTHING (-1e9)  /* less than anything explains */
+#define AS_GOOD 0.01    /* of the samples' variance: a lag a step off may explain so little less */
+#define LIKELY 100000.0 /* ns: how far the lag may be from the likely one and be it */
+#define UNSURE 1000.0   /* ns: the lag's standard error where there are too few pieces to tell */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
  * end. */
@@ -233,22 +236,19 @@ static void find_line(const pp_fine *f, const activity *b, int metric, double la
     fit_line(at, found, n, ret);
 }
 
-/* From a lag that is right to some us. *ret_value: how well the metric goes together with what its
- * kernels lead to. */
+/* From a lag that is right to some us. */
 static int refine(const pp_fine *f, pp_fine_kinds *kinds, int metric, pp_fine_line *line,
-                  double *ret_value, pp_error *err)
+                  pp_error *err)
 {
     PP_CLEANUP_FREE double *levels = calloc(pp_fine_kinds_count(kinds), sizeof *levels);
-    const piece all = {f->samples, f->n_samples, metric};
     if (!levels)
         return pp_error_nomem(err);
     for (int round = 0; round < ROUNDS; round++) {
         activity a;
-        pp_fine_levels(kinds, metric, line->lag, levels);
+        pp_fine_levels(kinds, metric, line, levels);
         if (make_activity(f, kinds, levels, &a, err) < 0)
             return -1;
         find_line(f, &a, metric, line->lag, line);
-        *ret_value = correlation(&a, &all, line->lag);
         free_activity(&a);
     }
     return 0;
@@ -276,14 +276,20 @@ static void add_top(tops *t, double lag, double value)
     t->value[at] = value;
 }
 
+static double explained_at(pp_fine_kinds *kinds, double lag)
+{
+    const pp_fine_line line = {.lag = lag};
+    return pp_fine_explained(kinds, &line, SAMPLES_MOST);
+}
+
 static void find_tops(pp_fine_kinds *kinds, double middle, double range, double grid, tops *ret)
 {
     const int steps = (int)(range / grid);
     double before = NOTHING;
-    double here = pp_fine_explained(kinds, middle - steps * grid);
+    double here = explained_at(kinds, middle - steps * grid);
     ret->n = 0;
     for (int i = -steps; i <= steps; i++) {
-        double after = i < steps ? pp_fine_explained(kinds, middle + (i + 1) * grid) : NOTHING;
+        double after = i < steps ? explained_at(kinds, middle + (i + 1) * grid) : NOTHING;
         if (here >= before && here > after)
             add_top(ret, middle + i * grid, here);
         before = here;
@@ -291,37 +297,81 @@ static void find_tops(pp_fine_kinds *kinds, double middle, double range, double 
     }
 }
 
+/* The tops of a coarse scan, each looked at again; and the best one near the likely lag, if that
+ * may be it. At most CLOSELY + 1. */
+static void find_near_tops(pp_fine_kinds *kinds, const pp_fine_clock *clock, double sampled,
+                           tops *ret)
+{
+    const double grid = sampled / 2;
+    tops coarse, near;
+    ret->n = 0;
+    find_tops(kinds, (double)clock->lag, (double)clock->range, grid, &coarse);
+    for (size_t i = 0; i < coarse.n && coarse.value[i] >= NEAR_BEST * coarse.value[0]; i++) {
+        find_tops(kinds, coarse.lag[i], grid, grid / 8, &near);
+        if (near.n > 0)
+            add_top(ret, near.lag[0], near.value[0]);
+    }
+    ret->n = ret->n < CLOSELY ? ret->n : CLOSELY;
+    const int64_t off = clock->likely - clock->lag;
+    if (off < -clock->range || off > clock->range)
+        return;
+    find_tops(kinds, (double)clock->likely, LIKELY, grid / 4, &near);
+    if (near.n > 0)
+        add_top(ret, near.lag[0], near.value[0]);
+}
+
+typedef struct candidate {
+    pp_fine_line line;
+    double value; /* what it explains */
+} candidate;
+
+static bool is_likely(const candidate *f, const pp_fine_clock *clock)
+{
+    return fabs(f->line.lag - (double)clock->likely) <= LIKELY;
+}
+
 /*
- * Where kernels follow each other in a steady rhythm the lag of a step before or after comes close,
- * and on a grid it may even be better: so the best of the tops are looked at more closely.
+ * Where kernels follow each other in a steady rhythm the lag of a step before or after explains
+ * nearly as much. NULL where that cannot be told apart.
  */
+static const candidate *choose(const candidate *all, size_t n, const pp_fine_clock *clock)
+{
+    const candidate *best = &all[0], *likely = NULL;
+    bool others = false;
+    for (size_t i = 1; i < n; i++)
+        best = all[i].value > best->value ? &all[i] : best;
+    for (size_t i = 0; i < n; i++) {
+        if (all[i].value < best->value - AS_GOOD)
+            continue;
+        if (is_likely(&all[i], clock) && (!likely || all[i].value > likely->value))
+            likely = &all[i];
+        others = others || fabs(all[i].line.lag - best->line.lag) > NARROW;
+    }
+    return likely ? likely : others ? NULL : best;
+}
+
 static int find_lag(const pp_fine *f, pp_fine_kinds *kinds, const pp_fine_clock *clock,
                     pp_fine_line *ret, pp_error *err)
 {
-    const double grid = (double)f->sampled / 2;
-    tops coarse, t = {.n = 0};
-    double best = NOTHING;
-    find_tops(kinds, (double)clock->lag, (double)clock->range, grid, &coarse);
-    for (size_t i = 0; i < coarse.n && coarse.value[i] >= NEAR_BEST * coarse.value[0]; i++) {
-        tops near;
-        find_tops(kinds, coarse.lag[i], grid, grid / 8, &near);
-        if (near.n > 0)
-            add_top(&t, near.lag[0], near.value[0]);
-    }
+    candidate all[CLOSELY + 1];
+    tops t;
+    find_near_tops(kinds, clock, (double)f->sampled, &t);
     if (t.n == 0 || t.value[0] < LEAST_EXPLAINED)
         return pp_error_set(err, PP_ERR_NOT_FOUND,
                             "samples and kernels go together at no lag (%.2f at best)",
                             t.n ? t.value[0] : 0);
-    for (size_t i = 0; i < t.n && i < CLOSELY; i++) {
-        pp_fine_line line = {.lag = t.lag[i]};
-        double value = NOTHING;
-        if (refine(f, kinds, clock->metric, &line, &value, err) < 0)
+    for (size_t i = 0; i < t.n; i++) {
+        all[i].line = (pp_fine_line){.lag = t.lag[i]};
+        if (refine(f, kinds, clock->metric, &all[i].line, err) < 0)
             return -1;
-        if (value > best) {
-            best = value;
-            *ret = line;
-        }
+        all[i].value = pp_fine_explained(kinds, &all[i].line, SIZE_MAX);
     }
+    const candidate *chosen = choose(all, t.n, clock);
+    if (!chosen)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "samples and kernels go together at several lags (%.2f at each)",
+                            all[0].value);
+    *ret = chosen->line;
     return 0;
 }
 

@@ -199,18 +199,59 @@ static void test_steps_that_are_alike(void **state)
     pp_fine_free(f);
 }
 
-/* Five kernels without a gap, unlike in what they reach: a metric's mean from the stretch's begin
- * until `t`. */
+/* Where each step is like the one before to the ns nothing but the likely lag tells. */
+static void test_a_likely_lag_decides(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t likely, found;
+    } cases[] = {{30000, 0}, {STEP - 30000, STEP}, {INT64_C(1) << 60, -1}, {STEP / 2, -1}};
+    pp_fine *f = pp_fine_new(PERIOD);
+    pp_error err = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_fine_sums *s = NULL;
+        const pp_fine_clock clock = {
+            .metric = 0, .lag = 300000, .range = 3 * STEP, .likely = cases[i].likely};
+        add_kernels(f);
+        add_samples(f, 0, 0);
+        pp_error_clear(&err);
+        int rc = pp_fine_join(f, &clock, &s, &err);
+        if (cases[i].found < 0) {
+            assert_int_equal(rc, -1);
+            assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+            assert_non_null(strstr(err.message, "at several lags"));
+            continue;
+        }
+        assert_int_equal(rc, 0);
+        assert_true(llabs(s->lag - cases[i].found) < 300);
+        assert_true(left(s) < 1e-5);
+        pp_fine_sums_free(s);
+    }
+    pp_fine_free(f);
+}
+
+/* Five kernels without a gap, unlike in how long they run and in what they reach. */
+static const struct {
+    int64_t start, end; /* in the step */
+    double level;
+} filled[] = {{0, 100000, 0.9},
+              {100000, 400000, 0.7},
+              {400000, 550000, 0.85},
+              {550000, 800000, 0.6},
+              {800000, STEP, 0.75}};
+enum { FILLED = sizeof filled / sizeof *filled };
+
+/* A metric's sum from the stretch's begin until `t`. */
 static double filled_until(int64_t t)
 {
-    static const double levels[] = {0.9, 0.7, 0.85, 0.6, 0.75};
-    const int64_t length = STEP / 5;
     double sum = 0;
-    for (int64_t i = 0; i < 5; i++) {
-        int64_t in = t % STEP - i * length;
-        sum += levels[i] * (double)(in < 0 ? 0 : in < length ? in : length);
+    for (size_t i = 0; i < FILLED; i++) {
+        const int64_t length = filled[i].end - filled[i].start;
+        const int64_t in = t % STEP - filled[i].start;
+        const int64_t all = t / STEP * length;
+        sum += filled[i].level * (double)(all + (in < 0 ? 0 : in < length ? in : length));
     }
-    return sum + (double)(t / STEP) * 0.76 * STEP;
+    return sum;
 }
 
 /* There is always a kernel: only which one it is tells the lag. */
@@ -222,9 +263,12 @@ static void test_a_gpu_that_never_stands_still(void **state)
     pp_error err = {0};
     const int64_t lag = 123456;
     const pp_fine_clock clock = {.metric = 0, .lag = lag + 270000, .range = 400000};
-    for (int64_t at = 0; at < STEPS * 5; at++) {
-        const int64_t start = 7000000 + at * STEP / 5;
-        const pp_fine_kernel k = {start, start + STEP / 5, at / 5, (uint32_t)(at % 5), 0};
+    for (int64_t at = 0; at < STEPS * FILLED; at++) {
+        const int64_t step = 7000000 + at / FILLED * STEP;
+        const pp_fine_kernel k = {.start = step + filled[at % FILLED].start,
+                                  .end = step + filled[at % FILLED].end,
+                                  .step = at / FILLED,
+                                  .layer = (uint32_t)(at % FILLED)};
         assert_int_equal(pp_fine_add_kernel(f, &k, NULL), 0);
     }
     for (int64_t n = 0; n < SAMPLES; n++) {
@@ -415,7 +459,8 @@ static void test_impossible_input(void **state)
     assert_int_equal(pp_fine_add_kernel(f, &kernel, &err), -1);
     assert_int_equal(err.code, PP_ERR_INVALID);
     assert_int_equal(pp_fine_add_sample(f, &sample, &err), -1);
-    static const pp_fine_clock clocks[] = {{-1, 0, 0}, {PP_FINE_METRICS, 0, 0}, {0, 0, INT64_MAX}};
+    static const pp_fine_clock clocks[] = {
+        {-1, 0, 0, 0}, {PP_FINE_METRICS, 0, 0, 0}, {0, 0, INT64_MAX, 0}};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         pp_error_clear(&err);
         assert_int_equal(pp_fine_join(f, &clocks[i], &s, &err), -1);
@@ -501,6 +546,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_are_those_of_the_windows),
         cmocka_unit_test(test_steps_that_are_alike),
+        cmocka_unit_test(test_a_likely_lag_decides),
         cmocka_unit_test(test_a_gpu_that_never_stands_still),
         cmocka_unit_test(test_steps_that_are_missing),
         cmocka_unit_test(test_columns_are_parts_of_kernels),
