@@ -49,8 +49,9 @@ static int reserve(void *array, size_t *capacity, size_t needed, size_t size, si
 
 int pp_fine_add_kernel(pp_fine *f, const pp_fine_kernel *kernel, pp_error *err)
 {
-    if (kernel->start < -TIME_MAX || kernel->end > TIME_MAX)
-        return pp_error_set(err, PP_ERR_INVALID, "a kernel of an impossible time");
+    if (kernel->start < -TIME_MAX || kernel->end > TIME_MAX || kernel->step < -TIME_MAX ||
+        kernel->step > TIME_MAX)
+        return pp_error_set(err, PP_ERR_INVALID, "a kernel of an impossible time or step");
     if (kernel->end <= kernel->start)
         return 0; /* takes no time that a sample could see */
     if (reserve(&f->kernels, &f->kernels_max, f->n_kernels + 1, sizeof *f->kernels,
@@ -118,8 +119,9 @@ static int64_t rebase(pp_fine *f)
     return samples - kernels;
 }
 
-/* Leaves samples out that were taken while no kernels were recorded, whatever the lag, and those
- * that lie over the one before: two that touch may overlap by what their clock tells. */
+/* Leaves samples out that were taken while no kernels were recorded, whatever the lag, those that
+ * lie over the one before (two that touch may overlap by what their clock tells), and such as no
+ * sampler takes: what is left of a hostile file comes to no more than its time. */
 static void trim(pp_fine *f, const pp_fine_clock *clock)
 {
     int64_t last = 0, covered = -TIME_MAX;
@@ -129,7 +131,8 @@ static void trim(pp_fine *f, const pp_fine_clock *clock)
     for (size_t i = 0; i < f->n_samples; i++) {
         int64_t at = f->samples[i].start - clock->lag;
         if (at <= -clock->range || at >= last + clock->range ||
-            f->samples[i].start < covered - f->sampled / 2)
+            f->samples[i].start < covered - f->sampled / 8 ||
+            f->samples[i].end - f->samples[i].start < f->sampled / 4)
             continue;
         covered = f->samples[i].end;
         f->samples[n++] = f->samples[i];

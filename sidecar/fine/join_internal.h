@@ -51,6 +51,10 @@ void pp_fine_kinds_free(pp_fine_kinds *kinds);
 uint32_t pp_fine_kind(const pp_fine_kinds *kinds, size_t kernel);
 size_t pp_fine_kinds_count(const pp_fine_kinds *kinds);
 
+/** Whether kernels tell what ran at a time of theirs: false before the first and after the last,
+ * and where steps are missing. *hint: 0, then where the time before, an earlier one, was found. */
+bool pp_fine_told(const pp_fine_kinds *kinds, double t, size_t *hint);
+
 /** The share of the samples' variance that kinds explain (adjusted R^2), where a sample is of the
  * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. Of more
  * than `samples`, 1 or more, so many are taken evenly over the stretch, or down to half of them. */

@@ -3,6 +3,7 @@
  * right lag the samples that fall into one kernel of each step are alike, and kernels differ. The
  * GPU need not stand still now and then for that.
  */
+#include "common/cleanup.h"
 #include "sidecar/fine/join_internal.h"
 
 #include <math.h>
@@ -21,38 +22,52 @@ typedef struct group {
 
 struct pp_fine_kinds {
     const pp_fine *fine;
-    uint32_t *of;  /* of each kernel, from 1 on */
-    group *groups; /* all empty between two calls */
+    uint32_t *longest; /* of the kernels up to each one, the one that ends last */
+    uint32_t *of;      /* of each kernel, from 1 on */
+    group *groups;     /* all empty between two calls */
     uint32_t *touched;
     size_t n, n_touched; /* kinds but GAP; groups that are not empty */
     bool known[PP_FINE_METRICS];
 };
 
+static void find_longest(const pp_fine *f, uint32_t *ret)
+{
+    for (size_t i = 0; i < f->n_kernels; i++)
+        ret[i] =
+            i > 0 && f->kernels[ret[i - 1]].end >= f->kernels[i].end ? ret[i - 1] : (uint32_t)i;
+}
+
+static int make_kinds(pp_fine_kinds *k, pp_error *err)
+{
+    const pp_fine *f = k->fine;
+    PP_CLEANUP_FREE uint32_t *numbers = calloc(f->n_kernels + 1, sizeof *numbers);
+    k->of = calloc(f->n_kernels + 1, sizeof *k->of);
+    k->longest = calloc(f->n_kernels + 1, sizeof *k->longest);
+    if (!numbers || !k->of || !k->longest)
+        return pp_error_nomem(err);
+    if (pp_fine_number(f, numbers, k->of, &k->n, err) < 0)
+        return -1;
+    k->groups = calloc(k->n + 1, sizeof *k->groups);
+    k->touched = calloc(k->n + 1, sizeof *k->touched);
+    if (!k->groups || !k->touched)
+        return pp_error_nomem(err);
+    find_longest(f, k->longest);
+    pp_fine_find_known(f, k->known);
+    return 0;
+}
+
 pp_fine_kinds *pp_fine_kinds_new(const pp_fine *f, pp_error *err)
 {
     pp_fine_kinds *k = calloc(1, sizeof *k);
-    uint32_t *numbers = calloc(f->n_kernels + 1, sizeof *numbers);
-    uint32_t *of = calloc(f->n_kernels + 1, sizeof *of);
-    int rc = -1;
-    if (!k || !numbers || !of) {
+    if (!k) {
         (void)pp_error_nomem(err);
-    } else if ((rc = pp_fine_number(f, numbers, of, &k->n, err)) == 0) {
-        k->groups = calloc(k->n + 1, sizeof *k->groups);
-        k->touched = calloc(k->n + 1, sizeof *k->touched);
-        rc = k->groups && k->touched ? 0 : pp_error_nomem(err);
-    }
-    free(numbers);
-    if (k)
-        k->of = of;
-    else
-        free(of);
-    if (rc < 0) {
-        pp_fine_kinds_free(k);
         return NULL;
     }
     k->fine = f;
-    pp_fine_find_known(f, k->known);
-    return k;
+    if (make_kinds(k, err) == 0)
+        return k;
+    pp_fine_kinds_free(k);
+    return NULL;
 }
 
 void pp_fine_kinds_free(pp_fine_kinds *k)
@@ -60,6 +75,7 @@ void pp_fine_kinds_free(pp_fine_kinds *k)
     if (!k)
         return;
     free(k->of);
+    free(k->longest);
     free(k->groups);
     free(k->touched);
     free(k);
@@ -90,18 +106,27 @@ static size_t last_before(const pp_fine *f, size_t from, double t)
     return from;
 }
 
-/* The kind that runs at `t`; *hint: where the one before, earlier, was found. False outside of all
- * kernels. */
+/* The kind that runs at `t`, of kernels side by side that of the one that ends last; *hint: where
+ * the one before, earlier, was found. False outside of all kernels, and where steps are missing. */
 static bool kind_at(const pp_fine_kinds *k, double t, size_t *hint, uint32_t *ret)
 {
     const pp_fine *f = k->fine;
     const size_t i = last_before(f, *hint, t);
-    const pp_fine_kernel *at = &f->kernels[i];
+    const size_t longest = k->longest[i];
     *hint = i;
-    if (t < (double)at->start || (t >= (double)at->end && i + 1 == f->n_kernels))
+    *ret = k->of[longest];
+    if (t < (double)f->kernels[i].start)
         return false;
-    *ret = t < (double)at->end ? k->of[i] : GAP;
-    return true;
+    if (t < (double)f->kernels[longest].end)
+        return true;
+    *ret = GAP;
+    return i + 1 < f->n_kernels && f->kernels[i + 1].step <= f->kernels[i].step + 1;
+}
+
+bool pp_fine_told(const pp_fine_kinds *k, double t, size_t *hint)
+{
+    uint32_t kind;
+    return kind_at(k, t, hint, &kind);
 }
 
 static bool all_known(const pp_fine_kinds *k, const pp_fine_sample *s)

@@ -21,7 +21,9 @@ enum {
 #define LEAST_EXPLAINED 0.3
 #define NEAR_BEST 0.8   /* of what the best of the coarse scan explains: what may be the true one */
 #define NOTHING (-1e9)  /* less than anything explains */
+#define VARIES 1e-8     /* variance from which on a metric varies */
 #define AS_GOOD 0.01    /* of the samples' variance: a lag a step off may explain so little less */
+#define NO_WORSE 0.0005 /* of it: levels that were learned at a lag explain more there */
 #define LIKELY 100000.0 /* ns: how far the lag may be from the likely one and be it */
 #define UNSURE 1000.0   /* ns: the lag's standard error where there are too few pieces to tell */
 
@@ -258,6 +260,7 @@ static int refine(const pp_fine *f, pp_fine_kinds *kinds, int metric, pp_fine_li
 typedef struct tops {
     double lag[TOPS], value[TOPS];
     size_t n;
+    double mean; /* of all lags of the scan */
 } tops;
 
 static void add_top(tops *t, double lag, double value)
@@ -288,13 +291,23 @@ static void find_tops(pp_fine_kinds *kinds, double middle, double range, double 
     double before = NOTHING;
     double here = explained_at(kinds, middle - steps * grid);
     ret->n = 0;
+    ret->mean = 0;
     for (int i = -steps; i <= steps; i++) {
+        ret->mean += here / (2 * steps + 1);
         double after = i < steps ? explained_at(kinds, middle + (i + 1) * grid) : NOTHING;
         if (here >= before && here > after)
             add_top(ret, middle + i * grid, here);
         before = here;
         here = after;
     }
+}
+
+static bool is_held(const tops *t, double lag)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (fabs(t->lag[i] - lag) <= NARROW)
+            return true;
+    return false;
 }
 
 /* The tops of a coarse scan, each looked at again; and the best one near the likely lag, if that
@@ -304,11 +317,12 @@ static void find_near_tops(pp_fine_kinds *kinds, const pp_fine_clock *clock, dou
 {
     const double grid = sampled / 2;
     tops coarse, near;
-    ret->n = 0;
     find_tops(kinds, (double)clock->lag, (double)clock->range, grid, &coarse);
+    ret->n = 0;
+    ret->mean = coarse.mean;
     for (size_t i = 0; i < coarse.n && coarse.value[i] >= NEAR_BEST * coarse.value[0]; i++) {
         find_tops(kinds, coarse.lag[i], grid, grid / 8, &near);
-        if (near.n > 0)
+        if (near.n > 0 && !is_held(ret, near.lag[0]))
             add_top(ret, near.lag[0], near.value[0]);
     }
     ret->n = ret->n < CLOSELY ? ret->n : CLOSELY;
@@ -322,12 +336,82 @@ static void find_near_tops(pp_fine_kinds *kinds, const pp_fine_clock *clock, dou
 
 typedef struct candidate {
     pp_fine_line line;
-    double value; /* what it explains */
+    double value; /* what is explained there, of the samples' variance */
 } candidate;
+
+/* A metric against what levels of kernels, and nothing between them, lead to: the square of their
+ * correlation, 0 where they do not go along. False where the metric does not vary. */
+static bool compare(const pp_fine *f, const pp_fine_kinds *kinds, const activity *a, int metric,
+                    const pp_fine_line *line, double *ret)
+{
+    size_t corner = 0, hint = 0;
+    double n = 0, sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+    for (size_t i = 0; i < f->n_samples; i++) {
+        const pp_fine_sample *s = &f->samples[i];
+        const double off = line->lag + line->drift * (double)(s->start - line->middle);
+        const double start = (double)s->start - off, end = (double)s->end - off;
+        const double y = (double)s->values[metric];
+        if (!isfinite(y) || !pp_fine_told(kinds, (start + end) / 2, &hint))
+            continue;
+        const double from = sum_until(a, start, &corner);
+        size_t then = corner;
+        const double x = (sum_until(a, end, &then) - from) / (end - start);
+        sx += x;
+        sy += y;
+        sxx += x * x;
+        syy += y * y;
+        sxy += x * y;
+        n++;
+    }
+    const double vx = sxx - sx * sx / n, vy = syy - sy * sy / n, both = sxy - sx * sy / n;
+    *ret = vx > 0 && both > 0 ? both * both / (vx * vy) : 0;
+    return n > 1 && vy > VARIES * n;
+}
+
+/* How much of what samples tell is explained by levels of kernels that are learned there: the mean
+ * over the metrics that vary. A kernel that is shorter than a sample has its level diluted, alike
+ * for all: so it is the correlation that counts. */
+static int evaluate(const pp_fine *f, pp_fine_kinds *kinds, candidate *c, pp_error *err)
+{
+    PP_CLEANUP_FREE double *levels = calloc(pp_fine_kinds_count(kinds), sizeof *levels);
+    bool known[PP_FINE_METRICS];
+    double sum = 0;
+    int metrics = 0;
+    if (!levels)
+        return pp_error_nomem(err);
+    pp_fine_find_known(f, known);
+    for (int m = 0; m < PP_FINE_METRICS; m++) {
+        activity a;
+        double one = 0;
+        if (!known[m])
+            continue;
+        pp_fine_levels(kinds, m, &c->line, levels);
+        if (make_activity(f, kinds, levels, &a, err) < 0)
+            return -1;
+        const bool varies = compare(f, kinds, &a, m, &c->line, &one);
+        free_activity(&a);
+        sum += varies ? one : 0;
+        metrics += varies;
+    }
+    c->value = metrics ? sum / metrics : 0;
+    return 0;
+}
 
 static bool is_likely(const candidate *f, const pp_fine_clock *clock)
 {
     return fabs(f->line.lag - (double)clock->likely) <= LIKELY;
+}
+
+/* Whether all of those that are as good as the best one, of the likely ones only or of all, are one
+ * lag. */
+static bool is_one(const candidate *all, size_t n, const candidate *best,
+                   const pp_fine_clock *clock, bool likely)
+{
+    for (size_t i = 0; i < n; i++)
+        if (all[i].value >= best->value - AS_GOOD && (!likely || is_likely(&all[i], clock)) &&
+            fabs(all[i].line.lag - best->line.lag) > NARROW)
+            return false;
+    return true;
 }
 
 /*
@@ -337,63 +421,79 @@ static bool is_likely(const candidate *f, const pp_fine_clock *clock)
 static const candidate *choose(const candidate *all, size_t n, const pp_fine_clock *clock)
 {
     const candidate *best = &all[0], *likely = NULL;
-    bool others = false;
     for (size_t i = 1; i < n; i++)
         best = all[i].value > best->value ? &all[i] : best;
-    for (size_t i = 0; i < n; i++) {
-        if (all[i].value < best->value - AS_GOOD)
-            continue;
-        if (is_likely(&all[i], clock) && (!likely || all[i].value > likely->value))
+    for (size_t i = 0; i < n; i++)
+        if (all[i].value >= best->value - AS_GOOD && is_likely(&all[i], clock) &&
+            (!likely || all[i].value > likely->value))
             likely = &all[i];
-        others = others || fabs(all[i].line.lag - best->line.lag) > NARROW;
-    }
-    return likely ? likely : others ? NULL : best;
+    if (likely && is_one(all, n, likely, clock, true))
+        return likely;
+    return is_one(all, n, best, clock, false) ? best : NULL;
 }
 
-static int find_lag(const pp_fine *f, pp_fine_kinds *kinds, const pp_fine_clock *clock,
-                    pp_fine_line *ret, pp_error *err)
-{
-    candidate all[CLOSELY + 1];
-    tops t;
-    find_near_tops(kinds, clock, (double)f->sampled, &t);
-    if (t.n == 0 || t.value[0] < LEAST_EXPLAINED)
-        return pp_error_set(err, PP_ERR_NOT_FOUND,
-                            "samples and kernels go together at no lag (%.2f at best)",
-                            t.n ? t.value[0] : 0);
-    for (size_t i = 0; i < t.n; i++) {
-        all[i].line = (pp_fine_line){.lag = t.lag[i]};
-        if (refine(f, kinds, clock->metric, &all[i].line, err) < 0)
-            return -1;
-        all[i].value = pp_fine_explained(kinds, &all[i].line, SIZE_MAX);
-    }
-    const candidate *chosen = choose(all, t.n, clock);
-    if (!chosen)
-        return pp_error_set(err, PP_ERR_NOT_FOUND,
-                            "samples and kernels go together at several lags (%.2f at each)",
-                            all[0].value);
-    *ret = chosen->line;
-    return 0;
-}
-
-/* Where the GPU stands still often enough, when it does tells the lag better than levels do: these
- * are known from the same samples, by the lag before. */
-static int settle(const pp_fine *f, pp_fine_kinds *kinds, int metric, pp_fine_line *line,
-                  pp_error *err)
+/* Where the GPU stands still now and then, when it does may tell the lag better: levels are known
+ * from the same samples, by the lag before. It is taken where it explains no less. */
+static int settle(const pp_fine *f, pp_fine_kinds *kinds, int metric, candidate *c, pp_error *err)
 {
     const size_t n = pp_fine_kinds_count(kinds);
     PP_CLEANUP_FREE double *levels = calloc(n, sizeof *levels);
     activity a;
-    double at[PIECES_MAX], found[PIECES_MAX];
+    double at[PIECES_MAX], lags[PIECES_MAX];
+    candidate other = *c;
     if (!levels)
         return pp_error_nomem(err);
     for (size_t i = 0; i < n; i++)
         levels[i] = 1;
     if (make_activity(f, kinds, levels, &a, err) < 0)
         return -1;
-    size_t all, pieces = find_pieces(f, &a, metric, line->lag, at, found, &all);
-    if (pieces > 0 && 2 * pieces >= all)
-        fit_line(at, found, pieces, line);
+    size_t all, pieces = find_pieces(f, &a, metric, c->line.lag, at, lags, &all);
     free_activity(&a);
+    if (pieces == 0 || 2 * pieces < all)
+        return 0;
+    fit_line(at, lags, pieces, &other.line);
+    if (evaluate(f, kinds, &other, err) < 0)
+        return -1;
+    *c = other.value > c->value - NO_WORSE ? other : *c;
+    return 0;
+}
+
+static int look_closely(const pp_fine *f, pp_fine_kinds *kinds, const pp_fine_clock *clock,
+                        const tops *t, candidate *ret, pp_error *err)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        ret[i].line = (pp_fine_line){.lag = t->lag[i]};
+        if (refine(f, kinds, clock->metric, &ret[i].line, err) < 0 ||
+            evaluate(f, kinds, &ret[i], err) < 0 ||
+            settle(f, kinds, clock->metric, &ret[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int find_lag(const pp_fine *f, pp_fine_kinds *kinds, const pp_fine_clock *clock,
+                    pp_fine_line *ret, pp_error *err)
+{
+    candidate all[CLOSELY + 1] = {0};
+    tops t;
+    find_near_tops(kinds, clock, (double)f->sampled, &t);
+    if (t.n == 0 || t.value[0] < LEAST_EXPLAINED)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "samples and kernels go together at no lag (%.2f at best)",
+                            t.n ? t.value[0] : 0);
+    if (look_closely(f, kinds, clock, &t, all, err) < 0)
+        return -1;
+    const candidate *chosen = choose(all, t.n, clock);
+    if (!chosen || t.value[0] < t.mean + AS_GOOD)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "samples and kernels go together at several lags (%.2f at each)",
+                            all[0].value);
+    if (chosen->value < LEAST_EXPLAINED ||
+        fabs(chosen->line.lag - (double)clock->lag) > (double)clock->range + NARROW)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "samples and kernels go together at no lag (%.2f at best)",
+                            chosen->value);
+    *ret = chosen->line;
     return 0;
 }
 
@@ -406,8 +506,6 @@ int pp_fine_find_lag(const pp_fine *f, const pp_fine_clock *clock, pp_fine_line 
     if (!kinds)
         return -1;
     int rc = find_lag(f, kinds, clock, ret, err);
-    if (rc == 0)
-        rc = settle(f, kinds, clock->metric, ret, err);
     pp_fine_kinds_free(kinds);
     return rc;
 }

@@ -37,7 +37,8 @@ enum {
     DOMAIN_DRIVER = 1,
     DOMAIN_RUNTIME = 2,
     SITE_EXIT = 1,
-    BUFFERS = 32,
+    BUFFERS = 32, /* of a stretch */
+    RESERVE = 2 * BUFFERS,
     BUFFER_SIZE = 128 << 10, /* 600 kernels */
     BUCKETS = 1 << 14,       /* launches that are remembered, by their correlation ... */
     WAYS = 4,                /* ... and how many of a bucket: some seconds' worth */
@@ -164,11 +165,12 @@ enum { DETACH_NONE = 0, DETACH_WAITS, DETACH_RUNS };
 
 static atomic_int state;
 static _Atomic int64_t ended_at; /* ns: when the stretch ended */
-static atomic_uint free_buffers; /* a bit for each */
-static uint8_t *buffers;
-static atomic_bool left; /* CUPTI was: those that it had are nobody's */
-static int64_t offset;   /* from CUPTI's clock to the marks' */
-static void *detacher;   /* subscription that waits for the next CUDA call */
+static atomic_uint free_buffers; /* a bit for each of this stretch's */
+static uint8_t *buffers;         /* two stretches' in turn, and one in reserve */
+static atomic_int pool;          /* which of the two */
+static atomic_bool left;         /* CUPTI was: those that it had are nobody's */
+static int64_t offset;           /* from CUPTI's clock to the marks' */
+static void *detacher;           /* subscription that waits for the next CUDA call */
 static atomic_int detaching;
 /* Held while CUPTI is told something, so that it is not finalised under another's call. */
 static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
@@ -474,27 +476,22 @@ static void take_kernel(const uint8_t *r)
 
 static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
 {
-    *buffer = NULL;
-    *size = *max_records = 0;
     unsigned mask = atomic_load(&free_buffers);
-    while (mask) {
+    size_t at = RESERVE;
+    *max_records = 0;
+    while (mask && at == RESERVE) {
         unsigned bit = mask & -mask;
-        if (!atomic_compare_exchange_weak(&free_buffers, &mask, mask & ~bit))
-            continue;
-        *buffer = buffers + (size_t)__builtin_ctz(bit) * BUFFER_SIZE;
-        *size = BUFFER_SIZE;
-        return;
+        if (atomic_compare_exchange_weak(&free_buffers, &mask, mask & ~bit))
+            at = (size_t)atomic_load(&pool) * BUFFERS + (size_t)__builtin_ctz(bit);
     }
-    pp_ring_lose_kernels(1); /* CUPTI drops what it has no room for, and may never say so */
+    /* None at all would end the process: a CUPTI before CUDA 12.9 writes to it all the same. What
+     * comes into the one in reserve, from several threads maybe, is lost. */
+    *buffer = buffers + at * BUFFER_SIZE;
+    *size = BUFFER_SIZE;
 }
 
-static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_t size,
-                          size_t valid)
+static void take_records(void *context, uint32_t stream, uint8_t *buffer, size_t valid)
 {
-    (void)size;
-    if (!buffer)
-        return;
-    (void)pthread_mutex_lock(&lock);
     void *record = NULL;
     news_at = pp_now();
     /* Before its records: the agent is to see the loss before it takes them for all. */
@@ -510,27 +507,47 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
         if (kind == KIND_DRIVER || kind == KIND_RUNTIME)
             take_launch(record);
     }
+}
+
+/* One of the stretch before, which a thread of CUPTI's may still hand over, is nobody's. */
+static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_t size,
+                          size_t valid)
+{
+    (void)size;
+    if (!buffer)
+        return;
+    const size_t at = (size_t)(buffer - buffers) / BUFFER_SIZE;
+    (void)pthread_mutex_lock(&lock);
+    if (at == RESERVE && valid > 0)
+        pp_ring_lose_kernels(1);
+    if (at / BUFFERS == (size_t)atomic_load(&pool)) {
+        take_records(context, stream, buffer, valid);
+        atomic_fetch_or(&free_buffers, 1U << at % BUFFERS);
+    }
     (void)pthread_mutex_unlock(&lock);
-    atomic_fetch_or(&free_buffers, 1U << ((size_t)(buffer - buffers) / BUFFER_SIZE));
 }
 
 /* ---- start and end ---- */
 
 static void leave(void)
 {
-    (void)cupti.finalize();
-    atomic_store(&left, true);
+    if (cupti.finalize() == CUPTI_OK)
+        atomic_store(&left, true);
 }
 
-/* CUPTI keeps buffers that hold nothing yet, one or more for each thread that calls CUDA, and does
- * not hand them over when it is left: after eight stretches none would be free. */
+/* CUPTI keeps buffers that hold nothing yet, some for each thread that calls CUDA, and does not
+ * hand them over when it is left: after some stretches none would be free. Those of the next
+ * stretch are others, so that nothing that still comes of this one is taken for theirs. */
 static bool take_buffers_back(void)
 {
     if (!buffers)
-        buffers = aligned_alloc(64, (size_t)BUFFERS * BUFFER_SIZE);
+        buffers = aligned_alloc(64, (size_t)(RESERVE + 1) * BUFFER_SIZE);
     else if (!atomic_exchange(&left, false))
         return true;
+    (void)pthread_mutex_lock(&lock);
+    atomic_store(&pool, !atomic_load(&pool));
     atomic_store(&free_buffers, buffers ? UINT_MAX : 0);
+    (void)pthread_mutex_unlock(&lock);
     return buffers != NULL;
 }
 
@@ -780,6 +797,7 @@ void pp_kernels_forget(void)
     (void)pthread_mutex_init(&lock, NULL);
     atomic_store(&state, OUT);
     atomic_store(&detaching, DETACH_NONE);
+    atomic_store(&left, true); /* the parent's buffers: nobody here has them */
 }
 
 /* Whether kernels of the stretch that has ended may still come. */
