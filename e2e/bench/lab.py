@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -177,7 +178,8 @@ class Session:
 
     def __init__(self, ring, seconds=0.0, budget=1.0, stretch=2.0, skip=0, most=0, fine=0):
         self.folder, self.ring = tempfile.mkdtemp(prefix="pp-session-"), ring
-        settings = {"version": 1, "session": {"uid": "bench", "namespace": "bench", "name": "bench"},
+        # By its UID the hook knows that it is another one, which starts a sampler of its own.
+        settings = {"version": 1, "session": {"uid": uuid.uuid4().hex, "namespace": "bench", "name": "bench"},
                     "endpoint": "wss://localhost:1/v1/ingest",
                     "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
                     "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": skip, "max": most},

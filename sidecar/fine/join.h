@@ -4,8 +4,8 @@
  * sums come out.
  *
  * The two have clocks of their own, some ms apart and drifting by some parts per million. How far
- * apart is found from the data: the lag at which the time with a kernel and the metric that tells
- * most of it go together best, piece by piece of the stretch, and a line through these.
+ * apart is found from the data: the lag at which which kernel runs explains most of the samples,
+ * piece by piece of the stretch, and a line through these.
  *
  * A kernel is cut into parts, by its mean length in the stretch: short ones near its ends, where it
  * begins and runs out, and a sampling period each in between (docs/fine.md).
@@ -31,8 +31,8 @@ typedef struct pp_fine pp_fine;
 /** NULL where memory is out. `period`: ns between samples, 1 us at least. */
 pp_fine *pp_fine_new(int64_t period);
 void pp_fine_free(pp_fine *fine);
-/** How long samples take by now, ns, where that is longer than at first: kernels are still cut by
- * the period that they were cut by before. */
+/** How long samples take by now, ns, where that is longer than what pp_fine_new() was told:
+ * kernels are cut by that still. */
 void pp_fine_set_sampled(pp_fine *fine, int64_t period);
 
 typedef struct pp_fine_kernel {
@@ -56,8 +56,8 @@ int pp_fine_add_sample(pp_fine *fine, const pp_fine_sample *sample, pp_error *er
 /** Forgets kernels and samples. */
 void pp_fine_clear(pp_fine *fine);
 
-/** Which metric tells whether a kernel runs (SM activity: docs/fine.md), and where the lag may lie.
- */
+/** The metric whose edges tell the lag of a piece (SM activity: docs/fine.md), and where the lag of
+ * the stretch may lie, which all metrics tell. */
 typedef struct pp_fine_clock {
     int metric;
     int64_t lag;    /**< ns: a first guess of the samples' clock less the kernels' */

@@ -82,7 +82,7 @@ static uint32_t number_item(const counted *all, size_t from, size_t to, int64_t 
     return lengths[runs - 1];
 }
 
-/* Those that are odd have kinds of nobody else's. */
+/* Those of an item that are odd share one kind. */
 static void set_kinds(const counted *all, size_t from, size_t to, const uint32_t *numbers,
                       size_t first, size_t most, uint32_t *ret)
 {
