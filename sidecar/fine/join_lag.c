@@ -102,33 +102,51 @@ static size_t corner_before(const activity *b, double t)
     return low;
 }
 
+/* What kernels lead to, and what was sampled. */
+typedef struct pairs {
+    double n, sx, sy, sxx, syy, sxy;
+} pairs;
+
+static void add_pair(pairs *p, double x, double y)
+{
+    p->n++;
+    p->sx += x;
+    p->sy += y;
+    p->sxx += x * x;
+    p->syy += y * y;
+    p->sxy += x * y;
+}
+
+/* 0 where one of the two does not vary. */
+static double correlation_of(const pairs *p)
+{
+    if (p->n < 2)
+        return 0;
+    double vx = p->sxx - p->sx * p->sx / p->n;
+    double vy = p->syy - p->sy * p->sy / p->n;
+    return vx > 0 && vy > 0 ? (p->sxy - p->sx * p->sy / p->n) / sqrt(vx * vy) : 0;
+}
+
+/* The mean of a window, from where the one before, earlier, was found. */
+static double mean_of(const activity *a, double start, double end, size_t *hint)
+{
+    double from = sum_until(a, start, hint);
+    size_t then = *hint;
+    return (sum_until(a, end, &then) - from) / (end - start);
+}
+
 /* Correlation of a metric with what its kernels lead to, at a lag. */
 static double correlation(const activity *b, const piece *p, double lag)
 {
     size_t hint = corner_before(b, (double)p->samples[0].start - lag);
-    double n = 0, sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+    pairs all = {0};
     for (size_t i = 0; i < p->n; i++) {
         const pp_fine_sample *s = &p->samples[i];
-        if (!isfinite(s->values[p->metric]))
-            continue;
-        double start = (double)s->start - lag;
-        double end = (double)s->end - lag;
-        double from = sum_until(b, start, &hint);
-        size_t then = hint;
-        double x = (sum_until(b, end, &then) - from) / (end - start);
-        double y = (double)s->values[p->metric];
-        sx += x;
-        sy += y;
-        sxx += x * x;
-        syy += y * y;
-        sxy += x * y;
-        n++;
+        if (isfinite(s->values[p->metric]))
+            add_pair(&all, mean_of(b, (double)s->start - lag, (double)s->end - lag, &hint),
+                     (double)s->values[p->metric]);
     }
-    if (n < 2)
-        return 0;
-    double vx = sxx - sx * sx / n;
-    double vy = syy - sy * sy / n;
-    return vx > 0 && vy > 0 ? (sxy - sx * sy / n) / sqrt(vx * vy) : 0;
+    return correlation_of(&all);
 }
 
 /* The best lag on a grid about a middle. */
@@ -345,27 +363,18 @@ static bool compare(const pp_fine *f, const pp_fine_kinds *kinds, const activity
                     const pp_fine_line *line, double *ret)
 {
     size_t corner = 0, hint = 0;
-    double n = 0, sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+    pairs all = {0};
     for (size_t i = 0; i < f->n_samples; i++) {
         const pp_fine_sample *s = &f->samples[i];
         const double off = line->lag + line->drift * (double)(s->start - line->middle);
         const double start = (double)s->start - off, end = (double)s->end - off;
         const double y = (double)s->values[metric];
-        if (!isfinite(y) || !pp_fine_told(kinds, (start + end) / 2, &hint))
-            continue;
-        const double from = sum_until(a, start, &corner);
-        size_t then = corner;
-        const double x = (sum_until(a, end, &then) - from) / (end - start);
-        sx += x;
-        sy += y;
-        sxx += x * x;
-        syy += y * y;
-        sxy += x * y;
-        n++;
+        if (isfinite(y) && pp_fine_told(kinds, (start + end) / 2, &hint))
+            add_pair(&all, mean_of(a, start, end, &corner), y);
     }
-    const double vx = sxx - sx * sx / n, vy = syy - sy * sy / n, both = sxy - sx * sy / n;
-    *ret = vx > 0 && both > 0 ? both * both / (vx * vy) : 0;
-    return n > 1 && vy > VARIES * n;
+    const double r = fmax(correlation_of(&all), 0);
+    *ret = r * r;
+    return all.n > 1 && all.syy - all.sy * all.sy / all.n > VARIES * all.n;
 }
 
 /* How much of what samples tell is explained by levels of kernels that are learned there: the mean
