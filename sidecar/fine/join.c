@@ -100,6 +100,14 @@ void pp_fine_find_known(const pp_fine *f, bool known[PP_FINE_METRICS])
     }
 }
 
+bool pp_fine_has_known(const bool known[PP_FINE_METRICS], const pp_fine_sample *sample)
+{
+    for (int m = 0; m < PP_FINE_METRICS; m++)
+        if (known[m] && !isfinite(sample->values[m]))
+            return false;
+    return true;
+}
+
 /* Both clocks start at 0 then: a double holds the ns since 1970 to 256 ns only. Returns how much
  * nearer the samples' clock has come to the kernels'. */
 static int64_t rebase(pp_fine *f)

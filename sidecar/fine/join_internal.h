@@ -40,6 +40,11 @@ int pp_fine_number(const pp_fine *fine, uint32_t *ret, uint32_t *ret_kinds, size
 
 /** Whether half of the samples have a metric: one that hardly any has is none. */
 void pp_fine_find_known(const pp_fine *fine, bool known[PP_FINE_METRICS]);
+/** Whether a sample has all that are known: else it does not count. */
+bool pp_fine_has_known(const bool known[PP_FINE_METRICS], const pp_fine_sample *sample);
+
+/** Variance from which on a metric varies. */
+#define PP_FINE_VARIES 1e-8
 
 /** Kernels by kind, and what samples say of kinds at a lag; refers to `fine`, whose kernels and
  * samples are sorted and not none. NULL where memory is out. */
@@ -51,14 +56,17 @@ void pp_fine_kinds_free(pp_fine_kinds *kinds);
 uint32_t pp_fine_kind(const pp_fine_kinds *kinds, size_t kernel);
 size_t pp_fine_kinds_count(const pp_fine_kinds *kinds);
 
+/** Of each metric: pp_fine_find_known(). */
+const bool *pp_fine_kinds_known(const pp_fine_kinds *kinds);
+
 /** Whether kernels tell what ran at a time of theirs: false before the first and after the last,
  * and where steps are missing. *hint: 0, then where the time before, an earlier one, was found. */
 bool pp_fine_told(const pp_fine_kinds *kinds, double t, size_t *hint);
 
 /** The share of the samples' variance that kinds explain (adjusted R^2), where a sample is of the
- * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. Of more
- * than `samples`, 1 or more, so many are taken evenly over the stretch, or down to half of them. */
-double pp_fine_explained(pp_fine_kinds *kinds, const pp_fine_line *line, size_t samples);
+ * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. Of many
+ * samples some thousands are taken, evenly over the stretch. */
+double pp_fine_explained(pp_fine_kinds *kinds, double lag);
 
 /** ret[kind]: mean of a metric in the samples of that kind; 0 where no kernel runs. */
 void pp_fine_levels(pp_fine_kinds *kinds, int metric, const pp_fine_line *line, double *ret);

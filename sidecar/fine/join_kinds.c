@@ -6,13 +6,13 @@
 #include "common/cleanup.h"
 #include "sidecar/fine/join_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 0 }; /* the group of samples that no kernel covers */
-
-#define VARIES 1e-8 /* variance from which on a metric varies */
+enum {
+    GAP = 0,             /* the group of samples that no kernel covers */
+    SAMPLES_MOST = 8000, /* by which lags are compared at first, evenly over the stretch */
+};
 
 /* Samples of one kind of kernel. */
 typedef struct group {
@@ -86,6 +86,11 @@ size_t pp_fine_kinds_count(const pp_fine_kinds *k)
     return k->n + 1;
 }
 
+const bool *pp_fine_kinds_known(const pp_fine_kinds *k)
+{
+    return k->known;
+}
+
 uint32_t pp_fine_kind(const pp_fine_kinds *k, size_t kernel)
 {
     return k->of[kernel];
@@ -129,14 +134,6 @@ bool pp_fine_told(const pp_fine_kinds *k, double t, size_t *hint)
     return kind_at(k, t, hint, &kind);
 }
 
-static bool all_known(const pp_fine_kinds *k, const pp_fine_sample *s)
-{
-    for (int m = 0; m < PP_FINE_METRICS; m++)
-        if (k->known[m] && !isfinite(s->values[m]))
-            return false;
-    return true;
-}
-
 static void add(pp_fine_kinds *k, uint32_t kind, const pp_fine_sample *s, group *all,
                 double *squares)
 {
@@ -164,16 +161,17 @@ static void group_samples(pp_fine_kinds *k, const pp_fine_line *line, size_t eve
         const pp_fine_sample *s = &f->samples[i];
         double middle = (double)s->start + (double)(s->end - s->start) / 2;
         double at = middle - line->lag - line->drift * (middle - (double)line->middle);
-        if (kind_at(k, at, &hint, &kind) && all_known(k, s))
+        if (kind_at(k, at, &hint, &kind) && pp_fine_has_known(k->known, s))
             add(k, kind, s, all, squares);
     }
 }
 
-double pp_fine_explained(pp_fine_kinds *k, const pp_fine_line *line, size_t samples)
+double pp_fine_explained(pp_fine_kinds *k, double lag)
 {
+    const pp_fine_line line = {.lag = lag};
     group all = {0};
     double squares[PP_FINE_METRICS] = {0}, within[PP_FINE_METRICS];
-    group_samples(k, line, k->fine->n_samples / samples + 1, &all, squares);
+    group_samples(k, &line, k->fine->n_samples / SAMPLES_MOST + 1, &all, squares);
     memcpy(within, squares, sizeof within);
     for (size_t i = 0; i < k->n_touched; i++) {
         group *g = &k->groups[k->touched[i]];
@@ -188,7 +186,7 @@ double pp_fine_explained(pp_fine_kinds *k, const pp_fine_line *line, size_t samp
     int metrics = 0;
     for (int m = 0; m < PP_FINE_METRICS && left > 0; m++) {
         double total = squares[m] - all.sum[m] * all.sum[m] / all.n;
-        if (total <= VARIES * all.n)
+        if (total <= PP_FINE_VARIES * all.n)
             continue;
         sum += 1 - within[m] / left / (total / (all.n - 1));
         metrics++;

@@ -7,11 +7,10 @@
 enum {
     LEAST = 1000, /* samples of a piece: with fewer, edges of kernels are too few */
     PIECES_MAX = 64,
-    TOPS = 8,            /* of the coarse scan that are looked at again */
-    CLOSELY = 3,         /* of these, that lags of pieces are found for; and the likely one */
-    SAMPLES_MOST = 8000, /* by which lags are compared at first, evenly over the stretch */
-    ROUNDS = 2,          /* levels are known better at the lag that those before lead to */
-    HALVINGS = 5,        /* from a 16th of the period to a 500th: 50 ns of 25 us */
+    TOPS = 8,     /* of the coarse scan that are looked at again */
+    CLOSELY = 3,  /* of these, that lags of pieces are found for; and the likely one */
+    ROUNDS = 2,   /* levels are known better at the lag that those before lead to */
+    HALVINGS = 5, /* from a 16th of the period to a 500th: 50 ns of 25 us */
 };
 
 /* ns: a piece is this long; at 7 parts per million the clocks drift by 0.7 us meanwhile. */
@@ -21,7 +20,6 @@ enum {
 #define LEAST_EXPLAINED 0.3
 #define NEAR_BEST 0.8   /* of what the best of the coarse scan explains: what may be the true one */
 #define NOTHING (-1e9)  /* less than anything explains */
-#define VARIES 1e-8     /* variance from which on a metric varies */
 #define AS_GOOD 0.01    /* of the samples' variance: a lag a step off may explain so little less */
 #define NO_WORSE 0.0005 /* of it: levels that were learned at a lag explain more there */
 #define LIKELY 100000.0 /* ns: how far the lag may be from the likely one and be it */
@@ -297,22 +295,16 @@ static void add_top(tops *t, double lag, double value)
     t->value[at] = value;
 }
 
-static double explained_at(pp_fine_kinds *kinds, double lag)
-{
-    const pp_fine_line line = {.lag = lag};
-    return pp_fine_explained(kinds, &line, SAMPLES_MOST);
-}
-
 static void find_tops(pp_fine_kinds *kinds, double middle, double range, double grid, tops *ret)
 {
     const int steps = (int)(range / grid);
     double before = NOTHING;
-    double here = explained_at(kinds, middle - steps * grid);
+    double here = pp_fine_explained(kinds, middle - steps * grid);
     ret->n = 0;
     ret->mean = 0;
     for (int i = -steps; i <= steps; i++) {
         ret->mean += here / (2 * steps + 1);
-        double after = i < steps ? explained_at(kinds, middle + (i + 1) * grid) : NOTHING;
+        double after = i < steps ? pp_fine_explained(kinds, middle + (i + 1) * grid) : NOTHING;
         if (here >= before && here > after)
             add_top(ret, middle + i * grid, here);
         before = here;
@@ -374,7 +366,7 @@ static bool compare(const pp_fine *f, const pp_fine_kinds *kinds, const activity
     }
     const double r = fmax(correlation_of(&all), 0);
     *ret = r * r;
-    return all.n > 1 && all.syy - all.sy * all.sy / all.n > VARIES * all.n;
+    return all.n > 1 && all.syy - all.sy * all.sy / all.n > PP_FINE_VARIES * all.n;
 }
 
 /* How much of what samples tell is explained by levels of kernels that are learned there: the mean
@@ -383,12 +375,11 @@ static bool compare(const pp_fine *f, const pp_fine_kinds *kinds, const activity
 static int evaluate(const pp_fine *f, pp_fine_kinds *kinds, candidate *c, pp_error *err)
 {
     PP_CLEANUP_FREE double *levels = calloc(pp_fine_kinds_count(kinds), sizeof *levels);
-    bool known[PP_FINE_METRICS];
+    const bool *known = pp_fine_kinds_known(kinds);
     double sum = 0;
     int metrics = 0;
     if (!levels)
         return pp_error_nomem(err);
-    pp_fine_find_known(f, known);
     for (int m = 0; m < PP_FINE_METRICS; m++) {
         activity a;
         double one = 0;

@@ -338,14 +338,6 @@ static int take_window(summing *s, const window *w, const pp_fine_sample *sample
     return 0;
 }
 
-static bool all_known(const pp_fine_sums *to, const pp_fine_sample *s)
-{
-    for (int m = 0; m < PP_FINE_METRICS; m++)
-        if (to->known[m] && !isfinite(s->values[m]))
-            return false;
-    return true;
-}
-
 /* A column comes twice where two kernels of the same place touch one window. */
 static void add_share(window *w, uint32_t column, double share)
 {
@@ -416,7 +408,8 @@ static int take_windows(summing *s, const pp_fine_line *line, pp_error *err)
         if (start < last - f->sampled / 2 || end > end_of_all)
             continue; /* outside; two that touch may overlap by what their clocks tell */
         last = end;
-        if (fill_window(s, &at, start, end, &w) && all_known(s->sums, &f->samples[i]) &&
+        if (fill_window(s, &at, start, end, &w) &&
+            pp_fine_has_known(s->sums->known, &f->samples[i]) &&
             take_window(s, &w, &f->samples[i], err) < 0)
             return -1;
     }
