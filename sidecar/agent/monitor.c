@@ -120,8 +120,13 @@ const char *pp_monitor_why(const pp_monitor *m)
 {
     enum { SOME = 3 };
     const work *w = &m->work;
-    const bool in_vain = m->phase != JOINING && !w->result && w->failed >= (m->finished ? 1 : SOME);
-    return *m->why || !in_vain ? m->why : w->why;
+    if (*m->why || m->phase == JOINING || w->result)
+        return m->why;
+    if (w->failed >= (m->finished ? 1 : SOME))
+        return w->why;
+    return m->finished && m->windows == 0
+               ? "no stretch was sampled: none began while the sampler was ready"
+               : "";
 }
 
 static void enter(pp_monitor *m, phase to, int64_t now)
@@ -394,10 +399,11 @@ void pp_monitor_end(pp_monitor *m)
 {
     if (m->phase != SAMPLING && m->phase != DRAINING)
         return;
-    if (m->told)
+    if (m->told && m->ran_at != 0)
         m->kernels_here = true;
     else /* it is the end of a stretch before, or this one had none */
         pp_fine_clear(m->work.fine);
+    m->told = m->kernels_here;
 }
 
 /* ---- phases ---- */
@@ -434,12 +440,18 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     return ask(m, PP_SAMPLES_SAMPLE, err);
 }
 
+/* The stretch for which it was asked is over already: the next one is sampled. */
+static int withdraw(pp_monitor *m, int64_t now, pp_error *err)
+{
+    enter(m, RESTING, now);
+    return ask(m, PP_SAMPLES_REST, err);
+}
+
 /* No samples came, or no stretch. */
 static int rest(pp_monitor *m, int64_t now, pp_error *err)
 {
     m->not_before = now + EVERY;
-    enter(m, RESTING, now);
-    return ask(m, PP_SAMPLES_REST, err);
+    return withdraw(m, now, err);
 }
 
 static int drain(pp_monitor *m, int64_t now, pp_error *err)
@@ -500,9 +512,13 @@ static bool is_over(const pp_monitor *m, const pp_monitor_input *in)
 static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
 {
     const pp_samples_header *h = pp_sampler_header(m->sampler);
+    const bool waits = m->phase == STARTING || (m->phase == SAMPLING && m->ran_at == 0);
+    if (waits && !in->wanted)
+        return withdraw(m, in->now, err);
     switch (m->phase) {
     case RESTING:
         if (in->over) {
+            m->finished = true;
             enter(m, OVER, in->now);
             return ask(m, PP_SAMPLES_LEAVE, err);
         }
@@ -558,8 +574,10 @@ bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
 {
     pp_error err = {0};
     m->realtime = in->realtime;
-    if (m->phase == AWAY)
+    if (m->phase == AWAY) {
+        m->finished = m->finished || in->over;
         find(m, in);
+    }
     if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0 &&
         (m->phase != JOINING || collect(m, false))) /* else the next time finds it too */
         give_up(m, err.message);

@@ -32,6 +32,7 @@ static struct {
     uint64_t seed;
     int64_t period; /* of samples */
     bool running;
+    bool paused;                            /* no stretch is wanted */
     double left[METRICS];                   /* of the window that the step before began */
     int64_t ends[KERNELS], starts[KERNELS]; /* of the step that was drawn last */
 } t;
@@ -98,7 +99,7 @@ static int tear_down(void **state)
 
 static bool poll(const char *hook)
 {
-    pp_monitor_input in = {.now = t.now, .wanted = true, .running = t.running, .hook = hook};
+    pp_monitor_input in = {.now = t.now, .wanted = !t.paused, .running = t.running, .hook = hook};
     t.now += TICK;
     return pp_monitor_poll(t.monitor, &in);
 }
@@ -416,6 +417,80 @@ static void test_a_stretch_before_that_is_told_late(void **state)
     check_estimates(&e);
     for (size_t i = 0; i < e.result->n; i++)
         assert_int_not_equal(e.result->items[i].layer, 9);
+}
+
+/* Samples were asked for as a stretch ran, and come as it is over: they are not for the next one.
+ */
+static void test_a_stretch_that_is_over_as_samples_come(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    for (int opened = 0; opened < 2; opened++) {
+        t.paused = t.running = false;
+        if (opened) {
+            begin();
+        } else {
+            make_sampler();
+            show(PP_SAMPLES_RESTING);
+            t.running = true;
+            (void)poll("started");
+            assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+        }
+        t.running = false;
+        t.paused = true;
+        show(PP_SAMPLES_SAMPLING);
+        assert_true(poll("started"));
+        assert_int_equal(t.header->want, PP_SAMPLES_REST);
+        t.placed = t.sampled = t.now - S / 4;
+        train();
+        pp_monitor_end(t.monitor);
+        show(PP_SAMPLES_RESTING);
+        for (int i = 0; i < 10; i++)
+            assert_true(poll("started"));
+    }
+    t.paused = false;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 1);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
+    check_estimates(&e);
+}
+
+/* Losses broke the one that ran when samples were asked for: it is told of until its end, and goes
+ * on after it. */
+static void test_a_stretch_that_breaks_as_samples_come(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    train();
+    train();
+    pp_monitor_end(t.monitor);
+    (void)poll("started");
+    t.placed = t.sampled = t.now;
+    sample();
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 1);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
+    check_estimates(&e);
+}
+
+/* A session of which no stretch was sampled says so, and one whose only window was in vain, why. */
+static void test_a_session_without_a_window(void **state)
+{
+    (void)state;
+    const pp_monitor_input over = {.now = t.now + S, .over = true, .hook = "started"};
+    make_sampler();
+    show(PP_SAMPLES_RESTING);
+    t.paused = true;
+    assert_true(poll("started"));
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+    assert_true(pp_monitor_poll(t.monitor, &over));
+    assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
+    assert_non_null(strstr(pp_monitor_why(t.monitor), "no stretch was sampled"));
 }
 
 static uint64_t kernels_of(const pp_monitor_estimates *e, uint32_t layer, uint8_t phase)
@@ -799,6 +874,9 @@ int main(void)
         WITH_FOLDER(test_a_short_stretch),
         WITH_FOLDER(test_a_stretch_that_comes_late),
         WITH_FOLDER(test_a_stretch_before_that_is_told_late),
+        WITH_FOLDER(test_a_stretch_that_is_over_as_samples_come),
+        WITH_FOLDER(test_a_stretch_that_breaks_as_samples_come),
+        WITH_FOLDER(test_a_session_without_a_window),
         WITH_FOLDER(test_a_window_that_begins_within_a_step),
         WITH_FOLDER(test_samples_that_do_not_fit),
         WITH_FOLDER(test_windows_in_vain),
