@@ -120,13 +120,8 @@ const char *pp_monitor_why(const pp_monitor *m)
 {
     enum { SOME = 3 };
     const work *w = &m->work;
-    if (*m->why || m->phase == JOINING || w->result)
-        return m->why;
-    if (w->failed >= (m->finished ? 1 : SOME))
-        return w->why;
-    return m->finished && m->windows == 0
-               ? "no stretch was sampled: none began while the sampler was ready"
-               : "";
+    const bool in_vain = m->phase != JOINING && !w->result && w->failed >= (m->finished ? 1 : SOME);
+    return *m->why || !in_vain ? m->why : w->why;
 }
 
 static void enter(pp_monitor *m, phase to, int64_t now)
@@ -509,6 +504,12 @@ static bool is_over(const pp_monitor *m, const pp_monitor_input *in)
     return !in->running || m->kernels_here || in->now - m->ran_at >= WINDOW;
 }
 
+/* The sampler is there, and not ready yet. */
+static bool is_opening(const pp_monitor *m, int64_t now)
+{
+    return pp_sampler_header(m->sampler)->state == PP_SAMPLES_OPENING && now - m->since < COME;
+}
+
 static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
 {
     const pp_samples_header *h = pp_sampler_header(m->sampler);
@@ -517,8 +518,9 @@ static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
         return withdraw(m, in->now, err);
     switch (m->phase) {
     case RESTING:
+        if (is_opening(m, in->now)) /* it may still say why it cannot */
+            return 0;
         if (in->over) {
-            m->finished = true;
             enter(m, OVER, in->now);
             return ask(m, PP_SAMPLES_LEAVE, err);
         }
@@ -574,19 +576,14 @@ bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
 {
     pp_error err = {0};
     m->realtime = in->realtime;
-    if (m->phase == AWAY) {
-        m->finished = m->finished || in->over;
+    if (m->phase == AWAY)
         find(m, in);
-    }
     if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0 &&
         (m->phase != JOINING || collect(m, false))) /* else the next time finds it too */
         give_up(m, err.message);
     if (m->phase == AWAY) /* before the hook has decided anything there is nothing to wait for */
         return strcmp(in->hook, "started") != 0;
-    const bool opening = m->phase == RESTING &&
-                         pp_sampler_header(m->sampler)->state == PP_SAMPLES_OPENING &&
-                         in->now - m->since < COME;
-    return m->phase != STARTING && !opening;
+    return m->phase != STARTING && !(m->phase == RESTING && is_opening(m, in->now));
 }
 
 /* ---- out ---- */

@@ -26,7 +26,7 @@ void pp_monitor_free(pp_monitor *monitor, bool leave);
 typedef struct pp_monitor_input {
     int64_t now;      /**< ns, monotonic */
     int64_t realtime; /**< ns: CLOCK_REALTIME less that */
-    bool wanted;      /**< a stretch is about to begin, or runs */
+    bool wanted;      /**< a stretch is about to begin, or runs; not one without kernels */
     bool running;     /**< it runs: kernels are recorded */
     bool over;        /**< no stretch will come any more: the sampler may leave */
     const char *hook; /**< what the ring says of the sampler: "", "started", or why there is none */

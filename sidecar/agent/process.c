@@ -525,11 +525,12 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
     if (!p->monitor ||
         pp_reader_gone(p->reader)) /* its sampler goes with it, for no other reason */
         return 0;
-    bool running = pp_pairing_running(p->pairing);
+    const bool running = pp_pairing_running(p->pairing);
+    const bool recorded = running && strcmp(h->clock, "kernels") == 0;
     pp_monitor_input input = {.now = p->now,
                               .realtime = p->offset,
-                              .wanted = *mode == PP_RING_SAMPLE,
-                              .running = running && strcmp(h->clock, "kernels") == 0,
+                              .wanted = *mode == PP_RING_SAMPLE && recorded == running,
+                              .running = recorded,
                               .over = p->duty.finished,
                               .hook = h->fine};
     if (!pp_monitor_poll(p->monitor, &input) && *mode == PP_RING_SAMPLE && !running)
