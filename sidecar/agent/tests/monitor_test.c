@@ -240,6 +240,17 @@ static void check_estimates(const pp_monitor_estimates *e)
     assert_true(llabs(e->lag - t.ahead) < 1000);
 }
 
+/* Samples of 2 s, and nothing else, have been joined. */
+static void check_whole_window(void)
+{
+    pp_monitor_estimates e;
+    assert_true(wait_for(&e));
+    assert_int_equal(e.windows, 1);
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
+    check_estimates(&e);
+}
+
 static void test_from_samples_to_estimates(void **state)
 {
     (void)state;
@@ -424,7 +435,6 @@ static void test_a_stretch_before_that_is_told_late(void **state)
 static void test_a_stretch_that_is_over_as_samples_come(void **state)
 {
     (void)state;
-    pp_monitor_estimates e;
     for (int opened = 0; opened < 2; opened++) {
         t.paused = t.running = false;
         if (opened) {
@@ -451,11 +461,7 @@ static void test_a_stretch_that_is_over_as_samples_come(void **state)
     t.paused = false;
     begin();
     sample();
-    assert_true(wait_for(&e));
-    assert_int_equal(e.windows, 1);
-    assert_int_equal(e.failed, 0);
-    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
-    check_estimates(&e);
+    check_whole_window();
 }
 
 /* Losses broke the one that ran when samples were asked for; it goes on after that. What is told of
@@ -463,7 +469,6 @@ static void test_a_stretch_that_is_over_as_samples_come(void **state)
 static void test_a_stretch_that_breaks_as_samples_come(void **state)
 {
     (void)state;
-    pp_monitor_estimates e;
     make_sampler();
     show(PP_SAMPLES_RESTING);
     t.running = true;
@@ -478,11 +483,7 @@ static void test_a_stretch_that_breaks_as_samples_come(void **state)
     (void)poll("started");
     t.placed = t.sampled = t.now;
     sample();
-    assert_true(wait_for(&e));
-    assert_int_equal(e.windows, 1);
-    assert_int_equal(e.failed, 0);
-    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
-    check_estimates(&e);
+    check_whole_window();
 }
 
 /* A session that is over before the sampler has opened still hears why it cannot. */
