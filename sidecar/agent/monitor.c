@@ -394,11 +394,12 @@ void pp_monitor_end(pp_monitor *m)
 {
     if (m->phase != SAMPLING && m->phase != DRAINING)
         return;
-    if (m->told && m->ran_at != 0)
+    if (m->told && m->ran_at != 0) {
         m->kernels_here = true;
-    else /* it is the end of a stretch before, or this one had none */
+    } else { /* it is the end of a stretch before, or this one had none */
         pp_fine_clear(m->work.fine);
-    m->told = m->kernels_here;
+        m->told = false;
+    }
 }
 
 /* ---- phases ---- */
@@ -507,7 +508,8 @@ static bool is_over(const pp_monitor *m, const pp_monitor_input *in)
 /* The sampler is there, and not ready yet. */
 static bool is_opening(const pp_monitor *m, int64_t now)
 {
-    return pp_sampler_header(m->sampler)->state == PP_SAMPLES_OPENING && now - m->since < COME;
+    return m->phase == RESTING && pp_sampler_header(m->sampler)->state == PP_SAMPLES_OPENING &&
+           now - m->since < COME;
 }
 
 static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
@@ -583,7 +585,7 @@ bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
         give_up(m, err.message);
     if (m->phase == AWAY) /* before the hook has decided anything there is nothing to wait for */
         return strcmp(in->hook, "started") != 0;
-    return m->phase != STARTING && !(m->phase == RESTING && is_opening(m, in->now));
+    return m->phase != STARTING && !is_opening(m, in->now);
 }
 
 /* ---- out ---- */

@@ -529,7 +529,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
     const bool recorded = running && strcmp(h->clock, "kernels") == 0;
     pp_monitor_input input = {.now = p->now,
                               .realtime = p->offset,
-                              .wanted = *mode == PP_RING_SAMPLE && recorded == running,
+                              .wanted = *mode == PP_RING_SAMPLE && (recorded || !running),
                               .running = recorded,
                               .over = p->duty.finished,
                               .hook = h->fine};

@@ -196,6 +196,16 @@ static void begin(void)
     assert_true(poll("started"));
 }
 
+/* The sampler is ready, and samples are asked for, in the middle of a stretch. */
+static void ask_while_it_runs(void)
+{
+    make_sampler();
+    show(PP_SAMPLES_RESTING);
+    t.running = true;
+    (void)poll("started");
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+}
+
 /* A stretch, as long as samples are wanted; what follows of it is not sampled. */
 static void sample(void)
 {
@@ -241,7 +251,7 @@ static void check_estimates(const pp_monitor_estimates *e)
 }
 
 /* Samples of 2 s, and nothing else, have been joined. */
-static void check_whole_window(void)
+static pp_monitor_estimates check_whole_window(void)
 {
     pp_monitor_estimates e;
     assert_true(wait_for(&e));
@@ -249,6 +259,7 @@ static void check_whole_window(void)
     assert_int_equal(e.failed, 0);
     assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
     check_estimates(&e);
+    return e;
 }
 
 static void test_from_samples_to_estimates(void **state)
@@ -257,11 +268,7 @@ static void test_from_samples_to_estimates(void **state)
     pp_monitor_estimates e;
     begin();
     sample();
-    assert_true(wait_for(&e));
-    assert_int_equal(e.windows, 1);
-    assert_int_equal(e.failed, 0);
-    assert_true(e.sampled > 19 * S / 10 && e.sampled < 22 * S / 10);
-    check_estimates(&e);
+    e = check_whole_window();
     const uint64_t windows = e.result->windows;
     assert_false(pp_monitor_take(t.monitor, &e)); /* nothing new */
 
@@ -430,8 +437,7 @@ static void test_a_stretch_before_that_is_told_late(void **state)
         assert_int_not_equal(e.result->items[i].layer, 9);
 }
 
-/* Samples were asked for as a stretch ran, and come as it is over: they are not for the next one.
- */
+/* They were asked for while it ran: they are not for the next one. */
 static void test_a_stretch_that_is_over_as_samples_come(void **state)
 {
     (void)state;
@@ -440,11 +446,7 @@ static void test_a_stretch_that_is_over_as_samples_come(void **state)
         if (opened) {
             begin();
         } else {
-            make_sampler();
-            show(PP_SAMPLES_RESTING);
-            t.running = true;
-            (void)poll("started");
-            assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+            ask_while_it_runs();
         }
         t.running = false;
         t.paused = true;
@@ -461,7 +463,7 @@ static void test_a_stretch_that_is_over_as_samples_come(void **state)
     t.paused = false;
     begin();
     sample();
-    check_whole_window();
+    (void)check_whole_window();
 }
 
 /* Losses broke the one that ran when samples were asked for; it goes on after that. What is told of
@@ -469,11 +471,7 @@ static void test_a_stretch_that_is_over_as_samples_come(void **state)
 static void test_a_stretch_that_breaks_as_samples_come(void **state)
 {
     (void)state;
-    make_sampler();
-    show(PP_SAMPLES_RESTING);
-    t.running = true;
-    (void)poll("started");
-    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+    ask_while_it_runs();
     show(PP_SAMPLES_SAMPLING);
     t.running = false;
     t.placed = t.sampled = t.now;
@@ -483,7 +481,7 @@ static void test_a_stretch_that_breaks_as_samples_come(void **state)
     (void)poll("started");
     t.placed = t.sampled = t.now;
     sample();
-    check_whole_window();
+    (void)check_whole_window();
 }
 
 /* A session that is over before the sampler has opened still hears why it cannot. */
