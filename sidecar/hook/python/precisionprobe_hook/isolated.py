@@ -15,6 +15,7 @@ from precisionprobe_hook import _marks
 
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"))
 
+_PHASES = (_marks.FORWARD, _marks.BACKWARD)
 _CALLS = 4  # of a layer whose inputs are kept at least: replays take them in turn
 _CALLS_MOST = 16  # where it is called more than once in a step: all of a step's are kept, up to so many
 _STEPS = 8  # in which inputs are kept at most, before what is there is replayed
@@ -58,7 +59,6 @@ class _Layer:
         self.output = 0  # bytes
         self.read = 0  # bytes of parameters that a call reads
         self.bytes = 0  # kept
-        self.todo = [_marks.FORWARD, _marks.BACKWARD]
 
 
 def why_not(torch, module):
@@ -149,7 +149,7 @@ class Isolation:
         return any([self.wants(each) for each in self.layers.values()])
 
     def wants(self, each):
-        return any([(each.layer, phase) not in self.done for phase in each.todo])
+        return any([(each.layer, phase) not in self.done for phase in _PHASES])
 
     def leave_out(self, each, phases, reason):
         for phase in phases:
@@ -172,7 +172,7 @@ class Isolation:
         try:
             self.begin_call(each, module, args)
         except Exception:
-            self.leave_out(each, each.todo, FAILED)
+            self.leave_out(each, _PHASES, FAILED)
 
     def begin_call(self, each, module, args):
         if not self.torch.is_grad_enabled() and any([p.requires_grad for p in module.parameters()]):
@@ -192,7 +192,7 @@ class Isolation:
         except _Unfit as unfit:
             if unfit.reason == MEMORY and self.kept:
                 return  # what is kept by others goes first
-            self.leave_out(each, each.todo, unfit.reason)
+            self.leave_out(each, _PHASES, unfit.reason)
 
     def returned(self, module, args, kwargs, output):
         each = self.layers.get(id(module))
@@ -208,9 +208,9 @@ class Isolation:
                 raise _Unfit(INPUT)  # a hook of the program's has put others in their place
             self.keep_call(each, begun[1], kwargs)
         except _Unfit as unfit:
-            self.leave_out(each, each.todo, unfit.reason)
+            self.leave_out(each, _PHASES, unfit.reason)
         except Exception:
-            self.leave_out(each, each.todo, FAILED)
+            self.leave_out(each, _PHASES, FAILED)
 
     def keep_call(self, each, args, kwargs):
         torch = self.torch
@@ -277,7 +277,7 @@ class Isolation:
         if self.kept or any([each.calls for each in wanted]):
             return True
         for each in self.layers.values():
-            self.leave_out(each, each.todo, CALL)
+            self.leave_out(each, _PHASES, CALL)
         return False
 
     def replay_next(self):
@@ -285,15 +285,15 @@ class Isolation:
         if not ready:
             return self.again()
         each = ready[0]
-        phase = [phase for phase in each.todo if (each.layer, phase) not in self.done][0]
+        phase = [phase for phase in _PHASES if (each.layer, phase) not in self.done][0]
         begun = time.monotonic_ns()
         if self.redraws():
             for other in self.layers.values():
-                self.leave_out(other, other.todo, OWN_DATA)
+                self.leave_out(other, _PHASES, OWN_DATA)
             return False
         if self.paused + self.limits[0] + self.setup > self.limits[1]:
             for other in self.layers.values():
-                self.leave_out(other, other.todo, PAUSE)
+                self.leave_out(other, _PHASES, PAUSE)
             return False
         _marks.quiet(True)  # our own hooks, too, are none of a replay's
         try:
