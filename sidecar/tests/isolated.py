@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import json
 import sys
+import time
 import warnings
 
 import torch
@@ -109,6 +110,18 @@ class LaunchForWeight(torch.autograd.Function):
         return grad, None
 
 
+def is_slow_when_replayed():
+    """One call takes longer than the test's dwells."""
+    plain = F.silu
+
+    def silu(*args, **kwargs):
+        if not inside:
+            time.sleep(0.05)
+        return plain(*args, **kwargs)
+
+    F.silu = silu
+
+
 launched = []
 
 
@@ -177,6 +190,8 @@ def train(case):
 if __name__ == "__main__":
     if sys.argv[1] == "raising":
         fails_when_replayed()
+    if sys.argv[1] == "slow":
+        is_slow_when_replayed()
     if len(sys.argv) > 2:
         launch_kernels(*sys.argv[2:])
     train(sys.argv[1])

@@ -154,6 +154,15 @@ def test_kernels_of_replays(probe):
     assert {("lin", FORWARD, True), ("lin", BACKWARD, True), ("out", FORWARD, True)} <= seen
 
 
+def test_a_dwell_that_is_over_with_its_first_replay(probe):
+    """Where times are the kernels', a stretch's first step only sets the time line: a layer that is slow, or a host that
+    halts in it, leaves a step that counts all the same."""
+    doubles = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
+    batches = replayed(probe, pythons()[-1], "slow", *doubles)
+    assert {b["process"]["clock"] for b in batches if b["stretch"].get("dwell")} == {"kernels"}
+    assert {("gate", FORWARD), ("gate", BACKWARD), ("lin", FORWARD)} <= dwells(batches)
+
+
 @pytest.mark.parametrize("isolation", [None, {"dwellMs": 0}])
 def test_nothing_is_replayed_unless_asked_for(probe, isolation):
     probe.configure(**({"isolation": isolation} if isolation else {}), stretch={"seconds": 1})

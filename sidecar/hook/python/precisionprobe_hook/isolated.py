@@ -458,11 +458,15 @@ class _Dwell:
             isolation.done.add((self.each.layer, self.phase))
 
     def dwell(self, some, number, background):
-        """False where the agent's wish has changed meanwhile."""
+        """
+        False where the agent's wish has changed meanwhile, or no time was left. The first step only sets the time
+        line where times are the kernels': a slow layer, or a host that halts, must not take the whole dwell for it.
+        """
         mark, layer, phase = _marks.dwell, self.each.layer, self.phase
         now = time.monotonic_ns()
-        until = min(now + self.isolation.limits[0], self.deadline)
-        begun, event, count, steps = now, None, 0, number
+        first = min(_STEP_NS, self.isolation.limits[0] // 2)
+        until, step_end = self.deadline, now + first
+        event, count, steps = None, 0, number
         mark(_marks.START, number, background)
         try:
             while True:
@@ -477,7 +481,7 @@ class _Dwell:
                         replay(inputs)
                     mark(_marks.END, layer, phase)
                     now = time.monotonic_ns()
-                    if now >= begun + _STEP_NS:
+                    if now >= step_end:
                         break
                 event = self.keep_near(event)
                 spare = round_begun + _ROUND_NS - time.monotonic_ns()
@@ -486,15 +490,17 @@ class _Dwell:
                 now = time.monotonic_ns()
                 if now >= until or _marks.mode() != _SAMPLE:
                     break
-                if now >= begun + _STEP_NS:
+                if now >= step_end:
+                    if steps == number:
+                        until = min(now + self.isolation.limits[0] - first, self.deadline)
                     steps += 1
                     mark(_marks.STEP, steps, background)
-                    begun = now
+                    step_end = now + _STEP_NS
             self.wait()
             mark(_marks.STEP, steps + 1, background)
         finally:
             mark(_marks.STOP, steps + 1, background)
-        return now >= until
+        return steps > number and now >= until
 
     def keep_near(self, before):
         """The host is one round ahead of the GPU at most: the GPU has work, and little of it is left at the end."""
