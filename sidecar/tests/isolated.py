@@ -66,14 +66,21 @@ class Model(nn.Module):
         return self.out(h)
 
 
-def fails_when_replayed():
-    """An operation that only the training's own steps survive."""
+def fail():
+    warnings.warn("outside of a step")
+    raise RuntimeError("not outside a step")
+
+
+# What an operation does where it is run outside of the training's own steps. A slow one takes longer than a dwell.
+OUTSIDE = {"raising": fail, "slow": lambda: time.sleep(0.05)}
+
+
+def differ_when_replayed(how):
     plain = F.silu
 
     def silu(*args, **kwargs):
         if not inside:
-            warnings.warn("outside of a step")
-            raise RuntimeError("not outside a step")
+            how()
         return plain(*args, **kwargs)
 
     F.silu = silu
@@ -108,18 +115,6 @@ class LaunchForWeight(torch.autograd.Function):
         for ns in KERNELS["weight"]:
             context.double.pp_cupti_launch(b"gemm", ctypes.c_int64(ns), 0)
         return grad, None
-
-
-def is_slow_when_replayed():
-    """One call takes longer than the test's dwells."""
-    plain = F.silu
-
-    def silu(*args, **kwargs):
-        if not inside:
-            time.sleep(0.05)
-        return plain(*args, **kwargs)
-
-    F.silu = silu
 
 
 launched = []
@@ -188,10 +183,8 @@ def train(case):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "raising":
-        fails_when_replayed()
-    if sys.argv[1] == "slow":
-        is_slow_when_replayed()
+    if sys.argv[1] in OUTSIDE:
+        differ_when_replayed(OUTSIDE[sys.argv[1]])
     if len(sys.argv) > 2:
         launch_kernels(*sys.argv[2:])
     train(sys.argv[1])

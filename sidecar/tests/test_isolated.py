@@ -9,7 +9,8 @@ import pytest
 from conftest import HERE, layers_of, needed, plain, pythons, run
 
 ISOLATED = str(HERE / "isolated.py")
-DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
+DOUBLES = [str(pathlib.Path(needed("PP_HOOK")).parent / "tests" / name)
+           for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
 OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
 FORWARD, BACKWARD, OTHER = 0, 1, 7
 NEVER = {"own": OWN_FORWARD, "normed": OWN_DATA}
@@ -129,8 +130,7 @@ def test_a_layer_that_raises(probe, python):
 def test_kernels_of_replays(probe):
     """On doubles of CUDA and CUPTI: each replay has the busy time of its kernels, the gradients' of its weights too; a
     background has none."""
-    doubles = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
-    batches = replayed(probe, pythons()[-1], "plain", *doubles)
+    batches = replayed(probe, pythons()[-1], "plain", *DOUBLES)
     seen = set()
     for batch in batches:
         if not batch["stretch"].get("dwell"):
@@ -157,8 +157,7 @@ def test_kernels_of_replays(probe):
 def test_a_dwell_that_is_over_with_its_first_replay(probe):
     """Where times are the kernels', a stretch's first step only sets the time line: a layer that is slow, or a host that
     halts in it, leaves a step that counts all the same."""
-    doubles = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
-    batches = replayed(probe, pythons()[-1], "slow", *doubles)
+    batches = replayed(probe, pythons()[-1], "slow", *DOUBLES)
     assert {b["process"]["clock"] for b in batches if b["stretch"].get("dwell")} == {"kernels"}
     assert {("gate", FORWARD), ("gate", BACKWARD), ("lin", FORWARD)} <= dwells(batches)
 
