@@ -16,6 +16,8 @@ from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_s
 APART = ("sidecar/hook/", "e2e/")
 # In tests: numbers of their own read by sscanf, bytes without an end, long texts in several pieces.
 TESTS_MAY = "-cert-err34-c,-bugprone-not-null-terminated-result,-bugprone-suspicious-missing-comma"
+DEBIAN = "/usr/bin/python3"
+TORCH_IMAGE = os.path.join(ROOT, "e2e/images/torch-python")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -199,10 +201,19 @@ def virtual_gpu():
     return [f"virtual GPU: {line}" for line in found(r"^ok\s", output)]
 
 
+def trainings():
+    """What the trainings for the virtual GPU promise, with both torches."""
+    lines = []
+    for python in (DEBIAN, TORCH_IMAGE):
+        output = expect(f"trainings-{os.path.basename(python)}.log", python,
+                        os.path.join(ROOT, "e2e/training/check.py"))
+        lines += [f"trainings: {line}" for line in found(r"^Ran \d+ tests", output)]
+    return lines
+
+
 # Where the torch is of no matter, and where only newer ones have what the training needs.
 ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py")
 NEW_TORCH = ("test_kernels.py",)
-DEBIAN = "/usr/bin/python3"
 
 
 def with_torch(tests, pythons, port):
@@ -234,10 +245,10 @@ def hook_tests(without):
 
 def hook():
     """Hook, agent and `precisionprobe run` with the PyTorch of the torch image."""
-    image = os.path.join(ROOT, "e2e/images/torch-python")
-    run_shown(image, "-c", "")  # unpacks the image's files where they are missing
+    run_shown(TORCH_IMAGE, "-c", "")  # unpacks the image's files where they are missing
     # The longest first.
-    return side_by_side([("cli/tests", [DEBIAN, image])] + [(name, [image]) for name in hook_tests(ANY_TORCH)], 29555)
+    return side_by_side([("cli/tests", [DEBIAN, TORCH_IMAGE])]
+                        + [(name, [TORCH_IMAGE]) for name in hook_tests(ANY_TORCH)], 29555)
 
 
 def older_hook():
@@ -258,7 +269,8 @@ BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check
           ("the harness's tests", harness)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook)]
 BESIDE = [("programs (release)", release), ("tests of hook and agent, older torch", older_hook),
-          ("unit tests under TSan", tests_of("tsan")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu)]
+          ("unit tests under TSan", tests_of("tsan")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
+          ("the trainings' tests", trainings)]
 SLOW = ("unit tests under TSan", "clang-tidy")
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "SLOW", "Failure", "chart", "step"]

@@ -4,11 +4,12 @@
 - the printed losses are the same to the last bit with and without the virtual GPU, and from run to run;
 - with two ranks over gloo, too, and both ranks start from the same weights;
 - what the client says is complete and in order, and agrees with a second observer (module hooks and autograd node
-  hooks, as a profiler would take them) to a millisecond.
+  hooks, as a profiler would take them) to a millisecond, however long the client's writes take.
 """
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ LEAVES = ["bot.0", "bot.1", "bot.2", "bot.3", "bot.4", "bot.5", "emb.0", "emb.1"
           "top.0", "top.1", "top.2", "top.3", "top.4", "top.5", "BCELoss"]
 STEPS = 4
 TOLERANCE_NS = 1_000_000
+WRITE_SECONDS = 0.005  # of each of the client's writes, where a second observer looks on
 
 
 class Listener:
@@ -163,10 +165,14 @@ class Check(unittest.TestCase):
         [lines] = self.listener.said
         told = [each for each in intervals(lines[1:]) if each[0] != "o"]
         self.assertEqual(len(seen), len(told))
+        # Of each edge the median of the steps: a machine may take the processor away between the two who look.
+        apart = {}
         for phase, layer, start, end in seen:
             ours = min((each for each in told if each[:2] == (phase, layer)), key=lambda each: abs(each[2] - start))
-            self.assertLess(abs(ours[2] - start), TOLERANCE_NS, (phase, LEAVES[layer]))
-            self.assertLess(abs(ours[3] - end), TOLERANCE_NS, (phase, LEAVES[layer]))
+            apart.setdefault((phase, LEAVES[layer], "begin"), []).append(abs(ours[2] - start))
+            apart.setdefault((phase, LEAVES[layer], "end"), []).append(abs(ours[3] - end))
+        self.assertEqual(len(apart), 4 * len(LEAVES))
+        self.assertEqual({edge: times for edge, times in apart.items() if statistics.median(times) > TOLERANCE_NS}, {})
 
 
 def observe():
@@ -206,23 +212,28 @@ def observe():
         def node_ended(*_):
             times[3] = time.time_ns()
 
+        handles = kept.setdefault(module, [])
+        while handles:
+            handles.pop().remove()
         for node in nodes_of(out, inputs):
-            kept.append(node)
-            node.register_prehook(node_begins)
-            node.register_hook(node_ended)
+            handles += [node.register_prehook(node_begins), node.register_hook(node_ended)]
 
-    kept = []
-    inner = vgpu_client.Client.attach
+    kept = {}  # hooks of the module's last call
+    inner, send = vgpu_client.Client.attach, vgpu_client.Client._send
 
     def attach(client, model, loss_fn, optimizer):
         for number, (_, module) in enumerate(vgpu_client.leaf_modules(model, loss_fn)):
             index[module] = number
         inner(client, model, loss_fn, optimizer)
 
-    vgpu_client.Client.attach = attach
+    def send_slowly(client, line):
+        time.sleep(WRITE_SECONDS)
+        send(client, line)
+
+    vgpu_client.Client.attach, vgpu_client.Client._send = attach, send_slowly
     hooks.register_module_forward_pre_hook(before)
     hooks.register_module_forward_hook(after)
-    sys.argv[1:] = ["--steps", "1", "--batch", "512"]
+    sys.argv[1:] = ["--steps", "5", "--batch", "128"]
     dlrm.main()
     print(json.dumps(seen))
 

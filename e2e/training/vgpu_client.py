@@ -5,13 +5,17 @@ instrumentation, made for that alone: it belongs to no profiler and knows of non
 does nothing. It changes no result: hooks only look at the clock and write to a socket, and nothing is raised.
 
 How the edges are taken (CLOCK_REALTIME, nanoseconds):
-  forward    around the call of each leaf module's forward();
-  backward   from the moment the gradient of the leaf's output arrives (a tensor hook, which runs right before the
-             autograd node that made the output) to the end of the last node of the leaf: the AccumulateGrad of its
-             parameters, or the one node of a leaf without parameters;
+  forward    from a hook of each leaf module before its forward() to one after it;
+  backward   from the moment the gradient of the leaf's output arrives (a hook before the autograd node that made the
+             output) to the end of the last node of the leaf: the AccumulateGrad of its parameters, or the one node of a
+             leaf without parameters;
   optimizer  around optimizer.step();
   step       from one step() to the next, data loading, zero_grad and printing included.
 What lies inside a step and in none of these is `other` to the virtual GPU.
+
+An edge is timed and then written to the socket, where a busy machine may take the processor away. So hooks are such
+that others at the same edge come first, torch's global hooks and what these put on autograd's nodes: then the write of
+a begin lies within everybody's time of the leaf, and that of an end in nobody's.
 
 Wire: text lines on a unix stream socket, described in ../gpu/README.md.
 """
@@ -67,7 +71,7 @@ class Client:
         self._socket = None
         self._next_try = 0.0
         self._open = None  # key of the layer and phase that runs now
-        self._hooks = []  # autograd nodes whose hooks must outlive the forward (a node is else held weakly)
+        self._accumulators = []  # held here: a parameter holds its own weakly, and its hooks go with it
         self._kernels = 0  # told
 
     # What the training calls.
@@ -77,7 +81,7 @@ class Client:
         leaves = leaf_modules(model, loss_fn)
         self._layers = [name for name, _ in leaves]
         for index, (_, module) in enumerate(leaves):
-            self._wrap_leaf(index, module)
+            self._watch_leaf(index, module)
         inner = optimizer.step
 
         def step(*args, **kwargs):
@@ -116,41 +120,38 @@ class Client:
 
     # Edges.
 
-    def _wrap_leaf(self, index, module):
-        inner = module.forward
-        node_of = [self._accumulator(p) for p in module.parameters() if p.requires_grad]
+    def _watch_leaf(self, index, module):
+        accumulators = [self._accumulator(p) for p in module.parameters() if p.requires_grad]
         pending = [0]
+        hooks = []
+
+        def call_begins(*_):
+            self._begin("f", index)
+
+        def call_ended(_module, _args, out):
+            self._end("f", index)
+            while hooks:
+                hooks.pop().remove()
+            if isinstance(out, torch.Tensor) and out.requires_grad:
+                out.grad_fn.register_prehook(gradient_arrived)
+                hooks.extend(node.register_hook(part_done) for node in accumulators or [out.grad_fn])
+
+        def gradient_arrived(*_):
+            pending[0] = max(1, len(accumulators))
+            self._begin("b", index)
 
         def part_done(*_):
             pending[0] -= 1
             if pending[0] == 0:
                 self._end("b", index)
 
-        for node in node_of:
-            node.register_hook(part_done)
-
-        def gradient_arrived(_):
-            pending[0] = max(1, len(node_of))
-            self._begin("b", index)
-
-        def forward(*args, **kwargs):
-            self._begin("f", index)
-            try:
-                out = inner(*args, **kwargs)
-            finally:
-                self._end("f", index)
-            if isinstance(out, torch.Tensor) and out.requires_grad:
-                out.register_hook(gradient_arrived)
-                if not node_of:
-                    out.grad_fn.register_hook(part_done)
-            return out
-
-        module.forward = forward
+        module.register_forward_pre_hook(call_begins)
+        module.register_forward_hook(call_ended)
 
     def _accumulator(self, parameter):
-        """The node that adds up the parameter's gradient; kept alive here, since a parameter holds it weakly."""
+        """The node that adds up the parameter's gradient, kept alive."""
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-        self._hooks.append(node)
+        self._accumulators.append(node)
         return node
 
     def _begin(self, phase, index):
