@@ -341,8 +341,8 @@ static void say_fine(pp_session_turn *turn)
             (long long)(t->reporting - t->fine), (long long)t->reporting);
     else
         set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
-            "%lld of %lld pods have values from fine sampling yet; the second sampled stretch of "
-            "each brings the first",
+            "%lld of %lld pods have values from fine sampling yet; the first come after a stretch "
+            "that was sampled",
             (long long)t->fine, (long long)t->reporting);
 }
 

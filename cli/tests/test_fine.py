@@ -78,6 +78,27 @@ def test_values_are_the_truth(tmp_path, python, model):
             if name in driver.METRICS} == {"fine"}
 
 
+def test_a_run_of_one_stretch(tmp_path):
+    """The sampler opens within the run's first stretch, which is begun anew once samples come: it may be the only one."""
+    output, said, results = run(tmp_path, PYTHONS[-1], "long", 5, ["9"], "--method", "Fine", "--budget", "0.05",
+                                enable_ns=1500000000)
+    gpu, = results["gpus"]
+    fine, = gpu["fine"]
+    assert fine["times"] == 1 and fine["failedTimes"] == 0 and "not sampled" not in said
+    assert driver.agrees(driver.truth_of(output), values_of(results))
+    assert fine["sampledSeconds"] > 0.8 * gpu["observedNs"] / 1e9 > 1.2, "what was paid for was sampled"
+
+
+def test_a_run_that_is_over_too_soon(tmp_path):
+    """Its results say why they have no fine values."""
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["0.4"], "--method", "Fine")
+    assert "the session was over before a stretch was sampled" in said
+    gpu, = results["gpus"]
+    assert "fine" not in gpu and {
+        item["metrics"][name]["reason"] for item in gpu["items"] if item["kind"] == "layer" for name in driver.METRICS
+    } == {"the GPU was not sampled: the session was over before a stretch was sampled"}
+
+
 def test_the_bench_holds_them_against_the_truth():
     """e2e/bench/accuracy_virtual.py: errors in classes, coverage and closure within its limits."""
     done = subprocess.run([sys.executable, str(ROOT / "e2e/bench/accuracy_virtual.py"), "short", "--seconds", "1", "--times", "4"],

@@ -103,6 +103,11 @@ pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_
     return PP_RING_SAMPLE;
 }
 
+void pp_duty_begin_anew(pp_duty *duty)
+{
+    duty->started = false;
+}
+
 bool pp_vigil_is_over(pp_vigil *vigil, int64_t now, size_t processes, bool connected)
 {
     if (processes > 0 || (!vigil->trained && connected))

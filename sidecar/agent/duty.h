@@ -77,4 +77,8 @@ bool pp_vigil_is_over(pp_vigil *vigil, int64_t now, size_t processes, bool conne
 /** The mode to ask of the hook now. */
 pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *input);
 
+/** The stretch that runs is stopped by somebody else, to be begun anew: it will last as long as
+ * any, and is paid for as one with what it has cost so far. */
+void pp_duty_begin_anew(pp_duty *duty);
+
 #endif

@@ -101,6 +101,7 @@ struct pp_monitor {
     atomic_bool done;
     bool fresh;
     bool finished;
+    bool used; /* the sampler has sampled before: an agent before this one told of it */
     char why[PP_SAMPLES_TEXT];
 };
 
@@ -116,12 +117,24 @@ int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error 
     return 0;
 }
 
+/* A sampler was started, and the session was over before it sampled anything. */
+static bool is_too_late(const pp_monitor *m)
+{
+    if (m->phase == AWAY)
+        return m->finished && m->since != 0;
+    return (m->finished || m->phase == OVER) && m->windows == 0 && !m->used;
+}
+
 const char *pp_monitor_why(const pp_monitor *m)
 {
     enum { SOME = 3 };
     const work *w = &m->work;
     const bool in_vain = m->phase != JOINING && !w->result && w->failed >= (m->finished ? 1 : SOME);
-    return *m->why || !in_vain ? m->why : w->why;
+    if (*m->why)
+        return m->why;
+    if (in_vain)
+        return w->why;
+    return is_too_late(m) ? "the session was over before a stretch was sampled" : "";
 }
 
 static void enter(pp_monitor *m, phase to, int64_t now)
@@ -486,6 +499,7 @@ static void find(pp_monitor *m, const pp_monitor_input *in)
     m->looked_at = in->now;
     if (open_sampler(m, &err) == 0) {
         m->begun = in->now;
+        m->used = pp_sampler_header(m->sampler)->head > 0;
         enter(m, RESTING, in->now);
     } else if (err.code != PP_ERR_NOT_FOUND)
         give_up(m, err.message);
@@ -574,7 +588,7 @@ static int attend(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
     return go_on(m, in, err);
 }
 
-bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
+pp_monitor_advice pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
 {
     pp_error err = {0};
     m->realtime = in->realtime;
@@ -583,9 +597,10 @@ bool pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
     if (m->phase != AWAY && m->phase != OVER && attend(m, in, &err) < 0 &&
         (m->phase != JOINING || collect(m, false))) /* else the next time finds it too */
         give_up(m, err.message);
-    if (m->phase == AWAY) /* before the hook has decided anything there is nothing to wait for */
-        return strcmp(in->hook, "started") != 0;
-    return m->phase != STARTING && !is_opening(m, in->now);
+    /* Before the hook has decided anything there is nothing to wait for. */
+    if (m->phase == AWAY ? strcmp(in->hook, "started") == 0 : is_opening(m, in->now))
+        return PP_MONITOR_STOP;
+    return m->phase == STARTING ? PP_MONITOR_WAIT : PP_MONITOR_GO;
 }
 
 /* ---- out ---- */

@@ -17,6 +17,7 @@ enum {
     KERNEL_ROUNDS = PP_RING_KERNELS / KERNELS_AT_ONCE + 1,
     ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
     HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
+    FIRST_STEPS = 4, /* are taken before samples are waited for: the training may be over soon */
 };
 
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
@@ -513,6 +514,19 @@ static void report_fine(pp_process *p, pp_agent_pod *pod)
         pod->take_fine(pod->user, NULL, why);
 }
 
+static void heed(pp_process *p, pp_monitor_advice advice, pp_ring_mode *mode)
+{
+    if (*mode != PP_RING_SAMPLE || advice == PP_MONITOR_GO)
+        return;
+    if (pp_pairing_running(p->pairing)) {
+        if (advice != PP_MONITOR_STOP || pp_reader_header(p->reader)->isolating ||
+            p->sampled < FIRST_STEPS)
+            return;
+        pp_duty_begin_anew(&p->duty);
+    }
+    *mode = PP_RING_COUNT;
+}
+
 /* The mode to ask for, where samples have to come first. */
 static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_error *err)
 {
@@ -533,8 +547,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
                               .running = recorded,
                               .over = p->duty.finished,
                               .hook = h->fine};
-    if (!pp_monitor_poll(p->monitor, &input) && *mode == PP_RING_SAMPLE && !running)
-        *mode = PP_RING_COUNT;
+    heed(p, pp_monitor_poll(p->monitor, &input), mode);
     report_fine(p, pod);
     return 0;
 }

@@ -246,6 +246,28 @@ static void test_a_stretch_lasts_although_it_starts_late(void **state)
     assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
 }
 
+/* Its sampler was not there yet: it lasts as long as any when it is begun anew, and what it has
+ * cost until then is paid for with it. */
+static void test_a_stretch_that_is_begun_anew(void **state)
+{
+    (void)state;
+    world w = begin(0.02);
+    pass(&w, &policy, S, S / 20);
+    pp_duty_begin_anew(&w.duty);
+    w.in.running = false; /* and the hook is asked for nothing, for four seconds */
+    w.in.now += 4 * S;
+    pass(&w, &policy, 10 * S - S / 20, S / 20);
+    assert_true(w.in.running);
+    pass(&w, &policy, S / 5, S / 20);
+    assert_false(w.in.running);
+    const int64_t cost = w.in.cost, armed_at = 1000 * S;
+    while (!w.in.running)
+        pass(&w, &policy, S / 20, S / 20);
+    assert_true(cost > 11 * S / 50);
+    assert_true(w.in.now - armed_at >= 2 * (int64_t)((double)cost / 0.006));
+    assert_true(w.in.now - armed_at <= 2 * (int64_t)((double)cost / 0.006) + S);
+}
+
 static void test_vigil(void **state)
 {
     (void)state;
@@ -278,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_the_operators_wish),
         cmocka_unit_test(test_a_running_stretch_is_adopted),
         cmocka_unit_test(test_a_stretch_lasts_although_it_starts_late),
+        cmocka_unit_test(test_a_stretch_that_is_begun_anew),
         cmocka_unit_test(test_vigil),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,11 +97,17 @@ static int tear_down(void **state)
     return rmdir(t.folder);
 }
 
-static bool poll(const char *hook)
+static pp_monitor_advice advise(const char *hook)
 {
     pp_monitor_input in = {.now = t.now, .wanted = !t.paused, .running = t.running, .hook = hook};
     t.now += TICK;
     return pp_monitor_poll(t.monitor, &in);
+}
+
+/* Whether a stretch may begin. */
+static bool poll(const char *hook)
+{
+    return advise(hook) == PP_MONITOR_GO;
 }
 
 static void show(pp_samples_state state)
@@ -353,14 +359,14 @@ static void test_a_session_that_is_over(void **state)
     pp_monitor_end(t.monitor);
     pp_monitor_input in = {.now = t.now, .over = true, .hook = "started"};
     for (int i = 0; i < 10000 && t.header->want != PP_SAMPLES_LEAVE; i++) {
-        assert_true(pp_monitor_poll(t.monitor, &in));
+        assert_int_equal(pp_monitor_poll(t.monitor, &in), PP_MONITOR_GO);
         (void)usleep(1000);
     }
     assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
     assert_true(pp_monitor_take(t.monitor, &e));
     check_estimates(&e);
     assert_int_equal(flock(t.fd, LOCK_UN), 0);
-    assert_true(pp_monitor_poll(t.monitor, &in));
+    assert_int_equal(pp_monitor_poll(t.monitor, &in), PP_MONITOR_GO);
     assert_string_equal(pp_monitor_why(t.monitor), "");
 }
 
@@ -501,6 +507,57 @@ static void test_a_session_that_is_over_early(void **state)
     (void)pp_monitor_poll(t.monitor, &over);
     assert_string_equal(pp_monitor_why(t.monitor), "not allowed here");
     assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
+}
+
+/* The one that runs while the sampler opens would be paid for without samples; one that they are
+ * asked for within goes on. */
+static void test_a_sampler_that_opens_within_a_stretch(void **state)
+{
+    (void)state;
+    t.running = true;
+    assert_int_equal(advise(""), PP_MONITOR_GO);
+    assert_int_equal(advise("started"), PP_MONITOR_STOP);
+    make_sampler();
+    t.now += S;
+    assert_int_equal(advise("started"), PP_MONITOR_STOP);
+    show(PP_SAMPLES_RESTING);
+    assert_int_equal(advise("started"), PP_MONITOR_WAIT);
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
+    show(PP_SAMPLES_SAMPLING);
+    t.placed = t.sampled = t.now;
+    assert_int_equal(advise("started"), PP_MONITOR_GO);
+    sample();
+    (void)check_whole_window();
+}
+
+/* No window of a session, or of a training, that was too short; an agent after one that had some
+ * does not deny them. */
+static void test_too_late_for_samples(void **state)
+{
+    (void)state;
+    const char *late = "the session was over before a stretch was sampled";
+    pp_monitor_input over = {.over = true, .hook = "started"};
+    (void)poll("started");
+    assert_string_equal(pp_monitor_why(t.monitor), "");
+    pp_monitor_finish(t.monitor);
+    assert_string_equal(pp_monitor_why(t.monitor), late);
+
+    make_sampler();
+    show(PP_SAMPLES_RESTING);
+    for (int used = 0; used < 2; used++) {
+        pp_monitor_free(t.monitor, false);
+        assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+        t.header->head = used ? 100 : 0;
+        t.paused = true;
+        (void)poll("started");
+        assert_string_equal(pp_monitor_why(t.monitor), "");
+        over.now = t.now += TICK;
+        (void)pp_monitor_poll(t.monitor, &over);
+        assert_string_equal(pp_monitor_why(t.monitor), used ? "" : late);
+        pp_monitor_finish(t.monitor);
+        assert_string_equal(pp_monitor_why(t.monitor), used ? "" : late);
+        t.header->want = PP_SAMPLES_REST;
+    }
 }
 
 static uint64_t kernels_of(const pp_monitor_estimates *e, uint32_t layer, uint8_t phase)
@@ -887,6 +944,8 @@ int main(void)
         WITH_FOLDER(test_a_stretch_that_is_over_as_samples_come),
         WITH_FOLDER(test_a_stretch_that_breaks_as_samples_come),
         WITH_FOLDER(test_a_session_that_is_over_early),
+        WITH_FOLDER(test_a_sampler_that_opens_within_a_stretch),
+        WITH_FOLDER(test_too_late_for_samples),
         WITH_FOLDER(test_a_window_that_begins_within_a_step),
         WITH_FOLDER(test_samples_that_do_not_fit),
         WITH_FOLDER(test_windows_in_vain),

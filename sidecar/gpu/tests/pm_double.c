@@ -69,7 +69,8 @@ typedef enum setting {
     OVERFLOW,   /* code of a decode after the buffer was full; 0: the flag alone */
     SLOW_NS,    /* see above */
     LATE_NS,    /* with a timeline, as the rest: after its end a sample can be decoded */
-    START_NS,   /* that a start takes */
+    ENABLE_NS,  /* that enabling takes */
+    START_NS,   /* and a start */
     NOISE,      /* standard deviation of a value, thousandths of a point */
     SKIP,       /* each so manieth sample is lost; 0: none is */
     BLANK,      /* each so manieth has no value of one counter; 0: none */
@@ -126,9 +127,9 @@ static void open_timeline(char *path)
 static void read_line(char *line)
 {
     static const char *const names[SETTINGS] = {
-        "offset_ns", "ppm",        "step_ns",   "decode_ns", "late",   "pieces",
-        "most",      "tells_full", "tells_end", "growth",    "record", "overflow",
-        "slow_ns",   "late_ns",    "start_ns",  "noise",     "skip",   "blank"};
+        "offset_ns",  "ppm",       "step_ns", "decode_ns", "late",     "pieces",  "most",
+        "tells_full", "tells_end", "growth",  "record",    "overflow", "slow_ns", "late_ns",
+        "enable_ns",  "start_ns",  "noise",   "skip",      "blank"};
     fault *f = &table.faults[table.n_faults % FAULTS];
     const int gpu = table.n_gpus % GPUS;
     char *value = strchr(line, ' ');
@@ -540,6 +541,13 @@ CUPTI(cuptiPmSamplingGetCounterAvailability, pm_availability *p)
     return OK;
 }
 
+static void take_time(setting which)
+{
+    const long long ns = table.timeline ? table.settings[which] : 0;
+    (void)nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000},
+                    NULL);
+}
+
 CUPTI(cuptiPmSamplingEnable, pm_enable *p)
 {
     ENTER(32);
@@ -547,6 +555,7 @@ CUPTI(cuptiPmSamplingEnable, pm_enable *p)
         return CUPTI_INVALID_PARAMETER;
     if (state.busy[p->device])
         return CUPTI_INVALID_OPERATION;
+    take_time(ENABLE_NS);
     p->object = calloc(1, sizeof *p->object);
     never(!p->object, "no memory");
     p->object->magic = MAGIC;
@@ -637,7 +646,7 @@ CUPTI(cuptiPmSamplingStart, pm_of_object *p)
         return CUPTI_INVALID_OPERATION;
     if (table.timeline) {
         vgpu_timeline_sample(table.timeline);
-        (void)nanosleep(&(struct timespec){.tv_nsec = (long)table.settings[START_NS]}, NULL);
+        take_time(START_NS);
     }
     state.now = table.timeline ? host_now() : state.now + 5 * table.settings[STEP_NS];
     o->running = true;
