@@ -238,17 +238,21 @@ static int describe_gpus(const run *r, json_t *gpus, pp_error *err)
 {
     size_t i;
     json_t *gpu;
-    bool used = false;
+    bool used = false, unsampled = false;
     json_array_foreach(gpus, i, gpu)
     {
-        used = used || *pp_json_get_string(gpu, "gpu", NULL);
+        const bool is_gpu = *pp_json_get_string(gpu, "gpu", NULL);
         if (pp_cli_fine_describe(r->fine, gpu, err) < 0 || pp_gpus_describe(r->gpus, gpu, err) < 0)
             return -1;
+        used = used || is_gpu;
+        unsampled = unsampled || (is_gpu && !json_object_get(gpu, "fine"));
     }
-    if (used && *pp_cli_fine_why(r->fine))
+    const char *why = pp_cli_fine_why(r->fine);
+    if (!*why && unsampled && r->options->settings.fine > 0)
+        why = "none of its stretches was before the end";
+    if (used && *why)
         (void)fprintf(stderr,
-                      "precisionprobe: the GPU's performance monitors were not sampled: %s\n",
-                      pp_cli_fine_why(r->fine));
+                      "precisionprobe: the GPU's performance monitors were not sampled: %s\n", why);
     return 0;
 }
 

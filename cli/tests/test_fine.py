@@ -85,18 +85,19 @@ def test_a_run_of_one_stretch(tmp_path):
     gpu, = results["gpus"]
     fine, = gpu["fine"]
     assert fine["times"] == 1 and fine["failedTimes"] == 0 and "not sampled" not in said
+    print(driver.compare(driver.truth_of(output), values_of(results)), fine)
     assert driver.agrees(driver.truth_of(output), values_of(results))
-    assert fine["sampledSeconds"] > 0.8 * gpu["observedNs"] / 1e9 > 1.2, "what was paid for was sampled"
+    assert fine["sampledSeconds"] > 0.6 * gpu["observedNs"] / 1e9 > 1, "what was paid for was sampled"
 
 
 def test_a_run_that_is_over_too_soon(tmp_path):
-    """Its results say why they have no fine values."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["0.4"], "--method", "Fine")
-    assert "the session was over before a stretch was sampled" in said
+    """It says why its results have no fine values."""
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["1"], "--method", "Fine", enable_ns=3000000000)
+    assert "monitors were not sampled: none of its stretches was before the end" in said
     gpu, = results["gpus"]
     assert "fine" not in gpu and {
         item["metrics"][name]["reason"] for item in gpu["items"] if item["kind"] == "layer" for name in driver.METRICS
-    } == {"the GPU was not sampled: the session was over before a stretch was sampled"}
+    } == {"fine sampling told nothing of it"}
 
 
 def test_the_bench_holds_them_against_the_truth():

@@ -56,8 +56,8 @@ def compare(truth, values):
 
 
 def agrees(truth, values):
-    """Whether they agree as values of samples 100 us apart, of two windows or more, do. Eight runs of trainings drawn at
-    random erred by 0.06 to 0.26 points, with all values within 3 standard errors."""
+    """Whether they agree as values of samples 100 us apart do. Eight runs of trainings drawn at random, of two windows or
+    more, erred by 0.06 to 0.26 points, with all values within 3 standard errors."""
     errors, share = compare(truth, values)
     return max(errors.values()) < 1 and share >= 0.9
 

@@ -130,11 +130,14 @@ class Client:
 
         def call_ended(_module, _args, out):
             self._end("f", index)
+            if not isinstance(out, torch.Tensor) or not out.requires_grad:
+                return
+            out.grad_fn.register_prehook(gradient_arrived)
+            if not accumulators:
+                out.grad_fn.register_hook(part_done)
             while hooks:
                 hooks.pop().remove()
-            if isinstance(out, torch.Tensor) and out.requires_grad:
-                out.grad_fn.register_prehook(gradient_arrived)
-                hooks.extend(node.register_hook(part_done) for node in accumulators or [out.grad_fn])
+            hooks.extend(node.register_hook(part_done) for node in accumulators)
 
         def gradient_arrived(*_):
             pending[0] = max(1, len(accumulators))

@@ -307,6 +307,7 @@ static void follow(agent *a)
     a->pod.timeline = a->settings.timeline;
     a->pod.fine = a->settings.fine;
     a->pod.first = 0;
+    a->pod.over = false;
     if (a->events &&
         pp_events_session(a->events, a->settings.namespace_, a->settings.name, &err) < 0)
         pp_err(a->settings.name, "%s", err.message);
@@ -327,6 +328,7 @@ static void on_welcome(agent *a, const json_t *message)
     if (!same && *welcome.session && !welcome.settings)
         return; /* of a session that this agent does not carry */
     forget_next(a);
+    a->pod.over = !same;
     if (same || !welcome.settings)
         allow(a, welcome.sampling && same);
     else

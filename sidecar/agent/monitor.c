@@ -29,10 +29,11 @@ enum {
 #define EVERY (30 * SECOND) /* in a long stretch */
 #define LOOK_EVERY (SECOND / 5)
 #define BEAT_EVERY SECOND
-#define COME (10 * SECOND)  /* for the sampler to be there and open, once it was started */
-#define START (5 * SECOND)  /* for its first sample: it takes 0.2 s */
-#define IDLE (20 * SECOND)  /* of samples without a stretch */
-#define DRAIN (10 * SECOND) /* for the last samples of a window */
+#define COME (10 * SECOND)   /* for the sampler to be there and open, once it was started */
+#define STOPPED (4 * SECOND) /* that a stretch is stopped for that: it takes 1 to 3 s */
+#define START (5 * SECOND)   /* for its first sample: it takes 0.2 s */
+#define IDLE (20 * SECOND)   /* of samples without a stretch */
+#define DRAIN (10 * SECOND)  /* for the last samples of a window */
 
 /* What sampling, joining and solving may take of a processor in all: so much at once, for some
  * windows early on, and a tenth of the time. */
@@ -82,6 +83,8 @@ struct pp_monitor {
     int64_t ran_at;     /* since when the stretch has been seen to run; 0: not */
     int64_t next_at;    /* when a stretch that goes on is sampled again */
     int64_t not_before; /* nothing is: the sampler gave no samples */
+    bool awaited;       /* it was seen that none was started yet */
+    int64_t started;    /* when one was seen to be, after that; 0: not */
     int64_t begun;      /* when the sampler was there */
     int64_t looked_at, beat_at;
     int64_t joined_at; /* when the latest window was submitted */
@@ -101,7 +104,6 @@ struct pp_monitor {
     atomic_bool done;
     bool fresh;
     bool finished;
-    bool used; /* the sampler has sampled before: an agent before this one told of it */
     char why[PP_SAMPLES_TEXT];
 };
 
@@ -117,24 +119,12 @@ int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error 
     return 0;
 }
 
-/* A sampler was started, and the session was over before it sampled anything. */
-static bool is_too_late(const pp_monitor *m)
-{
-    if (m->phase == AWAY)
-        return m->finished && m->since != 0;
-    return (m->finished || m->phase == OVER) && m->windows == 0 && !m->used;
-}
-
 const char *pp_monitor_why(const pp_monitor *m)
 {
     enum { SOME = 3 };
     const work *w = &m->work;
     const bool in_vain = m->phase != JOINING && !w->result && w->failed >= (m->finished ? 1 : SOME);
-    if (*m->why)
-        return m->why;
-    if (in_vain)
-        return w->why;
-    return is_too_late(m) ? "the session was over before a stretch was sampled" : "";
+    return *m->why || !in_vain ? m->why : w->why;
 }
 
 static void enter(pp_monitor *m, phase to, int64_t now)
@@ -499,7 +489,6 @@ static void find(pp_monitor *m, const pp_monitor_input *in)
     m->looked_at = in->now;
     if (open_sampler(m, &err) == 0) {
         m->begun = in->now;
-        m->used = pp_sampler_header(m->sampler)->head > 0;
         enter(m, RESTING, in->now);
     } else if (err.code != PP_ERR_NOT_FOUND)
         give_up(m, err.message);
@@ -588,9 +577,21 @@ static int attend(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
     return go_on(m, in, err);
 }
 
+/* One that an agent before this one has seen may be gone for good: no stretch is stopped for it. */
+static void note_start(pp_monitor *m, bool started, int64_t now)
+{
+    m->awaited = m->awaited || !started;
+    if (!started)
+        m->started = 0;
+    else if (m->awaited && m->started == 0)
+        m->started = now;
+}
+
 pp_monitor_advice pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
 {
     pp_error err = {0};
+    const bool started = strcmp(in->hook, "started") == 0;
+    note_start(m, started, in->now);
     m->realtime = in->realtime;
     if (m->phase == AWAY)
         find(m, in);
@@ -598,9 +599,9 @@ pp_monitor_advice pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
         (m->phase != JOINING || collect(m, false))) /* else the next time finds it too */
         give_up(m, err.message);
     /* Before the hook has decided anything there is nothing to wait for. */
-    if (m->phase == AWAY ? strcmp(in->hook, "started") == 0 : is_opening(m, in->now))
-        return PP_MONITOR_STOP;
-    return m->phase == STARTING ? PP_MONITOR_WAIT : PP_MONITOR_GO;
+    if (m->phase == AWAY ? !started : !is_opening(m, in->now))
+        return m->phase == STARTING ? PP_MONITOR_WAIT : PP_MONITOR_GO;
+    return m->started && in->now - m->started < STOPPED ? PP_MONITOR_STOP : PP_MONITOR_WAIT;
 }
 
 /* ---- out ---- */

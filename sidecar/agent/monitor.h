@@ -32,12 +32,12 @@ typedef struct pp_monitor_input {
     const char *hook; /**< what the ring says of the sampler: "", "started", or why there is none */
 } pp_monitor_input;
 
-/** What is good for a stretch; nothing but GO for more than some seconds. */
 typedef enum pp_monitor_advice {
-    PP_MONITOR_GO,
-    PP_MONITOR_WAIT, /**< one that has not begun should wait: samples are about to come */
-    PP_MONITOR_STOP, /**< nor should one go on: its sampler is being opened, so it would be paid for
-                        without samples */
+    PP_MONITOR_GO,   /**< a stretch may begin */
+    PP_MONITOR_WAIT, /**< one that has not begun should wait, for 25 s at most: samples are about to
+                        come */
+    PP_MONITOR_STOP, /**< nor should one go on, for 4 s at most: the sampler has just been started,
+                        and the stretch would be paid for without samples */
 } pp_monitor_advice;
 
 /** Reads samples and tells the sampler what is wanted. */
@@ -72,8 +72,8 @@ typedef struct pp_monitor_estimates {
  * function here. */
 bool pp_monitor_take(pp_monitor *monitor, pp_monitor_estimates *ret);
 
-/** Why there are no (more) estimates: there is no sampler any more, nothing could be told of the
- * first windows, or the session was over before there was one; "" where nothing is wrong. */
+/** Why there are no (more) estimates: there is no sampler any more, or nothing could be told of the
+ * first windows; "" where nothing is wrong. */
 const char *pp_monitor_why(const pp_monitor *monitor);
 
 #endif

@@ -545,7 +545,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
                               .realtime = p->offset,
                               .wanted = *mode == PP_RING_SAMPLE && (recorded || !running),
                               .running = recorded,
-                              .over = p->duty.finished,
+                              .over = p->duty.finished || pod->over,
                               .hook = h->fine};
     heed(p, pp_monitor_poll(p->monitor, &input), mode);
     report_fine(p, pod);

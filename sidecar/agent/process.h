@@ -30,6 +30,7 @@ typedef struct pp_agent_pod {
     pp_duty_policy policy;
     int64_t timeline; /**< steps of each stretch that go as intervals, whatever their rate */
     bool allowed;     /**< sampling is wanted */
+    bool over;        /**< the session is, of this pod: nothing will be sampled any more */
     bool leaving;     /**< the agent is about to end: nothing new is begun */
     uint32_t session; /**< pp_settings_number of what is in the control file */
     int64_t first; /**< when the first sampled step began, monotonic ns, later by the pauses since;

@@ -4,11 +4,16 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
-from conftest import SESSION, TRAIN, layers_of, losses, needed, run, settings_of, told, undelta, until
+from conftest import HERE, SESSION, TRAIN, layers_of, losses, needed, run, settings_of, told, undelta, until
 from server import Server, certificates
+
+ROOT = str(HERE.parents[1])
+sys.path.insert(0, ROOT + "/e2e")
+from harness import driver  # noqa: E402
 
 
 @pytest.fixture
@@ -118,6 +123,29 @@ def test_sampling_stops_when_the_session_is_gone(probe, server):
     until(lambda: mode(probe) == "sample", "the welcome")
     probe.finish()
     assert server.stored == {}
+
+
+def test_the_sampler_leaves_with_the_session(probe, server):
+    """It takes memory while it is there: it rests while the session is suspended, and goes with it."""
+    laid = driver.lay_out(needed("PP_HOOK") + "/../../../e2e/gpu/driver", str(probe.folder / "driver"),
+                          str(probe.folder / "timeline"))
+    connect(probe, server, fine={"periodNs": 100000})
+    probe.training = subprocess.Popen(
+        [needed("PP_TORCH_PYTHON").split(":")[-1], ROOT + "/e2e/training/kernels.py", laid, str(probe.folder / "timeline"),
+         "long", "1", "100"], stdout=subprocess.DEVNULL,
+        env=probe.environment({"LD_LIBRARY_PATH": laid, "NVIDIA_VISIBLE_DEVICES": driver.GPU}))
+    until(lambda: any("fine" in batch for batch in server.batches), "values")
+    samples, = probe.ring.glob("*.samples")
+    server.say(False, session=SESSION)
+    until(lambda: mode(probe) == "idle", "the suspension")
+    taken = server.received
+    server.say(True, session=SESSION)
+    until(lambda: server.received > taken, "a batch after it")
+    assert samples.exists()
+    server.say(False)
+    until(lambda: not samples.exists(), "the sampler's end")
+    assert probe.training.poll() is None
+    probe.finish()
 
 
 def test_trainers_after_the_agents_end_are_left_alone(probe, server):
