@@ -30,7 +30,7 @@ enum {
 #define LOOK_EVERY (SECOND / 5)
 #define BEAT_EVERY SECOND
 #define COME (10 * SECOND)   /* for the sampler to be there and open, once it was started */
-#define STOPPED (4 * SECOND) /* that a stretch is stopped for that: it takes 1 to 3 s */
+#define STOPPED (4 * SECOND) /* that no stretch runs meanwhile: it takes 1 to 3 s */
 #define START (5 * SECOND)   /* for its first sample: it takes 0.2 s */
 #define IDLE (20 * SECOND)   /* of samples without a stretch */
 #define DRAIN (10 * SECOND)  /* for the last samples of a window */
@@ -601,7 +601,9 @@ pp_monitor_advice pp_monitor_poll(pp_monitor *m, const pp_monitor_input *in)
     /* Before the hook has decided anything there is nothing to wait for. */
     if (m->phase == AWAY ? !started : !is_opening(m, in->now))
         return m->phase == STARTING ? PP_MONITOR_WAIT : PP_MONITOR_GO;
-    return m->started && in->now - m->started < STOPPED ? PP_MONITOR_STOP : PP_MONITOR_WAIT;
+    if (m->started == 0)
+        return PP_MONITOR_WAIT;
+    return in->now - m->started < STOPPED ? PP_MONITOR_STOP : PP_MONITOR_GO;
 }
 
 /* ---- out ---- */

@@ -36,8 +36,8 @@ typedef enum pp_monitor_advice {
     PP_MONITOR_GO,   /**< a stretch may begin */
     PP_MONITOR_WAIT, /**< one that has not begun should wait, for 25 s at most: samples are about to
                         come */
-    PP_MONITOR_STOP, /**< nor should one go on, for 4 s at most: the sampler has just been started,
-                        and the stretch would be paid for without samples */
+    PP_MONITOR_STOP, /**< nor should one go on: the sampler was started within the last 4 s, and the
+                        stretch would be paid for without samples */
 } pp_monitor_advice;
 
 /** Reads samples and tells the sampler what is wanted. */

@@ -541,7 +541,8 @@ static void test_a_stretch_is_not_stopped_for_long(void **state)
     while (advise("started") == PP_MONITOR_STOP)
         assert_true(t.now - from < 100 * S);
     assert_true(t.now - from > 3 * S && t.now - from < 5 * S);
-    assert_int_equal(advise("started"), PP_MONITOR_WAIT);
+    t.running = false; /* nor is its successor */
+    assert_int_equal(advise("started"), PP_MONITOR_GO);
 
     pp_monitor_free(t.monitor, false);
     assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
@@ -856,7 +857,7 @@ static void test_a_hook_that_begins_anew(void **state)
     for (int64_t from = t.now; t.now - from < 60 * S;)
         assert_true(poll(""));
     int64_t ns = waited();
-    assert_true(ns > 5 * S && ns < 15 * S);
+    assert_true(ns > 3 * S && ns < 5 * S); /* a new one, which does not come */
 }
 
 /* Samples are given back where no stretch comes. */
