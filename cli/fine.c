@@ -1,7 +1,7 @@
 #include "cli/fine.h"
 
 #include "common/json.h"
-#include "controller/metric.h"
+#include "estimate/metric.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *closure_of(const pp_fine_result *r)
+static json_t *closure_of(const pp_sampling_result *r)
 {
     json_t *all = json_object();
     for (int m = 0; m < METRICS; m++) {
@@ -57,7 +57,7 @@ static json_t *closure_of(const pp_fine_result *r)
     return all;
 }
 
-static json_t *facts_of(const pp_fine_report *report)
+static json_t *facts_of(const pp_sampling_report *report)
 {
     const pp_monitor_estimates *e = report->estimates;
     return json_pack(
@@ -69,7 +69,8 @@ static json_t *facts_of(const pp_fine_report *report)
         "samplerCpuSeconds", (double)e->sampler->cpu / 1e9, "closure", closure_of(e->result));
 }
 
-int pp_cli_fine_take(pp_cli_fine *f, const pp_fine_report *report, const char *why, pp_error *err)
+int pp_cli_fine_take(pp_cli_fine *f, const pp_sampling_report *report, const char *why,
+                     pp_error *err)
 {
     if (*why)
         (void)snprintf(f->why, sizeof f->why, "%s", why);

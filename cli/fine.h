@@ -15,7 +15,7 @@ pp_cli_fine *pp_cli_fine_new(void);
 void pp_cli_fine_free(pp_cli_fine *fine);
 
 /** As pp_agent_pod's take_fine has them: a report replaces the one before of its process. */
-int pp_cli_fine_take(pp_cli_fine *fine, const pp_fine_report *report, const char *why,
+int pp_cli_fine_take(pp_cli_fine *fine, const pp_sampling_report *report, const char *why,
                      pp_error *err);
 
 /** Adds to a GPU's results (results.h) how its sampling went, as `fine`, one object for each

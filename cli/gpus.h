@@ -2,7 +2,7 @@
 #ifndef PP_CLI_GPUS_H
 #define PP_CLI_GPUS_H
 
-#include "controller/activity_builder.h"
+#include "estimate/activity_builder.h"
 #include "sidecar/gpu/nvml.h"
 
 #include <jansson.h>

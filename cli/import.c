@@ -85,7 +85,7 @@ static const pp_json_field fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
-static int solving_of(const facts *f, pp_solution_options *ret, pp_error *err)
+static int solving_of(const facts *f, pp_estimates_options *ret, pp_error *err)
 {
     if (f->version != 1)
         return pp_error_field(err, "version", "must be 1");
@@ -112,7 +112,7 @@ typedef struct import {
     facts facts;
     char name[NAME_MAX + 1];
     char uid[37];
-    pp_solution_options solving;
+    pp_estimates_options solving;
     pp_activity_builder *activity;
     pp_store_import *rows;
     pp_store *store;
@@ -179,7 +179,7 @@ static int take_batch(void *user, const pp_wire_batch *batch, pp_error *err)
     return pp_activity_builder_add(m->activity, batch, err);
 }
 
-static int take_solution(void *user, const pp_solution *solution, pp_error *err)
+static int take_solution(void *user, const pp_estimates *solution, pp_error *err)
 {
     return pp_store_import_solution(((import *)user)->rows, solution, err);
 }

@@ -3,14 +3,14 @@
 #define PP_CLI_OPTIONS_H
 
 #include "common/error.h"
-#include "controller/solution.h"
+#include "estimate/estimates.h"
 #include "sidecar/agent/settings.h"
 
 #include <stdbool.h>
 
 typedef struct pp_run_options {
     pp_settings settings;
-    pp_solution_options solution;
+    pp_estimates_options solution;
     const char *method;     /**< as asked for; borrowed from argv */
     const char *output;     /**< folder for the results; NULL: none is written */
     const char *hook;       /**< folder with the hook's sitecustomize.py */

@@ -40,14 +40,14 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-static json_t *estimate_object(const pp_solution_estimate *e)
+static json_t *estimate_object(const pp_estimate *e)
 {
     return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "mean", real(e->mean),
                      "standardError", real(e->standard_error), "windows", real(e->windows),
-                     "method", pp_attribution_method_name(e->method), "source",
-                     text_or_null(e->source), "group", text_or_null(e->group_name), "groupMean",
-                     real(e->group_mean), "groupStandardError", real(e->group_standard_error),
-                     "reason", text_or_null(e->reason));
+                     "method", pp_method_name(e->method), "source", text_or_null(e->source),
+                     "group", text_or_null(e->group_name), "groupMean", real(e->group_mean),
+                     "groupStandardError", real(e->group_standard_error), "reason",
+                     text_or_null(e->reason));
 }
 
 static json_t *integer_or_null(int64_t value)
@@ -55,29 +55,29 @@ static json_t *integer_or_null(int64_t value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
-static json_t *per_step(const pp_solution *s, int64_t ns)
+static json_t *per_step(const pp_estimates *s, int64_t ns)
 {
     return real(s->step_count && ns >= 0 ? (double)ns / (double)s->step_count / 1e6 : (double)NAN);
 }
 
-static json_t *item_object(const pp_solution *s, const pp_solution_item *i)
+static json_t *item_object(const pp_estimates *s, const pp_estimates_item *i)
 {
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
-        pp_solution_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
-        pp_solution_phase_name(i->phase), "parameters", integer_or_null(i->parameters), "calls",
-        (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns, "millisecondsPerStep",
-        per_step(s, i->total_ns), "share", real(i->share), "busyNs", integer_or_null(i->busy_ns),
-        "busyMillisecondsPerStep", per_step(s, i->busy_ns), "idleShare", real(i->idle_share),
-        "busyReason", text_or_null(i->busy_reason), "metrics", json_object());
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "kind", pp_item_kind_name(i->kind), "layer", i->layer, "type", i->type,
+                     "phase", pp_phase_name(i->phase), "parameters", integer_or_null(i->parameters),
+                     "calls", (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns,
+                     "millisecondsPerStep", per_step(s, i->total_ns), "share", real(i->share),
+                     "busyNs", integer_or_null(i->busy_ns), "busyMillisecondsPerStep",
+                     per_step(s, i->busy_ns), "idleShare", real(i->idle_share), "busyReason",
+                     text_or_null(i->busy_reason), "metrics", json_object());
 }
 
 /* How values of replays hold against windows that were held out; nothing where there are none. */
-static void add_closures(json_t *gpu, const pp_solution *s)
+static void add_closures(json_t *gpu, const pp_estimates *s)
 {
     json_t *all = s->n_closures ? json_object() : NULL;
     for (size_t i = 0; all && i < s->n_closures; i++) {
-        const pp_solution_closure *c = &s->closures[i];
+        const pp_hold_out *c = &s->closures[i];
         (void)json_object_set_new(all, pp_metric_get(c->metric)->spec_name,
                                   json_pack("{s:o, s:o, s:I}", "held", real(c->held), "difference",
                                             real(c->difference), "windows",
@@ -87,13 +87,13 @@ static void add_closures(json_t *gpu, const pp_solution *s)
         (void)json_object_set_new(gpu, "closure", all);
 }
 
-json_t *pp_results_of_solution(const pp_solution *s)
+json_t *pp_results_of_solution(const pp_estimates *s)
 {
     json_t *items = json_array();
     for (size_t i = 0; items && i < s->n_items; i++)
         (void)json_array_append_new(items, item_object(s, &s->items[i]));
     for (size_t i = 0; items && i < s->n_estimates; i++) {
-        const pp_solution_estimate *e = &s->estimates[i];
+        const pp_estimate *e = &s->estimates[i];
         json_t *metrics = json_object_get(json_array_get(items, e->item), "metrics");
         (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }

@@ -5,14 +5,14 @@
 #ifndef PP_CLI_RESULTS_H
 #define PP_CLI_RESULTS_H
 
-#include "controller/solution.h"
+#include "estimate/estimates.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 /** One solution (of one GPU) as an object; a new reference, NULL where memory is out. */
-json_t *pp_results_of_solution(const pp_solution *solution);
+json_t *pp_results_of_solution(const pp_estimates *solution);
 
 /** Writes results.json and layers.csv into the folder, which is made where it is missing. */
 int pp_results_write(const json_t *results, const char *folder, pp_error *err);

@@ -84,7 +84,7 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     on_gpus(r, &batch->process.gpus);
 }
 
-static void on_fine(void *user, const pp_fine_report *report, const char *why)
+static void on_fine(void *user, const pp_sampling_report *report, const char *why)
 {
     run *r = user;
     pp_error err = {0};
@@ -228,7 +228,7 @@ static int start_handles(run *r, pp_error *err)
 
 /* ---- results ---- */
 
-static int add_solution(void *user, const pp_solution *solution, pp_error *err)
+static int add_solution(void *user, const pp_estimates *solution, pp_error *err)
 {
     return json_array_append_new(user, pp_results_of_solution(solution)) == 0 ? 0
                                                                               : pp_error_nomem(err);

@@ -1,6 +1,7 @@
 #include "cli/solve.h"
 
 #include "cli/gpus.h"
+#include "estimate/solve.h"
 
 #include <string.h>
 
@@ -8,15 +9,15 @@
 #define MAX_LAG_NS INT64_C(200000000)
 #define MAX_STANDARD_ERROR 0.05
 
-pp_solution_options pp_solve_defaults(void)
+pp_estimates_options pp_solve_defaults(void)
 {
-    return (pp_solution_options){.attribution = {.window_ns = PP_GPUS_WINDOW_NS,
-                                                 .scrape_ns = PP_GPUS_WINDOW_NS,
-                                                 .max_lag_ns = MAX_LAG_NS,
-                                                 .max_standard_error = MAX_STANDARD_ERROR}};
+    return (pp_estimates_options){.attribution = {.window_ns = PP_GPUS_WINDOW_NS,
+                                                  .scrape_ns = PP_GPUS_WINDOW_NS,
+                                                  .max_lag_ns = MAX_LAG_NS,
+                                                  .max_standard_error = MAX_STANDARD_ERROR}};
 }
 
-int pp_solve_set_method(pp_solution_options *options, const char *method)
+int pp_solve_set_method(pp_estimates_options *options, const char *method)
 {
     static const char *const methods[] = {"Auto", "Direct", "Fine", "Job", "Isolated"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
@@ -31,18 +32,18 @@ int pp_solve_set_method(pp_solution_options *options, const char *method)
 }
 
 static int solve_gpu(const pp_activity *activity, const char *gpu,
-                     const pp_solution_options *options, pp_solve_fn each, void *user,
+                     const pp_estimates_options *options, pp_solve_fn each, void *user,
                      pp_error *err)
 {
-    pp_solution *solution = NULL;
-    if (pp_solution_solve(activity, gpu, options, &solution, err) < 0)
+    pp_estimates *solution = NULL;
+    if (pp_estimates_solve(activity, gpu, options, &solution, err) < 0)
         return -1;
     int rc = each(user, solution, err);
-    (void)pp_solution_free(solution);
+    (void)pp_estimates_free(solution);
     return rc;
 }
 
-int pp_solve(const pp_activity *activity, const pp_solution_options *options, pp_solve_fn each,
+int pp_solve(const pp_activity *activity, const pp_estimates_options *options, pp_solve_fn each,
              void *user, pp_error *err)
 {
     pp_strings gpus = {0};

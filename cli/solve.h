@@ -2,19 +2,19 @@
 #ifndef PP_CLI_SOLVE_H
 #define PP_CLI_SOLVE_H
 
-#include "controller/solution.h"
+#include "estimate/estimates.h"
 
 /** For counters that are read every 100 ms, with nothing that passes them on; all metrics. */
-pp_solution_options pp_solve_defaults(void);
+pp_estimates_options pp_solve_defaults(void);
 
 /** "Auto", "Direct", "Fine", "Job" or "Isolated"; -1 for anything else. */
-int pp_solve_set_method(pp_solution_options *options, const char *method);
+int pp_solve_set_method(pp_estimates_options *options, const char *method);
 
 /** Borrows the solution for the call. */
-typedef int (*pp_solve_fn)(void *user, const pp_solution *solution, pp_error *err);
+typedef int (*pp_solve_fn)(void *user, const pp_estimates *solution, pp_error *err);
 
 /** Hands on one solution for each GPU that a process named. */
-int pp_solve(const pp_activity *activity, const pp_solution_options *options, pp_solve_fn each,
+int pp_solve(const pp_activity *activity, const pp_estimates_options *options, pp_solve_fn each,
              void *user, pp_error *err);
 
 #endif

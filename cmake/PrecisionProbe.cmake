@@ -56,6 +56,16 @@ function(pp_library name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
+# pp_arithmetic(SOURCES...): arithmetic over hundreds of windows by dozens of columns, optimised in debug builds too, or its
+# tests take minutes. It has no threads and shares nothing, and takes a hundred times as long where each access is noted.
+function(pp_arithmetic)
+  set(options -O3)
+  if(PP_SANITIZE MATCHES thread)
+    list(APPEND options -fno-sanitize=thread)
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${options}")
+endfunction()
+
 # pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...]): one cmocka program. A label says what
 # it needs; without one it is "quick" and needs nothing.
 function(pp_test name)

@@ -241,3 +241,53 @@ const char *pp_json_get_string(const json_t *object, ...)
     va_end(keys);
     return json_string_value(value);
 }
+
+/* Bytes of the character at `text`; 0: there is none. */
+static size_t character_at(const char *text)
+{
+    for (size_t n = 1; n <= 4 && text[n - 1]; n++) {
+        json_t *one = json_stringn(text, n);
+        json_decref(one);
+        if (one)
+            return n;
+    }
+    return 0;
+}
+
+/* Whether a text is what a cut leaves of a character: its first byte, and not all of the others. */
+static bool is_cut(const char *text)
+{
+    const unsigned char first = (unsigned char)*text;
+    size_t n = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2, have = 1;
+    while (((unsigned char)text[have] & 0xc0U) == 0x80U)
+        have++;
+    return first >= 0xc2 && first <= 0xf4 && have < n && !text[have];
+}
+
+json_t *pp_json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *copy = value ? NULL : strdup(text);
+    if (!copy)
+        return value;
+    for (size_t at = 0, n; copy[at]; at += n ? n : 1) {
+        n = character_at(copy + at);
+        if (n == 0)
+            copy[at] = is_cut(copy + at) ? '\0' : '?';
+        if (!copy[at])
+            break;
+    }
+    value = json_string(copy);
+    free(copy);
+    return value;
+}
+
+const json_t *pp_json_named(const json_t *list, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *known = pp_json_get_string(json_array_get(list, i), "name", NULL);
+        if (known && strcmp(known, name) == 0)
+            return json_array_get(list, i);
+    }
+    return NULL;
+}

@@ -59,6 +59,13 @@ const json_t *pp_json_get(const json_t *object, ...) __attribute__((sentinel));
 /** The string under the keys, borrowed, or NULL. */
 const char *pp_json_get_string(const json_t *object, ...) __attribute__((sentinel));
 
+/** The list's first object whose "name" is this; borrowed, or NULL. */
+const json_t *pp_json_named(const json_t *list, const char *name);
+
+/** A new string of a text that may have been cut within a character, whose bytes are then left out
+ * at the end, and "?" elsewhere. NULL without memory. */
+json_t *pp_json_text(const char *text);
+
 void pp_strings_free(pp_strings *strings);
 int pp_strings_add(pp_strings *strings, const char *text, pp_error *err);
 /** As pp_strings_add, unless the text is there already. */

@@ -3,7 +3,9 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +78,7 @@ static const pp_json_field stretch_fields[] = {
     {"last", PP_JSON_BOOL, offsetof(pp_wire_stretch, last), true, 0},
     {"dwell", PP_JSON_INT, offsetof(pp_wire_stretch, dwell), false, PP_WIRE_MAX_DWELL},
     {"background", PP_JSON_BOOL, offsetof(pp_wire_stretch, background), false, 0},
+    {"monotonic", PP_JSON_INT, offsetof(pp_wire_stretch, monotonic), false, PP_WIRE_TIME_MAX},
     {0},
 };
 
@@ -268,6 +271,12 @@ bool pp_wire_is_id(const char *text, size_t max)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/");
     return n > 0 && n <= max && !text[n];
+}
+
+bool pp_wire_is_address(const char *text)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
 static int check_id(const char *text, size_t max, const char *field, pp_error *err)
@@ -788,6 +797,33 @@ bool pp_wire_is_fine_only(const pp_wire_batch *batch)
            batch->interval_count == 0 && batch->grid.count == 0;
 }
 
+size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
+{
+    size_t bytes = sizeof *batch + batch->layer_count * sizeof *batch->layers +
+                   batch->step_count * sizeof *batch->steps +
+                   batch->interval_count * sizeof *batch->intervals +
+                   batch->grid.count * sizeof *batch->grid.cells +
+                   batch->fine.count * sizeof *batch->fine.rows;
+    for (size_t i = 0; i < batch->layer_count; i++)
+        bytes += strlen(batch->layers[i].name) + strlen(batch->layers[i].type) + 2;
+    return bytes;
+}
+
+size_t pp_wire_count_containers(const char *text, size_t len)
+{
+    size_t count = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '"')
+            quoted = !quoted;
+        else if (quoted && text[i] == '\\')
+            i++;
+        else if (!quoted && (text[i] == '{' || text[i] == '['))
+            count++;
+    }
+    return count;
+}
+
 void pp_wire_batch_free(pp_wire_batch *batch)
 {
     if (!batch)
@@ -902,7 +938,8 @@ static int append_stretch(pp_buf *out, const pp_wire_stretch *s, pp_error *err)
                       ",\"stretch\":{\"id\":%" PRId64 ",\"start\":%" PRId64 ",\"end\":%" PRId64
                       ",\"last\":%s",
                       s->id, s->start, s->end, s->last ? "true" : "false") < 0 ||
-        append_number(out, "dwell", s->dwell, err) < 0)
+        append_number(out, "dwell", s->dwell, err) < 0 ||
+        append_number(out, "monotonic", s->monotonic, err) < 0)
         return -1;
     return append_text(out, s->background ? ",\"background\":true}" : "}", err);
 }
@@ -1031,12 +1068,51 @@ int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err)
     return append_batch(out, batch, err) < 0 ? rewind_to(out, before) : 0;
 }
 
+/* ---- onto another clock ------------------------------------------------------------------------
+ */
+
+static bool may_shift(int64_t stamp, int64_t by)
+{
+    int64_t to;
+    return !__builtin_sub_overflow(stamp, by, &to) && to >= PP_WIRE_TIME_MIN &&
+           to <= PP_WIRE_TIME_MAX;
+}
+
+static bool may_shift_all(const pp_wire_batch *b, int64_t by)
+{
+    bool may = may_shift(b->stretch.start, by) && may_shift(b->stretch.end, by) &&
+               (!b->grid.cell || may_shift(b->grid.start, by));
+    for (size_t i = 0; i < b->step_count && may; i++)
+        may = may_shift(b->steps[i].start, by);
+    for (size_t i = 0; i < b->interval_count && may; i++)
+        may = may_shift(b->intervals[i].start, by);
+    return may;
+}
+
+int pp_wire_batch_shift(pp_wire_batch *b, int64_t by_ns, pp_error *err)
+{
+    if (by_ns == 0)
+        return 0;
+    if (!may_shift_all(b, by_ns))
+        return pp_error_field(err, "stretch.start", "would leave the years 2000 to 2099");
+    b->stretch.start -= by_ns;
+    b->stretch.end -= by_ns;
+    if (b->grid.cell)
+        b->grid.start -= by_ns;
+    for (size_t i = 0; i < b->step_count; i++)
+        b->steps[i].start -= by_ns;
+    for (size_t i = 0; i < b->interval_count; i++)
+        b->intervals[i].start -= by_ns;
+    return 0;
+}
+
 /* ---- the small messages ------------------------------------------------------------------------
  */
 
 static const char *const type_names[] = {
     [PP_WIRE_BATCH] = "batch", [PP_WIRE_BYE] = "bye",         [PP_WIRE_WELCOME] = "welcome",
     [PP_WIRE_ACK] = "ack",     [PP_WIRE_REFUSED] = "refused", [PP_WIRE_LEAVE] = "leave",
+    [PP_WIRE_TIME] = "time",   [PP_WIRE_HOOK] = "hook",
 };
 
 int pp_wire_type_of(const json_t *object, pp_wire_type *ret, pp_error *err)
@@ -1073,12 +1149,37 @@ static const char *optional_id(const char *id)
     return *id ? id : NULL;
 }
 
+/* A new reference; NULL where it is 0. */
+static json_t *optional_number(int64_t value)
+{
+    return value ? json_integer(value) : NULL;
+}
+
 int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error *err)
 {
     return append_message(out,
-                          json_pack("{sss:s*sbs:O*}", "type", "welcome", "session",
+                          json_pack("{sss:s*sbs:O*s:o*s:o*}", "type", "welcome", "session",
                                     optional_id(welcome->session), "sampling",
-                                    (int)welcome->sampling, "settings", welcome->settings),
+                                    (int)welcome->sampling, "settings", welcome->settings, "time",
+                                    optional_number(welcome->time), "hook",
+                                    welcome->hook ? json_true() : NULL),
+                          err);
+}
+
+int pp_wire_time_encode(const pp_wire_time *time, pp_buf *out, pp_error *err)
+{
+    return append_message(out,
+                          json_pack("{sssIs:o*s:o*}", "type", "time", "id", (json_int_t)time->id,
+                                    "realtime", optional_number(time->realtime), "monotonic",
+                                    optional_number(time->monotonic)),
+                          err);
+}
+
+int pp_wire_hook_encode(const pp_wire_hook *hook, pp_buf *out, pp_error *err)
+{
+    return append_message(out,
+                          json_pack("{sssbsbs:s*}", "type", "hook", "loaded", (int)hook->loaded,
+                                    "torch", (int)hook->torch, "libc", optional_id(hook->libc)),
                           err);
 }
 
@@ -1099,8 +1200,9 @@ int pp_wire_ack_encode(const pp_wire_ack *ack, pp_buf *out, pp_error *err)
 int pp_wire_refused_encode(const pp_wire_refused *refused, pp_buf *out, pp_error *err)
 {
     json_t *message =
-        json_pack("{sssIssssss}", "type", "refused", "seq", (json_int_t)refused->seq, "code",
-                  refused->code, "field", refused->field, "message", refused->message);
+        json_pack("{sssIssssso}", "type", "refused", "seq", (json_int_t)refused->seq, "code",
+                  refused->code, "field", refused->field, "message",
+                  pp_json_text(refused->message)); /* unanswered, the batch would come again */
     return append_message(out, message, err);
 }
 
@@ -1131,15 +1233,37 @@ static int copy_optional_id(const json_t *object, const char *name, char *out, s
     return json_object_get(object, name) ? copy_id(object, name, out, size, err) : 0;
 }
 
-static int copy_seq(const json_t *object, int64_t min, int64_t *ret, pp_error *err)
+static int copy_number(const json_t *object, const char *name, int64_t min, int64_t max,
+                       int64_t *ret, pp_error *err)
 {
-    const json_t *value = json_object_get(object, "seq");
+    const json_t *value = json_object_get(object, name);
     if (!json_is_integer(value))
-        return pp_error_field(err, "seq", value ? "must be an integer" : "is required");
-    if (json_integer_value(value) < min || json_integer_value(value) > PP_WIRE_MAX_COUNT)
-        return pp_error_field(err, "seq", "is out of range");
+        return pp_error_field(err, name, value ? "must be an integer" : "is required");
+    if (json_integer_value(value) < min || json_integer_value(value) > max)
+        return pp_error_field(err, name, "is out of range");
     *ret = json_integer_value(value);
     return 0;
+}
+
+static int copy_optional_number(const json_t *object, const char *name, int64_t min, int64_t max,
+                                int64_t *ret, pp_error *err)
+{
+    *ret = 0;
+    return json_object_get(object, name) ? copy_number(object, name, min, max, ret, err) : 0;
+}
+
+static int copy_bool(const json_t *object, const char *name, bool *ret, pp_error *err)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_boolean(value))
+        return pp_error_field(err, name, value ? "must be true or false" : "is required");
+    *ret = json_is_true(value);
+    return 0;
+}
+
+static int copy_seq(const json_t *object, int64_t min, int64_t *ret, pp_error *err)
+{
+    return copy_number(object, "seq", min, PP_WIRE_MAX_COUNT, ret, err);
 }
 
 int pp_wire_bye_decode(const json_t *object, pp_wire_bye *ret, pp_error *err)
@@ -1165,7 +1289,33 @@ int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error 
     welcome.settings = json_object_get(object, "settings");
     if (welcome.settings && (!json_is_object(welcome.settings) || !*welcome.session))
         return pp_error_field(err, "settings", "must be an object, of the session that is named");
+    if (copy_optional_number(object, "time", 1, PP_WIRE_MAX_COUNT, &welcome.time, err) < 0 ||
+        (json_object_get(object, "hook") && copy_bool(object, "hook", &welcome.hook, err) < 0))
+        return -1;
     *ret = welcome;
+    return 0;
+}
+
+/* An answer's times are judged by who asked: whatever can be a time passes. */
+int pp_wire_time_decode(const json_t *object, pp_wire_time *ret, pp_error *err)
+{
+    pp_wire_time time = {0};
+    if (copy_number(object, "id", 1, PP_WIRE_MAX_COUNT, &time.id, err) < 0 ||
+        copy_optional_number(object, "realtime", 1, INT64_MAX, &time.realtime, err) < 0 ||
+        copy_optional_number(object, "monotonic", 1, INT64_MAX, &time.monotonic, err) < 0)
+        return -1;
+    *ret = time;
+    return 0;
+}
+
+int pp_wire_hook_decode(const json_t *object, pp_wire_hook *ret, pp_error *err)
+{
+    pp_wire_hook hook = {0};
+    if (copy_bool(object, "loaded", &hook.loaded, err) < 0 ||
+        copy_bool(object, "torch", &hook.torch, err) < 0 ||
+        copy_optional_id(object, "libc", hook.libc, sizeof hook.libc, err) < 0)
+        return -1;
+    *ret = hook;
     return 0;
 }
 
@@ -1198,6 +1348,32 @@ int pp_wire_refused_decode(const json_t *object, pp_wire_refused *ret, pp_error 
         return -1;
     *ret = refused;
     return 0;
+}
+
+static const char clock_ahead[] = "clock ahead by ", clock_behind[] = "clock behind by ";
+
+void pp_wire_clock_said(int64_t ahead_s, char *out, size_t size)
+{
+    const bool behind = ahead_s < 0;
+    (void)snprintf(out, size, "%s%" PRId64 " s or more: by it the operator's certificate %s",
+                   behind ? clock_behind : clock_ahead, behind ? -ahead_s : ahead_s,
+                   behind ? "is not valid yet" : "has expired");
+}
+
+bool pp_wire_clock_read(const char *text, int64_t *ret_ahead_s)
+{
+    const bool behind = strncmp(text, clock_behind, strlen(clock_behind)) == 0;
+    if (!behind && strncmp(text, clock_ahead, strlen(clock_ahead)) != 0)
+        return false;
+    const char *digits = text + strlen(behind ? clock_behind : clock_ahead);
+    const size_t n = strspn(digits, "0123456789");
+    if (n == 0 || n > 12 || strncmp(digits + n, " s or more", 10) != 0)
+        return false;
+    const int64_t seconds = strtoll(digits, NULL, 10);
+    if (seconds > INT64_MAX / 1000000000) /* a pod's owner may have it say anything */
+        return false;
+    *ret_ahead_s = behind ? -seconds : seconds;
+    return seconds > 0;
 }
 
 void pp_wire_refused_from_error(const pp_error *why, int64_t seq, pp_wire_refused *ret)

@@ -32,12 +32,14 @@ enum {
     PP_WIRE_MAX_TEXT = 512,         /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,            /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,          /**< bytes of a GPU's UUID */
+    PP_WIRE_MAX_LIBC = 16,          /**< bytes of a libc's name */
     PP_WIRE_MAX_VERSION = 64,       /**< bytes of the python, torch, clock and kernels texts */
     PP_WIRE_MAX_GPUS = 16,          /**< per process */
     PP_WIRE_MAX_PROCESS = 65535,    /**< greatest process id, rank and world size */
     PP_WIRE_MAX_IN_FLIGHT = 64,     /**< unacknowledged batches per connection */
     PP_WIRE_MAX_MALFORMED = 3,      /**< the connection is closed at this many */
     PP_WIRE_MAX_REASON = 256,       /**< bytes of bye's reason, refused's message, fine's why */
+    PP_WIRE_MAX_CONTAINERS = 8192,  /**< lists and objects of one message */
     PP_WIRE_MAX_ANSWER = 128 << 10, /**< bytes of one message to an agent */
 };
 
@@ -94,7 +96,8 @@ typedef struct pp_wire_stretch {
     /** Not 0: no training, but one layer replayed in one phase while the training waited
      * (docs/isolated.md). Such stretches with the same number differ in the layer only. */
     int64_t dwell;
-    bool background; /**< of a dwell: its layer was not run, only what goes with its replays */
+    bool background;   /**< of a dwell: its layer was not run, only what goes with its replays */
+    int64_t monotonic; /**< start on the node's CLOCK_MONOTONIC, ns; 0: not told */
 } pp_wire_stretch;
 
 typedef struct pp_wire_layer {
@@ -235,9 +238,27 @@ int pp_wire_batch_encode(const pp_wire_batch *batch, pp_buf *out, pp_error *err)
  * them letters, digits and -_.:/ */
 bool pp_wire_is_id(const char *text, size_t max);
 
+/** Addresses of the operator's that an agent is told, at most: one of each family, and room. */
+#define PP_WIRE_MAX_ADDRESSES 8
+
+/** Whether a text is a literal IPv4 or IPv6 address, without a zone or brackets. */
+bool pp_wire_is_address(const char *text);
+
 /** Whether it says nothing of any time, and only what fine sampling told, or why it tells nothing.
  */
 bool pp_wire_is_fine_only(const pp_wire_batch *batch);
+
+/** Makes every stamp of the batch earlier by so many ns: they go on another clock. What fine
+ * sampling told keeps its lag, which is the node's own. Fails with PP_ERR_INVALID, and changes
+ * nothing, where a stamp would leave the years 2000 to 2099. */
+int pp_wire_batch_shift(pp_wire_batch *batch, int64_t by_ns, pp_error *err);
+
+/** Bytes of memory that a decoded batch takes, about. */
+size_t pp_wire_batch_bytes(const pp_wire_batch *batch);
+
+/** Lists and objects of a JSON text, each of which takes a hundred times the two bytes of "{}" once
+ * it is parsed. What is no JSON gives any number. */
+size_t pp_wire_count_containers(const char *text, size_t len);
 
 /** Frees a batch and all it owns; NULL is allowed. */
 void pp_wire_batch_free(pp_wire_batch *batch);
@@ -249,6 +270,8 @@ typedef enum pp_wire_type {
     PP_WIRE_ACK,
     PP_WIRE_REFUSED,
     PP_WIRE_LEAVE,
+    PP_WIRE_TIME,
+    PP_WIRE_HOOK,
 } pp_wire_type;
 
 /** Reads the `type` of a message. */
@@ -266,7 +289,24 @@ typedef struct pp_wire_welcome {
     char session[PP_WIRE_MAX_ID + 1]; /**< "": no session wants this pod now */
     bool sampling;
     json_t *settings; /**< of that session, as in the pod's annotation; borrowed; NULL: none */
+    int64_t time;     /**< number of the question what time it is there; 0: it is not asked */
+    bool hook;        /**< the agent is to tell of its pod's hook, now and where that changes */
 } pp_wire_welcome;
+
+/** The operator asks what time it is at the agent; the agent answers as soon as it can. */
+typedef struct pp_wire_time {
+    int64_t id;        /**< of the question, from 1 on */
+    int64_t realtime;  /**< CLOCK_REALTIME, ns since 1970; 0: it is the question */
+    int64_t monotonic; /**< CLOCK_MONOTONIC at the same moment, ns */
+} pp_wire_time;
+
+/** What the agent sees of the hook in its pod, by now. */
+typedef struct pp_wire_hook {
+    bool loaded; /**< a Python has loaded it at its start, or a foreign hook has posted events */
+    bool torch;  /**< a process with torch has come, or a foreign hook */
+    char libc[PP_WIRE_MAX_LIBC + 1]; /**< of the trainers' images: "glibc", "musl" or "none"; "":
+                                        not known, or several */
+} pp_wire_hook;
 
 /** The trainers have ended for good: an agent that cannot see that itself shall end too. */
 typedef struct pp_wire_leave {
@@ -293,6 +333,8 @@ int pp_wire_welcome_encode(const pp_wire_welcome *welcome, pp_buf *out, pp_error
 int pp_wire_leave_encode(const pp_wire_leave *leave, pp_buf *out, pp_error *err);
 int pp_wire_ack_encode(const pp_wire_ack *ack, pp_buf *out, pp_error *err);
 int pp_wire_refused_encode(const pp_wire_refused *refused, pp_buf *out, pp_error *err);
+int pp_wire_time_encode(const pp_wire_time *time, pp_buf *out, pp_error *err);
+int pp_wire_hook_encode(const pp_wire_hook *hook, pp_buf *out, pp_error *err);
 
 /* Each decodes one message whose type is known; PP_ERR_INVALID with the field on failure. */
 int pp_wire_bye_decode(const json_t *object, pp_wire_bye *ret, pp_error *err);
@@ -300,6 +342,17 @@ int pp_wire_welcome_decode(const json_t *object, pp_wire_welcome *ret, pp_error 
 int pp_wire_leave_decode(const json_t *object, pp_wire_leave *ret, pp_error *err);
 int pp_wire_ack_decode(const json_t *object, pp_wire_ack *ret, pp_error *err);
 int pp_wire_refused_decode(const json_t *object, pp_wire_refused *ret, pp_error *err);
+int pp_wire_time_decode(const json_t *object, pp_wire_time *ret, pp_error *err);
+int pp_wire_hook_decode(const json_t *object, pp_wire_hook *ret, pp_error *err);
+
+enum { PP_WIRE_CLOCK_SAID = 128 }; /**< bytes that it takes, with the NUL */
+
+/** What an agent leaves as its container's last words where the operator's certificate is not valid
+ * by its clock, which is ahead by so many seconds at least, or behind where that is negative. */
+void pp_wire_clock_said(int64_t ahead_s, char *out, size_t size);
+
+/** Reads it back; false where the text is something else. */
+bool pp_wire_clock_read(const char *text, int64_t *ret_ahead_s);
 
 /** Fills a refusal from the error that decoding gave. */
 void pp_wire_refused_from_error(const pp_error *why, int64_t seq, pp_wire_refused *ret);

@@ -1,7 +1,10 @@
 #include "controller/inject.h"
 
 #include "common/cleanup.h"
-#include "controller/inject_internal.h"
+#include "controller/inject_environment.h"
+#include "controller/inject_patch.h"
+#include "controller/inject_refuse.h"
+#include "controller/inject_resources.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,21 +13,8 @@
 #define RING_SIZE "256Mi"
 
 /* A pod that fills a volume of its own is evicted, with its training: twice what the agent allows
- * itself. Its logs come to 50 MiB where the kubelet is not told otherwise. */
+ * itself. */
 #define SPOOL_SIZE "128Mi"
-#define STORAGE "192Mi"
-
-static json_t *op(const char *name, const char *path, json_t *value)
-{
-    return json_pack("{s:s, s:s, s:o}", "op", name, "path", path, "value", value);
-}
-
-/* json_array_append_new fails when the value could not be made, so that one check at the end of a
- * chain of additions suffices. */
-static int add(json_t *patch, const char *path, json_t *value)
-{
-    return json_array_append_new(patch, op("add", path, value));
-}
 
 /* "a/b~c" as one part of a JSON pointer. */
 static void pointer_part(const char *key, char *out, size_t size)
@@ -46,7 +36,7 @@ static int ensure(json_t *patch, const json_t *there, json_type type, const char
 {
     if (there && json_typeof(there) == type)
         return 0;
-    return add(patch, path, type == JSON_ARRAY ? json_array() : json_object());
+    return pp_inject_add(patch, path, type == JSON_ARRAY ? json_array() : json_object());
 }
 
 static int add_key(json_t *patch, const char *path, const char *key, json_t *value)
@@ -54,7 +44,7 @@ static int add_key(json_t *patch, const char *path, const char *key, json_t *val
     char part[128], full[192];
     pointer_part(key, part, sizeof part);
     (void)snprintf(full, sizeof full, "%s/%s", path, part);
-    return add(patch, full, value);
+    return pp_inject_add(patch, full, value);
 }
 
 static json_t *container_names(const pp_inject_turn *turn)
@@ -125,135 +115,78 @@ static int add_volumes(const pp_inject_turn *turn, json_t *patch)
     static const char end[] = "/spec/volumes/-";
     if (ensure(patch, json_object_get(turn->spec, "volumes"), JSON_ARRAY, "/spec/volumes") < 0)
         return -1;
-    if (add(patch, end,
-            json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_HOOK, "emptyDir", "sizeLimit", "64Mi")) <
-            0 ||
-        add(patch, end,
-            json_pack("{s:s, s:{s:s, s:s}}", "name", PP_INJECT_RING, "emptyDir", "medium", "Memory",
-                      "sizeLimit", RING_SIZE)) < 0 ||
-        add(patch, end,
-            json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_SPOOL, "emptyDir", "sizeLimit",
-                      SPOOL_SIZE)) < 0)
+    if (pp_inject_add(patch, end,
+                      json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_HOOK, "emptyDir", "sizeLimit",
+                                "64Mi")) < 0 ||
+        pp_inject_add(patch, end,
+                      json_pack("{s:s, s:{s:s, s:s}}", "name", PP_INJECT_RING, "emptyDir", "medium",
+                                "Memory", "sizeLimit", RING_SIZE)) < 0 ||
+        pp_inject_add(patch, end,
+                      json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_SPOOL, "emptyDir", "sizeLimit",
+                                SPOOL_SIZE)) < 0)
         return -1;
-    return add(patch, end, identity_volume());
+    return pp_inject_add(patch, end, identity_volume());
 }
 
-static json_t *mount(const char *volume, const char *path, bool read_only)
+/* OpenShift's admission gives every container a user of its namespace's range, and refuses others.
+ * It has looked at the pod before webhooks are asked, and does again after them. */
+static bool users_are_given(const json_t *pod)
 {
-    json_t *value = json_pack("{s:s, s:s}", "name", volume, "mountPath", path);
-    if (value && read_only)
-        (void)json_object_set_new(value, "readOnly", json_true());
-    return value;
+    return pp_json_get(pod, "metadata", "annotations", "openshift.io/scc", NULL) != NULL;
 }
 
 /* Passes PodSecurity "restricted" whatever the pod says for itself. */
-static json_t *security_context(void)
+static json_t *security_context(const pp_inject_turn *turn)
 {
-    return json_pack("{s:b, s:b, s:b, s:i, s:i, s:{s:[s]}, s:{s:s}}", "allowPrivilegeEscalation", 0,
-                     "readOnlyRootFilesystem", 1, "runAsNonRoot", 1, "runAsUser", 65532,
-                     "runAsGroup", 65532, "capabilities", "drop", "ALL", "seccompProfile", "type",
-                     "RuntimeDefault");
+    json_t *value = json_pack("{s:b, s:b, s:b, s:{s:[s]}, s:{s:s}}", "allowPrivilegeEscalation", 0,
+                              "readOnlyRootFilesystem", 1, "runAsNonRoot", 1, "capabilities",
+                              "drop", "ALL", "seccompProfile", "type", "RuntimeDefault");
+    if (users_are_given(turn->pod))
+        return value;
+    (void)json_object_set_new(value, "runAsUser", json_integer(65532));
+    (void)json_object_set_new(value, "runAsGroup", json_integer(65532));
+    return value;
 }
 
-/* The kubelet evicts a pod that uses more than the limits of its containers together: where one has
- * a limit ours adds to it, and where none has it would be all that the training may use. */
-static bool storage_limited(const json_t *spec)
-{
-    const json_t *containers = json_object_get(spec, "containers");
-    for (size_t i = 0; i < json_array_size(containers); i++) {
-        if (pp_json_get(json_array_get(containers, i), "resources", "limits", "ephemeral-storage",
-                        NULL))
-            return true;
-    }
-    return false;
-}
-
-/*
- * Memory's request is its limit. CPU is limited only where all of the pod's own containers are:
- * then the pod is Guaranteed and stays it, or a quota asks for limits. `limit` is NULL elsewhere.
- */
-static json_t *resources(const pp_inject_turn *turn, const char *limit)
-{
-    const pp_inject_options *opt = turn->opt;
-    bool fine = turn->session && pp_session_asks_fine(turn->session, opt->fine_auto);
-    const char *memory = fine ? opt->fine_memory : opt->memory;
-    return json_pack("{s:{s:s, s:s}, s:{s:s, s:s*, s:s*}}", "requests", "cpu",
-                     limit ? limit : opt->cpu, "memory", memory, "limits", "memory", memory, "cpu",
-                     limit, "ephemeral-storage", storage_limited(turn->spec) ? STORAGE : NULL);
-}
-
-/* A CPU limit as text; "" where a container has none. */
-static void cpu_limit(const json_t *container, char *out, size_t size)
-{
-    const json_t *limit = pp_json_get(container, "resources", "limits", "cpu", NULL);
-    const char *text = json_string_value(limit);
-    out[0] = '\0';
-    if (text)
-        (void)snprintf(out, size, "%s", text);
-    else if (json_is_number(limit))
-        (void)snprintf(out, size, "%g", json_number_value(limit));
-}
-
-static bool all_cpu_limited(const json_t *spec)
-{
-    const json_t *containers = json_object_get(spec, "containers");
-    for (size_t i = 0; i < json_array_size(containers); i++) {
-        char limit[32];
-        cpu_limit(json_array_get(containers, i), limit, sizeof limit);
-        if (!limit[0])
-            return false;
-    }
-    return true;
-}
-
-static json_t *container(const pp_inject_options *opt, const char *name, json_t *command,
+static json_t *container(const pp_inject_turn *turn, const char *name, json_t *command,
                          json_t *mounts, json_t *amounts)
 {
+    const pp_inject_options *opt = turn->opt;
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", name, "image", opt->image,
                      "imagePullPolicy", opt->pull_policy, "command", command, "resources", amounts,
-                     "securityContext", security_context(), "volumeMounts", mounts);
+                     "securityContext", security_context(turn), "volumeMounts",
+                     pp_inject_without_token(turn->spec, mounts));
 }
 
-/* It runs alone, before the trainer, and may use what that may: a small limit would only delay the
- * training's start. */
 static json_t *hook_container(const pp_inject_turn *turn)
 {
-    char limit[32] = "";
-    if (all_cpu_limited(turn->spec))
-        cpu_limit(json_array_get(json_object_get(turn->spec, "containers"), turn->trainers[0]),
-                  limit, sizeof limit);
-    return container(
-        turn->opt, PP_INJECT_HOOK,
-        json_pack("[s, s, s]", "/usr/bin/precisionprobe-agent", "install", PP_INJECT_HOOK_PATH),
-        json_pack("[o]", mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)),
-        resources(turn, limit[0] ? limit : NULL));
-}
-
-static json_t *value_env(const char *name, const char *value)
-{
-    return json_pack("{s:s, s:s}", "name", name, "value", value);
+    return container(turn, PP_INJECT_HOOK,
+                     json_pack("[s, s, s, s]", "/usr/bin/precisionprobe-agent", "install",
+                               "--best-effort", PP_INJECT_HOOK_PATH),
+                     json_pack("[o]", pp_inject_mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, false)),
+                     pp_inject_early_resources(turn, turn->trainers[0]));
 }
 
 static json_t *agent_container(const pp_inject_turn *turn)
 {
     const pp_inject_options *opt = turn->opt;
-    const char *limit = all_cpu_limited(turn->spec) ? opt->cpu : NULL;
-    json_t *value =
-        container(opt, PP_INJECT_AGENT,
-                  json_pack("[s, s, s, s, s, s, s]", "/usr/bin/precisionprobe-agent", "run",
-                            "--ring=" PP_INJECT_RING_PATH, "--spool=" PP_INJECT_SPOOL_PATH,
-                            "--settings=" PP_INJECT_IDENTITY_PATH "/settings.json",
-                            "--token=" PP_INJECT_IDENTITY_PATH "/token",
-                            "--ca=" PP_INJECT_IDENTITY_PATH "/ca.crt"),
-                  json_pack("[o, o, o]", mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
-                            mount(PP_INJECT_SPOOL, PP_INJECT_SPOOL_PATH, false),
-                            mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
-                  resources(turn, limit));
-    int rc = opt->native_sidecar
-                 ? json_object_set_new(value, "restartPolicy", json_string("Always"))
-                 : json_object_set_new(
-                       value, "env",
-                       json_pack("[o]", value_env("PRECISIONPROBE_EXIT_WITH_TRAINER", "1")));
+    json_t *value = container(
+        turn, PP_INJECT_AGENT,
+        json_pack("[s, s, s, s, s, s, s]", "/usr/bin/precisionprobe-agent", "run",
+                  "--ring=" PP_INJECT_RING_PATH, "--spool=" PP_INJECT_SPOOL_PATH,
+                  "--settings=" PP_INJECT_IDENTITY_PATH "/settings.json",
+                  "--token=" PP_INJECT_IDENTITY_PATH "/token",
+                  "--ca=" PP_INJECT_IDENTITY_PATH "/ca.crt"),
+        json_pack("[o, o, o]", pp_inject_mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false),
+                  pp_inject_mount(PP_INJECT_SPOOL, PP_INJECT_SPOOL_PATH, false),
+                  pp_inject_mount(PP_INJECT_IDENTITY, PP_INJECT_IDENTITY_PATH, true)),
+        pp_inject_agent_resources(turn));
+    int rc =
+        opt->native_sidecar
+            ? json_object_set_new(value, "restartPolicy", json_string("Always"))
+            : json_object_set_new(
+                  value, "env",
+                  json_pack("[o]", pp_inject_variable("PRECISIONPROBE_EXIT_WITH_TRAINER", "1")));
     if (rc < 0) {
         json_decref(value);
         return NULL;
@@ -268,10 +201,12 @@ static int add_containers(const pp_inject_turn *turn, json_t *patch)
     if (ensure(patch, init, JSON_ARRAY, "/spec/initContainers") < 0)
         return -1;
     const char *agent_at = turn->opt->native_sidecar ? first : "/spec/containers/-";
-    if (add(patch, agent_at, agent_container(turn)) < 0)
+    if (pp_inject_add(patch, agent_at, agent_container(turn)) < 0)
         return -1;
-    /* Last, so that it comes before the agent: the pod's first container of all. */
-    return add(patch, first, hook_container(turn));
+    /* After that, so that it comes before the agent: the pod's first container of all. */
+    if (pp_inject_add(patch, first, hook_container(turn)) < 0)
+        return -1;
+    return pp_inject_add_recorders(turn, patch);
 }
 
 /* Sets one variable of a container whose env is known to exist. */
@@ -282,10 +217,10 @@ static int set_env(json_t *patch, const json_t *trainer, const char *base, const
     size_t at;
     if (!pp_inject_env(trainer, name, &at)) {
         (void)snprintf(path, sizeof path, "%s/env/-", base);
-        return add(patch, path, value_env(name, value));
+        return pp_inject_add(patch, path, pp_inject_variable(name, value));
     }
     (void)snprintf(path, sizeof path, "%s/env/%zu", base, at);
-    return json_array_append_new(patch, op("replace", path, value_env(name, value)));
+    return pp_inject_replace(patch, path, pp_inject_variable(name, value));
 }
 
 /* What follows our folder in PYTHONPATH. The kubelet puts what envFrom brings in place of
@@ -311,10 +246,11 @@ static char *python_path(const pp_inject_turn *turn, const json_t *trainer)
     return n < 0 ? NULL : text;
 }
 
-static int add_trainer(const pp_inject_turn *turn, json_t *patch, size_t index)
+static int add_trainer(const pp_inject_turn *turn, json_t *patch, size_t i)
 {
+    const size_t index = turn->trainers[i];
     const json_t *trainer = json_array_get(json_object_get(turn->spec, "containers"), index);
-    char base[64], path[96];
+    char base[64], path[96], record[64];
     (void)snprintf(base, sizeof base, "/spec/containers/%zu", index);
     PP_CLEANUP_FREE char *python = python_path(turn, trainer);
     if (!python)
@@ -322,15 +258,17 @@ static int add_trainer(const pp_inject_turn *turn, json_t *patch, size_t index)
     (void)snprintf(path, sizeof path, "%s/env", base);
     if (ensure(patch, json_object_get(trainer, "env"), JSON_ARRAY, path) < 0 ||
         set_env(patch, trainer, base, "PYTHONPATH", python) < 0 ||
-        set_env(patch, trainer, base, "PRECISIONPROBE_RING", PP_INJECT_RING_PATH) < 0)
+        set_env(patch, trainer, base, "PRECISIONPROBE_RING", PP_INJECT_RING_PATH) < 0 ||
+        (pp_inject_record(turn, i, record, sizeof record) &&
+         set_env(patch, trainer, base, "PRECISIONPROBE_ENVIRONMENT", record) < 0))
         return -1;
     (void)snprintf(path, sizeof path, "%s/volumeMounts", base);
     if (ensure(patch, json_object_get(trainer, "volumeMounts"), JSON_ARRAY, path) < 0)
         return -1;
     (void)snprintf(path, sizeof path, "%s/volumeMounts/-", base);
-    if (add(patch, path, mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, true)) < 0)
+    if (pp_inject_add(patch, path, pp_inject_mount(PP_INJECT_HOOK, PP_INJECT_HOOK_PATH, true)) < 0)
         return -1;
-    return add(patch, path, mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false));
+    return pp_inject_add(patch, path, pp_inject_mount(PP_INJECT_RING, PP_INJECT_RING_PATH, false));
 }
 
 static int build(const pp_inject_turn *turn, json_t *patch)
@@ -338,10 +276,35 @@ static int build(const pp_inject_turn *turn, json_t *patch)
     if (add_metadata(turn, patch) < 0 || add_volumes(turn, patch) < 0)
         return -1;
     for (size_t i = 0; i < turn->n_trainers; i++) {
-        if (add_trainer(turn, patch, turn->trainers[i]) < 0)
+        if (add_trainer(turn, patch, i) < 0)
             return -1;
     }
     return add_containers(turn, patch);
+}
+
+static int note_refusal(const pp_inject_turn *turn, json_t *patch)
+{
+    static const char at[] = "/metadata/annotations";
+    const json_t *metadata = json_object_get(turn->pod, "metadata");
+    char text[sizeof turn->refusal->reason + sizeof turn->refusal->message + 4];
+    (void)snprintf(text, sizeof text, "%s: %s", turn->refusal->reason, turn->refusal->message);
+    if (ensure(patch, metadata, JSON_OBJECT, "/metadata") < 0 ||
+        ensure(patch, json_object_get(metadata, "annotations"), JSON_OBJECT, at) < 0)
+        return -1;
+    return add_key(patch, at, PP_ANNOTATION_LEFT, pp_json_text(text));
+}
+
+/* What the webhook noted when it let the pod through. */
+static bool noted_refusal(const json_t *pod, pp_inject_refusal *ret)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const char *text = pp_json_get_string(pod, "metadata", "annotations", PP_ANNOTATION_LEFT, NULL);
+    const size_t n = text ? strspn(text, letters) : 0;
+    if (n == 0 || n >= sizeof ret->reason || strncmp(text + n, ": ", 2) != 0)
+        return false;
+    (void)snprintf(ret->reason, sizeof ret->reason, "%.*s", (int)n, text);
+    (void)snprintf(ret->message, sizeof ret->message, "%s", text + n + 2);
+    return true;
 }
 
 static bool has_named(const json_t *list, const char *name)
@@ -401,12 +364,15 @@ int pp_inject_patch(const json_t *pod, const pp_session *session, const pp_injec
         return pp_error_nomem(err);
     pp_inject_turn turn = {
         .pod = pod, .spec = spec, .session = session, .opt = opt, .refusal = refusal};
+    turn.qos = pp_inject_qos_of(spec);
     int result = PP_INJECT_PATCHED;
     if (pp_inject_carried(pod))
         result = is_for(pod, session) ? PP_INJECT_ALREADY : PP_INJECT_OTHER;
     else if (pp_inject_refused(&turn))
         result = PP_INJECT_REFUSED;
-    else if (build(&turn, patch) < 0)
+    if (result == PP_INJECT_REFUSED && turn.passing && note_refusal(&turn, patch) < 0)
+        return pp_error_nomem(err);
+    if (result == PP_INJECT_PATCHED && build(&turn, patch) < 0)
         return pp_error_nomem(err);
     *ret_patch = PP_TAKE(patch);
     return result;
@@ -418,6 +384,8 @@ void pp_inject_explain(const json_t *pod, const pp_session *session, const pp_in
     PP_CLEANUP_JSON json_t *patch = NULL;
     pp_error ignored;
     *ret = (pp_inject_refusal){0};
+    if (!pp_inject_carried(pod) && noted_refusal(pod, ret))
+        return;
     int result = pp_inject_patch(pod, session, opt, &patch, ret, &ignored);
     if (result == PP_INJECT_REFUSED)
         return;
@@ -538,6 +506,11 @@ static json_t *phases_value(unsigned phases)
     return list;
 }
 
+static json_t *addresses_value(const pp_inject_options *opt)
+{
+    return opt->addresses && opt->addresses->count ? strings_value(opt->addresses) : NULL;
+}
+
 static json_t *events_value(const pp_inject_options *opt)
 {
     return opt->events_port ? json_pack("{s:I}", "port", (json_int_t)opt->events_port) : NULL;
@@ -562,18 +535,19 @@ static json_t *isolation_value(const pp_session *s, const pp_inject_options *opt
 json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
 {
     if (!s)
-        return json_pack("{s:i, s:s, s:o*}", "version", 1, "endpoint", opt->endpoint, "events",
-                         events_value(opt));
+        return json_pack("{s:i, s:s, s:o*, s:o*}", "version", 1, "endpoint", opt->endpoint,
+                         "addresses", addresses_value(opt), "events", events_value(opt));
     json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
                                "exclude", strings_value(&s->exclude), "types",
                                strings_value(&s->types), "depth", (json_int_t)s->depth);
-    return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:o, s:o, s:{s:I, s:I}, s:f, s:f, s:{s:f}, "
-                     "s:o*, s:o*, s:o*}",
+    return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:o*, s:o, s:o, s:{s:I, s:I}, s:f, s:f, "
+                     "s:{s:f}, s:o*, s:o*, s:o*}",
                      "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name",
-                     s->name, "endpoint", opt->endpoint, "layers", layers, "phases",
-                     phases_value(s->phases), "steps", "skip", (json_int_t)s->steps_skip, "max",
-                     (json_int_t)s->steps_max, "durationSeconds", (double)s->duration_ns / 1e9,
-                     "overheadBudgetPercent", s->overhead_budget_percent, "stretch", "seconds",
-                     opt->stretch_seconds, "events", events_value(opt), "fine", fine_value(s, opt),
-                     "isolation", isolation_value(s, opt));
+                     s->name, "endpoint", opt->endpoint, "addresses", addresses_value(opt),
+                     "layers", layers, "phases", phases_value(s->phases), "steps", "skip",
+                     (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
+                     (double)s->duration_ns / 1e9, "overheadBudgetPercent",
+                     s->overhead_budget_percent, "stretch", "seconds", opt->stretch_seconds,
+                     "events", events_value(opt), "fine", fine_value(s, opt), "isolation",
+                     isolation_value(s, opt));
 }

@@ -11,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "controller/inject_fit.h"
 #include "controller/session.h"
 
 #include <jansson.h>
@@ -18,11 +19,12 @@
 #include <stddef.h>
 
 /* What a patch adds; docs/injection.md explains. */
-#define PP_INJECT_HOOK "precisionprobe-hook"         /* init container and volume */
-#define PP_INJECT_AGENT "precisionprobe-agent"       /* sidecar */
-#define PP_INJECT_RING "precisionprobe-ring"         /* volume */
-#define PP_INJECT_SPOOL "precisionprobe-spool"       /* volume */
-#define PP_INJECT_IDENTITY "precisionprobe-identity" /* volume */
+#define PP_INJECT_HOOK "precisionprobe-hook"               /* init container and volume */
+#define PP_INJECT_AGENT "precisionprobe-agent"             /* sidecar */
+#define PP_INJECT_ENVIRONMENT "precisionprobe-environment" /* init containers: "...-0" and on */
+#define PP_INJECT_RING "precisionprobe-ring"               /* volume */
+#define PP_INJECT_SPOOL "precisionprobe-spool"             /* volume */
+#define PP_INJECT_IDENTITY "precisionprobe-identity"       /* volume */
 #define PP_INJECT_HOOK_PATH "/opt/precisionprobe"
 #define PP_INJECT_PYTHON_PATH "/opt/precisionprobe/python"
 #define PP_INJECT_RING_PATH "/run/precisionprobe"
@@ -30,29 +32,35 @@
 /* Not below /var/run: where an image links /var/run to /run it would hide the ring. */
 #define PP_INJECT_IDENTITY_PATH "/etc/precisionprobe/identity"
 
-/** All of it is needed, and texts are borrowed. */
+/** All of it but `limits` and `unprobed` is needed, and texts are borrowed. */
 typedef struct pp_inject_options {
-    const char *image; /**< of the hook and the agent */
+    const char *own_namespace; /**< the operator's, whose pods are left alone; NULL: not known */
+    const char *image;         /**< of the hook and the agent */
     const char *pull_policy;
-    const char *endpoint; /**< wss://service.namespace.svc:port/v1/ingest */
-    const char *ca;       /**< PEM that the agent trusts */
-    bool native_sidecar;  /**< the nodes run init containers with restartPolicy Always */
-    const char *cpu;      /**< the agent's request, and limit where the pod's containers have one */
-    const char *memory;   /**< request and limit */
+    const char *endpoint;        /**< wss://service.namespace.svc:port/v1/ingest */
+    const pp_strings *addresses; /**< literal IPs behind the endpoint's name; NULL: not known */
+    const char *ca;              /**< PEM that the agent trusts */
+    bool native_sidecar;         /**< the nodes run init containers with restartPolicy Always */
+    const char *cpu;    /**< what the agent asks for; "": nothing, unless the pod makes it ask */
+    const char *memory; /**< the same, and its limit */
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
     double stretch_seconds;          /**< least length of a sampled stretch */
     int64_t events_port;             /**< on the pod's loopback, for foreign hooks; 0: none */
     bool fine_auto;                  /**< sessions of method Auto ask for fine sampling too */
-    const char *fine_memory; /**< as memory, where the session asks for it: joining takes more */
-    int64_t fine_period_ns;  /**< between samples, where a session asks for them */
-    int64_t dwell_ns;        /**< of replays, where a session asks for them and does not say */
+    const char *fine_memory;         /**< as memory, where fine sampling is asked for */
+    int64_t fine_period_ns;          /**< between samples, where a session asks for them */
+    int64_t dwell_ns; /**< of replays, where a session asks for them and does not say */
+    const pp_inject_limits *limits; /**< of the pod's namespace; NULL: none */
+    /** Why pods of what makes this one are left alone for a while; NULL: they are not. */
+    const struct pp_inject_refusal *unprobed;
 } pp_inject_options;
 
 typedef enum pp_inject_result {
     PP_INJECT_PATCHED = 0, /**< *ret_patch adds everything */
     PP_INJECT_ALREADY,     /**< injected for this session before: the patch is empty */
     PP_INJECT_OTHER,       /**< injected for another session, or for none: the patch is empty */
-    PP_INJECT_REFUSED,     /**< cannot be injected: the patch is empty, the refusal says why */
+    PP_INJECT_REFUSED,     /**< cannot be injected, the refusal says why: the patch is empty, or
+                              notes a reason that may be gone when somebody asks for it */
 } pp_inject_result;
 
 typedef struct pp_inject_refusal {
@@ -62,7 +70,7 @@ typedef struct pp_inject_refusal {
 
 /**
  * The patch for one pod; without a session (NULL) one whose hook waits for sessions to come.
- * Returns a pp_inject_result; *ret_patch is then a new array (empty unless PATCHED). Returns -1
+ * Returns a pp_inject_result; *ret_patch is then a new array (see there). Returns -1
  * with err set when the input is no pod or memory is short. `refusal` is filled only for REFUSED.
  * The pod is not changed.
  */
@@ -85,6 +93,9 @@ const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n
 
 /** Whether a pod's labels ask for the hook where no session matches. */
 bool pp_inject_wanted(const json_t *labels);
+
+/** Whether a container or a volume of this name is one that injection adds. */
+bool pp_inject_is_ours(const char *name);
 
 /** Whether the pod carries all parts of an injection; an annotation alone is none. */
 bool pp_inject_carried(const json_t *pod);

@@ -1,5 +1,7 @@
 /* The pods that are left as they are, and why. */
-#include "controller/inject_internal.h"
+#include "controller/inject_refuse.h"
+#include "common/cleanup.h"
+#include "controller/inject_resources.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,10 +26,53 @@ static const char *name_of(const json_t *item)
     return name ? name : "";
 }
 
+/* The webhook is not even asked about a pod with the label; an annotation is meant the same. */
+static bool refused_by_owner(pp_inject_turn *turn)
+{
+    static const char *const places[] = {"labels", "annotations"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *wish =
+            pp_json_get_string(turn->pod, "metadata", places[i], PP_LABEL_INJECT, NULL);
+        if (wish && strcmp(wish, "false") == 0)
+            return refuse(turn, "OptedOut",
+                          "the pod's %s say " PP_LABEL_INJECT
+                          ": \"false\"; take that out of its template and create the pod anew, or "
+                          "leave it out of the session's selector",
+                          places[i]);
+    }
+    return false;
+}
+
+/* The webhook is not asked about these either. */
+static bool refused_namespace(pp_inject_turn *turn)
+{
+    const char *ns = pp_json_get_string(turn->pod, "metadata", "namespace", NULL);
+    const char *const left_alone[] = {"kube-system", "kube-node-lease", turn->opt->own_namespace};
+    for (size_t i = 0; ns && i < sizeof left_alone / sizeof left_alone[0]; i++) {
+        if (left_alone[i] && strcmp(ns, left_alone[i]) == 0)
+            return refuse(
+                turn, "NamespaceExcluded",
+                "pods of namespace %.63s are left alone, as are the cluster's own and the "
+                "operator's; run the training in another",
+                ns);
+    }
+    return false;
+}
+
+/* As the pod states it, or else as its nodes are labelled; NULL: it does not say. */
+static const char *os_of(const json_t *spec)
+{
+    static const char *const labels[] = {"kubernetes.io/os", "beta.kubernetes.io/os"};
+    const char *os = pp_json_get_string(spec, "os", "name", NULL);
+    for (size_t i = 0; !os && i < sizeof labels / sizeof labels[0]; i++)
+        os = pp_json_get_string(spec, "nodeSelector", labels[i], NULL);
+    return os;
+}
+
 /* Where the API server would refuse the patched pod, or cannot run it. */
 static bool refused_kind(pp_inject_turn *turn)
 {
-    const char *os = pp_json_get_string(turn->spec, "os", "name", NULL);
+    const char *os = os_of(turn->spec);
     if (os && strcmp(os, "linux") != 0)
         return refuse(turn, "NotLinux",
                       "the pod's operating system is %.40s; only Linux is profiled", os);
@@ -35,7 +80,7 @@ static bool refused_kind(pp_inject_turn *turn)
         return refuse(
             turn, "StaticPod",
             "the pod is a static one of its node; run the training as a Job to profile it");
-    if (json_is_object(json_object_get(turn->spec, "resources")))
+    if (json_object_size(json_object_get(turn->spec, "resources")) > 0)
         return refuse(turn, "PodLevelResources",
                       "the pod sets resources for the whole pod, which the sidecar's could exceed; "
                       "set them per container");
@@ -54,7 +99,7 @@ static bool refused_containers(pp_inject_turn *turn)
     return false;
 }
 
-static bool is_ours(const char *name)
+bool pp_inject_is_ours(const char *name)
 {
     static const char *const names[] = {PP_INJECT_HOOK, PP_INJECT_AGENT, PP_INJECT_RING,
                                         PP_INJECT_SPOOL, PP_INJECT_IDENTITY};
@@ -62,7 +107,7 @@ static bool is_ours(const char *name)
         if (strcmp(name, names[i]) == 0)
             return true;
     }
-    return false;
+    return strncmp(name, PP_INJECT_ENVIRONMENT, strlen(PP_INJECT_ENVIRONMENT)) == 0;
 }
 
 static bool refused_names(pp_inject_turn *turn)
@@ -73,7 +118,7 @@ static bool refused_names(pp_inject_turn *turn)
         const json_t *list = json_object_get(turn->spec, lists[i]);
         for (size_t j = 0; j < json_array_size(list); j++) {
             const char *name = name_of(json_array_get(list, j));
-            if (is_ours(name))
+            if (pp_inject_is_ours(name))
                 return refuse(
                     turn, "NameClash",
                     "the pod has an entry of spec.%s named %s, which the injection needs; "
@@ -229,8 +274,33 @@ static bool refused_size(pp_inject_turn *turn)
     return false;
 }
 
+/* Last, so that a reason in the pod itself comes first: that one can be mended there. */
+static bool refused_fit(pp_inject_turn *turn)
+{
+    char why[300] = "";
+    PP_CLEANUP_JSON json_t *resources = pp_inject_agent_resources(turn);
+    const pp_inject_addition agent = {
+        .resources = resources,
+        .sidecar = turn->opt->native_sidecar,
+        .counted = pp_json_get_string(turn->pod, "metadata", "uid", NULL) != NULL};
+    const char *reason = pp_inject_misfit(turn->opt->limits, turn->pod, &agent, why, sizeof why);
+    turn->passing = reason != NULL;
+    return reason && refuse(turn, reason, "%s; raise it, or run the pod unprofiled", why);
+}
+
+/* Others of the same controller did not start with the probe. */
+static bool refused_for_others(pp_inject_turn *turn)
+{
+    if (!turn->opt->unprobed)
+        return false;
+    *turn->refusal = *turn->opt->unprobed;
+    turn->passing = true;
+    return true;
+}
+
 bool pp_inject_refused(pp_inject_turn *turn)
 {
-    return refused_kind(turn) || refused_names(turn) || refused_containers(turn) ||
-           refused_trainers(turn) || refused_size(turn);
+    return refused_namespace(turn) || refused_by_owner(turn) || refused_for_others(turn) ||
+           refused_kind(turn) || refused_names(turn) || refused_containers(turn) ||
+           refused_trainers(turn) || refused_size(turn) || refused_fit(turn);
 }

@@ -22,6 +22,7 @@ typedef struct gpu {
     int64_t settled;                 /* all that exists up to here was asked for and answered */
     int64_t due;                     /* not asked before */
     int64_t failing_since;           /* first failure since the last answer; 0: none */
+    int64_t failed_at;               /* the last one */
     unsigned failures;
     unsigned partials; /* answers since the last whole one */
     uint64_t busy;     /* the query that is under way; 0: none */
@@ -168,6 +169,12 @@ int pp_plan_need(pp_plan *plan, const char *uuid, int64_t from_ns, int64_t to_ns
     return 0;
 }
 
+void pp_plan_again(pp_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_gpus; i++)
+        extend_back(plan, plan->gpus[i], plan->gpus[i]->from);
+}
+
 void pp_plan_stored(pp_plan *plan, const char *uuid, pp_metric metric, int64_t stamp_ns)
 {
     size_t at;
@@ -204,17 +211,24 @@ static bool done(const pp_plan *plan, const gpu *g)
     return covered(plan, g) >= end_of(plan, g);
 }
 
-/* Prometheus has not answered for too long, and all that is awaited should be there. */
-static bool given_up(const pp_plan *plan, const gpu *g, int64_t now_ns)
+/* When it is asked for the last time where it does not answer: it was waited for, and all that is
+ * awaited should be there. */
+static int64_t last_try(const pp_plan *plan, const gpu *g)
 {
-    return g->failing_since && !done(plan, g) && now_ns - g->failing_since > plan->opt.wait_ns &&
-           now_ns > end_of(plan, g) + plan->opt.settle_ns;
+    int64_t waited = g->failing_since + plan->opt.wait_ns;
+    int64_t there = end_of(plan, g) + plan->opt.settle_ns;
+    return waited > there ? waited : there;
+}
+
+static bool given_up(const pp_plan *plan, const gpu *g)
+{
+    return g->failing_since && !done(plan, g) && g->failed_at >= last_try(plan, g);
 }
 
 static bool askable(const pp_plan *plan, const gpu *g, int64_t now_ns)
 {
     return !g->busy && g->due <= now_ns && covered(plan, g) < now_ns && !done(plan, g) &&
-           !given_up(plan, g, now_ns);
+           !given_up(plan, g);
 }
 
 /* The longest range whose answer about n GPUs stays within the expected number of samples. */
@@ -437,7 +451,11 @@ static void failed(const pp_plan *plan, gpu *g, int64_t now_ns)
     g->failures++;
     if (!g->failing_since)
         g->failing_since = now_ns;
+    g->failed_at = now_ns;
     g->due = now_ns + wait;
+    int64_t last = last_try(plan, g);
+    if (now_ns < last && g->due > last)
+        g->due = last;
 }
 
 enum landing { FAILED, TOO_LARGE, PARTIAL, WHOLE };
@@ -497,10 +515,10 @@ int64_t pp_plan_due(const pp_plan *plan)
     return due;
 }
 
-bool pp_plan_complete(const pp_plan *plan, int64_t now_ns)
+bool pp_plan_complete(const pp_plan *plan)
 {
     for (size_t i = 0; i < plan->n_gpus; i++) {
-        if (!done(plan, plan->gpus[i]) && !given_up(plan, plan->gpus[i], now_ns))
+        if (!done(plan, plan->gpus[i]) && !given_up(plan, plan->gpus[i]))
             return false;
     }
     return true;

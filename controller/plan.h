@@ -15,7 +15,7 @@
 
 #include "common/buf.h"
 #include "common/error.h"
-#include "controller/metric.h"
+#include "estimate/metric.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +34,8 @@ typedef struct pp_plan_options {
     int64_t lead_ns;        /**< samples before the observed time that are wanted; default 15 s */
     int64_t lag_ns;         /**< samples after it that are wanted (lag, scrape); default 60 s */
     int64_t settle_ns;      /**< until a sample is visible at the latest; default 15 s */
-    int64_t wait_ns;        /**< without an answer, once all should be there; needed */
+    int64_t wait_ns;        /**< without an answer, once all should be there, then it is asked for
+                                 the last time; needed */
     int64_t backoff_max_ns; /**< after failures; default 60 s */
     int64_t range_max_ns;   /**< of one query; default 15 min */
     int64_t samples_max;    /**< expected in one answer; default 40,000 */
@@ -52,6 +53,10 @@ pp_plan *pp_plan_free(pp_plan *plan);
  * PP_ERR_INVALID (UUID empty, too long, not printable) or PP_ERR_TOO_LARGE (too many GPUs).
  */
 int pp_plan_need(pp_plan *plan, const char *gpu, int64_t from_ns, int64_t to_ns, pp_error *err);
+
+/** Everything is asked for again: what was told of answers does not hold any more, since the clock
+ * that stamps are taken to has changed. */
+void pp_plan_again(pp_plan *plan);
 
 /**
  * Samples of this GPU and metric up to this stamp are stored, without a gap since the range's
@@ -98,8 +103,8 @@ void pp_plan_partial(pp_plan *plan, uint64_t id, int64_t now_ns);
 /** When pp_plan_next will have something to ask; INT64_MAX: not before something changes. */
 int64_t pp_plan_due(const pp_plan *plan);
 
-/** Whether nothing is left to ask at this time: everything that exists is stored, or given up. */
-bool pp_plan_complete(const pp_plan *plan, int64_t now_ns);
+/** Whether nothing is left to ask: everything that exists is stored, or given up. */
+bool pp_plan_complete(const pp_plan *plan);
 
 /**
  * Appends `text` as a literal of a regular expression within a double-quoted PromQL string. Fails

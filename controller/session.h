@@ -13,17 +13,20 @@
 
 #include "common/error.h"
 #include "common/json.h"
-#include "controller/metric.h"
+#include "controller/owner.h"
+#include "estimate/metric.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define PP_SESSION_MAX_TARGETS 100    /* listed in status */
+#define PP_SESSION_MAX_TARGETS 20     /* listed in status */
+#define PP_SESSION_MAX_PAUSES 32      /* that are told apart */
 #define PP_SESSION_MAX_EVENTS 16      /* of one decision */
 #define PP_SESSION_MAX_LABELS 64      /* matchLabels */
 #define PP_SESSION_MAX_EXPRESSIONS 32 /* matchExpressions */
+#define PP_SESSION_CLOCK_WHY 256      /* bytes of why a batch's stamps are refused, with the NUL */
 #define PP_SESSION_FINE_WHY 257       /* bytes of why a pod is not sampled, with the NUL */
 #define PP_SESSION_DWELL_MAX INT64_C(60000000000) /* ns; as agents take it */
 #define PP_SESSION_ISOLATED_WHY 65                /* and of why its layers are not replayed */
@@ -35,6 +38,7 @@
 #define PP_ANNOTATION_SETTINGS "precisionprobe.io/settings"
 #define PP_ANNOTATION_CA "precisionprobe.io/ca"
 #define PP_ANNOTATION_PYTHONPATH "precisionprobe.io/pythonpath"
+#define PP_ANNOTATION_LEFT "precisionprobe.io/not-injected" /* "Reason: sentence" */
 #define PP_LABEL_INJECTED "precisionprobe.io/injected"
 #define PP_LABEL_INJECT "precisionprobe.io/inject" /* "true": also where no session matches yet */
 
@@ -46,6 +50,7 @@ typedef enum pp_session_phase {
     PP_SESSION_FAILED,      /**< final */
     PP_SESSION_SUSPENDED,   /**< spec.suspend */
 } pp_session_phase;
+#define PP_SESSION_PHASES (PP_SESSION_SUSPENDED + 1)
 
 /** "Pending", ... as in status.phase and the store. */
 const char *pp_session_phase_name(pp_session_phase phase);
@@ -80,6 +85,11 @@ typedef struct pp_selector {
     size_t n_requirements;
 } pp_selector;
 
+/** A stretch of time, on the operator's clock. */
+typedef struct pp_session_span {
+    int64_t from_ns, to_ns;
+} pp_session_span;
+
 /** A ProfileSession, decoded. Owned strings are never NULL after a successful decode. */
 typedef struct pp_session {
     /* metadata */
@@ -110,7 +120,7 @@ typedef struct pp_session {
     char *existing_pods;  /**< "Report" */
     double tolerance_percent;
     bool suspend;
-    int64_t ttl_ns; /**< after its end; -1: kept */
+    int64_t ttl_ns; /**< after its end; -1: as it was accepted with */
 
     /** Set when the spec breaks a rule (an older CRD may have let it pass); else PP_OK. */
     pp_error invalid;
@@ -124,7 +134,11 @@ typedef struct pp_session {
     int64_t ends_at_ns;     /**< when sampling ends, suspension counted */
     int64_t deadline_at_ns; /**< when the session gives up, suspension counted */
     int64_t suspended_at_ns;
-    json_t *status; /**< as it came; never NULL */
+    pp_session_span
+        pauses[PP_SESSION_MAX_PAUSES]; /**< in which it was suspended; apart, in order */
+    size_t n_pauses;
+    int64_t expires_after_s; /**< that it was accepted with; 0: it does not expire by that */
+    json_t *status;          /**< as it came; never NULL */
 } pp_session;
 
 /**
@@ -141,11 +155,27 @@ pp_session *pp_session_free(pp_session *session);
 /** Whether pods are injected for it: valid, not deleted, and neither finishing nor final. */
 bool pp_session_live(const pp_session *session);
 
+/** What is known of a pod, as to whose it is. */
+typedef struct pp_session_claim {
+    const char *injected_for; /**< UID of the session that it was injected for; NULL: for none */
+    bool hooked;              /**< it carries the hook */
+    bool reported;            /**< a batch of it was stored for the session in question */
+    const pp_session *holder; /**< the live session whose turn it is; NULL: none */
+} pp_session_claim;
+
+/** UID of the session that the pod is of, as `session` has it: its own where the pod was injected
+ * for it, has reported to it, or is its to have now; else another's, or NULL. */
+const char *pp_session_whose(const pp_session *session, const pp_session_claim *pod);
+
 /** Whether batches of its pods are taken: live, or finishing. */
 bool pp_session_takes_batches(const pp_session *session);
 
 /** Whether its phase is Succeeded or Failed. */
 bool pp_session_final(const pp_session *session);
+
+/** When it is to be deleted, by its own ttlSecondsAfterFinished, else by what it was accepted with;
+ * 0: never, or it has not ended. */
+int64_t pp_session_expires_ns(const pp_session *session);
 
 /** What the operator's configuration allows of replays (docs/isolated.md). */
 typedef struct pp_session_limits {
@@ -174,6 +204,21 @@ bool pp_session_asks_fine(const pp_session *session, bool by_auto);
 /** Whether the labels (an object of strings, NULL: none) satisfy the selector. */
 bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
 
+/** As kubectl -l takes it: "app=dlrm,tier in (a,b),!old". Cut where there is no room. */
+void pp_selector_format(const pp_selector *selector, char *out, size_t size);
+
+/** Of the pods that the selector does not match the one that lacks least: for whoever mistyped a
+ * label. Zeroed, none was seen. */
+typedef struct pp_selector_near {
+    size_t pods;    /**< that were looked at */
+    size_t unmet;   /**< of the selector's demands, by the one of `text` */
+    char text[256]; /**< "pod dlrm-0 has app=dlmr, not app=dlrm"; "": none meets any demand */
+} pp_selector_near;
+
+/** Looks at one more pod of the namespace. */
+void pp_selector_near_add(pp_selector_near *near, const pp_selector *selector, const char *pod,
+                          const json_t *labels);
+
 /**
  * The pod's containers to profile, as indices into spec.containers: those named in the spec (NULL:
  * no session), else those that ask for one of gpu_resources, else the first. Fills at most max and
@@ -182,14 +227,30 @@ bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
 int pp_session_containers(const pp_session *session, const json_t *pod,
                           const pp_strings *gpu_resources, size_t *ret, size_t max, pp_error *err);
 
+/** How the clock of a pod's node stands to the operator's (docs/clocks.md). */
+typedef struct pp_session_clock {
+    int64_t shift_ns; /**< taken out of the stamps of its latest batch; 0: nothing is */
+    int64_t refused;  /**< batches, for it or for their stamps, as far as this process has seen */
+    bool refusing;    /**< the latest one was */
+    char why[PP_SESSION_CLOCK_WHY]; /**< why the last of these was; "": none was */
+} pp_session_clock;
+
+/** What keeps an injected pod from starting or reporting, and has lasted long enough to be said. */
+typedef struct pp_session_pod_trouble {
+    char reason[64]; /**< CamelCase */
+    char text[560];  /**< a sentence that ends with what to do */
+    bool of_pod;     /**< whoever runs the pod has to do it; else the operator's administrator */
+} pp_session_pod_trouble;
+
 /** One pod that the selector matches, in the session's namespace. Texts are borrowed. */
 typedef struct pp_session_pod {
     /* from the pod */
     const char *name;
     const char *uid;
-    const char *node;        /**< NULL: not scheduled */
-    const char *session_uid; /**< of the session that has it (pp_inject_holder); NULL: none */
-    bool hooked;             /**< it carries the hook, for whichever session has it */
+    const char *node;         /**< NULL: not scheduled */
+    const char *session_uid;  /**< of the session that has it (pp_inject_holder); NULL: none */
+    const char *session_name; /**< its name, where it is another's; NULL: not known */
+    bool hooked;              /**< it carries the hook, for whichever session has it */
     int64_t created_ns;
     bool running;
     bool finished;       /**< phase Succeeded or Failed */
@@ -201,6 +262,25 @@ typedef struct pp_session_pod {
     const char *refusal_reason;
     const char *refusal;
     bool unexplained; /**< pp_inject_explain is still to say why it carries no hook */
+
+    /* Its part in the session, on the operator's clock; 0: not yet. */
+    bool gone;                   /**< it was deleted: only its part counts */
+    pp_owner_kind owner;         /**< what made it */
+    const char *owner_name;      /**< NULL: nothing */
+    int64_t lived_from_ns;       /**< since when it is known to run */
+    int64_t lived_to_ns;         /**< where it has ended: when it was seen last */
+    int64_t heard_from_ns;       /**< since when its agent was there */
+    int64_t heard_to_ns;         /**< when it was there last */
+    const pp_session_span *idle; /**< when its agent was there, and no profiled container ran */
+    size_t n_idle;
+    bool trainer_waits;            /**< none runs now */
+    const char *refused_why;       /**< why batches of it were refused; NULL: none were */
+    const pp_session_clock *clock; /**< NULL: nothing is known of it */
+    /** By how much its node's clock is ahead at least, or behind where that is negative, by its
+     * agent's last words: by it the operator's certificate is not valid. 0: there are none. */
+    int64_t clock_said_ns;
+    const pp_session_pod_trouble *trouble; /**< NULL: none */
+    bool awaits_agent; /**< its agent runs and has never connected: `trouble` says so in time */
 
     /* from the ingest and the store */
     const char *const *gpus; /**< UUIDs that its processes named */
@@ -254,29 +334,68 @@ typedef struct pp_session_stats {
     int64_t final_groups;    /**< groups' means, each once */
 } pp_session_stats;
 
+/** What makes pods that the session has profiled; the name is borrowed. */
+typedef struct pp_session_owner {
+    pp_owner_kind kind;
+    const char *name;
+    pp_owner_state state;
+} pp_session_owner;
+
+/** What may be in a session's way, in the order in which Stalled names it. */
+typedef enum pp_session_trouble {
+    PP_TROUBLE_STORE = 0,    /**< the store cannot be reached */
+    PP_TROUBLE_NOT_INJECTED, /**< pods match, and none of them is profiled */
+    PP_TROUBLE_POD,          /**< an injected pod does not start, or does not report */
+    PP_TROUBLE_PENDING,      /**< an injected pod has not started, for reasons of its own */
+    PP_TROUBLE_NO_POD,       /**< no pod matches, or all have ended without a step */
+    PP_TROUBLE_CLOCK,        /**< batches are refused, or an agent shut out, for its node's clock */
+    PP_TROUBLE_NO_AGENT,     /**< pods run, and no agent of them is connected */
+    PP_TROUBLE_LOST_AGENT,   /**< agents are connected, and that of a pod has gone */
+    PP_TROUBLE_NO_STEP,      /**< agents are connected, and no step was sampled */
+    PP_TROUBLE_METRICS,      /**< Prometheus cannot be asked, or has nothing */
+    PP_TROUBLE_ATTRIBUTION,  /**< the values cannot be worked out */
+    PP_TROUBLE_COUNT,
+} pp_session_trouble;
+
 typedef struct pp_session_observation {
     const pp_session *session;
     int64_t now_ns;
     const pp_session_pod *pods; /**< those that match or are injected for it; any order */
     size_t n_pods;
+    const pp_session_owner *owners; /**< of the pods that it has profiled, gone ones too */
+    size_t n_owners;
     pp_session_stats stats;         /**< the last known while the store is away */
+    const char *creation_refused;   /**< why a pod of it could not be created; NULL: none lately */
     const char *store_error;        /**< NULL: reachable */
+    bool unread;                    /**< what the store holds of it is not known to this process */
     const char *prometheus_error;   /**< NULL: reachable, or not asked yet */
     const char *prometheus_warning; /**< what its answers left out or warned of; NULL: nothing */
+    int64_t prometheus_shift_ns;    /**< taken out of Prometheus' stamps; 0: nothing is */
     bool prometheus_off;            /**< no Prometheus is configured: layers are timed only */
     bool fine_asked;                /**< pp_session_asks_fine */
     bool prometheus_asked;          /**< at least one query for this session was answered */
     const char *solve_error;        /**< why the last attribution failed; NULL: it did not */
     unsigned solve_failures;        /**< in a row, while the store was reachable */
     int64_t serving_since_ns;       /**< since when this process takes connections; 0: long */
+    int64_t expire_s; /**< after its end, where it is new and does not say; 0: it is kept */
+    bool under_way;   /**< data came in, or is to, that no solution in the store has */
+    /** As the last decision gave it back; zero where this process has made none yet. */
+    int64_t trouble_since_ns[PP_TROUBLE_COUNT];
+    const pp_selector_near *near; /**< where no pod matches; NULL: not looked for */
 } pp_session_observation;
 
 /** Waits, in ns; zero means the default. */
 typedef struct pp_session_options {
-    int64_t grace_ns; /**< for a new pod after the last has finished; default 10 s */
-    int64_t drain_ns; /**< for the last batches after sampling ended; default 60 s */
-    int64_t fine_ns;  /**< after a pod's last batch, for what fine sampling tells; default 10 s */
-    int64_t poll_ns;  /**< between looks while something is awaited; default 2 s */
+    int64_t grace_ns;   /**< for a new pod after the last has finished; default 10 s */
+    int64_t owner_ns;   /**< the same where its owner cannot be asked; default 60 s */
+    int64_t job_ns;     /**< and where that is a Job, which pauses longer; default 6 min */
+    int64_t drain_ns;   /**< for the last batches after sampling ended; default 60 s */
+    int64_t finish_ns;  /**< from sampling's end until what is missing is not waited for any more;
+                           default 15 min */
+    int64_t solve_ns;   /**< and then for the last solution and the store; default 10 min */
+    int64_t fine_ns;    /**< after a pod's last batch, for what fine sampling tells; default 10 s */
+    int64_t poll_ns;    /**< between looks while something is awaited; default 2 s */
+    int64_t stalled_ns; /**< what passes by itself within this is no reason to act; default 60 s */
     unsigned solve_tries; /**< of the final attribution; default 8 */
 } pp_session_options;
 
@@ -287,11 +406,14 @@ typedef enum pp_condition_type {
     PP_CONDITION_METRICS_AVAILABLE,
     PP_CONDITION_FINE_SAMPLED, /**< only where it is asked for */
     PP_CONDITION_REPLAYED,     /**< the same */
+    PP_CONDITION_CLOCK_SKEWED, /**< only where a clock is wrong */
     PP_CONDITION_STORED,
     PP_CONDITION_READY,
     PP_CONDITION_RECONCILING,
     PP_CONDITION_STALLED,
+    PP_CONDITION_FINISHED, /**< True in the end, whatever the end */
     PP_CONDITION_SUCCEEDED,
+    PP_CONDITION_FAILED,
     PP_CONDITION_COUNT,
 } pp_condition_type;
 
@@ -304,14 +426,14 @@ typedef enum pp_condition_status {
 typedef struct pp_condition {
     pp_condition_status status;
     char reason[64]; /**< "": the session has no such condition */
-    char message[512];
+    char message[640];
     int64_t transition_ns; /**< kept while the status stays */
 } pp_condition;
 
 typedef struct pp_session_event {
     bool warning;
     char reason[64];
-    char message[512];
+    char message[640];
     /** What it is about: this pod of the session's namespace, or "" for the session itself. */
     char pod_name[256];
     char pod_uid[64];
@@ -322,7 +444,7 @@ typedef struct pp_session_target {
     char uid[64];
     char node[256];
     char gpus[512];  /**< UUIDs joined by "," as far as they fit */
-    char reason[64]; /**< why it is not injected; "" where it is */
+    char reason[64]; /**< why it is not injected, or does not start or report; "" where it does */
     int64_t rank;    /**< -1: unknown */
     int64_t last_seen_ns;
     int64_t steps, events;
@@ -335,13 +457,18 @@ typedef struct pp_session_decision {
     bool sampling;      /**< agents shall sample: pass it on in `welcome` */
     bool collect;       /**< ask Prometheus for the samples of what is stored */
     bool finalise;      /**< solve once more and write the solution marked final */
-    bool remove;        /**< delete the object: its time to live is over */
     bool frozen;        /**< final already: the status stays as it is, nothing is said */
     bool urgent;        /**< phase or a condition changed: write the status at once */
+    bool ask_owners;    /**< no pod is left: the next observation is to hold their state */
     int64_t requeue_ns; /**< look again after this time even if nothing happens; 0: no need */
 
     int64_t start_ns, sampling_end_ns, completion_ns;
     int64_t ends_at_ns, deadline_at_ns, suspended_at_ns;
+    pp_session_span pauses[PP_SESSION_MAX_PAUSES];
+    size_t n_pauses;
+    int64_t expires_after_s; /**< 0: it does not expire by that */
+
+    int64_t trouble_since_ns[PP_TROUBLE_COUNT]; /**< 0: there is no such trouble */
 
     pp_condition conditions[PP_CONDITION_COUNT];
     pp_session_event events[PP_SESSION_MAX_EVENTS];
@@ -367,6 +494,9 @@ typedef struct pp_session_decision {
 int pp_session_step(const pp_session_observation *obs, const pp_session_options *opt,
                     pp_session_decision *ret, pp_error *err);
 
+/** Whether no pod matches for so long that `near` of the observation is to be filled. */
+bool pp_session_seeks_near(const pp_session_observation *obs, const pp_session_options *opt);
+
 /** Frees what a decision owns; a zeroed one is fine. */
 void pp_session_decision_done(pp_session_decision *decision);
 
@@ -376,5 +506,9 @@ void pp_session_decision_done(pp_session_decision *decision);
  * NULL when out of memory.
  */
 json_t *pp_session_status_json(const pp_session_decision *decision, const json_t *previous);
+
+/** Whether such a patch holds more than figures that grow while a session runs: what it says of the
+ * session itself, how many pods it has, or what the decision's Events, which follow it, tell. */
+bool pp_session_status_matters(const pp_session_decision *decision, const json_t *patch);
 
 #endif

@@ -1,7 +1,8 @@
 /* The API object into a pp_session, and the rules of its spec. */
-#include "controller/session.h"
+#include "controller/session_selector.h"
 
 #include "common/cleanup.h"
+#include "common/time.h"
 
 #include <limits.h>
 #include <math.h>
@@ -75,6 +76,7 @@ static const pp_json_field status_fields[] = {
     {"endsAt", PP_JSON_TIME, offsetof(pp_session, ends_at_ns), false, 0},
     {"deadlineAt", PP_JSON_TIME, offsetof(pp_session, deadline_at_ns), false, 0},
     {"suspendedAt", PP_JSON_TIME, offsetof(pp_session, suspended_at_ns), false, 0},
+    {"expiresAfterSeconds", PP_JSON_INT, offsetof(pp_session, expires_after_s), false, MAX_TTL},
     {0},
 };
 
@@ -100,179 +102,6 @@ static int copy_text(const char *text, char **ret, pp_error *err)
 {
     *ret = strdup(text);
     return *ret ? 0 : pp_error_nomem(err);
-}
-
-static bool alphanumeric(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-/* Of a label: 1 to 63 letters, digits, "-", "_" and ".", the first and last no sign. */
-static bool is_label_name(const char *text)
-{
-    size_t n = strlen(text);
-    if (n == 0 || n > 63 || !alphanumeric(text[0]) || !alphanumeric(text[n - 1]))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!alphanumeric(text[i]) && !strchr("-_.", text[i]))
-            return false;
-    }
-    return true;
-}
-
-/* A name, or one after a domain and "/": parts of lower case letters, digits and "-". */
-static bool is_label_key(const char *text)
-{
-    size_t n = strcspn(text, "/");
-    if (!text[n])
-        return is_label_name(text);
-    for (size_t i = 0; i < n; i++) {
-        bool edge = i == 0 || i == n - 1 || text[i - 1] == '.' || text[i + 1] == '.';
-        bool sign = text[i] == '.' || text[i] == '-';
-        if (sign ? edge : !alphanumeric(text[i]) || (text[i] >= 'A' && text[i] <= 'Z'))
-            return false;
-    }
-    return n > 0 && n <= 253 && is_label_name(text + n + 1);
-}
-
-static int check_label_key(const char *key, const char *at, pp_error *err)
-{
-    return is_label_key(key)
-               ? 0
-               : pp_error_field(err, at, "has a key that no label can have: \"%.60s\"", key);
-}
-
-static int check_label_value(const char *value, const char *at, pp_error *err)
-{
-    return !*value || is_label_name(value)
-               ? 0
-               : pp_error_field(err, at, "has a value that no label can have: \"%.60s\"", value);
-}
-
-static int decode_labels(const json_t *labels, pp_selector *ret, pp_error *err)
-{
-    static const char at[] = "spec.selector.matchLabels";
-    if (!labels)
-        return 0;
-    if (!json_is_object(labels) || json_object_size(labels) > PP_SESSION_MAX_LABELS)
-        return pp_error_field(err, at, "must be an object with at most %d labels",
-                              PP_SESSION_MAX_LABELS);
-    ret->labels = calloc(json_object_size(labels) + 1, sizeof *ret->labels);
-    if (!ret->labels)
-        return pp_error_nomem(err);
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)labels, key, value)
-    {
-        if (!json_is_string(value))
-            return pp_error_field(err, at, "the value of \"%.60s\" must be a string", key);
-        if (check_label_key(key, at, err) < 0 ||
-            check_label_value(json_string_value(value), at, err) < 0)
-            return -1;
-        pp_label *label = &ret->labels[ret->n_labels++];
-        if (copy_text(key, &label->key, err) < 0 ||
-            copy_text(json_string_value(value), &label->value, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-typedef struct raw_requirement {
-    char *key;
-    char *op;
-    pp_strings values;
-} raw_requirement;
-
-static const pp_json_field requirement_fields[] = {
-    {"key", PP_JSON_STRING, offsetof(raw_requirement, key), true, 317},
-    {"operator", PP_JSON_STRING, offsetof(raw_requirement, op), true, 0},
-    {"values", PP_JSON_STRINGS, offsetof(raw_requirement, values), false, 64},
-    {0},
-};
-
-static int selector_operator(const char *name, pp_selector_operator *ret)
-{
-    static const char *const names[] = {
-        [PP_SELECTOR_IN] = "In",
-        [PP_SELECTOR_NOT_IN] = "NotIn",
-        [PP_SELECTOR_EXISTS] = "Exists",
-        [PP_SELECTOR_DOES_NOT_EXIST] = "DoesNotExist",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            *ret = (pp_selector_operator)i;
-            return 0;
-        }
-    }
-    return -1;
-}
-
-static int check_requirement(const raw_requirement *raw, const char *at, pp_selector_operator *op,
-                             pp_error *err)
-{
-    if (selector_operator(raw->op, op) < 0)
-        return pp_error_field(err, at, "operator must be In, NotIn, Exists or DoesNotExist");
-    bool takes_values = *op == PP_SELECTOR_IN || *op == PP_SELECTOR_NOT_IN;
-    if (takes_values && raw->values.count == 0)
-        return pp_error_field(err, at, "values must not be empty for In and NotIn");
-    if (!takes_values && raw->values.count > 0)
-        return pp_error_field(err, at, "values must be empty for Exists and DoesNotExist");
-    for (size_t i = 0; i < raw->values.count; i++) {
-        if (check_label_value(raw->values.items[i], at, err) < 0)
-            return -1;
-    }
-    return check_label_key(raw->key, at, err);
-}
-
-static int decode_requirement(const json_t *item, const char *at, pp_selector_requirement *ret,
-                              pp_error *err)
-{
-    raw_requirement raw = {0};
-    int rc = pp_json_decode(item, requirement_fields, false, at, &raw, err);
-    if (rc == 0)
-        rc = check_requirement(&raw, at, &ret->op, err);
-    if (rc == 0) {
-        ret->key = PP_TAKE(raw.key);
-        ret->values = raw.values;
-        raw.values = (pp_strings){0};
-    }
-    pp_json_free_fields(requirement_fields, &raw);
-    return rc;
-}
-
-static int decode_expressions(const json_t *list, pp_selector *ret, pp_error *err)
-{
-    static const char path[] = "spec.selector.matchExpressions";
-    if (!list)
-        return 0;
-    if (!json_is_array(list) || json_array_size(list) > PP_SESSION_MAX_EXPRESSIONS)
-        return pp_error_field(err, path, "must be a list of at most %d items",
-                              PP_SESSION_MAX_EXPRESSIONS);
-    ret->requirements = calloc(json_array_size(list) + 1, sizeof *ret->requirements);
-    if (!ret->requirements)
-        return pp_error_nomem(err);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        char at[64];
-        (void)snprintf(at, sizeof at, "%s[%zu]", path, i);
-        if (decode_requirement(json_array_get(list, i), at, &ret->requirements[i], err) < 0)
-            return -1;
-        ret->n_requirements++;
-    }
-    return 0;
-}
-
-static int decode_selector(const json_t *spec, pp_selector *ret, pp_error *err)
-{
-    const json_t *selector = json_object_get(spec, "selector");
-    if (!json_is_object(selector))
-        return pp_error_field(err, "spec.selector", "is required");
-    if (decode_labels(json_object_get(selector, "matchLabels"), ret, err) < 0 ||
-        decode_expressions(json_object_get(selector, "matchExpressions"), ret, err) < 0)
-        return -1;
-    if (ret->n_labels == 0 && ret->n_requirements == 0)
-        return pp_error_field(err, "spec.selector",
-                              "must not be empty: it would match every pod of the namespace");
-    return 0;
 }
 
 static int decode_phases(const pp_strings *names, unsigned *ret, pp_error *err)
@@ -343,7 +172,9 @@ static int decode_part(const json_t *spec, const char *name, const pp_json_field
     return pp_json_decode(part, fields, false, at, session, err);
 }
 
-static int check_texts(const pp_strings *texts, const char *path, size_t longest, pp_error *err)
+/* is_right: whether a text is what the list may hold, else `what` is wrong; NULL: any is. */
+static int check_texts(const pp_strings *texts, const char *path, size_t longest,
+                       bool (*is_right)(const char *), const char *what, pp_error *err)
 {
     for (size_t i = 0; i < texts->count; i++) {
         size_t n = strlen(texts->items[i]);
@@ -351,7 +182,50 @@ static int check_texts(const pp_strings *texts, const char *path, size_t longest
         (void)snprintf(at, sizeof at, "%s[%zu]", path, i);
         if (n == 0 || n > longest)
             return pp_error_field(err, at, "must have 1 to %zu bytes", longest);
+        if (is_right && !is_right(texts->items[i]))
+            return pp_error_field(err, at, "%s: \"%.60s\"", what, texts->items[i]);
     }
+    return 0;
+}
+
+/* As Python's fnmatch reads it: what is not closed is a [ and nothing more, which no name has. */
+static bool brackets_are_closed(const char *glob)
+{
+    for (const char *at = strchr(glob, '['); at; at = strchr(at, '[')) {
+        at += at[1] == '!' ? 2 : 1;
+        at = *at ? strchr(at + 1, ']') : NULL;
+        if (!at)
+            return false;
+    }
+    return true;
+}
+
+/* Of RFC 1123, as a Pod's containers are named; the length is looked at elsewhere. */
+static bool is_container_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    size_t n = strlen(name);
+    return n > 0 && name[0] != '-' && name[n - 1] != '-' && strspn(name, letters) == n;
+}
+
+static bool has_text(const pp_strings *texts, const char *text)
+{
+    for (size_t i = 0; i < texts->count; i++) {
+        if (strcmp(texts->items[i], text) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* As far as can be seen without knowing the layers. */
+static int check_some_layer_is_left(const pp_session *s, pp_error *err)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < s->include.count; i++)
+        out += has_text(&s->exclude, s->include.items[i]);
+    if (has_text(&s->exclude, "*") || (out > 0 && out == s->include.count))
+        return pp_error_field(err, "spec.layers.exclude",
+                              "leaves out all that spec.layers.include takes");
     return 0;
 }
 
@@ -418,12 +292,16 @@ static int check_rules(const pp_session *session, pp_error *err)
     if (check_times(session, err) < 0 || check_choices(session, err) < 0 ||
         check_numbers(session, err) < 0)
         return -1;
-    if (check_texts(&session->containers, "spec.containers", 63, err) < 0 ||
-        check_texts(&session->include, "spec.layers.include", MAX_GLOB, err) < 0 ||
-        check_texts(&session->exclude, "spec.layers.exclude", MAX_GLOB, err) < 0 ||
-        check_texts(&session->types, "spec.layers.types", MAX_GLOB, err) < 0)
+    static const char open[] = "has a [ that no ] closes";
+    if (check_texts(&session->containers, "spec.containers", 63, is_container_name,
+                    "is no container's name (lower case letters, digits and -)", err) < 0 ||
+        check_texts(&session->include, "spec.layers.include", MAX_GLOB, brackets_are_closed, open,
+                    err) < 0 ||
+        check_texts(&session->exclude, "spec.layers.exclude", MAX_GLOB, brackets_are_closed, open,
+                    err) < 0 ||
+        check_texts(&session->types, "spec.layers.types", MAX_GLOB, NULL, NULL, err) < 0)
         return -1;
-    return 0;
+    return check_some_layer_is_left(session, err);
 }
 
 /* What leaves its default where it is left out, and is refused where it is given empty. */
@@ -447,7 +325,7 @@ static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
 {
     if (!json_is_object(spec))
         return pp_error_field(err, "spec", "is required");
-    if (decode_selector(spec, &session->selector, err) < 0 ||
+    if (pp_session_decode_selector(spec, &session->selector, err) < 0 ||
         pp_json_decode(spec, spec_fields, false, "spec", session, err) < 0 ||
         decode_part(spec, "steps", steps_fields, session, err) < 0 ||
         decode_part(spec, "layers", layers_fields, session, err) < 0 ||
@@ -474,12 +352,26 @@ static int set_defaults(pp_session *s, pp_error *err)
                : 0;
 }
 
+static void decode_pauses(const json_t *list, pp_session *session)
+{
+    for (size_t i = 0; i < json_array_size(list) && session->n_pauses < PP_SESSION_MAX_PAUSES;
+         i++) {
+        pp_session_span *pause = &session->pauses[session->n_pauses];
+        const char *from = pp_json_get_string(json_array_get(list, i), "from", NULL);
+        const char *to = pp_json_get_string(json_array_get(list, i), "to", NULL);
+        if (from && to && pp_time_parse(from, &pause->from_ns, NULL) == 0 &&
+            pp_time_parse(to, &pause->to_ns, NULL) == 0)
+            session->n_pauses++;
+    }
+}
+
 /* A status that makes no sense is none: it is ours, and is written anew. */
 static void decode_status(const json_t *status, pp_session *session)
 {
     pp_error ignored;
     const char *phase = pp_json_get_string(status, "phase", NULL);
     (void)pp_json_decode(status, status_fields, false, "status", session, &ignored);
+    decode_pauses(json_object_get(status, "pauses"), session);
     for (int i = PP_SESSION_PENDING; phase && i <= PP_SESSION_SUSPENDED; i++) {
         if (strcmp(phase, pp_session_phase_name((pp_session_phase)i)) != 0)
             continue;
@@ -523,25 +415,11 @@ int pp_session_decode(const json_t *object, pp_session **ret, pp_error *err)
     return 0;
 }
 
-static void free_selector(pp_selector *selector)
-{
-    for (size_t i = 0; i < selector->n_labels; i++) {
-        free(selector->labels[i].key);
-        free(selector->labels[i].value);
-    }
-    for (size_t i = 0; i < selector->n_requirements; i++) {
-        free(selector->requirements[i].key);
-        pp_strings_free(&selector->requirements[i].values);
-    }
-    free(selector->labels);
-    free(selector->requirements);
-}
-
 pp_session *pp_session_free(pp_session *session)
 {
     if (!session)
         return NULL;
-    free_selector(&session->selector);
+    pp_session_free_selector(&session->selector);
     pp_json_free_fields(metadata_fields, session);
     pp_json_free_fields(spec_fields, session);
     pp_json_free_fields(layers_fields, session);

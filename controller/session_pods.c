@@ -3,6 +3,8 @@
 
 #include "common/time.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool requirement_met(const pp_selector_requirement *r, const char *value)
@@ -35,6 +37,91 @@ bool pp_selector_matches(const pp_selector *selector, const json_t *labels)
             return false;
     }
     return true;
+}
+
+/* Appends to a text that may be full. */
+__attribute__((format(printf, 3, 4))) static void append(char *out, size_t size, const char *fmt,
+                                                         ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(out + used, size - used, fmt, args);
+    va_end(args);
+}
+
+static void format_requirement(const pp_selector_requirement *r, char *out, size_t size)
+{
+    if (r->op == PP_SELECTOR_EXISTS || r->op == PP_SELECTOR_DOES_NOT_EXIST) {
+        append(out, size, "%s%s", r->op == PP_SELECTOR_EXISTS ? "" : "!", r->key);
+        return;
+    }
+    append(out, size, "%s %s (", r->key, r->op == PP_SELECTOR_IN ? "in" : "notin");
+    for (size_t i = 0; i < r->values.count; i++)
+        append(out, size, "%s%s", i ? "," : "", r->values.items[i]);
+    append(out, size, ")");
+}
+
+void pp_selector_format(const pp_selector *selector, char *out, size_t size)
+{
+    out[0] = '\0';
+    for (size_t i = 0; i < selector->n_labels; i++)
+        append(out, size, "%s%s=%s", *out ? "," : "", selector->labels[i].key,
+               selector->labels[i].value);
+    for (size_t i = 0; i < selector->n_requirements; i++) {
+        append(out, size, "%s", *out ? "," : "");
+        format_requirement(&selector->requirements[i], out, size);
+    }
+}
+
+static const char *label(const json_t *labels, const char *key)
+{
+    return json_string_value(json_object_get(labels, key));
+}
+
+/* How many of the selector's demands the labels do not meet; *ret_demand is the first of them. */
+static size_t unmet(const pp_selector *s, const json_t *labels, pp_selector_requirement *ret_demand)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_labels; i++) {
+        const char *value = label(labels, s->labels[i].key);
+        if (value && strcmp(value, s->labels[i].value) == 0)
+            continue;
+        if (n++ == 0)
+            *ret_demand = (pp_selector_requirement){
+                .key = s->labels[i].key, .op = PP_SELECTOR_IN, .values = {&s->labels[i].value, 1}};
+    }
+    for (size_t i = 0; i < s->n_requirements; i++) {
+        if (!requirement_met(&s->requirements[i], label(labels, s->requirements[i].key)) &&
+            n++ == 0)
+            *ret_demand = s->requirements[i];
+    }
+    return n;
+}
+
+void pp_selector_near_add(pp_selector_near *near, const pp_selector *selector, const char *pod,
+                          const json_t *labels)
+{
+    pp_selector_requirement demand = {0};
+    size_t n = unmet(selector, labels, &demand);
+    const char *value = n ? label(labels, demand.key) : NULL;
+    near->pods++;
+    /* One that has the label with another value may be meant; one without it hardly is, unless it
+     * meets other demands. */
+    if (n == 0 || (n == selector->n_labels + selector->n_requirements && !value) ||
+        (near->text[0] && near->unmet <= n))
+        return;
+    near->unmet = n;
+    (void)snprintf(near->text, sizeof near->text, "pod %s has ", pod);
+    if (value)
+        append(near->text, sizeof near->text, "%s=%s", demand.key, value);
+    else
+        append(near->text, sizeof near->text, "no label %s", demand.key);
+    append(near->text, sizeof near->text, ", where the selector has ");
+    if (demand.op == PP_SELECTOR_IN && demand.values.count == 1)
+        append(near->text, sizeof near->text, "%s=%s", demand.key, demand.values.items[0]);
+    else
+        format_requirement(&demand, near->text, sizeof near->text);
 }
 
 /* "0" asks for nothing; whatever else stands there asks for something. */

@@ -1,5 +1,5 @@
 /* A decision as the status of the API object. */
-#include "controller/session_internal.h"
+#include "controller/session_condition.h"
 
 #include "common/cleanup.h"
 #include "common/time.h"
@@ -11,22 +11,13 @@
 static const char *const status_keys[] = {
     "phase",   "observedGeneration", "pods",        "conditions",     "counts",
     "targets", "progress",           "startTime",   "endsAt",         "deadlineAt",
-    "results", "samplingEndTime",    "suspendedAt", "completionTime",
+    "results", "samplingEndTime",    "suspendedAt", "completionTime", "expiresAfterSeconds",
+    "pauses",
 };
-
-/* A text that may have been cut in the middle of a character. */
-static json_t *text_value(const char *text)
-{
-    json_t *value = json_string(text);
-    size_t n = strlen(text);
-    for (size_t cut = 1; !value && cut <= 4 && cut <= n; cut++)
-        value = json_stringn(text, n - cut);
-    return value ? value : json_string("?");
-}
 
 static int set_text(json_t *object, const char *key, const char *text)
 {
-    return json_object_set_new(object, key, text_value(text));
+    return json_object_set_new(object, key, pp_json_text(text));
 }
 
 static int set_int(json_t *object, const char *key, int64_t value)
@@ -42,6 +33,18 @@ static int set_time(json_t *object, const char *key, int64_t ns)
         return 0;
     pp_time_format(ns, 3, text, sizeof text);
     return set_text(object, key, text);
+}
+
+static json_t *pauses_value(const pp_session_decision *d)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < d->n_pauses; i++) {
+        json_t *value = json_object();
+        (void)set_time(value, "from", d->pauses[i].from_ns);
+        (void)set_time(value, "to", d->pauses[i].to_ns);
+        (void)json_array_append_new(list, value);
+    }
+    return list;
 }
 
 static json_t *condition_value(const pp_session_decision *d, pp_condition_type type)
@@ -181,8 +184,12 @@ static json_t *status_value(const pp_session_decision *d)
     (void)set_time(status, "endsAt", d->ends_at_ns);
     (void)set_time(status, "deadlineAt", d->deadline_at_ns);
     (void)set_time(status, "suspendedAt", d->suspended_at_ns);
+    if (d->n_pauses)
+        (void)json_object_set_new(status, "pauses", pauses_value(d));
     (void)set_time(status, "samplingEndTime", d->sampling_end_ns);
     (void)set_time(status, "completionTime", d->completion_ns);
+    if (d->expires_after_s)
+        (void)set_int(status, "expiresAfterSeconds", d->expires_after_s);
     return status;
 }
 
@@ -227,4 +234,23 @@ json_t *pp_session_status_json(const pp_session_decision *decision, const json_t
     if (json_object_size(patch) == 0)
         return PP_TAKE(patch);
     return json_pack("{s:O}", "status", patch);
+}
+
+static bool is_figure(const char *key)
+{
+    return strcmp(key, "progress") == 0 || strcmp(key, "targets") == 0;
+}
+
+bool pp_session_status_matters(const pp_session_decision *decision, const json_t *patch)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(patch, "status"), key, value)
+    {
+        if (strcmp(key, "counts") != 0 && !is_figure(key))
+            return true;
+        if (strcmp(key, "counts") == 0 && json_object_get(value, "podsReporting"))
+            return true;
+    }
+    return decision->n_events > 0;
 }

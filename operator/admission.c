@@ -2,32 +2,50 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "operator/context.h"
-#include "operator/solve.h"
+#include "common/time.h"
+#include "controller/announced.h"
+#include "estimate/replay/dwell_length.h"
+#include "operator/addresses.h"
+#include "operator/limits.h"
+#include "operator/solve_options.h"
 #include "operator/state.h"
+#include "operator/stuck.h"
 #include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 /*
- * A pod is about to be created. The session is looked for in the cache; where the cache has none,
- * it is looked up live, so that a session and a Job applied in one file meet. Where there is none,
- * a pod that asks for it by its label, or its namespace's, gets a hook that waits for sessions. A
- * pod that cannot be injected is let through as it is, with an Event on the session that says why.
+ * A pod is about to be created. Its session is the one that the index of the watched sessions has
+ * for it. A session that is about to be created passes here too, before the watch has it: a pod
+ * that would be that session's waits for it, so that a session and a pod applied in one file meet;
+ * no other pod waits. Where there is no session, a pod that asks for it by its label, or its
+ * namespace's, gets a hook that waits for sessions. A pod that cannot be injected is let through as
+ * it is; nothing is written on a review's word: the session's condition and Events tell of the pod
+ * once the watch has it (explain.h).
  */
 
-enum { MAX_SESSIONS = 1000 }; /* of one namespace that are looked at */
+/* Of a pod, for its announced session; less than the webhook's timeout. */
+static const int64_t WAIT_NS = INT64_C(1000000000);
+static const int64_t MILLISECOND = 1000000;
 
-/** A review that waits for the live lookup. */
-typedef struct pending {
-    pp_context context;
+/** A review that waits for a session that is announced. */
+typedef struct waiting {
     pp_http_id id;
     json_t *pod;
     char ns[64];
     bool labelled;
-    bool dry_run;
-} pending;
+    int64_t until_ns;
+    struct waiting *prev, *next;
+} waiting;
+
+typedef struct pp_admission {
+    pp_operator *op;
+    pp_announced *announced;
+    waiting *waiting;
+    uv_timer_t timer; /* of the first that has waited long enough */
+} pp_admission;
 
 static void answer_none(pp_operator *op, pp_http_id id)
 {
@@ -43,24 +61,13 @@ static const char *name_of(const json_t *pod)
     return name ? name : "";
 }
 
-static void tell_refusal(pp_operator *op, const pp_session *session, const json_t *pod,
-                         const pp_inject_refusal *refusal)
-{
-    const pp_kube_object_ref ref = {.api_version = "precisionprobe.io/v1alpha1",
-                                    .kind = "ProfileSession",
-                                    .ns = session->namespace_,
-                                    .name = session->name,
-                                    .uid = session->uid};
-    pp_kube_event(op->recorder, &ref, PP_KUBE_EVENT_WARNING, refusal->reason, "Inject",
-                  "Pod %s is not injected: %s", name_of(pod), refusal->message);
-}
-
 /* session NULL: none matches. */
-static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session, const json_t *pod,
-                      bool dry_run)
+static void patch_pod(pp_operator *op, pp_http_id id, const char *ns, const pp_session *session,
+                      const json_t *pod)
 {
     pp_inject_options options;
-    pp_admission_options(op, &options);
+    pp_admission_options(op, ns, &options);
+    options.unprobed = pp_stuck_unprobed(op, ns, pod);
     PP_CLEANUP_JSON json_t *patch = NULL;
     pp_inject_refusal refusal = {0};
     pp_error err = {0};
@@ -76,8 +83,6 @@ static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session,
                        refusal.message);
         (void)pp_strings_add(&warnings, text, NULL);
         pp_meter_add(op->meters.injection_refused, 1);
-        if (!dry_run && session)
-            tell_refusal(op, session, pod, &refusal);
     } else if (rc == PP_INJECT_PATCHED) {
         pp_meter_add(op->meters.injected, 1);
     }
@@ -85,106 +90,174 @@ static void patch_pod(pp_operator *op, pp_http_id id, const pp_session *session,
     pp_strings_free(&warnings);
 }
 
-typedef struct gathered {
-    const char *ns;
-    const pp_session *items[MAX_SESSIONS];
-    size_t count;
-} gathered;
-
-static bool gather(void *user, const char *key, const void *object)
-{
-    gathered *g = user;
-    const pp_session *session = object;
-    (void)key;
-    if (strcmp(session->namespace_, g->ns) == 0 && g->count < MAX_SESSIONS)
-        g->items[g->count++] = session;
-    return g->count < MAX_SESSIONS;
-}
-
 static const json_t *labels_of(const json_t *pod)
 {
     return pp_json_get(pod, "metadata", "labels", NULL);
 }
 
-static void pending_release(void *context)
+/* Answers at once: for the session that has the pod, for none where the pod asks for the hook. */
+static void decide(pp_operator *op, pp_http_id id, const char *ns, const pp_session *match,
+                   const json_t *pod, bool labelled)
 {
-    json_decref(((pending *)context)->pod);
-}
-
-static void on_listed(void *user, json_t *list, const pp_error *error)
-{
-    pending *p = user;
-    const json_t *items = error ? NULL : json_object_get(list, "items");
-    size_t n = json_array_size(items) < MAX_SESSIONS ? json_array_size(items) : MAX_SESSIONS;
-    pp_session **sessions = calloc(n + 1, sizeof(pp_session *));
-    const pp_session *match = NULL;
-    for (size_t i = 0; sessions && i < n; i++)
-        sessions[i] = pp_watches_decode_session(p->context.op, json_array_get(items, i), NULL);
-    if (sessions)
-        match =
-            pp_inject_matching((const pp_session *const *)sessions, n, p->ns, labels_of(p->pod));
-    if (match || p->labelled)
-        patch_pod(p->context.op, p->id, match, p->pod, p->dry_run);
+    if (match || labelled || pp_inject_wanted(labels_of(pod)))
+        patch_pod(op, id, ns, match, pod);
     else
-        answer_none(p->context.op, p->id);
-    for (size_t i = 0; sessions && i < n; i++)
-        pp_session_free(sessions[i]);
-    free(sessions);
-    pp_context_free(p);
+        answer_none(op, id);
 }
 
-static int look_up_live(pp_operator *op, pp_http_id id, const pp_http_review *review)
+/* ---- pods that wait ---- */
+
+static void stop_waiting(pp_admission *admission, waiting *w)
 {
-    pending *p = pp_context_new(op, sizeof *p, pending_release);
-    if (!p)
-        return -1;
-    p->id = id;
-    p->dry_run = review->dry_run;
-    p->labelled = review->labelled || pp_inject_wanted(labels_of(review->pod));
-    p->pod = json_incref((json_t *)(uintptr_t)review->pod);
-    (void)snprintf(p->ns, sizeof p->ns, "%s", review->namespace_name);
-    pp_kube_call call = {.verb = PP_KUBE_LIST,
-                         .resource = &PP_PROFILESESSIONS,
-                         .ns = p->ns,
-                         .timeout_ms = 2000,
-                         .done = on_listed,
-                         .user = p};
-    if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0) {
-        pp_context_free(p);
-        return -1;
+    DL_DELETE(admission->waiting, w);
+    json_decref(w->pod);
+    free(w);
+}
+
+static void look_again(pp_admission *admission, waiting *w, int64_t now)
+{
+    pp_operator *op = admission->op;
+    const pp_session *match = pp_match_new_pod(op->matches, w->ns, labels_of(w->pod));
+    if (!match && w->until_ns > now &&
+        pp_announced_until(admission->announced, w->ns, labels_of(w->pod), now))
+        return;
+    decide(op, w->id, w->ns, match, w->pod, w->labelled);
+    stop_waiting(admission, w);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void set_timer(pp_admission *admission)
+{
+    int64_t first = INT64_MAX;
+    const waiting *w;
+    DL_FOREACH(admission->waiting, w)
+    {
+        first = w->until_ns < first ? w->until_ns : first;
     }
+    int64_t left = first - pp_time_monotonic();
+    if (admission->waiting)
+        uv_timer_start(&admission->timer, on_timer,
+                       left > 0 ? (uint64_t)(left / MILLISECOND) + 1 : 0, 0);
+    else
+        uv_timer_stop(&admission->timer);
+}
+
+static void look_at_all(pp_admission *admission)
+{
+    int64_t now = pp_time_monotonic();
+    waiting *w;
+    waiting *next;
+    DL_FOREACH_SAFE(admission->waiting, w, next)
+    {
+        look_again(admission, w, now);
+    }
+    set_timer(admission);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    look_at_all(timer->data);
+}
+
+static int let_wait(pp_admission *admission, pp_http_id id, const pp_http_review *review,
+                    int64_t until_ns)
+{
+    waiting *w = calloc(1, sizeof *w);
+    if (!w)
+        return -1;
+    int64_t longest = pp_time_monotonic() + WAIT_NS;
+    w->id = id;
+    w->pod = json_incref((json_t *)(uintptr_t)review->pod);
+    w->labelled = review->labelled;
+    w->until_ns = until_ns < longest ? until_ns : longest;
+    (void)snprintf(w->ns, sizeof w->ns, "%s", review->namespace_name);
+    DL_APPEND(admission->waiting, w);
+    set_timer(admission);
     return 0;
+}
+
+/* ---- reviews ---- */
+
+static void announce(pp_operator *op, pp_http_id id, const pp_http_review *review)
+{
+    pp_error err = {0};
+    if (!review->dry_run && pp_announced_add(op->admission->announced, review->namespace_name,
+                                             review->session, pp_time_monotonic(), &err) < 0)
+        pp_debug(NULL, "a session to come matches no pod: %s", err.message);
+    answer_none(op, id);
 }
 
 void pp_admission_review(pp_operator *op, pp_http_id id, const pp_http_review *review)
 {
-    if (!op->ca_bundle || op->stopping) {
+    if (!op->ca_bundle || op->stopping || op->idle || !op->admission || !op->matches) {
         answer_none(op, id);
         return;
     }
-    gathered *g = calloc(1, sizeof *g);
-    if (!g) {
-        answer_none(op, id);
+    if (review->session) {
+        announce(op, id, review);
         return;
     }
-    g->ns = review->namespace_name;
-    pp_kube_informer_each(op->sessions, gather, g);
-    const pp_session *match =
-        pp_inject_matching(g->items, g->count, review->namespace_name, labels_of(review->pod));
-    free(g);
-    if (match)
-        patch_pod(op, id, match, review->pod, review->dry_run);
-    else if (look_up_live(op, id, review) < 0)
-        answer_none(op, id);
+    const char *ns = review->namespace_name;
+    const json_t *labels = labels_of(review->pod);
+    const pp_session *match = pp_match_new_pod(op->matches, ns, labels);
+    int64_t until =
+        match ? 0 : pp_announced_until(op->admission->announced, ns, labels, pp_time_monotonic());
+    if (!until || let_wait(op->admission, id, review, until) < 0)
+        decide(op, id, ns, match, review->pod, review->labelled);
 }
 
-void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
+void pp_admission_session_came(pp_operator *op, const pp_session *session)
+{
+    if (!op->admission)
+        return;
+    pp_announced_came(op->admission->announced, session);
+    if (op->admission->waiting)
+        look_at_all(op->admission);
+}
+
+/* ---- starting, stopping ---- */
+
+int pp_admission_start(pp_operator *op, pp_error *err)
+{
+    pp_admission *admission = calloc(1, sizeof *admission);
+    if (!admission || !(admission->announced = pp_announced_new())) {
+        free(admission);
+        return pp_error_nomem(err);
+    }
+    admission->op = op;
+    uv_timer_init(op->loop, &admission->timer);
+    admission->timer.data = admission;
+    op->admission = admission;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void pp_admission_stop(pp_operator *op)
+{
+    pp_admission *admission = op->admission;
+    if (!admission)
+        return;
+    op->admission = NULL;
+    while (admission->waiting)
+        stop_waiting(admission, admission->waiting);
+    pp_announced_free(admission->announced);
+    uv_close((uv_handle_t *)&admission->timer, on_closed);
+}
+
+void pp_admission_options(const pp_operator *op, const char *ns, pp_inject_options *ret)
 {
     const pp_config *config = op->config;
-    const pp_attribution_options attribution = pp_solve_attribution(config);
-    *ret = (pp_inject_options){.image = config->injection.image,
+    const pp_regression_options attribution = pp_solve_attribution(config);
+    *ret = (pp_inject_options){.own_namespace = pp_kube_client_namespace(op->kube),
+                               .image = config->injection.image,
                                .pull_policy = config->injection.image_pull_policy,
                                .endpoint = op->endpoint,
+                               .addresses = pp_addresses_of(op),
                                .ca = op->ca_bundle,
                                .native_sidecar = op->native_sidecar,
                                .cpu = config->injection.cpu,
@@ -195,5 +268,6 @@ void pp_admission_options(const pp_operator *op, pp_inject_options *ret)
                                .fine_memory = config->fine.memory,
                                .fine_auto = config->fine.by_auto,
                                .fine_period_ns = config->fine.period_us * 1000,
-                               .dwell_ns = pp_solution_dwell(&attribution)};
+                               .dwell_ns = pp_replay_length(&attribution),
+                               .limits = pp_limits_of(op->limits, ns)};
 }

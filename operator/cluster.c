@@ -63,8 +63,8 @@ static void ask_version(asking *a)
     a->context.op->native_sidecar = strcmp(wish, "Always") == 0;
     if (strcmp(wish, "Auto") != 0)
         finish(a, NULL);
-    else if (pp_kube_stream_start(a->context.op->kube, "/version", 10000, on_version_text,
-                                  on_version, a, NULL, &err) < 0)
+    else if (pp_kube_stream_start(a->context.op->kube, PP_KUBE_GET, "/version", 10000,
+                                  on_version_text, on_version, a, NULL, &err) < 0)
         finish(a, &err);
 }
 

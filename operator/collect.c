@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/clocks.h"
 #include "operator/context.h"
 #include "operator/state.h"
 #include "operator/watches.h"
@@ -21,6 +22,7 @@ typedef struct errand {
     uint64_t serial; /* of the work */
     uint64_t plan_id;
     int64_t sent_ns;
+    int64_t shift_ns; /* taken out of stamps */
     /* newest stamp per GPU and metric of the answer, for the plan once it is stored */
     pp_strings gpus;
     int64_t *newest; /* [gpu * PP_METRIC_COUNT + metric]; 0: none */
@@ -54,7 +56,7 @@ static void finish(errand *e, bool ok)
         else
             pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
         if (ok && e->n_samples) {
-            work->unsolved = true;
+            pp_work_unsolved(work);
             work->stats_dirty = true;
         }
         pp_watches_touch_soon(work->op, work->key);
@@ -84,8 +86,8 @@ static int note_newest(errand *e, const pp_prometheus_answer *answer)
     for (size_t i = 0; i < answer->n_samples; i++) {
         const pp_activity_sample *s = &answer->samples[i];
         int64_t *newest = &e->newest[s->gpu * PP_METRIC_COUNT + s->metric];
-        if (s->stamp_ns > *newest)
-            *newest = s->stamp_ns;
+        if (s->stamp_ns - e->shift_ns > *newest)
+            *newest = s->stamp_ns - e->shift_ns;
     }
     e->n_samples = answer->n_samples;
     return 0;
@@ -148,7 +150,8 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
     }
 }
 
-static void ask(pp_work *work, const pp_plan_query *query)
+/* Of a Prometheus without a clock nothing can be asked: `why`, else NULL. */
+static void ask(pp_work *work, const pp_plan_query *query, const pp_error *why)
 {
     pp_operator *op = work->op;
     errand *e = pp_context_new(op, sizeof *e, errand_release);
@@ -160,10 +163,14 @@ static void ask(pp_work *work, const pp_plan_query *query)
     e->serial = work->serial;
     e->plan_id = query->id;
     e->sent_ns = pp_time_now();
+    e->shift_ns = work->prometheus_shift_ns;
     (void)snprintf(e->uid, sizeof e->uid, "%s", work->uid);
     work->queries++;
-    if (pp_prometheus_query(op->prometheus, query->text, query->time_ns, query->range_ns, on_answer,
-                            e, NULL, &err) < 0) {
+    if (why) {
+        remember_error(e, why->message);
+        finish(e, false);
+    } else if (pp_prometheus_query(op->prometheus, query->text, query->time_ns + e->shift_ns,
+                                   query->range_ns, on_answer, e, NULL, &err) < 0) {
         remember_error(e, err.message);
         finish(e, false);
     }
@@ -177,11 +184,15 @@ void pp_collect_tick(pp_work *work)
         return;
     pp_plan_queries queries;
     pp_error err = {0};
+    if (!pp_clocks_prometheus_known(op))
+        return;
+    bool clock = pp_clocks_follow_prometheus(work, &err) == 0;
+    const pp_error why = err;
     if (pp_plan_next(work->plan, now, &queries, &err) < 0) {
         pp_warn(work->key, "planning queries: %s", err.message);
         return;
     }
     for (size_t i = 0; i < queries.count; i++)
-        ask(work, &queries.items[i]);
+        ask(work, &queries.items[i], clock ? NULL : &why);
     pp_plan_queries_done(&queries);
 }

@@ -26,9 +26,10 @@ static const pp_config_option options[] = {
     {"fine.auto", PP_CONFIG_BOOL, AT(fine.by_auto), "false", 0, 0, NULL,
      "Whether sessions of method Auto ask for fine sampling too, which takes memory and processor "
      "of the profiled containers where the driver lets them"},
-    {"fine.memory", PP_CONFIG_QUANTITY, AT(fine.memory), "192Mi", 0, 0, NULL,
-     "Memory instead of `injection.memory` in pods that are injected for a session that asks for "
-     "fine sampling"},
+    {"fine.memory", PP_CONFIG_QUANTITY, AT(fine.memory), "", 0, 0, NULL,
+     "`injection.memory` of pods that are injected for a session that asks for fine sampling; "
+     "where "
+     "an amount is needed, 192Mi"},
     {"fine.periodMicroseconds", PP_CONFIG_INTEGER, AT(fine.period_us), "25", 20, 1000, NULL,
      "Least time between two samples of a GPU's performance monitors, for fine sampling; it is "
      "longer where decoding them takes longer"},
@@ -42,10 +43,10 @@ static const pp_config_option options[] = {
      "URL (wss://...) that agents connect to; empty: `webhook.serviceName` in "
      "`webhook.serviceNamespace`, port 443"},
     {"ingest.maxConnections", PP_CONFIG_INTEGER, AT(ingest.max_connections), "2000", 1, 100000,
-     NULL, "Agents connected at once; more are answered 503"},
-    {"injection.cpu", PP_CONFIG_QUANTITY, AT(injection.cpu), "50m", 0, 0, NULL,
-     "CPU that the injected containers request; where all of the pod's own containers have CPU "
-     "limits, also the agent's limit"},
+     NULL, "Agents connected at once; more are answered 503, unless one of no session makes room"},
+    {"injection.cpu", PP_CONFIG_QUANTITY, AT(injection.cpu), "", 0, 0, NULL,
+     "CPU that the agent requests, but in BestEffort pods; empty: none, but in Guaranteed pods, "
+     "50m"},
     {"injection.eventsPort", PP_CONFIG_INTEGER, AT(injection.events_port), "0", 0, 65535, NULL,
      "Port on a pod's loopback where its agent takes events of other frameworks' hooks, e.g. 9402; "
      "0: none. The pod's own programs cannot use it then"},
@@ -56,10 +57,15 @@ static const pp_config_option options[] = {
      "Image with the hook and the agent; needed for injection"},
     {"injection.imagePullPolicy", PP_CONFIG_CHOICE, AT(injection.image_pull_policy), "IfNotPresent",
      0, 0, "Always|IfNotPresent|Never", "Pull policy of `injection.image`"},
-    {"injection.memory", PP_CONFIG_QUANTITY, AT(injection.memory), "64Mi", 0, 0, NULL,
-     "Memory that the injected containers request and are limited to"},
+    {"injection.memory", PP_CONFIG_QUANTITY, AT(injection.memory), "", 0, 0, NULL,
+     "Memory that the agent requests and is limited to, but in BestEffort pods; empty: none, but "
+     "in "
+     "Guaranteed pods, 64Mi"},
     {"injection.nativeSidecar", PP_CONFIG_CHOICE, AT(injection.native_sidecar), "Auto", 0, 0,
      "Auto|Always|Never", "Whether the agent runs as a native sidecar; Auto: from server 1.32 on"},
+    {"injection.release", PP_CONFIG_BOOL, AT(injection.release), "false", 0, 0, NULL,
+     "Whether a pod that does not start because of what was added is deleted once, so that its "
+     "controller makes another, which is left alone"},
     {"injection.stretchSeconds", PP_CONFIG_NUMBER, AT(injection.stretch_seconds), "30", 1, 3600,
      NULL,
      "Least length of a contiguous sampled stretch, in seconds; where 64 steps take less, "
@@ -71,6 +77,11 @@ static const pp_config_option options[] = {
      "A kubeconfig, for development; empty: the pod's service account"},
     {"kubernetes.namespace", PP_CONFIG_STRING, AT(kubernetes.ns), "", 0, 0, NULL,
      "The only namespace whose sessions and pods are watched; empty: all"},
+    {"kubernetes.requestsPerSecond", PP_CONFIG_NUMBER, AT(kubernetes.requests_per_second), "100", 1,
+     10000, NULL,
+     "Requests to the API server in the long run, and four times as many at once; those of the "
+     "Lease "
+     "and TokenReviews are not counted"},
     {"lease.enabled", PP_CONFIG_BOOL, AT(lease.enabled), "true", 0, 0, NULL,
      "Whether to hold a Lease before working; false only for a single development process"},
     {"lease.name", PP_CONFIG_STRING, AT(lease.name), "precisionprobe", 0, 0, NULL,
@@ -119,11 +130,25 @@ static const pp_config_option options[] = {
      "How long a finished session and its estimates are kept; 0s: for ever"},
     {"retention.samples", PP_CONFIG_DURATION, AT(retention.samples), "168h", 0, YEARS, NULL,
      "How long raw metric samples and a finished session's sample rows are kept; 0s: for ever"},
+    {"sessions.ttlSecondsAfterFinished", PP_CONFIG_INTEGER, AT(sessions.ttl_seconds), "0", 0,
+     31536000, NULL,
+     "How long after its end a ProfileSession that does not say so itself is deleted, in seconds; "
+     "0: it is kept. Holds for sessions that are accepted from then on"},
+    {"webhook.clientCaFile", PP_CONFIG_STRING, AT(webhook.client_ca_file), "", 0, 0, NULL,
+     "PEM file with the authorities of the API server's client certificate, which reviews then "
+     "need "
+     "beside their path; empty: none is asked for. Read again every minute"},
     {"webhook.configurationName", PP_CONFIG_STRING, AT(webhook.configuration_name),
      "precisionprobe", 0, 0, NULL,
-     "MutatingWebhookConfiguration whose caBundle the operator keeps; empty: not touched"},
+     "MutatingWebhookConfiguration whose caBundle and paths the operator keeps; empty: not "
+     "touched"},
+    {"webhook.reviewServiceName", PP_CONFIG_STRING, AT(webhook.review_service_name), "", 0, 0, NULL,
+     "A second Service in front of `http.tlsPort`, for the API server's calls; the certificate is "
+     "made out to it too. Empty: there is none"},
     {"webhook.secretName", PP_CONFIG_STRING, AT(webhook.secret_name), "precisionprobe-tls", 0, 0,
-     NULL, "Secret in the operator's namespace that holds its certificates"},
+     NULL,
+     "Secret in the operator's namespace that holds its certificates and the secret of the "
+     "webhook's paths"},
     {"webhook.serviceName", PP_CONFIG_STRING, AT(webhook.service_name), "precisionprobe", 0, 0,
      NULL, "Service in front of `http.tlsPort`; the certificate is made out to it"},
     {"webhook.serviceNamespace", PP_CONFIG_STRING, AT(webhook.service_namespace), "", 0, 0, NULL,
@@ -219,7 +244,7 @@ static int set_quantity(const pp_config_option *o, const json_t *value, char **t
         (void)snprintf(number, sizeof(number), "%.10g", json_number_value(value));
         text = number;
     }
-    if (!text || !is_quantity(text))
+    if (!text || (*text && !is_quantity(text)))
         return pp_error_field(err, o->path, "must be a quantity such as 100m or 64Mi");
     return replace_string(target, text, err);
 }

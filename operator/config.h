@@ -42,6 +42,7 @@ typedef struct pp_config {
         char *memory;
         double stretch_seconds;
         int64_t events_port;
+        bool release; /**< pods that do not start may be deleted */
         pp_strings gpu_resources;
     } injection;
     struct {
@@ -50,6 +51,7 @@ typedef struct pp_config {
     struct {
         char *kubeconfig;
         char *ns;
+        double requests_per_second;
     } kubernetes;
     struct {
         bool enabled;
@@ -85,8 +87,13 @@ typedef struct pp_config {
         int64_t interval;
     } retention;
     struct {
+        int64_t ttl_seconds; /**< of a session that does not say; 0: it is kept */
+    } sessions;
+    struct {
+        char *client_ca_file;
         char *configuration_name;
         char *service_name;
+        char *review_service_name;
         char *service_namespace;
         char *secret_name;
     } webhook;

@@ -4,7 +4,7 @@
 #include "operator/admission.h"
 #include "operator/context.h"
 #include "operator/state.h"
-#include "operator/watches.h"
+#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +22,7 @@ typedef struct inquiry {
     char key[330];
     char pod_uid[64];
     char session_uid[64];
+    uint64_t serial; /* of the work */
 } inquiry;
 
 static void inquiry_release(void *context)
@@ -29,51 +30,50 @@ static void inquiry_release(void *context)
     ((inquiry *)context)->context.op->inquiries--;
 }
 
-static void look_again(pp_operator *op, const pp_session *session, int64_t wait_ms)
+static void look_again(const pp_work *work, int64_t wait_ms)
 {
-    char key[330];
-    (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
+    const pp_operator *op = work->op;
     if (op->queue && !op->stopping)
-        (void)pp_workqueue_add_after(op->queue, key, wait_ms, NULL);
+        (void)pp_workqueue_add_after(op->queue, work->key, wait_ms, NULL);
 }
 
 static void on_pod(void *user, json_t *object, const pp_error *error)
 {
     inquiry *q = user;
     pp_operator *op = q->context.op;
-    const pp_session *session = pp_watches_find_session(op, q->session_uid);
-    pp_pod *pod =
-        (pp_pod *)(uintptr_t)pp_kube_informer_get(op->pods, q->key); /* the cache is ours */
-    bool same = pod && strcmp(pod->uid, q->pod_uid) == 0;
-    if (same && session) {
+    pp_work *work = pp_work_same(op, q->session_uid, q->serial);
+    const pp_session *session = work ? pp_match_session(op->matches, q->session_uid) : NULL;
+    pp_refusal *refusal = work ? pp_refusals_find(&work->refusals, q->pod_uid) : NULL;
+    const char *uid = error ? NULL : pp_json_get_string(object, "metadata", "uid", NULL);
+    if (refusal)
+        refusal->asking = false;
+    if (refusal && session && uid && strcmp(uid, q->pod_uid) == 0) {
         pp_inject_options options;
-        pp_admission_options(op, &options);
-        if (!error)
-            pp_inject_explain(object, session, &options, &pod->refusal);
-        else if (error->code != PP_ERR_NOT_FOUND)
-            pod->ask_ns = pp_time_monotonic() + ASK_AGAIN_MS * INT64_C(1000000);
-        look_again(op, session, error ? ASK_AGAIN_MS : SOON_MS);
-    } else if (same) {
-        pod->ask_ns = 0; /* another session may want to know */
+        pp_admission_options(op, session->namespace_, &options);
+        pp_inject_explain(object, session, &options, &refusal->why);
+    } else if (refusal && error && error->code != PP_ERR_NOT_FOUND) {
+        refusal->again_ns = pp_time_monotonic() + ASK_AGAIN_MS * INT64_C(1000000);
     }
+    if (refusal)
+        look_again(work, error ? ASK_AGAIN_MS : SOON_MS);
     pp_context_free(q);
 }
 
-void pp_explain_pod(pp_operator *op, const pp_session *session, const pp_pod *pod)
+static void ask(pp_work *work, const pp_pod *pod, pp_refusal *refusal)
 {
-    if (pod->ask_ns > pp_time_monotonic())
-        return;
+    pp_operator *op = work->op;
     if (op->inquiries >= MAX_INQUIRIES) { /* perhaps all of other sessions */
-        look_again(op, session, SOON_MS);
+        look_again(work, SOON_MS);
         return;
     }
     inquiry *q = pp_context_new(op, sizeof *q, inquiry_release);
     if (!q)
         return;
     op->inquiries++;
+    q->serial = work->serial;
     (void)snprintf(q->key, sizeof q->key, "%s/%s", pod->ns, pod->name);
     (void)snprintf(q->pod_uid, sizeof q->pod_uid, "%s", pod->uid);
-    (void)snprintf(q->session_uid, sizeof q->session_uid, "%s", session->uid);
+    (void)snprintf(q->session_uid, sizeof q->session_uid, "%s", work->uid);
     const pp_kube_call call = {.verb = PP_KUBE_GET,
                                .resource = &PP_KUBE_PODS,
                                .ns = pod->ns,
@@ -83,5 +83,21 @@ void pp_explain_pod(pp_operator *op, const pp_session *session, const pp_pod *po
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
         pp_context_free(q);
     else
-        ((pp_pod *)(uintptr_t)pod)->ask_ns = INT64_MAX;
+        refusal->asking = true;
+}
+
+void pp_explain_pod(pp_work *work, const pp_session *session, const pp_pod *pod,
+                    pp_session_pod *view)
+{
+    pp_refusal *refusal = pp_refusals_get(&work->refusals, pod->uid);
+    if (!refusal)
+        return;
+    bool known = refusal->why.reason[0] != '\0';
+    if (!known && !refusal->asking && !pod->finished && pp_session_takes_batches(session) &&
+        pp_time_monotonic() >= refusal->again_ns)
+        ask(work, pod, refusal);
+    view->refusal_reason = known ? refusal->why.reason : NULL;
+    view->refusal = known ? refusal->why.message : NULL;
+    /* Where it could not be asked, what the times tell holds until it can. */
+    view->unexplained = !known && (refusal->asking || refusal->again_ns == 0);
 }

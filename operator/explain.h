@@ -5,9 +5,14 @@
 #include "controller/session.h"
 #include "operator/pod.h"
 
-typedef struct pp_operator pp_operator;
+typedef struct pp_work pp_work;
 
-/** Finds out, a few at a time; the session is looked at again then. */
-void pp_explain_pod(pp_operator *op, const pp_session *session, const pp_pod *pod);
+/**
+ * Fills what is known of why the pod is not injected for the work's session (texts are borrowed
+ * until the session's next look). What is not known is found out, a few pods at a time; the session
+ * is looked at again then.
+ */
+void pp_explain_pod(pp_work *work, const pp_session *session, const pp_pod *pod,
+                    pp_session_pod *view);
 
 #endif

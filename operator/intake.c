@@ -3,15 +3,19 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "controller/batch_rules.h"
 #include "operator/admission.h"
+#include "operator/clocks.h"
 #include "operator/context.h"
 #include "operator/record.h"
+#include "operator/silent.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 #include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 /*
  * Agents: who is it (TokenReview, then: does its pod carry the hook), which session has its pod,
@@ -21,14 +25,25 @@
  */
 
 /** One agent's connection. */
+typedef struct pp_pod_peers pp_pod_peers;
 typedef struct pp_peer {
     pp_http_id connection; /**< key */
     pp_http_identity identity;
     char session_uid[64]; /**< of the session that it was told last; "": none */
     bool sampling;        /**< and whether to sample */
+    bool displaced;       /**< its place is another's: it is about to go */
+    pp_clock clock;       /**< its node's */
     UT_hash_handle hh;
-    UT_hash_handle by_pod; /**< the same pod may have several */
+    pp_pod_peers *pod;
+    struct pp_peer *prev, *next; /**< of the same pod */
 } pp_peer;
+
+/** The connections of one pod; there is one at least. */
+struct pp_pod_peers {
+    char pod_uid[64]; /**< key */
+    pp_peer *peers;
+    UT_hash_handle hh;
+};
 
 /* ---- who is it ---- */
 
@@ -54,7 +69,7 @@ static const pp_pod *pod_of(const pp_operator *op, const char *ns, const char *n
 static const pp_session *session_of(const pp_operator *op, const pp_pod *pod)
 {
     const pp_session *session =
-        pod && pod->session_uid ? pp_watches_find_session(op, pod->session_uid) : NULL;
+        pod && pod->session_uid ? pp_match_session(op->matches, pod->session_uid) : NULL;
     return session && strcmp(session->namespace_, pod->ns) == 0 ? session : NULL;
 }
 
@@ -95,6 +110,7 @@ static void on_reviewed(void *user, const pp_kube_identity *who, const pp_error 
 {
     question *q = user;
     pp_operator *op = q->context.op;
+    pp_rights_tell(op, PP_RIGHT_TOKEN_REVIEWS, error);
     if (error) {
         pp_warn(NULL, "reviewing an agent's token: %s", error->message);
         answer(op, q->id, PP_HTTP_UNAVAILABLE, "the token cannot be reviewed now");
@@ -122,13 +138,19 @@ void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
 
 /* ---- connections ---- */
 
-static void welcome(pp_operator *op, const pp_peer *peer, const char *uid,
-                    const pp_session *session, bool sampling)
+static void welcome(pp_operator *op, pp_peer *peer, const char *uid, const pp_session *session,
+                    bool sampling)
 {
     pp_inject_options options;
-    pp_admission_options(op, &options);
+    pp_admission_options(op, NULL, &options);
     PP_CLEANUP_JSON json_t *settings = session ? pp_inject_settings(session, &options) : NULL;
-    pp_wire_welcome text = {.sampling = sampling, .settings = settings};
+    /* An agent of an earlier release knows no such questions. */
+    pp_wire_welcome text = {
+        .hook = true,
+        .sampling = sampling,
+        .settings = settings,
+        .time = (int64_t)pp_clock_ask(&peer->clock, pp_time_monotonic()),
+    };
     (void)snprintf(text.session, sizeof text.session, "%s", uid);
     pp_http_ingest_welcome(op->server, peer->connection, &text);
 }
@@ -137,7 +159,7 @@ static void touch_work(pp_operator *op, const char *session_uid)
 {
     const pp_work *work = pp_work_find(op, session_uid);
     if (work)
-        pp_watches_touch(op, work->key);
+        pp_watches_touch_soon(op, work->key);
 }
 
 /*
@@ -148,7 +170,7 @@ static void tell_peer(pp_operator *op, pp_peer *peer, bool first)
 {
     const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
     bool same = pod && strcmp(pod->uid, peer->identity.pod_uid) == 0;
-    const pp_session *session = same ? pp_watches_holder(op, pod) : NULL;
+    const pp_session *session = same ? pp_match_holder(op->matches, pod->uid) : NULL;
     const pp_work *work = session ? pp_work_get(op, session) : NULL;
     const char *uid = session ? session->uid : "";
     bool sampling = session && !session->suspend && (!work || !work->decided || work->sampling);
@@ -172,23 +194,64 @@ static void tell_to_leave(pp_operator *op, const pp_peer *peer, const pp_pod *po
                              pod->session_uid ? pod->session_uid : peer->session_uid);
 }
 
+static pp_pod_peers *peers_of(const pp_operator *op, const char *pod_uid)
+{
+    pp_pod_peers *found = NULL;
+    HASH_FIND_STR(op->peers_by_pod, pod_uid, found);
+    return found;
+}
+
+static pp_peer *new_peer(pp_operator *op, pp_http_id connection, const pp_http_identity *identity)
+{
+    pp_pod_peers *pod = peers_of(op, identity->pod_uid);
+    pp_peer *peer = calloc(1, sizeof *peer);
+    if (!pod && (pod = calloc(1, sizeof *pod))) {
+        (void)snprintf(pod->pod_uid, sizeof pod->pod_uid, "%s", identity->pod_uid);
+        HASH_ADD_STR(op->peers_by_pod, pod_uid, pod);
+    }
+    if (!pod || !peer) {
+        if (pod && !pod->peers) {
+            HASH_DEL(op->peers_by_pod, pod);
+            free(pod);
+        }
+        free(peer);
+        return NULL;
+    }
+    peer->connection = connection;
+    peer->identity = *identity;
+    peer->pod = pod;
+    HASH_ADD(hh, op->peers, connection, sizeof peer->connection, peer);
+    DL_APPEND(pod->peers, peer);
+    return peer;
+}
+
 void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity)
 {
     bool serving = op->leading && !op->stopping;
     const pp_pod *pod = serving ? pod_of(op, identity->namespace_name, identity->pod) : NULL;
-    pp_peer *peer = pod && may_speak(op, pod) ? calloc(1, sizeof *peer) : NULL;
+    pp_peer *peer = pod && may_speak(op, pod) ? new_peer(op, connection, identity) : NULL;
     if (!peer) {
         pp_http_ingest_close(op->server, connection, 1013, "no session for this pod");
         return;
     }
-    peer->connection = connection;
-    peer->identity = *identity;
     if (pod->session_uid)
         (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", pod->session_uid);
-    HASH_ADD(hh, op->peers, connection, sizeof peer->connection, peer);
-    HASH_ADD(by_pod, op->peers_by_pod, identity.pod_uid, strlen(peer->identity.pod_uid), peer);
+    pp_silent_connected(op, identity->pod_uid, true);
     tell_peer(op, peer, true);
     tell_to_leave(op, peer, pod);
+}
+
+pp_http_id pp_intake_displace(pp_operator *op, const pp_http_identity *identity)
+{
+    if (!pp_match_holder(op->matches, identity->pod_uid))
+        return 0;
+    for (pp_peer *peer = op->peers; peer; peer = peer->hh.next) {
+        if (peer->displaced || *peer->session_uid)
+            continue;
+        peer->displaced = true;
+        return peer->connection;
+    }
+    return 0;
 }
 
 static pp_peer *find_peer(const pp_operator *op, pp_http_id connection)
@@ -198,12 +261,45 @@ static pp_peer *find_peer(const pp_operator *op, pp_http_id connection)
     return peer;
 }
 
+static void ask_time(pp_operator *op, pp_peer *peer)
+{
+    const int64_t now = pp_time_monotonic();
+    if (pp_clock_is_due(&peer->clock, now))
+        pp_http_ingest_ask_time(op->server, peer->connection,
+                                (int64_t)pp_clock_ask(&peer->clock, now));
+}
+
+void pp_intake_time(pp_operator *op, pp_http_id connection, const pp_wire_time *answer)
+{
+    pp_peer *peer = find_peer(op, connection);
+    const pp_clock_trip trip = {.received_ns = pp_time_monotonic(),
+                                .real_ns = answer->realtime,
+                                .monotonic_ns = answer->monotonic};
+    if (!peer)
+        return;
+    if (pp_clock_answered(&peer->clock, (uint64_t)answer->id, &trip) < 0)
+        pp_debug(peer->identity.pod, "an answer about the time does not count");
+    ask_time(op, peer);
+}
+
+void pp_intake_hook(pp_operator *op, pp_http_id connection, const pp_wire_hook *hook)
+{
+    const pp_peer *peer = find_peer(op, connection);
+    if (peer)
+        pp_silent_told(op, peer->identity.pod_uid, hook);
+}
+
 static void peer_free(pp_operator *op, pp_peer *peer)
 {
+    pp_pod_peers *pod = peer->pod;
     HASH_DEL(op->peers, peer);
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a peer is in both tables or in none */
-    HASH_DELETE(by_pod, op->peers_by_pod, peer);
+    DL_DELETE(pod->peers, peer);
     free(peer);
+    if (pod->peers)
+        return;
+    pp_silent_connected(op, pod->pod_uid, false);
+    HASH_DEL(op->peers_by_pod, pod);
+    free(pod);
 }
 
 void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
@@ -217,25 +313,41 @@ void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
     touch_work(op, uid);
 }
 
-void pp_intake_tell(pp_operator *op)
+void pp_intake_pod_moved(pp_operator *op, const pp_pod *pod)
 {
-    for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next)
+    pp_pod_peers *of_pod = op->server ? peers_of(op, pod->uid) : NULL;
+    pp_peer *peer;
+    DL_FOREACH(of_pod ? of_pod->peers : NULL, peer)
+    {
         tell_peer(op, peer, false);
+    }
 }
 
-void pp_intake_tell_pod(pp_operator *op, const pp_pod *pod)
+static bool tell_pod(void *user, const void *object, const pp_session *holder)
 {
-    for (pp_peer *peer = op->peers; peer && op->server; peer = peer->hh.next) {
-        if (strcmp(peer->identity.pod_uid, pod->uid) == 0)
-            tell_to_leave(op, peer, pod);
+    (void)holder;
+    pp_intake_pod_moved(user, object);
+    return true;
+}
+
+void pp_intake_tell_session(pp_operator *op, const char *session_uid)
+{
+    pp_match_each_pod(op->matches, session_uid, tell_pod, op);
+}
+
+void pp_intake_pod_changed(pp_operator *op, const pp_pod *pod)
+{
+    const pp_pod_peers *of_pod = op->server ? peers_of(op, pod->uid) : NULL;
+    const pp_peer *peer;
+    DL_FOREACH(of_pod ? of_pod->peers : NULL, peer)
+    {
+        tell_to_leave(op, peer, pod);
     }
 }
 
 bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid)
 {
-    const pp_peer *peer = NULL;
-    HASH_FIND(by_pod, op->peers_by_pod, pod_uid, strlen(pod_uid), peer);
-    return peer != NULL;
+    return peers_of(op, pod_uid) != NULL;
 }
 
 void pp_intake_forget_all(pp_operator *op)
@@ -288,7 +400,7 @@ static void take_note(pp_work *work, const delivery *d)
     }
     target->last_batch_ns = pp_time_now();
     work->stats_dirty = true;
-    work->unsolved = true;
+    pp_work_unsolved(work);
 }
 
 static void on_stored(void *user, bool inserted, const pp_error *error)
@@ -311,6 +423,8 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
             pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);
     } else if (error->code == PP_ERR_INVALID || error->code == PP_ERR_TOO_LARGE) {
         pp_warn(work ? work->key : NULL, "a batch is refused: %s", error->message);
+        if (work)
+            pp_work_refused(work, d->pod_uid, error->message);
         if (op->server)
             pp_http_ingest_refuse(op->server, d->connection, d->batch->seq, error);
     } else {
@@ -322,7 +436,7 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
                 target->row_written = false;
         }
         if (op->server)
-            pp_http_ingest_close(op->server, d->connection, 1013, "try again later");
+            pp_http_ingest_put_off(op->server, d->connection);
     }
     delivery_free(d);
 }
@@ -368,37 +482,75 @@ static bool was_of(const pp_pod *pod, const pp_peer *peer, const char *session_u
            (pod->session_uid && strcmp(pod->session_uid, session_uid) == 0);
 }
 
-/* Whether the batch may be taken from this peer: for the session that has its pod, and for one that
- * had it and still waits for the rest. Answers and frees it where it may not. */
+/* Whether the batch may be taken from this peer. Answers and frees it where it may not. */
 static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp_wire_batch *batch,
                  const pp_session **ret_session, const pp_pod **ret_pod)
 {
     const pp_pod *pod = peer ? pod_of(op, peer->identity.namespace_name, peer->identity.pod) : NULL;
-    if (!pod || strcmp(pod->uid, peer->identity.pod_uid) != 0)
-        return refuse(op, connection, batch, PP_ERR_GONE, "session", "the pod is gone");
-    const pp_session *session = pp_watches_find_session(op, batch->session);
+    if (pod && strcmp(pod->uid, peer->identity.pod_uid) != 0)
+        pod = NULL;
+    const pp_session *session = pp_match_session(op->matches, batch->session);
     const pp_work *work = pp_work_find(op, batch->session);
-    pp_inject_carrier carrier;
-    pp_pod_carrier(pod, &carrier);
-    if (session ? !pp_inject_suits(session, &carrier) : !was_of(pod, peer, batch->session))
-        return refuse(op, connection, batch, PP_ERR_DENIED, "session",
-                      "the pod is not this session's");
-    if (!session || !pp_session_takes_batches(session) || (work && ended(work)))
-        return refuse(op, connection, batch, PP_ERR_GONE, "session", "the session has ended");
-    if (batch->stretch.dwell && !pp_session_asks_replays(session))
-        return refuse(op, connection, batch, PP_ERR_INVALID, "stretch.dwell",
-                      "the session asks for no replays");
+    pp_inject_carrier carrier = {0};
+    if (pod)
+        pp_pod_carrier(pod, &carrier);
+    const pp_batch_claim claim = {.pod_there = pod,
+                                  .was_of = pod && was_of(pod, peer, batch->session),
+                                  .suits = pod && session && pp_inject_suits(session, &carrier),
+                                  .session = session,
+                                  .end_stored = work && ended(work),
+                                  .replays = batch->stretch.dwell != 0};
+    pp_error err = {0};
+    if (pp_batch_check(&claim, &err) < 0)
+        return refuse(op, connection, batch, err.code, err.field, err.message);
     *ret_session = session;
     *ret_pod = pod;
     return 0;
 }
 
+/* Puts the batch's stamps onto this clock. Answers and frees it where that cannot be. */
+static int place(pp_operator *op, pp_peer *peer, const pp_session *session, const pp_pod *pod,
+                 pp_wire_batch *batch, pp_store_clock *ret)
+{
+    pp_error err = {.code = PP_ERR_UNAVAILABLE};
+    pp_work *work = pp_work_get(op, session);
+    ask_time(op, peer);
+    if (work && pp_clocks_place(work, session, pod, &peer->clock, batch, ret, &err) == 0)
+        return 0;
+    if (err.code == PP_ERR_INVALID)
+        return refuse(op, peer->connection, batch, err.code, err.field, err.message);
+    pp_wire_batch_free(batch);
+    pp_http_ingest_put_off(op->server, peer->connection);
+    return -1;
+}
+
+/* Whether the pod may name what the batch names. Answers and frees it where it may not. */
+static int allow(pp_operator *op, pp_http_id connection, const pp_session *session,
+                 const pp_pod *pod, pp_wire_batch *batch)
+{
+    pp_work *work = pp_work_get(op, session);
+    pp_work_target *target = work ? pp_work_get_target(work, pod->uid) : NULL;
+    pp_error err = {0};
+    if (!target) {
+        pp_wire_batch_free(batch);
+        pp_http_ingest_put_off(op->server, connection);
+        return -1;
+    }
+    if (pp_allowance_take(&target->allowance, &batch->process, &err) == 0)
+        return 0;
+    pp_work_refused(work, pod->uid, err.message);
+    return refuse(op, connection, batch, err.code, err.field, err.message);
+}
+
 void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch)
 {
-    const pp_peer *peer = op->stopping ? NULL : find_peer(op, connection);
+    pp_peer *peer = op->stopping ? NULL : find_peer(op, connection);
+    pp_store_clock clock;
     const pp_session *session = NULL;
     const pp_pod *pod = NULL;
-    if (check(op, peer, connection, batch, &session, &pod) < 0)
+    if (check(op, peer, connection, batch, &session, &pod) < 0 ||
+        allow(op, connection, session, pod, batch) < 0 ||
+        place(op, peer, session, pod, batch, &clock) < 0)
         return;
     pp_work *work = pp_work_get(op, session);
     delivery *d = calloc(1, sizeof *d);
@@ -406,17 +558,18 @@ void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batc
     if (!work || !d || !rows_ahead(work, session, pod)) {
         pp_wire_batch_free(batch);
         free(d);
-        pp_http_ingest_close(op->server, connection, 1013, "try again later");
+        pp_http_ingest_put_off(op->server, connection);
         return;
     }
     *d = (delivery){.op = op, .serial = work->serial, .connection = connection, .batch = batch};
     (void)snprintf(d->session_uid, sizeof d->session_uid, "%s", session->uid);
     (void)snprintf(d->pod_uid, sizeof d->pod_uid, "%s", pod->uid);
     work->deliveries++;
-    if (pp_store_put_batch(op->store, session->uid, pod->uid, batch, on_stored, d, &err) < 0) {
+    if (pp_store_put_batch(op->store, session->uid, pod->uid, batch, &clock, on_stored, d, &err) <
+        0) {
         work->deliveries--;
         delivery_free(d);
         pp_warn(work->key, "a batch cannot be stored now: %s", err.message);
-        pp_http_ingest_close(op->server, connection, 1013, "try again later");
+        pp_http_ingest_put_off(op->server, connection);
     }
 }

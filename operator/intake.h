@@ -9,12 +9,21 @@ typedef struct pp_operator pp_operator;
 
 void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token);
 void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity);
+/** Whose connection is to go for an agent of this pod, where there are as many as may be: of those
+ * whose pods no session has the one that came first, where a session has this one; 0: nobody's. */
+pp_http_id pp_intake_displace(pp_operator *op, const pp_http_identity *identity);
 void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch);
+/** An agent says what time it is there. */
+void pp_intake_time(pp_operator *op, pp_http_id connection, const pp_wire_time *answer);
+/** An agent says what it sees of the hook in its pod. */
+void pp_intake_hook(pp_operator *op, pp_http_id connection, const pp_wire_hook *hook);
 void pp_intake_disconnected(pp_operator *op, pp_http_id connection);
-/** Tells every agent for which it has changed which session has its pod, and whether to sample. */
-void pp_intake_tell(pp_operator *op);
+/** Tells the agents of the session's pods whether to sample, where that has changed. */
+void pp_intake_tell_session(pp_operator *op, const char *session_uid);
+/** Tells the pod's agents which session has it now. */
+void pp_intake_pod_moved(pp_operator *op, const pp_pod *pod);
 /** Tells the pod's agents to end where only they are left of it. */
-void pp_intake_tell_pod(pp_operator *op, const pp_pod *pod);
+void pp_intake_pod_changed(pp_operator *op, const pp_pod *pod);
 bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid);
 void pp_intake_forget_all(pp_operator *op);
 

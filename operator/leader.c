@@ -1,29 +1,72 @@
 #include "operator/leader.h"
 
+#include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "controller/claim.h"
+#include "operator/claims.h"
+#include "operator/deployment.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 #include "operator/work.h"
 
-static void on_started_leading(void *user)
+static void start_leading(pp_operator *op)
 {
-    pp_operator *op = user;
     pp_info(NULL, "leading as %s", op->identity);
     op->leading = true;
     op->serving_since_ns = pp_time_now();
     pp_watches_touch_all(op);
 }
 
-static void on_stopped_leading(void *user)
+static void stop_leading(pp_operator *op)
 {
-    pp_operator *op = user;
     pp_info(NULL, "no longer leading");
     op->leading = false;
     op->prometheus_failed = false; /* it is not asked any more */
     pp_work_drop_all(op);
     if (op->server)
         pp_http_ingest_close_all(op->server, 1012, "another replica leads now");
+}
+
+/* To the log, and to whoever describes the Deployment. */
+static void tell_rival(pp_operator *op)
+{
+    char why[512];
+    bool idle = pp_claims_rival(op, why, sizeof why);
+    if (idle == op->idle)
+        return;
+    op->idle = idle;
+    if (!idle) {
+        pp_info(NULL, "no other installation goes before this one any more");
+        return;
+    }
+    pp_err(NULL, "%s", why);
+    pp_deployment_event(op, "AnotherInstallation", "Lead", why);
+}
+
+/* Holding the Lease is not enough: no other installation may go before this one. */
+static void consider(pp_operator *op)
+{
+    bool lead = op->holds_lease && pp_claims_clear(op);
+    tell_rival(op);
+    if (lead && !op->leading)
+        start_leading(op);
+    else if (!lead && op->leading)
+        stop_leading(op);
+}
+
+static void on_lease_held(void *user)
+{
+    pp_operator *op = user;
+    op->holds_lease = true;
+    consider(op);
+}
+
+static void on_lease_lost(void *user)
+{
+    pp_operator *op = user;
+    op->holds_lease = false;
+    consider(op);
 }
 
 static void on_lease_error(void *user, const pp_error *error)
@@ -35,16 +78,23 @@ static void on_lease_error(void *user, const pp_error *error)
 int pp_leader_start(pp_operator *op, void (*released)(void *op), pp_error *err)
 {
     if (!op->config->lease.enabled) {
-        on_started_leading(op);
+        on_lease_held(op);
         return 0;
     }
+    PP_CLEANUP_JSON json_t *labels = NULL;
+    PP_CLEANUP_JSON json_t *annotations = NULL;
+    if (pp_claim_marks(op->config->kubernetes.ns, &labels, &annotations, err) < 0 ||
+        pp_claims_start(op, consider, err) < 0)
+        return -1;
     const pp_kube_lease_options options = {
         .ns = *op->config->lease.ns ? op->config->lease.ns : NULL,
         .name = op->config->lease.name,
         .identity = op->identity,
         .owner = op->owner,
-        .on_started = on_started_leading,
-        .on_stopped = on_stopped_leading,
+        .labels = labels,
+        .annotations = annotations,
+        .on_started = on_lease_held,
+        .on_stopped = on_lease_lost,
         .on_error = on_lease_error,
         .on_released = released,
         .user = op,

@@ -2,15 +2,22 @@
 
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/addresses.h"
+#include "operator/admission.h"
+#include "operator/claims.h"
 #include "operator/cluster.h"
 #include "operator/collect.h"
 #include "operator/context.h"
+#include "operator/creations.h"
 #include "operator/intake.h"
 #include "operator/leader.h"
+#include "operator/limits_watch.h"
 #include "operator/reconcile.h"
 #include "operator/retention.h"
 #include "operator/serve.h"
+#include "operator/silent.h"
 #include "operator/solve.h"
+#include "operator/stuck.h"
 #include "operator/tls.h"
 #include "operator/watches.h"
 #include "operator/work.h"
@@ -51,17 +58,17 @@ static void repeat_store_health(pp_operator *op)
         on_store_health(op, false, text);
 }
 
+static void collect_and_solve(pp_work *work)
+{
+    pp_collect_tick(work);
+    pp_solve_tick(work);
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     pp_operator *op = timer->data;
     repeat_store_health(op);
-    pp_work *work;
-    pp_work *next;
-    HASH_ITER(hh, op->works, work, next)
-    {
-        pp_collect_tick(work);
-        pp_solve_tick(work);
-    }
+    pp_work_each_awake(op, collect_and_solve);
 }
 
 /* The last act: also what the Lease calls when it has been handed over. */
@@ -71,35 +78,66 @@ static void finish_stop(void *user)
     pp_work_drop_all(op);
     pp_kube_lease_free(op->lease);
     pp_tls_stop(op);
+    pp_admission_stop(op);
     pp_kube_informer_free(op->sessions);
     pp_kube_informer_free(op->pods);
+    pp_creations_stop(op);
+    pp_stuck_stop(op);
+    pp_silent_stop(op);
+    pp_limits_watch_stop(op);
+    pp_claims_stop(op);
+    pp_addresses_stop(op);
+    pp_match_index_free(op->matches);
     pp_workqueue_free(op->queue);
     pp_kube_reviewer_free(op->reviewer);
     pp_kube_recorder_free(op->recorder);
     op->lease = NULL;
     op->sessions = NULL;
     op->pods = NULL;
+    op->matches = NULL;
     op->queue = NULL;
     pp_kube_client_free(op->kube);
     pp_prometheus_free(op->prometheus);
     pp_store_free(op->store);
     pp_http_client_free(op->http);
     pp_context_free_all(op);
+    pp_turns_stop(&op->turns);
     uv_close((uv_handle_t *)&op->tick, NULL);
     uv_close((uv_handle_t *)&op->retention, NULL);
+    uv_close((uv_handle_t *)&op->rights_timer, NULL);
 }
 
-static void on_certificate(pp_operator *op, const char *certificate, const char *key)
+static void on_pod_seen(pp_operator *op, const pp_pod *pod)
 {
-    static const pp_watches_events events = {.hands = pp_intake_tell, .pod = pp_intake_tell_pod};
+    pp_stuck_pod_seen(op, pod);
+    pp_silent_pod_seen(op, pod);
+}
+
+static void on_pod_gone(pp_operator *op, const pp_pod *pod)
+{
+    pp_stuck_pod_gone(op, pod);
+    pp_silent_pod_gone(op, pod);
+}
+
+static void on_certificate(pp_operator *op, const pp_certificates *certificates)
+{
+    static const pp_watches_events events = {.moved = pp_intake_pod_moved,
+                                             .pod = pp_intake_pod_changed,
+                                             .seen = on_pod_seen,
+                                             .gone = on_pod_gone,
+                                             .session = pp_admission_session_came};
     pp_error err = {0};
-    if (pp_serve_start(op, certificate, key, &err) < 0 || pp_watches_start(op, &events, &err) < 0 ||
+    if (pp_addresses_start(op, &err) < 0 || pp_admission_start(op, &err) < 0 ||
+        pp_serve_start(op, certificates, &err) < 0 || pp_stuck_start(op, &err) < 0 ||
+        pp_silent_start(op, &err) < 0 || pp_watches_start(op, &events, &err) < 0 ||
+        pp_limits_watch_start(op, &err) < 0 || pp_creations_start(op, &err) < 0 ||
         pp_leader_start(op, finish_stop, &err) < 0) {
         give_up(op, "starting", &err);
         return;
     }
     uv_timer_start(&op->tick, on_tick, TICK_MS, TICK_MS);
     pp_retention_start(op);
+    pp_rights_start(op);
     pp_info(NULL, "serving agents and the webhook on port %d, metrics and health on port %d",
             pp_http_tls_port(op->server), pp_http_plain_port(op->server));
 }
@@ -129,8 +167,11 @@ static void ask_again(uv_timer_t *timer)
 static void process_key(void *user, const char *key)
 {
     pp_operator *op = user;
-    if (pp_watches_synced(op))
+    int64_t began = pp_time_monotonic();
+    if (pp_watches_synced(op)) {
         pp_reconcile(op, key);
+        pp_meter_observe(op->meters.reconcile_seconds, (double)(pp_time_monotonic() - began) / 1e9);
+    }
     pp_workqueue_done(op->queue, key);
 }
 
@@ -165,8 +206,11 @@ static int connect_edges(pp_operator *op, pp_error *err)
     op->http = pp_http_client_new(op->loop, NULL, err);
     op->kube = op->http ? pp_kube_client_new(op->http, &kube, err) : NULL;
     pp_kube_config_done(&kube);
+    if (op->kube)
+        pp_kube_client_set_rate(op->kube, config->kubernetes.requests_per_second);
     if (!op->kube)
         return -1;
+    pp_kube_client_on_answer(op->kube, pp_meters_request, &op->meters);
     const pp_store_options store = {.conninfo_file = config->postgres.conninfo_file,
                                     .connect_timeout_ns = config->postgres.connect_timeout,
                                     .max_queued_bytes =
@@ -195,10 +239,15 @@ int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config,
     *op = (pp_operator){.loop = loop, .config = config};
     uv_timer_init(loop, &op->tick);
     uv_timer_init(loop, &op->retention);
+    uv_timer_init(loop, &op->rights_timer);
+    op->rights_timer.data = op;
     op->tick.data = op;
     op->retention.data = op;
     set_identity(op);
-    if (pp_meters_make(op, err) < 0 || connect_edges(op, err) < 0 || set_endpoint(op, err) < 0)
+    if (pp_meters_make(op, err) < 0 ||
+        pp_meters_add_build(op->meters.registry, PP_VERSION, PP_ARCHITECTURE, err) < 0 ||
+        pp_turns_start(&op->turns, loop, op->meters.turn_seconds, err) < 0 ||
+        connect_edges(op, err) < 0 || set_endpoint(op, err) < 0)
         return -1;
     const pp_workqueue_options queue = {.process = process_key, .user = op};
     op->queue = pp_workqueue_new(loop, &queue, err);
@@ -221,6 +270,7 @@ void pp_operator_stop(pp_operator *op)
     pp_info(NULL, "stopping");
     uv_timer_stop(&op->tick);
     uv_timer_stop(&op->retention);
+    pp_rights_stop(op);
     if (op->server)
         pp_http_server_stop(op->server);
     if (op->lease)

@@ -1,6 +1,8 @@
 #include "operator/pod.h"
 
 #include "common/json.h"
+#include "common/wire.h"
+#include "controller/agent_alone.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,6 +64,8 @@ static int set_owner(pp_pod *pod, const json_t *object, const char *kind, const 
         strcmp(name + n - strlen(hash), hash) == 0) {
         pod->owner_kind = strdup("Deployment");
         pod->owner_name = strndup(name, n - strlen(hash) - 1);
+        if (pod->owner == PP_OWNER_REPLICA_SET)
+            pod->owner = PP_OWNER_DEPLOYMENT;
     } else {
         pod->owner_kind = strdup(kind);
         pod->owner_name = strdup(name);
@@ -76,8 +80,10 @@ static int decode_owner(pp_pod *pod, const json_t *object)
         const json_t *owner = json_array_get(owners, i);
         const char *kind = pp_json_get_string(owner, "kind", NULL);
         const char *name = pp_json_get_string(owner, "name", NULL);
-        if (json_is_true(json_object_get(owner, "controller")) && kind && name)
-            return set_owner(pod, object, kind, name);
+        if (!json_is_true(json_object_get(owner, "controller")) || !kind || !name)
+            continue;
+        pod->owner = pp_owner_kind_of(pp_json_get_string(owner, "apiVersion", NULL), kind);
+        return set_owner(pod, object, kind, name);
     }
     return set_owner(pod, object, "Pod", pod->name);
 }
@@ -97,43 +103,48 @@ static int decode_texts(pp_pod *pod, const json_t *object)
     return pod->host_name ? 0 : -1;
 }
 
-static const json_t *status_of(const json_t *object, const char *container)
+/* What the kubelet keeps of an agent that has ended, and of one that was started anew since. */
+static int64_t clock_said(const json_t *object)
 {
-    const json_t *statuses = pp_json_get(object, "status", "containerStatuses", NULL);
-    for (size_t i = 0; i < json_array_size(statuses); i++) {
-        const json_t *status = json_array_get(statuses, i);
-        const char *name = pp_json_get_string(status, "name", NULL);
-        if (name && strcmp(name, container) == 0)
-            return status;
+    static const char *const states[] = {"lastState", "state"};
+    const json_t *status = pp_json_named(
+        pp_json_get(object, "status", "initContainerStatuses", NULL), PP_INJECT_AGENT);
+    if (!status)
+        status = pp_json_named(pp_json_get(object, "status", "containerStatuses", NULL),
+                               PP_INJECT_AGENT);
+    int64_t seconds = 0;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        const char *text = pp_json_get_string(status, states[i], "terminated", "message", NULL);
+        if (text && pp_wire_clock_read(text, &seconds))
+            return seconds;
     }
-    return NULL;
+    return 0;
 }
 
-/* Whether a container has ended and the kubelet will not start it again. */
-static bool ended_for_good(const json_t *object, const char *container)
+/* Few pods have one. */
+static int decode_startup(pp_pod *pod, const json_t *object)
 {
-    const json_t *end = pp_json_get(status_of(object, container), "state", "terminated", NULL);
-    const char *policy = pp_json_get_string(object, "spec", "restartPolicy", NULL);
-    if (!end || !policy)
-        return false;
-    if (strcmp(policy, "OnFailure") == 0)
-        return json_integer_value(json_object_get(end, "exitCode")) == 0;
-    return strcmp(policy, "Never") == 0;
+    pp_startup startup;
+    pp_startup_look(object, &startup);
+    if (startup.cause == PP_STARTUP_NONE)
+        return 0;
+    pod->startup = malloc(sizeof startup);
+    if (!pod->startup)
+        return -1;
+    *pod->startup = startup;
+    return 0;
 }
 
-/* A native sidecar is no such case: the kubelet ends it. */
-static bool only_agent_is_left(const json_t *object)
+static int decode_running(pp_pod *pod, const json_t *object)
 {
-    const json_t *containers = pp_json_get(object, "spec", "containers", NULL);
-    bool ordinary = false;
-    for (size_t i = 0; i < json_array_size(containers); i++) {
-        const char *name = pp_json_get_string(json_array_get(containers, i), "name", NULL);
-        if (name && strcmp(name, PP_INJECT_AGENT) == 0)
-            ordinary = true;
-        else if (!name || !ended_for_good(object, name))
-            return false;
-    }
-    return ordinary;
+    pp_unheard_pod runs;
+    if (!pp_unheard_read(object, &runs))
+        return 0;
+    pod->runs = malloc(sizeof runs);
+    if (!pod->runs)
+        return -1;
+    *pod->runs = runs;
+    return 0;
 }
 
 pp_pod *pp_pod_decode(const json_t *object, pp_error *err)
@@ -153,7 +164,8 @@ pp_pod *pp_pod_decode(const json_t *object, pp_error *err)
     pod->name = strdup(view.name);
     pod->uid = strdup(view.uid);
     if (!pod->ns || !pod->name || !pod->uid || decode_texts(pod, object) < 0 ||
-        decode_owner(pod, object) < 0) {
+        decode_owner(pod, object) < 0 || decode_startup(pod, object) < 0 ||
+        decode_running(pod, object) < 0) {
         pp_pod_free(pod);
         (void)pp_error_nomem(err);
         return NULL;
@@ -164,8 +176,10 @@ pp_pod *pp_pod_decode(const json_t *object, pp_error *err)
     pod->running = view.running;
     pod->finished = view.finished;
     pod->failed = view.failed;
+    pod->leaving = pp_json_get(object, "metadata", "deletionTimestamp", NULL) != NULL;
     pod->hooked = pp_inject_carried(object);
-    pod->agent_alone = only_agent_is_left(object);
+    pod->clock_said_s = clock_said(object);
+    pod->agent_alone = pp_agent_is_alone(object);
     return pod;
 }
 
@@ -184,26 +198,30 @@ void pp_pod_free(pp_pod *pod)
     free(pod->owner_kind);
     free(pod->owner_name);
     json_decref(pod->labels);
+    free(pod->startup);
+    free(pod->runs);
     free(pod);
 }
 
 void pp_pod_view(const pp_pod *pod, pp_session_pod *ret)
 {
-    *ret = (pp_session_pod){.name = pod->name,
-                            .uid = pod->uid,
-                            .node = pod->node,
-                            .session_uid = pod->session_uid,
-                            .hooked = pod->hooked,
-                            .unexplained = !pod->refusal.reason[0] &&
-                                           (pod->ask_ns == 0 || pod->ask_ns == INT64_MAX),
-                            .created_ns = pod->created_ns,
-                            .running = pod->running,
-                            .finished = pod->finished,
-                            .failed = pod->failed,
-                            .finished_ns = pod->finished_ns,
-                            .rank = -1,
-                            .epoch = -1,
-                            .batch = -1};
+    *ret =
+        (pp_session_pod){.name = pod->name,
+                         .uid = pod->uid,
+                         .node = pod->node,
+                         .session_uid = pod->session_uid,
+                         .hooked = pod->hooked,
+                         .created_ns = pod->created_ns,
+                         .running = pod->running,
+                         .finished = pod->finished,
+                         .failed = pod->failed,
+                         .trainer_waits = pod->container && pod->hooked && pod->running &&
+                                          !pod->finished && !(pod->runs && pod->runs->trainer_runs),
+                         .finished_ns = pod->finished_ns,
+                         .clock_said_ns = pod->clock_said_s * INT64_C(1000000000),
+                         .rank = -1,
+                         .epoch = -1,
+                         .batch = -1};
 }
 
 void pp_pod_carrier(const pp_pod *pod, pp_inject_carrier *ret)

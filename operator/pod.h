@@ -5,6 +5,8 @@
 #include "common/error.h"
 #include "controller/inject.h"
 #include "controller/session.h"
+#include "controller/startup.h"
+#include "controller/unheard.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -23,17 +25,19 @@ typedef struct pp_pod {
     char *owner_kind;  /**< of its workload: the controlling owner, "Deployment" for a ReplicaSet;
                           "Pod" without one */
     char *owner_name;
-    json_t *labels; /**< NULL: none */
-    int64_t
-        ask_ns; /**< monotonic, why it is not injected is asked from then on; INT64_MAX: asked */
-    pp_inject_refusal refusal; /**< the answer; reason "": none yet */
-    double cpu_request;        /**< cores, all containers together; NaN: none requested */
+    pp_owner_kind owner; /**< the same by group and kind: what is asked whether a pod will follow */
+    json_t *labels;      /**< NULL: none */
+    double cpu_request;  /**< cores, all containers together; NaN: none requested */
     int64_t created_ns;
     int64_t finished_ns; /**< end of its last container; 0: unknown or running */
     bool running;
     bool finished;
     bool failed;
-    bool agent_alone; /**< of its containers only an ordinary sidecar may still run */
+    bool leaving;         /**< it is being deleted */
+    pp_startup *startup;  /**< what keeps it from starting; NULL: nothing */
+    pp_unheard_pod *runs; /**< what runs of it; NULL: nothing, or it carries no hook */
+    int64_t clock_said_s; /**< pp_wire_clock_read of its agent's last words; 0: there are none */
+    bool agent_alone;     /**< of its containers only an ordinary sidecar may still run */
 } pp_pod;
 
 /** From the API's JSON, which is not kept. NULL with err set when it has no name or UID. */

@@ -7,7 +7,9 @@
 #include "operator/explain.h"
 #include "operator/intake.h"
 #include "operator/record.h"
+#include "operator/silent.h"
 #include "operator/state.h"
+#include "operator/stuck.h"
 #include "operator/watches.h"
 #include "operator/work.h"
 
@@ -21,9 +23,11 @@
  */
 
 enum {
-    MAX_PODS = 5000,        /* of one session that are looked at */
-    STATUS_EVERY_MS = 3000, /* between status patches that only move figures */
-    STATS_EVERY_MS = 1000,  /* between readings of a session's figures */
+    STATS_EVERY_MS = 1000,   /* between readings of a session's figures */
+    STEADY_EVERY_MS = 10000, /* where nothing is decided by them */
+    FINISH_MS = 780000,      /* of finishing, besides prometheus.maxWait */
+    SEEK_EVERY_MS = 60000,   /* between searches for a pod that nearly matches */
+    SEEK_MOST = 200,         /* pods that are looked at for it, the newest */
 };
 
 static const int64_t MILLISECOND = 1000000;
@@ -33,7 +37,8 @@ static const int64_t MILLISECOND = 1000000;
 typedef struct gather_pods {
     const pp_operator *op;
     const pp_session *session;
-    const pp_work *work;
+    pp_work *work;
+    int64_t now_ns;
     pp_session_pod *items;
     size_t count;
     size_t capacity;
@@ -46,19 +51,42 @@ static const pp_work_target *target_of(const gather_pods *g, const char *pod_uid
     return target;
 }
 
-static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
+static void add_part(const pp_work_target *target, pp_session_pod *view)
 {
-    const pp_work_target *target = target_of(g, view->uid);
+    view->owner = target->owner;
+    view->owner_name = target->owner_name;
+    view->lived_from_ns = target->lived_from_ns;
+    view->lived_to_ns = target->lived_to_ns;
+    view->heard_from_ns = target->heard_from_ns;
+    view->heard_to_ns = target->heard_to_ns;
+    view->idle = target->idle;
+    view->n_idle = target->n_idle;
+    view->refused_why = target->refused_why;
+    view->clock = &target->clock;
+    view->last_batch_ns = target->last_batch_ns;
+    view->steps = target->steps;
+}
+
+static void add_what_intake_saw(const gather_pods *g, const pp_pod *pod, pp_session_pod *view)
+{
+    pp_work_target *target = pp_work_get_target(g->work, pod->uid);
     view->connected = pp_intake_has_peer(g->op, view->uid);
     if (!target)
         return;
+    if (!target->name)
+        target->name = strdup(pod->name);
+    if (!target->owner_name && pod->owner != PP_OWNER_NONE)
+        target->owner_name = strdup(pod->owner_name);
+    target->owner = pod->owner;
+    target->turn = g->work->turn;
+    pp_owners_note(&g->work->owners, pod);
+    pp_work_see(target, view, g->now_ns);
+    add_part(target, view);
     view->gpus = (const char *const *)target->gpus.items;
     view->n_gpus = target->gpus.count;
     view->rank = target->rank;
     view->open_stretch = target->open_stretch;
-    view->last_batch_ns = target->last_batch_ns;
     view->events = target->events;
-    view->steps = target->steps;
     view->dropped = target->dropped;
     view->epoch = target->epoch;
     view->batch = target->batch;
@@ -69,54 +97,146 @@ static void add_what_intake_saw(const gather_pods *g, pp_session_pod *view)
     view->isolated = target->isolated;
 }
 
-/* Whose the pod is: the session's own where it was injected for it, has reported to it, or is its
- * to have now; else another's, or NULL. */
-static const char *whose(const gather_pods *g, const pp_pod *pod)
+/* One that has reported was there: it is lost, or its batches are on their way. */
+static void add_silence(const gather_pods *g, pp_session_pod *view)
 {
-    const char *own = g->session->uid;
-    const pp_work_target *target = target_of(g, pod->uid);
-    if ((pod->session_uid && strcmp(pod->session_uid, own) == 0) ||
-        (target && target->last_batch_ns > 0))
-        return own;
-    if (!pod->hooked)
-        return pod->session_uid;
-    const pp_session *holder = pp_watches_holder(g->op, pod);
-    return holder ? holder->uid : NULL;
+    if (!pp_session_live(g->session) || view->last_batch_ns > 0)
+        return;
+    view->awaits_agent = pp_silent_awaits_agent(g->op, view->uid);
+    if (!view->trouble)
+        view->trouble = pp_silent_trouble(g->op, view->uid);
 }
 
-static bool gather_pod(void *user, const char *key, const void *object)
+/* Whose the pod is, for this session. */
+static const char *whose(const gather_pods *g, const pp_pod *pod, const pp_session *holder)
 {
-    gather_pods *g = user;
-    const pp_pod *pod = object;
-    (void)key;
-    if (strcmp(pod->ns, g->session->namespace_) != 0)
-        return true;
-    const char *session_uid = whose(g, pod);
-    bool injected = session_uid && strcmp(session_uid, g->session->uid) == 0;
-    if (!injected && !pp_selector_matches(&g->session->selector, pod->labels))
-        return true;
-    if (!injected && pod->hooked && !pp_session_live(g->session))
-        return true; /* it is for sessions to come */
+    const pp_work_target *target = target_of(g, pod->uid);
+    return pp_session_whose(g->session,
+                            &(pp_session_claim){.injected_for = pod->session_uid,
+                                                .hooked = pod->hooked,
+                                                .reported = target && target->last_batch_ns > 0,
+                                                .holder = holder});
+}
+
+static pp_session_pod *add_view(gather_pods *g)
+{
     if (g->count == g->capacity) {
         size_t capacity = g->capacity ? g->capacity * 2 : 16;
         pp_session_pod *items = realloc(g->items, capacity * sizeof *items);
         if (!items)
-            return false;
+            return NULL;
         g->items = items;
         g->capacity = capacity;
     }
-    pp_session_pod *view = &g->items[g->count++];
+    return &g->items[g->count++];
+}
+
+static bool gather_pod(void *user, const void *object, const pp_session *holder)
+{
+    gather_pods *g = user;
+    const pp_pod *pod = object;
+    const char *session_uid = whose(g, pod, holder);
+    bool injected = session_uid && strcmp(session_uid, g->session->uid) == 0;
+    if (!injected && pod->hooked && !pp_session_live(g->session))
+        return true; /* it is for sessions to come */
+    pp_session_pod *view = add_view(g);
+    if (!view)
+        return false;
     pp_pod_view(pod, view);
     view->session_uid = session_uid;
+    view->trouble = pp_stuck_trouble(g->op, pod->uid);
+    view->session_name = holder && session_uid == holder->uid ? holder->name : NULL;
     if (injected) {
-        add_what_intake_saw(g, view);
+        add_what_intake_saw(g, pod, view);
+        add_silence(g, view);
     } else if (!pod->hooked) {
-        if (!pod->finished && pp_session_takes_batches(g->session))
-            pp_explain_pod(g->work->op, g->session, pod);
-        view->refusal_reason = pod->refusal.reason[0] ? pod->refusal.reason : NULL;
-        view->refusal = pod->refusal.reason[0] ? pod->refusal.message : NULL;
+        pp_explain_pod(g->work, g->session, pod, view);
     }
-    return g->count < MAX_PODS;
+    return true;
+}
+
+typedef struct membership {
+    const pp_session *session;
+    bool found;
+} membership;
+
+static bool look_for_session(void *user, const pp_session *session)
+{
+    membership *m = user;
+    m->found = session == m->session;
+    return !m->found;
+}
+
+/* Pods that have reported stay the session's when their labels change. */
+static void gather_former_pods(gather_pods *g)
+{
+    const pp_match_index *matches = g->op->matches;
+    for (const pp_work_target *t = g->work->targets; t; t = t->hh.next) {
+        const pp_pod *pod = t->last_batch_ns > 0 ? pp_match_pod(matches, t->pod_uid) : NULL;
+        membership m = {.session = g->session};
+        if (!pod || strcmp(pod->ns, g->session->namespace_) != 0)
+            continue;
+        pp_match_each_session(matches, t->pod_uid, look_for_session, &m);
+        if (!m.found)
+            (void)gather_pod(g, pod, pp_match_holder(matches, t->pod_uid));
+    }
+}
+
+/* One that was only offered to the session, and lost its labels before it sent anything. */
+static bool was_never_its_own(const gather_pods *g, const pp_work_target *t)
+{
+    return t->last_batch_ns <= 0 && pp_match_pod(g->op->matches, t->pod_uid);
+}
+
+/* Pods of its own that were deleted: how much was measured in them counts in the end. */
+static void gather_gone_pods(gather_pods *g)
+{
+    for (const pp_work_target *t = g->work->targets; t; t = t->hh.next) {
+        bool seen = t->turn == g->work->turn || was_never_its_own(g, t);
+        pp_session_pod *view = seen ? NULL : add_view(g);
+        if (!view)
+            continue;
+        *view = (pp_session_pod){.name = t->name ? t->name : t->pod_uid,
+                                 .uid = t->pod_uid,
+                                 .session_uid = g->session->uid,
+                                 .gone = true,
+                                 .rank = -1,
+                                 .epoch = -1,
+                                 .batch = -1};
+        add_part(t, view);
+    }
+}
+
+typedef struct seeking {
+    const pp_session *session;
+    pp_selector_near *near;
+    unsigned left;
+} seeking;
+
+static bool look_at_stranger(void *user, const void *object)
+{
+    seeking *s = user;
+    const pp_pod *pod = object;
+    if (!pod->finished)
+        pp_selector_near_add(s->near, &s->session->selector, pod->name, pod->labels);
+    return --s->left > 0;
+}
+
+/* No pod matches for a while: whether one nearly does. */
+static void seek_near(pp_work *work, const pp_session *session, pp_session_observation *observation)
+{
+    if (!pp_session_seeks_near(observation, NULL))
+        return;
+    int64_t now = pp_time_monotonic();
+    if (!work->near)
+        work->near = calloc(1, sizeof *work->near);
+    if (work->near && now >= work->near_after_ns) {
+        *work->near = (pp_selector_near){0};
+        work->near_after_ns = now + SEEK_EVERY_MS * MILLISECOND;
+        seeking s = {.session = session, .near = work->near, .left = SEEK_MOST};
+        pp_match_each_of_namespace(work->op->matches, session->namespace_, look_at_stranger, &s);
+    }
+    observation->near = work->near;
 }
 
 /* ---- carrying out ---- */
@@ -173,7 +293,7 @@ static void status_written(pp_work *work, const write_context *context, const js
 {
     const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
     work->status_failures = 0;
-    work->status_after_ns = pp_time_monotonic() + STATUS_EVERY_MS * MILLISECOND;
+    work->status_written_ns = pp_time_monotonic();
     if (version && strcmp(version, context->version) != 0)
         (void)snprintf(work->stale_version, sizeof work->stale_version, "%s", context->version);
     pp_workqueue_forget(work->op->queue, work->key);
@@ -199,6 +319,7 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
     pp_work *work = pp_work_same(op, context->uid, context->serial);
     if (work)
         work->status_writing = false;
+    pp_rights_tell_written(op, error);
     if (!error)
         emit_events(context);
     if (work && !error)
@@ -248,6 +369,16 @@ static int send_status(pp_work *work, const pp_session *session,
     return 0;
 }
 
+static pp_status_news news_of(const pp_session *session, const pp_session_decision *decision,
+                              const json_t *patch)
+{
+    if (decision->phase != session->phase || !session->has_status)
+        return PP_STATUS_PHASE;
+    if (decision->urgent)
+        return PP_STATUS_CONDITION;
+    return pp_session_status_matters(decision, patch) ? PP_STATUS_TEXTS : PP_STATUS_FIGURES;
+}
+
 /* Returns how long what is to be written has to wait, ns; 0: it is written, or nothing differs. */
 static int64_t write_status(pp_work *work, const pp_session *session,
                             const pp_session_decision *decision)
@@ -255,15 +386,11 @@ static int64_t write_status(pp_work *work, const pp_session *session,
     PP_CLEANUP_JSON json_t *patch = pp_session_status_json(decision, session->status);
     if (!patch || !json_object_get(patch, "status"))
         return 0;
-    int64_t now = pp_time_monotonic();
-    int64_t from = work->status_retry_ns;
-    if (!decision->urgent && work->status_after_ns > from)
-        from = work->status_after_ns;
-    if (from > now)
-        return from - now;
-    if (send_status(work, session, decision, patch) < 0)
+    int64_t wait =
+        pp_work_status_wait(work, news_of(session, decision, patch), pp_time_monotonic());
+    if (wait == 0 && send_status(work, session, decision, patch) < 0)
         status_failed(work);
-    return 0;
+    return wait;
 }
 
 /* An expired session's deletion. */
@@ -285,8 +412,10 @@ static void on_removed(void *user, json_t *object, const pp_error *error)
 
 static void remove_session(pp_operator *op, const pp_session *session)
 {
-    PP_CLEANUP_JSON json_t *body = json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "v1", "kind",
-                                             "DeleteOptions", "preconditions", "uid", session->uid);
+    /* The version too: its time to live may have been made longer. */
+    PP_CLEANUP_JSON json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}}", "apiVersion", "v1", "kind",
+                                             "DeleteOptions", "preconditions", "uid", session->uid,
+                                             "resourceVersion", session->resource_version);
     removal *r = pp_context_new(op, sizeof *r, NULL);
     const pp_kube_call call = {.verb = PP_KUBE_DELETE,
                                .resource = &PP_PROFILESESSIONS,
@@ -304,6 +433,21 @@ static void remove_session(pp_operator *op, const pp_session *session)
     }
 }
 
+/* Deletes a session that has ended once its time is over, on this process' clock. */
+static void expire(pp_operator *op, const pp_session *session)
+{
+    char key[330];
+    int64_t at = pp_session_expires_ns(session);
+    int64_t left = at - pp_time_now();
+    if (!at)
+        return;
+    (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
+    if (left > 0)
+        (void)pp_workqueue_add_after(op->queue, key, left / MILLISECOND + 1, NULL);
+    else
+        remove_session(op, session);
+}
+
 static void carry_out(pp_work *work, const pp_session *session, const pp_session_decision *decision)
 {
     pp_operator *op = work->op;
@@ -312,16 +456,20 @@ static void carry_out(pp_work *work, const pp_session *session, const pp_session
     if (!work->decided || decision->sampling != work->sampling) {
         work->decided = true;
         work->sampling = decision->sampling;
-        pp_intake_tell(op);
+        pp_intake_tell_session(op, session->uid);
     }
-    work->collect = decision->collect;
+    work->collect = decision->collect && work->restored;
+    if (work->collect)
+        pp_work_wake(work);
     if (decision->finalise && !work->finalise) {
         work->finalise = true;
-        work->unsolved = true;
+        pp_work_unsolved(work);
     }
     int64_t later = write_status(work, session, decision);
-    if (decision->remove)
-        remove_session(op, session);
+    if (decision->ask_owners)
+        pp_owners_ask(work, session);
+    else
+        pp_owners_forget(&work->owners);
     int64_t wait = decision->requeue_ns;
     if (later && (wait == 0 || wait > later))
         wait = later;
@@ -334,58 +482,73 @@ static void carry_out(pp_work *work, const pp_session *session, const pp_session
 static void step(pp_work *work, const pp_session *session)
 {
     pp_operator *op = work->op;
-    gather_pods g = {.op = op, .session = session, .work = work};
-    pp_kube_informer_each(op->pods, gather_pod, &g);
+    gather_pods g = {.op = op, .session = session, .work = work, .now_ns = pp_time_now()};
+    work->turn++;
+    pp_refusals_begin(&work->refusals);
+    pp_match_each_pod(op->matches, session->uid, gather_pod, &g);
+    gather_former_pods(&g);
+    gather_gone_pods(&g);
+    pp_refusals_end(&work->refusals);
+    const pp_unprobed_owner *refused = pp_stuck_refused(op, session);
     const char *store_text = NULL;
     bool store_up = pp_store_ready(op->store, &store_text);
     pp_session_observation observation = {
         .session = session,
-        .now_ns = pp_time_now(),
+        .now_ns = g.now_ns,
         .pods = g.items,
         .n_pods = g.count,
+        .owners = work->owners.items,
+        .n_owners = work->owners.count,
         .stats = work->stats,
+        .creation_refused = refused ? refused->refusal.message : NULL,
         .store_error = store_up ? NULL : store_text,
+        .unread = !work->restored,
         .prometheus_error = work->prometheus_error[0] ? work->prometheus_error : NULL,
         .prometheus_warning = work->prometheus_warning[0] ? work->prometheus_warning : NULL,
         .prometheus_asked = work->asked,
+        .prometheus_shift_ns = work->prometheus_shift_ns,
         .prometheus_off = !op->prometheus,
         .fine_asked = pp_session_asks_fine(session, op->config->fine.by_auto),
         .solve_error = work->solve_error[0] ? work->solve_error : NULL,
         .solve_failures = work->solve_failures,
         .serving_since_ns = op->serving_since_ns,
+        .expire_s = op->config->sessions.ttl_seconds,
+        .under_way = work->unsolved || work->solving || work->deliveries || work->stats_dirty ||
+                     work->stats_loading,
     };
     observation.stats.samples_complete =
-        !op->prometheus || (work->queries == 0 && pp_plan_complete(work->plan, observation.now_ns));
-    /* A final solution is the last word only where nothing has come in since it was begun. */
-    if (work->unsolved || work->solving || work->deliveries || work->stats_dirty ||
-        work->stats_loading)
-        observation.stats.final_written = false;
+        !op->prometheus || (work->queries == 0 && pp_plan_complete(work->plan));
+    memcpy(observation.trouble_since_ns, work->trouble_since_ns, sizeof work->trouble_since_ns);
+    seek_near(work, session, &observation);
+    /* Samples are awaited for as long as the configuration says, and then some. */
+    const int64_t finish_ns = op->config->prometheus.max_wait + FINISH_MS * MILLISECOND;
+    const pp_session_options options = {.finish_ns = finish_ns};
     pp_session_decision decision;
     pp_error err = {0};
-    if (pp_session_step(&observation, NULL, &decision, &err) < 0) {
+    if (pp_session_step(&observation, &options, &decision, &err) < 0) {
         pp_err(session->name, "deciding: %s", err.message);
         (void)pp_workqueue_retry(op->queue, work->key, NULL);
     } else {
+        memcpy(work->trouble_since_ns, decision.trouble_since_ns, sizeof work->trouble_since_ns);
         carry_out(work, session, &decision);
         pp_session_decision_done(&decision);
     }
     free(g.items);
 }
 
-static pp_work *work_of_key(pp_operator *op, const char *key)
+/* It collects until its duration is over: its figures are read for people alone. */
+static bool is_steady(const pp_work *work, const pp_session *session)
 {
-    for (pp_work *work = op->works; work; work = work->hh.next) {
-        if (strcmp(work->key, key) == 0)
-            return work;
-    }
-    return NULL;
+    return session->phase == PP_SESSION_COLLECTING && session->steps_max == 0 &&
+           !pp_session_asks_replays(session) && work->stats.steps > 0;
 }
 
-static void refresh_stats(pp_work *work)
+static void refresh_stats(pp_work *work, const pp_session *session)
 {
     if (!work->stats_dirty || work->stats_loading)
         return;
-    int64_t from = work->stats_loaded_ns + STATS_EVERY_MS * MILLISECOND;
+    int64_t every = is_steady(work, session) ? STEADY_EVERY_MS : STATS_EVERY_MS;
+    int64_t from = work->stats_loaded_ns + every * MILLISECOND;
     int64_t wait = work->stats_loaded_ns ? from - pp_time_monotonic() : 0;
     if (wait > 0)
         (void)pp_workqueue_add_after(work->op->queue, work->key, wait / MILLISECOND + 1, NULL);
@@ -396,36 +559,32 @@ static void refresh_stats(pp_work *work)
 void pp_reconcile(pp_operator *op, const char *key)
 {
     const pp_session *session = pp_kube_informer_get(op->sessions, key);
-    pp_work *work = work_of_key(op, key);
-    pp_meter_add(op->meters.reconciles, 1);
+    pp_work *work = pp_work_of_key(op, key);
     if (work && (!session || strcmp(work->uid, session->uid) != 0)) {
         pp_work_drop(work);
-        pp_intake_tell(op);
         work = NULL;
     }
     if (!session || session->deleting || !op->leading)
         return;
-    if (pp_session_final(session) && session->ttl_ns < 0) {
+    if (pp_session_final(session)) {
         if (work && !work->status_writing)
             pp_work_drop(work);
-        return; /* nothing will ever change */
+        expire(op, session);
+        return; /* nothing else will ever change */
     }
     work = pp_work_get(op, session);
     if (!work) {
         (void)pp_workqueue_retry(op->queue, key, NULL);
         return;
     }
-    if (!work->restored && !pp_session_final(session)) {
+    if (!work->restored) {
         pp_record_restore(work);
-        /* It comes again when the store has answered. While the store is away a session that has
-         * nothing in it is told so. */
-        if (session->start_ns || pp_store_ready(op->store, NULL))
+        /* It comes again when the store has answered. While the store is away, that is told. */
+        if (pp_store_ready(op->store, NULL))
             return;
     }
-    refresh_stats(work);
+    refresh_stats(work, session);
     /* A decision is made from what our own last write left, never from what it replaced. */
     if (!work->status_writing && strcmp(work->stale_version, session->resource_version) != 0)
         step(work, session);
-    if (pp_session_final(session) && !work->status_writing)
-        pp_work_drop(work); /* nothing but its time to live is left */
 }

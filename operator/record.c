@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "controller/clock_offset.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -141,6 +142,16 @@ void pp_record_target(pp_work *work, const pp_pod *pod)
 
 /* ---- figures ---- */
 
+static void need(const pp_work *work, const pp_store_target_stats *target)
+{
+    const pp_session *session = pp_match_session(work->op->matches, work->uid);
+    int64_t from = target->observed_first_ns, to = target->observed_last_ns;
+    if (!to || !session || !pp_clock_clip(session->created_ns, pp_time_now(), &from, &to))
+        return;
+    for (size_t i = 0; i < target->gpus.count; i++)
+        (void)pp_plan_need(work->plan, target->gpus.items[i], from, to, NULL);
+}
+
 static void take_target(pp_work *work, const pp_store_target_stats *from)
 {
     pp_work_target *target = pp_work_get_target(work, from->pod_uid);
@@ -160,10 +171,11 @@ static void take_target(pp_work *work, const pp_store_target_stats *from)
     (void)snprintf(target->fine_why, sizeof target->fine_why, "%s", from->fine_why);
     target->replays = from->replays;
     target->replaying = from->replaying || (target->replaying && work->stats_dirty);
+    pp_work_restore(target, from->observed_first_ns, pp_time_now());
     (void)snprintf(target->isolated, sizeof target->isolated, "%s", from->isolated);
-    for (size_t i = 0; i < from->gpus.count && from->observed_last_ns; i++)
-        (void)pp_plan_need(work->plan, from->gpus.items[i], from->observed_first_ns,
-                           from->observed_last_ns, NULL);
+    if (!target->clock.shift_ns && !target->clock.refused) /* else it is known better here */
+        target->clock.shift_ns = from->clock_shift_ns;
+    need(work, from);
 }
 
 static void take_stats(pp_work *work, const pp_store_stats *stats)
@@ -187,7 +199,9 @@ static void on_stats(void *user, const pp_store_stats *stats, const pp_error *er
         return;
     }
     if (!work->restored && stats->session.events > 0)
-        work->unsolved = true;
+        pp_work_unsolved(work);
+    if (!work->restored)
+        work->prometheus_shift_ns = stats->prometheus_shift_ns;
     work->restored = true;
     take_stats(work, stats);
     pp_watches_touch(work->op, work->key);

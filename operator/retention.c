@@ -11,7 +11,7 @@ static void on_orphans(void *user, const pp_strings *uids, const pp_error *error
 {
     pp_operator *op = user;
     for (size_t i = 0; !error && i < uids->count && op->leading && pp_watches_synced(op); i++) {
-        const pp_session *session = pp_watches_find_session(op, uids->items[i]);
+        const pp_session *session = pp_match_session(op->matches, uids->items[i]);
         if (session && !pp_session_final(session))
             continue;
         const char *phase = session ? pp_session_phase_name(session->phase) : "Failed";

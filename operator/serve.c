@@ -1,9 +1,15 @@
 #include "operator/serve.h"
 
+#include "common/cleanup.h"
 #include "common/log.h"
+#include "common/time.h"
+#include "operator/addresses.h"
 #include "operator/admission.h"
+#include "operator/claims.h"
 #include "operator/intake.h"
+#include "operator/limits_watch.h"
 #include "operator/state.h"
+#include "operator/tls.h"
 #include "operator/watches.h"
 
 #include <stdio.h>
@@ -24,6 +30,11 @@ static bool accepting(void *context)
     return op->leading && !op->stopping && pp_watches_synced(op) && pp_store_ready(op->store, NULL);
 }
 
+static pp_http_id on_displace(void *context, const pp_http_identity *identity)
+{
+    return pp_intake_displace(context, identity);
+}
+
 static void on_connected(void *context, pp_http_id connection, const pp_http_identity *identity)
 {
     pp_intake_connected(context, connection, identity);
@@ -41,6 +52,16 @@ static void on_bye(void *context, pp_http_id connection, const pp_wire_bye *bye)
     pp_info(bye->session, "an agent is done: %s", bye->reason);
 }
 
+static void on_time(void *context, pp_http_id connection, const pp_wire_time *answer)
+{
+    pp_intake_time(context, connection, answer);
+}
+
+static void on_hook(void *context, pp_http_id connection, const pp_wire_hook *hook)
+{
+    pp_intake_hook(context, connection, hook);
+}
+
 static void on_disconnected(void *context, pp_http_id connection)
 {
     pp_intake_disconnected(context, connection);
@@ -49,25 +70,36 @@ static void on_disconnected(void *context, pp_http_id connection)
 static bool ready(void *context, char *reason, size_t size)
 {
     const pp_operator *op = context;
-    const char *why = op->stopping             ? "stopping"
-                      : !op->ca_bundle         ? "no certificate yet"
-                      : !pp_watches_synced(op) ? "the first lists are not complete"
-                                               : NULL;
+    const bool synced = pp_watches_synced(op) && pp_limits_watch_synced(op) &&
+                        pp_claims_synced(op) && pp_addresses_synced(op);
+    char missing[256];
+    char rival[512];
+    const char *why = op->stopping ? "stopping"
+                      : pp_rights_missing(&op->rights, pp_time_monotonic(), missing, sizeof missing)
+                          ? missing
+                      : pp_claims_rival(op, rival, sizeof rival) ? rival
+                      : !synced ? "the first lists are not complete"
+                                : NULL;
     if (why)
         (void)snprintf(reason, size, "%s", why);
     return !why;
 }
 
-int pp_serve_start(pp_operator *op, const char *certificate, const char *key, pp_error *err)
+int pp_serve_start(pp_operator *op, const pp_certificates *certificates, pp_error *err)
 {
     const pp_config *config = op->config;
+    PP_CLEANUP_FREE char *client_ca = pp_tls_client_ca(config, err);
+    if (*config->webhook.client_ca_file && !client_ca)
+        return -1;
     const pp_http_options options = {
         .loop = op->loop,
         .address = *config->http.bind_address ? config->http.bind_address : NULL,
         .tls_port = (int)config->http.tls_port,
         .plain_port = (int)config->http.plain_port,
-        .certificate = certificate,
-        .key = key,
+        .certificate = certificates->certificate,
+        .key = certificates->key,
+        .path_secret = certificates->path_secret,
+        .client_ca = client_ca,
         .max_connections = (size_t)config->ingest.max_connections,
         .metrics = op->meters.registry,
     };
@@ -75,9 +107,12 @@ int pp_serve_start(pp_operator *op, const char *certificate, const char *key, pp
                                        .review = on_review,
                                        .authorize = on_authorize,
                                        .accepting = accepting,
+                                       .displace = on_displace,
                                        .connected = on_connected,
                                        .batch = on_batch,
                                        .bye = on_bye,
+                                       .time = on_time,
+                                       .hook = on_hook,
                                        .disconnected = on_disconnected,
                                        .ready = ready};
     return pp_http_server_new(&options, &handlers, &op->server, err);

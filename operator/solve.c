@@ -1,7 +1,10 @@
 #include "operator/solve.h"
+#include "operator/solve_options.h"
 
 #include "common/log.h"
 #include "common/time.h"
+#include "controller/solve_due.h"
+#include "estimate/solve.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -26,9 +29,9 @@ typedef struct job {
     char pod_uid[64];
     bool final;
     int64_t began_ns;
-    pp_solution_options options;
+    pp_estimates_options options;
     pp_activity *activity;
-    pp_solution **solutions; /* one per GPU of the target's processes */
+    pp_estimates **solutions; /* one per GPU of the target's processes */
     size_t n_solutions;
     size_t writing; /* solutions on their way into the store */
     bool failed;    /**< a target, for what `error` says */
@@ -44,7 +47,7 @@ static void next_target(job *j);
 static void free_data(job *j)
 {
     for (size_t i = 0; i < j->n_solutions; i++)
-        pp_solution_free(j->solutions[i]);
+        pp_estimates_free(j->solutions[i]);
     free(j->solutions);
     j->solutions = NULL;
     j->n_solutions = 0;
@@ -82,7 +85,7 @@ static void session_solved(job *j)
         work->stats_dirty = true;
         note_outcome(work, j);
         if (j->failed) {
-            work->unsolved = true;
+            pp_work_unsolved(work);
             pp_warn(work->key, "solving: %s", j->error.message);
         } else {
             pp_meter_add(j->op->meters.solutions, 1);
@@ -131,12 +134,12 @@ static void solve(uv_work_t *request)
     job *j = request->data;
     pp_strings gpus = {0};
     bool ok = pp_activity_list_gpus(j->activity, &gpus, &j->error) == 0;
-    j->solutions = ok ? calloc(gpus.count + 1, sizeof(pp_solution *)) : NULL;
+    j->solutions = ok ? calloc(gpus.count + 1, sizeof(pp_estimates *)) : NULL;
     if (ok && !j->solutions)
         ok = pp_error_nomem(&j->error) == 0;
     for (size_t i = 0; ok && i < gpus.count; i++) {
-        pp_solution **to = &j->solutions[i];
-        ok = pp_solution_solve(j->activity, gpus.items[i], &j->options, to, &j->error) == 0;
+        pp_estimates **to = &j->solutions[i];
+        ok = pp_estimates_solve(j->activity, gpus.items[i], &j->options, to, &j->error) == 0;
         if (ok)
             (*to)->shared = pp_strings_contain(&j->shared, gpus.items[i]);
         j->n_solutions += ok;
@@ -187,18 +190,9 @@ static void next_target(job *j)
     }
 }
 
-pp_attribution_options pp_solve_attribution(const pp_config *config)
-{
-    return (pp_attribution_options){.window_ns = config->prometheus.collection_interval,
-                                    .scrape_ns = config->prometheus.scrape_interval,
-                                    .max_lag_ns = config->prometheus.max_lag,
-                                    .max_standard_error =
-                                        config->attribution.max_standard_error_points / 100.0};
-}
-
 static void set_options(job *j, const pp_session *session)
 {
-    j->options = (pp_solution_options){
+    j->options = (pp_estimates_options){
         .attribution = pp_solve_attribution(j->op->config),
         .metrics = session->metrics,
         .tolerance_percent = session->tolerance_percent,
@@ -209,23 +203,22 @@ static void set_options(job *j, const pp_session *session)
     };
 }
 
-static bool due(const pp_work *work)
+static bool is_due(const pp_work *work)
 {
-    if (work->solving || !work->unsolved || !work->targets)
-        return false;
-    int64_t wait = work->op->config->attribution.solve_interval;
-    if (wait < 10 * work->solve_took_ns)
-        wait = 10 * work->solve_took_ns;
-    /* The final one waits for nobody, unless it has just failed. */
-    if (work->finalise)
-        wait = 2 * SECOND << (work->solve_failures < 6 ? work->solve_failures : 6);
-    return !work->solved_ns || pp_time_monotonic() - work->solved_ns >= wait;
+    const pp_solve_state state = {.solving = work->solving,
+                                  .unsolved = work->unsolved,
+                                  .finalise = work->finalise,
+                                  .failures = work->solve_failures,
+                                  .ended_ns = work->solved_ns,
+                                  .took_ns = work->solve_took_ns};
+    return work->targets && pp_solve_is_due(&state, work->op->config->attribution.solve_interval,
+                                            pp_time_monotonic());
 }
 
 void pp_solve_tick(pp_work *work)
 {
-    const pp_session *session = pp_watches_find_session(work->op, work->uid);
-    if (!session || !due(work))
+    const pp_session *session = pp_match_session(work->op->matches, work->uid);
+    if (!session || !is_due(work))
         return;
     job *j = calloc(1, sizeof *j);
     if (!j)

@@ -2,7 +2,9 @@
 #ifndef PP_OPERATOR_STATE_H
 #define PP_OPERATOR_STATE_H
 
-#include "controller/metric.h"
+#include "controller/clock_offset.h"
+#include "controller/match_index.h"
+#include "estimate/metric.h"
 #include "operator/config.h"
 #include "operator/http_client/http_client.h"
 #include "operator/http_server/server.h"
@@ -14,7 +16,9 @@
 #include "operator/kube/workqueue.h"
 #include "operator/meters.h"
 #include "operator/prometheus/prometheus.h"
+#include "operator/rights.h"
 #include "operator/store/store.h"
+#include "operator/turns.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,8 +29,14 @@ struct pp_operator {
     const pp_config *config;
     pp_http_client *http;
     pp_kube_client *kube;
-    pp_kube_informer *sessions;                     /**< of pp_session */
-    pp_kube_informer *pods;                         /**< of pp_pod */
+    pp_kube_informer *sessions; /**< of pp_session */
+    pp_kube_informer *pods;     /**< of pp_pod */
+    pp_match_index *matches;    /**< which of these pods are of which session */
+    struct pp_limits *limits;   /**< what bounds pods in each namespace; NULL: not watched yet */
+    struct pp_limits_watch *limits_watch;
+    struct pp_stuck *stuck;                         /**< pods that do not start */
+    struct pp_silent *silent;                       /**< pods that are not heard from */
+    struct pp_creations *creations;                 /**< pods that could not be created */
     pp_workqueue *queue;                            /**< keys of sessions */
     const struct pp_watches_events *watches_events; /**< whom the watches tell */
     pp_kube_lease *lease;
@@ -36,27 +46,40 @@ struct pp_operator {
     pp_store *store;
     pp_prometheus *prometheus;
     bool prometheus_failed; /**< its last query */
-    int64_t store_told_ns;  /**< monotonic, when the log last said how the store stands */
+    pp_clock prometheus_clock;
+    bool prometheus_told_time; /**< or could not */
+    int64_t store_told_ns;     /**< monotonic, when the log last said how the store stands */
     pp_metric_source source;
     pp_meters meters;
+    pp_turns turns;
     struct pp_tls *tls;
-    json_t *owner;      /**< ownerReference to the operator's Deployment; NULL: none */
-    char *ca_bundle;    /**< PEM that agents trust; NULL: no certificate yet */
-    char *endpoint;     /**< wss://... for agents */
-    char identity[128]; /**< of this process: host name and random digits */
+    struct pp_admission *admission;
+    json_t *owner;                  /**< ownerReference to the operator's Deployment; NULL: none */
+    char *ca_bundle;                /**< PEM that agents trust; NULL: no certificate yet */
+    char *endpoint;                 /**< wss://... for agents */
+    struct pp_addresses *addresses; /**< of the Service that it names; NULL: it names none */
+    char identity[128];             /**< of this process: host name and random digits */
     bool native_sidecar;
-    bool leading;
+    bool holds_lease;
+    struct pp_claims *claims; /**< of other installations; NULL: none are looked for */
+    bool idle;                /**< one of them goes before this one */
+    bool leading;             /**< holds the Lease and is not idle */
     int64_t serving_since_ns; /**< when this process began to lead, ns since 1970 */
     bool stopping;
     bool failed; /**< stopped because of an error */
     uint64_t works_made;
     struct pp_work *works; /**< by UID of the session */
+    struct pp_work *works_by_key;
+    struct pp_work *awake; /**< those with something to collect or to solve */
     struct pp_peer *peers; /**< of intake.c */
-    struct pp_peer *peers_by_pod;
+    struct pp_pod_peers *peers_by_pod;
     struct pp_context *contexts;
     unsigned inquiries; /**< of explain.c, under way */
     uv_timer_t tick;    /**< collects and solves what is due */
     uv_timer_t retention;
+    pp_rights rights;
+    char rights_told[256]; /**< what the last Event about them said is missing */
+    uv_timer_t rights_timer;
 };
 
 #endif

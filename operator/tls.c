@@ -1,10 +1,11 @@
 #include "operator/tls.h"
 
 #include "common/cleanup.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/http_server/certificates.h"
 #include "operator/state.h"
+#include "operator/webhook.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -13,12 +14,12 @@
 /*
  * Every replica runs this: read the Secret (one that is gone is written from memory), renew what is
  * due, write it back where it changed (the resourceVersion makes one replica win, the others read
- * again), serve it, and keep the webhook's caBundle equal to it. It is looked at again every
- * minute, so that a renewal by another replica or a caBundle that was taken away is noticed within
- * that time.
+ * again), serve it, and keep the webhook's caBundle and paths equal to it. It is looked at again
+ * every minute, so that a renewal by another replica or a caBundle that was taken away is noticed
+ * within that time; so is another file of the clients' authorities.
  */
 
-enum { LOOK_AGAIN_MS = 60000, RETRY_MS = 2000 };
+enum { LOOK_AGAIN_MS = 60000, RETRY_MS = 2000, MAX_CLIENT_CA = 1 << 20 };
 
 typedef struct pp_tls {
     pp_operator *op;
@@ -64,6 +65,25 @@ static int start_call(pp_tls *tls, pp_kube_call *call)
     return 0;
 }
 
+/* The certificate where it is another one, and what reviews are known by. */
+static void tell_server(pp_tls *tls)
+{
+    pp_operator *op = tls->op;
+    const pp_certificates *c = &tls->certificates;
+    pp_error err = {0};
+    if (strcmp(tls->served, c->certificate) != 0) {
+        if (pp_http_server_set_certificate(op->server, c->certificate, c->key, &err) < 0)
+            pp_err(NULL, "the renewed certificate cannot be used: %s", err.message);
+        else
+            pp_info(NULL, "serving a renewed certificate");
+    }
+    pp_error_clear(&err);
+    PP_CLEANUP_FREE char *client_ca = pp_tls_client_ca(op->config, &err);
+    if (pp_http_server_set_path_secret(op->server, c->path_secret, &err) < 0 || err.code ||
+        pp_http_server_set_client_ca(op->server, client_ca, &err) < 0)
+        pp_err("webhook.clientCaFile", "reviews are taken as before: %s", err.message);
+}
+
 /* Takes what is in tls->certificates into use. */
 static void serve(pp_tls *tls)
 {
@@ -80,16 +100,11 @@ static void serve(pp_tls *tls)
         return;
     if (!tls->was_ready) {
         tls->was_ready = true;
-        tls->ready(op, tls->certificates.certificate, tls->certificates.key);
+        tls->ready(op, &tls->certificates);
         if (op->stopping) /* it could not start: everything is being taken down */
             return;
-    } else if (op->server && tls->served &&
-               strcmp(tls->served, tls->certificates.certificate) != 0) {
-        if (pp_http_server_set_certificate(op->server, tls->certificates.certificate,
-                                           tls->certificates.key, &err) < 0)
-            pp_err(NULL, "the renewed certificate cannot be used: %s", err.message);
-        else
-            pp_info(NULL, "serving a renewed certificate");
+    } else if (op->server && tls->served) {
+        tell_server(tls);
     }
     free(tls->served);
     tls->served = strdup(tls->certificates.certificate);
@@ -206,10 +221,10 @@ static void on_webhook_patched(void *user, json_t *object, const pp_error *error
     (void)object;
     tls->call = 0;
     if (error && error->code != PP_ERR_NOT_FOUND) {
-        failed(tls, "telling the webhook its CA", error);
+        failed(tls, "telling the webhook its CA and paths", error);
         return;
     }
-    pp_info(NULL, "the webhook knows the CA");
+    pp_info(NULL, "the webhook knows the CA and its paths");
     again(tls, LOOK_AGAIN_MS);
 }
 
@@ -220,25 +235,6 @@ static char *bundle_in_base64(const pp_operator *op)
     if (text)
         (void)EVP_EncodeBlock((unsigned char *)text, (const unsigned char *)op->ca_bundle, (int)n);
     return text;
-}
-
-/* The JSON patch that gives every entry of the webhook configuration our CA; empty when they have
- * it. */
-static json_t *webhook_patch(const json_t *object, const char *bundle)
-{
-    json_t *patch = json_array();
-    const json_t *hooks = json_object_get(object, "webhooks");
-    for (size_t i = 0; i < json_array_size(hooks); i++) {
-        const char *have =
-            pp_json_get_string(json_array_get(hooks, i), "clientConfig", "caBundle", NULL);
-        if (have && strcmp(have, bundle) == 0)
-            continue;
-        char path[64];
-        (void)snprintf(path, sizeof path, "/webhooks/%zu/clientConfig/caBundle", i);
-        json_array_append_new(
-            patch, json_pack("{s:s, s:s, s:s}", "op", "add", "path", path, "value", bundle));
-    }
-    return patch;
 }
 
 static void on_webhook(void *user, json_t *object, const pp_error *error)
@@ -252,7 +248,8 @@ static void on_webhook(void *user, json_t *object, const pp_error *error)
         return;
     }
     PP_CLEANUP_FREE char *bundle = bundle_in_base64(tls->op);
-    PP_CLEANUP_JSON json_t *patch = bundle ? webhook_patch(object, bundle) : NULL;
+    PP_CLEANUP_JSON json_t *patch =
+        bundle ? pp_webhook_patch(object, bundle, tls->certificates.path_secret) : NULL;
     if (json_array_size(patch) == 0) {
         again(tls, LOOK_AGAIN_MS);
         return;
@@ -278,8 +275,16 @@ static void read_webhook(pp_tls *tls)
     (void)start_call(tls, &call);
 }
 
-/* The names under which the API server and the agents call us. */
-static int add_names(pp_tls *tls, pp_error *err)
+char *pp_tls_client_ca(const pp_config *config, pp_error *err)
+{
+    const char *path = config->webhook.client_ca_file;
+    char *pem = *path ? pp_file_read(path, MAX_CLIENT_CA, NULL, err) : NULL;
+    if (*path && !pem)
+        (void)pp_error_prefix(err, "webhook.clientCaFile");
+    return pem;
+}
+
+static int add_names_of(pp_tls *tls, const char *service, pp_error *err)
 {
     const pp_config *config = tls->op->config;
     const char *ns = *config->webhook.service_namespace ? config->webhook.service_namespace
@@ -287,11 +292,20 @@ static int add_names(pp_tls *tls, pp_error *err)
     static const char *const suffixes[] = {".svc", ".svc.cluster.local", ""};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         char name[256];
-        (void)snprintf(name, sizeof name, "%s.%s%s", config->webhook.service_name, ns, suffixes[i]);
+        (void)snprintf(name, sizeof name, "%s.%s%s", service, ns, suffixes[i]);
         if (pp_strings_add(&tls->names, name, err) < 0)
             return -1;
     }
     return 0;
+}
+
+/* The names under which the API server and the agents call us. */
+static int add_names(pp_tls *tls, pp_error *err)
+{
+    const char *review = tls->op->config->webhook.review_service_name;
+    if (add_names_of(tls, tls->op->config->webhook.service_name, err) < 0)
+        return -1;
+    return *review ? add_names_of(tls, review, err) : 0;
 }
 
 int pp_tls_start(pp_operator *op, pp_tls_ready_fn ready, pp_error *err)

@@ -1,14 +1,20 @@
-/* The serving certificate: kept in a Secret, renewed, told to the webhook. */
+/* The serving certificate and the webhook's paths: kept in a Secret, renewed, told to the webhook.
+ */
 #ifndef PP_OPERATOR_TLS_H
 #define PP_OPERATOR_TLS_H
 
 #include "common/error.h"
+#include "operator/config.h"
+#include "operator/http_server/certificates.h"
 
 typedef struct pp_operator pp_operator;
 
 /** `ready` is called once, when there is a certificate; later renewals go to op->server. */
-typedef void (*pp_tls_ready_fn)(pp_operator *op, const char *certificate, const char *key);
+typedef void (*pp_tls_ready_fn)(pp_operator *op, const pp_certificates *certificates);
 int pp_tls_start(pp_operator *op, pp_tls_ready_fn ready, pp_error *err);
+/** The authorities of webhook.clientCaFile, PEM, owned; NULL where none is configured, or with err
+ * set where it cannot be read. */
+char *pp_tls_client_ca(const pp_config *config, pp_error *err);
 void pp_tls_stop(pp_operator *op);
 
 #endif

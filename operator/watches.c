@@ -1,8 +1,9 @@
 #include "operator/watches.h"
 
 #include "common/log.h"
+#include "estimate/replay/dwell_length.h"
 #include "operator/pod.h"
-#include "operator/solve.h"
+#include "operator/solve_options.h"
 #include "operator/state.h"
 #include "operator/work.h"
 
@@ -11,58 +12,6 @@
 enum { SOON_MS = 200 };
 
 const pp_kube_resource PP_PROFILESESSIONS = {"precisionprobe.io", "v1alpha1", "profilesessions"};
-
-typedef struct search {
-    const char *uid;
-    const pp_session *found;
-} search;
-
-static bool look_for_uid(void *user, const char *key, const void *object)
-{
-    search *s = user;
-    const pp_session *session = object;
-    (void)key;
-    if (strcmp(session->uid, s->uid) == 0)
-        s->found = session;
-    return !s->found;
-}
-
-const pp_session *pp_watches_find_session(const pp_operator *op, const char *uid)
-{
-    search s = {.uid = uid};
-    const pp_work *work = pp_work_find(op, uid);
-    if (!op->sessions)
-        return NULL;
-    if (work) { /* its key saves the search */
-        s.found = pp_kube_informer_get(op->sessions, work->key);
-        return s.found && strcmp(s.found->uid, uid) == 0 ? s.found : NULL;
-    }
-    pp_kube_informer_each(op->sessions, look_for_uid, &s);
-    return s.found;
-}
-
-typedef struct holder_search {
-    pp_inject_carrier pod;
-    const pp_session *best;
-} holder_search;
-
-static bool look_for_holder(void *user, const char *key, const void *object)
-{
-    holder_search *s = user;
-    const pp_session *const two[] = {s->best, object};
-    (void)key;
-    s->best = pp_inject_holder(two, 2, &s->pod);
-    return true;
-}
-
-const pp_session *pp_watches_holder(const pp_operator *op, const pp_pod *pod)
-{
-    holder_search s = {.best = NULL};
-    pp_pod_carrier(pod, &s.pod);
-    if (op->sessions)
-        pp_kube_informer_each(op->sessions, look_for_holder, &s);
-    return s.best;
-}
 
 void pp_watches_touch(pp_operator *op, const char *key)
 {
@@ -78,10 +27,16 @@ void pp_watches_touch_soon(pp_operator *op, const char *key)
         pp_warn(key, "cannot be queued: %s", err.message);
 }
 
-static void on_watch_error(void *user, const pp_error *error)
+static void on_sessions_error(void *user, const pp_error *error)
 {
-    (void)user;
     pp_warn(NULL, "watching: %s", error->message);
+    pp_rights_tell(user, PP_RIGHT_SESSIONS, error);
+}
+
+static void on_pods_error(void *user, const pp_error *error)
+{
+    pp_warn(NULL, "watching: %s", error->message);
+    pp_rights_tell(user, PP_RIGHT_PODS, error);
 }
 
 pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *object, pp_error *err)
@@ -89,11 +44,11 @@ pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *objec
     pp_session *session = NULL;
     if (pp_session_decode(object, &session, err) < 0)
         return NULL;
-    const pp_attribution_options options = pp_solve_attribution(op->config);
+    const pp_regression_options options = pp_solve_attribution(op->config);
     const pp_session_limits limits = {.isolated = op->config->isolated.allow,
-                                      .dwell_ns = pp_solution_dwell(&options),
-                                      .dwell_least_ns = pp_solution_dwell_least(&options, false),
-                                      .dwell_sure_ns = pp_solution_dwell_least(&options, true)};
+                                      .dwell_ns = pp_replay_length(&options),
+                                      .dwell_least_ns = pp_replay_length_least(&options, false),
+                                      .dwell_sure_ns = pp_replay_length_least(&options, true)};
     pp_session_allow(session, &limits);
     return session;
 }
@@ -108,41 +63,79 @@ static void free_session(void *object)
     pp_session_free(object);
 }
 
-typedef struct touch_neighbours {
-    pp_operator *op;
-    const char *ns;
-} touch_neighbours;
-
-static bool touch_neighbour(void *user, const char *key, const void *object)
+static void touch_session_soon(pp_operator *op, const pp_session *session)
 {
-    const touch_neighbours *t = user;
-    const pp_session *session = object;
-    if (strcmp(session->namespace_, t->ns) == 0)
-        pp_watches_touch_soon(t->op, key);
+    char key[330];
+    (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
+    pp_watches_touch_soon(op, key);
+}
+
+static bool touch_one_of_pod(void *user, const pp_session *session)
+{
+    touch_session_soon(user, session);
     return true;
 }
 
-/* A session has come or ended: pods that carry the hook may be another's from now on. */
-static void pods_change_hands(pp_operator *op, const pp_session *session)
+/* All of its sessions say something of it. */
+static void touch_sessions_of(pp_operator *op, const pp_pod *pod)
 {
-    touch_neighbours t = {.op = op, .ns = session->namespace_};
-    if (!op->leading)
-        return;
-    pp_kube_informer_each(op->sessions, touch_neighbour, &t);
-    op->watches_events->hands(op);
+    if (op->leading)
+        pp_match_each_session(op->matches, pod->uid, touch_one_of_pod, op);
+}
+
+void pp_watches_touch_pod(pp_operator *op, const pp_pod *pod)
+{
+    touch_sessions_of(op, pod);
+}
+
+static void on_moved(void *user, const void *object)
+{
+    pp_operator *op = user;
+    const pp_pod *pod = object;
+    touch_sessions_of(op, pod);
+    op->watches_events->moved(op, pod);
+}
+
+static void put_session(pp_operator *op, const char *key, const pp_session *session)
+{
+    pp_error err = {0};
+    if (pp_match_put_session(op->matches, session, &err) < 0)
+        pp_err(key, "the session cannot be looked at: %s", err.message);
+}
+
+static void take_session(pp_operator *op, const char *key, const pp_session *session)
+{
+    put_session(op, key, session);
+    pp_watches_touch(op, key);
 }
 
 static void on_session(void *user, const char *key, const void *object)
 {
-    pp_watches_touch(user, key);
-    pods_change_hands(user, object);
+    pp_operator *op = user;
+    pp_meters_session(&op->meters, NULL, object);
+    take_session(op, key, object);
+    op->watches_events->session(op, object);
 }
 
 static void on_session_update(void *user, const char *key, const void *old, const void *object)
 {
-    pp_watches_touch(user, key);
-    if (pp_session_live(old) != pp_session_live(object))
-        pods_change_hands(user, object);
+    pp_operator *op = user;
+    const pp_session *before = old;
+    const pp_session *now = object;
+    if (strcmp(before->uid, now->uid) != 0)
+        pp_match_drop_session(op->matches, before->uid);
+    pp_meters_session(&op->meters, before, now);
+    take_session(op, key, now);
+    if (strcmp(before->uid, now->uid) != 0)
+        op->watches_events->session(op, now);
+}
+
+static void on_session_delete(void *user, const char *key, const void *last)
+{
+    pp_operator *op = user;
+    pp_match_drop_session(op->matches, ((const pp_session *)last)->uid);
+    pp_meters_session(&op->meters, last, NULL);
+    pp_watches_touch(op, key);
 }
 
 static void *decode_pod(void *user, const json_t *object, pp_error *err)
@@ -156,44 +149,45 @@ static void free_pod(void *object)
     pp_pod_free(object);
 }
 
-typedef struct touch_context {
-    pp_operator *op;
-    const pp_pod *pod;
-} touch_context;
-
-/* Looks again at the sessions that a pod is of, or would be. */
-static bool touch_if_concerned(void *user, const char *key, const void *object)
+static void put_pod(pp_operator *op, const pp_pod *pod)
 {
-    const touch_context *c = user;
-    const pp_session *session = object;
-    if (strcmp(session->namespace_, c->pod->ns) == 0 &&
-        ((c->pod->session_uid && strcmp(c->pod->session_uid, session->uid) == 0) ||
-         pp_selector_matches(&session->selector, c->pod->labels)))
-        pp_watches_touch_soon(c->op, key);
-    return true;
+    pp_inject_carrier carrier;
+    pp_error err = {0};
+    pp_pod_carrier(pod, &carrier);
+    if (pp_match_put_pod(op->matches, pod->uid, &carrier, pod, &err) < 0)
+        pp_err(pod->name, "the pod cannot be looked at: %s", err.message);
 }
 
 static void on_pod(void *user, const char *key, const void *object)
 {
     pp_operator *op = user;
-    touch_context c = {.op = op, .pod = object};
     (void)key;
-    if (op->leading)
-        pp_kube_informer_each(op->sessions, touch_if_concerned, &c);
+    put_pod(op, object);
+    touch_sessions_of(op, object);
+    op->watches_events->seen(op, object);
+}
+
+static void on_pod_delete(void *user, const char *key, const void *last)
+{
+    pp_operator *op = user;
+    const pp_pod *pod = last;
+    (void)key;
+    touch_sessions_of(op, pod);
+    op->watches_events->gone(op, pod);
+    pp_match_drop_pod(op->matches, pod->uid);
 }
 
 static void on_pod_update(void *user, const char *key, const void *old, const void *object)
 {
     pp_operator *op = user;
     const pp_pod *before = old;
-    pp_pod *now = (pp_pod *)(uintptr_t)object; /* the cache is ours */
-    if (strcmp(before->uid, now->uid) == 0) {
-        now->ask_ns = before->ask_ns;
-        now->refusal = before->refusal;
+    const pp_pod *now = object;
+    touch_sessions_of(op, before);
+    if (strcmp(before->uid, now->uid) != 0) {
+        op->watches_events->gone(op, before);
+        pp_match_drop_pod(op->matches, before->uid);
     }
     on_pod(user, key, object);
-    if (now->hooked && !json_equal(before->labels, now->labels))
-        op->watches_events->hands(op);
     op->watches_events->pod(op, now);
 }
 
@@ -219,6 +213,9 @@ static void on_synced(void *user)
 int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error *err)
 {
     op->watches_events = events;
+    op->matches = pp_match_index_new(on_moved, op);
+    if (!op->matches)
+        return pp_error_nomem(err);
     const char *ns = *op->config->kubernetes.ns ? op->config->kubernetes.ns : NULL;
     const pp_kube_informer_options sessions = {.resource = &PP_PROFILESESSIONS,
                                                .ns = ns,
@@ -226,9 +223,9 @@ int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error 
                                                            .free_object = free_session,
                                                            .on_add = on_session,
                                                            .on_update = on_session_update,
-                                                           .on_delete = on_session,
+                                                           .on_delete = on_session_delete,
                                                            .on_synced = on_synced,
-                                                           .on_error = on_watch_error,
+                                                           .on_error = on_sessions_error,
                                                            .user = op}};
     const pp_kube_informer_options pods = {.resource = &PP_KUBE_PODS,
                                            .ns = ns,
@@ -236,9 +233,9 @@ int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error 
                                                        .free_object = free_pod,
                                                        .on_add = on_pod,
                                                        .on_update = on_pod_update,
-                                                       .on_delete = on_pod,
+                                                       .on_delete = on_pod_delete,
                                                        .on_synced = on_synced,
-                                                       .on_error = on_watch_error,
+                                                       .on_error = on_pods_error,
                                                        .user = op}};
     op->sessions = pp_kube_informer_new(op->kube, &sessions, err);
     op->pods = op->sessions ? pp_kube_informer_new(op->kube, &pods, err) : NULL;

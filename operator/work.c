@@ -1,10 +1,12 @@
 #include "operator/work.h"
 
-#include "controller/attribution.h"
+#include "estimate/regression/regression.h"
 #include "operator/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
 
 pp_work *pp_work_find(const pp_operator *op, const char *uid)
 {
@@ -19,6 +21,13 @@ pp_work *pp_work_same(const pp_operator *op, const char *uid, uint64_t serial)
     return work && work->serial == serial ? work : NULL;
 }
 
+pp_work *pp_work_of_key(const pp_operator *op, const char *key)
+{
+    pp_work *work = NULL;
+    HASH_FIND(by_key, op->works_by_key, key, strlen(key), work);
+    return work;
+}
+
 /*
  * How long after the last step samples are still wanted: until the window that holds its end was
  * published and scraped. Where the intervals are not configured the plan's own defaults hold.
@@ -29,7 +38,7 @@ static void set_plan_options(const pp_operator *op, const pp_session *session, p
     int64_t window = op->config->prometheus.collection_interval;
     int64_t scrape = op->config->prometheus.scrape_interval;
     int64_t lag = op->config->prometheus.max_lag ? op->config->prometheus.max_lag
-                                                 : pp_attribution_max_lag(window);
+                                                 : pp_regression_max_lag(window);
     *ret = (pp_plan_options){.metrics = session->metrics,
                              .scrape_ns = scrape,
                              .wait_ns = op->config->prometheus.max_wait};
@@ -57,21 +66,67 @@ pp_work *pp_work_get(pp_operator *op, const pp_session *session)
     work->op = op;
     work->serial = ++op->works_made;
     (void)snprintf(work->uid, sizeof work->uid, "%s", session->uid);
+    pp_work *older = pp_work_of_key(op, work->key);
+    if (older) /* of the session that had the name before */
+        pp_work_drop(older);
     HASH_ADD_STR(op->works, uid, work);
+    HASH_ADD_KEYPTR(by_key, op->works_by_key, work->key, strlen(work->key), work);
     return work;
+}
+
+void pp_work_wake(pp_work *work)
+{
+    if (!work->awake)
+        DL_APPEND(work->op->awake, work);
+    work->awake = true;
+}
+
+void pp_work_unsolved(pp_work *work)
+{
+    work->unsolved = true;
+    pp_work_wake(work);
+}
+
+static void sleep_again(pp_work *work)
+{
+    if (work->awake)
+        DL_DELETE(work->op->awake, work);
+    work->awake = false;
+}
+
+void pp_work_each_awake(pp_operator *op, void (*fn)(pp_work *work))
+{
+    pp_work *work;
+    pp_work *next;
+    DL_FOREACH_SAFE(op->awake, work, next)
+    {
+        if (work->collect || work->unsolved)
+            fn(work);
+        else
+            sleep_again(work);
+    }
 }
 
 void pp_work_drop(pp_work *work)
 {
+    sleep_again(work);
     pp_work_target *target;
     pp_work_target *next;
     HASH_ITER(hh, work->targets, target, next)
     {
         HASH_DEL(work->targets, target);
         pp_strings_free(&target->gpus);
+        pp_allowance_done(&target->allowance);
+        free(target->name);
+        free(target->owner_name);
+        free(target->refused_why);
         free(target);
     }
     HASH_DEL(work->op->works, work);
+    HASH_DELETE(by_key, work->op->works_by_key, work);
+    pp_refusals_done(&work->refusals);
+    pp_owners_done(&work->owners);
+    free(work->near);
     pp_plan_free(work->plan);
     pp_strings_free(&work->shared);
     free(work->key);
@@ -103,4 +158,70 @@ pp_work_target *pp_work_get_target(pp_work *work, const char *pod_uid)
     target->batch = -1;
     HASH_ADD_STR(work->targets, pod_uid, target);
     return target;
+}
+
+/* More stretches than there is room for count as one, with what was between them. */
+static void see_idle(pp_work_target *target, int64_t now_ns)
+{
+    if (!target->is_idle && target->n_idle < PP_WORK_MAX_IDLE)
+        target->idle[target->n_idle++].from_ns = now_ns;
+    target->idle[target->n_idle - 1].to_ns = now_ns;
+}
+
+void pp_work_see(pp_work_target *target, const pp_session_pod *pod, int64_t now_ns)
+{
+    if (pod->running && !target->lived_from_ns)
+        target->lived_from_ns = now_ns;
+    if (pod->connected && !pod->trainer_waits && !target->heard_from_ns)
+        target->heard_from_ns = now_ns;
+    if (pod->connected && target->heard_from_ns)
+        target->heard_to_ns = now_ns;
+    if (pod->trainer_waits && target->heard_from_ns)
+        see_idle(target, now_ns);
+    else if (target->is_idle)
+        target->idle[target->n_idle - 1].to_ns = now_ns;
+    target->is_idle = pod->trainer_waits && target->heard_from_ns;
+    if (target->over)
+        return;
+    bool known =
+        pod->finished && target->lived_to_ns == 0 && pod->finished_ns && pod->finished_ns <= now_ns;
+    target->lived_to_ns = known ? pod->finished_ns : now_ns;
+    target->over = pod->finished;
+}
+
+void pp_work_restore(pp_work_target *target, int64_t first_ns, int64_t now_ns)
+{
+    if (!first_ns)
+        return;
+    if (first_ns > now_ns)
+        first_ns = now_ns;
+    if (!target->lived_from_ns || first_ns < target->lived_from_ns)
+        target->lived_from_ns = first_ns;
+    if (!target->heard_from_ns || first_ns < target->heard_from_ns)
+        target->heard_from_ns = first_ns;
+}
+
+void pp_work_refused(pp_work *work, const char *pod_uid, const char *why)
+{
+    pp_work_target *target = pp_work_get_target(work, pod_uid);
+    char *copy = target ? strdup(why) : NULL;
+    if (!copy)
+        return;
+    free(target->refused_why);
+    target->refused_why = copy;
+}
+
+int64_t pp_work_status_wait(const pp_work *work, pp_status_news news, int64_t now_ns)
+{
+    static const int64_t apart_ms[] = {
+        [PP_STATUS_FIGURES] = 30000,
+        [PP_STATUS_TEXTS] = 3000,
+        [PP_STATUS_CONDITION] = 1000,
+        [PP_STATUS_PHASE] = 0,
+    };
+    int64_t from = work->status_retry_ns;
+    int64_t next = work->status_written_ns + apart_ms[news] * INT64_C(1000000);
+    if (work->status_written_ns && next > from)
+        from = next;
+    return from > now_ns ? from - now_ns : 0;
 }

@@ -30,6 +30,13 @@
 #define PP_RING_SUFFIX ".ring"
 /** Written by the agent before any trainer starts: mode and filters for those that come. */
 #define PP_RING_CONTROL "control.json"
+/** Made by the first Python that has loaded the hook, whether it ever trains or not. Each holds a
+ * read lock on it (an open file description's) for its life. */
+#define PP_RING_LOADED "loaded"
+/** Made by the agent once a process with torch has come, for the agent that may follow it. */
+#define PP_RING_TORCH "torch"
+/** What the trainers' images set, "environment-0" and on (environment.c). */
+#define PP_RING_RECORD "environment-"
 
 enum {
     PP_RING_VERSION = 5,

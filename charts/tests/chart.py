@@ -8,6 +8,7 @@ import argparse
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "precisionprobe"
 # What the chart itself sets, or what makes no sense in a pod.
 NOT_IN_VALUES = {"injection.image", "injection.imagePullPolicy", "postgres.conninfoFile", "http.tlsPort",
-                 "http.plainPort", "owner.deployment", "webhook.configurationName", "webhook.secretName",
-                 "webhook.serviceName", "webhook.serviceNamespace", "lease.enabled", "lease.name",
+                 "http.plainPort", "owner.deployment", "sessions.ttlSecondsAfterFinished", "webhook.clientCaFile", "webhook.configurationName", "webhook.secretName",
+                 "webhook.serviceName", "webhook.reviewServiceName", "webhook.serviceNamespace", "lease.enabled", "lease.name",
                  "lease.namespace", "kubernetes.kubeconfig"}
 FAILURES = []
 ARGS = None
@@ -78,34 +79,246 @@ def check_copies():
           f"differing: {sorted((rows - NOT_IN_VALUES) ^ known)}")
 
 
+SECONDS = {"h": 3600, "m": 60, "s": 1}
+
+
+def limits_of(text):
+    """("1s to 3600s") -> (1, 3600), in seconds; None where there is no such limit."""
+    numbers = [float(number) * SECONDS.get(unit, 1) for number, unit in re.findall(r"([0-9.]+)([hms]?)\b", text)]
+    if text.startswith("at most"):
+        numbers = [0, *numbers]
+    return tuple(numbers) if len(numbers) == 2 else None
+
+
+def check_limits():
+    """What the chart takes of numbers and durations is what the operator takes."""
+    rows = re.findall(r"(?m)^\| `([a-z]+\.\w+)` \| (integer|number|duration) \| [^|]* \| ([^|]*) \|",
+                      (ROOT / "docs/configuration.md").read_text())
+    wanted = {path: (kind, limits_of(limits.strip())) for path, kind, limits in rows if path not in NOT_IN_VALUES}
+    groups = json.loads((CHART / "values.schema.json").read_text())["properties"]["config"]["properties"]
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    durations = yaml.safe_load(re.search(r'(?s)define "precisionprobe.durationLimits" -}}\n(.*?){{', helpers)[1])
+    known = {path: ("duration", tuple(limits)) for path, limits in durations.items()}
+    for group, value in groups.items():
+        for key, field in value["properties"].items():
+            if field.get("type") in ("integer", "number"):
+                known[f"{group}.{key}"] = (field["type"], (field.get("minimum"), field.get("maximum")))
+    check("the chart's limits are the operator's", wanted == known, f"differing: {sorted(wanted.items() ^ known.items())}")
+
+
+def open_objects(schema, path=""):
+    """Objects that take any key."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from open_objects(item, path)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        yield path, schema.get("additionalProperties")
+    for key, value in schema.items():
+        if key in ("properties", "definitions"):
+            for name, field in value.items():
+                yield from open_objects(field, f"{path}/{name}")
+        elif key not in ("if", "then", "else"):
+            yield from open_objects(value, path)
+
+
+def check_closed():
+    """Every key is known, but of Kubernetes' own objects and of texts by name."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    passed = {path for path, values in open_objects(schema) if values is None}
+    check("keys are known", passed == {"/objects", "/affinity/nodeAffinity", "/affinity/podAffinity",
+                                       "/affinity/podAntiAffinity", "/global"}, str(sorted(passed)))
+    maps = {path for path, values in open_objects(schema) if values is not None}
+    check("values of free keys are known", maps == {"/texts", "/quantities"}, str(sorted(maps)))
+
+
+WRONG_VALUES = (
+    "config.prometheus.url=not-a-url", "config.prometheus.url=ftp://p", 'config.prometheus.url="http://p 9090"',
+    "config.prometheus.caFile=ca.crt", "config.prometheus.bearerTokenFile=token", "config.prometheus.preset=intel",
+    "config.prometheus.maxWait=soon", 'config.prometheus.maxLag="0"', "config.prometheus.maxWait=0s",
+    "config.prometheus.queryTimeout=10h", "config.retention.results=876001h", "config.retention.interval=500ms",
+    "config.attribution.solveInterval=61m", "config.postgres.connectTimeout=999999999h",
+    "config.injection.cpu=lots", "config.injection.memory=64MB", "config.injection.cpu=-1", "config.fine.memory=much",
+    "config.injection.gpuResources[0]=nvidia.com gpu", 'config.injection.gpuResources[0]=""',
+    "config.injection.release=perhaps", "config.injection.nativeSidecar=always", "config.ingest.endpoint=ws://x/y",
+    "config.ingest.maxConnections=0", "config.ingest.maxConnections=many", "config.http.bindAddress=localhost",
+    "config.kubernetes.namespace=ML", "config.kubernetes.requestsPerSecond=0", "config.log.level=loud",
+    "config.fine.periodMicroseconds=1", "config.attribution.maxStandardErrorPoints=51",
+    "resources.limits.memory=big", "resources.requests.cpu=-1", 'resources.limits.cpu=""', "resources.limit.cpu=1",
+    "image.repository=not an image", "image.tag=a:b", "image.digest=sha256:12", "image.pullPolicy=Sometimes",
+    "image.pullSecrets[0]=A_B", "postgres.existingSecret=My_Secret", "postgres.secretKey=a/b", "replicaCount=-1",
+    "replicaCount=many", "webhook.timeoutSeconds=0", "webhook.timeoutSeconds=10", "webhook.clientCA.key=../ca.crt",
+    "webhook.objectSelector[0].key=a", "sessions.ttlSecondsAfterFinished=0", "sessions.ttlSecondsAfterFinished=31536001",
+    "sessions.ttlSecondsAfterFinished=7d", "service.httpsPort=0", "service.metricsPort=65536", "service.annotations.a=1",
+    "serviceAccount.name=Me", "serviceAccount.annotations=none", "fullnameOverride=A_B", "nameOverride=a b",
+    "podAnnotations.a=1", "podLabels.a=true", "nodeSelector.gpu=true", "tolerations[0]=gpu", "affinity.node=a",
+    "extraVolumes[0]=a", "extraVolumeMounts[0]=a", "priorityClassName=High_One", "tests.enabled=1",
+)
+
+
 def check_refused():
     for name, sets, message in (
             ("no Secret", [], "postgres.existingSecret is needed"),
             ("unknown option", ["postgres.existingSecret=pg", "config.prometheus.ur=x"], "'ur' not allowed"),
             ("unknown value", ["postgres.existingSecret=pg", "replicas=2"], "'replicas' not allowed"),
-            ("wrong duration", ["postgres.existingSecret=pg", "config.prometheus.maxWait=soon"],
-             "/config/prometheus/maxWait"),
-            ("duration without a unit", ["postgres.existingSecret=pg", 'config.prometheus.maxLag="0"'],
-             "/config/prometheus/maxLag"),
-            ("webhook too slow", ["postgres.existingSecret=pg", "webhook.timeoutSeconds=10"], "/webhook/timeoutSeconds")):
+            ("an operator without values", ["postgres.existingSecret=pg", "webhook.objectSelector[0].key=a",
+                                                "webhook.objectSelector[0].operator=In"], "/webhook/objectSelector/0")):
         rc, _, err = render(*sets)
         check(f"refused: {name}", rc != 0 and message in err, err or "was rendered")
+    for wrong in WRONG_VALUES:
+        path = re.split(r"[.\[]", wrong.split("=")[0].replace("]", ""))
+        rc, _, err = render("postgres.existingSecret=pg", wrong)
+        field = "/" + "/".join(path) in err or ".".join(path) in err
+        unknown = any(f"at '/{'/'.join(path[:i])}': additional properties '{path[i]}' not allowed" in err
+                      for i in range(len(path)))
+        lacking = f"at '/{'/'.join(path[:-1])}': missing property" in err
+        check(f"refused: {wrong}", rc != 0 and (field or unknown or lacking), err or "was rendered")
+
+
+def webhooks(text):
+    """By their names' first word."""
+    part = next(p for p in documents(text) if re.search(r"(?m)^kind: MutatingWebhookConfiguration", p))
+    return {hook["name"].split(".")[0]: hook for hook in yaml.safe_load(part)["webhooks"]}
+
+
+def check_webhooks(plain):
+    hooks = webhooks(plain)
+    asks = {name: [(e["operator"], e["values"]) for e in hook["namespaceSelector"]["matchExpressions"]
+                   if e["key"] == "precisionprobe.io/inject"]
+            for name, hook in hooks.items() if name != "sessions"}
+    check("each pod comes by one webhook", asks == {"pods": [("NotIn", ["true"])], "labelled": [("In", ["true"])]},
+          str(asks))
+    check("the webhook that is told of sessions",
+          {hook["sideEffects"] for hook in hooks.values()} == {"None"}
+          and hooks["sessions"]["rules"][0]["resources"] == ["profilesessions"], str(hooks.get("sessions")))
+    _, several, err = render("postgres.existingSecret=pg", "replicaCount=3")
+    called = [{hook["clientConfig"]["service"]["name"] for hook in webhooks(text).values()}
+              for text in (plain, several or plain)]
+    check("calls keep to one replica of several", called == [{"precisionprobe"}, {"precisionprobe-review"}]
+          and several.count("sessionAffinity: ClientIP") == 1 and "reviewServiceName: precisionprobe-review" in plain,
+          err or str(called))
+    check("no creation waits for long", {hook["timeoutSeconds"] for hook in hooks.values()} == {2})
+    check("every pod is asked about", not any("matchConditions" in hook for hook in hooks.values()))
+    _, text, err = render("postgres.existingSecret=pg", "webhook.gpuPodsOnly=true",
+                          "config.injection.gpuResources={example.com/gpu,example.com/mig}",
+                          "webhook.matchConditions[0].name=mine", "webhook.matchConditions[0].expression=true == true")
+    hooks = webhooks(text) if text else {}
+    names = {name: [c["name"] for c in hook.get("matchConditions", [])] for name, hook in hooks.items()}
+    check("pods with a GPU only", names == {"pods": ["gpu-or-asked-for.precisionprobe.io", "mine"],
+                                            "labelled": ["mine"], "sessions": []}, err or str(names))
+    condition = text and hooks["pods"]["matchConditions"][0]["expression"]
+    check("by its vendor", condition and condition.count("r.startsWith('example.com/')") == 4, str(condition))
+
+
+def deletes_pods(text):
+    rules = [rule for part in documents(text) for rule in yaml.safe_load(part).get("rules", [])
+             if "pods" in rule.get("resources", [])]
+    return any("delete" in rule["verbs"] for rule in rules)
+
+
+OWNERS = {("watched", group, plural, None, "get") for group, plural in
+          (("batch", "jobs"), ("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"),
+           ("apps", "daemonsets"))}
+OWN = "precisionprobe"  # name of the release's objects
+
+
+def verbs_on(where, group, plural, name, *verbs):
+    return {(where, group, plural, name, verb) for verb in verbs}
+
+
+# What each file of operator/ asks of the API server: of the cluster, of the watched namespaces, of its own.
+RIGHTS = {
+    "addresses.c": verbs_on("own", "", "services", OWN, "list", "watch"),
+    "claims.c": verbs_on("cluster", "coordination.k8s.io", "leases", None, "list", "watch"),
+    "cluster.c": verbs_on("own", "apps", "deployments", OWN, "get"),  # and /version, which everybody may read
+    "creations.c": OWNERS | verbs_on("watched", "", "events", None, "list", "watch"),
+    "explain.c": verbs_on("watched", "", "pods", None, "get"),
+    "kube/events.c": verbs_on("watched", "events.k8s.io", "events", None, "create", "patch")
+                     | verbs_on("own", "events.k8s.io", "events", None, "create", "patch"),
+    "kube/lease.c": verbs_on("own", "coordination.k8s.io", "leases", None, "create")
+                    | verbs_on("own", "coordination.k8s.io", "leases", OWN, "get", "update"),
+    "kube/token_review.c": verbs_on("cluster", "authentication.k8s.io", "tokenreviews", None, "create"),
+    "limits_watch.c": verbs_on("watched", "", "limitranges", None, "list", "watch")
+                      | verbs_on("watched", "", "resourcequotas", None, "list", "watch"),
+    "owners_ask.c": OWNERS,
+    "reconcile.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "delete")
+                   | verbs_on("watched", "precisionprobe.io", "profilesessions/status", None, "patch"),
+    "rights_ask.c": {"create"},  # of reviews of one's own rights, which everybody may
+    "stuck.c": OWNERS | verbs_on("watched", "", "pods", None, "delete"),
+    "tls.c": verbs_on("own", "", "secrets", None, "create")
+             | verbs_on("own", "", "secrets", OWN + "-tls", "get", "update")
+             | verbs_on("cluster", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", OWN, "get", "patch"),
+    "watches.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "list", "watch")
+                 | verbs_on("watched", "", "pods", None, "list", "watch"),
+}
+
+
+def granted(text):
+    """What the rendered roles of the operator let it do, as RIGHTS has it."""
+    rights = set()
+    for role in (yaml.safe_load(part) for part in documents(text)):
+        if role["kind"] not in ("Role", "ClusterRole") or re.search("-(edit|view)$", role["metadata"]["name"]):
+            continue
+        own = role["metadata"].get("namespace") == "system" and not role["metadata"]["name"].endswith("-sessions")
+        where = "watched" if role["metadata"]["name"].endswith("-sessions") else "own" if own else "cluster"
+        rights |= {(where, group, plural, name, verb) for rule in role["rules"] for group in rule["apiGroups"]
+                   for plural in rule["resources"] for name in rule.get("resourceNames", [None])
+                   for verb in rule["verbs"]}
+    return rights
+
+
+def verbs_of(source):
+    """What is called in a file: verbs of calls, and what an informer does."""
+    calls = re.findall(r"PP_KUBE_(GET|LIST|CREATE|UPDATE|PATCH|DELETE)(?:_MERGE|_JSON)?\b", source)
+    return {call.lower() for call in calls} | ({"list", "watch"} if "pp_kube_informer_new(" in source else set())
+
+
+def check_rights():
+    """Each rule is used by the operator, and whatever it calls is granted."""
+    folder = ROOT / "operator"
+    sources = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.c")
+               if "tests" not in path.parts and path.name not in ("client.c", "informer.c", "meters.c")}
+    called = {name: verbs_of(text) for name, text in sources.items() if verbs_of(text)}
+    known = {name: {right[-1] if isinstance(right, tuple) else right for right in rights} for name, rights in RIGHTS.items()}
+    check("what the operator's files call is known", called == known, f"called: {called}, known: {known}")
+
+    all_of_them = {right for rights in RIGHTS.values() for right in rights if isinstance(right, tuple)}
+    release = verbs_on("watched", "", "pods", None, "delete")
+    for name, sets, expected in (("all namespaces", [], all_of_them - release),
+                                 ("and pods released", ["config.injection.release=true"], all_of_them),
+                                 ("one namespace", ["config.kubernetes.namespace=ml"], all_of_them - release),
+                                 ("its own namespace", ["config.kubernetes.namespace=system"],
+                                  all_of_them - release)):
+        _, text, err = render("postgres.existingSecret=pg", *sets)
+        rights = granted(text) if text else set()
+        check(f"the operator's rights: {name}", rights == expected, err or f"differing: {sorted(map(str, rights ^ expected))}")
+    asked = {(group, resource + (f"/{sub}" if sub else ""), verb) for verb, group, resource, sub in
+             re.findall(r'{PP_RIGHT_\w+, "(\w+)", "([\w.]*)", "(\w+)", "(\w*)", \w+}', sources["rights_ask.c"])}
+    given = {(group, plural, verb) for _, group, plural, _, verb in all_of_them}
+    check("what readiness depends on is granted", asked and asked <= given, str(asked - given))
 
 
 def check_rendered():
     rc, plain, err = render("postgres.existingSecret=pg")
     check("rendered", rc == 0, err)
     check("no wildcard rights", not re.search(r"[\[ ]['\"]?\*['\"]?[\],]", plain), "a * in a rule")
+    check("pods may be deleted only where they may be released",
+          not deletes_pods(plain) and deletes_pods(render("postgres.existingSecret=pg", "config.injection.release=true")[1]))
     check("CRD kept", "helm.sh/resource-policy: keep" in plain)
-    check("no caBundle", not re.search(r"(?m)^\s*caBundle:", plain))
+    hooks = plain.split("\nwebhooks:\n", 1)[1].split("\n---", 1)[0]
+    check("no caBundle and no path", not re.search(r"(?m)^\s*(caBundle|path):", hooks), hooks)
     check("failurePolicy", "failurePolicy: Ignore" in plain)
     check("own namespace excluded", plain.count('values: [kube-system, kube-node-lease, "system"]') == 2)
-    hooks = plain.split("\nwebhooks:\n", 1)[1].split("\n---", 1)[0].split("\n  - name: ")[0:]
-    asks = r'key: precisionprobe.io/inject\n\s+operator: In\n\s+values: \["true"\]'
-    check("namespaces that ask for the hook", [("/labelled" in hook, bool(re.search(asks, hook))) for hook in hooks]
-          == [(False, False), (True, True)], str(hooks))
+    check_webhooks(plain)
     check("pods that opted out", plain.count('operator: NotIn\n          values: ["false"]') == 2)
-    check("no side effects on dry run", "sideEffects: NoneOnDryRun" in plain)
+    check("no client certificate", "clientCaFile" not in plain and "client-ca" not in plain)
+    for kind, field in (("secret", "secretName"), ("configMap", "name")):
+        _, asked, err = render("postgres.existingSecret=pg", f"webhook.clientCA.{kind}=authorities",
+                               "webhook.clientCA.key=api.crt")
+        check(f"client certificate, authorities in a {kind}",
+              "clientCaFile: /etc/precisionprobe/client-ca/api.crt" in config_of(asked)
+              and bool(re.search(rf'- name: client-ca\n\s+{kind}:\n\s+{field}: "authorities"', asked)), err or asked)
     _, loose, _ = render("postgres.existingSecret=pg", "crds.keep=false")
     check("CRD not kept", "resource-policy" not in loose and "CustomResourceDefinition" in kinds(loose))
     _, none, _ = render("postgres.existingSecret=pg", "crds.install=false", "rbac.create=false",
@@ -118,6 +331,80 @@ def check_rendered():
           str(kinds(one)))
     _, other, _ = render("postgres.existingSecret=pg", release="gpu")
     check("another release's names", "secretName: gpu-precisionprobe-tls" in config_of(other), config_of(other))
+
+
+def network_policy(**values):
+    """Its spec with these values; what helm says where it renders none."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump({"postgres": {"existingSecret": "pg"}, "networkPolicy": values}, file)
+        file.flush()
+        _, text, err = helm("template", "p", str(CHART), "--kube-version", "1.36.3", "--values", file.name)
+    found = [p["spec"] for p in map(yaml.safe_load, documents(text)) if p["kind"] == "NetworkPolicy"]
+    return found[0] if found else err
+
+
+def check_network_policy():
+    check("no policy unasked", network_policy() == "")
+    policy = network_policy(enabled=True)
+    check("a policy that leaves the ports open to everybody",
+          policy["policyTypes"] == ["Ingress"] and policy["ingress"] == [{"ports": [{"port": "https"}]},
+                                                                         {"ports": [{"port": "metrics"}]}], str(policy))
+    scraper = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    node = {"ipBlock": {"cidr": "10.0.0.0/16"}}
+    policy = network_policy(enabled=True, nodes=["10.0.0.0/16"], metricsFrom=[scraper])
+    check("agents of any namespace, nodes, and who scrapes",
+          [rule["from"] for rule in policy["ingress"]] == [[{"namespaceSelector": {}}, node], [scraper, node]], str(policy))
+    refused = network_policy(enabled=True, egress={"enabled": True})
+    check("refused: no way to Postgres", "networkPolicy.egress.rules is needed" in refused, str(refused))
+    postgres = {"to": [node], "ports": [{"port": 5432}]}
+    policy = network_policy(enabled=True, egress={"enabled": True, "apiServers": ["10.1.0.1/32"], "rules": [postgres]})
+    check("names, the API server, Postgres and nothing else",
+          policy["policyTypes"] == ["Ingress", "Egress"]
+          and policy["egress"] == [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
+                                   {"ports": [{"port": 443}, {"port": 6443}], "to": [{"ipBlock": {"cidr": "10.1.0.1/32"}}]},
+                                   postgres], str(policy))
+    for wrong in ({"nodes": ["everywhere"]}, {"egress": {"apiServerPorts": [0]}}, {"ingress": []}):
+        said = network_policy(enabled=True, **wrong)
+        check(f"refused: {json.dumps(wrong)}", "/networkPolicy" in said, str(said))
+
+
+def check_expiry():
+    for given, expected in (("604800 by default", 604800), ("=60", 60), ("=", None), ("=null", None)):
+        sets = [f"sessions.ttlSecondsAfterFinished{given}"] if given.startswith("=") else []
+        _, text, err = render("postgres.existingSecret=pg", *sets)
+        rendered = yaml.safe_load(config_of(text)).get("sessions", {}) if text else err
+        check(f"finished sessions expire: {given}", rendered == ({"ttlSecondsAfterFinished": expected} if expected else {}),
+              str(rendered))
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write("sessions: null\n")  # as after --reuse-values, of a release that had no such value
+        file.flush()
+        _, text, err = helm("template", "p", str(CHART), "--kube-version", "1.36.3", "--set", "postgres.existingSecret=pg", "--values", file.name)
+        check("no session expires unasked", text and "sessions" not in yaml.safe_load(config_of(text)), err)
+
+
+def render_reused(*sets):
+    """As `helm upgrade --reuse-values` does: with the last release's values in place of this chart's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        chart = pathlib.Path(folder) / "precisionprobe"
+        shutil.copytree(CHART, chart)
+        shutil.copy(ROOT / "charts/tests/last-release-values.yaml", chart / "values.yaml")
+        flags = [word for value in ("postgres.existingSecret=pg", *sets) for word in ("--set", value)]
+        return helm("template", "p", str(chart), "--kube-version", "1.36.3", *flags)
+
+
+def check_reused_values():
+    _, text, err = render_reused()
+    check("values of the last release", "clientCaFile" not in text and kinds(text) == kinds(render("postgres.existingSecret=pg")[1]), err)
+    _, text, err = render_reused("webhook.clientCA.secret=ca")
+    check("and an authority beside them", "clientCaFile: /etc/precisionprobe/client-ca/ca.crt" in text
+          and 'secretName: "ca"' in text, err)
+    _, text, err = render_reused("networkPolicy.enabled=true")
+    policies = [p["spec"] for p in map(yaml.safe_load, documents(text)) if p["kind"] == "NetworkPolicy"]
+    check("and a policy beside them", [p["policyTypes"] for p in policies] == [["Ingress"]], err)
+    _, text, err = render_reused("networkPolicy.enabled=true", "networkPolicy.egress.enabled=true")
+    check("refused: no way to Postgres, and no list of rules", "networkPolicy.egress.rules is needed" in err, err)
+    _, text, err = render_reused("webhook.timeoutSeconds=1")
+    check("a wait for the webhook that was allowed", "timeoutSeconds: 1" in text, err)
 
 
 def check_odd_names():
@@ -158,8 +445,14 @@ def main():
     check_copies()
     rc, out, err = helm("lint", str(CHART), "--strict", "--set", "postgres.existingSecret=pg")
     check("lint", rc == 0, out + err)
+    check_limits()
+    check_closed()
     check_refused()
+    check_rights()
     check_rendered()
+    check_expiry()
+    check_network_policy()
+    check_reused_values()
     check_odd_names()
     if ARGS.operator:
         check_config()

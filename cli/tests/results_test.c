@@ -14,8 +14,8 @@
 static json_t *results(bool known)
 {
     const char *why = known ? NULL : "another CUPTI client";
-    pp_solution_item items[] = {
-        {.kind = PP_SOLUTION_LAYER,
+    pp_estimates_item items[] = {
+        {.kind = PP_ITEM_LAYER,
          .phase = PP_PHASE_RECOMPUTE,
          .layer = (char *)(uintptr_t) "bot.0",
          .type = (char *)(uintptr_t) "Linear",
@@ -24,7 +24,7 @@ static json_t *results(bool known)
          .busy_ns = known ? 3 * MS : -1,
          .idle_share = known ? 0.625 : (double)NAN,
          .busy_reason = why},
-        {.kind = PP_SOLUTION_DATA,
+        {.kind = PP_ITEM_DATA,
          .phase = PP_PHASE_DATA,
          .layer = (char *)(uintptr_t) "",
          .type = (char *)(uintptr_t) "",
@@ -35,15 +35,15 @@ static json_t *results(bool known)
          .idle_share = known ? 1 : (double)NAN,
          .busy_reason = why},
     };
-    const pp_solution s = {.gpu = (char *)(uintptr_t) "GPU-a",
-                           .lag_ns = (double)NAN,
-                           .lag_stderr_ns = (double)NAN,
-                           .step_count = 2,
-                           .step_mean_ns = 5e6,
-                           .step_ns = 10 * MS,
-                           .gap_ns = known ? 7 * MS : -1,
-                           .items = items,
-                           .n_items = 2};
+    const pp_estimates s = {.gpu = (char *)(uintptr_t) "GPU-a",
+                            .lag_ns = (double)NAN,
+                            .lag_stderr_ns = (double)NAN,
+                            .step_count = 2,
+                            .step_mean_ns = 5e6,
+                            .step_ns = 10 * MS,
+                            .gap_ns = known ? 7 * MS : -1,
+                            .items = items,
+                            .n_items = 2};
     return json_pack("{s:[o]}", "gpus", pp_results_of_solution(&s));
 }
 

@@ -194,6 +194,29 @@ static void test_times(void **state)
         assert_int_equal(pp_time_parse(bad[i], &ns, NULL), -1);
 }
 
+/* Texts that were cut, and the rest of them, are still texts. */
+static void test_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *is;
+    } cases[] = {
+        {"", ""},
+        {"a b", "a b"},
+        {"\xe2\x82\xac", "\xe2\x82\xac"},
+        {"a\xe2\x82", "a"},
+        {"a\xf0\x9f\x98", "a"},
+        {"a\xe2\x82; b", "a??; b"},
+        {"\x82\xac\xe2\x82\xac", "??\xe2\x82\xac"},
+        {"\xff", "?"},
+        {"\xed\xa0\x80.", "???."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *value = pp_json_text(cases[i].text);
+        assert_string_equal(json_string_value(value), cases[i].is);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_strings_once),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_times),
+        cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -481,12 +481,12 @@ static void set_at(json_t *object, const char *path, const char *value)
         path += index ? 1 : 0;
         json_t *fresh = *path || !value ? NULL : json_loads(value, JSON_DECODE_ANY, NULL);
         if (*path)
-            at = json_is_array(at) ? json_array_get(at, (size_t)atoi(key))
+            at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10))
                                    : json_object_get(at, key);
         else if (!value)
             json_object_del(at, key);
         else if (json_is_array(at))
-            json_array_set_new(at, (size_t)atoi(key), fresh);
+            json_array_set_new(at, strtoul(key, NULL, 10), fresh);
         else
             json_object_set_new(at, key, fresh);
         assert_non_null(at);
@@ -972,6 +972,10 @@ static void test_welcomes(void **state)
          "{\"type\":\"welcome\",\"session\":\"s\",\"sampling\":true,\"settings\":{\"version\":1}}"},
         {{.session = "s"}, "{\"type\":\"welcome\",\"session\":\"s\",\"sampling\":false}"},
         {{.session = ""}, "{\"type\":\"welcome\",\"sampling\":false}"},
+        {{.session = "s", .time = 3},
+         "{\"type\":\"welcome\",\"session\":\"s\",\"sampling\":false,\"time\":3}"},
+        {{.session = "s", .hook = true},
+         "{\"type\":\"welcome\",\"session\":\"s\",\"sampling\":false,\"hook\":true}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pp_error err = {0};
@@ -984,6 +988,8 @@ static void test_welcomes(void **state)
         assert_int_equal(pp_wire_welcome_decode(object, &back, &err), 0);
         assert_string_equal(back.session, cases[i].welcome.session);
         assert_int_equal(back.sampling, cases[i].welcome.sampling);
+        assert_int_equal(back.time, cases[i].welcome.time);
+        assert_int_equal(back.hook, cases[i].welcome.hook);
         assert_true(!back.settings == !cases[i].welcome.settings);
         assert_true(!back.settings || json_equal(back.settings, settings));
         pp_buf_done(&out);
@@ -999,6 +1005,185 @@ static void test_welcomes(void **state)
     }
 }
 
+/* What time is it there? The question, and its answer. */
+static void test_times(void **state)
+{
+    (void)state;
+    static const struct {
+        pp_wire_time time;
+        const char *text;
+    } cases[] = {
+        {{.id = 7}, "{\"type\":\"time\",\"id\":7}"},
+        {{.id = 7, .realtime = T0, .monotonic = 5},
+         "{\"type\":\"time\",\"id\":7,\"realtime\":1769000000000000000,\"monotonic\":5}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_error err = {0};
+        pp_wire_time back;
+        pp_wire_type type;
+        pp_buf out;
+        pp_buf_init(&out, PP_WIRE_MAX_ANSWER);
+        assert_int_equal(pp_wire_time_encode(&cases[i].time, &out, &err), 0);
+        assert_string_equal(out.data, cases[i].text);
+        PP_CLEANUP_JSON json_t *object = parse(out.data);
+        assert_int_equal(pp_wire_type_of(object, &type, &err), 0);
+        assert_int_equal(type, PP_WIRE_TIME);
+        assert_int_equal(pp_wire_time_decode(object, &back, &err), 0);
+        assert_true(back.id == 7 && back.realtime == cases[i].time.realtime &&
+                    back.monotonic == cases[i].time.monotonic);
+        pp_buf_done(&out);
+    }
+    static const struct {
+        const char *text, *field;
+    } bad[] = {
+        {"{}", "id"},
+        {"{\"id\":0}", "id"},
+        {"{\"id\":\"7\"}", "id"},
+        {"{\"id\":9007199254740993}", "id"},
+        {"{\"id\":7,\"realtime\":0}", "realtime"},
+        {"{\"id\":7,\"realtime\":1.5}", "realtime"},
+        {"{\"id\":7,\"realtime\":1,\"monotonic\":-1}", "monotonic"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pp_error err = {0};
+        pp_wire_time back;
+        PP_CLEANUP_JSON json_t *object = parse(bad[i].text);
+        assert_int_equal(pp_wire_time_decode(object, &back, &err), -1);
+        assert_string_equal(err.field, bad[i].field);
+    }
+    pp_error err = {0};
+    pp_wire_welcome welcome;
+    PP_CLEANUP_JSON json_t *object = parse("{\"sampling\":true,\"time\":0}");
+    assert_int_equal(pp_wire_welcome_decode(object, &welcome, &err), -1);
+    assert_string_equal(err.field, "time");
+}
+
+/* What an agent sees of its pod's hook. */
+static void test_hooks(void **state)
+{
+    (void)state;
+    static const struct {
+        pp_wire_hook hook;
+        const char *text;
+    } cases[] = {
+        {{0}, "{\"type\":\"hook\",\"loaded\":false,\"torch\":false}"},
+        {{.loaded = true, .torch = true, .libc = "musl"},
+         "{\"type\":\"hook\",\"loaded\":true,\"torch\":true,\"libc\":\"musl\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_error err = {0};
+        pp_wire_hook back;
+        pp_wire_type type;
+        pp_buf out;
+        pp_buf_init(&out, PP_WIRE_MAX_ANSWER);
+        assert_int_equal(pp_wire_hook_encode(&cases[i].hook, &out, &err), 0);
+        assert_string_equal(out.data, cases[i].text);
+        PP_CLEANUP_JSON json_t *object = parse(out.data);
+        assert_int_equal(pp_wire_type_of(object, &type, &err), 0);
+        assert_int_equal(type, PP_WIRE_HOOK);
+        assert_int_equal(pp_wire_hook_decode(object, &back, &err), 0);
+        assert_true(back.loaded == cases[i].hook.loaded && back.torch == cases[i].hook.torch);
+        assert_string_equal(back.libc, cases[i].hook.libc);
+        pp_buf_done(&out);
+    }
+    static const struct {
+        const char *text, *field;
+    } bad[] = {
+        {"{\"torch\":true}", "loaded"},
+        {"{\"loaded\":1,\"torch\":true}", "loaded"},
+        {"{\"loaded\":true}", "torch"},
+        {"{\"loaded\":true,\"torch\":true,\"libc\":7}", "libc"},
+        {"{\"loaded\":true,\"torch\":true,\"libc\":\"\"}", "libc"},
+        {"{\"loaded\":true,\"torch\":true,\"libc\":\"seventeen-letters\"}", "libc"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pp_error err = {0};
+        pp_wire_hook back;
+        PP_CLEANUP_JSON json_t *object = parse(bad[i].text);
+        assert_int_equal(pp_wire_hook_decode(object, &back, &err), -1);
+        assert_string_equal(err.field, bad[i].field);
+    }
+    pp_error err = {0};
+    pp_wire_welcome welcome;
+    PP_CLEANUP_JSON json_t *object = parse("{\"sampling\":true,\"hook\":1}");
+    assert_int_equal(pp_wire_welcome_decode(object, &welcome, &err), -1);
+    assert_string_equal(err.field, "hook");
+}
+
+/* An agent's last words about its clock: read back as what they were, and nothing else is. */
+static void test_clock_is_said(void **state)
+{
+    (void)state;
+    static const int64_t offsets[] = {1, -1, 820000000, -820000000, INT64_C(9223372036)};
+    char text[PP_WIRE_CLOCK_SAID];
+    int64_t back = 0;
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        pp_wire_clock_said(offsets[i], text, sizeof text);
+        assert_true(strlen(text) + 1 < sizeof text);
+        assert_true(pp_wire_clock_read(text, &back) && back == offsets[i]);
+    }
+    pp_wire_clock_said(-86400, text, sizeof text);
+    assert_string_equal(text,
+                        "clock behind by 86400 s or more: by it the operator's certificate is "
+                        "not valid yet");
+    static const char *const others[] = {
+        "",
+        "clock",
+        "clock ahead by ",
+        "clock ahead by -5 s or more",
+        "clock ahead by 0 s or more",
+        "clock ahead by 5 s",
+        "clock ahead by 5000000000000 s or more",
+        "clock ahead by 9223372037 s or more", /* which are no ns */
+        "clock behind by 999999999999 s or more",
+        "clock sideways by 5 s or more",
+        "killed",
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(pp_wire_clock_read(others[i], &back));
+}
+
+/* Every stamp of a batch goes onto another clock, and nothing else changes. */
+static void test_batches_are_shifted(void **state)
+{
+    (void)state;
+    for (int grid = 0; grid < 2; grid++) {
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        pp_wire_batch *b = NULL;
+        pp_error err = {0};
+        if (grid) {
+            (void)json_object_del(object, "intervals");
+            (void)json_object_set_new(object, "grid", parse(example_grid));
+        }
+        (void)json_object_set_new(json_object_get(object, "stretch"), "monotonic",
+                                  json_integer(123456789));
+        assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+        assert_true(b->stretch.monotonic == 123456789);
+        assert_int_equal(pp_wire_batch_shift(b, -3600000000123, &err), 0);
+        assert_true(b->stretch.start == T0 + 3600000000123);
+        assert_true(b->stretch.end == T0 + 3604200000123);
+        assert_true(b->steps[0].start == T0 + 3600000000123);
+        assert_true(b->steps[1].start == T0 + 3601500000123);
+        if (grid)
+            assert_true(b->grid.start == T0 + 3600000000123);
+        else
+            assert_true(b->intervals[2].start == T0 + 3600000699900 + 123);
+        assert_int_equal(pp_wire_batch_shift(b, 3600000000123, &err), 0);
+        pp_buf text;
+        pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+        assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+        PP_CLEANUP_JSON json_t *again = parse(text.data);
+        assert_true(json_equal(again, object));
+        /* Out of the years that there are: nothing is changed. */
+        assert_int_equal(pp_wire_batch_shift(b, T0, &err), -1);
+        assert_int_equal(pp_wire_batch_shift(b, INT64_MIN, &err), -1);
+        assert_int_equal(pp_wire_batch_shift(b, INT64_MAX, &err), -1);
+        assert_true(b->stretch.start == T0 && b->stretch.end == T0 + 4200000000);
+        pp_buf_done(&text);
+        pp_wire_batch_free(b);
+    }
+}
+
 static void test_refusal_from_an_error(void **state)
 {
     (void)state;
@@ -1011,7 +1196,36 @@ static void test_refusal_from_an_error(void **state)
     pp_buf out;
     pp_buf_init(&out, 4096);
     assert_int_equal(pp_wire_refused_encode(&refused, &out, &err), 0);
+    pp_buf_reset(&out);
+    (void)pp_error_field(&err, "layers", "\"%.4s\" is none", "a\xe2\x82\xac\xe2\x82\xac");
+    pp_wire_refused_from_error(&err, 5, &refused);
+    assert_int_equal(pp_wire_refused_encode(&refused, &out, &err), 0);
+    (void)pp_error_field(&err, "layers", "\"%.6s\" is none", "a\xe2\x82\xac\xe2\x82\xac");
+    pp_wire_refused_from_error(&err, 5, &refused);
+    pp_buf_reset(&out);
+    assert_int_equal(pp_wire_refused_encode(&refused, &out, &err), 0);
     pp_buf_done(&out);
+}
+
+static void test_lists_and_objects_are_counted(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t count;
+    } cases[] = {
+        {"", 0},
+        {"{}", 1},
+        {"{\"a\":[[],{}]}", 4},
+        {"{\"a[{\":\"[[[\"}", 1},
+        {"[\"\\\"[\",\"\\\\\",[]]", 2},
+        {"\"[[", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t got = pp_wire_count_containers(cases[i].text, strlen(cases[i].text));
+        if (got != cases[i].count)
+            fail_msg("%s has %zu", cases[i].text, got);
+    }
 }
 
 int main(void)
@@ -1044,7 +1258,12 @@ int main(void)
         cmocka_unit_test(test_dwells),
         cmocka_unit_test(test_wrong_dwells),
         cmocka_unit_test(test_welcomes),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_batches_are_shifted),
+        cmocka_unit_test(test_clock_is_said),
         cmocka_unit_test(test_refusal_from_an_error),
+        cmocka_unit_test(test_lists_and_objects_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,99 +1,10 @@
 #include "controller/inject.h"
-#include "controller/tests/fixtures.h"
+#include "controller/tests/inject_fixtures.h"
 
 #include <string.h>
 
 #define SPEC                                                                                       \
     "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'steps': {'skip': 2}, 'duration': '90s'}"
-
-static pp_inject_options options(void)
-{
-    return (pp_inject_options){
-        .image = "registry.example/precisionprobe-sidecar:0.1.0",
-        .endpoint = "wss://precisionprobe.system.svc:443/v1/ingest",
-        .ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
-        .pull_policy = "IfNotPresent",
-        .native_sidecar = true,
-        .cpu = "50m",
-        .memory = "64Mi",
-        .fine_memory = "192Mi",
-        .gpu_resources = &fixture_gpus,
-        .stretch_seconds = 30,
-    };
-}
-
-/* ---- RFC 6902, as far as patches use it, so that the pod that comes out can be looked at ---- */
-
-static void unescape(char *part)
-{
-    char *to = part;
-    for (const char *from = part; *from; from++) {
-        if (*from == '~') {
-            from++;
-            *to++ = *from == '0' ? '~' : '/';
-        } else {
-            *to++ = *from;
-        }
-    }
-    *to = '\0';
-}
-
-static void put(json_t *parent, const char *last, json_t *value, bool replace)
-{
-    if (json_is_array(parent)) {
-        size_t at = strcmp(last, "-") == 0 ? json_array_size(parent) : strtoul(last, NULL, 10);
-        assert_true(at < json_array_size(parent) + !replace);
-        assert_int_equal(
-            replace ? json_array_set(parent, at, value) : json_array_insert(parent, at, value), 0);
-        return;
-    }
-    assert_true(json_is_object(parent));
-    assert_true(!replace || json_object_get(parent, last));
-    assert_int_equal(json_object_set(parent, last, value), 0);
-}
-
-static void apply_op(json_t *pod, const json_t *op)
-{
-    const char *name = pp_json_get_string(op, "op", NULL);
-    PP_CLEANUP_FREE char *path = strdup(pp_json_get_string(op, "path", NULL));
-    json_t *parent = pod;
-    assert_int_equal(path[0], '/');
-    char *part = path + 1, *slash;
-    while ((slash = strchr(part, '/'))) {
-        *slash = '\0';
-        unescape(part);
-        parent = json_is_array(parent) ? json_array_get(parent, strtoul(part, NULL, 10))
-                                       : json_object_get(parent, part);
-        assert_non_null(parent);
-        part = slash + 1;
-    }
-    unescape(part);
-    assert_true(strcmp(name, "add") == 0 || strcmp(name, "replace") == 0);
-    put(parent, part, json_object_get(op, "value"), name[0] == 'r');
-}
-
-static json_t *apply(const json_t *pod, const json_t *patch)
-{
-    json_t *copy = json_deep_copy(pod);
-    for (size_t i = 0; i < json_array_size(patch); i++)
-        apply_op(copy, json_array_get(patch, i));
-    return copy;
-}
-
-static const json_t *named(const json_t *list, const char *name)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *known = pp_json_get_string(json_array_get(list, i), "name", NULL);
-        if (known && strcmp(known, name) == 0)
-            return json_array_get(list, i);
-    }
-    return NULL;
-}
-
-static const char *env_value(const json_t *container, const char *name)
-{
-    return pp_json_get_string(named(json_object_get(container, "env"), name), "value", NULL);
-}
 
 /* Injects; NULL for a refusal. The pod that goes in stays as it was. */
 static json_t *inject(const json_t *pod, const pp_inject_options *opt, pp_inject_refusal *refusal)
@@ -120,9 +31,6 @@ static void check_restricted(const json_t *container)
     assert_string_equal(pp_json_get_string(sc, "seccompProfile", "type", NULL), "RuntimeDefault");
     const json_t *drop = pp_json_get(sc, "capabilities", "drop", NULL);
     assert_string_equal(json_string_value(json_array_get(drop, 0)), "ALL");
-    const json_t *resources = json_object_get(container, "resources");
-    assert_string_equal(pp_json_get_string(resources, "limits", "memory", NULL), "64Mi");
-    assert_string_equal(pp_json_get_string(resources, "requests", "memory", NULL), "64Mi");
 }
 
 static void check_trainer(const json_t *trainer)
@@ -207,68 +115,6 @@ static void test_realistic_pod(void **state)
         (json_t *)(uintptr_t)named(pp_json_get(pod, "spec", "containers", NULL), "logger")));
 }
 
-/* Whether the pod is Guaranteed, by Kubernetes' rule. */
-static bool guaranteed(const json_t *spec)
-{
-    static const char *const lists[] = {"containers", "initContainers"};
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *list = json_object_get(spec, lists[i]);
-        for (size_t j = 0; j < json_array_size(list); j++) {
-            const json_t *r = json_object_get(json_array_get(list, j), "resources");
-            const json_t *limits = json_object_get(r, "limits");
-            if (!json_object_get(limits, "cpu") || !json_object_get(limits, "memory") ||
-                !json_equal((json_t *)(uintptr_t)limits,
-                            (json_t *)(uintptr_t)json_object_get(r, "requests")))
-                return false;
-        }
-    }
-    return true;
-}
-
-static void test_resources(void **state)
-{
-    (void)state;
-    PP_CLEANUP_JSON json_t *pod = fixture_json(
-        "{'spec': {'containers': [{'name': 'c', 'resources': {"
-        "'limits': {'cpu': '4', 'memory': '8Gi'}, 'requests': {'cpu': '4', 'memory': '8Gi'}}}]}}");
-    assert_true(guaranteed(json_object_get(pod, "spec")));
-    pp_inject_options opt = options();
-    for (int native = 0; native < 2; native++) {
-        opt.native_sidecar = native;
-        PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
-        const json_t *spec = json_object_get(got, "spec");
-        assert_true(guaranteed(spec));
-        const json_t *hook = named(json_object_get(spec, "initContainers"), PP_INJECT_HOOK);
-        assert_string_equal(pp_json_get_string(hook, "resources", "limits", "cpu", NULL), "4");
-    }
-    /* One container without a limit: nothing of ours is throttled. */
-    PP_CLEANUP_JSON json_t *burstable =
-        fixture_json("{'spec': {'containers': [{'name': 'c', 'resources': {'limits': {'cpu': 4}}},"
-                     " {'name': 'd'}]}}");
-    PP_CLEANUP_JSON json_t *got = inject(burstable, &opt, NULL);
-    const json_t *agent = named(pp_json_get(got, "spec", "initContainers", NULL), PP_INJECT_AGENT);
-    assert_null(pp_json_get(agent, "resources", "limits", "cpu", NULL));
-    assert_string_equal(pp_json_get_string(agent, "resources", "requests", "cpu", NULL), "50m");
-    assert_null(pp_json_get(agent, "resources", "limits", "ephemeral-storage", NULL));
-}
-
-/* The limits of all containers together bound the pod: ours must not use up the trainer's. */
-static void test_storage_limits(void **state)
-{
-    (void)state;
-    PP_CLEANUP_JSON json_t *pod =
-        fixture_json("{'spec': {'containers': [{'name': 'c'}, {'name': 'd', 'resources': "
-                     "{'limits': {'ephemeral-storage': '1Gi'}}}]}}");
-    pp_inject_options opt = options();
-    PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
-    static const char *const names[] = {PP_INJECT_HOOK, PP_INJECT_AGENT};
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *c = named(pp_json_get(got, "spec", "initContainers", NULL), names[i]);
-        assert_string_equal(pp_json_get_string(c, "resources", "limits", "ephemeral-storage", NULL),
-                            "192Mi");
-    }
-}
-
 static void test_settings(void **state)
 {
     (void)state;
@@ -285,6 +131,15 @@ static void test_settings(void **state)
         " 'phases': ['Backward'], 'steps': {'skip': 2, 'max': 50}, 'durationSeconds': 90.0,"
         " 'overheadBudgetPercent': 0.5, 'stretch': {'seconds': 30.0}}");
     assert_true(json_equal(got, want));
+    char addresses[][32] = {"10.96.3.4", "fd00:10:96::1a2b"};
+    char *items[] = {addresses[0], addresses[1]};
+    const pp_strings both = {.items = items, .count = 2};
+    opt.addresses = &both;
+    PP_CLEANUP_JSON json_t *at = pp_inject_settings(s, &opt);
+    PP_CLEANUP_JSON json_t *idle = pp_inject_settings(NULL, &opt);
+    json_object_set_new(want, "addresses", json_pack("[s, s]", addresses[0], addresses[1]));
+    assert_true(json_equal(at, want));
+    assert_true(json_equal(json_object_get(idle, "addresses"), json_object_get(want, "addresses")));
     opt.events_port = 9402;
     PP_CLEANUP_JSON json_t *with = pp_inject_settings(s, &opt);
     assert_int_equal(json_integer_value(pp_json_get(with, "events", "port", NULL)), 9402);
@@ -350,12 +205,6 @@ static void test_settings_of_fine_sampling(void **state)
         const json_t *period = pp_json_get(got, "fine", "periodNs", NULL);
         assert_int_equal(json_integer_value(period), cases[i].asks ? 40000 : 0);
         assert_int_equal(json_object_get(got, "fine") != NULL, cases[i].asks);
-        PP_CLEANUP_JSON json_t *pod =
-            fixture_json("{'metadata': {}, 'spec': {'containers': [{'name': 'c'}]}}");
-        PP_CLEANUP_JSON json_t *patch = NULL;
-        assert_int_equal(pp_inject_patch(pod, s, &opt, &patch, NULL, NULL), PP_INJECT_PATCHED);
-        PP_CLEANUP_FREE char *text = json_dumps(patch, JSON_COMPACT);
-        assert_int_equal(strstr(text, "192Mi") != NULL, cases[i].asks);
         (void)pp_session_free(s);
     }
 }
@@ -471,6 +320,37 @@ static void test_python_path_twice(void **state)
     assert_string_equal(pp_json_get_string(last, "value", NULL), "/opt/precisionprobe/python:/b");
 }
 
+/* Whose users OpenShift's admission chooses, it chooses those of what is added, too. */
+static void test_users_that_are_given(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod =
+        fixture_json("{'metadata': {'annotations': {'openshift.io/scc': 'restricted-v2'}},"
+                     " 'spec': {'containers': [{'name': 'c', 'image': 'i'}]}}");
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    assert_int_equal(pp_inject_patch(pod, NULL, &opt, &patch, NULL, NULL), PP_INJECT_PATCHED);
+    PP_CLEANUP_JSON json_t *got = apply(pod, patch);
+    const json_t *added = pp_json_get(got, "spec", "initContainers", NULL);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *sc = json_object_get(json_array_get(added, i), "securityContext");
+        assert_true(json_is_true(json_object_get(sc, "runAsNonRoot")));
+        assert_null(json_object_get(sc, "runAsUser"));
+        assert_null(json_object_get(sc, "runAsGroup"));
+    }
+}
+
+/* An empty object asks for nothing. */
+static void test_no_resources_of_the_pod(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *pod =
+        fixture_json("{'spec': {'resources': {}, 'containers': [{'name': 'c', 'image': 'i'}]}}");
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *patch = NULL;
+    assert_int_equal(pp_inject_patch(pod, NULL, &opt, &patch, NULL, NULL), PP_INJECT_PATCHED);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -478,6 +358,8 @@ static void test_refusals(void **state)
         const char *spec, *reason;
     } cases[] = {
         {"'os': {'name': 'windows'}, 'containers': [{'name': 'c'}]", "NotLinux"},
+        {"'nodeSelector': {'kubernetes.io/os': 'windows'}, 'containers': [{'name': 'c'}]",
+         "NotLinux"},
         {"'resources': {'limits': {'cpu': '2'}}, 'containers': [{'name': 'c'}]",
          "PodLevelResources"},
         {"'volumes': [{'name': 'precisionprobe-ring'}], 'containers': [{'name': 'c'}]",
@@ -526,6 +408,7 @@ static void test_not_refused(void **state)
     (void)state;
     static const char *const cases[] = {
         "'os': {'name': 'linux'}, 'containers': [{'name': 'c'}]",
+        "'nodeSelector': {'kubernetes.io/os': 'linux'}, 'containers': [{'name': 'c'}]",
         "'containers': [{'name': 'c', 'volumeMounts': [{'mountPath': '/optional'},"
         " {'mountPath': '/opt/precisionprobe2'}, {'mountPath': '/run/secrets'},"
         " {'mountPath': '/var/run/secrets/kubernetes.io/serviceaccount'},"
@@ -560,6 +443,38 @@ static void test_too_many_annotations(void **state)
     pp_inject_refusal why = {0};
     assert_null(inject(pod, &opt, &why));
     assert_string_equal(why.reason, "AnnotationsTooLarge");
+}
+
+static size_t mounts_at(const json_t *container, const char *path)
+{
+    const json_t *mounts = json_object_get(container, "volumeMounts");
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(mounts); i++)
+        n += strcmp(pp_json_get_string(json_array_get(mounts, i), "mountPath", NULL), path) == 0;
+    return n;
+}
+
+/* The API server would mount it, and ask once more; where it mounts none nothing hides it. */
+static void test_no_token_for_what_is_added(void **state)
+{
+    (void)state;
+    static const char path[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+    static const char *const pods[] = {
+        "{'spec': {'containers': [{'name': 'c', 'image': 'i'}]}}",
+        "{'spec': {'containers': [{'name': 'b', 'image': 'i'}, {'name': 'c', 'image': 'i',"
+        " 'volumeMounts': [{'name': 't', 'mountPath': "
+        "'/var/run/secrets/kubernetes.io/serviceaccount'}]}]}}"};
+    for (size_t token = 0; token < 2; token++) {
+        PP_CLEANUP_JSON json_t *pod = fixture_json(pods[token]);
+        pp_inject_options opt = options();
+        PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+        const json_t *init = pp_json_get(got, "spec", "initContainers", NULL);
+        assert_true(json_array_size(init) >= 3);
+        for (size_t i = 0; i < json_array_size(init); i++)
+            assert_int_equal(mounts_at(json_array_get(init, i), path), token);
+        const json_t *own = pp_json_get(got, "spec", "containers", NULL);
+        assert_int_equal(mounts_at(json_array_get(own, 0), path), 0);
+    }
 }
 
 static void test_idempotent(void **state)
@@ -722,9 +637,24 @@ static void test_explain(void **state)
         {"{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T12:00:00Z'},"
          " 'spec': {'containers': [{'name': 'c', 'command': ['python', '-I', 'x']}]}}",
          "PythonIsolated"},
+        {"{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T13:00:00Z',"
+         " 'labels': {'precisionprobe.io/inject': 'false'}}, 'spec': {'containers': [{'name': "
+         "'c'}]}}",
+         "OptedOut"},
+        {"{'metadata': {'name': 'p', 'uid': 'u', 'creationTimestamp': '2026-01-21T12:00:00Z',"
+         " 'annotations': {'precisionprobe.io/inject': 'false'}}, 'spec': {'containers': [{'name':"
+         " 'c'}]}}",
+         "OptedOut"},
+        {"{'metadata': {'name': 'p', 'namespace': 'kube-system', 'uid': 'u'},"
+         " 'spec': {'containers': [{'name': 'c'}]}}",
+         "NamespaceExcluded"},
+        {"{'metadata': {'name': 'p', 'namespace': 'probe-system', 'uid': 'u'},"
+         " 'spec': {'containers': [{'name': 'c'}]}}",
+         "NamespaceExcluded"},
     };
     pp_session *session = fixture_session(SPEC);
     pp_inject_options opt = options();
+    opt.own_namespace = "probe-system";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         PP_CLEANUP_JSON json_t *pod = fixture_json(cases[i].pod);
         pp_inject_refusal why;
@@ -880,8 +810,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_realistic_pod),
-        cmocka_unit_test(test_resources),
-        cmocka_unit_test(test_storage_limits),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_settings_of_fine_sampling),
         cmocka_unit_test(test_settings_of_replays),
@@ -890,8 +818,11 @@ int main(void)
         cmocka_unit_test(test_bare_pod),
         cmocka_unit_test(test_python_path),
         cmocka_unit_test(test_python_path_twice),
+        cmocka_unit_test(test_users_that_are_given),
+        cmocka_unit_test(test_no_resources_of_the_pod),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_not_refused),
+        cmocka_unit_test(test_no_token_for_what_is_added),
         cmocka_unit_test(test_too_many_annotations),
         cmocka_unit_test(test_idempotent),
         cmocka_unit_test(test_explain),

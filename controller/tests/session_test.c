@@ -385,6 +385,7 @@ static pp_session_phase step(world *w, double second)
     PP_CLEANUP_JSON json_t *again =
         pp_session_status_json(&w->did, json_object_get(w->object, "status"));
     assert_int_equal(json_object_size(again), 0); /* written once is written */
+    memcpy(w->obs.trouble_since_ns, w->did.trouble_since_ns, sizeof w->did.trouble_since_ns);
     read_back(w);
     return w->did.phase;
 }
@@ -395,6 +396,15 @@ static const pp_condition *condition(const world *w, pp_condition_type type, con
     if (strcmp(c->reason, reason) != 0)
         fail_msg("condition %d has reason %s, not %s: %s", type, c->reason, reason, c->message);
     return c;
+}
+
+static bool has_condition(const world *w, const char *type)
+{
+    const json_t *list = pp_json_get(w->object, "status", "conditions", NULL);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(pp_json_get_string(json_array_get(list, i), "type", NULL), type) == 0)
+            return true;
+    return false;
 }
 
 static bool told(const world *w, const char *reason, const char *pod)
@@ -466,7 +476,7 @@ static void test_main_path(void **state)
     world_init(&w, SPEC);
     assert_int_equal(step(&w, 1), PP_SESSION_PENDING);
     assert_true(w.did.sampling && !w.did.collect && w.did.urgent);
-    assert_true(w.did.requeue_ns == 599 * FIXTURE_SECOND);
+    assert_true(w.did.requeue_ns == 60 * FIXTURE_SECOND); /* then a pod should have come */
     assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "NoMatchingPods")->status,
                      PP_CONDITION_FALSE);
     condition(&w, PP_CONDITION_COLLECTING, "WaitingForPods");
@@ -534,7 +544,7 @@ static void test_main_path(void **state)
     w.obs.stats = (pp_session_stats){0};
     assert_int_equal(step(&w, 5000), PP_SESSION_SUCCEEDED); /* final is final */
     assert_true(json_equal(before, w.object));
-    assert_true(w.did.n_events == 0 && !w.did.remove && w.did.requeue_ns == 0);
+    assert_true(w.did.n_events == 0 && w.did.requeue_ns == 0);
     world_done(&w);
 }
 
@@ -601,20 +611,38 @@ static void test_no_pod(void **state)
     world_done(&w);
 }
 
+/* Somebody has to act: the message begins with who. */
+static void assert_stalled(const world *w, const char *reason, const char *who)
+{
+    const pp_condition *c = condition(w, PP_CONDITION_STALLED, reason);
+    assert_int_equal(c->status, PP_CONDITION_TRUE);
+    if (strncmp(c->message, who, strlen(who)) != 0 || !strstr(c->message, " has to act: "))
+        fail_msg("not %s: %s", who, c->message);
+}
+
+static void assert_not_stalled(const world *w)
+{
+    const pp_condition *c = &w->did.conditions[PP_CONDITION_STALLED];
+    if (c->status != PP_CONDITION_FALSE)
+        fail_msg("stalled: %s: %s", c->reason, c->message);
+}
+
 static void test_not_injected(void **state)
 {
     (void)state;
     static const struct {
         const char *session_uid, *refusal_reason, *refusal, *reason;
         int created;
+        const char *who;
     } cases[] = {
-        {NULL, NULL, NULL, "CreatedBefore", -5},
-        {NULL, NULL, NULL, "CreatedBefore", 0},
-        {NULL, NULL, NULL, "WebhookMissed", 5},
-        {"another", NULL, NULL, "OtherSession", 5},
-        {NULL, "PythonPathFromSource", "give it as a value", "PythonPathFromSource", 5},
-        {NULL, NULL, NULL, "OtherContainers", -5},
-        {"another", NULL, NULL, "OtherSession", -5},
+        {NULL, NULL, NULL, "CreatedBefore", -5, "Whoever runs the pods"},
+        {NULL, NULL, NULL, "CreatedBefore", 0, "Whoever runs the pods"},
+        {NULL, NULL, NULL, "WebhookMissed", 5, "The operator's administrator"},
+        {"another", NULL, NULL, "OtherSession", 5, ""},
+        {NULL, "ContainerNotFound", "name another", "ContainerNotFound", 5,
+         "Whoever created the session"},
+        {NULL, NULL, NULL, "OtherContainers", -5, "Whoever created the session"},
+        {"another", NULL, NULL, "OtherSession", -5, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world w;
@@ -626,16 +654,275 @@ static void test_not_injected(void **state)
         assert_int_equal(step(&w, 6), PP_SESSION_PENDING);
         const pp_condition *c = condition(&w, PP_CONDITION_INJECTED, cases[i].reason);
         assert_int_equal(c->status, PP_CONDITION_FALSE);
-        assert_non_null(strstr(c->message, "1 of 1 pods carry no hook; dlrm-0: "));
+        assert_non_null(
+            strstr(c->message, "1 of 1 pods are not profiled by this session; dlrm-0: "));
+        assert_int_equal(strstr(c->message, "in the same second") != NULL, cases[i].created == 0);
+        assert_int_equal(strstr(c->message, "or had not seen the session yet") != NULL,
+                         i == 1 || i == 2);
         assert_true(told(&w, cases[i].reason, "dlrm-0") && told(&w, cases[i].reason, ""));
-        assert_int_equal(condition(&w, PP_CONDITION_STALLED, "NoPodInjected")->status,
-                         PP_CONDITION_TRUE);
+        if (strcmp(cases[i].reason, "OtherSession") == 0) /* its turn comes: nobody has to act */
+            assert_int_equal(condition(&w, PP_CONDITION_STALLED, "Pending")->status,
+                             PP_CONDITION_FALSE);
+        else
+            assert_stalled(&w, "NoPodInjected", cases[i].who);
         (void)step(&w, 8);
         assert_int_equal(w.did.n_events, 0); /* once */
         assert_int_equal(step(&w, 601), PP_SESSION_FAILED);
         condition(&w, PP_CONDITION_SUCCEEDED, "NoPodInjected");
         world_done(&w);
     }
+}
+
+/* The pod carries the hook: another session has it, and is named. */
+static void test_other_session_is_named(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", "another", T(-5));
+    w.pods[0].hooked = true;
+    w.pods[0].session_name = "first";
+    (void)step(&w, 6);
+    assert_string_equal(condition(&w, PP_CONDITION_INJECTED, "OtherSession")->message,
+                        "1 of 1 pods are not profiled by this session; dlrm-0: ProfileSession "
+                        "first has the pod; this one gets it when that one has ended");
+    world_done(&w);
+}
+
+/* A selector that nobody meets is said after a minute, with what nearly meets it. */
+static void test_no_pod_matches(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    (void)step(&w, 1);
+    assert_false(pp_session_seeks_near(&w.obs, NULL));
+    (void)step(&w, 60);
+    assert_not_stalled(&w);
+    w.obs.now_ns = T(61);
+    assert_true(pp_session_seeks_near(&w.obs, NULL));
+    pp_selector_near near = {.pods = 3, .text = "pod x has app=dlmr, where the selector has ..."};
+    w.obs.near = &near;
+    (void)step(&w, 61);
+    assert_stalled(&w, "NoMatchingPods", "Whoever created the session");
+    assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message,
+                           "no pod of namespace ml matches spec.selector, app=dlrm; the nearest: "
+                           "pod x has app=dlmr"));
+    assert_true(told(&w, "NoMatchingPods", ""));
+    assert_true(w.did.requeue_ns == 300 * FIXTURE_SECOND); /* one may come that nearly matches */
+    (void)step(&w, 62);
+    assert_int_equal(w.did.n_events, 0);
+    near = (pp_selector_near){0};
+    (void)step(&w, 63);
+    assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "there is none at all"));
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(64));
+    (void)step(&w, 64);
+    assert_not_stalled(&w);
+    world_done(&w);
+}
+
+static void test_nearest_pod(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *selector, *labels, *text;
+    } cases[] = {
+        {"{'matchLabels': {'app': 'dlrm'}}", "{'app': 'dlmr'}",
+         "pod p has app=dlmr, where the selector has app=dlrm"},
+        {"{'matchLabels': {'app': 'dlrm'}}", "{'tier': 'x'}", ""},
+        {"{'matchLabels': {'app': 'dlrm', 'tier': 'x'}}", "{'tier': 'x'}",
+         "pod p has no label app, where the selector has app=dlrm"},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['1', '2']}]}",
+         "{'a': '3'}", "pod p has a=3, where the selector has a in (1,2)"},
+        {"{'matchExpressions': [{'key': 'a', 'operator': 'DoesNotExist'}]}", "{'a': '3'}",
+         "pod p has a=3, where the selector has !a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[256];
+        (void)snprintf(spec, sizeof spec, "{'selector': %s}", cases[i].selector);
+        pp_session *s = fixture_session(spec);
+        PP_CLEANUP_JSON json_t *labels = fixture_json(cases[i].labels);
+        PP_CLEANUP_JSON json_t *none = json_object();
+        pp_selector_near near = {0};
+        pp_selector_near_add(&near, &s->selector, "p", labels);
+        pp_selector_near_add(&near, &s->selector, "q", none);
+        pp_selector_near_add(&near, &s->selector, "r", NULL);
+        assert_string_equal(near.text, cases[i].text);
+        assert_int_equal(near.pods, 3);
+        (void)pp_session_free(s);
+    }
+}
+
+/* Pods run for a minute, and no agent of theirs is there, or none any more. */
+static void test_no_agent(void **state)
+{
+    (void)state;
+    for (int reported = 0; reported < 2; reported++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        if (reported)
+            report(&w, 0, 3, 5);
+        samples_seen(&w);
+        w.pods[0].connected = false;
+        (void)step(&w, 6);
+        (void)step(&w, 65);
+        assert_not_stalled(&w);
+        (void)step(&w, 66);
+        assert_stalled(&w, reported ? "AgentsLost" : "NoAgent", "Whoever runs the pods");
+        assert_true(told(&w, reported ? "AgentsLost" : "NoAgent", ""));
+        assert_int_equal(w.did.conditions[PP_CONDITION_COLLECTING].status, PP_CONDITION_FALSE);
+        w.pods[0].connected = true;
+        (void)step(&w, 67);
+        assert_not_stalled(&w);
+        assert_int_equal(w.did.conditions[PP_CONDITION_COLLECTING].status,
+                         reported ? PP_CONDITION_TRUE : PP_CONDITION_FALSE);
+        world_done(&w);
+    }
+}
+
+/* An agent that has never come is named with its pod, in time and once. */
+static void assert_waits(const world *w, const char *what)
+{
+    const pp_condition *c = &w->did.conditions[PP_CONDITION_STALLED];
+    assert_not_stalled(w);
+    if (!strstr(c->message, what) || !strstr(c->message, "Nobody has to act yet; "))
+        fail_msg("%s", c->message);
+}
+
+/* What is in the way is named also where nobody has to act. */
+static void test_what_is_waited_for(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    w.pods[0].running = false;
+    w.pods[0].node = NULL;
+    (void)step(&w, 3);
+    (void)step(&w, 500);
+    assert_waits(&w, "PodsPending may pass by itself: pod dlrm-0 waits for a node");
+    w.pods[0].node = "node-1";
+    (void)step(&w, 501);
+    assert_waits(&w, "pod dlrm-0 has not started");
+    w.pods[0].running = w.pods[0].connected = true;
+    (void)step(&w, 502);
+    (void)step(&w, 580);
+    assert_waits(&w, "WaitingForSteps may pass by itself: agents are connected, and no training");
+    report(&w, 0, 581, 582);
+    (void)step(&w, 583);
+    assert_string_equal(w.did.conditions[PP_CONDITION_STALLED].message, "Nothing is in the way");
+    world_done(&w);
+}
+
+/* One of several agents is gone for good, while the others sample. */
+static void test_one_agent_is_lost(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '1h'}");
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    report(&w, 1, 10, 20);
+    w.obs.stats.metrics_seen = PP_METRIC_ALL;
+    w.pods[1].connected = false;
+    w.pods[1].heard_to_ns = T(30);
+    (void)step(&w, 89);
+    assert_not_stalled(&w);
+    (void)step(&w, 90);
+    assert_stalled(&w, "AgentsLost", "Whoever runs the pods");
+    assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "of pod dlrm-1 was"));
+    condition(&w, PP_CONDITION_COLLECTING, "Sampling");
+    w.pods[1].trainer_waits = true; /* its training has ended, and the agent with it */
+    (void)step(&w, 91);
+    assert_not_stalled(&w);
+    w.pods[1].trainer_waits = false;
+    w.obs.serving_since_ns = T(80); /* agents are on their way to an operator that came anew */
+    (void)step(&w, 92);
+    assert_not_stalled(&w);
+    w.pods[1].connected = true;
+    (void)step(&w, 200);
+    assert_not_stalled(&w);
+    world_done(&w);
+}
+
+static void test_agent_not_connected(void **state)
+{
+    (void)state;
+    static const pp_session_pod_trouble trouble = {
+        .reason = "AgentNotConnected", .text = "see the log", .of_pod = true};
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    w.pods[0].connected = false;
+    w.pods[0].awaits_agent = true;
+    (void)step(&w, 6);
+    (void)step(&w, 67);
+    assert_not_stalled(&w); /* it has run for less than a minute, as it may be */
+    w.pods[0].trouble = &trouble;
+    (void)step(&w, 68);
+    assert_stalled(&w, "AgentNotConnected", "Whoever runs the pods");
+    assert_true(told(&w, "AgentNotConnected", "") && told(&w, "AgentNotConnected", "dlrm-0"));
+    assert_string_equal(w.did.targets[0].reason, "AgentNotConnected");
+    /* Another process serves: it waits for the agent, and what was said stays. */
+    w.pods[0].trouble = NULL;
+    memset(w.obs.trouble_since_ns, 0, sizeof w.obs.trouble_since_ns);
+    (void)step(&w, 69);
+    assert_stalled(&w, "AgentNotConnected", "Whoever runs the pods");
+    assert_int_equal(w.did.n_events, 0);
+    w.pods[0].awaits_agent = false;
+    w.pods[0].connected = true;
+    (void)step(&w, 70);
+    assert_not_stalled(&w);
+    assert_string_equal(w.did.targets[0].reason, "");
+    world_done(&w);
+}
+
+/* Named while it lasts, also where other pods report. */
+static void test_hook_not_loaded(void **state)
+{
+    (void)state;
+    static const pp_session_pod_trouble trouble = {
+        .reason = "HookNotLoaded", .text = "no Python yet", .of_pod = true};
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 3, 5);
+    samples_seen(&w);
+    (void)step(&w, 6);
+    w.pods[1].trouble = &trouble;
+    (void)step(&w, 62);
+    assert_stalled(&w, "HookNotLoaded", "Whoever runs the pods");
+    assert_true(told(&w, "HookNotLoaded", "") && told(&w, "HookNotLoaded", "dlrm-1"));
+    w.pods[1].trouble = NULL;
+    (void)step(&w, 63);
+    assert_not_stalled(&w);
+    world_done(&w);
+}
+
+static void test_prometheus_away_for_a_moment(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    w.obs.prometheus_error = "connection refused";
+    (void)step(&w, 21);
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "PrometheusUnavailable");
+    (void)step(&w, 80);
+    assert_not_stalled(&w);
+    w.obs.prometheus_error = NULL;
+    samples_seen(&w);
+    (void)step(&w, 81);
+    w.obs.prometheus_error = "connection refused";
+    (void)step(&w, 82); /* another minute begins */
+    assert_not_stalled(&w);
+    assert_int_equal(step(&w, 142), PP_SESSION_FINISHING);
+    assert_stalled(&w, "PrometheusUnavailable", "The operator's administrator");
+    world_done(&w);
 }
 
 /* A pod is often seen before it is known why it has no hook: nothing is guessed meanwhile, also
@@ -712,21 +999,24 @@ static void test_pods_finish_early(void **state)
     w.pods[0].finished_ns = T(4);
     assert_int_equal(step(&w, 30), PP_SESSION_PENDING); /* nothing sampled: another may come */
     condition(&w, PP_CONDITION_COLLECTING, "WaitingForPods");
+    assert_not_stalled(&w);
+    (void)step(&w, 90);
+    assert_stalled(&w, "PodsEnded", "Whoever runs the pods");
     w.pods[0].finished = false;
-    report(&w, 0, 10, 30);
-    assert_int_equal(step(&w, 31), PP_SESSION_COLLECTING);
+    report(&w, 0, 70, 90);
+    assert_int_equal(step(&w, 91), PP_SESSION_COLLECTING);
     w.pods[0].finished = true;
     w.pods[0].connected = false;
-    w.pods[0].finished_ns = T(40);
-    assert_int_equal(step(&w, 45), PP_SESSION_COLLECTING); /* a Job may try again */
+    w.pods[0].finished_ns = T(100);
+    assert_int_equal(step(&w, 105), PP_SESSION_COLLECTING); /* a Job may try again */
     w.obs.store_error = "away";
-    assert_int_equal(step(&w, 51), PP_SESSION_COLLECTING);
+    assert_int_equal(step(&w, 111), PP_SESSION_COLLECTING);
     w.obs.store_error = NULL;
-    assert_int_equal(step(&w, 52), PP_SESSION_FINISHING);
+    assert_int_equal(step(&w, 112), PP_SESSION_FINISHING);
     assert_true(told(&w, "PodsFinished", ""));
     w.obs.n_pods = 0; /* deleted with its Job */
     w.obs.stats.samples_complete = true;
-    (void)step(&w, 53);
+    (void)step(&w, 113);
     condition(&w, PP_CONDITION_INJECTED, "PodsInjected");
     assert_int_equal(w.did.n_targets, 1);
     assert_string_equal(w.did.targets[0].pod, "dlrm-0");
@@ -734,6 +1024,532 @@ static void test_pods_finish_early(void **state)
     assert_int_equal(w.did.pods_injected, 1);
     assert_true(w.did.finalise);
     world_done(&w);
+}
+
+static void owned(world *w, size_t pod, const char *job)
+{
+    w->pods[pod].owner = PP_OWNER_JOB;
+    w->pods[pod].owner_name = job;
+}
+
+/* The Job controller's own pause before a retry is as long as the grace: the session follows the
+ * Job, not the pod. */
+static void test_a_retried_job_goes_on(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    pp_session_owner job = {.kind = PP_OWNER_JOB, .name = "dlrm"};
+    w.obs.owners = &job;
+    w.obs.n_owners = 1;
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    owned(&w, 0, "dlrm");
+    report(&w, 0, 10, 25);
+    (void)step(&w, 25);
+    assert_false(w.did.ask_owners);
+    w.pods[0].finished = w.pods[0].failed = true;
+    w.pods[0].running = w.pods[0].connected = false;
+    w.pods[0].finished_ns = w.pods[0].lived_to_ns = T(26);
+    (void)step(&w, 30);
+    assert_true(w.did.ask_owners);
+    assert_int_equal(step(&w, 37), PP_SESSION_COLLECTING); /* the Job has not answered yet */
+    job.state = PP_OWNER_MAKES_PODS;
+    assert_int_equal(step(&w, 70), PP_SESSION_COLLECTING);
+    const pp_condition *c = condition(&w, PP_CONDITION_COLLECTING, "WaitingForPods");
+    assert_int_equal(c->status, PP_CONDITION_FALSE);
+    assert_string_equal(c->message, "No pod runs; Job dlrm is to make another");
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(71));
+    owned(&w, 1, "dlrm");
+    w.pods[1].lived_from_ns = w.pods[1].heard_from_ns = T(71);
+    report(&w, 1, 10, 75);
+    (void)step(&w, 76);
+    assert_int_equal(w.did.conditions[PP_CONDITION_COLLECTING].status, PP_CONDITION_TRUE);
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    condition(&w, PP_CONDITION_COLLECTING, "DurationReached");
+    w.obs.stats.samples_complete = true;
+    final_solution(&w);
+    assert_int_equal(step(&w, 111), PP_SESSION_FAILED); /* no pod lived for 90 s */
+    assert_string_equal(condition(&w, PP_CONDITION_SUCCEEDED, "Incomplete")->message,
+                        "No pod was profiled for 90 % of 1m40s; dlrm-1 for 39s: retried: Job dlrm "
+                        "made 2 pods, one after another. What was measured is kept: 17 layers "
+                        "timed in 2 phases on 1 pod; 200 metric values of their own, 12 of groups "
+                        "of layers");
+    world_done(&w);
+}
+
+/* How long a session waits for another pod, by what is known of its owner. */
+static void test_pods_to_come(void **state)
+{
+    (void)state;
+    static const struct {
+        pp_owner_kind kind;
+        pp_owner_state state;
+        int waits; /* s; 1000: to the end of the duration */
+    } cases[] = {
+        {PP_OWNER_JOB, PP_OWNER_DONE, 10},
+        {PP_OWNER_STATEFUL_SET, PP_OWNER_MAKES_PODS, 1000},
+        {PP_OWNER_DEPLOYMENT, PP_OWNER_DONE, 10},
+        {PP_OWNER_OTHER, PP_OWNER_UNKNOWN, 60},
+        {PP_OWNER_JOB, PP_OWNER_UNKNOWN, 360},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '900s'}");
+        const pp_session_owner owner = {cases[i].kind, "dlrm", cases[i].state};
+        w.obs.owners = &owner;
+        w.obs.n_owners = 1;
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        (void)step(&w, 20);
+        w.obs.n_pods = 0; /* deleted */
+        w.obs.serving_since_ns = T(20);
+        if (cases[i].waits < 1000) {
+            assert_int_equal(step(&w, 19 + cases[i].waits), PP_SESSION_COLLECTING);
+            assert_int_equal(step(&w, 20 + cases[i].waits), PP_SESSION_FINISHING);
+            condition(&w, PP_CONDITION_COLLECTING, "PodsFinished");
+        } else {
+            assert_int_equal(step(&w, 909), PP_SESSION_COLLECTING);
+            assert_int_equal(step(&w, 910), PP_SESSION_FINISHING);
+        }
+        world_done(&w);
+    }
+}
+
+/* From sampling's end to the session's, with what was solved. */
+static void conclude(world *w, double second)
+{
+    w->obs.stats.samples_complete = true;
+    w->obs.stats.final_written = false;
+    (void)step(w, second);
+    assert_true(w->did.finalise);
+    final_solution(w);
+    (void)step(w, second + 1);
+}
+
+/* The operator was installed anew: the agents trust the one before, and never come back. */
+static void test_agents_cut_off(void **state)
+{
+    (void)state;
+    for (int deleted = 0; deleted < 2; deleted++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        w.pods[0].lived_from_ns = w.pods[0].heard_from_ns = T(3);
+        samples_seen(&w);
+        (void)step(&w, 21);
+        w.pods[0].connected = false;
+        w.pods[0].heard_to_ns = T(25);
+        w.obs.serving_since_ns = T(40);
+        assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+        w.pods[0].gone = deleted;
+        w.pods[0].lived_to_ns = T(111);
+        w.obs.stats.samples_complete = true;
+        (void)step(&w, 112);
+        assert_int_equal(w.did.finalise, deleted); /* one that runs may come back */
+        (void)step(&w, 169);
+        assert_int_equal(w.did.finalise, deleted);
+        conclude(&w, 170);
+        const pp_condition *c = condition(&w, PP_CONDITION_SUCCEEDED, "Incomplete");
+        assert_int_equal(w.did.phase, PP_SESSION_FAILED);
+        assert_int_equal(c->status, PP_CONDITION_FALSE);
+        assert_non_null(strstr(c->message,
+                               "1 of 1 pods that ran for 1m40s were profiled for less than 90 % of "
+                               "it; dlrm-0 for 15s: cut off: its agent, last heard of at "
+                               "2026-01-21T12:53:45Z, has not come back to the operator that "
+                               "serves since"));
+        assert_non_null(strstr(c->message, "17 layers timed"));
+        assert_true(told(&w, "Incomplete", ""));
+        assert_int_equal(w.did.n_targets, 1);
+        assert_int_equal(w.did.conditions[PP_CONDITION_FAILED].status, PP_CONDITION_TRUE);
+        world_done(&w);
+    }
+}
+
+/* An operator that was away for a while finds its agents again, and with them what they kept. */
+static void test_agents_that_come_back(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    w.pods[0].lived_from_ns = w.pods[0].heard_from_ns = T(3);
+    (void)step(&w, 21);
+    w.pods[0].connected = false;
+    w.obs.serving_since_ns = T(109);
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    w.obs.stats.samples_complete = true;
+    (void)step(&w, 111);
+    assert_false(w.did.finalise);
+    report(&w, 0, 10, 112);
+    conclude(&w, 113);
+    condition(&w, PP_CONDITION_SUCCEEDED, "Completed");
+    world_done(&w);
+}
+
+/* What counts as all that was asked for. */
+static void test_complete_or_not(void **state)
+{
+    (void)state;
+    static const struct {
+        int max;            /* steps */
+        int from[2], to[2]; /* s: two pods live; 0: to the end */
+        int heard[2];       /* s: their agents are there until then; 0: to the end */
+        int steps[2];
+        const char *why; /* NULL: it is complete */
+    } cases[] = {
+        {0, {3, 3}, {0, 0}, {0, 0}, {40, 40}, NULL},
+        {0, {3, 3}, {0, 0}, {0, 101}, {40, 40}, NULL},
+        {0, {3, 3}, {0, 0}, {0, 98}, {40, 40}, "; dlrm-1 for 1m28s: its agent was lost at "},
+        {0, {3, 3}, {0, 60}, {0, 60}, {40, 40}, NULL}, /* it ended before */
+        {0, {3, 50}, {0, 0}, {0, 0}, {40, 40}, NULL},  /* it began later */
+        {0, {3, 3}, {60, 60}, {60, 60}, {40, 40}, "dlrm-0 for 50s: the pod had ended by then"},
+        {0, {3, 3}, {0, 0}, {0, -1}, {40, 0}, "; dlrm-1 for 0s: its agent has never been there"},
+        {0, {3, 3}, {0, 0}, {0, 0}, {40, 0}, "; dlrm-1 for 0s: its agent was there, and no step"},
+        {50, {3, 3}, {60, 60}, {60, 60}, {45, 0}, NULL},
+        {50, {3, 3}, {60, 60}, {60, 60}, {44, 0}, "No pod was profiled for 90 % of 1m40s"},
+        {50, {3, 3}, {0, 0}, {30, 30}, {45, 45}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, SPEC);
+        w.session->steps_max = cases[i].max;
+        json_t *spec = json_object_get(w.object, "spec");
+        if (cases[i].max)
+            (void)json_object_set_new(spec, "steps", json_pack("{s:i}", "max", cases[i].max));
+        read_back(&w);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 11);
+        (void)step(&w, 12);
+        for (int p = 0; p < 2; p++) {
+            pp_session_pod *pod = &w.pods[p];
+            pod->steps = cases[i].steps[p];
+            pod->lived_from_ns = pod->heard_from_ns = T(cases[i].from[p]);
+            pod->lived_to_ns = T(cases[i].to[p]);
+            pod->finished = cases[i].to[p] != 0;
+            pod->connected = cases[i].heard[p] == 0;
+            pod->heard_to_ns = pod->connected ? T(110) : T(cases[i].heard[p]);
+            pod->last_batch_ns = pod->steps ? T(12) : 0;
+            if (cases[i].heard[p] < 0)
+                pod->heard_from_ns = pod->heard_to_ns = 0;
+        }
+        assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+        conclude(&w, 171);
+        const pp_condition *c = &w.did.conditions[PP_CONDITION_SUCCEEDED];
+        if (strcmp(c->reason, cases[i].why ? "Incomplete" : "Completed") != 0 ||
+            (cases[i].why && !strstr(c->message, cases[i].why)))
+            fail_msg("case %zu: %s: %s", i, c->reason, c->message);
+        world_done(&w);
+    }
+}
+
+/* Its stamps are refused, so nothing of it counts: that is why, not that it was silent. */
+static void test_refused_batches_are_why(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    w.pods[1].connected = true;
+    w.pods[1].refused_why = "node-2's clock is 3m behind";
+    (void)step(&w, 21);
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    conclude(&w, 171);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_SUCCEEDED, "Incomplete")->message,
+                           "dlrm-1 for 0s: what it sent was refused: node-2's clock is 3m behind"));
+    world_done(&w);
+}
+
+/* Wrong clocks are told with their node's name; nothing is said where there is none. */
+static void test_wrong_clocks_are_told(void **state)
+{
+    (void)state;
+    world w;
+    pp_session_clock clocks[2] = {{0}};
+    world_init(&w, SPEC);
+    for (int i = 0; i < 2; i++) {
+        add_pod(&w, i ? "dlrm-1" : "dlrm-0", FIXTURE_UID, T(2));
+        w.pods[i].clock = &clocks[i];
+        w.pods[i].node = i ? "node-2" : "node-1";
+        report(&w, (size_t)i, 10, 11);
+    }
+    (void)step(&w, 12);
+    assert_false(has_condition(&w, "ClockSkewed"));
+
+    clocks[1].shift_ns = -180 * FIXTURE_SECOND;
+    (void)step(&w, 13);
+    const pp_condition *c = condition(&w, PP_CONDITION_CLOCK_SKEWED, "OffsetTakenOut");
+    assert_int_equal(c->status, PP_CONDITION_TRUE);
+    assert_string_equal(c->message, "The nodes' clocks of 1 pods are wrong, which is taken out of "
+                                    "their stamps; that of node node-2, by pod dlrm-1, is 3m "
+                                    "behind");
+    assert_true(told(&w, "ClockSkewed", ""));
+    assert_int_equal(w.did.conditions[PP_CONDITION_STALLED].status, PP_CONDITION_FALSE);
+
+    clocks[1].refused = 3;
+    clocks[1].refusing = true;
+    (void)snprintf(clocks[1].why, sizeof clocks[1].why, "the clock of node node-2 jumps");
+    (void)step(&w, 14);
+    c = condition(&w, PP_CONDITION_CLOCK_SKEWED, "BatchesRefused");
+    assert_string_equal(c->message,
+                        "Batches of 1 pods are refused; dlrm-1: the clock of node node-2 jumps");
+    assert_true(told(&w, "ClockSkewed", ""));
+    c = condition(&w, PP_CONDITION_STALLED, "ClockSkewed");
+    assert_int_equal(c->status, PP_CONDITION_TRUE);
+    assert_string_equal(c->message, "Whoever looks after the nodes has to act: nothing of pod "
+                                    "dlrm-1 can be taken: the clock of node node-2 jumps");
+    (void)step(&w, 15);
+    assert_false(told(&w, "ClockSkewed", ""));
+
+    clocks[1].refusing = false; /* it was set: what was refused stays told */
+    (void)step(&w, 16);
+    condition(&w, PP_CONDITION_CLOCK_SKEWED, "BatchesRefused");
+    condition(&w, PP_CONDITION_STALLED, "Collecting");
+    clocks[1].refused = 0; /* another process counts anew */
+    (void)step(&w, 17);
+    condition(&w, PP_CONDITION_CLOCK_SKEWED, "BatchesRefused");
+    w.obs.n_pods = 0;
+    (void)step(&w, 18);
+    condition(&w, PP_CONDITION_CLOCK_SKEWED, "BatchesRefused");
+    world_done(&w);
+}
+
+static void test_a_wrong_clock_of_prometheus_is_told(void **state)
+{
+    (void)state;
+    world w;
+    pp_session_clock clock = {0};
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    w.pods[0].clock = &clock;
+    report(&w, 0, 10, 11);
+    w.obs.prometheus_shift_ns = 3600 * FIXTURE_SECOND;
+    for (int i = 0; i < 2; i++) {
+        (void)step(&w, 12 + i);
+        assert_string_equal(
+            condition(&w, PP_CONDITION_CLOCK_SKEWED, "OffsetTakenOut")->message,
+            "Every node's clock is right; Prometheus' clock is 1h ahead, which is taken out");
+    }
+    clock.shift_ns = -60 * FIXTURE_SECOND;
+    (void)step(&w, 14);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_CLOCK_SKEWED, "OffsetTakenOut")->message,
+                           "that of node node-1, by pod dlrm-0, is 1m behind; Prometheus' clock is "
+                           "1h ahead, which is taken out"));
+    world_done(&w);
+}
+
+/* One of two pods cannot even come in: the honest one is profiled, and the other's reason is said.
+ */
+static void test_an_agent_shut_out_by_its_clock_is_told(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    w.pods[1].node = "node-2";
+    w.pods[1].lived_from_ns = T(2);
+    (void)step(&w, 21);
+    assert_false(has_condition(&w, "ClockSkewed"));
+    w.pods[1].clock_said_ns = -820000000 * FIXTURE_SECOND;
+    (void)step(&w, 40);
+    static const char why[] = "its agent cannot come in: by the clock of node node-2, at least 25 "
+                              "years behind, the operator's certificate is not valid; set that "
+                              "clock";
+    const pp_condition *c = condition(&w, PP_CONDITION_CLOCK_SKEWED, "AgentsShutOut");
+    assert_non_null(
+        strstr(c->message, "1 pods are not profiled for their nodes' clocks; dlrm-1: "));
+    assert_non_null(strstr(c->message, why));
+    assert_true(told(&w, "ClockSkewed", ""));
+    c = condition(&w, PP_CONDITION_STALLED, "ClockSkewed");
+    assert_non_null(strstr(c->message, why));
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    conclude(&w, 112); /* nobody waits for it */
+    assert_non_null(strstr(condition(&w, PP_CONDITION_SUCCEEDED, "Incomplete")->message, why));
+    world_done(&w);
+
+    world_init(&w, SPEC); /* the clock is set: the agent comes in */
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    w.pods[0].clock_said_ns = -820000000 * FIXTURE_SECOND;
+    (void)step(&w, 20);
+    condition(&w, PP_CONDITION_STALLED, "ClockSkewed");
+    report(&w, 0, 30, 40);
+    (void)step(&w, 41);
+    condition(&w, PP_CONDITION_STALLED, "Collecting");
+    world_done(&w);
+}
+
+/* A clock is in nobody's way where the pod has ended, or its agent came in after all. */
+static void test_clocks_of_the_past(void **state)
+{
+    (void)state;
+    static const pp_session_clock clock = {.refused = 3, .refusing = true, .why = "days ahead"};
+    static const struct {
+        bool gone, finished, heard, shut_out;
+        const char *stalled;
+    } cases[] = {
+        {false, false, true, false, "ClockSkewed"}, {true, false, true, false, "Collecting"},
+        {false, true, true, false, "Collecting"},   {false, false, false, true, "ClockSkewed"},
+        {false, false, true, true, "Collecting"},   {false, true, false, true, "Collecting"},
+        {true, false, false, true, "Collecting"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        pp_session_pod *pod = &w.pods[1];
+        pod->gone = cases[i].gone;
+        pod->finished = cases[i].finished;
+        pod->clock = cases[i].shut_out ? NULL : &clock;
+        pod->clock_said_ns = cases[i].shut_out ? 90 * FIXTURE_SECOND : 0;
+        pod->last_batch_ns = pod->heard_to_ns = cases[i].heard ? T(18) : 0;
+        (void)step(&w, 21);
+        condition(&w, PP_CONDITION_STALLED, cases[i].stalled);
+        world_done(&w);
+    }
+}
+
+/* Its clock jumped in the middle: that it is connected does not make up for it. */
+static void test_a_refused_clock_is_why(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    report(&w, 1, 10, 20);
+    (void)step(&w, 21);
+    pp_session_clock clock = {.refused = 3, .refusing = true, .why = "two days ahead"};
+    w.pods[1].clock = &clock;
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    conclude(&w, 171);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_SUCCEEDED, "Incomplete")->message,
+                           "dlrm-1 for 10s: what it sends is refused: two days ahead"));
+    world_done(&w);
+}
+
+static void test_the_deadline_is_why(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 550, 560);
+    (void)step(&w, 561);
+    assert_int_equal(step(&w, 600), PP_SESSION_FINISHING);
+    conclude(&w, 601);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_SUCCEEDED, "Incomplete")->message,
+                           "dlrm-0 for 50s: the deadline came first"));
+    world_done(&w);
+}
+
+/* Finishing has an end of its own, whatever is missing: then the session ends with what there is.
+ */
+static void test_finishing_has_a_deadline(void **state)
+{
+    (void)state;
+    static const struct {
+        bool samples, open, store_away, solved;
+        const char *reason, *says;
+    } cases[] = {
+        {true, false, false, true, "Completed", NULL},
+        {false, false, false, true, "Completed", "went without samples that Prometheus did not"},
+        {false, true, false, true, "Completed", "went without samples that Prometheus did not"},
+        {false, false, true, false, "StoreUnavailable", "the store cannot be reached"},
+        {false, false, false, false, "FinishingTimedOut", "what was measured is in the store"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s'}");
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        w.pods[0].open_stretch = cases[i].open;
+        (void)step(&w, 21);
+        assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+        w.obs.stats.samples_complete = cases[i].samples;
+        w.obs.store_error = cases[i].store_away ? "away" : NULL;
+        assert_int_equal(step(&w, 1009), PP_SESSION_FINISHING);
+        assert_int_equal(w.did.finalise, cases[i].samples);
+        assert_int_equal(step(&w, 1010), PP_SESSION_FINISHING);
+        assert_int_equal(w.did.finalise, !cases[i].store_away);
+        if (cases[i].solved)
+            final_solution(&w);
+        else
+            assert_int_equal(step(&w, 1609), PP_SESSION_FINISHING);
+        assert_int_equal(step(&w, cases[i].solved ? 1011 : 1610),
+                         cases[i].solved ? PP_SESSION_SUCCEEDED : PP_SESSION_FAILED);
+        const pp_condition *c = condition(&w, PP_CONDITION_FINISHED, cases[i].reason);
+        if (!cases[i].says != !strstr(c->message, "inishing took too long") ||
+            (cases[i].says && !strstr(c->message, cases[i].says)))
+            fail_msg("case %zu: %s", i, c->message);
+        world_done(&w);
+    }
+}
+
+/* An operator that comes back after that gives the agents a minute; data that keeps coming does not
+ * keep the session. */
+static void test_finishing_after_a_long_absence(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    (void)step(&w, 110);
+    w.obs.serving_since_ns = T(5000);
+    w.pods[0].open_stretch = true;
+    (void)step(&w, 5059);
+    assert_false(w.did.finalise);
+    (void)step(&w, 5060);
+    assert_true(w.did.finalise);
+    final_solution(&w);
+    w.obs.under_way = true; /* a batch has come since, again and again */
+    assert_int_equal(step(&w, 5659), PP_SESSION_FINISHING);
+    assert_int_equal(step(&w, 5660), PP_SESSION_SUCCEEDED);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_SUCCEEDED, "Completed")->message,
+                           "went without the values of the last data"));
+    world_done(&w);
+}
+
+/* As the session itself has it: what was injected for it, or reported to it, stays its own. */
+static void test_whose_a_pod_is(void **state)
+{
+    (void)state;
+    pp_session *own = fixture_session(SPEC), *other = fixture_session(SPEC);
+    free(other->uid);
+    other->uid = strdup("other");
+    const struct {
+        pp_session_claim pod;
+        const char *whose;
+    } cases[] = {
+        {{0}, NULL},
+        {{.injected_for = own->uid}, own->uid},
+        {{.injected_for = own->uid, .hooked = true, .holder = other}, own->uid},
+        {{.reported = true, .hooked = true, .holder = other}, own->uid},
+        {{.injected_for = "other"}, "other"},
+        {{.injected_for = "other", .hooked = true}, NULL},
+        {{.injected_for = "other", .hooked = true, .holder = own}, own->uid},
+        {{.hooked = true, .holder = other}, "other"},
+        {{.holder = other}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *whose = pp_session_whose(own, &cases[i].pod);
+        if (!whose || !cases[i].whose)
+            assert_true(whose == NULL && cases[i].whose == NULL);
+        else
+            assert_string_equal(whose, cases[i].whose);
+    }
+    (void)pp_session_free(own);
+    (void)pp_session_free(other);
 }
 
 /* Once the status' list is full nobody knows who was told: then nobody else is. */
@@ -791,24 +1607,31 @@ static void test_store_away(void **state)
     assert_int_equal(w.did.n_events, 0);
     w.obs.store_error = "no such host";
     (void)step(&w, 5);
-    static const pp_condition_type types[] = {PP_CONDITION_COLLECTING, PP_CONDITION_STALLED,
-                                              PP_CONDITION_STORED};
+    static const pp_condition_type types[] = {PP_CONDITION_COLLECTING, PP_CONDITION_STORED};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         assert_non_null(
             strstr(condition(&w, types[i], "StoreUnavailable")->message, "no such host"));
     condition(&w, PP_CONDITION_SUCCEEDED, "StoreUnavailable"); /* which kubectl prints */
-    assert_true(w.did.conditions[PP_CONDITION_STALLED].status == PP_CONDITION_TRUE);
+    assert_not_stalled(&w);                                    /* it may come back by itself */
     assert_true(w.did.n_events == 1 && strstr(w.did.events[0].message, "no such host"));
+    assert_true(w.did.requeue_ns == 58 * FIXTURE_SECOND);
+    (void)step(&w, 62.9);
+    assert_not_stalled(&w);
+    (void)step(&w, 63);
+    assert_stalled(&w, "StoreUnavailable", "The operator's administrator");
+    assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "no such host"));
+    memset(w.obs.trouble_since_ns, 0, sizeof w.obs.trouble_since_ns); /* another process */
+    (void)step(&w, 64);
+    assert_stalled(&w, "StoreUnavailable", "The operator's administrator");
     w.obs.store_error = NULL;
-    (void)step(&w, 6);
+    (void)step(&w, 65);
     condition(&w, PP_CONDITION_COLLECTING, "WaitingForAgents");
     condition(&w, PP_CONDITION_SUCCEEDED, "Pending");
     assert_true(condition(&w, PP_CONDITION_STALLED, "Pending")->status == PP_CONDITION_FALSE);
-    report(&w, 0, 10, 20);
+    report(&w, 0, 66, 70);
     w.obs.store_error = "away";
-    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
+    assert_int_equal(step(&w, 71), PP_SESSION_COLLECTING);
     condition(&w, PP_CONDITION_COLLECTING, "Sampling"); /* agents keep what they sample */
-    condition(&w, PP_CONDITION_STALLED, "StoreUnavailable");
     world_done(&w);
 }
 
@@ -858,6 +1681,150 @@ static void test_suspend(void **state)
     world_done(&w);
 }
 
+static void suspend(world *w, bool suspended)
+{
+    (void)json_object_set_new(json_object_get(w->object, "spec"), "suspend",
+                              json_boolean(suspended));
+    read_back(w);
+}
+
+/* What passes in suspension was neither asked for nor measured. */
+static void test_suspension_is_not_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        int heard_to, began, gone; /* s: the agent's, and of a pod in the place of the first */
+        const char *why;
+    } cases[] = {
+        {2010, 0, 0, NULL},
+        {1062, 0, 0, "dlrm-0 for 52s: its agent was lost at "},
+        {2010, 900, 19, NULL}, /* made anew in the pause, soon after the first step */
+        {2010, 900, 60, "No pod was profiled for 90 % of 1m40s; "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 11);
+        (void)step(&w, 12);
+        const int paused = cases[i].gone ? cases[i].gone : 60;
+        suspend(&w, true);
+        assert_int_equal(step(&w, paused), PP_SESSION_SUSPENDED);
+        w.pods[0].lived_from_ns = w.pods[0].heard_from_ns = T(3);
+        if (cases[i].began) {
+            w.pods[0].gone = true;
+            w.pods[0].connected = false;
+            w.pods[0].lived_to_ns = w.pods[0].heard_to_ns = T(paused);
+            add_pod(&w, "dlrm-1", FIXTURE_UID, T(cases[i].began));
+            report(&w, 1, 10, 1061);
+            w.pods[1].lived_from_ns = w.pods[1].heard_from_ns = T(cases[i].began);
+        }
+        suspend(&w, false);
+        assert_int_equal(step(&w, 1060), PP_SESSION_COLLECTING);
+        pp_session_pod *last = &w.pods[w.obs.n_pods - 1];
+        last->connected = cases[i].heard_to > 2000;
+        last->heard_to_ns = T(cases[i].heard_to);
+        assert_int_equal(step(&w, 1060 + 110 - paused), PP_SESSION_FINISHING);
+        conclude(&w, 1231);
+        const pp_condition *c = &w.did.conditions[PP_CONDITION_SUCCEEDED];
+        if (strcmp(c->reason, cases[i].why ? "Incomplete" : "Completed") != 0 ||
+            (cases[i].why && !strstr(c->message, cases[i].why)))
+            fail_msg("case %zu: %s: %s", i, c->reason, c->message);
+        world_done(&w);
+    }
+}
+
+/* More pauses than are told apart. */
+static void test_many_pauses(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s'}");
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 20);
+    for (int i = 0; i < PP_SESSION_MAX_PAUSES + 3; i++) {
+        suspend(&w, true);
+        (void)step(&w, 20 + 2 * i);
+        suspend(&w, false);
+        (void)step(&w, 21 + 2 * i);
+    }
+    assert_int_equal(w.session->n_pauses, PP_SESSION_MAX_PAUSES);
+    assert_true(w.session->pauses[0].from_ns == T(20) && w.session->pauses[0].to_ns == T(21));
+    assert_true(w.session->pauses[PP_SESSION_MAX_PAUSES - 1].to_ns == w.obs.now_ns);
+    world_done(&w);
+}
+
+/* An agent is there, and no training: nothing is measured, and the session says so. */
+static void test_a_training_that_is_not_there(void **state)
+{
+    (void)state;
+    static const struct {
+        pp_session_span idle[2];
+        const char *why;
+    } cases[] = {
+        {{{0, 0}, {0, 0}}, NULL},
+        {{{T(30), T(34)}, {T(50), T(55)}}, NULL},
+        {{{T(30), T(36)}, {T(50), T(55)}}, "dlrm-0 for 1m29s: its agent was there, and for the"},
+        {{{T(20), T(2000)}, {0, 0}}, "dlrm-0 for 10s: its agent was there, and for the rest no"},
+        {{{T(105), T(2000)}, {0, 0}}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        (void)step(&w, 21);
+        w.pods[0].lived_from_ns = w.pods[0].heard_from_ns = T(3);
+        w.pods[0].idle = cases[i].idle;
+        w.pods[0].n_idle = cases[i].idle[0].to_ns ? 2 : 0;
+        assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+        conclude(&w, 171);
+        const pp_condition *c = &w.did.conditions[PP_CONDITION_SUCCEEDED];
+        if (strcmp(c->reason, cases[i].why ? "Incomplete" : "Completed") != 0 ||
+            (cases[i].why && !strstr(c->message, cases[i].why)))
+            fail_msg("case %zu: %s: %s", i, c->reason, c->message);
+        world_done(&w);
+    }
+}
+
+/* A process that comes while the store is away does not know what is stored: what the status says
+ * stays, the session goes on by its times, and its end is told. */
+static void test_unread(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    samples_seen(&w);
+    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
+    w.obs.stats = (pp_session_stats){0};
+    w.obs.n_pods = 0;
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    w.pods[0].rank = -1;
+    w.obs.serving_since_ns = T(30);
+    w.obs.store_error = "away";
+    w.obs.unread = true;
+    assert_int_equal(step(&w, 31), PP_SESSION_COLLECTING);
+    condition(&w, PP_CONDITION_STORED, "StoreUnavailable");
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound");
+    const json_t *status = json_object_get(w.object, "status");
+    assert_int_equal(json_integer_value(pp_json_get(status, "counts", "steps", NULL)), 10);
+    assert_int_equal(json_integer_value(pp_json_get(status, "counts", "podsReporting", NULL)), 1);
+    assert_int_equal(json_integer_value(pp_json_get(status, "progress", "batch", NULL)), 7);
+    assert_true(w.did.n_targets == 1 && w.did.targets[0].steps == 10 &&
+                w.did.targets[0].rank == 0 && w.did.targets[0].last_seen_ns == T(20));
+    assert_int_equal(step(&w, 92), PP_SESSION_COLLECTING);
+    assert_stalled(&w, "StoreUnavailable", "The operator's administrator");
+    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
+    assert_int_equal(step(&w, 1609), PP_SESSION_FINISHING);
+    assert_int_equal(step(&w, 1610), PP_SESSION_FAILED);
+    condition(&w, PP_CONDITION_FINISHED, "StoreUnavailable");
+    assert_true(w.did.stats.steps == 10);
+    world_done(&w);
+}
+
 static void test_suspended_from_the_start(void **state)
 {
     (void)state;
@@ -887,6 +1854,109 @@ static void test_deadline_while_collecting(void **state)
     assert_int_equal(step(&w, 600), PP_SESSION_FINISHING);
     condition(&w, PP_CONDITION_COLLECTING, "DeadlineReached");
     world_done(&w);
+}
+
+/* What a pod's stamps say moves the session's time neither before its own nor past now. */
+static void test_stamps_do_not_move_the_session(void **state)
+{
+    (void)state;
+    static const double first[] = {-180, -3600, -8e8, 200, 3600, 2.3e9}; /* s from its creation */
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        world w;
+        world_init(&w, SPEC);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+        (void)step(&w, 3);
+        report(&w, 0, first[i], 12);
+        report(&w, 1, first[i], 12);
+        assert_int_equal(step(&w, 12), PP_SESSION_COLLECTING);
+        int64_t start = first[i] < 0 ? T(0) : T(12);
+        assert_true(w.session->start_ns == start);
+        assert_true(w.session->ends_at_ns == start + 100 * FIXTURE_SECOND);
+        assert_int_equal(step(&w, 50), PP_SESSION_COLLECTING);
+        assert_true(w.session->start_ns == start);
+        assert_int_equal(step(&w, 112), PP_SESSION_FINISHING);
+        assert_true(told(&w, "DurationReached", ""));
+        world_done(&w);
+    }
+}
+
+/* A later pod's earlier step moves the beginning, which then stands; the end is set already. */
+static void test_the_beginning_moves_back_only(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 20, 30);
+    (void)step(&w, 30);
+    w.obs.stats.first_step_ns = T(10);
+    (void)step(&w, 31);
+    assert_true(w.session->start_ns == T(10) && w.session->ends_at_ns == T(120));
+    w.obs.stats.first_step_ns = T(25);
+    (void)step(&w, 32);
+    assert_true(w.session->start_ns == T(10) && w.session->ends_at_ns == T(120));
+    world_done(&w);
+}
+
+/* The API server's clock and a node's stamp of a container's end may lie ahead. */
+static void test_stamps_ahead_delay_no_end(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    assert_int_equal(step(&w, -3600), PP_SESSION_PENDING);
+    assert_true(w.session->deadline_at_ns == T(-3000));
+    assert_int_equal(step(&w, -3000), PP_SESSION_FAILED);
+    world_done(&w);
+
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 30);
+    (void)step(&w, 30);
+    w.pods[0].finished = true;
+    w.pods[0].finished_ns = T(3640);
+    assert_int_equal(step(&w, 39), PP_SESSION_COLLECTING);
+    assert_int_equal(step(&w, 40), PP_SESSION_FINISHING);
+    assert_true(told(&w, "PodsFinished", ""));
+    world_done(&w);
+}
+
+static void assert_ends(const world *w, pp_condition_status finished, pp_condition_status succeeded,
+                        pp_condition_status failed)
+{
+    assert_int_equal(w->did.conditions[PP_CONDITION_FINISHED].status, finished);
+    assert_int_equal(w->did.conditions[PP_CONDITION_SUCCEEDED].status, succeeded);
+    assert_int_equal(w->did.conditions[PP_CONDITION_FAILED].status, failed);
+    assert_true(has_condition(w, "Finished") && has_condition(w, "Failed"));
+}
+
+/* kubectl wait --for=condition=Finished returns whatever the end; Succeeded and Failed tell which.
+ */
+static void test_every_end_is_told(void **state)
+{
+    (void)state;
+    for (int timed = 0; timed < 2; timed++) {
+        world w;
+        world_init(&w, SPEC);
+        (void)step(&w, 1);
+        assert_ends(&w, PP_CONDITION_FALSE, PP_CONDITION_UNKNOWN, PP_CONDITION_UNKNOWN);
+        add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+        report(&w, 0, 10, 20);
+        (void)step(&w, 21);
+        (void)step(&w, 111);
+        assert_ends(&w, PP_CONDITION_FALSE, PP_CONDITION_UNKNOWN, PP_CONDITION_UNKNOWN);
+        w.obs.stats.samples_complete = w.obs.stats.final_written = true;
+        w.obs.stats.final_layers = timed;
+        w.obs.stats.final_own = 1;
+        assert_int_equal(step(&w, 112), timed ? PP_SESSION_SUCCEEDED : PP_SESSION_FAILED);
+        assert_ends(&w, PP_CONDITION_TRUE, timed ? PP_CONDITION_TRUE : PP_CONDITION_FALSE,
+                    timed ? PP_CONDITION_FALSE : PP_CONDITION_TRUE);
+        assert_string_equal(w.did.conditions[PP_CONDITION_FINISHED].reason,
+                            timed ? "Completed" : "NoLayerTimed");
+        condition(&w, PP_CONDITION_FAILED, timed ? "Completed" : "NoLayerTimed");
+        world_done(&w);
+    }
 }
 
 /* How a session ends, by what the final solution holds. */
@@ -943,6 +2013,7 @@ static void test_attribution_fails(void **state)
     world_init(&w, SPEC);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 20);
+    samples_seen(&w);
     (void)step(&w, 21);
     (void)step(&w, 111);
     w.obs.stats.samples_complete = true;
@@ -953,12 +2024,17 @@ static void test_attribution_fails(void **state)
     w.obs.solve_failures = 7;
     assert_int_equal(step(&w, 113), PP_SESSION_FINISHING);
     assert_true(w.did.finalise);
-    condition(&w, PP_CONDITION_STALLED, "AttributionFailing");
+    assert_not_stalled(&w);
+    (void)step(&w, 173);
+    assert_stalled(&w, "AttributionFailing", "The operator's administrator");
+    assert_true(told(&w, "AttributionFailing", ""));
+    (void)step(&w, 174);
+    assert_false(told(&w, "AttributionFailing", "")); /* once */
     w.obs.solve_failures = 8;
     w.obs.store_error = "away";
-    assert_int_equal(step(&w, 114), PP_SESSION_FINISHING);
+    assert_int_equal(step(&w, 175), PP_SESSION_FINISHING);
     w.obs.store_error = NULL;
-    assert_int_equal(step(&w, 115), PP_SESSION_FAILED);
+    assert_int_equal(step(&w, 176), PP_SESSION_FAILED);
     condition(&w, PP_CONDITION_SUCCEEDED, "AttributionFailed");
     world_done(&w);
 }
@@ -1012,15 +2088,6 @@ static void test_metrics_condition(void **state)
                      PP_CONDITION_TRUE);
     assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(175));
     world_done(&w);
-}
-
-static bool has_condition(const world *w, const char *type)
-{
-    const json_t *list = pp_json_get(w->object, "status", "conditions", NULL);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (strcmp(pp_json_get_string(json_array_get(list, i), "type", NULL), type) == 0)
-            return true;
-    return false;
 }
 
 /* Two pods: what is said of them while one after the other tells something, and in the end. */
@@ -1289,14 +2356,46 @@ static void test_ttl(void **state)
     world w;
     world_init(&w, "{'selector': {'matchLabels': {'a': 'b'}}, 'duration': '1s', 'deadline': '10s',"
                    " 'ttlSecondsAfterFinished': 30}");
+    w.obs.expire_s = 604800; /* its own value wins */
     (void)step(&w, 1);
+    assert_true(pp_session_expires_ns(w.session) == 0);
     assert_int_equal(step(&w, 10), PP_SESSION_FAILED);
-    assert_false(w.did.remove);
-    assert_true(w.did.requeue_ns == 30 * FIXTURE_SECOND);
-    (void)step(&w, 39);
-    assert_false(w.did.remove);
-    (void)step(&w, 40);
-    assert_true(w.did.remove);
+    assert_true(pp_session_expires_ns(w.session) == T(40));
+    world_done(&w);
+}
+
+#define SHORT "{'selector': {'matchLabels': {'a': 'b'}}, 'duration': '1s', 'deadline': '10s'}"
+
+/* A session expires by the setting under which it was accepted. */
+static void test_expiry_by_the_operators_setting(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SHORT);
+    w.obs.expire_s = 60;
+    (void)step(&w, 1);
+    w.obs.expire_s = 5; /* of the sessions to come */
+    assert_int_equal(step(&w, 10), PP_SESSION_FAILED);
+    assert_true(pp_session_expires_ns(w.session) == T(70));
+    /* What its owner says later wins. */
+    json_t *spec = json_object_get(w.object, "spec");
+    json_object_set_new(spec, "ttlSecondsAfterFinished", json_integer(0));
+    read_back(&w);
+    assert_true(pp_session_expires_ns(w.session) == T(10));
+    world_done(&w);
+}
+
+static void test_no_expiry_of_sessions_accepted_without(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SHORT);
+    (void)step(&w, 1);
+    w.obs.expire_s = 60;
+    (void)step(&w, 2);
+    assert_null(pp_json_get(w.object, "status", "expiresAfterSeconds", NULL));
+    assert_int_equal(step(&w, 10), PP_SESSION_FAILED);
+    assert_true(pp_session_expires_ns(w.session) == 0);
     world_done(&w);
 }
 
@@ -1328,13 +2427,22 @@ static void test_many_targets(void **state)
     free(pods);
 }
 
+/* A pod of which every condition has something to say. */
+static void add_skewed_pod(world *w)
+{
+    static const pp_session_clock skewed = {.shift_ns = FIXTURE_SECOND};
+    add_pod(w, "dlrm-0", FIXTURE_UID, T(0));
+    w->pods[0].clock = &skewed;
+    w->obs.fine_asked = true;
+}
+
 /* A cut-off text in another script must not break the patch. */
 static void test_cut_text(void **state)
 {
     (void)state;
     world w;
     world_init(&w, ISOLATED);
-    w.obs.fine_asked = true;
+    add_skewed_pod(&w);
     char text[700];
     for (size_t i = 0; i + 3 < sizeof text; i += 3)
         memcpy(text + i, "\xe2\x82\xac", 4);
@@ -1348,7 +2456,14 @@ static void test_cut_text(void **state)
         const char *message =
             pp_json_get_string(json_array_get(list, PP_CONDITION_STORED), "message", NULL);
         assert_true(message && strlen(message) > 400);
+        (void)step(&w, 6); /* it is the same as before, and told once */
+        assert_int_equal(w.did.n_events, 0);
     }
+    w.obs.store_error = "\xe2\x82: mend it";
+    (void)step(&w, 5);
+    const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
+    assert_non_null(strstr(
+        pp_json_get_string(json_array_get(list, PP_CONDITION_STORED), "message", NULL), "mend it"));
     world_done(&w);
 }
 
@@ -1357,7 +2472,7 @@ static void test_conditions_are_complete(void **state)
     (void)state;
     world w;
     world_init(&w, ISOLATED);
-    w.obs.fine_asked = true;
+    add_skewed_pod(&w);
     (void)step(&w, 1);
     const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
     assert_int_equal(json_array_size(list), PP_CONDITION_COUNT);
@@ -1372,10 +2487,36 @@ static void test_conditions_are_complete(void **state)
     world_done(&w);
 }
 
+/* What a person would miss is written soon; figures that grow by themselves may wait. */
+static void test_what_matters_of_a_patch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *patch;
+        size_t n_events;
+        bool matters;
+    } cases[] = {
+        {"{}", 0, false},
+        {"{'status': {'progress': {'sampled': '3s/1m'}}}", 0, false},
+        {"{'status': {'counts': {'steps': 7, 'events': 90}, 'targets': []}}", 0, false},
+        {"{'status': {'targets': [{'pod': 'p', 'reason': 'ImageNotPulled'}]}}", 1, true},
+        {"{'status': {'counts': {'steps': 7, 'podsReporting': 2}}}", 0, true},
+        {"{'status': {'pods': '1/2', 'progress': {'sampled': '3s/1m'}}}", 0, true},
+        {"{'status': {'conditions': []}}", 0, true},
+        {"{'status': {'endsAt': '2026-01-21T12:00:00Z'}}", 0, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        PP_CLEANUP_JSON json_t *patch = fixture_json(cases[i].patch);
+        const pp_session_decision decision = {.n_events = cases[i].n_events};
+        assert_int_equal(pp_session_status_matters(&decision, patch), cases[i].matters);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_whose_a_pod_is),
         cmocka_unit_test(test_every_field),
         cmocka_unit_test(test_isolation),
         cmocka_unit_test(test_isolated_has_to_be_allowed),
@@ -1386,10 +2527,34 @@ int main(void)
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_pod_from_json),
         cmocka_unit_test(test_main_path),
+        cmocka_unit_test(test_what_matters_of_a_patch),
+        cmocka_unit_test(test_a_retried_job_goes_on),
+        cmocka_unit_test(test_pods_to_come),
+        cmocka_unit_test(test_agents_cut_off),
+        cmocka_unit_test(test_agents_that_come_back),
+        cmocka_unit_test(test_complete_or_not),
+        cmocka_unit_test(test_refused_batches_are_why),
+        cmocka_unit_test(test_wrong_clocks_are_told),
+        cmocka_unit_test(test_an_agent_shut_out_by_its_clock_is_told),
+        cmocka_unit_test(test_a_wrong_clock_of_prometheus_is_told),
+        cmocka_unit_test(test_clocks_of_the_past),
+        cmocka_unit_test(test_a_refused_clock_is_why),
+        cmocka_unit_test(test_the_deadline_is_why),
+        cmocka_unit_test(test_finishing_has_a_deadline),
+        cmocka_unit_test(test_finishing_after_a_long_absence),
         cmocka_unit_test(test_restart_loses_nothing),
         cmocka_unit_test(test_late_restart_drains),
         cmocka_unit_test(test_no_pod),
         cmocka_unit_test(test_not_injected),
+        cmocka_unit_test(test_other_session_is_named),
+        cmocka_unit_test(test_no_pod_matches),
+        cmocka_unit_test(test_nearest_pod),
+        cmocka_unit_test(test_no_agent),
+        cmocka_unit_test(test_what_is_waited_for),
+        cmocka_unit_test(test_one_agent_is_lost),
+        cmocka_unit_test(test_agent_not_connected),
+        cmocka_unit_test(test_hook_not_loaded),
+        cmocka_unit_test(test_prometheus_away_for_a_moment),
         cmocka_unit_test(test_not_explained_yet),
         cmocka_unit_test(test_one_of_two_injected),
         cmocka_unit_test(test_pods_finish_early),
@@ -1398,8 +2563,16 @@ int main(void)
         cmocka_unit_test(test_more_refusals_than_listed),
         cmocka_unit_test(test_store_lost_everything),
         cmocka_unit_test(test_suspend),
+        cmocka_unit_test(test_suspension_is_not_measured),
+        cmocka_unit_test(test_many_pauses),
+        cmocka_unit_test(test_a_training_that_is_not_there),
+        cmocka_unit_test(test_unread),
         cmocka_unit_test(test_suspended_from_the_start),
         cmocka_unit_test(test_deadline_while_collecting),
+        cmocka_unit_test(test_stamps_do_not_move_the_session),
+        cmocka_unit_test(test_the_beginning_moves_back_only),
+        cmocka_unit_test(test_stamps_ahead_delay_no_end),
+        cmocka_unit_test(test_every_end_is_told),
         cmocka_unit_test(test_conclusions),
         cmocka_unit_test(test_attribution_fails),
         cmocka_unit_test(test_metrics_condition),
@@ -1412,6 +2585,8 @@ int main(void)
         cmocka_unit_test(test_replays_are_let_end),
         cmocka_unit_test(test_invalid_spec),
         cmocka_unit_test(test_ttl),
+        cmocka_unit_test(test_expiry_by_the_operators_setting),
+        cmocka_unit_test(test_no_expiry_of_sessions_accepted_without),
         cmocka_unit_test(test_many_targets),
         cmocka_unit_test(test_cut_text),
         cmocka_unit_test(test_conditions_are_complete),

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 
+from . import structure
 from .deploy import build_folder, compile_preset, configure
 from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, start, step, stop
 
@@ -97,6 +98,14 @@ def documents():
                 wrong.append(f"{name}: no such file: {target}")
         if re.search(r"/(root|home|work)/\w+/", text):
             wrong.append(f"{name}: a path of somebody's machine")
+    if wrong:
+        raise Failure("\n".join(wrong))
+    return []
+
+
+def structure_check():
+    """Includes and calls are as docs/architecture.md says."""
+    wrong = structure.problems()
     if wrong:
         raise Failure("\n".join(wrong))
     return []
@@ -231,9 +240,13 @@ def with_torch(tests, pythons, port):
 
 def side_by_side(runs, port):
     """with_torch() of each; often they wait for each other, so more run at once than there are processors."""
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found_in = [pool.submit(with_torch, tests, pythons, port + i) for i, (tests, pythons) in enumerate(runs)]
-        return [line for one in found_in for line in one.result()]
+    pool = concurrent.futures.ThreadPoolExecutor(4)
+    found_in = [pool.submit(with_torch, tests, pythons, port + i) for i, (tests, pythons) in enumerate(runs)]
+    try:
+        concurrent.futures.wait(found_in)
+    finally:  # interrupted: whoever tidies up ends those that run
+        pool.shutdown(wait=False, cancel_futures=True)
+    return [line for one in found_in for line in one.result()]
 
 
 def hook_tests(without):
@@ -266,7 +279,7 @@ def chart(cluster):
 
 
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
-          ("the harness's tests", harness)]
+          ("includes and calls", structure_check), ("the harness's tests", harness)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook)]
 BESIDE = [("programs (release)", release), ("tests of hook and agent, older torch", older_hook),
           ("unit tests under TSan", tests_of("tsan")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),

@@ -27,7 +27,7 @@ def sources_key():
     """Changes when anything that goes into the programs does."""
     digest = hashlib.sha256()
     for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "e2e/setup",
-                              "operator", "sidecar"):
+                              "estimate", "operator", "sidecar"):
         digest.update(name.encode() + b"\0")
         with open(os.path.join(ROOT, name), "rb") as file:
             digest.update(file.read())

@@ -2,7 +2,9 @@
 import json
 import re
 import time
+import urllib.parse
 
+from .cluster import PODS, SESSIONS
 from .deploy import SERVICES
 from .progress import say
 
@@ -34,7 +36,8 @@ class Session:
         self.namespace = namespace
 
     def get(self):
-        return self.cluster.get("-n", self.namespace, "profilesession", self.name)
+        text = self.cluster.fetch(f"{SESSIONS.format(self.namespace)}/{self.name}")
+        return json.loads(text) if text else None
 
     def patch(self, **spec):
         """Changes fields of the spec."""
@@ -85,4 +88,4 @@ def losses(cluster, pod, container="trainer", namespace=SERVICES):
 
 
 def pods_of(cluster, selector, namespace=SERVICES):
-    return (cluster.get("-n", namespace, "pods", "-l", selector) or {"items": []})["items"]
+    return json.loads(cluster.fetch(f"{PODS.format(namespace)}?labelSelector={urllib.parse.quote(selector)}"))["items"]

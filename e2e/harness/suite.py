@@ -24,6 +24,7 @@ def parser():
     known = argparse.ArgumentParser(prog="e2e/test", add_help=False)
     known.add_argument("--only", choices=["unit", "scenarios"])
     known.add_argument("--quick", action="store_true")
+    known.add_argument("--all", action="store_true")
     known.add_argument("-k", metavar="EXPR")
     known.add_argument("--keep", action="store_true")
     known.add_argument("--preset", default="asan", choices=["asan", "release", "dev"])
@@ -108,7 +109,8 @@ class Suite:
                    "--color=no", "-v", "-ra", "--tb=short",
                    "--durations=0", "--durations-min=5", os.path.join(ROOT, "e2e/scenarios")]
         command += ["-k", self.args.k] if self.args.k else []
-        command += ["-m", "not long"] if self.args.quick else []
+        left_out = ["long"] * self.args.quick + ["extended"] * (not self.args.all)
+        command += ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
         # What is on a cluster that is taken down afterwards need not be taken off it.
         keep = self.args.keep or self.cluster.started
         environment = {"PP_TEST_PRESET": self.args.preset, "PP_TEST_KEEP": "1" if keep else "", "COLUMNS": "100",

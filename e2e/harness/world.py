@@ -60,13 +60,17 @@ class OperatorLogs:
         for pod in pods_of(self.cluster, f"app.kubernetes.io/instance={RELEASE}", SYSTEM):
             for state in pod["status"].get("containerStatuses", []):
                 key = (pod["metadata"]["uid"], state["restartCount"])
-                if key in self.followed or not (state["state"].get("running") or state["state"].get("terminated")):
+                if self.follows(key) or not (state["state"].get("running") or state["state"].get("terminated")):
                     continue
                 path = os.path.join(self.folder, f"{pod['metadata']['name']}-{state['restartCount']}.log")
                 with open(path, "w", encoding="utf-8") as file:
                     self.followed[key] = start("kubectl", "-n", SYSTEM, "logs", "-f", pod["metadata"]["name"],
                                                env=self.cluster.environment, stdout=file, stderr=subprocess.STDOUT,
                                                stdin=subprocess.DEVNULL)
+
+    def follows(self, key):
+        """A log is read once, unless what read it broke off, as it does when the API server ends."""
+        return key in self.followed and self.followed[key].poll() in (None, 0)
 
     def text(self):
         """All logs so far, by file name."""
@@ -146,9 +150,11 @@ class World:
 
     def metrics(self, pod):
         """The plain metrics of one operator pod: {name with labels: value}; None while it does not answer."""
-        text = self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:8080/proxy/metrics",
-                                    check=False)
-        values = dict(re.findall(r"^(\w+(?:\{[^}]*\})?) ([0-9.eE+-]+)$", text, re.M))
+        try:
+            text = self.cluster.fetch(f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:8080/proxy/metrics")
+        except CommandError:
+            return None
+        values = dict(re.findall(r"^(\w+(?:\{[^}]*\})?) ([0-9.eE+-]+)$", text or "", re.M))
         return {name: float(value) for name, value in values.items()} or None
 
     def leads(self, pod):
@@ -165,15 +171,15 @@ class World:
     def wait_for_leader(self, timeout=60):
         return wait_until("an operator that leads", self.leader, timeout)
 
-    def process_of(self, pod):
-        """The pid on this machine of the operator in this pod, found by its cgroup."""
+    def process_of(self, pod, program="precisionprobe-"):
+        """The pid on this machine of the operator or agent (or `program`, by 15 characters) in this pod, by its cgroup."""
         uid = pod["metadata"]["uid"]
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
             try:
                 with open(f"/proc/{entry}/comm", encoding="utf-8") as file:
-                    ours = file.read().strip() == "precisionprobe-operator"[:15]
+                    ours = file.read().strip() == program
                 with open(f"/proc/{entry}/cgroup", encoding="utf-8") as file:
                     inside = uid in file.read().replace("_", "-")
             except OSError:

@@ -13,11 +13,12 @@ from harness.world import SERVICES, SHARED, World
 
 # Cheap ones first, then those that mostly wait, then those that measure and want the machine for themselves; those that
 # need other services later, the one that removes the release last.
-ORDER = ("test_specs", "test_sessions", "test_injection", "test_ingest", "test_sidecar", "test_running_pods",
-         "test_lease", "test_chaos", "test_random_kills", "test_fine", "test_isolated", "test_main_job",
-         "test_coarse", "test_uninstall")
+ORDER = ("test_specs", "test_sessions", "test_injection", "test_troubles", "test_ingest", "test_sidecar", "test_startup",
+         "test_running_pods", "test_lease", "test_pods", "test_clocks", "test_chaos", "test_outages", "test_random_kills",
+         "test_fine", "test_isolated", "test_main_job", "test_coarse", "test_admission", "test_uninstall")
 FAILURES = os.path.join(LOGS, "failures")
 numbers = itertools.count(1)
+pytest.register_assert_rewrite("harness.replay", "harness.faults")
 
 
 def stop(*_):
@@ -32,6 +33,7 @@ def pytest_configure(config):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, stop)
     config.addinivalue_line("markers", "long: takes minutes; left out by e2e/test --quick")
+    config.addinivalue_line("markers", "extended: only in e2e/test --all")
     config.addinivalue_line("markers", "intervals: brings or takes services with other intervals")
     config.addinivalue_line("markers", "measures: held against the truth; not beside other work of e2e/test")
     config.addinivalue_line("markers", "kills: restarts of the operator are part of the scenario")

@@ -1,37 +1,30 @@
 """The operator killed and Postgres stopped in the middle of a session: nothing is lost and nothing counts twice."""
-import json
-import os
-import random
-import re
-import signal
-import subprocess
 import threading
 
 import pytest
 
-from harness.deploy import build_folder, compile_preset
+from harness.faults import kill_operator, more_batches
 from harness.progress import wait_until
+from harness.replay import check_counted_once, check_results_of_a_replay
 from harness.session import manifest
 from harness.world import SERVICES, SYSTEM
 
 pytestmark = [pytest.mark.long, pytest.mark.kills]
-
-SENT = re.compile(r"batch sent instance=(\S+) seq=(\d+) events=(\d+)")
-NS = 1_000_000_000
-OPTIONS = {"window": NS // 4, "scrape": NS // 4, "lag": 0, "error": 0.05, "tolerance": 5.0}  # as in the release's values
 
 
 @pytest.fixture(scope="module")
 def disturbed(everything):
     """A session through kill -9, a deleted pod and a database that is away for 30 s."""
     world = everything
+    if world.cluster.external:
+        pytest.skip("the operator's process is on another machine")
     world.use()
     world.cluster.apply(manifest("chaos", duration="130s", deadline="15m") + "---\n"
                         + world.deployment.render("dlrm.yaml", "dlrm-ddp.yaml", TRAIN_STEPS="4000", TRAIN_BATCH="704"))
     session = world.session("chaos")
     session.follow(180, until=("Collecting",))
     more_batches(world, session, 4)
-    kill(world)
+    kill_operator(world)
     more_batches(world, session, 4)
     world.cluster.kubectl("-n", SYSTEM, "delete", "pod", world.leader(), "--grace-period=0", "--force")
     world.wait_for_leader(90)
@@ -53,163 +46,12 @@ def is_false(condition):
     return condition if condition and condition["status"] == "False" else None
 
 
-def stored(world, session):
-    uid = session.get()["metadata"]["uid"]
-    return world.database.value(f"SELECT count(*) FROM activity WHERE session_uid = '{uid}'")
-
-
-def more_batches(world, session, count):
-    """Waits until so many more batches are in the store: something is always under way when the next blow comes."""
-    before = stored(world, session)
-    wait_until(f"{count} more batches", lambda: stored(world, session) >= before + count, 90)
-
-
-def kill(world):
-    """SIGKILL for the leading operator's process; the kubelet starts it again."""
-    name = world.leader()
-    pod = next(p for p in world.operator_pods() if p["metadata"]["name"] == name)
-    restarts = sum(c["restartCount"] for c in pod["status"]["containerStatuses"])
-    if world.cluster.external:
-        pytest.skip("the operator's process is on another machine")
-    pid = world.process_of(pod)
-    assert pid, "the operator's process is not found"
-    os.kill(pid, signal.SIGKILL)
-    wait_until("the operator's restart", lambda: world.restarts().get(pod["metadata"]["uid"], 0) > restarts, 60)
-    world.wait_for_leader(90)
-
-
 def test_every_event_counts_once(disturbed):
-    """What the agents' logs say they sent, batch by batch, is what the store holds and what its counters say."""
     world, item, logs = disturbed
     assert len(logs) == 3
-    sent = {}
-    for pod, text in logs.items():
-        for instance, seq, events in SENT.findall(text):
-            assert sent.setdefault((pod, instance, int(seq)), int(events)) == int(events)
-    uid = item["metadata"]["uid"]
-    rows = world.database.rows(f"SELECT t.pod_name, a.instance, a.seq, a.events, cardinality(a.layer) AS intervals FROM "
-                               f"activity a JOIN target t USING (session_uid, pod_uid) WHERE session_uid = '{uid}'")
-    held = {(r["pod_name"], r["instance"], r["seq"]): r["events"] for r in rows}
-    assert len(rows) == len(held) and sum(held.values()) > 500
-    assert held == sent
-    assert all(r["intervals"] == r["events"] for r in rows if r["intervals"])
-    counted = {r["pod_name"]: r["events"] for r in
-               world.database.rows(f"SELECT pod_name, events FROM target WHERE session_uid = '{uid}'")}
-    assert counted == {pod: sum(n for (of, _, _), n in sent.items() if of == pod) for pod in logs}
-    assert item["status"]["counts"]["events"] == sum(sent.values())
-    assert sum(r["dropped"] for r in world.database.rows(
-        f"SELECT dropped FROM target WHERE session_uid = '{uid}'")) == 0, "nothing was given up"
-
-
-# --- the same input, played into an empty database ---
-
-def deltas(values):
-    return [values[0]] + [b - a for a, b in zip(values, values[1:])] if values else []
-
-
-def message(row, layers):
-    """A stored batch as its agent has put it on the wire."""
-    batch = {"type": "batch", "session": row["session_uid"], "instance": row["instance"], "seq": row["seq"],
-             "process": {"id": row["process"], "rank": row["rank"], "worldSize": row["world_size"], "gpus": row["gpus"],
-                         "hostname": row["host_name"], "python": row["python"], "torch": row["torch"],
-                         "clock": row["clock"], "model": row["model"], "kernels": row["kernels"]},
-             "stretch": {"id": row["stretch"], "start": row["start_ns"], "end": row["end_ns"],
-                         "last": row["stretch_last"]},
-             "layers": layers,
-             "steps": {"number": deltas(row["step_number"]), "start": deltas(row["step_start"]),
-                       "duration": row["step_duration"], "epoch": deltas(row["step_epoch"]),
-                       "batch": deltas(row["step_batch"])},
-             "dropped": row["dropped"], "cost": {"nanoseconds": row["cost_ns"], "marks": 0}}
-    if row["grid_start"] is None:
-        batch["intervals"] = {"layer": row["layer"], "phase": row["phase"], "step": deltas(row["step"]),
-                              "start": deltas(row["start"]), "duration": row["duration"]}
-    else:
-        batch["grid"] = {"start": row["grid_start"], "cell": row["grid_cell"], "cells": deltas(row["grid_cells"]),
-                         "layer": row["grid_layer"], "phase": row["grid_phase"], "busy": row["grid_busy"],
-                         "calls": row["grid_calls"]}
-    batch["steps"]["gap"] = row["step_gap"]
-    kind, kernels = ("intervals", "busy") if row["grid_start"] is None else ("grid", "grid_kernels")
-    batch[kind]["kernels"] = row[kernels]
-    for part in ("process", "steps", kind):
-        batch[part] = {key: value for key, value in batch[part].items() if value is not None}
-    return batch
-
-
-def lines_of(database, uid):
-    """Everything that the operator was given, in an order of its own and every batch twice."""
-    session = database.rows(f"SELECT uid, namespace, name, method, spec FROM session WHERE uid = '{uid}'")[0]
-    yield {"type": "session", "created": 1, **session}
-    targets = database.rows(f"SELECT * FROM target WHERE session_uid = '{uid}'")
-    for t in targets:
-        yield {"type": "target", "session": uid, "pod": t["pod_uid"], "namespace": t["namespace"], "name": t["pod_name"],
-               "workload": t["workload_name"]}
-    layers = {}
-    for row in database.rows(f"SELECT * FROM layer WHERE session_uid = '{uid}' ORDER BY layer"):
-        layers.setdefault((row["instance"], row["process"]), []).append(
-            {"id": row["layer"], "name": row["name"], "type": row["type"],
-             **({} if row["parameters"] is None else {"parameters": row["parameters"]})})
-    rows = database.rows(
-        "SELECT a.*, p.rank, p.world_size, p.gpus, p.python, p.torch, p.clock, p.model, p.kernels, t.host_name "
-        "FROM activity a JOIN process p USING (session_uid, pod_uid, instance, process) "
-        f"JOIN target t USING (session_uid, pod_uid) WHERE a.session_uid = '{uid}'") * 2
-    random.Random(1).shuffle(rows)
-    for row in rows:
-        yield {"type": "batch", "pod": row["pod_uid"],
-               "batch": message(row, layers.get((row["instance"], row["process"]), []))}
-    samples = database.rows(f"SELECT gpu_uuid AS gpu, metric, at_ns AS at, value FROM metric_sample WHERE gpu_uuid IN "
-                            f"(SELECT unnest(gpus) FROM process WHERE session_uid = '{uid}')")
-    random.Random(2).shuffle(samples)
-    for row in samples:
-        yield {"type": "sample", **row}
-    for t in targets:
-        yield {"type": "solve", "session": uid, "pod": t["pod_uid"], **OPTIONS}
-
-
-# Table: columns that name a row, columns with what was found.
-RESULTS = {
-    "item": ("kind, layer, phase", "type, parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason"),
-    "estimate": ("kind, layer, phase, metric",
-                 "mean, stderr, windows, method, group_name, group_mean, group_stderr, reason"),
-    "fit": ("metric", "r2, noise, step_variation, closure, windows, dropped_samples, repeated_samples"),
-    "attribution": ("final", "windows, samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, "
-                             "truncated, step_ns, gap_ns"),
-    "sample": ("layer, phase, first_ns", "last_ns, windows, share, gpu_util, gpu_mem, dram_active, fp32_active, sm_active"),
-}
-
-
-def results(database, uid, table):
-    """{what names a row: what it holds}."""
-    names, values = RESULTS[table]
-    names = ["pod_uid", "gpu_uuid", *names.split(", ")]
-    rows = database.rows(f"SELECT {', '.join(names)}, {values} FROM {table} WHERE session_uid = '{uid}'")
-    found = {tuple(row.pop(name) for name in names): row for row in rows}
-    assert len(found) == len(rows) > 0, table
-    return found
+    check_counted_once(world, item, logs)
 
 
 def test_estimates_equal_those_of_a_replay(disturbed, world):
-    """The same batches and samples, in another order and every batch twice, into an empty database: the same results."""
     _, item, _ = disturbed
-    uid = item["metadata"]["uid"]
-    replay(world, uid)
-    again = type(world.database)(world.cluster, "replay")
-    for table in RESULTS:
-        ours, theirs = results(world.database, uid, table), results(again, uid, table)
-        assert set(ours) == set(theirs), table
-        different = [(name, ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]]
-        assert not different, f"{table}: {len(different)} of {len(ours)} differ, the first: {different[0]}"
-    world.database.psql("DROP DATABASE replay")
-
-
-def replay(world, uid):
-    """Plays the session into the database `replay`, which is empty before."""
-    tool = os.path.join(build_folder(world.deployment.preset), "operator/store/tests/store_replay")
-    if not os.path.exists(tool):  # the image was in the cache, from another clone
-        compile_preset(world.deployment.preset)
-    world.database.psql("DROP DATABASE IF EXISTS replay")
-    world.database.psql("CREATE DATABASE replay")
-    text = "".join(json.dumps(line) + "\n" for line in lines_of(world.database, uid))
-    with world.forward(SERVICES, "pod/postgres-0", 5432) as (host, port):
-        conninfo = f"host={host} port={port} dbname=replay user=precisionprobe password=precisionprobe"
-        done = subprocess.run([tool, conninfo], input=text, text=True, capture_output=True, timeout=400, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    check_results_of_a_replay(world, item["metadata"]["uid"])

@@ -30,6 +30,7 @@ def layers(rows):
     return [r for r in rows if r["kind"] == "layer" and r["metric"] in truth.SHARES]
 
 
+@pytest.mark.extended
 def test_windows_of_15_s(trainings):
     ranges, rows = profile(trainings, "15s", "105s")
     figures = compare(trainings.cluster, ranges, rows).figures()

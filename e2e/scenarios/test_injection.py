@@ -1,9 +1,10 @@
 """What injection adds to a pod, and the pods that it leaves as they are."""
 import json
 
+import pytest
 from harness.progress import wait_until
 from harness.session import manifest
-from harness.world import AGENT, SHARED
+from harness.world import AGENT, NAME, SHARED, SYSTEM
 
 HOOK = "precisionprobe-hook"
 
@@ -58,10 +59,12 @@ def test_pods_that_ask_for_it(world, namespace):
     session = world.session("all", namespace)
     wait_until("the connections of those that have it", lambda: sum(
         bool(t.get("reporting")) for t in session.get().get("status", {}).get("targets") or []) == usable, 60)
+    wait_until("why the others have none", lambda: all(
+        t["injected"] or t.get("reason") for t in session.get()["status"]["targets"]), 60)
     status = session.get()["status"]
     assert status["pods"] == ("1/2" if SHARED else "2/4")
     assert {t["pod"]: t.get("reason") for t in status["targets"] if not t["injected"]} == {
-        name: "CreatedBefore" for name in (["plain"] if SHARED else ["plain", "out"])}
+        "plain": "CreatedBefore", **({} if SHARED else {"out": "OptedOut"})}
 
 
 def test_python_path_from_a_source(world, namespace):
@@ -108,3 +111,42 @@ def test_unselected_pods_and_namespaces(world, namespace):
         written = json.loads(item["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"])
         assert item["spec"]["containers"][0]["command"] == written["spec"]["containers"][0]["command"]
         assert len(item["spec"]["containers"]) == 1
+
+
+IN_THE_NODES_NETWORK = "  hostNetwork: true\n"  # and so with the node's resolver, which does not know the cluster
+
+
+def addresses_told(world, namespace):
+    """To a pod that is created now."""
+    text = world.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-",
+                                 input=world.pod(namespace, "next", more=IN_THE_NODES_NETWORK))
+    notes = json.loads(text)["metadata"].get("annotations", {})
+    return json.loads(notes.get("precisionprobe.io/settings", "{}")).get("addresses")
+
+
+def made_anew(service):
+    """As it was applied, without what the cluster has given it."""
+    kept = {key: service["metadata"][key] for key in ("name", "namespace", "labels", "annotations") if key in service["metadata"]}
+    spec = {key: value for key, value in service["spec"].items() if key not in ("clusterIP", "clusterIPs")}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": kept, "spec": spec}
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(SHARED, reason="others use that Service")
+def test_the_operator_by_its_address(world, namespace):
+    """A pod that cannot resolve the operator's name reaches it, also one that comes after the Service was made anew."""
+    world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace))
+    session = world.session("all", namespace)
+    wait_until("the session", session.phase, 20)
+    for name in ("one", "two"):
+        service = world.cluster.get("-n", SYSTEM, "service", NAME)
+        if name == "two":
+            world.cluster.kubectl("-n", SYSTEM, "delete", "service", NAME)
+            world.cluster.apply(json.dumps(made_anew(service)))
+            service = world.cluster.get("-n", SYSTEM, "service", NAME)
+        address, *_ = addresses = service["spec"]["clusterIPs"]
+        wait_until("the Service's address", lambda: addresses_told(world, namespace) == addresses, 60)
+        world.cluster.apply(world.pod(namespace, name, more=IN_THE_NODES_NETWORK))
+        wait_until("the agent's connection", lambda: any(
+            t["pod"] == name and t.get("reporting") for t in session.get()["status"].get("targets") or []), 60)
+        assert f"connecting to {address}" in world.agent_logs(namespace)[name]

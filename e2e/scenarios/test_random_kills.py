@@ -61,9 +61,14 @@ class Killer:
 
     def process(self, what, find):
         pid = wait_until(f"a process of {what}", find, 60, every=0.1)
+        self.wait()
         self.logs.open()
         os.kill(pid, signal.SIGKILL)
         wait_until(f"the end of {what}", lambda: not os.path.exists(f"/proc/{pid}"), 30, every=0.05)
+
+    def wait(self):
+        """Until any moment of a life, however long its beginning took on a busy machine."""
+        time.sleep(self.chance.uniform(0, 2))
 
     def agent(self):
         self.process("the agent", lambda: self.world.process_of(self.pod))
@@ -78,10 +83,10 @@ class Killer:
 
     def operator_pod(self):
         name = wait_until("an operator's pod", self.operators, 60)[0]["metadata"]["name"]
+        self.wait()
         self.world.cluster.kubectl("-n", SYSTEM, "delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
 
     def kill(self):
-        time.sleep(self.chance.uniform(0, 2))  # at any moment
         what = self.chance.choices((self.agent, self.operator, self.operator_pod), (66, 24, 10))[0]
         what()
         self.count[what.__name__] += 1

@@ -25,6 +25,7 @@ def test_pod_from_before(world, namespace):
     """A pod that was there first is left alone and reported, on the session and on the pod."""
     world.cluster.apply(world.pod(namespace, "early"))
     before = world.running(namespace, "app=idle")[0]
+    time.sleep(1)  # the API keeps whole seconds: of two objects made in the same one none is known to be the older
     world.cluster.apply(manifest("late", labels="app: idle", namespace=namespace))
     session = world.session("late", namespace)
     wait_until("the reason", lambda: (session.condition("Injected") or {}).get("reason") == "CreatedBefore", 10)
@@ -83,8 +84,9 @@ def closed(world, uid):
 
 
 def test_one_file_with_a_job_and_ttl(trainings):
-    """Session and Job in one file: the pod is injected, the Job completes beside the agent, the session ends well when
-    its pods have finished, and is deleted after its time to live, while its results stay."""
+    """Session and Job in one file: the pod is injected, the Job completes beside the agent, the session ends when its pods
+    have finished, says that this was before its duration was over, and is deleted after its time to live, while its
+    results stay."""
     world = trainings
     world.cluster.apply(manifest("short", duration="10m", deadline="20m", more="  ttlSecondsAfterFinished: 15\n") + "---\n"
                         + world.deployment.render("dlrm.yaml", TRAIN_STEPS="60", TRAIN_BATCH="128"))
@@ -92,8 +94,11 @@ def test_one_file_with_a_job_and_ttl(trainings):
     item = session.follow(240)
     ended = time.monotonic()
     uid = item["metadata"]["uid"]
-    assert item["status"]["phase"] == "Succeeded", session.condition("Succeeded")
+    failed = session.condition("Failed")
+    assert (failed["status"], failed["reason"]) == ("True", "Incomplete") and "had ended by then" in failed["message"]
+    assert session.condition("Finished")["status"] == "True"
     assert item["status"]["pods"] == "1/1"
+    assert item["status"]["expiresAfterSeconds"] == 604800, "the chart's, had it none of its own"
     world.cluster.kubectl("-n", session.namespace, "wait", "--for=condition=Complete", "job/dlrm", "--timeout=60s")
     pod = world.cluster.get("-n", session.namespace, "pods", "-l", "job-name=dlrm")["items"][0]
     agents = [c for c in pod["spec"]["initContainers"] if c["name"] == "precisionprobe-agent"]
@@ -101,5 +106,5 @@ def test_one_file_with_a_job_and_ttl(trainings):
     wait_until("the session to be deleted", lambda: session.get() is None, 40)
     assert time.monotonic() - ended > 10, "it was deleted before its time"
     rows = world.database.rows(f"SELECT phase, finished_at FROM session WHERE uid = '{uid}'")
-    assert rows and rows[0]["phase"] == "Succeeded" and rows[0]["finished_at"]
+    assert rows and rows[0]["phase"] == "Failed" and rows[0]["finished_at"]
     assert world.database.value(f"SELECT count(*) FROM result_detail WHERE session_uid = '{uid}' AND kind = 'layer'") > 0

@@ -35,6 +35,7 @@ def test_refused(everything, place, case):
     said = refusal(everything.cluster, "apply", "-f", "-", input=text(place, case["spec"]))
     assert case["message"] in said
     assert case["field"] in said
+    assert "evaluating rule" not in said, "the rule itself failed"
 
 
 def test_accepted(everything, place):

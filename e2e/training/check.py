@@ -4,7 +4,8 @@
 - the printed losses are the same to the last bit with and without the virtual GPU, and from run to run;
 - with two ranks over gloo, too, and both ranks start from the same weights;
 - what the client says is complete and in order, and agrees with a second observer (module hooks and autograd node
-  hooks, as a profiler would take them) to a millisecond, however long the client's writes take.
+  hooks, as a profiler would take them) to a millisecond, however long the client's writes take;
+- small.py prints the same in whatever process it trains, and ends as it is asked to.
 """
 import json
 import os
@@ -235,6 +236,29 @@ def observe():
     sys.argv[1:] = ["--steps", "5", "--batch", "128"]
     dlrm.main()
     print(json.dumps(seen))
+
+
+class Small(unittest.TestCase):
+    def said(self, *args, status=0):
+        process = launch("small.py", "--steps=5", *args)
+        out, _ = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, status, out)
+        return out
+
+    def test_who_trains(self):
+        plain = self.said()
+        self.assertEqual(plain.count("step="), 5)
+        for way in ("--child", "--thread", "--workers=1"):
+            self.assertEqual(self.said(way), plain)
+        self.assertEqual(self.said("--fork"), plain + "the fork ended with 0\n")
+        self.assertEqual(self.said("--ranks=2"), self.said("--ranks=2"))
+
+    def test_how_it_ends(self):
+        plain = self.said()
+        self.assertEqual(self.said("--exit=3", status=3), plain)
+        self.assertEqual(self.said("--kill", status=-9), plain)
+        self.assertEqual(self.said("--abort", status=-6), plain)
+        self.assertEqual(self.said("--expect=NOBODY=here", status=4), "not so: NOBODY=here\n")
 
 
 if __name__ == "__main__":

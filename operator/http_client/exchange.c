@@ -235,6 +235,7 @@ http_client_exchange *http_client_exchange_new(pp_http_client *client,
     exchange->chunk = request->chunk;
     exchange->done = request->done;
     exchange->user = request->user;
+    exchange->share = request->share;
     pp_buf_init(&exchange->body, request->max_body ? request->max_body : DEFAULT_MAX_BODY);
     if (set_options(exchange, request, err) < 0) {
         http_client_exchange_free(exchange);
@@ -278,6 +279,13 @@ static void explain(http_client_exchange *exchange, CURLcode result)
     (void)pp_error_set(&exchange->failed, code_of(result), "%s", text);
 }
 
+/* -1: the server names no time. It may name any. */
+static int64_t retry_after_ms(curl_off_t seconds)
+{
+    static const curl_off_t most = 86400;
+    return seconds > 0 ? (int64_t)(seconds < most ? seconds : most) * 1000 : -1;
+}
+
 void http_client_exchange_report(http_client_exchange *exchange, CURLcode result)
 {
     const char *content_type = NULL;
@@ -291,7 +299,7 @@ void http_client_exchange_report(http_client_exchange *exchange, CURLcode result
         .body = exchange->body.data ? exchange->body.data : "",
         .body_len = exchange->body.len,
         .content_type = content_type ? content_type : "",
-        .retry_after_ms = retry_after_s > 0 ? (int64_t)retry_after_s * 1000 : -1,
+        .retry_after_ms = retry_after_ms(retry_after_s),
     };
     exchange->done(exchange->user, exchange->id, &response,
                    exchange->failed.code ? &exchange->failed : NULL);

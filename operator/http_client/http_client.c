@@ -7,7 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_MAX_CONNECTIONS = 8, DEFAULT_MAX_REQUESTS = 1024 };
+/** Where a server speaks HTTP/1.1 alone, each watch holds one for its life. */
+enum { DEFAULT_MAX_CONNECTIONS = 32 };
+
+static const unsigned max_of_share[PP_HTTP_CLIENT_SHARES] = {
+    [PP_HTTP_CLIENT_OTHER] = 512,
+    [PP_HTTP_CLIENT_LEASE] = 16,
+    [PP_HTTP_CLIENT_TOKENS] = 128,
+    [PP_HTTP_CLIENT_PROMETHEUS] = 512,
+};
 
 /** A descriptor that curl wants watched. */
 typedef struct http_client_socket {
@@ -57,11 +65,17 @@ static void detach(http_client_exchange *exchange)
     exchange->added = false;
 }
 
+/** Out of the table: no id leads to it any more. */
+static void forget(http_client_exchange *exchange)
+{
+    HASH_DEL(exchange->client->exchanges, exchange);
+    exchange->client->active[exchange->share]--;
+}
+
 static void finish(http_client_exchange *exchange, CURLcode result)
 {
-    pp_http_client *client = exchange->client;
     detach(exchange);
-    HASH_DEL(client->exchanges, exchange);
+    forget(exchange);
     http_client_exchange_report(exchange, result);
     http_client_exchange_free(exchange);
 }
@@ -124,7 +138,7 @@ static void teardown(pp_http_client *client)
     }
     HASH_ITER(hh, client->exchanges, exchange, tmp)
     {
-        HASH_DEL(client->exchanges, exchange);
+        forget(exchange);
         detach(exchange);
         http_client_exchange_free(exchange);
     }
@@ -263,8 +277,7 @@ pp_http_client *pp_http_client_new(uv_loop_t *loop, const pp_http_client_options
     client->loop = loop;
     client->multi = multi;
     client->user_agent = agent;
-    client->max_requests =
-        options && options->max_requests ? options->max_requests : DEFAULT_MAX_REQUESTS;
+    client->max_requests = options ? options->max_requests : 0;
     uv_timer_init(loop, &client->timer);
     client->timer.data = client;
     client->handles = 1;
@@ -287,9 +300,11 @@ int pp_http_client_send(pp_http_client *client, const pp_http_client_request *re
 {
     if (client->closing)
         return pp_error_set(err, PP_ERR_INTERNAL, "the HTTP client is closing");
-    if (HASH_COUNT(client->exchanges) >= client->max_requests)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "%u HTTP requests are under way already",
-                            client->max_requests);
+    unsigned max = max_of_share[request->share];
+    if (client->max_requests && client->max_requests < max)
+        max = client->max_requests;
+    if (client->active[request->share] >= max)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "%u HTTP requests are under way already", max);
     http_client_exchange *exchange = http_client_exchange_new(client, request, err);
     if (!exchange)
         return -1;
@@ -305,6 +320,7 @@ int pp_http_client_send(pp_http_client *client, const pp_http_client_request *re
     }
     exchange->id = ++client->last_id;
     HASH_ADD(hh, client->exchanges, id, sizeof exchange->id, exchange);
+    client->active[exchange->share]++;
     if (ret_id)
         *ret_id = exchange->id;
     return 0;
@@ -316,7 +332,7 @@ void pp_http_client_cancel(pp_http_client *client, pp_http_client_id id)
     HASH_FIND(hh, client->exchanges, &id, sizeof id, exchange);
     if (!exchange)
         return;
-    HASH_DEL(client->exchanges, exchange);
+    forget(exchange);
     exchange->cancelled = true;
     if (!client->in_curl) {
         if (exchange->prev) /* still among the deferred */

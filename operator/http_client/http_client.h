@@ -21,6 +21,16 @@ typedef struct pp_http_client pp_http_client;
 /** Names one request of one client; 0 names none, and an id is never used again. */
 typedef uint64_t pp_http_client_id;
 
+/** What requests are for. Each share has a number of its own, so that a server that hangs keeps out
+ * none of another's. */
+typedef enum pp_http_client_share {
+    PP_HTTP_CLIENT_OTHER,      /**< 512 at once */
+    PP_HTTP_CLIENT_LEASE,      /**< 16 */
+    PP_HTTP_CLIENT_TOKENS,     /**< 128: TokenReviews */
+    PP_HTTP_CLIENT_PROMETHEUS, /**< 512 */
+    PP_HTTP_CLIENT_SHARES,
+} pp_http_client_share;
+
 /** How to trust the server and how to prove who we are. PEM text wins over a file. */
 typedef struct pp_http_client_tls {
     const char *ca_file; /**< PEM; NULL with ca_pem NULL: the system's authorities */
@@ -59,8 +69,9 @@ typedef struct pp_http_client_request {
     const char *method;         /**< NULL: GET, or POST where there is a body */
     const char *url;            /**< http or https; needed */
     const char *const *headers; /**< "Name: value", NULL-terminated; may be NULL */
-    const char *bearer_token;   /**< sent as Authorization: Bearer; may be NULL */
-    const char *username;       /**< HTTP basic authentication, with password; may be NULL */
+    pp_http_client_share share;
+    const char *bearer_token; /**< sent as Authorization: Bearer; may be NULL */
+    const char *username;     /**< HTTP basic authentication, with password; may be NULL */
     const char *password;
     const void *body; /**< copied */
     size_t body_len;
@@ -75,9 +86,9 @@ typedef struct pp_http_client_request {
 } pp_http_client_request;
 
 typedef struct pp_http_client_options {
-    unsigned max_host_connections; /**< 0: 8; requests over one HTTP/2 connection count once */
-    unsigned max_requests;         /**< in flight at once, more are refused; 0: 1024 */
-    const char *user_agent;        /**< NULL: "precisionprobe" */
+    unsigned max_host_connections; /**< 0: 32; requests over one HTTP/2 connection count once */
+    unsigned max_requests;  /**< of each share, where that is less than its own; 0: no less */
+    const char *user_agent; /**< NULL: "precisionprobe" */
 } pp_http_client_options;
 
 /** A client on the loop, which outlives it. `options` may be NULL. NULL on error. */
@@ -92,7 +103,7 @@ void pp_http_client_free(pp_http_client *client);
 
 /**
  * Starts a request. The done callback is never called before this returns. On failure nothing was
- * started: PP_ERR_INVALID for a wrong option, PP_ERR_TOO_LARGE for too many requests at once.
+ * started: PP_ERR_INVALID for a wrong option, PP_ERR_TOO_LARGE for too many of its share at once.
  */
 int pp_http_client_send(pp_http_client *client, const pp_http_client_request *request,
                         pp_http_client_id *ret_id, pp_error *err);

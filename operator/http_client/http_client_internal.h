@@ -20,6 +20,7 @@ typedef struct http_client_exchange {
     pp_http_client_chunk_fn chunk;
     pp_http_client_done_fn done;
     void *user;
+    pp_http_client_share share;
     pp_error failed; /**< set by us or by the chunk callback before curl was told to stop */
     bool cancelled;  /**< no callback any more; freed once curl is not on the stack */
     bool added;      /**< known to the multi handle */
@@ -37,7 +38,8 @@ struct pp_http_client {
     struct http_client_socket *sockets;
     char *user_agent;
     pp_http_client_id last_id;
-    unsigned max_requests;
+    unsigned max_requests; /**< of each share; 0: its own */
+    unsigned active[PP_HTTP_CLIENT_SHARES];
     unsigned depth; /**< callbacks of the loop that are on the stack */
     bool in_curl;   /**< curl is on the stack: its multi handle must not be touched */
     bool closing;   /**< freed by its owner */

@@ -9,6 +9,7 @@
 #include "common/json.h"
 #include "common/time.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,19 +38,38 @@ static void cleanup_request(request *r)
     pp_json_free_fields(request_fields, r);
 }
 
+bool http_review_path(const pp_http_server *server, const char *path, bool *ret_labelled)
+{
+    size_t n = strlen(server->path_secret);
+    size_t at = strcspn(*path == '/' ? path + 1 : path, "/");
+    if (!n || *path != '/' || at != n || CRYPTO_memcmp(path + 1, server->path_secret, n) != 0)
+        return false;
+    *ret_labelled = strcmp(path + 1 + n, "/labelled") == 0;
+    return *ret_labelled || strcmp(path + 1 + n, "/pods") == 0 ||
+           strcmp(path + 1 + n, "/sessions") == 0;
+}
+
 void http_review_begin(exchange *ex)
 {
+    pp_http_server *server = ex->peer.server;
+    if (server->client_certificate && !http_tls_client_known(ex->peer.wsi)) {
+        ex->close = true;
+        http_exchange_answer_text(ex, 401, "", "a client certificate is needed");
+        return;
+    }
     if (!ex->expected) {
         http_exchange_answer_text(ex, 400, "", "an AdmissionReview is needed");
         return;
     }
-    http_exchange_enter(ex, STAGE_BODY, ex->peer.server->options.body_timeout);
-}
-
-void http_review_labelled_begin(exchange *ex)
-{
-    ex->labelled = true;
-    http_review_begin(ex);
+    if (!http_arrival_reviews(server, ex->peer.wsi) ||
+        server->review_bytes + ex->expected > server->options.max_review_bytes) {
+        ex->close = true; /* its body is not read */
+        http_exchange_answer_text(ex, 503, "Retry-After: 1\r\n", "there are too many reviews");
+        return;
+    }
+    ex->reserved = ex->expected;
+    server->review_bytes += ex->reserved;
+    http_exchange_enter(ex, STAGE_BODY, server->options.body_timeout);
 }
 
 static int decode_request(const json_t *review, request *ret, pp_error *err)
@@ -64,12 +84,12 @@ static int decode_request(const json_t *review, request *ret, pp_error *err)
                           err);
 }
 
-/** Only the creation of a pod is of interest; the webhook's rules ask for nothing else. */
-static bool is_pod_creation(const request *r)
+/** Only creations are of interest; the webhook's rules ask for nothing else. */
+static bool is_creation(const request *r, const char *of)
 {
     const char *kind = pp_json_get_string(r->kind, "kind", NULL);
-    return r->operation && strcmp(r->operation, "CREATE") == 0 && kind &&
-           strcmp(kind, "Pod") == 0 && json_is_object(r->object);
+    return r->operation && strcmp(r->operation, "CREATE") == 0 && kind && strcmp(kind, of) == 0 &&
+           json_is_object(r->object);
 }
 
 static void refuse_review(exchange *ex, const pp_error *why)
@@ -78,6 +98,18 @@ static void refuse_review(exchange *ex, const pp_error *why)
     (void)snprintf(text, sizeof text, "%s%s%s", why->field, why->field[0] ? ": " : "",
                    why->message);
     http_exchange_answer_text(ex, 400, "", text);
+}
+
+static void count(const exchange *ex, review_result result)
+{
+    pp_meter_observe(ex->peer.server->metrics.review_seconds[result],
+                     (double)(pp_time_monotonic() - ex->began) / (double)SECOND);
+}
+
+/** The API server did not wait for the answer: its timeout is the webhook's, and may be shorter. */
+static void given_up(exchange *ex)
+{
+    count(ex, REVIEW_LATE);
 }
 
 void http_review_body(exchange *ex)
@@ -92,23 +124,21 @@ void http_review_body(exchange *ex)
         return;
     }
     (void)snprintf(ex->uid, sizeof ex->uid, "%s", r.uid);
+    ex->given_up = given_up;
     http_exchange_enter(ex, STAGE_REVIEW, server->options.admission_timeout);
-    if (server->stopping || !is_pod_creation(&r)) {
+    const bool pod = is_creation(&r, "Pod");
+    const bool session = is_creation(&r, "ProfileSession");
+    if (server->stopping || (!pod && !session)) {
         pp_http_admission_respond(server, ex->peer.id, NULL, NULL);
         return;
     }
     const pp_http_review handed = {.uid = r.uid,
                                    .namespace_name = r.namespace_name ? r.namespace_name : "",
-                                   .pod = r.object,
+                                   .pod = pod ? r.object : NULL,
+                                   .session = session ? r.object : NULL,
                                    .labelled = ex->labelled,
                                    .dry_run = r.dry_run};
     server->handlers.review(server->handlers.context, ex->peer.id, &handed);
-}
-
-void http_review_late(exchange *ex)
-{
-    pp_meter_add(ex->peer.server->metrics.reviews_late, 1);
-    pp_http_admission_respond(ex->peer.server, ex->peer.id, NULL, NULL);
 }
 
 /* ---- the answer --------------------------------------------------------------------------------
@@ -133,7 +163,7 @@ static void add_warnings(json_t *response, const pp_strings *warnings)
         return;
     json_t *list = json_array();
     for (size_t i = 0; i < warnings->count && i < PP_HTTP_MAX_WARNINGS; i++)
-        (void)json_array_append_new(list, json_string(warnings->items[i]));
+        (void)json_array_append_new(list, pp_json_text(warnings->items[i]));
     (void)json_object_set_new(response, "warnings", list);
 }
 
@@ -157,18 +187,31 @@ static char *encode_answer(const char *uid, const json_t *patch, const pp_string
     return json_dumps(answer, JSON_COMPACT);
 }
 
+static void respond(exchange *ex, const json_t *patch, const pp_strings *warnings,
+                    review_result result)
+{
+    PP_CLEANUP_FREE char *text = encode_answer(ex->uid, patch, warnings);
+    count(ex, result);
+    if (!text) {
+        http_exchange_answer_text(ex, 503, "", "out of memory");
+        return;
+    }
+    http_exchange_answer(ex, 200, "application/json", "", text, strlen(text));
+}
+
+void http_review_late(exchange *ex)
+{
+    respond(ex, NULL, NULL, REVIEW_LATE);
+}
+
 void pp_http_admission_respond(pp_http_server *server, pp_http_id id, const json_t *patch,
                                const pp_strings *warnings)
 {
     exchange *ex = http_exchange_find(server, id);
     if (!ex || ex->stage != STAGE_REVIEW)
         return;
-    PP_CLEANUP_FREE char *text = encode_answer(ex->uid, patch, warnings);
-    pp_meter_observe(server->metrics.review_seconds,
-                     (double)(pp_time_monotonic() - ex->began) / (double)SECOND);
-    if (!text) {
-        http_exchange_answer_text(ex, 503, "", "out of memory");
-        return;
-    }
-    http_exchange_answer(ex, 200, "application/json", "", text, strlen(text));
+    if (json_array_size(patch))
+        respond(ex, patch, warnings, REVIEW_PATCHED);
+    else
+        respond(ex, NULL, warnings, warnings && warnings->count ? REVIEW_REFUSED : REVIEW_PASSED);
 }

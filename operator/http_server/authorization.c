@@ -4,7 +4,7 @@
  * upgrade is allowed at once only where the token's verdict is known and good; any other goes on as
  * an ordinary GET, which waits for the verdict and gets its true status: 401, 403 or 503. A good
  * verdict is answered there with 503 and `Retry-After: 0`, and the agent's next attempt finds it.
- * Verdicts are kept for seconds, by the token's digest.
+ * Verdicts are kept for a while (verdicts.c); how many may be asked for is askers.c's.
  */
 #include "operator/http_server/http_server_internal.h"
 
@@ -15,93 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VERDICTS = 4096, MAX_UNDECIDED = 64 };
-
-#define KEEP_GRANTED (30 * SECOND)
-#define KEEP_UNAUTHORIZED (10 * SECOND)
-#define KEEP_FORBIDDEN (3 * SECOND) /* the session may be on its way */
-
 /** What an upgrade request gets; status 0: nobody knows yet. */
 typedef struct answer {
     int status;
     const char *text;
     const verdict *known;
 } answer;
-
-/* ---- verdicts ----------------------------------------------------------------------------------
- */
-
-static verdict *find_verdict(pp_http_server *server, const unsigned char *digest)
-{
-    verdict *v = NULL;
-    HASH_FIND(hh, server->verdicts, digest, DIGEST_BYTES, v);
-    if (v && v->expires <= pp_time_monotonic()) {
-        HASH_DEL(server->verdicts, v);
-        free(v);
-        return NULL;
-    }
-    return v;
-}
-
-/** Makes room: what has expired, else the oldest decided one. False when all are undecided. */
-static bool make_room(pp_http_server *server)
-{
-    int64_t now = pp_time_monotonic();
-    verdict *v;
-    verdict *spare;
-    verdict *oldest = NULL;
-    HASH_ITER(hh, server->verdicts, v, spare)
-    {
-        if (v->expires <= now) {
-            HASH_DEL(server->verdicts, v);
-            free(v);
-        } else if (v->decided && !oldest) {
-            oldest = v; /* uthash iterates in the order of insertion */
-        }
-    }
-    if (HASH_COUNT(server->verdicts) < MAX_VERDICTS)
-        return true;
-    if (!oldest)
-        return false;
-    HASH_DEL(server->verdicts, oldest);
-    free(oldest);
-    return true;
-}
-
-static size_t count_undecided(const pp_http_server *server)
-{
-    size_t count = 0;
-    for (const verdict *v = server->verdicts; v; v = v->hh.next)
-        count += !v->decided;
-    return count;
-}
-
-/** An undecided verdict, so that the next request with this token does not ask again. */
-static verdict *new_verdict(pp_http_server *server, const unsigned char *digest)
-{
-    if (count_undecided(server) >= MAX_UNDECIDED ||
-        (HASH_COUNT(server->verdicts) >= MAX_VERDICTS && !make_room(server)))
-        return NULL;
-    verdict *v = calloc(1, sizeof *v);
-    if (!v)
-        return NULL;
-    (void)memcpy(v->digest, digest, DIGEST_BYTES);
-    v->id = http_next_id(server);
-    v->expires = pp_time_monotonic() + server->options.authorize_timeout;
-    HASH_ADD(hh, server->verdicts, digest, DIGEST_BYTES, v);
-    return v;
-}
-
-void http_verdicts_forget(pp_http_server *server)
-{
-    verdict *v;
-    verdict *spare;
-    HASH_ITER(hh, server->verdicts, v, spare)
-    {
-        HASH_DEL(server->verdicts, v);
-        free(v);
-    }
-}
 
 /* ---- reading the request -----------------------------------------------------------------------
  */
@@ -166,8 +85,8 @@ static answer judge_token(pp_http_server *server, const char *token, unsigned ch
         return (answer){.status = 401, .text = "a bearer token is needed"};
     if (EVP_Digest(token, strlen(token), digest, NULL, EVP_sha256(), NULL) != 1)
         return (answer){.status = 503, .text = "the token cannot be looked at"};
-    const verdict *v = find_verdict(server, digest);
-    if (!v || !v->decided)
+    const verdict *v = http_verdict_find(server, digest);
+    if (!v || v->kind == VERDICT_OPEN)
         return (answer){.known = v};
     return (answer){.status = statuses[v->decision], .text = v->message, .known = v};
 }
@@ -183,8 +102,6 @@ static answer judge(pp_http_server *server, struct lws *wsi, const char *token,
         return (answer){.status = 400, .text = wrong};
     if (server->stopping || !server->handlers.accepting(server->handlers.context))
         return (answer){.status = 503, .text = "this replica takes no agents now"};
-    if (HASH_COUNT(server->connections) >= server->options.max_connections)
-        return (answer){.status = 503, .text = "there are too many connections"};
     return judge_token(server, token, digest);
 }
 
@@ -197,7 +114,7 @@ bool http_upgrade_allowed(pp_http_server *server, struct lws *wsi, pp_http_ident
         strcmp(path, PP_WIRE_PATH) != 0)
         return false;
     answer a = judge(server, wsi, read_token(wsi, text), digest);
-    if (a.status != 101)
+    if (a.status != 101 || !http_ingest_make_place(server, &a.known->identity))
         return false;
     *ret_identity = a.known->identity;
     return true;
@@ -234,13 +151,16 @@ void http_upgrade_begin(exchange *ex)
     char text[PP_HTTP_MAX_TOKEN + 16];
     const char *token = read_token(ex->peer.wsi, text);
     answer a = judge(server, ex->peer.wsi, token, ex->digest);
+    if (a.status == 101 && !http_ingest_has_place(server))
+        a = (answer){.status = 503, .text = "there are too many connections"};
     if (a.status) {
         answer_upgrade(ex, a.status, a.text);
         return;
     }
     bool ask = !a.known;
-    const verdict *v = ask ? new_verdict(server, ex->digest) : a.known;
+    const verdict *v = ask ? http_verdict_new(server, ex->peer.wsi, ex->digest) : a.known;
     if (!v) {
+        pp_meter_add(server->metrics.tokens[TOKEN_LIMITED], 1);
         answer_upgrade(ex, 503, "too many tokens are being looked at");
         return;
     }
@@ -254,45 +174,28 @@ void http_upgrade_late(exchange *ex)
     answer_upgrade(ex, 503, "the token could not be looked at in time");
 }
 
-static verdict *find_undecided(pp_http_server *server, pp_http_id id)
+static void tell_waiting(pp_http_server *server, const unsigned char *digest, int status,
+                         const char *text)
 {
-    for (verdict *v = server->verdicts; v; v = v->hh.next) {
-        if (v->id == id)
-            return v->decided ? NULL : v;
+    for (peer *p = server->exchanges; p; p = p->hh.next) {
+        exchange *ex = (exchange *)p;
+        if (ex->stage == STAGE_AUTHORIZE && memcmp(ex->digest, digest, DIGEST_BYTES) == 0)
+            answer_upgrade(ex, status, text);
     }
-    return NULL;
-}
-
-static void decide(verdict *v, pp_http_decision decision, const pp_http_identity *identity,
-                   const char *text)
-{
-    static const int64_t keep[] = {
-        [PP_HTTP_GRANTED] = KEEP_GRANTED,
-        [PP_HTTP_UNAUTHORIZED] = KEEP_UNAUTHORIZED,
-        [PP_HTTP_FORBIDDEN] = KEEP_FORBIDDEN,
-        [PP_HTTP_UNAVAILABLE] = 0, /* asked again by whoever comes next */
-    };
-    v->decided = true;
-    v->decision = decision;
-    if (identity)
-        v->identity = *identity;
-    (void)snprintf(v->message, sizeof v->message, "%s", text ? text : "");
-    v->expires = pp_time_monotonic() + keep[decision];
 }
 
 void pp_http_authorize_respond(pp_http_server *server, pp_http_id id, pp_http_decision decision,
                                const pp_http_identity *identity, const char *text)
 {
     static const int statuses[] = {101, 401, 403, 503};
-    verdict *v = find_undecided(server, id);
+    verdict *v = http_verdict_find_open(server, id);
     if (!v)
         return;
     if (decision == PP_HTTP_GRANTED && !identity)
         decision = PP_HTTP_UNAVAILABLE;
-    decide(v, decision, identity, text);
-    for (peer *p = server->exchanges; p; p = p->hh.next) {
-        exchange *ex = (exchange *)p;
-        if (ex->stage == STAGE_AUTHORIZE && memcmp(ex->digest, v->digest, DIGEST_BYTES) == 0)
-            answer_upgrade(ex, statuses[decision], v->message);
-    }
+    (void)snprintf(v->message, sizeof v->message, "%s", text ? text : "");
+    http_verdict_settle(server, v, decision, identity);
+    tell_waiting(server, v->digest, statuses[decision], v->message);
+    if (decision == PP_HTTP_UNAVAILABLE)
+        http_verdict_drop(server, v);
 }

@@ -50,10 +50,10 @@ static int refuse_openssl(pp_error *err, const char *what)
 void pp_certificates_done(pp_certificates *c)
 {
     char **texts[] = {&c->ca,     &c->ca_key,      &c->next_ca, &c->next_ca_key,
-                      &c->old_ca, &c->certificate, &c->key};
+                      &c->old_ca, &c->certificate, &c->key,     &c->path_secret};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (*texts[i] &&
-            (texts[i] == &c->ca_key || texts[i] == &c->next_ca_key || texts[i] == &c->key))
+        if (*texts[i] && texts[i] != &c->ca && texts[i] != &c->next_ca && texts[i] != &c->old_ca &&
+            texts[i] != &c->certificate)
             OPENSSL_cleanse(*texts[i], strlen(*texts[i]));
         free(*texts[i]);
         *texts[i] = NULL;
@@ -300,6 +300,7 @@ void pp_certificates_inspect(const pp_certificates *c, const pp_strings *names,
         .certificate = inspect_pair(cert, key, true),
         .names_match = cert && names_match(cert, names),
         .signed_by_ca = cert && ca && is_signed_by(cert, ca),
+        .path_secret_missing = !pp_webhook_secret_valid(c->path_secret),
     };
 }
 
@@ -351,6 +352,7 @@ void pp_certificates_plan_at(const pp_certificates_state *state, int64_t now,
     bool same_signer = signer == &state->ca && state->signed_by_ca;
     plan.issue = !same_signer || !state->names_match || !is_current(&state->certificate, now) ||
                  now >= renewal_time(&state->certificate);
+    plan.make_path_secret = state->path_secret_missing;
     *ret = plan;
 }
 
@@ -375,6 +377,7 @@ static int copy_all(const pp_certificates *from, pp_certificates *to, pp_error *
         .old_ca = copy_or_null(from->old_ca, &failed),
         .certificate = copy_or_null(from->certificate, &failed),
         .key = copy_or_null(from->key, &failed),
+        .path_secret = copy_or_null(from->path_secret, &failed),
     };
     return failed ? pp_error_nomem(err) : 0;
 }
@@ -393,13 +396,42 @@ static void promote(pp_certificates *c)
     put(&c->ca_key, PP_TAKE(c->next_ca_key));
 }
 
+/* The API server takes a path whose segments are lower-case DNS names, and no other. */
+static const char secret_digits[] = "0123456789abcdef";
+
+bool pp_webhook_secret_valid(const char *text)
+{
+    return text && strlen(text) == PP_WEBHOOK_SECRET &&
+           strspn(text, secret_digits) == PP_WEBHOOK_SECRET;
+}
+
+static int make_path_secret(char **slot, pp_error *err)
+{
+    unsigned char bytes[PP_WEBHOOK_SECRET / 2];
+    char text[PP_WEBHOOK_SECRET + 1] = "";
+    if (RAND_bytes(bytes, sizeof bytes) != 1)
+        return refuse_openssl(err, "make a path for the webhook");
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        text[2 * i] = secret_digits[bytes[i] >> 4];
+        text[2 * i + 1] = secret_digits[bytes[i] & 0xf];
+    }
+    put(slot, strdup(text));
+    OPENSSL_cleanse(bytes, sizeof bytes);
+    OPENSSL_cleanse(text, sizeof text);
+    return *slot ? 0 : pp_error_nomem(err);
+}
+
 static int follow_plan(const pp_certificates_plan *plan, pp_certificates *c,
                        const pp_strings *names, int64_t now, pp_error *err)
 {
     char *cert = NULL;
     char *key = NULL;
+    if (plan->make_path_secret && make_path_secret(&c->path_secret, err) < 0)
+        return -1;
     if (plan->make_ca) {
+        char *path_secret = PP_TAKE(c->path_secret); /* is as good as before */
         pp_certificates_done(c);
+        c->path_secret = path_secret;
         if (make_ca(now, &c->ca, &c->ca_key, err) < 0)
             return -1;
     }
@@ -452,8 +484,8 @@ int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names
         return pp_error_set(err, PP_ERR_INVALID,
                             "the authority begins only later: is this node's clock behind?");
     pp_certificates_plan_at(&state, now, &plan);
-    bool changed =
-        plan.make_ca || plan.introduce_ca || plan.promote_ca || plan.drop_old_ca || plan.issue;
+    bool changed = plan.make_ca || plan.introduce_ca || plan.promote_ca || plan.drop_old_ca ||
+                   plan.issue || plan.make_path_secret;
     if (changed) {
         pp_certificates fresh;
         if (copy_all(certificates, &fresh, err) < 0 ||
@@ -496,6 +528,7 @@ static const struct {
     {"next-ca.crt", offsetof(pp_certificates, next_ca)},
     {"next-ca.key", offsetof(pp_certificates, next_ca_key)},
     {"old-ca.crt", offsetof(pp_certificates, old_ca)},
+    {"webhook-path", offsetof(pp_certificates, path_secret)},
 };
 
 enum { SECRET_KEYS = sizeof secret_keys / sizeof *secret_keys };
@@ -535,7 +568,7 @@ int pp_certificates_from_secret(const json_t *data, pp_certificates *ret, pp_err
         char *decoded = text && strlen(text) <= MAX_PEM ? decode_base64(text) : NULL;
         if (!decoded) {
             pp_certificates_done(&c);
-            return pp_error_field(err, secret_keys[i].name, "is not base64 of a PEM text");
+            return pp_error_field(err, secret_keys[i].name, "is not base64 of a text");
         }
         *(char **)(void *)((char *)&c + secret_keys[i].offset) = decoded;
     }

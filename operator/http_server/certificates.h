@@ -24,10 +24,14 @@
     (90 * PP_DAY)                         /**< a new authority is known this long before it signs  \
                                            */
 #define PP_CERTIFICATE_LIFE (90 * PP_DAY) /**< of a serving certificate; renewed at 2/3 of it */
-#define PP_CLOCK_SKEW                                                                              \
-    INT64_C(3600000000000) /**< certificates begin this long before they are made */
+/** Certificates begin this long before they are made: as far as a node's clock may be behind that
+ * is taken out of its agents' stamps (docs/clocks.md). */
+#define PP_CLOCK_SKEW PP_DAY
 
-/** PEM texts, owned; NULL where there is none. */
+/** Characters of the path's secret: 32 random bytes in hexadecimal. */
+#define PP_WEBHOOK_SECRET 64
+
+/** PEM texts, and what only the API server knows to ask for; owned; NULL where there is none. */
 typedef struct pp_certificates {
     char *ca;          /**< certificate of the authority that signs */
     char *ca_key;      /**< its private key */
@@ -36,6 +40,7 @@ typedef struct pp_certificates {
     char *old_ca;      /**< the authority that signed before; in the bundle until it ends */
     char *certificate; /**< serving certificate */
     char *key;         /**< its private key */
+    char *path_secret; /**< first segment of the webhook's paths */
 } pp_certificates;
 
 /** Frees the texts and leaves NULLs. */
@@ -56,6 +61,7 @@ typedef struct pp_certificates_state {
     pp_certificate_state certificate;
     bool names_match;  /**< the serving certificate has exactly the wanted names */
     bool signed_by_ca; /**< the serving certificate was signed by ca */
+    bool path_secret_missing;
 } pp_certificates_state;
 
 /** What is to be done, in this order. */
@@ -65,6 +71,7 @@ typedef struct pp_certificates_plan {
     bool promote_ca;   /**< ca becomes old_ca, next_ca becomes ca */
     bool drop_old_ca;  /**< old_ca has ended */
     bool issue;        /**< make a serving certificate with the ca there is then */
+    bool make_path_secret;
 } pp_certificates_plan;
 
 /** Decides. Pure. */
@@ -84,13 +91,17 @@ void pp_certificates_inspect(const pp_certificates *certificates, const pp_strin
 int pp_certificates_renew(pp_certificates *certificates, const pp_strings *names, int64_t now,
                           bool *ret_changed, pp_error *err);
 
+/** Whether it is a secret as renew makes them. */
+bool pp_webhook_secret_valid(const char *text);
+
 /** The bundle for clients (caBundle of the webhook, the agents' CA file): PEM, the caller frees it.
  */
 char *pp_certificates_bundle(const pp_certificates *certificates, pp_error *err);
 
 /*
  * A Secret's `data` (base64 values): tls.crt, tls.key, ca.crt, ca.key and, while there are any,
- * next-ca.crt, next-ca.key, old-ca.crt. Unknown keys are ignored, absent ones give NULL.
+ * next-ca.crt, next-ca.key, old-ca.crt; and webhook-path. Unknown keys are ignored, absent ones
+ * give NULL.
  */
 int pp_certificates_from_secret(const json_t *data, pp_certificates *ret, pp_error *err);
 json_t *pp_certificates_to_secret(const pp_certificates *certificates, pp_error *err);

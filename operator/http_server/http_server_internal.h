@@ -8,7 +8,9 @@
 #define PP_OPERATOR_HTTP_SERVER_INTERNAL_H
 
 #include "common/buf.h"
+#include "operator/http_server/askers.h"
 #include "operator/http_server/server.h"
+#include "operator/http_server/visitors.h"
 
 #include <libwebsockets.h>
 #include <openssl/ssl.h>
@@ -19,6 +21,7 @@ enum {
     WRITE_PIECE = 16384, /* bytes written in one turn of the loop */
     MAX_ANSWER = 6 << 20,
     MAX_WS_MESSAGE = 4096, /* bytes of one message of ours */
+    MAX_DISPLACED = 32,    /* connections that close for others at once */
 };
 
 #define MILLISECOND INT64_C(1000000)
@@ -43,7 +46,8 @@ typedef enum exchange_stage {
     STAGE_ANSWER,    /* the answer is being written */
 } exchange_stage;
 
-typedef struct exchange {
+typedef struct exchange exchange;
+struct exchange {
     peer peer;
     exchange_stage stage;
     int64_t began;    /* monotonic ns */
@@ -51,6 +55,7 @@ typedef struct exchange {
     bool plain;       /* on the plain port */
     bool close;       /* the connection ends with the answer */
     size_t expected;  /* bytes of the body */
+    size_t reserved;  /* of them, as counted in the server's review_bytes */
     pp_buf body;
     char uid[129];                      /* of the admission review */
     bool labelled;                      /* its namespace asks for the hook */
@@ -59,7 +64,8 @@ typedef struct exchange {
     size_t head_len;
     size_t answer_len; /* head and body */
     size_t written;
-} exchange;
+    void (*given_up)(exchange *ex); /* where it ends in STAGE_REVIEW */
+};
 
 /** One message on its way out. */
 typedef struct message {
@@ -68,35 +74,66 @@ typedef struct message {
     unsigned char data[]; /* LWS_PRE bytes of room, then len bytes */
 } message;
 
-/** What the connections of one pod hold together. */
+/** What the connections of one pod hold together, and what it owes when they are gone. */
 typedef struct pod_share {
     char uid[64];
     size_t connections;
-    size_t receiving; /* bytes of unfinished messages */
+    struct connection *members; /* these, the oldest first */
+    size_t receiving;           /* bytes of unfinished messages */
+    size_t batches; /* handed over and not answered, whether their connection is there or not */
+    size_t batch_bytes;
+    bool paused;  /* it holds more of these than its part: nothing of it is read */
+    int64_t paid; /* monotonic ns: when its bytes so far are what it may send */
+    bool resting; /* it has sent too many of them: nothing of it is read for a while */
+    struct pod_share *prev, *next; /* in the server's holders */
     UT_hash_handle hh;
 } pod_share;
+
+/** The batches of a connection that are handed over and not answered; they outlive it. */
+typedef struct holding {
+    pp_http_id id; /* of the connection */
+    pod_share *pod;
+    bool orphaned; /* the connection is gone */
+    size_t count;
+    size_t first;
+    size_t bytes[PP_WIRE_MAX_IN_FLIGHT]; /* a ring; answers take the oldest off */
+    UT_hash_handle hh;
+} holding;
 
 typedef struct connection {
     peer peer;
     pp_http_identity identity;
     pod_share *pod;
-    bool open; /* the handler knows of it */
+    struct connection *prev, *next; /* of the same pod */
+    holding *held;
+    uint64_t charged; /* bytes that TLS has read, as far as the pod has paid for them */
+    bool open;        /* the handler knows of it */
     pp_buf incoming;
     message *queue;
     message *queue_last;
     size_t queued;
-    size_t in_flight; /* batches handed over and not answered */
     int malformed;
-    int close_code; /* not 0: to be closed when the queue is empty */
-    bool closing;   /* the close is on its way: nothing more is read or written */
+    int close_code;   /* not 0: to be closed when the queue is empty */
+    int64_t close_by; /* monotonic ns: it is cut then, where close_code is not 0 */
+    bool closing;     /* the close is on its way: nothing more is read or written */
+    bool displaced;   /* closes for another, and has no place any more */
     char close_reason[124];
 } connection;
+
+/** What is known of tokens is kept apart, so that one kind never takes another's room. */
+typedef enum verdict_kind {
+    VERDICT_OPEN, /**< somebody asks */
+    VERDICT_GRANTED,
+    VERDICT_REFUSED,
+    VERDICT_KINDS,
+} verdict_kind;
 
 /** What is known of a token, by its digest; the token itself is not kept. */
 typedef struct verdict {
     unsigned char digest[DIGEST_BYTES];
-    pp_http_id id; /* for the handler's answer */
-    bool decided;
+    verdict_kind kind;
+    pp_http_id id;   /* for the handler's answer */
+    asking question; /* while it is open */
     pp_http_decision decision;
     pp_http_identity identity;
     char message[160];
@@ -104,19 +141,53 @@ typedef struct verdict {
     UT_hash_handle hh;
 } verdict;
 
+/** Why a batch was refused, as docs/wire.md has it; REFUSED_OTHER: for any other reason. */
+typedef enum refusal {
+    REFUSED_INVALID,
+    REFUSED_DENIED,
+    REFUSED_GONE,
+    REFUSED_TOO_LARGE,
+    REFUSED_OTHER,
+    REFUSALS,
+} refusal;
+
+/** What became of a token that an agent brought. */
+typedef enum token_result {
+    TOKEN_GRANTED,
+    TOKEN_REFUSED,
+    TOKEN_UNAVAILABLE,
+    TOKEN_LIMITED, /**< it was not asked about */
+    TOKEN_RESULTS,
+} token_result;
+
+/** What a review got. */
+typedef enum review_result {
+    REVIEW_PATCHED,
+    REVIEW_REFUSED, /**< a warning that says why, and no patch */
+    REVIEW_PASSED,  /**< neither: nothing asked for its object */
+    REVIEW_LATE,    /**< nothing, time ran out */
+    REVIEW_RESULTS,
+} review_result;
+
 typedef struct server_metrics {
-    pp_meter *review_seconds;
-    pp_meter *reviews_late;
+    pp_meter *in_share[SHARES];
+    pp_meter *turned_away[SHARES];
+    pp_meter *overdue;
+    pp_meter *review_seconds[REVIEW_RESULTS];
     pp_meter *connections;
     pp_meter *batches_taken;
     pp_meter *batches_refused;
+    pp_meter *refused_for[REFUSALS];
     pp_meter *malformed;
+    pp_meter *tokens[TOKEN_RESULTS];
     pp_meter *received_bytes;
     pp_meter *pending;
 } server_metrics;
 
 struct pp_http_server {
-    pp_http_options options; /* with the defaults filled in; certificate and key are NULL */
+    pp_http_options options; /* with the defaults filled in; what points to texts is NULL */
+    char path_secret[65];    /* "": no review is taken */
+    bool client_certificate; /* reviews need one */
     pp_http_handlers handlers;
     struct lws_context *context;
     struct lws_vhost *tls_vhost;
@@ -126,12 +197,20 @@ struct pp_http_server {
     struct lws_protocols plain_protocols[2];
     lws_retry_bo_t retry;
     pp_http_id last_id;
+    visitors *visitors;
+    uv_timer_t sweep_timer;
+    size_t review_bytes; /* of reviews being read or answered */
     peer *exchanges;
     peer *connections;
+    holding *holdings; /* by id */
     pod_share *pods;
-    verdict *verdicts;
+    pod_share *holders;               /* those of which batches are not answered */
+    verdict *verdicts[VERDICT_KINDS]; /* by digest */
+    askers *askers;
     size_t open_connections;
+    size_t displaced; /* connections that have no place any more */
     size_t pending_batches;
+    size_t pending_bytes;
     size_t receiving; /* bytes of unfinished messages */
     bool paused;
     bool stopping;
@@ -141,15 +220,41 @@ struct pp_http_server {
     server_metrics metrics;
 };
 
-/* server.c */
+/* arrivals.c: who may connect, and who has to go. */
+/** Before anybody can connect: the bookkeeping and its timer; -1 without memory. */
+int http_arrivals_start(pp_http_server *server);
+/** Closes the timer; the rest goes with http_arrivals_free, when no wsi is left. */
+void http_arrivals_stop(pp_http_server *server);
+void http_arrivals_free(pp_http_server *server);
+/** A connection was accepted: whether it may stay. */
+bool http_arrival_admitted(pp_http_server *server, const struct lws_filter_network_conn_args *from,
+                           bool plain);
+/** What was admitted last is this. */
+void http_arrival_is(pp_http_server *server, struct lws *wsi);
+/** It has proved to come for reviews; false where there is no place for it. */
+bool http_arrival_reviews(pp_http_server *server, struct lws *wsi);
+/** How many connections of agents fit beside all else; raises the limit of open files first. */
+size_t http_arrivals_fit(const pp_http_options *options);
+
+/* peers.c */
 pp_http_server *http_server_of(struct lws *wsi);
 pp_http_id http_next_id(pp_http_server *server);
+
+/* server.c */
 /** Makes the server's own metrics; without a registry nothing. */
 void http_make_metrics(pp_metrics *registry, server_metrics *ret);
 
+/* routing.c: which request goes where. */
+int http_routing_callback(struct lws *wsi, enum lws_callback_reasons reason, void *in, size_t len,
+                          bool plain);
+
 /* exchange.c: one HTTP request and its answer. */
-int http_exchange_callback(struct lws *wsi, enum lws_callback_reasons reason, void *in, size_t len,
-                           bool plain);
+/** A connection's request that is not answered whole; NULL: none. */
+exchange *http_exchange_of(struct lws *wsi);
+/** NULL without memory. */
+exchange *http_exchange_new(struct lws *wsi, bool plain);
+/** Writes the next piece of the answer; -1 ends the connection. */
+int http_exchange_write(exchange *ex);
 exchange *http_exchange_find(pp_http_server *server, pp_http_id id);
 /** The exchange enters a stage that may last so many ns. */
 void http_exchange_enter(exchange *ex, exchange_stage stage, int64_t timeout);
@@ -161,8 +266,9 @@ void http_exchange_answer_text(exchange *ex, int status, const char *headers, co
 void http_exchange_free(exchange *ex);
 
 /* admission.c */
+/** Whether the path, NUL-terminated, is one of reviews; in time that says nothing of the secret. */
+bool http_review_path(const pp_http_server *server, const char *path, bool *ret_labelled);
 void http_review_begin(exchange *ex);
-void http_review_labelled_begin(exchange *ex);
 void http_review_body(exchange *ex);
 void http_review_late(exchange *ex);
 
@@ -170,7 +276,23 @@ void http_review_late(exchange *ex);
 bool http_upgrade_allowed(pp_http_server *server, struct lws *wsi, pp_http_identity *ret_identity);
 void http_upgrade_begin(exchange *ex);
 void http_upgrade_late(exchange *ex);
+
+/* verdicts.c: what is known of tokens. */
+/** By a token's digest; NULL: nothing, or not any more. */
+verdict *http_verdict_find(pp_http_server *server, const unsigned char *digest);
+/** An open verdict, so that the next request with this token does not ask again; NULL: too many
+ * are, of this address or in all. */
+verdict *http_verdict_new(pp_http_server *server, const void *who, const unsigned char *digest);
+verdict *http_verdict_find_open(pp_http_server *server, pp_http_id id);
+/** The open question is answered. */
+void http_verdict_settle(pp_http_server *server, verdict *v, pp_http_decision decision,
+                         const pp_http_identity *identity);
+/** Whoever still waits for an open one is told by the exchange's own deadline. */
+void http_verdict_drop(pp_http_server *server, verdict *v);
+/** Before anybody can connect; -1 without memory. */
+int http_verdicts_start(pp_http_server *server);
 void http_verdicts_forget(pp_http_server *server);
+void http_verdicts_free(pp_http_server *server);
 
 /* plain.c */
 void http_metrics_begin(exchange *ex);
@@ -178,17 +300,31 @@ void http_healthz_begin(exchange *ex);
 void http_readyz_begin(exchange *ex);
 
 /* ingest.c */
+/** Pods pay for what they sent beside messages, and are read again when they have rested; what
+ * does not close is cut. */
+void http_ingest_sweep(pp_http_server *server);
+/** When no connection is left. */
+void http_ingest_free(pp_http_server *server);
 int http_ingest_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                          size_t len);
 /** A connection for an upgrade that is allowed; 0, or -1 without memory. */
 int http_connection_new(pp_http_server *server, struct lws *wsi, const pp_http_identity *identity);
 void http_connection_free(connection *c);
+/** Whether there is a place for one connection more. */
+bool http_ingest_has_place(const pp_http_server *server);
+/** The same, in another's where there is none and the handler says whose. */
+bool http_ingest_make_place(pp_http_server *server, const pp_http_identity *identity);
 
 /* tls.c */
 /** Certificate and key fit together and can be used: tried in a context of their own. */
 int http_tls_try(const char *certificate, const char *key, pp_error *err);
 int http_tls_use(SSL_CTX *ctx, const char *certificate, const char *key, pp_error *err);
-/** What is the same for every certificate: versions, no renegotiation. */
+/** What is the same for every certificate: versions, no renegotiation, nothing kept. */
 void http_tls_configure(SSL_CTX *ctx);
+/** Asks every client for a certificate of these authorities, or, with NULL, nobody; none has to
+ * show one. */
+int http_tls_ask_clients(SSL_CTX *ctx, const char *pem, pp_error *err);
+/** The peer has shown a certificate of these authorities. */
+bool http_tls_client_known(struct lws *wsi);
 
 #endif

@@ -4,17 +4,38 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 enum { POLICY_VIOLATION = 1008, TOO_LARGE = 1009, TRY_LATER = 1013, NOT_TEXT = 1003 };
+
+/** How far ahead of its rate a pod may be. */
+#define POD_BURST (4 * SECOND)
+/** For a peer to take its close and answer it. */
+#define CLOSE_GRACE SECOND
+/** What TLS may have read that no message has yet, bytes: records that are not whole. */
+#define UNFINISHED_RECORDS (64 << 10)
 
 static connection *connection_of(struct lws *wsi)
 {
     peer *p = lws_get_opaque_user_data(wsi);
     return p && p->kind == PEER_CONNECTION ? (connection *)p : NULL;
+}
+
+/** From now on it is closing. */
+static void set_close(connection *c, int code)
+{
+    c->close_code = code;
+    c->close_by = pp_time_monotonic() + CLOSE_GRACE;
+}
+
+static void cut(const connection *c)
+{
+    lws_set_timeout(c->peer.wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
 }
 
 static connection *find(pp_http_server *server, pp_http_id id)
@@ -29,11 +50,12 @@ static connection *find(pp_http_server *server, pp_http_id id)
 
 /** The oldest connection of a pod that is not closing; `unfinished`: that holds part of a message.
  */
-static connection *oldest(const pp_http_server *server, const pod_share *pod, bool unfinished)
+static connection *oldest(const pod_share *pod, bool unfinished)
 {
-    for (peer *p = server->connections; p; p = p->hh.next) { /* in the order of insertion */
-        connection *c = (connection *)p;
-        if (c->pod == pod && !c->close_code && (!unfinished || c->incoming.len))
+    connection *c;
+    DL_FOREACH(pod->members, c)
+    {
+        if (!c->close_code && (!unfinished || c->incoming.len))
             return c;
     }
     return NULL;
@@ -53,24 +75,81 @@ static int join_pod(pp_http_server *server, connection *c)
         (void)snprintf(pod->uid, sizeof pod->uid, "%s", uid);
         HASH_ADD_STR(server->pods, uid, pod);
     }
-    connection *old =
-        pod->connections >= PP_HTTP_MAX_POD_CONNECTIONS ? oldest(server, pod, false) : NULL;
+    connection *old = pod->connections >= PP_HTTP_MAX_POD_CONNECTIONS ? oldest(pod, false) : NULL;
     if (old) {
-        old->close_code = POLICY_VIOLATION;
+        set_close(old, POLICY_VIOLATION);
         old->closing = true;
-        lws_set_timeout(old->peer.wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+        cut(old);
     }
     pod->connections++;
+    DL_APPEND(pod->members, c);
     c->pod = pod;
     return 0;
 }
 
+/** A pod of which nothing is left. What it has sent too much of is not forgotten with a connection,
+ * nor what of its batches is not answered: it could come again at once. */
+static void release_pod(pp_http_server *server, pod_share *pod)
+{
+    if (pod->connections || pod->batches || pod->paid > pp_time_monotonic())
+        return;
+    HASH_DEL(server->pods, pod);
+    free(pod);
+}
+
+static int hold(pp_http_server *server, connection *c)
+{
+    holding *h = c->held = calloc(1, sizeof *h);
+    if (!h)
+        return -1;
+    h->id = c->peer.id;
+    h->pod = c->pod;
+    HASH_ADD(hh, server->holdings, id, sizeof h->id, h);
+    return 0;
+}
+
+static void release_holding(pp_http_server *server, holding *h)
+{
+    if (!h->orphaned || h->count)
+        return;
+    HASH_DEL(server->holdings, h);
+    free(h);
+}
+
 static void leave_pod(connection *c)
 {
-    if (--c->pod->connections > 0)
-        return;
-    HASH_DEL(c->peer.server->pods, c->pod);
-    free(c->pod);
+    pp_http_server *server = c->peer.server;
+    c->pod->connections--;
+    DL_DELETE(c->pod->members, c);
+    if (c->held) {
+        c->held->orphaned = true;
+        release_holding(server, c->held);
+    }
+    release_pod(server, c->pod);
+}
+
+void http_ingest_free(pp_http_server *server)
+{
+    holding *h, *next_holding;
+    pod_share *pod, *next_pod;
+    HASH_ITER(hh, server->holdings, h, next_holding)
+    {
+        HASH_DEL(server->holdings, h);
+        free(h);
+    }
+    HASH_ITER(hh, server->pods, pod, next_pod)
+    {
+        HASH_DEL(server->pods, pod);
+        free(pod);
+    }
+}
+
+/** What TLS has read of the connection so far: messages, control frames and all. */
+static uint64_t bytes_read(const connection *c)
+{
+    const SSL *ssl = lws_get_ssl(c->peer.wsi);
+    BIO *bio = ssl ? SSL_get_rbio(ssl) : NULL;
+    return bio ? BIO_number_read(bio) : c->charged;
 }
 
 int http_connection_new(pp_http_server *server, struct lws *wsi, const pp_http_identity *identity)
@@ -85,30 +164,164 @@ int http_connection_new(pp_http_server *server, struct lws *wsi, const pp_http_i
         free(c);
         return -1;
     }
+    if (hold(server, c) < 0) {
+        leave_pod(c);
+        free(c);
+        return -1;
+    }
+    c->charged = bytes_read(c);
     pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
     peer *p = &c->peer;
     HASH_ADD(hh, server->connections, id, sizeof p->id, p);
     lws_set_opaque_user_data(wsi, p);
+    visitors_leave(server->visitors, wsi);
     return 0;
 }
 
 /* ---- not reading more than can be handled -------------------------------------------------------
  */
 
+static bool is_paused(const connection *c)
+{
+    return c->peer.server->paused || c->pod->paused || c->pod->resting;
+}
+
+/** Whether anything is read, as it is now. */
+static void apply_pause(connection *c)
+{
+    if (c->open)
+        (void)lws_rx_flow_control(c->peer.wsi, !is_paused(c));
+}
+
+static void apply_pauses(const pod_share *pod)
+{
+    connection *c;
+    DL_FOREACH(pod->members, c)
+    {
+        apply_pause(c);
+    }
+}
+
+static size_t left(size_t max, size_t taken)
+{
+    return max > taken ? max - taken : 0;
+}
+
+/** A pod may hold as much as is left for others: one alone gets half, each of n gets 1/(n + 1), and
+ * there is always room for one that holds nothing. Read again below half of that. */
+static void regulate_pod(pp_http_server *server, pod_share *pod)
+{
+    const pp_http_options *o = &server->options;
+    size_t weight = pod->paused ? 2 : 1;
+    bool pause = pod->batches &&
+                 (pod->batches * weight >= left(o->max_batches, server->pending_batches) ||
+                  pod->batch_bytes * weight >= left(o->max_batch_bytes, server->pending_bytes));
+    if (pause == pod->paused)
+        return;
+    pod->paused = pause;
+    apply_pauses(pod);
+}
+
+static bool is_full(bool was_full, size_t taken, size_t max)
+{
+    return was_full ? taken > max / 2 : taken >= max;
+}
+
 /** Past max_batches nothing is read from anybody until half of them are answered. */
 static void regulate(pp_http_server *server)
 {
-    size_t max = server->options.max_batches;
-    bool pause =
-        server->paused ? server->pending_batches > max / 2 : server->pending_batches >= max;
+    const pp_http_options *o = &server->options;
+    bool pause = is_full(server->paused, server->pending_batches, o->max_batches) ||
+                 is_full(server->paused, server->pending_bytes, o->max_batch_bytes);
     pp_meter_set(server->metrics.pending, (double)server->pending_batches);
-    if (pause == server->paused)
-        return;
-    server->paused = pause;
-    for (peer *p = server->connections; p; p = p->hh.next) {
-        if (((connection *)p)->open)
-            (void)lws_rx_flow_control(p->wsi, !pause);
+    if (pause != server->paused) {
+        server->paused = pause;
+        for (peer *p = server->connections; p; p = p->hh.next)
+            apply_pause((connection *)p);
     }
+    pod_share *pod;
+    DL_FOREACH(server->holders, pod)
+    {
+        regulate_pod(server, pod);
+    }
+}
+
+/** What a pod sends costs time of the loop, whatever becomes of it. */
+static void charge(connection *c)
+{
+    pod_share *pod = c->pod;
+    pp_http_server *server = c->peer.server;
+    int64_t now = pp_time_monotonic();
+    const uint64_t read = bytes_read(c);
+    pod->paid = (pod->paid > now ? pod->paid : now) +
+                (int64_t)(read - c->charged) * SECOND / server->options.pod_rate;
+    c->charged = read;
+    if (pod->resting || pod->paid - now <= POD_BURST)
+        return;
+    pod->resting = true;
+    apply_pauses(pod);
+}
+
+/** Messages are paid for when they are whole; libwebsockets tells of nothing else that comes. */
+static void charge_rest(connection *c)
+{
+    if (bytes_read(c) - c->charged > c->incoming.len + UNFINISHED_RECORDS)
+        charge(c);
+}
+
+void http_ingest_sweep(pp_http_server *server)
+{
+    int64_t now = pp_time_monotonic();
+    pod_share *pod, *next;
+    for (peer *p = server->connections; p; p = p->hh.next) {
+        connection *c = (connection *)p;
+        charge_rest(c);
+        if (c->close_code && now >= c->close_by)
+            cut(c);
+    }
+    HASH_ITER(hh, server->pods, pod, next)
+    {
+        if (pod->resting && pod->paid - now <= POD_BURST / 2) {
+            pod->resting = false;
+            apply_pauses(pod);
+        }
+        release_pod(server, pod);
+    }
+}
+
+/** A batch is handed over. */
+static void take_up(connection *c, size_t bytes)
+{
+    pp_http_server *server = c->peer.server;
+    holding *h = c->held;
+    h->bytes[(h->first + h->count) % PP_WIRE_MAX_IN_FLIGHT] = bytes;
+    h->count++;
+    if (!c->pod->batches)
+        DL_APPEND(server->holders, c->pod);
+    c->pod->batches++;
+    c->pod->batch_bytes += bytes;
+    server->pending_batches++;
+    server->pending_bytes += bytes;
+    regulate(server);
+}
+
+/** The oldest batch is answered: answers come in the order of batches, but for refused ones. */
+static void let_go(pp_http_server *server, holding *h)
+{
+    size_t bytes = h->bytes[h->first];
+    pod_share *pod = h->pod;
+    h->first = (h->first + 1) % PP_WIRE_MAX_IN_FLIGHT;
+    h->count--;
+    pod->batches--;
+    pod->batch_bytes -= bytes;
+    server->pending_batches--;
+    server->pending_bytes -= bytes;
+    if (!pod->batches) {
+        DL_DELETE(server->holders, pod);
+        regulate_pod(server, pod);
+    }
+    release_holding(server, h);
+    release_pod(server, pod);
 }
 
 static void forget_incoming(connection *c)
@@ -123,12 +336,13 @@ void http_connection_free(connection *c)
     pp_http_server *server = c->peer.server;
     peer *p = &c->peer;
     HASH_DEL(server->connections, p);
+    server->displaced -= c->displaced;
     forget_incoming(c);
     for (message *m = c->queue, *next; m; m = next) {
         next = m->next;
         free(m);
     }
-    server->pending_batches -= c->in_flight;
+    charge(c);
     if (c->open) {
         server->open_connections--;
         pp_meter_set(server->metrics.connections, (double)server->open_connections);
@@ -136,7 +350,6 @@ void http_connection_free(connection *c)
     }
     leave_pod(c);
     free(c);
-    regulate(server);
 }
 
 /* ---- out ---------------------------------------------------------------------------------------
@@ -146,7 +359,7 @@ static void begin_close(connection *c, int code, const char *reason)
 {
     if (c->close_code)
         return;
-    c->close_code = code;
+    set_close(c, code);
     (void)snprintf(c->close_reason, sizeof c->close_reason, "%s", reason);
     forget_incoming(c);
     lws_callback_on_writable(c->peer.wsi);
@@ -177,7 +390,7 @@ static void send_text(connection *c, const pp_buf *text)
 /** Ends the connection from within one of its callbacks, which returns the -1. */
 static int hang_up(connection *c, int code, const char *reason)
 {
-    c->close_code = code;
+    set_close(c, code);
     c->closing = true;
     lws_close_reason(c->peer.wsi, (enum lws_close_status)code, (unsigned char *)(uintptr_t)reason,
                      strlen(reason));
@@ -228,38 +441,68 @@ static void send_refused(connection *c, const pp_error *why, int64_t seq)
     pp_buf_done(&text);
 }
 
-static void answered(connection *c)
+static refusal refusal_of(pp_error_code code)
 {
-    if (c->in_flight) {
-        c->in_flight--;
-        c->peer.server->pending_batches--;
-        regulate(c->peer.server);
+    switch (code) {
+    case PP_ERR_INVALID:
+        return REFUSED_INVALID;
+    case PP_ERR_DENIED:
+        return REFUSED_DENIED;
+    case PP_ERR_GONE:
+        return REFUSED_GONE;
+    case PP_ERR_TOO_LARGE:
+        return REFUSED_TOO_LARGE;
+    default:
+        return REFUSED_OTHER;
     }
+}
+
+static void refuse_batch(connection *c, const pp_error *why, int64_t seq)
+{
+    const server_metrics *metrics = &c->peer.server->metrics;
+    pp_meter_add(metrics->batches_refused, 1);
+    pp_meter_add(metrics->refused_for[refusal_of(why->code)], 1);
+    send_refused(c, why, seq);
+}
+
+/** One batch of that connection is answered, whether it is still there or not. */
+static void answered(pp_http_server *server, pp_http_id id)
+{
+    holding *h = NULL;
+    HASH_FIND(hh, server->holdings, &id, sizeof id, h);
+    if (!h || !h->count)
+        return;
+    let_go(server, h);
+    regulate(server);
 }
 
 void pp_http_ingest_ack(pp_http_server *server, pp_http_id id, const char *instance, int64_t seq)
 {
     connection *c = find(server, id);
-    if (!c)
-        return;
     pp_wire_ack ack = {.seq = seq};
     pp_buf text;
     pp_buf_init(&text, MAX_WS_MESSAGE);
     (void)snprintf(ack.instance, sizeof ack.instance, "%s", instance);
-    if (pp_wire_ack_encode(&ack, &text, NULL) == 0)
+    if (c && pp_wire_ack_encode(&ack, &text, NULL) == 0)
         send_text(c, &text);
     pp_buf_done(&text);
-    answered(c);
+    answered(server, id);
 }
 
 void pp_http_ingest_refuse(pp_http_server *server, pp_http_id id, int64_t seq, const pp_error *why)
 {
     connection *c = find(server, id);
-    if (!c)
-        return;
-    pp_meter_add(server->metrics.batches_refused, 1);
-    send_refused(c, why, seq);
-    answered(c);
+    if (c)
+        refuse_batch(c, why, seq);
+    answered(server, id);
+}
+
+void pp_http_ingest_put_off(pp_http_server *server, pp_http_id id)
+{
+    connection *c = find(server, id);
+    if (c)
+        begin_close(c, TRY_LATER, "try again later");
+    answered(server, id);
 }
 
 void pp_http_ingest_welcome(pp_http_server *server, pp_http_id id, const pp_wire_welcome *welcome)
@@ -274,6 +517,19 @@ void pp_http_ingest_welcome(pp_http_server *server, pp_http_id id, const pp_wire
         send_text(c, &text);
     else
         pp_warn(welcome->session, "an agent is not told of the session: %s", err.message);
+    pp_buf_done(&text);
+}
+
+void pp_http_ingest_ask_time(pp_http_server *server, pp_http_id id, int64_t number)
+{
+    connection *c = find(server, id);
+    if (!c)
+        return;
+    const pp_wire_time question = {.id = number};
+    pp_buf text;
+    pp_buf_init(&text, MAX_WS_MESSAGE);
+    if (pp_wire_time_encode(&question, &text, NULL) == 0)
+        send_text(c, &text);
     pp_buf_done(&text);
 }
 
@@ -296,6 +552,26 @@ void pp_http_ingest_close(pp_http_server *server, pp_http_id id, int code, const
     connection *c = find(server, id);
     if (c)
         begin_close(c, code, reason);
+}
+
+bool http_ingest_has_place(const pp_http_server *server)
+{
+    return HASH_COUNT(server->connections) - server->displaced < server->options.max_connections;
+}
+
+bool http_ingest_make_place(pp_http_server *server, const pp_http_identity *identity)
+{
+    if (http_ingest_has_place(server))
+        return true;
+    if (server->displaced >= MAX_DISPLACED)
+        return false;
+    connection *c = find(server, server->handlers.displace(server->handlers.context, identity));
+    if (!c || c->displaced)
+        return false;
+    c->displaced = true;
+    server->displaced++;
+    begin_close(c, TRY_LATER, "the place is another's");
+    return true;
 }
 
 void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reason)
@@ -330,19 +606,16 @@ static void take_batch(connection *c, const json_t *object)
     pp_http_server *server = c->peer.server;
     pp_error err = {0};
     pp_wire_batch *batch = NULL;
-    if (c->in_flight >= PP_WIRE_MAX_IN_FLIGHT) {
+    if (c->held->count >= PP_WIRE_MAX_IN_FLIGHT) {
         begin_close(c, POLICY_VIOLATION, "too many batches in flight");
         return;
     }
     if (pp_wire_batch_decode(object, &batch, &err) < 0) {
-        pp_meter_add(server->metrics.batches_refused, 1);
-        send_refused(c, &err, seq_of(object));
+        refuse_batch(c, &err, seq_of(object));
         return;
     }
-    c->in_flight++;
-    server->pending_batches++;
     pp_meter_add(server->metrics.batches_taken, 1);
-    regulate(server);
+    take_up(c, pp_wire_batch_bytes(batch));
     server->handlers.batch(server->handlers.context, c->peer.id, batch);
 }
 
@@ -357,17 +630,55 @@ static void take_bye(connection *c, const json_t *object)
         server->handlers.bye(server->handlers.context, c->peer.id, &bye);
 }
 
+static void take_time(connection *c, const json_t *object)
+{
+    pp_http_server *server = c->peer.server;
+    pp_wire_time answer = {0};
+    pp_error err = {0};
+    int rc = pp_wire_time_decode(object, &answer, &err);
+    if (rc == 0 && !answer.realtime)
+        rc = pp_error_field(&err, "realtime", "is required");
+    if (rc < 0)
+        take_malformed(c, &err);
+    else
+        server->handlers.time(server->handlers.context, c->peer.id, &answer);
+}
+
+static void take_hook(connection *c, const json_t *object)
+{
+    pp_http_server *server = c->peer.server;
+    pp_wire_hook hook;
+    pp_error err = {0};
+    if (pp_wire_hook_decode(object, &hook, &err) < 0)
+        take_malformed(c, &err);
+    else
+        server->handlers.hook(server->handlers.context, c->peer.id, &hook);
+}
+
+static json_t *parse(const char *text, size_t len, pp_error *err)
+{
+    if (pp_wire_count_containers(text, len) <= PP_WIRE_MAX_CONTAINERS)
+        return pp_json_parse(text, len, err);
+    (void)pp_error_set(err, PP_ERR_TOO_LARGE, "has more than %d lists and objects",
+                       PP_WIRE_MAX_CONTAINERS);
+    return NULL;
+}
+
 static void take_message(connection *c, const char *text, size_t len)
 {
     pp_error err = {0};
     pp_wire_type type = PP_WIRE_BATCH;
-    PP_CLEANUP_JSON json_t *object = pp_json_parse(text, len, &err);
+    PP_CLEANUP_JSON json_t *object = parse(text, len, &err);
     if (!object || pp_wire_type_of(object, &type, &err) < 0) {
         take_malformed(c, &err);
     } else if (type == PP_WIRE_BATCH) {
         take_batch(c, object);
     } else if (type == PP_WIRE_BYE) {
         take_bye(c, object);
+    } else if (type == PP_WIRE_TIME) {
+        take_time(c, object);
+    } else if (type == PP_WIRE_HOOK) {
+        take_hook(c, object);
     } else {
         (void)pp_error_field(&err, "type", "is not for an agent to send");
         take_malformed(c, &err);
@@ -387,7 +698,7 @@ static bool make_room(connection *c, size_t len)
             for (pod_share *other = server->pods; other; other = other->hh.next)
                 pod = other->receiving > pod->receiving ? other : pod;
         }
-        connection *victim = oldest(server, pod, true);
+        connection *victim = oldest(pod, true);
         if (!victim || victim == c)
             return false;
         begin_close(victim, TRY_LATER, "too much at once");
@@ -402,6 +713,7 @@ static void take_whole(connection *c)
     server->receiving -= whole.len;
     c->pod->receiving -= whole.len;
     pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
+    charge(c);
     take_message(c, whole.data ? whole.data : "", whole.len);
     pp_buf_done(&whole);
 }
@@ -435,7 +747,7 @@ static int timer_fired(connection *c)
     pp_http_server *server = c->peer.server;
     if (c->close_code)
         return close_now(c);
-    if (server->paused) /* it is we who do not read */
+    if (is_paused(c)) /* it is we who do not read */
         lws_set_timer_usecs(c->peer.wsi, server->options.message_timeout / 1000);
     else if (c->incoming.len) /* a timer of a finished message has nothing to say */
         begin_close(c, POLICY_VIOLATION, "a message was not finished in time");
@@ -448,7 +760,7 @@ static void established(connection *c)
     c->open = true;
     server->open_connections++;
     pp_meter_set(server->metrics.connections, (double)server->open_connections);
-    if (server->paused)
+    if (is_paused(c))
         (void)lws_rx_flow_control(c->peer.wsi, 0);
     if (server->stopping)
         begin_close(c, LWS_CLOSE_STATUS_GOINGAWAY, "the operator stops");

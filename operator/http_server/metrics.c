@@ -248,7 +248,8 @@ int pp_metrics_on_render(pp_metrics *metrics, void (*collect)(void *context), vo
 /* ---- rendering ---------------------------------------------------------------------------------
  */
 
-/** A number as Prometheus reads it; whole ones without exponent, so that counters stay readable. */
+/** A number as Prometheus reads it, as short as tells it from others; whole ones without exponent,
+ * so that counters stay readable. */
 static void format_number(char *out, size_t size, double value)
 {
     if (isnan(value))
@@ -257,7 +258,7 @@ static void format_number(char *out, size_t size, double value)
         (void)snprintf(out, size, value > 0 ? "+Inf" : "-Inf");
     else if (fabs(value) < 1e15 && value == floor(value))
         (void)snprintf(out, size, "%.0f", value);
-    else
+    else if ((void)snprintf(out, size, "%.15g", value), strtod(out, NULL) != value)
         (void)snprintf(out, size, "%.17g", value);
 }
 

@@ -4,28 +4,16 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
     HEADER_BYTES = 8192,    /* a projected token has 1 to 2 KB; past this the peer is cut off */
     HEADERS_AT_ONCE = 512,  /* requests whose headers are in memory */
     HANDSHAKE_SECONDS = 10, /* for TLS, headers, gaps in a body */
     KEEPALIVE_SECONDS = 90, /* an idle connection is kept for its client, as Go's clients expect */
-    MAX_OPEN_FILES = 65536,
     STOP_TURN_MS = 20,
 };
 
 #define STOP_GRACE (500 * MILLISECOND)
-
-pp_http_server *http_server_of(struct lws *wsi)
-{
-    return lws_context_user(lws_get_context(wsi));
-}
-
-pp_http_id http_next_id(pp_http_server *server)
-{
-    return ++server->last_id;
-}
 
 /** libwebsockets' lines into ours. Its warnings are about peers, who must not fill our log. */
 static void log_line(int level, const char *line)
@@ -66,6 +54,11 @@ static int dispatch(struct lws *wsi, enum lws_callback_reasons reason, void *use
                     size_t len, bool plain)
 {
     switch (reason) {
+    case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
+        return http_arrival_admitted(http_server_of(wsi), user, plain) ? 0 : -1;
+    case LWS_CALLBACK_WSI_CREATE:
+        http_arrival_is(http_server_of(wsi), wsi);
+        return 0;
     case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
         http_server_of(wsi)->ssl_ctx = user;
         http_tls_configure(user);
@@ -74,15 +67,18 @@ static int dispatch(struct lws *wsi, enum lws_callback_reasons reason, void *use
         confirm_upgrade(wsi, in, plain);
         return 0;
     case LWS_CALLBACK_CLOSED_HTTP:
+        free_peer(wsi);
+        return 0;
     case LWS_CALLBACK_WSI_DESTROY:
         free_peer(wsi);
+        visitors_leave(http_server_of(wsi)->visitors, wsi);
         return 0;
     case LWS_CALLBACK_HTTP:
     case LWS_CALLBACK_HTTP_BODY:
     case LWS_CALLBACK_HTTP_BODY_COMPLETION:
     case LWS_CALLBACK_HTTP_WRITEABLE:
     case LWS_CALLBACK_TIMER:
-        return http_exchange_callback(wsi, reason, in, len, plain);
+        return http_routing_callback(wsi, reason, in, len, plain);
     default:
         return 0;
     }
@@ -103,24 +99,23 @@ static int plain_callback(struct lws *wsi, enum lws_callback_reasons reason, voi
 /* ---- starting ----------------------------------------------------------------------------------
  */
 
-/** libwebsockets allocates by the limit of open files, which containers set to a billion. */
-static void limit_open_files(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > MAX_OPEN_FILES) {
-        limit.rlim_cur = MAX_OPEN_FILES;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static void fill_defaults(pp_http_options *o)
 {
     o->certificate = NULL;
     o->key = NULL;
+    o->path_secret = NULL;
+    o->client_ca = NULL;
+    o->max_review_bytes = o->max_review_bytes ? o->max_review_bytes : PP_HTTP_MAX_REVIEWS;
+    o->max_unproven = o->max_unproven ? o->max_unproven : PP_HTTP_MAX_UNPROVEN;
+    o->max_unproven_each = o->max_unproven_each ? o->max_unproven_each : PP_HTTP_MAX_UNPROVEN_EACH;
+    o->request_timeout = o->request_timeout ? o->request_timeout : 10 * SECOND;
     o->max_batches = o->max_batches ? o->max_batches : PP_HTTP_MAX_BATCHES;
+    o->max_batch_bytes = o->max_batch_bytes ? o->max_batch_bytes : PP_HTTP_MAX_BATCH_BYTES;
+    o->pod_rate = o->pod_rate ? o->pod_rate : PP_HTTP_POD_RATE;
     o->body_timeout = o->body_timeout ? o->body_timeout : 5 * SECOND;
     o->admission_timeout = o->admission_timeout ? o->admission_timeout : 3 * SECOND;
     o->authorize_timeout = o->authorize_timeout ? o->authorize_timeout : 5 * SECOND;
+    o->refusal_interval = o->refusal_interval ? o->refusal_interval : SECOND / 10;
     o->message_timeout = o->message_timeout ? o->message_timeout : 30 * SECOND;
     o->ping_after = o->ping_after ? o->ping_after : 20;
     o->hangup_after = o->hangup_after ? o->hangup_after : 45;
@@ -140,7 +135,6 @@ static int create_context(pp_http_server *server, pp_error *err)
         .timeout_secs = HANDSHAKE_SECONDS,
     };
     lws_set_log_level(LLL_ERR | LLL_WARN, log_line);
-    limit_open_files();
     server->context = lws_create_context(&info);
     if (!server->context)
         return pp_error_set(err, PP_ERR_INTERNAL,
@@ -199,27 +193,78 @@ static int create_vhosts(pp_http_server *server, const pp_http_options *options,
         create_vhost(server, "plain", options->plain_port, server->plain_protocols, NULL, NULL);
     if (!server->plain_vhost)
         return pp_error_set(err, PP_ERR_IO, "cannot listen on port %d", options->plain_port);
+    if (pp_http_server_set_path_secret(server, options->path_secret, err) < 0 ||
+        pp_http_server_set_client_ca(server, options->client_ca, err) < 0)
+        return -1;
     /* Again, since libwebsockets takes the first certificate of the text only. */
     return http_tls_use(server->ssl_ctx, options->certificate, options->key, err);
 }
 
+static void make_refusals(pp_metrics *m, server_metrics *s)
+{
+    static const char *const reasons[REFUSALS] = {
+        [REFUSED_INVALID] = "reason=\"invalid\"", [REFUSED_DENIED] = "reason=\"denied\"",
+        [REFUSED_GONE] = "reason=\"gone\"",       [REFUSED_TOO_LARGE] = "reason=\"too-large\"",
+        [REFUSED_OTHER] = "reason=\"other\"",
+    };
+    for (int i = 0; i < REFUSALS; i++)
+        s->refused_for[i] = pp_metrics_counter(m, "precisionprobe_batches_refused_total",
+                                               "Batches refused, by the code that the agent got.",
+                                               reasons[i], NULL);
+}
+
+static void make_tokens(pp_metrics *m, server_metrics *s)
+{
+    static const char *const results[TOKEN_RESULTS] = {
+        [TOKEN_GRANTED] = "result=\"granted\"",
+        [TOKEN_REFUSED] = "result=\"refused\"",
+        [TOKEN_UNAVAILABLE] = "result=\"unavailable\"",
+        [TOKEN_LIMITED] = "result=\"limited\"",
+    };
+    for (int i = 0; i < TOKEN_RESULTS; i++)
+        s->tokens[i] = pp_metrics_counter(
+            m, "precisionprobe_tokens_total",
+            "Tokens of agents not known before, by what the API server said; limited: not asked.",
+            results[i], NULL);
+}
+
 void http_make_metrics(pp_metrics *m, server_metrics *s)
 {
-    static const double bounds[] = {.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5};
+    static const double bounds[] = {.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5};
     if (!m)
         return;
-    s->review_seconds = pp_metrics_histogram(m, "precisionprobe_admission_review_seconds",
-                                             "Time to answer an admission review.", NULL, bounds,
-                                             sizeof bounds / sizeof *bounds, NULL);
-    s->reviews_late =
-        pp_metrics_counter(m, "precisionprobe_admission_reviews_late_total",
-                           "Reviews answered without a patch because time ran out.", NULL, NULL);
+    static const char *const shares[SHARES] = {"share=\"unproven\"", "share=\"review\"",
+                                               "share=\"plain\""};
+    for (int i = 0; i < SHARES; i++) {
+        s->in_share[i] = pp_metrics_gauge(m, "precisionprobe_http_connections",
+                                          "Connections that are no agent's.", shares[i], NULL);
+        s->turned_away[i] =
+            pp_metrics_counter(m, "precisionprobe_http_turned_away_total",
+                               "Connections cut off for want of a place.", shares[i], NULL);
+    }
+    s->overdue =
+        pp_metrics_counter(m, "precisionprobe_http_overdue_total",
+                           "Connections cut off that asked for nothing in time.", NULL, NULL);
+    static const char *const results[REVIEW_RESULTS] = {
+        [REVIEW_PATCHED] = "result=\"patched\"",
+        [REVIEW_REFUSED] = "result=\"refused\"",
+        [REVIEW_PASSED] = "result=\"passed\"",
+        [REVIEW_LATE] = "result=\"late\"",
+    };
+    for (int i = 0; i < REVIEW_RESULTS; i++)
+        s->review_seconds[i] = pp_metrics_histogram(
+            m, "precisionprobe_admission_review_seconds",
+            "Time to answer an admission review, by whether it got a patch, a warning why it has "
+            "none, neither, or nothing in time (late: also those given up by the API server).",
+            results[i], bounds, sizeof bounds / sizeof *bounds, NULL);
     s->connections = pp_metrics_gauge(m, "precisionprobe_ingest_connections",
                                       "Connections of agents.", NULL, NULL);
     static const char batches[] = "precisionprobe_ingest_batches_total";
     static const char help[] = "Batches received, by what became of them at the edge.";
     s->batches_taken = pp_metrics_counter(m, batches, help, "result=\"taken\"", NULL);
     s->batches_refused = pp_metrics_counter(m, batches, help, "result=\"refused\"", NULL);
+    make_refusals(m, s);
+    make_tokens(m, s);
     s->malformed = pp_metrics_counter(m, batches, help, "result=\"malformed\"", NULL);
     s->received_bytes = pp_metrics_counter(m, "precisionprobe_ingest_received_bytes_total",
                                            "Bytes of messages of agents.", NULL, NULL);
@@ -231,6 +276,8 @@ void http_make_metrics(pp_metrics *m, server_metrics *s)
 static void destroy(pp_http_server *server)
 {
     server->stopping = server->destroyed = true;
+    if (server->visitors)
+        http_arrivals_stop(server);
     lws_context_destroy(server->context);
 }
 
@@ -246,11 +293,16 @@ int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *h
     server->options = *options;
     server->handlers = *handlers;
     fill_defaults(&server->options);
+    server->options.max_connections = http_arrivals_fit(&server->options);
     describe_protocols(server);
     if (create_context(server, err) < 0) {
         free(server);
         *ret = NULL;
         return -1;
+    }
+    if (http_verdicts_start(server) < 0 || http_arrivals_start(server) < 0) {
+        destroy(server);
+        return pp_error_nomem(err);
     }
     int rc = create_vhosts(server, options, err);
     server->options.address = NULL; /* the caller's text need not live on */
@@ -277,6 +329,25 @@ int pp_http_server_set_certificate(pp_http_server *server, const char *certifica
     if (http_tls_try(certificate, key, err) < 0)
         return -1;
     return http_tls_use(server->ssl_ctx, certificate, key, err);
+}
+
+int pp_http_server_set_path_secret(pp_http_server *server, const char *secret, pp_error *err)
+{
+    size_t n = secret ? strlen(secret) : 0;
+    if (n >= sizeof server->path_secret || (secret && !n) || (secret && strchr(secret, '/')))
+        return pp_error_set(err, PP_ERR_INVALID, "the secret of the webhook's path is none");
+    (void)memset(server->path_secret, 0, sizeof server->path_secret);
+    if (secret)
+        (void)memcpy(server->path_secret, secret, n);
+    return 0;
+}
+
+int pp_http_server_set_client_ca(pp_http_server *server, const char *pem, pp_error *err)
+{
+    if (http_tls_ask_clients(server->ssl_ctx, pem, err) < 0)
+        return -1;
+    server->client_certificate = pem != NULL;
+    return 0;
 }
 
 /* ---- stopping ----------------------------------------------------------------------------------
@@ -327,6 +398,8 @@ void pp_http_server_free(pp_http_server *server)
     /* The first destroy closed the handles; this one frees what they needed until then. */
     if (server->destroyed)
         lws_context_destroy(server->context);
-    http_verdicts_forget(server);
+    http_arrivals_free(server);
+    http_ingest_free(server);
+    http_verdicts_free(server);
     free(server);
 }

@@ -1,15 +1,15 @@
 /*
  * The operator's HTTP edge: libwebsockets on the caller's libuv loop, two ports.
  *
- *   TLS    POST /mutate-pods   admission review of pods, answered allowed whatever happens
- *          POST /mutate-pods/labelled   the same, in namespaces that ask for the hook
+ *   TLS    POST /SECRET/pods   admission review of pods and sessions, always answered allowed
+ *          POST /SECRET/labelled   the same, in namespaces that ask for the hook
  *          GET  /v1/ingest     WebSocket of the agents (docs/wire.md)
  *   plain  GET  /metrics, /healthz, /readyz
  *
  * What is decided lies with the caller: each request reaches it through pp_http_handlers with an
- * id, and it answers with that id, at once or later. An id whose peer has gone is ignored, so that
- * nobody has to track what the network does. Everything runs on the loop's thread. Handlers may
- * call any function of this header but pp_http_server_free.
+ * id, and it answers with that id, at once or later. Nothing is sent for an id whose peer has gone,
+ * so that nobody has to track what the network does. Everything runs on the loop's thread. Handlers
+ * may call any function of this header but pp_http_server_free.
  */
 #ifndef PP_OPERATOR_HTTP_SERVER_SERVER_H
 #define PP_OPERATOR_HTTP_SERVER_SERVER_H
@@ -30,14 +30,25 @@ typedef struct pp_http_server pp_http_server;
 typedef uint64_t pp_http_id;
 
 enum {
-    PP_HTTP_MAX_REVIEW = 3 << 20,     /**< bytes of an admission review */
-    PP_HTTP_MAX_TOKEN = 6144,         /**< bytes of a bearer token */
-    PP_HTTP_MAX_BATCHES = 256,        /**< default of max_batches */
+    PP_HTTP_MAX_REVIEW = 3 << 20,       /**< bytes of an admission review */
+    PP_HTTP_MAX_TOKEN = 6144,           /**< bytes of a bearer token */
+    PP_HTTP_MAX_BATCHES = 256,          /**< default of max_batches */
+    PP_HTTP_MAX_BATCH_BYTES = 64 << 20, /**< default of max_batch_bytes */
+    PP_HTTP_POD_RATE = 1 << 20,         /**< default of pod_rate */
     PP_HTTP_MAX_RECEIVING = 64 << 20, /**< bytes of unfinished messages, all connections together */
     PP_HTTP_MAX_POD_RECEIVING = 2 << 20, /**< the same of one pod; past either the oldest goes */
     PP_HTTP_MAX_POD_CONNECTIONS = 8,     /**< WebSockets of one pod; past it the oldest goes */
     PP_HTTP_MAX_QUEUE = 256,             /**< messages waiting to be written to one connection */
     PP_HTTP_MAX_WARNINGS = 8,            /**< of one admission answer */
+    PP_HTTP_MAX_REVIEWS = 32 << 20, /**< bytes of reviews being read or answered, all together */
+    PP_HTTP_MAX_UNPROVEN = 256,     /**< connections of the TLS port that have proved nothing yet */
+    PP_HTTP_MAX_UNPROVEN_EACH = 128, /**< the same of one address */
+    PP_HTTP_MAX_REVIEWERS = 128,     /**< connections that reviews come by */
+    PP_HTTP_MAX_ASKED = 64,          /**< tokens that are asked about at once */
+    PP_HTTP_MAX_ASKED_EACH = 32,     /**< of these from one address */
+    PP_HTTP_MAX_REFUSED = 64,        /**< tokens of one address refused at once, after a rest */
+    PP_HTTP_MAX_PLAIN = 64,          /**< connections of the plain port */
+    PP_HTTP_MAX_PLAIN_EACH = 32,     /**< the same of one address */
 };
 
 /** Zero or NULL means the default; loop, certificate and max_connections are needed. */
@@ -48,22 +59,37 @@ typedef struct pp_http_options {
     int plain_port;            /**< 0: the same */
     const char *certificate;   /**< PEM: the serving certificate, then any intermediate ones */
     const char *key;           /**< PEM of its private key */
-    size_t max_connections;    /**< WebSocket connections; further upgrades get 503 */
-    size_t max_batches;        /**< batches handed over and not answered; past it nothing is read */
+    const char *path_secret;   /**< SECRET of the paths above; NULL: no review is taken */
+    const char *client_ca;     /**< PEM: reviews need a client certificate of these; NULL: none */
+    size_t max_connections;    /**< WebSocket connections; further upgrades get another's place
+                                    (displace), or 503 */
+    size_t max_review_bytes;   /**< default PP_HTTP_MAX_REVIEWS; further reviews get 503 */
+    size_t max_unproven;       /**< default PP_HTTP_MAX_UNPROVEN; further ones are cut off */
+    size_t max_unproven_each;  /**< default PP_HTTP_MAX_UNPROVEN_EACH */
+    size_t max_batches;        /**< batches handed over and not answered; past it nothing is read,
+                                    and of a pod that holds as many as are still free none */
+    size_t max_batch_bytes;    /**< the same in bytes, decoded */
+    int64_t pod_rate;          /**< bytes a second that one pod sends; 4 s of them at once */
+    int64_t request_timeout;   /**< ns from connecting to the end of a request's headers, and for a
+                                    peer that proved nothing between two requests; default 10 s */
     int64_t body_timeout;      /**< ns for a whole request body; default 5 s */
     int64_t admission_timeout; /**< ns for the answer, then allowed without patch; default 3 s */
     int64_t authorize_timeout; /**< ns for the decision, then 503; default 5 s */
+    int64_t refusal_interval;  /**< ns between refused tokens of an address in the long run; default
+                                    0.1 s */
     int64_t message_timeout;   /**< ns for a whole message of an agent; default 30 s */
     int ping_after;            /**< s without traffic before a ping; default 20 */
     int hangup_after;          /**< s without traffic before hanging up; default 45 */
     pp_metrics *metrics; /**< where the server's own metrics go and what /metrics shows; or NULL */
 } pp_http_options;
 
-/** A pod about to be created. Texts and the pod are the server's, valid during the call only. */
+/** What is about to be created. Texts and the object are the server's, valid during the call only.
+ */
 typedef struct pp_http_review {
     const char *uid;
     const char *namespace_name; /**< of the request; a pod being created may not name it itself */
-    const json_t *pod;          /**< take a reference (json_incref) to keep it */
+    const json_t *pod;          /**< take a reference (json_incref) to keep it; NULL: a session */
+    const json_t *session;      /**< a ProfileSession; NULL: a pod */
     bool labelled;              /**< the namespace asks for the hook: precisionprobe.io/inject */
     bool dry_run;               /**< nothing may be changed elsewhere because of this request */
 } pp_http_review;
@@ -91,7 +117,8 @@ typedef struct pp_http_handlers {
 
     /**
      * Whether a bearer token may speak; answer with pp_http_authorize_respond. Answers are kept
-     * for some seconds by the token's digest, so that not every connection asks.
+     * for a while by the token's digest, so that not every connection asks, and an address that
+     * brings bad tokens is asked for less often (askers.h).
      */
     void (*authorize)(void *context, pp_http_id id, const char *token);
 
@@ -101,19 +128,33 @@ typedef struct pp_http_handlers {
      */
     bool (*accepting)(void *context);
 
+    /**
+     * There are max_connections, and one more agent with a good token: the connection that is to be
+     * closed for it, each at most once; 0: none.
+     */
+    pp_http_id (*displace)(void *context, const pp_http_identity *identity);
+
     /** An agent's connection stands; welcome it. */
     void (*connected)(void *context, pp_http_id connection, const pp_http_identity *identity);
 
     /**
-     * A valid batch; the handler owns it. Answer each with pp_http_ingest_ack or
-     * pp_http_ingest_refuse, in any order; whether its session may come from this pod is the
-     * handler's to check.
+     * A valid batch; the handler owns it. Answer each with pp_http_ingest_ack,
+     * pp_http_ingest_refuse or pp_http_ingest_put_off, in any order, and also when its connection
+     * has gone: until then it counts as its pod's. Whether its session may come from this pod is
+     * the handler's to check.
      */
     void (*batch)(void *context, pp_http_id connection, pp_wire_batch *batch);
 
     void (*bye)(void *context, pp_http_id connection, const pp_wire_bye *bye);
 
-    /** The connection has gone; answers to what it still had are ignored. */
+    /** An answer of the agent's to "what time is it there?"; it may be one that nobody asked for.
+     */
+    void (*time)(void *context, pp_http_id connection, const pp_wire_time *answer);
+
+    /** What the agent sees of the hook in its pod. */
+    void (*hook)(void *context, pp_http_id connection, const pp_wire_hook *hook);
+
+    /** The connection has gone; nobody reads answers to what it still had. */
     void (*disconnected)(void *context, pp_http_id connection);
 
     /** For /readyz: false with the reason why not. */
@@ -123,8 +164,10 @@ typedef struct pp_http_handlers {
 /**
  * Starts listening. Options and handlers are copied. Fails when a port is taken or the certificate
  * and key do not fit. One server per process: libwebsockets' log is global, and so is the limit of
- * open files, which this lowers to 65,536 where it is higher (libwebsockets allocates by it).
- * On failure *ret is NULL, or a server that is stopped already: then pp_http_server_free is due.
+ * open files, which this raises to the hard one, or to 65,536 (libwebsockets allocates by it).
+ * Where that is too few for max_connections, it is lowered, with a warning: descriptors are kept
+ * for health, reviews and the connections that the process itself makes. On failure *ret is NULL,
+ * or a server that is stopped already: then pp_http_server_free is due.
  */
 int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *handlers,
                        pp_http_server **ret, pp_error *err);
@@ -136,6 +179,18 @@ int pp_http_plain_port(const pp_http_server *server);
 /** From now on new handshakes get this certificate; on failure nothing changes. */
 int pp_http_server_set_certificate(pp_http_server *server, const char *certificate, const char *key,
                                    pp_error *err);
+
+/**
+ * From now on reviews are taken under this secret alone (1 to 64 characters; NULL: none is). Its
+ * text is copied.
+ */
+int pp_http_server_set_path_secret(pp_http_server *server, const char *secret, pp_error *err);
+
+/**
+ * From now on reviews need a client certificate that one of these authorities (PEM) has signed;
+ * NULL: they need none. On failure nothing changes. Connections for anything else need none ever.
+ */
+int pp_http_server_set_client_ca(pp_http_server *server, const char *pem, pp_error *err);
 
 /**
  * Begins to stop: pending reviews are answered allowed, connections closed with 1001, and after at
@@ -166,10 +221,16 @@ void pp_http_ingest_ack(pp_http_server *server, pp_http_id connection, const cha
 void pp_http_ingest_refuse(pp_http_server *server, pp_http_id connection, int64_t seq,
                            const pp_error *why);
 
+/** The batch cannot be taken now: the connection is closed, so that its agent sends it again. */
+void pp_http_ingest_put_off(pp_http_server *server, pp_http_id connection);
+
 /** Which session the pod has now and whether its stretches shall be sampled; first message, and at
  * every change. */
 void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection,
                             const pp_wire_welcome *welcome);
+
+/** Asks an agent what time it is there: only one whose welcome asked and that has answered. */
+void pp_http_ingest_ask_time(pp_http_server *server, pp_http_id connection, int64_t number);
 
 /** All trainers of the agent's pod have ended: an ordinary sidecar shall end too. The session may
  * be "". */

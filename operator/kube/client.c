@@ -7,17 +7,27 @@
 #include "common/json.h"
 #include "common/time.h"
 #include "operator/kube/kube_internal.h"
+#include "operator/kube/pace.h"
 
 #include <string.h>
 #include <uthash.h>
+#include <utlist.h>
 
 enum {
     MAX_TOKEN = 64 * 1024,
     MAX_PATH = 64 * 1024, /* selectors and continue tokens are long */
     MAX_ANSWER = 16 * 1024 * 1024,
     DEFAULT_TIMEOUT_MS = 30 * 1000,
+    MAX_WAITING = 4096, /* calls of a share that wait for their turn */
+    DEFAULT_RATE = 100, /* calls a second */
+    BURST_SECONDS = 4,
+    TOKENS_RATE = 100,
+    TOKENS_BURST = 500,
 };
 static const int64_t TOKEN_AGE_NS = INT64_C(60) * 1000000000;
+static const int64_t MILLISECOND = 1000000;
+static const int64_t PAUSE_NS = INT64_C(1000000000);      /* where the server gives no time */
+static const int64_t MAX_PAUSE_NS = INT64_C(60000000000); /* whatever it gives */
 
 const pp_kube_resource PP_KUBE_PODS = {"", "v1", "pods"};
 const pp_kube_resource PP_KUBE_CONFIGMAPS = {"", "v1", "configmaps"};
@@ -29,12 +39,12 @@ const pp_kube_resource PP_KUBE_TOKENREVIEWS = {"authentication.k8s.io", "v1", "t
 const pp_kube_resource PP_KUBE_MUTATING_WEBHOOKS = {"admissionregistration.k8s.io", "v1",
                                                     "mutatingwebhookconfigurations"};
 
-typedef struct verb {
+typedef struct verb_form {
     const char *method;
     const char *content_type;
-} verb;
+} verb_form;
 
-static const verb verbs[] = {
+static const verb_form verbs[] = {
     [PP_KUBE_GET] = {"GET", NULL},
     [PP_KUBE_LIST] = {"GET", NULL},
     [PP_KUBE_CREATE] = {"POST", "Content-Type: application/json"},
@@ -42,19 +52,47 @@ static const verb verbs[] = {
     [PP_KUBE_PATCH_MERGE] = {"PATCH", "Content-Type: application/merge-patch+json"},
     [PP_KUBE_PATCH_JSON] = {"PATCH", "Content-Type: application/json-patch+json"},
     [PP_KUBE_DELETE] = {"DELETE", "Content-Type: application/json"},
+    [PP_KUBE_WATCH] = {"GET", NULL},
 };
 
-/** What is under way: a verb's call (done) or a stream (chunk, stream_done). */
+/** What is under way, or waits for its turn: a verb's call (done) or a stream (chunk, stream_done).
+ */
 typedef struct kube_call {
     pp_kube_client *client;
     pp_kube_id id;
+    pp_http_client_id http; /**< 0: it waits */
+    pp_http_client_share share;
+    pp_kube_verb verb;
+    const char *method;
+    const char *content_type; /**< a header, or NULL */
+    char *path;
+    char *body;
     char *what; /**< "GET /api/v1/pods", for errors */
+    int64_t timeout_ms;
+    size_t max_body;
+    int64_t deadline_ns; /**< monotonic; of a verb's call, waiting included */
     pp_kube_done_fn done;
     pp_http_client_chunk_fn chunk;
     pp_http_client_done_fn stream_done;
     void *user;
+    struct kube_call *prev, *next; /**< among those that wait */
     UT_hash_handle hh;
 } kube_call;
+
+/** Calls of a share, which wait for each other and for nobody else. */
+typedef struct lane {
+    pp_pace pace;
+    kube_call *waiting; /**< the next first */
+    unsigned n_waiting;
+    unsigned in_flight;
+} lane;
+
+/** Calls in flight; less than the HTTP client takes, so that it refuses none. */
+static const unsigned max_in_flight[PP_HTTP_CLIENT_SHARES] = {
+    [PP_HTTP_CLIENT_OTHER] = 256,
+    [PP_HTTP_CLIENT_LEASE] = 16,
+    [PP_HTTP_CLIENT_TOKENS] = 64,
+};
 
 struct pp_kube_client {
     pp_http_client *http;
@@ -62,12 +100,20 @@ struct pp_kube_client {
     char *token;           /**< as last read from config.token_file */
     int64_t token_read_ns; /**< 0: read it again before the next call */
     kube_call *calls;      /**< by id */
+    pp_kube_id last_id;
+    lane lanes[PP_HTTP_CLIENT_SHARES];
+    uv_timer_t timer; /**< of the first that may go on */
+    pp_kube_answered_fn answered;
+    void *answered_user;
+    bool closing;
 };
 
 static void call_free(kube_call *call)
 {
     if (!call)
         return;
+    free(call->path);
+    free(call->body);
     free(call->what);
     free(call);
 }
@@ -236,6 +282,12 @@ static int copy_config(pp_kube_config *to, const pp_kube_config *from, pp_error 
     return 0;
 }
 
+void pp_kube_client_set_rate(pp_kube_client *client, double per_second)
+{
+    pp_pace_init(&client->lanes[PP_HTTP_CLIENT_OTHER].pace, per_second,
+                 (int64_t)(per_second * BURST_SECONDS));
+}
+
 pp_kube_client *pp_kube_client_new(pp_http_client *http, const pp_kube_config *config,
                                    pp_error *err)
 {
@@ -249,6 +301,11 @@ pp_kube_client *pp_kube_client_new(pp_http_client *http, const pp_kube_config *c
         return NULL;
     }
     client->http = http;
+    uv_timer_init(pp_http_client_loop(http), &client->timer);
+    client->timer.data = client;
+    pp_kube_client_set_rate(client, DEFAULT_RATE);
+    pp_pace_init(&client->lanes[PP_HTTP_CLIENT_TOKENS].pace, TOKENS_RATE, TOKENS_BURST);
+    pp_pace_init(&client->lanes[PP_HTTP_CLIENT_LEASE].pace, 0, 1);
     if (copy_config(&client->config, config, err) < 0 || refresh_token(client, err) < 0) {
         pp_kube_client_free(client);
         return NULL;
@@ -256,20 +313,34 @@ pp_kube_client *pp_kube_client_new(pp_http_client *http, const pp_kube_config *c
     return client;
 }
 
+void pp_kube_client_on_answer(pp_kube_client *client, pp_kube_answered_fn answered, void *user)
+{
+    client->answered = answered;
+    client->answered_user = user;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    pp_kube_client *client = handle->data;
+    pp_kube_config_done(&client->config);
+    free(client->token);
+    free(client);
+}
+
 void pp_kube_client_free(pp_kube_client *client)
 {
-    if (!client)
+    if (!client || client->closing)
         return;
+    client->closing = true;
     kube_call *call, *tmp;
     HASH_ITER(hh, client->calls, call, tmp)
     {
         HASH_DEL(client->calls, call);
-        pp_http_client_cancel(client->http, call->id);
+        if (call->http)
+            pp_http_client_cancel(client->http, call->http);
         call_free(call);
     }
-    pp_kube_config_done(&client->config);
-    free(client->token);
-    free(client);
+    uv_close((uv_handle_t *)&client->timer, on_closed);
 }
 
 const char *pp_kube_client_namespace(const pp_kube_client *client)
@@ -282,51 +353,233 @@ uv_loop_t *pp_kube_client_loop(const pp_kube_client *client)
     return pp_http_client_loop(client->http);
 }
 
-/** Sends with our credentials and files the call under its id; takes the call over. */
-static int client_send(pp_kube_client *client, kube_call *call, const char *path,
-                       pp_http_client_request *request, pp_kube_id *ret_id, pp_error *err)
+/* ---- a call's turn ---- */
+
+static void on_call_done(void *user, pp_http_client_id id, const pp_http_client_response *response,
+                         const pp_error *error);
+static void on_stream_done(void *user, pp_http_client_id id,
+                           const pp_http_client_response *response, const pp_error *error);
+
+static int on_stream_chunk(void *user, pp_http_client_id id, int status, const char *data, size_t n,
+                           pp_error *err)
 {
+    const kube_call *call = user;
+    (void)id;
+    return call->chunk(call->user, call->id, status, data, n, err);
+}
+
+/** Sends with our credentials; the call stays whose it is where that fails. */
+static int send_call(kube_call *call, pp_error *err)
+{
+    pp_kube_client *client = call->client;
     const pp_kube_config *c = &client->config;
-    PP_CLEANUP_FREE char *url = kube_format("%s%s", c->server, path);
-    call->what = kube_format("%s %.256s", request->method, path);
-    if (!url || !call->what) {
-        call_free(call);
+    PP_CLEANUP_FREE char *url = kube_format("%s%s", c->server, call->path);
+    if (!url)
         return pp_error_nomem(err);
-    }
-    if (refresh_token(client, err) < 0) {
-        call_free(call);
+    if (refresh_token(client, err) < 0)
         return -1;
+    const pp_http_client_tls tls = {.ca_file = c->ca_file,
+                                    .ca_pem = c->ca_pem,
+                                    .cert_file = c->cert_file,
+                                    .cert_pem = c->cert_pem,
+                                    .key_file = c->key_file,
+                                    .key_pem = c->key_pem};
+    const char *headers[] = {"Accept: application/json", call->body ? call->content_type : NULL,
+                             NULL};
+    const int64_t left_ms = (call->deadline_ns - pp_time_monotonic()) / MILLISECOND + 1;
+    const pp_http_client_request request = {.method = call->method,
+                                            .url = url,
+                                            .headers = headers,
+                                            .share = call->share,
+                                            .bearer_token =
+                                                c->token_file ? client->token : c->token,
+                                            .username = c->username,
+                                            .password = c->password,
+                                            .body = call->body,
+                                            .body_len = call->body ? strlen(call->body) : 0,
+                                            .timeout_ms = call->chunk ? call->timeout_ms : left_ms,
+                                            .max_body = call->max_body,
+                                            .tls = &tls,
+                                            .chunk = call->chunk ? on_stream_chunk : NULL,
+                                            .done = call->chunk ? on_stream_done : on_call_done,
+                                            .user = call};
+    if (pp_http_client_send(client->http, &request, &call->http, err) < 0)
+        return pp_error_prefix(err, "%s", call->what);
+    client->lanes[call->share].in_flight++;
+    return 0;
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void wake_after(pp_kube_client *client, int64_t ns)
+{
+    uint64_t ms = ns > 0 ? (uint64_t)(ns / MILLISECOND) + 1 : 0;
+    bool earlier =
+        uv_is_active((uv_handle_t *)&client->timer) && uv_timer_get_due_in(&client->timer) <= ms;
+    if (!client->closing && !earlier)
+        uv_timer_start(&client->timer, on_timer, ms, 0);
+}
+
+/** 0: the lane's next call may go, and has its place; else ns to wait, at most until the next
+ * deadline; INT64_MAX: until one comes back. */
+static int64_t take_turn(lane *l, pp_http_client_share share, int64_t now)
+{
+    if (l->in_flight >= max_in_flight[share])
+        return INT64_MAX;
+    return pp_pace_take(&l->pace, now);
+}
+
+/** Few, and all that is decided depends on what they bring: they wait for no other call. */
+static bool fills_cache(const kube_call *call)
+{
+    return call->verb == PP_KUBE_LIST || call->verb == PP_KUBE_WATCH;
+}
+
+/** Before all others (`again`: it has had its turn), or behind those that it has to wait for. */
+static void wait_for_turn(kube_call *call, bool again)
+{
+    lane *l = &call->client->lanes[call->share];
+    kube_call *next = again || fills_cache(call) ? l->waiting : NULL;
+    while (!again && next && fills_cache(next))
+        next = next->next;
+    if (next)
+        DL_PREPEND_ELEM(l->waiting, next, call);
+    else
+        DL_APPEND(l->waiting, call);
+    l->n_waiting++;
+}
+
+static void leave_queue(kube_call *call)
+{
+    lane *l = &call->client->lanes[call->share];
+    DL_DELETE(l->waiting, call);
+    l->n_waiting--;
+}
+
+/** A call that never came to be sent, or will not again: its owner hears of it, and may free us. */
+static void fail_call(kube_call *call, pp_error *error)
+{
+    const pp_http_client_response none = {.body = "", .content_type = "", .retry_after_ms = -1};
+    HASH_DEL(call->client->calls, call);
+    if (call->chunk)
+        call->stream_done(call->user, call->id, &none, error);
+    else
+        call->done(call->user, NULL, error);
+    call_free(call);
+}
+
+/** The next of the lane that is to be sent or told of; NULL: none is, *ret_wait says for how long.
+ */
+static kube_call *next_call(pp_kube_client *client, pp_http_client_share share, int64_t now,
+                            bool *ret_late, int64_t *ret_wait)
+{
+    lane *l = &client->lanes[share];
+    int64_t until = INT64_MAX;
+    kube_call *call;
+    DL_FOREACH(l->waiting, call)
+    {
+        *ret_late = !call->chunk && call->deadline_ns <= now;
+        if (*ret_late)
+            return call;
+        if (!call->chunk && call->deadline_ns < until)
+            until = call->deadline_ns;
     }
-    pp_http_client_tls tls = {.ca_file = c->ca_file,
-                              .ca_pem = c->ca_pem,
-                              .cert_file = c->cert_file,
-                              .cert_pem = c->cert_pem,
-                              .key_file = c->key_file,
-                              .key_pem = c->key_pem};
-    request->url = url;
-    request->tls = &tls;
-    request->bearer_token = c->token_file ? client->token : c->token;
-    request->username = c->username;
-    request->password = c->password;
-    request->user = call;
-    if (pp_http_client_send(client->http, request, &call->id, err) < 0) {
-        (void)pp_error_prefix(err, "%s", call->what);
-        call_free(call);
-        return -1;
+    if (!l->waiting)
+        return NULL;
+    int64_t wait = take_turn(l, share, now);
+    if (wait == 0)
+        return l->waiting;
+    if (until != INT64_MAX && until - now < wait)
+        wait = until - now;
+    *ret_wait = wait < *ret_wait ? wait : *ret_wait;
+    return NULL;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    pp_kube_client *client = timer->data;
+    int64_t wait = INT64_MAX;
+    for (int share = 0; share < PP_HTTP_CLIENT_SHARES && !client->closing; share++) {
+        bool late = false;
+        kube_call *call;
+        while (!client->closing &&
+               (call = next_call(client, share, pp_time_monotonic(), &late, &wait))) {
+            pp_error err = {0};
+            leave_queue(call);
+            if (late)
+                (void)pp_error_set(&err, PP_ERR_TIMEOUT, "%s: its turn did not come in time",
+                                   call->what);
+            if (late || send_call(call, &err) < 0)
+                fail_call(call, &err);
+        }
     }
+    if (wait != INT64_MAX)
+        wake_after(client, wait);
+}
+
+/** Sends it, or has it wait; takes it over, and frees it where that fails. */
+static int start(pp_kube_client *client, kube_call *call, pp_kube_id *ret_id, pp_error *err)
+{
+    lane *l = &client->lanes[call->share];
     call->client = client;
+    call->what = kube_format("%s %.256s", call->method, call->path);
+    bool wait = l->waiting || take_turn(l, call->share, pp_time_monotonic()) > 0;
+    int rc = 0;
+    if (!call->what)
+        rc = pp_error_nomem(err);
+    else if (!wait)
+        rc = send_call(call, err);
+    else if (l->n_waiting >= MAX_WAITING && !fills_cache(call))
+        rc = pp_error_set(err, PP_ERR_TOO_LARGE, "%s: %d calls wait for their turn already",
+                          call->what, MAX_WAITING);
+    if (rc < 0) {
+        call_free(call);
+        return -1;
+    }
+    call->id = ++client->last_id;
     HASH_ADD(hh, client->calls, id, sizeof call->id, call);
+    if (wait) {
+        wait_for_turn(call, false);
+        wake_after(client, 0);
+    }
     if (ret_id)
         *ret_id = call->id;
     return 0;
 }
 
-/** Takes the call out of the client; from here on the client may be freed by a callback. */
-static void call_end(kube_call *call, int status)
+/** The answer is here: its place is another's. Nothing is called from here. */
+static void give_back(kube_call *call, int status)
 {
+    pp_kube_client *client = call->client;
+    lane *l = &client->lanes[call->share];
+    call->http = 0;
+    l->in_flight--;
     if (status == 401)
-        call->client->token_read_ns = 0;
-    HASH_DEL(call->client->calls, call);
+        client->token_read_ns = 0;
+    if (l->waiting)
+        wake_after(client, 0);
+}
+
+static void tell_answer(const kube_call *call, int status)
+{
+    const pp_kube_client *client = call->client;
+    if (client->answered)
+        client->answered(client->answered_user, call->verb, status);
+}
+
+/** Whether the server asks us to come back later; then nobody of the share goes before. */
+static bool is_pushed_back(kube_call *call, const pp_http_client_response *response,
+                           int64_t *ret_ns)
+{
+    int64_t wait = response->retry_after_ms;
+    if (call->share == PP_HTTP_CLIENT_LEASE ||
+        (response->status != 429 && (response->status != 503 || wait < 0)))
+        return false;
+    *ret_ns = wait < 0 ? PAUSE_NS : wait * MILLISECOND;
+    if (*ret_ns > MAX_PAUSE_NS)
+        *ret_ns = MAX_PAUSE_NS;
+    pp_pace_pause(&call->client->lanes[call->share].pace, pp_time_monotonic() + *ret_ns);
+    return true;
 }
 
 static void on_call_done(void *user, pp_http_client_id id, const pp_http_client_response *response,
@@ -334,8 +587,18 @@ static void on_call_done(void *user, pp_http_client_id id, const pp_http_client_
 {
     (void)id;
     kube_call *call = user;
-    call_end(call, response->status);
+    pp_kube_client *client = call->client;
     pp_error err = {0};
+    int64_t wait = 0;
+    give_back(call, response->status);
+    tell_answer(call, response->status);
+    if (!error && is_pushed_back(call, response, &wait) &&
+        pp_time_monotonic() + wait < call->deadline_ns) {
+        wait_for_turn(call, true);
+        wake_after(client, wait);
+        return;
+    }
+    HASH_DEL(client->calls, call);
     PP_CLEANUP_JSON json_t *object = NULL;
     if (error) {
         err = *error;
@@ -351,76 +614,84 @@ static void on_call_done(void *user, pp_http_client_id id, const pp_http_client_
     call_free(call);
 }
 
-static kube_call *call_new(void *user, pp_error *err)
+static void on_stream_done(void *user, pp_http_client_id id,
+                           const pp_http_client_response *response, const pp_error *error)
 {
-    kube_call *call = calloc(1, sizeof *call);
-    if (call)
-        call->user = user;
-    else
-        (void)pp_error_nomem(err);
+    (void)id;
+    kube_call *call = user;
+    int64_t wait = 0;
+    give_back(call, response->status);
+    tell_answer(call, response->status);
+    if (!error)
+        (void)is_pushed_back(call, response, &wait);
+    HASH_DEL(call->client->calls, call);
+    call->stream_done(call->user, call->id, response, error);
+    call_free(call);
+}
+
+/* ---- calls and streams ---- */
+
+static pp_http_client_share share_of(const pp_kube_resource *resource)
+{
+    if (strcmp(resource->plural, PP_KUBE_LEASES.plural) == 0)
+        return PP_HTTP_CLIENT_LEASE;
+    return strcmp(resource->plural, PP_KUBE_TOKENREVIEWS.plural) == 0 ? PP_HTTP_CLIENT_TOKENS
+                                                                      : PP_HTTP_CLIENT_OTHER;
+}
+
+static kube_call *call_new(char *path, int64_t timeout_ms, void *user, pp_error *err)
+{
+    kube_call *call = path ? calloc(1, sizeof *call) : NULL;
+    if (!call) {
+        free(path);
+        if (path)
+            (void)pp_error_nomem(err);
+        return NULL;
+    }
+    call->path = path;
+    call->method = "GET";
+    call->user = user;
+    call->timeout_ms = timeout_ms;
+    call->deadline_ns = pp_time_monotonic() + timeout_ms * MILLISECOND;
     return call;
 }
 
 int pp_kube_call_start(pp_kube_client *client, const pp_kube_call *options, pp_kube_id *ret_id,
                        pp_error *err)
 {
-    PP_CLEANUP_FREE char *path = pp_kube_call_path(options, NULL, err);
-    if (!path)
+    kube_call *call = call_new(pp_kube_call_path(options, NULL, err),
+                               options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS,
+                               options->user, err);
+    if (!call)
         return -1;
-    PP_CLEANUP_FREE char *body =
-        options->body ? json_dumps(options->body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    if (options->body && !body)
+    if (options->body)
+        call->body = json_dumps(options->body, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (options->body && !call->body) {
+        call_free(call);
         return pp_error_nomem(err);
-    kube_call *call = call_new(options->user, err);
-    if (!call)
-        return -1;
+    }
+    const verb_form *v = &verbs[options->verb];
+    call->verb = options->verb;
     call->done = options->done;
-    const verb *v = &verbs[options->verb];
-    const char *headers[] = {"Accept: application/json", body ? v->content_type : NULL, NULL};
-    pp_http_client_request request = {
-        .method = v->method,
-        .headers = headers,
-        .body = body,
-        .body_len = body ? strlen(body) : 0,
-        .timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS,
-        .max_body = options->max_body ? options->max_body : MAX_ANSWER,
-        .done = on_call_done,
-    };
-    return client_send(client, call, path, &request, ret_id, err);
+    call->method = v->method;
+    call->content_type = v->content_type;
+    call->max_body = options->max_body ? options->max_body : MAX_ANSWER;
+    call->share = share_of(options->resource);
+    return start(client, call, ret_id, err);
 }
 
-static int on_stream_chunk(void *user, pp_http_client_id id, int status, const char *data, size_t n,
-                           pp_error *err)
+int pp_kube_stream_start(pp_kube_client *client, pp_kube_verb verb, const char *path,
+                         int64_t timeout_ms, pp_http_client_chunk_fn chunk,
+                         pp_http_client_done_fn done, void *user, pp_kube_id *ret_id, pp_error *err)
 {
-    const kube_call *call = user;
-    return call->chunk(call->user, id, status, data, n, err);
-}
-
-static void on_stream_done(void *user, pp_http_client_id id,
-                           const pp_http_client_response *response, const pp_error *error)
-{
-    kube_call *call = user;
-    call_end(call, response->status);
-    call->stream_done(call->user, id, response, error);
-    call_free(call);
-}
-
-int pp_kube_stream_start(pp_kube_client *client, const char *path, int64_t timeout_ms,
-                         pp_http_client_chunk_fn chunk, pp_http_client_done_fn done, void *user,
-                         pp_kube_id *ret_id, pp_error *err)
-{
-    kube_call *call = call_new(user, err);
+    char *copy = strdup(path);
+    kube_call *call = call_new(copy, timeout_ms, user, err);
     if (!call)
-        return -1;
+        return copy ? -1 : pp_error_nomem(err);
+    call->verb = verb;
     call->chunk = chunk;
     call->stream_done = done;
-    const char *headers[] = {"Accept: application/json", NULL};
-    pp_http_client_request request = {.method = "GET",
-                                      .headers = headers,
-                                      .timeout_ms = timeout_ms,
-                                      .chunk = on_stream_chunk,
-                                      .done = on_stream_done};
-    return client_send(client, call, path, &request, ret_id, err);
+    return start(client, call, ret_id, err);
 }
 
 void pp_kube_call_cancel(pp_kube_client *client, pp_kube_id id)
@@ -430,6 +701,11 @@ void pp_kube_call_cancel(pp_kube_client *client, pp_kube_id id)
     if (!call)
         return;
     HASH_DEL(client->calls, call);
-    pp_http_client_cancel(client->http, id);
+    if (call->http) {
+        pp_http_client_cancel(client->http, call->http);
+        give_back(call, 0);
+    } else {
+        leave_queue(call);
+    }
     call_free(call);
 }

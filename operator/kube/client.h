@@ -43,6 +43,8 @@ typedef enum pp_kube_verb {
     PP_KUBE_PATCH_MERGE, /**< RFC 7386 */
     PP_KUBE_PATCH_JSON,  /**< RFC 6902 */
     PP_KUBE_DELETE,      /**< the body, if any, is DeleteOptions */
+    PP_KUBE_WATCH,       /**< of streams only */
+    PP_KUBE_VERBS,
 } pp_kube_verb;
 
 /**
@@ -71,9 +73,25 @@ typedef struct pp_kube_call {
     void *user;
 } pp_kube_call;
 
+/*
+ * Calls of the Lease, TokenReviews and all others each have a share of the requests in flight and a
+ * pace of their own; past it they wait, and their timeout runs meanwhile. Where the API server
+ * answers 429, or 503 with a Retry-After, the share rests so long and the call is sent again, if
+ * its timeout allows (streams are not sent again). The Lease does neither.
+ */
+
 /** `config` is copied; `http` outlives the client. NULL on error (e.g. the token is unreadable). */
 pp_kube_client *pp_kube_client_new(pp_http_client *http, const pp_kube_config *config,
                                    pp_error *err);
+
+/** Calls a second, of which four seconds' worth may come at once; 100 until this is called. That
+ * of TokenReviews is 100, and 500 at once. */
+void pp_kube_client_set_rate(pp_kube_client *client, double per_second);
+
+/** Told of each request that the API server has answered, a stream when it ends; status 0: it gave
+ * no answer. A call that is sent again is told of each time, a cancelled one is not. */
+typedef void (*pp_kube_answered_fn)(void *user, pp_kube_verb verb, int status);
+void pp_kube_client_on_answer(pp_kube_client *client, pp_kube_answered_fn answered, void *user);
 
 /** Cancels its calls; no callback is called any more. Run the loop until its handles are closed. */
 void pp_kube_client_free(pp_kube_client *client);
@@ -104,11 +122,12 @@ int pp_kube_status_error(int http_status, const json_t *status, pp_error *err);
 char *pp_kube_call_path(const pp_kube_call *call, const char *watch_query, pp_error *err);
 
 /**
- * Streams GET `path` ("/api/v1/pods?watch=1..."); the informer's way in. Callbacks as in
- * pp_http_client_send; the id goes to pp_kube_call_cancel.
+ * Streams GET `path` ("/api/v1/pods?watch=1..."), which is this verb; the informer's way in.
+ * Callbacks as in pp_http_client_send; the id goes to pp_kube_call_cancel.
  */
-int pp_kube_stream_start(pp_kube_client *client, const char *path, int64_t timeout_ms,
-                         pp_http_client_chunk_fn chunk, pp_http_client_done_fn done, void *user,
-                         pp_kube_id *ret_id, pp_error *err);
+int pp_kube_stream_start(pp_kube_client *client, pp_kube_verb verb, const char *path,
+                         int64_t timeout_ms, pp_http_client_chunk_fn chunk,
+                         pp_http_client_done_fn done, void *user, pp_kube_id *ret_id,
+                         pp_error *err);
 
 #endif

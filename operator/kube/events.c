@@ -9,10 +9,11 @@
 #include <stdarg.h>
 #include <string.h>
 #include <uthash.h>
+#include <utlist.h>
 
 enum {
     MAX_NOTE = 1024,
-    MAX_SERIES = 512,     /* events remembered for their repeats */
+    MAX_SERIES = 4096,    /* events to be written, or remembered for their repeats */
     MAX_OBJECTS = 1024,   /* objects whose allowance is remembered */
     MAX_UNDER_WAY = 32,   /* calls at once */
     MAX_TRIES = 5,        /* for one write while the server is away */
@@ -42,8 +43,10 @@ typedef struct series {
     int64_t last_wall; /**< ns since 1970 */
     bool created;      /**< on the server */
     bool dirty;        /**< something is to be written */
+    bool in_line;      /**< for a place among those under way */
     int tries;
     pp_kube_id call;
+    struct series *prev, *next; /**< in line */
     UT_hash_handle hh;
     char key[];
 } series;
@@ -52,7 +55,8 @@ struct pp_kube_recorder {
     pp_kube_client *client;
     char *controller, *instance;
     allowance *allowances;
-    series *series;
+    series *series; /**< the oldest first */
+    struct series *line;
     unsigned under_way;
     uint64_t serial;
     uv_timer_t timer;
@@ -113,10 +117,18 @@ static void series_free(series *s)
     free(s);
 }
 
+static void leave_line(series *s)
+{
+    if (s->in_line)
+        DL_DELETE(s->recorder->line, s);
+    s->in_line = false;
+}
+
 static void series_remove(series *s)
 {
     pp_kube_recorder *r = s->recorder;
     HASH_DEL(r->series, s);
+    leave_line(s);
     if (s->call) {
         pp_kube_call_cancel(r->client, s->call);
         r->under_way--;
@@ -126,13 +138,9 @@ static void series_remove(series *s)
 
 static void write_series(series *s);
 
-static void on_series_written(void *user, json_t *object, const pp_error *error)
+static void take_answer(series *s, const pp_error *error)
 {
-    (void)object;
-    series *s = user;
     pp_kube_recorder *r = s->recorder;
-    s->call = 0;
-    r->under_way--;
     if (!error || (error->code == PP_ERR_CONFLICT && !s->created)) {
         r->stats.sent++; /* a conflict: an earlier try arrived after all */
         s->created = true;
@@ -148,6 +156,21 @@ static void on_series_written(void *user, json_t *object, const pp_error *error)
         r->stats.dropped++;
         if (!s->created)
             series_remove(s);
+    }
+}
+
+static void on_series_written(void *user, json_t *object, const pp_error *error)
+{
+    series *s = user;
+    pp_kube_recorder *r = s->recorder;
+    (void)object;
+    s->call = 0;
+    r->under_way--;
+    take_answer(s, error);
+    while (r->line && r->under_way < MAX_UNDER_WAY) {
+        series *first = r->line;
+        leave_line(first);
+        write_series(first);
     }
 }
 
@@ -172,8 +195,13 @@ static json_t *series_body(const series *s)
 static void write_series(series *s)
 {
     pp_kube_recorder *r = s->recorder;
-    if (s->call || !s->dirty || r->under_way >= MAX_UNDER_WAY)
-        return; /* the next flush comes back to it */
+    if (s->call || s->in_line || !s->dirty)
+        return;
+    if (r->under_way >= MAX_UNDER_WAY) {
+        DL_APPEND(r->line, s);
+        s->in_line = true;
+        return;
+    }
     PP_CLEANUP_JSON json_t *body = series_body(s);
     pp_kube_call call = {.verb = s->created ? PP_KUBE_PATCH_MERGE : PP_KUBE_CREATE,
                          .resource = &PP_KUBE_EVENTS,
@@ -184,7 +212,7 @@ static void write_series(series *s)
                          .done = on_series_written,
                          .user = s};
     if (!body || pp_kube_call_start(r->client, &call, &s->call, NULL) < 0)
-        return;
+        return; /* the next flush comes back to it */
     s->dirty = false;
     r->under_way++;
 }
@@ -224,11 +252,11 @@ static json_t *event_object(const pp_kube_recorder *r, const series *s,
 {
     char at[40];
     pp_time_format(s->last_wall, 6, at, sizeof at);
-    return json_pack("{s:s, s:s, s:{s:s, s:s}, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}",
+    return json_pack("{s:s, s:s, s:{s:s, s:s}, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}",
                      "apiVersion", "events.k8s.io/v1", "kind", "Event", "metadata", "name", s->name,
                      "namespace", s->ns, "eventTime", at, "reportingController", r->controller,
                      "reportingInstance", r->instance, "type", type, "reason", reason, "action",
-                     action, "note", note, "regarding", regarding(ref));
+                     action, "note", pp_json_text(note), "regarding", regarding(ref));
 }
 
 static series *series_new(pp_kube_recorder *r, const char *key, const pp_kube_object_ref *ref,
@@ -258,6 +286,21 @@ static void repeat(series *s, int64_t now)
     s->dirty = true; /* written by the next flush */
 }
 
+/** Room for one more, in the place of the oldest that is written where there is none: its repeat
+ * would be an event of its own. */
+static bool make_room(pp_kube_recorder *r)
+{
+    if (HASH_COUNT(r->series) < MAX_SERIES)
+        return true;
+    for (series *s = r->series; s; s = s->hh.next) {
+        if (s->created && !s->dirty && !s->call) {
+            series_remove(s);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void record(pp_kube_recorder *r, const char *key, const pp_kube_object_ref *ref,
                    const char *type, const char *reason, const char *action, const char *note)
 {
@@ -270,7 +313,7 @@ static void record(pp_kube_recorder *r, const char *key, const pp_kube_object_re
     }
     if (s)
         series_remove(s);
-    if (HASH_COUNT(r->series) >= MAX_SERIES || !allowed(r, ref, now)) {
+    if (!allowed(r, ref, now) || !make_room(r)) {
         r->stats.dropped++;
         return;
     }

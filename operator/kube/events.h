@@ -1,7 +1,8 @@
 /*
  * Events for people (`kubectl describe`), as events.k8s.io/v1: repeats of one event become a series
- * with a count instead of new objects, and each object has an allowance. Recording never blocks and
- * never fails visibly; what is dropped is counted.
+ * with a count instead of new objects, and each object has an allowance. New ones are written one
+ * after another, 32 at a time, repeats every 10 s. Recording never blocks and never fails visibly;
+ * what is dropped is counted.
  */
 #ifndef PP_OPERATOR_KUBE_EVENTS_H
 #define PP_OPERATOR_KUBE_EVENTS_H
@@ -41,7 +42,7 @@ pp_kube_event(pp_kube_recorder *recorder, const pp_kube_object_ref *ref, pp_kube
 
 typedef struct pp_kube_recorder_stats {
     uint64_t sent;    /**< created or updated on the server */
-    uint64_t dropped; /**< by the allowance, full tables or refused by the server */
+    uint64_t dropped; /**< by the allowance, by the server, or 4,096 were not written yet */
 } pp_kube_recorder_stats;
 
 pp_kube_recorder_stats pp_kube_recorder_get_stats(const pp_kube_recorder *recorder);

@@ -115,8 +115,8 @@ static int start_watch(pp_kube_informer *informer, const pp_reflector_step *s, p
     pp_kube_call call = list_call(informer);
     PP_CLEANUP_FREE char *path = pp_kube_call_path(&call, s->query, err);
     if (!path ||
-        pp_kube_stream_start(informer->client, path, s->timeout_ms + WATCH_GRACE_MS, on_watch_bytes,
-                             on_watch_done, informer, &informer->call, err) < 0)
+        pp_kube_stream_start(informer->client, PP_KUBE_WATCH, path, s->timeout_ms + WATCH_GRACE_MS,
+                             on_watch_bytes, on_watch_done, informer, &informer->call, err) < 0)
         return -1;
     informer->watching = s->streams_list;
     if (s->streams_list)

@@ -21,7 +21,7 @@ struct pp_kube_lease {
     pp_kube_client *client;
     pp_kube_lease_options options; /**< its strings are the ones below */
     char *ns, *name;
-    json_t *owner;
+    json_t *owner, *labels, *annotations;
     json_t *object; /**< the Lease as the server last showed it, or NULL */
     pp_lease_state state;
     pp_lease_record writing;
@@ -65,6 +65,18 @@ static json_t *spec_of(const pp_lease_record *r)
                      (json_int_t)r->transitions);
 }
 
+/** Puts `marks` (NULL: none) among what metadata has under `key`. */
+static int mark(json_t *object, const char *key, const json_t *marks)
+{
+    json_t *metadata = json_object_get(object, "metadata");
+    if (!marks)
+        return 0;
+    if (!json_is_object(json_object_get(metadata, key)) &&
+        json_object_set_new(metadata, key, json_object()) < 0)
+        return -1;
+    return json_object_update(json_object_get(metadata, key), (json_t *)(uintptr_t)marks);
+}
+
 /** The Lease to send: the server's with our spec, so that an older resourceVersion is a conflict.
  */
 static json_t *object_with(const pp_kube_lease *lease, const pp_lease_record *record)
@@ -80,7 +92,9 @@ static json_t *object_with(const pp_kube_lease *lease, const pp_lease_record *re
             json_object_set_new(json_object_get(object, "metadata"), "ownerReferences",
                                 json_pack("[O]", lease->owner));
     }
-    if (object && json_object_set_new(object, "spec", spec_of(record)) < 0) {
+    if (object && (json_object_set_new(object, "spec", spec_of(record)) < 0 ||
+                   mark(object, "labels", lease->labels) < 0 ||
+                   mark(object, "annotations", lease->annotations) < 0)) {
         json_decref(object);
         return NULL;
     }
@@ -353,6 +367,8 @@ static void on_closed(uv_handle_t *handle)
 {
     pp_kube_lease *lease = handle->data;
     json_decref(lease->owner);
+    json_decref(lease->labels);
+    json_decref(lease->annotations);
     json_decref(lease->object);
     free(lease->ns);
     free(lease->name);
@@ -399,8 +415,10 @@ pp_kube_lease *pp_kube_lease_new(pp_kube_client *client, const pp_kube_lease_opt
     lease->ns = ns;
     lease->name = name;
     lease->owner = o.owner ? json_deep_copy(o.owner) : NULL;
+    lease->labels = o.labels ? json_deep_copy(o.labels) : NULL;
+    lease->annotations = o.annotations ? json_deep_copy(o.annotations) : NULL;
     o.ns = o.name = o.identity = NULL;
-    o.owner = NULL;
+    o.owner = o.labels = o.annotations = NULL;
     lease->options = o;
     uv_timer_init(pp_kube_client_loop(client), &lease->timer);
     lease->timer.data = lease;

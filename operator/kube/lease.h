@@ -19,6 +19,8 @@ typedef struct pp_kube_lease_options {
     const char *name;          /**< needed */
     const char *identity;      /**< needed; unique per process, e.g. pod name and random digits */
     const json_t *owner;       /**< an ownerReference for the Lease that we create, or NULL */
+    const json_t *labels;      /**< that the Lease is to bear besides others; NULL: none */
+    const json_t *annotations; /**< the same */
     int64_t lease_ms;          /**< 0: 15,000 */
     int64_t renew_deadline_ms; /**< 0: 10,000; below lease_ms */
     int64_t retry_ms;          /**< 0: 2,000; below renew_deadline_ms */

@@ -24,6 +24,7 @@ typedef struct work_item {
     unsigned failures;
     size_t heap_at; /**< place in the heap of delayed items + 1; 0: not in it */
     int64_t due_ns;
+    int64_t queued_ns; /**< monotonic, since when it waits */
     struct work_item *prev, *next;
     UT_hash_handle hh;
     char key[];
@@ -153,6 +154,7 @@ static void make_ready(pp_workqueue *q, work_item *item)
         item->again = true;
     } else if (!item->queued) {
         item->queued = true;
+        item->queued_ns = pp_time_monotonic();
         q->depth++;
         DL_APPEND(q->queue, item);
     }
@@ -330,4 +332,9 @@ void pp_workqueue_done(pp_workqueue *q, const char *key)
 size_t pp_workqueue_depth(const pp_workqueue *q)
 {
     return q->depth;
+}
+
+int64_t pp_workqueue_oldest_ns(const pp_workqueue *q)
+{
+    return q->queue ? pp_time_monotonic() - q->queue->queued_ns : 0;
 }

@@ -49,6 +49,9 @@ void pp_workqueue_done(pp_workqueue *queue, const char *key);
 /** Keys that wait to be worked on, delayed ones not counted. */
 size_t pp_workqueue_depth(const pp_workqueue *queue);
 
+/** For how long the first of these has waited, ns; 0: none waits. */
+int64_t pp_workqueue_oldest_ns(const pp_workqueue *queue);
+
 /** The delay before try number failures + 1, in ms: 5 ms doubled, at most 1000 s. */
 int64_t pp_workqueue_backoff_ms(unsigned failures);
 

@@ -418,17 +418,46 @@ static int decode_matrix(decoding *d, const json_t *root)
     return 0;
 }
 
+/* A new reference to an answer that reports success; NULL with the reason. */
+static json_t *parse_answer(const char *body, size_t n, pp_error *err)
+{
+    PP_CLEANUP_JSON json_t *root = pp_json_parse(body, n, err);
+    const char *status = root ? pp_json_get_string(root, "status", NULL) : NULL;
+    if (!root)
+        (void)pp_error_prefix(err, "Prometheus' answer");
+    else if (!status)
+        (void)pp_error_set(err, PP_ERR_INVALID, "the answer is not Prometheus'");
+    else if (strcmp(status, "success") != 0)
+        (void)reported_error(root, err);
+    else
+        return PP_TAKE(root);
+    return NULL;
+}
+
+/* Prometheus answers with a scalar, others that speak its language with a vector of one. */
+int pp_prometheus_decode_time(const char *body, size_t n, int64_t *ret_ns, pp_error *err)
+{
+    PP_CLEANUP_JSON json_t *root = parse_answer(body, n, err);
+    if (!root)
+        return -1;
+    const json_t *point = pp_json_get(root, "data", "result", NULL);
+    if (json_is_object(json_array_get(point, 0)))
+        point = json_object_get(json_array_get(point, 0), "value");
+    const char *text = json_string_value(json_array_get(point, 1));
+    char *end = NULL;
+    const double seconds = text ? strtod(text, &end) : (double)NAN;
+    if (!text || !*text || *end || !(seconds > 0 && seconds < 4e9))
+        return pp_error_set(err, PP_ERR_INVALID, "the answer is no time");
+    *ret_ns = llround(seconds * 1e3) * 1000000;
+    return 0;
+}
+
 int pp_prometheus_decode(const char *body, size_t n, const pp_metric_source *source,
                          pp_prometheus_answer *ret, pp_error *err)
 {
-    PP_CLEANUP_JSON json_t *root = pp_json_parse(body, n, err);
+    PP_CLEANUP_JSON json_t *root = parse_answer(body, n, err);
     if (!root)
-        return pp_error_prefix(err, "Prometheus' answer");
-    const char *status = pp_json_get_string(root, "status", NULL);
-    if (!status)
-        return pp_error_set(err, PP_ERR_INVALID, "the answer is not Prometheus'");
-    if (strcmp(status, "success") != 0)
-        return reported_error(root, err);
+        return -1;
     pp_prometheus_answer answer = {0};
     decoding d = {.source = source, .answer = &answer, .err = err};
     int rc = decode_matrix(&d, root);

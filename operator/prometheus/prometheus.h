@@ -12,8 +12,8 @@
 #define PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
 
 #include "common/error.h"
-#include "controller/activity.h"
-#include "controller/metric.h"
+#include "estimate/activity.h"
+#include "estimate/metric.h"
 #include "operator/http_client/http_client.h"
 
 #include <stddef.h>
@@ -89,5 +89,16 @@ typedef void (*pp_prometheus_fn)(void *user, uint64_t id, const pp_prometheus_an
 int pp_prometheus_query(pp_prometheus *prometheus, const char *text, int64_t time_ns,
                         int64_t range_ns, pp_prometheus_fn done, void *user, uint64_t *ret_id,
                         pp_error *err);
+
+/** Decodes the body of an answer to time(): ns since 1970. Fails as pp_prometheus_decode does. */
+int pp_prometheus_decode_time(const char *body, size_t n, int64_t *ret_ns, pp_error *err);
+
+/** Called once, on the loop's thread; ns since 1970, whole ms, 0 with an error. */
+typedef void (*pp_prometheus_time_fn)(void *user, int64_t real_ns, const pp_error *error);
+
+/** Asks what time it is there: what Prometheus evaluates a query at that names no time. The
+ * callback is never called before this returns. */
+int pp_prometheus_ask_time(pp_prometheus *prometheus, pp_prometheus_time_fn done, void *user,
+                           pp_error *err);
 
 #endif

@@ -27,6 +27,7 @@ typedef struct query {
     uv_work_t work;
     bool decoding;
     pp_prometheus_fn done;
+    pp_prometheus_time_fn done_time; /* it asks for the time, and nothing else */
     void *user;
     /* for the thread pool, its own until it has ended */
     pp_metric_source source;
@@ -118,10 +119,14 @@ static void answer_error(query *q, const pp_error *error)
 {
     const pp_error why = *error;
     pp_prometheus_fn done = q->done;
+    pp_prometheus_time_fn done_time = q->done_time;
     void *user = q->user;
     uint64_t id = q->id;
     query_free(q);
-    done(user, id, NULL, &why);
+    if (done_time)
+        done_time(user, 0, &why);
+    else
+        done(user, id, NULL, &why);
 }
 
 static void decode(uv_work_t *work)
@@ -186,6 +191,20 @@ static void refused(query *q, const pp_http_client_response *response)
     answer_error(q, &err);
 }
 
+static void take_time(query *q, const pp_http_client_response *response)
+{
+    pp_error err = {0};
+    int64_t real_ns = 0;
+    pp_prometheus_time_fn done = q->done_time;
+    void *user = q->user;
+    if (pp_prometheus_decode_time(response->body, response->body_len, &real_ns, &err) < 0) {
+        answer_error(q, &err);
+        return;
+    }
+    query_free(q);
+    done(user, real_ns, NULL);
+}
+
 static void on_response(void *user, pp_http_client_id id, const pp_http_client_response *response,
                         const pp_error *error)
 {
@@ -200,6 +219,10 @@ static void on_response(void *user, pp_http_client_id id, const pp_http_client_r
         return;
     }
     pp_error err = {0};
+    if (q->done_time) {
+        take_time(q, response);
+        return;
+    }
     q->body = malloc(response->body_len + 1);
     if (!q->body) {
         (void)pp_error_nomem(&err);
@@ -217,7 +240,8 @@ static void on_response(void *user, pp_http_client_id id, const pp_http_client_r
     }
 }
 
-/* query=...&time=..., percent-encoded but for what needs no encoding (RFC 3986, 2.3). */
+/* query=...&time=..., percent-encoded but for what needs no encoding (RFC 3986, 2.3). Without a
+ * time Prometheus takes its own. */
 static int form_body(pp_buf *out, const char *text, int64_t time_ns, pp_error *err)
 {
     if (pp_buf_printf(out, err, "query=") < 0)
@@ -227,6 +251,8 @@ static int form_body(pp_buf *out, const char *text, int64_t time_ns, pp_error *e
             return -1;
     }
     int64_t ms = time_ns / 1000000;
+    if (time_ns < 0)
+        return 0;
     return pp_buf_printf(out, err, "&time=%lld.%03lld", (long long)(ms / 1000),
                          (long long)(ms % 1000));
 }
@@ -250,6 +276,7 @@ static int send_query(query *q, const char *text, int64_t time_ns, pp_error *err
         const pp_http_client_request request = {.method = "POST",
                                                 .url = p->url,
                                                 .headers = headers,
+                                                .share = PP_HTTP_CLIENT_PROMETHEUS,
                                                 .bearer_token = token,
                                                 .body = body.data,
                                                 .body_len = body.len,
@@ -262,6 +289,24 @@ static int send_query(query *q, const char *text, int64_t time_ns, pp_error *err
     }
     pp_buf_done(&body);
     return rc;
+}
+
+int pp_prometheus_ask_time(pp_prometheus *prometheus, pp_prometheus_time_fn done, void *user,
+                           pp_error *err)
+{
+    query *q = calloc(1, sizeof *q);
+    if (!q)
+        return pp_error_nomem(err);
+    q->id = ++prometheus->last_id;
+    q->prometheus = prometheus;
+    q->done_time = done;
+    q->user = user;
+    HASH_ADD(hh, prometheus->queries, id, sizeof q->id, q);
+    if (send_query(q, "time()", -1, err) < 0) {
+        query_free(q);
+        return -1;
+    }
+    return 0;
 }
 
 int pp_prometheus_query(pp_prometheus *prometheus, const char *text, int64_t time_ns,

@@ -82,7 +82,7 @@ void pp_store_import_free(pp_store_import *i)
 
 void pp_store_import_batch(pp_store_import *i, const pp_wire_batch *batch)
 {
-    pp_store_add_batch(&i->call.job, i->session_uid, i->pod_uid, batch);
+    pp_store_add_batch(&i->call.job, i->session_uid, i->pod_uid, batch, NULL);
 }
 
 int pp_store_import_samples(pp_store_import *i, const pp_activity *a, pp_error *err)
@@ -103,7 +103,7 @@ int pp_store_import_samples(pp_store_import *i, const pp_activity *a, pp_error *
     return 0;
 }
 
-int pp_store_import_solution(pp_store_import *i, const pp_solution *solution, pp_error *err)
+int pp_store_import_solution(pp_store_import *i, const pp_estimates *solution, pp_error *err)
 {
     return pp_store_add_solution(&i->call.job, i->session_uid, i->pod_uid, solution, i->source,
                                  true, err);

@@ -25,14 +25,14 @@ static const char fine_sql[] =
     "SELECT DISTINCT ON (process) instance, process, gpu_uuid, sources, layer, phase, "
     "kernels, mean, stderr FROM fine WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY process, kernel_count DESC, instance COLLATE \"C\"";
+#define SHIFT "(SELECT prometheus_shift_ns FROM session WHERE uid = $1) "
 static const char samples_sql[] =
-    "SELECT gpu_uuid, metric, at_ns, value FROM metric_sample "
+    "SELECT gpu_uuid, metric, at_ns - " SHIFT ", value FROM metric_sample "
     "WHERE gpu_uuid IN (SELECT unnest(gpus) FROM process WHERE session_uid = $1 AND pod_uid = $2) "
     "AND at_ns >= (SELECT observed_first_ns FROM target WHERE session_uid = $1 AND pod_uid = $2) - "
-    "$3 "
+    "$3 + " SHIFT
     "AND at_ns <= (SELECT observed_last_ns FROM target WHERE session_uid = $1 AND pod_uid = $2) + "
-    "$4 "
-    "ORDER BY gpu_uuid COLLATE \"C\", metric COLLATE \"C\", at_ns LIMIT 4000000";
+    "$4 + " SHIFT "ORDER BY gpu_uuid COLLATE \"C\", metric COLLATE \"C\", at_ns LIMIT 4000000";
 
 enum { PROCESSES, LAYERS, BATCHES, FINE }; /* then samples */
 
@@ -46,6 +46,7 @@ typedef struct load_call {
     pp_store_load_fn done;
     pp_activity *activity;
     capacities room;
+    size_t text; /* bytes of the layers' */
 } load_call;
 
 static int copy_text(const PGresult *r, int row, int column, char **ret, pp_error *err)
@@ -88,12 +89,21 @@ static int find_process(const pp_activity *a, const PGresult *r, int row, uint32
     return -1;
 }
 
+static size_t bytes_of(const PGresult *r, int row, int column)
+{
+    const char *text = pp_row_text(r, row, column);
+    return text ? strlen(text) : 0;
+}
+
 static int take_layer(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     pp_activity *a = c->activity;
     uint32_t process = 0;
     /* One that came after the processes were read: the next solution will have it. */
     if (find_process(a, r, row, &process) < 0)
+        return 0;
+    c->text += bytes_of(r, row, 3) + bytes_of(r, row, 4);
+    if (c->text > PP_ACTIVITY_MAX_TEXT)
         return 0;
     if (pp_activity_grow(&a->layers, &c->room.layers, a->n_layers, 1, sizeof(*a->layers), err) < 0)
         return -1;
@@ -261,6 +271,9 @@ static int take_fine(load_call *c, const PGresult *r, int row, pp_error *err)
     uint32_t process = 0;
     if (find_process(c->activity, r, row, &process) < 0)
         return 0;
+    c->activity->truncated |= c->activity->n_fine > PP_ACTIVITY_MAX_FINE;
+    if (c->activity->n_fine > PP_ACTIVITY_MAX_FINE)
+        return 0;
     pp_wire_fine fine = {.gpu = (char *)(uintptr_t)pp_row_text(r, row, 2)};
     int rc = pp_row_strings(r, row, 3, &fine.sources, err);
     if (rc == 0)
@@ -315,6 +328,7 @@ static void load_reset(pp_job *job)
     pp_activity_free(c->activity);
     c->activity = calloc(1, sizeof(*c->activity));
     c->room = (capacities){0};
+    c->text = 0;
     if (!c->activity) {
         job->failed = true;
         pp_error_nomem(&job->error);

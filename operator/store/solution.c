@@ -96,14 +96,14 @@ static double finite_or_nan(double value)
     return isfinite(value) ? value : (double)NAN;
 }
 
-static const char *kind_text(const pp_solution_item *i)
+static const char *kind_text(const pp_estimates_item *i)
 {
-    return pp_solution_kind_name(i->kind);
+    return pp_item_kind_name(i->kind);
 }
 
-static const char *item_phase(const pp_solution_item *i)
+static const char *item_phase(const pp_estimates_item *i)
 {
-    return i->kind == PP_SOLUTION_LAYER ? pp_solution_phase_name(i->phase) : "";
+    return i->kind == PP_ITEM_LAYER ? pp_phase_name(i->phase) : "";
 }
 
 static const char *get_kind(const void *p)
@@ -113,7 +113,7 @@ static const char *get_kind(const void *p)
 
 static const char *get_layer(const void *p)
 {
-    return ((const pp_solution_item *)p)->layer;
+    return ((const pp_estimates_item *)p)->layer;
 }
 
 static const char *get_phase(const void *p)
@@ -123,25 +123,25 @@ static const char *get_phase(const void *p)
 
 static const char *get_type(const void *p)
 {
-    const char *type = ((const pp_solution_item *)p)->type;
+    const char *type = ((const pp_estimates_item *)p)->type;
     return *type ? type : NULL;
 }
 
-INT_GETTER(get_parameters, pp_solution_item, parameters)
-INT_GETTER(get_calls, pp_solution_item, calls)
-INT_GETTER(get_total, pp_solution_item, total_ns)
-INT_GETTER(get_item_windows, pp_solution_item, windows)
-INT_GETTER(get_busy, pp_solution_item, busy_ns)
-FLOAT_GETTER(get_share, pp_solution_item, share)
-FLOAT_GETTER(get_idle_share, pp_solution_item, idle_share)
+INT_GETTER(get_parameters, pp_estimates_item, parameters)
+INT_GETTER(get_calls, pp_estimates_item, calls)
+INT_GETTER(get_total, pp_estimates_item, total_ns)
+INT_GETTER(get_item_windows, pp_estimates_item, windows)
+INT_GETTER(get_busy, pp_estimates_item, busy_ns)
+FLOAT_GETTER(get_share, pp_estimates_item, share)
+FLOAT_GETTER(get_idle_share, pp_estimates_item, idle_share)
 
 static const char *get_busy_reason(const void *p)
 {
-    return ((const pp_solution_item *)p)->busy_reason;
+    return ((const pp_estimates_item *)p)->busy_reason;
 }
 
 static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, const char *pod_uid,
-                         const pp_solution *in)
+                         const pp_estimates *in)
 {
     pp_statement *s = pp_job_add(job, sql);
     pp_sql_text(s, session_uid);
@@ -150,7 +150,7 @@ static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, 
     return s;
 }
 
-static void add_attribution(pp_statement *s, const pp_solution *in, bool final)
+static void add_attribution(pp_statement *s, const pp_estimates *in, bool final)
 {
     pp_sql_bool(s, final);
     pp_sql_int8(s, in->windows);
@@ -173,7 +173,7 @@ static void add_attribution(pp_statement *s, const pp_solution *in, bool final)
     pp_sql_bool(s, in->shared);
 }
 
-static void add_items(pp_statement *s, const pp_solution *in)
+static void add_items(pp_statement *s, const pp_estimates *in)
 {
     const size_t size = sizeof(*in->items);
     pp_sql_texts(s, in->items, in->n_items, size, get_kind);
@@ -192,9 +192,9 @@ static void add_items(pp_statement *s, const pp_solution *in)
 
 /* Of items by index, so that estimates and sample rows can name theirs. */
 typedef struct named {
-    const pp_solution_item *item;
-    const pp_solution_estimate *estimate;
-    const pp_solution_sample *sample;
+    const pp_estimates_item *item;
+    const pp_estimate *estimate;
+    const pp_estimates_sample *sample;
 } named;
 
 static const char *named_kind(const void *p)
@@ -215,7 +215,7 @@ static const char *named_phase(const void *p)
 /* Sample rows have the phase's own name for optimizer, other and idle as well. */
 static const char *named_sample_phase(const void *p)
 {
-    return pp_solution_phase_name(((const named *)p)->item->phase);
+    return pp_phase_name(((const named *)p)->item->phase);
 }
 
 static const char *get_metric(const void *p)
@@ -225,7 +225,7 @@ static const char *get_metric(const void *p)
 
 static const char *get_method(const void *p)
 {
-    return pp_attribution_method_name(((const named *)p)->estimate->method);
+    return pp_method_name(((const named *)p)->estimate->method);
 }
 
 static const char *get_group(const void *p)
@@ -275,8 +275,8 @@ static void add_estimates(pp_statement *s, const named *e, size_t n, const char 
 
 /* A metric's fit, and how values of replays stand; zeros and NaN where there are none. */
 typedef struct fit_row {
-    pp_solution_fit fit;
-    pp_solution_closure closure;
+    pp_estimates_fit fit;
+    pp_hold_out closure;
 } fit_row;
 
 static const char *fit_metric(const void *p)
@@ -295,7 +295,7 @@ FLOAT_GETTER(fit_held, fit_row, closure.held)
 FLOAT_GETTER(fit_difference, fit_row, closure.difference)
 INT_GETTER(fit_held_windows, fit_row, closure.windows)
 
-static void add_fits(pp_statement *s, const pp_solution *in)
+static void add_fits(pp_statement *s, const pp_estimates *in)
 {
     fit_row rows[PP_METRIC_COUNT];
     const size_t n = in->n_fits < PP_METRIC_COUNT ? in->n_fits : PP_METRIC_COUNT;
@@ -356,7 +356,7 @@ static void add_sample_rows(pp_statement *s, const named *r, size_t n)
 }
 
 static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
-                     const pp_solution *in, const char *source, named *names)
+                     const pp_estimates *in, const char *source, named *names)
 {
     add_items(add(job, items_sql, session_uid, pod_uid, in), in);
     for (size_t i = 0; i < in->n_estimates; i++)
@@ -382,7 +382,7 @@ static int lock_row(pp_job *job, int index, const PGresult *r, int row, pp_error
 }
 
 int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
-                          const pp_solution *in, const char *source, bool final, pp_error *err)
+                          const pp_estimates *in, const char *source, bool final, pp_error *err)
 {
     const size_t n = in->n_estimates + in->n_sample_rows + 1;
     named *names = calloc(n, sizeof(*names));
@@ -401,7 +401,7 @@ int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_
 }
 
 int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
-                          const pp_solution *solution, bool final, pp_store_done_fn done,
+                          const pp_estimates *solution, bool final, pp_store_done_fn done,
                           void *user, pp_error *err)
 {
     if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0)

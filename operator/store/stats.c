@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char known_sql[] = "SELECT 1 FROM session WHERE uid = $1";
+static const char known_sql[] = "SELECT prometheus_shift_ns FROM session WHERE uid = $1";
 
 /* rank: of the newest agent's processes. open_stretch too: an agent that was killed never closes
  * its own. replaying: the same, less processes of which nothing came in 30 s in which others' did,
@@ -19,7 +19,8 @@ static const char targets_sql[] =
     "coalesce(t.epoch, -1), coalesce(t.batch, -1), coalesce(p.fine, ''), "
     "EXISTS (SELECT 1 FROM fine f WHERE f.session_uid = t.session_uid AND f.pod_uid = t.pod_uid), "
     "coalesce(n.paused_ns, 0), coalesce(n.replays, 0), coalesce(p.replaying, false), "
-    "coalesce(p.isolated, '') "
+    "coalesce(p.isolated, ''), coalesce(t.began_ns, t.first_ns, 0), t.clock_shift_ns, "
+    "coalesce(t.clock_ahead_ns, 0), coalesce(t.clock_bound_ns, 0) "
     "FROM target t "
     "LEFT JOIN LATERAL (SELECT min(x.rank) AS rank, bool_or(x.open_stretch) AS open_stretch, "
     "  max(x.fine COLLATE \"C\") AS fine, max(x.isolated COLLATE \"C\") AS isolated, "
@@ -67,8 +68,9 @@ static const char figures_sql[] =
 /* One descent of the key's index per GPU and metric and day. */
 static const char seen_sql[] =
     "SELECT m.metric "
-    "FROM (SELECT min(observed_first_ns) AS first, max(observed_last_ns) AS last FROM target "
-    " WHERE session_uid = $1) r, "
+    "FROM (SELECT min(t.observed_first_ns) + min(c.prometheus_shift_ns) AS first, "
+    "  max(t.observed_last_ns) + min(c.prometheus_shift_ns) AS last "
+    " FROM target t JOIN session c ON c.uid = t.session_uid WHERE t.session_uid = $1) r, "
     "(SELECT DISTINCT unnest(gpus) AS gpu FROM process WHERE session_uid = $1) g, "
     "unnest($3::text[]) AS m (metric) "
     "WHERE (SELECT max(s.at_ns) FROM metric_sample s WHERE s.gpu_uuid = g.gpu "
@@ -100,7 +102,7 @@ static int64_t least_known(int64_t a, int64_t b)
 
 static void sum_up(pp_session_stats *all, const pp_store_target_stats *t)
 {
-    all->first_step_ns = least_known(all->first_step_ns, t->first_ns);
+    all->first_step_ns = least_known(all->first_step_ns, t->began_ns);
     all->last_step_ns = t->last_ns > all->last_step_ns ? t->last_ns : all->last_step_ns;
     all->last_batch_ns =
         t->last_batch_ns > all->last_batch_ns ? t->last_batch_ns : all->last_batch_ns;
@@ -134,6 +136,10 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
         .paused_ns = pp_row_int(r, row, 16, 0),
         .replays = pp_row_int(r, row, 17, 0),
         .replaying = pp_row_bool(r, row, 18),
+        .began_ns = pp_row_int(r, row, 20, 0),
+        .clock_shift_ns = pp_row_int(r, row, 21, 0),
+        .clock_ahead_ns = pp_row_int(r, row, 22, 0),
+        .clock_bound_ns = pp_row_int(r, row, 23, 0),
     };
     (void)snprintf(t->isolated, sizeof(t->isolated), "%s", pp_row_text(r, row, 19));
     (void)snprintf(t->fine_why, sizeof(t->fine_why), "%s", pp_row_text(r, row, 14));
@@ -172,6 +178,7 @@ static int stats_row(pp_job *job, int index, const PGresult *r, int row, pp_erro
     switch (index) {
     case KNOWN:
         s->known = true;
+        s->prometheus_shift_ns = pp_row_int(r, row, 0, 0);
         return 0;
     case TARGETS:
         return take_target(s, r, row, err);

@@ -22,9 +22,9 @@
 
 #include "common/error.h"
 #include "common/wire.h"
-#include "controller/activity.h"
 #include "controller/session.h"
-#include "controller/solution.h"
+#include "estimate/activity.h"
+#include "estimate/estimates.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -112,10 +112,26 @@ typedef void (*pp_store_batch_fn)(void *user, bool inserted, const pp_error *err
  * is of replays. */
 int64_t pp_store_count_events(const pp_wire_batch *batch);
 
-/** Stores a batch and advances the target's and the process' counters, once. */
+/** Which clock a batch's stamps were on; they are on the operator's when it is stored. */
+typedef struct pp_store_clock {
+    int64_t now_ns;   /**< when it came, on the operator's clock */
+    int64_t shift_ns; /**< taken out of its stamps already */
+    int64_t began_ns; /**< when its first step began, for the session's beginning; 0: it has none */
+    bool known;       /**< ahead_ns and bound_ns are: the node's clock less the operator's */
+    int64_t ahead_ns, bound_ns;
+} pp_store_clock;
+
+/** Stores a batch and advances the target's and the process' counters, once. `clock` may be NULL:
+ * it comes now, by the database's clock, and nothing is known of the node's. */
 int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod_uid,
-                       const pp_wire_batch *batch, pp_store_batch_fn done, void *user,
-                       pp_error *err);
+                       const pp_wire_batch *batch, const pp_store_clock *clock,
+                       pp_store_batch_fn done, void *user, pp_error *err);
+
+/** How far Prometheus' clock is ahead of the operator's, and what is taken out of the stamps of raw
+ * samples wherever they are held against this session's activity. They are stored as they came. */
+int pp_store_put_prometheus_clock(pp_store *store, const char *session_uid, int64_t shift_ns,
+                                  int64_t ahead_ns, int64_t bound_ns, pp_store_done_fn done,
+                                  void *user, pp_error *err);
 
 /**
  * Stores raw samples; those that are there stay. At most 100,000 in a call, over at most 400 days;
@@ -129,7 +145,8 @@ typedef void (*pp_store_load_fn)(void *user, pp_activity **activity, const pp_er
 
 /**
  * Everything needed to solve a target: its activity, and the samples of its GPUs from `before_ns`
- * before its first to `after_ns` after its last observed moment. Bounded: see `truncated`.
+ * before its first to `after_ns` after its last observed moment, their stamps on the operator's
+ * clock. Bounded: see `truncated`.
  */
 int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid, int64_t before_ns,
                   int64_t after_ns, pp_store_load_fn done, void *user, pp_error *err);
@@ -137,7 +154,7 @@ int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid,
 /** Replaces the target's solution for the solution's GPU and counts its revision up. A final one
  *  is replaced only by a final one. */
 int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
-                          const pp_solution *solution, bool final, pp_store_done_fn done,
+                          const pp_estimates *solution, bool final, pp_store_done_fn done,
                           void *user, pp_error *err);
 
 /** A finished session of one pod that was gathered elsewhere, in the making. */
@@ -152,7 +169,7 @@ void pp_store_import_free(pp_store_import *import);
 void pp_store_import_batch(pp_store_import *import, const pp_wire_batch *batch);
 /** Any number of samples, over at most 400 days. */
 int pp_store_import_samples(pp_store_import *import, const pp_activity *activity, pp_error *err);
-int pp_store_import_solution(pp_store_import *import, const pp_solution *solution, pp_error *err);
+int pp_store_import_solution(pp_store_import *import, const pp_estimates *solution, pp_error *err);
 
 /** All of it in one transaction. `inserted` is false where a session of that UID is there already:
  *  then nothing changes. Takes the import over, also on failure. */
@@ -167,6 +184,7 @@ typedef struct pp_store_target_stats {
     bool open_stretch;         /**< the last batch of a process did not end its stretch */
     int64_t last_batch_ns;     /**< when the last batch was stored; 0: none yet */
     int64_t first_ns;          /**< start of its first sampled step; 0: none yet */
+    int64_t began_ns;          /**< the same, as it counts for the session's beginning */
     int64_t last_ns;           /**< end of its last one */
     int64_t observed_first_ns; /**< what its batches cover; 0: none yet */
     int64_t observed_last_ns;
@@ -178,12 +196,16 @@ typedef struct pp_store_target_stats {
     int64_t replays;   /**< of its layers */
     bool replaying;    /**< the last batch of a process is of replays */
     char isolated[PP_SESSION_ISOLATED_WHY]; /**< why layers are not replayed; "": no reason */
+    int64_t clock_shift_ns;                 /**< taken out of the stamps of its latest batch */
+    int64_t clock_ahead_ns; /**< its node's clock less the operator's, as measured last */
+    int64_t clock_bound_ns; /**< within this; 0: it was not measured */
 } pp_store_target_stats;
 
 typedef struct pp_store_stats {
     bool known; /**< the session is in the store */
     /** All but samples_complete, which the store cannot know. */
     pp_session_stats session;
+    int64_t prometheus_shift_ns;    /**< as pp_store_put_prometheus_clock was told last */
     pp_store_target_stats *targets; /**< by pod_uid */
     size_t n_targets;
 } pp_store_stats;

@@ -43,7 +43,7 @@ int pp_call_submit(pp_store *store, pp_lane lane, void *call, pp_error *err);
 void pp_store_add_session(pp_job *job, const char *sql, const pp_store_session *session);
 void pp_store_add_target(pp_job *job, const pp_store_target *target);
 void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
-                        const pp_wire_batch *batch);
+                        const pp_wire_batch *batch, const pp_store_clock *clock);
 /** `first` and `last`: their stamps' range; `source`: where the samples come from. */
 void pp_store_add_samples(pp_job *job, const pp_strings *gpus, const pp_activity_sample *samples,
                           size_t n, const char *source, int64_t first, int64_t last);
@@ -51,7 +51,7 @@ void pp_store_add_samples(pp_job *job, const pp_strings *gpus, const pp_activity
 int pp_store_check_samples(const pp_strings *gpus, const pp_activity_sample *samples, size_t n,
                            size_t most, int64_t *ret_first, int64_t *ret_last, pp_error *err);
 int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
-                          const pp_solution *solution, const char *source, bool final,
+                          const pp_estimates *solution, const char *source, bool final,
                           pp_error *err);
 void pp_store_add_finish(pp_job *job, const char *session_uid, const char *phase,
                          int64_t finished_ns);

@@ -93,10 +93,11 @@ static const char batch_sql[] =
     "  start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
     "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
     "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels, "
-    "  dwell, background) "
+    "  dwell, background, clock_shift_ns) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
     "$19, "
-    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49, $51, $52) "
+    "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49, $51, $52, "
+    "  nullif($58::bigint, 0)) "
     " ON CONFLICT DO NOTHING RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters, "
@@ -143,7 +144,11 @@ static const char batch_sql[] =
     "  kernels = greatest(p.kernels, excluded.kernels)), "
     "advanced AS ("
     " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
-    "  cost_ns = cost_ns + $12, batches = batches + 1, last_batch_at = clock_timestamp(), "
+    "  cost_ns = cost_ns + $12, batches = batches + 1, "
+    "  last_batch_at = coalesce(to_timestamp($59::bigint / 1e9), clock_timestamp()), "
+    "  began_ns = least(began_ns, $60), clock_shift_ns = $58, "
+    "  clock_ahead_ns = coalesce($61, clock_ahead_ns), "
+    "  clock_bound_ns = coalesce($62, clock_bound_ns), "
     "  host_name = coalesce(nullif($42, ''), host_name), "
     "  epoch = CASE WHEN $44 >= coalesce(last_ns, $44) THEN $45::bigint ELSE epoch END, "
     "  batch = CASE WHEN $44 >= coalesce(last_ns, $44) THEN $46::bigint ELSE batch END, "
@@ -404,6 +409,30 @@ static void add_replays(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, b->cost.paused);
 }
 
+static void add_int_or_null(pp_statement *s, bool known, int64_t value)
+{
+    if (known)
+        pp_sql_int8(s, value);
+    else
+        pp_sql_null(s, PP_SQL_INT8);
+}
+
+/* $58 to $62 */
+static void add_clock(pp_statement *s, const pp_wire_batch *b, const pp_store_clock *c)
+{
+    const bool stepped = count_steps(b) > 0;
+    int64_t first = stepped ? b->steps[0].start : 0;
+    for (size_t i = 1; i < count_steps(b); i++)
+        first = b->steps[i].start < first ? b->steps[i].start : first;
+    const pp_store_clock none = {.began_ns = first};
+    const pp_store_clock *clock = c ? c : &none;
+    pp_sql_int8(s, clock->shift_ns);
+    add_int_or_null(s, clock->now_ns != 0, clock->now_ns);
+    add_int_or_null(s, stepped && clock->began_ns != 0, clock->began_ns);
+    add_int_or_null(s, clock->known, clock->ahead_ns);
+    add_int_or_null(s, clock->known, clock->bound_ns);
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct fine_value {
     int64_t mean, error;
@@ -520,7 +549,7 @@ static void add_fine_why(pp_job *job, const char *session_uid, const char *pod_u
 }
 
 void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
-                        const pp_wire_batch *b)
+                        const pp_wire_batch *b, const pp_store_clock *clock)
 {
     if (b->fine.gpu)
         add_fine(job, session_uid, pod_uid, b);
@@ -548,6 +577,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_progress(s, b);
     add_busy(s, b);
     add_replays(s, b);
+    add_clock(s, b, clock);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
@@ -566,8 +596,8 @@ static void batch_ended(pp_job *job, const pp_error *error)
 }
 
 int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod_uid,
-                       const pp_wire_batch *batch, pp_store_batch_fn done, void *user,
-                       pp_error *err)
+                       const pp_wire_batch *batch, const pp_store_clock *clock,
+                       pp_store_batch_fn done, void *user, pp_error *err)
 {
     if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0 ||
         pp_store_need(batch->instance, "instance", err) < 0)
@@ -577,8 +607,30 @@ int pp_store_put_batch(pp_store *store, const char *session_uid, const char *pod
         return -1;
     call->done = done;
     call->call.job.row = batch_row;
-    pp_store_add_batch(&call->call.job, session_uid, pod_uid, batch);
+    pp_store_add_batch(&call->call.job, session_uid, pod_uid, batch, clock);
     return pp_call_submit(store, PP_LANE_INGEST, call, err);
+}
+
+static const char prometheus_clock_sql[] =
+    "UPDATE session SET prometheus_shift_ns = $2, prometheus_ahead_ns = $3, "
+    "prometheus_bound_ns = $4 WHERE uid = $1";
+
+int pp_store_put_prometheus_clock(pp_store *store, const char *session_uid, int64_t shift_ns,
+                                  int64_t ahead_ns, int64_t bound_ns, pp_store_done_fn done,
+                                  void *user, pp_error *err)
+{
+    if (pp_store_need(session_uid, "session", err) < 0)
+        return -1;
+    pp_call *call = pp_call_new(sizeof(*call), NULL, user, err);
+    if (!call)
+        return -1;
+    call->done = done;
+    pp_statement *s = pp_job_add(&call->job, prometheus_clock_sql);
+    pp_sql_text(s, session_uid);
+    pp_sql_int8(s, shift_ns);
+    pp_sql_int8(s, ahead_ns);
+    pp_sql_int8(s, bound_ns);
+    return pp_call_submit(store, PP_LANE_BULK, call, err); /* before the loads that need it */
 }
 
 enum { MAX_SAMPLES = 100000 };

@@ -45,6 +45,8 @@ static void defaults(void **state)
     assert_int_equal(c.injection.gpu_resources.count, 2);
     assert_string_equal(c.injection.gpu_resources.items[1], "amd.com/gpu");
     assert_string_equal(c.prometheus.url, "");
+    assert_string_equal(c.injection.cpu, ""); /* no training is asked to make room */
+    assert_string_equal(c.injection.memory, "");
     assert_true(c.attribution.max_standard_error_points == 5.0);
     pp_config_done(&c);
 }
@@ -54,7 +56,7 @@ static void given_values(void **state)
     (void)state;
     pp_config c = {0};
     pp_error err = {0};
-    const char *text = "http:\n  plainPort: 18080\nlease: {enabled: false}\n"
+    const char *text = "http:\n  plainPort: 18080\nlease: {enabled: false}\nfine: {memory: \"\"}\n"
                        "injection:\n  cpu: 2\n  memory: 128Mi\n  image:\n"
                        "  gpuResources: [example.com/gpu]\n"
                        "prometheus: {collectionInterval: 250ms, preset: amd}\n";

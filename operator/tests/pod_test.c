@@ -41,17 +41,36 @@ static void test_keeps_what_is_used(void **state)
     pp_pod_view(pod, &view);
     assert_string_equal(view.uid, "u1");
     assert_int_equal(view.rank, -1);
-    assert_true(view.unexplained);
-    pod->ask_ns = INT64_MAX; /* asked */
+    pp_pod_free(pod);
+}
+
+static void test_what_runs_of_it(void **state)
+{
+    (void)state;
+    static const char injected[] =
+        "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"a\",\"uid\":\"u\",\"annotations\":{"
+        "\"precisionprobe.io/settings\":\"{}\",\"precisionprobe.io/containers\":\"b,c\"}},"
+        "\"spec\":{\"volumes\":[{\"name\":\"precisionprobe-ring\"}],\"initContainers\":[{\"name\":"
+        "\"precisionprobe-hook\"},{\"name\":\"precisionprobe-agent\"}],\"containers\":[{\"name\":"
+        "\"c\",\"command\":[\"/bin/bash\"]}]},\"status\":{\"containerStatuses\":[%s]}}";
+    char text[1024];
+    (void)snprintf(text, sizeof text, injected,
+                   "{\"name\":\"c\",\"state\":{\"running\":{\"startedAt\":"
+                   "\"2026-01-02T03:04:05Z\"}}}");
+    pp_pod *pod = decode(text, NULL);
+    assert_true(pod && pod->runs && pod->runs->trainer_runs && !pod->runs->agent_runs);
+    assert_string_equal(pod->runs->program, "bash");
+    pp_session_pod view;
     pp_pod_view(pod, &view);
-    assert_true(view.unexplained);
-    pod->ask_ns = 1; /* could not be asked: what the times tell holds until it can */
+    assert_false(view.trainer_waits);
+    pod->running = true;
+    pod->runs->trainer_runs = false;
     pp_pod_view(pod, &view);
-    assert_false(view.unexplained);
-    (void)snprintf(pod->refusal.reason, sizeof pod->refusal.reason, "NotLinux");
-    pod->ask_ns = INT64_MAX;
-    pp_pod_view(pod, &view);
-    assert_false(view.unexplained);
+    assert_true(view.trainer_waits);
+    pp_pod_free(pod);
+    (void)snprintf(text, sizeof text, injected, "");
+    pod = decode(text, NULL);
+    assert_true(pod && !pod->runs);
     pp_pod_free(pod);
 }
 
@@ -132,6 +151,45 @@ static void test_only_an_ordinary_agent_is_left(void **state)
     }
 }
 
+/* An agent's last words: of one that was started anew since, or not yet, native or not. */
+static void test_last_words_of_the_agent(void **state)
+{
+    (void)state;
+#define SAID(state, words)                                                                         \
+    "{\"name\":\"precisionprobe-agent\",\"" state "\":{\"terminated\":{\"exitCode\":0,"            \
+    "\"message\":\"" words "\"}}}"
+    static const struct {
+        const char *kind, *status;
+        int64_t said;
+    } cases[] = {
+        {"initContainerStatuses", SAID("lastState", "clock behind by 820000000 s or more: by"),
+         -820000000},
+        {"containerStatuses", SAID("state", "clock ahead by 90000 s or more: by it"), 90000},
+        {"initContainerStatuses", SAID("lastState", "out of memory"), 0},
+        {"containerStatuses", SAID("state", "clock ahead by 999999999999 s or more: by it"), 0},
+        {"initContainerStatuses", "{\"name\":\"precisionprobe-agent\",\"lastState\":{}}", 0},
+        {"containerStatuses",
+         "{\"name\":\"trainer\",\"lastState\":{\"terminated\":{\"message\":\"clock ahead by 90000 "
+         "s "
+         "or more: by it\"}}}",
+         0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text,
+                       "{\"metadata\":{\"namespace\":\"ml\",\"name\":\"x\",\"uid\":\"u\"},"
+                       "\"status\":{\"%s\":[{\"name\":\"other\"},%s]}}",
+                       cases[i].kind, cases[i].status);
+        pp_pod *pod = decode(text, NULL);
+        pp_session_pod view;
+        assert_non_null(pod);
+        pp_pod_view(pod, &view);
+        assert_true(pod->clock_said_s == cases[i].said);
+        assert_true(view.clock_said_ns == cases[i].said * 1000000000);
+        pp_pod_free(pod);
+    }
+}
+
 static void test_refuses_what_is_no_pod(void **state)
 {
     (void)state;
@@ -161,8 +219,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_what_is_used),
         cmocka_unit_test(test_carries_the_hook),
+        cmocka_unit_test(test_what_runs_of_it),
         cmocka_unit_test(test_owner_of_a_deployment_and_of_nobody),
         cmocka_unit_test(test_only_an_ordinary_agent_is_left),
+        cmocka_unit_test(test_last_words_of_the_agent),
         cmocka_unit_test(test_refuses_what_is_no_pod),
         cmocka_unit_test(test_cores),
     };

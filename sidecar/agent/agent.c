@@ -10,11 +10,13 @@
 #include "sidecar/agent/events_server.h"
 #include "sidecar/agent/link.h"
 #include "sidecar/agent/outbox.h"
+#include "sidecar/agent/presence.h"
 #include "sidecar/agent/retry.h"
 #include "sidecar/agent/settings.h"
 #include "sidecar/agent/spool.h"
 #include "sidecar/agent/trainers.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +28,9 @@
 enum {
     TICK_MS = 50,
     SCAN_TICKS = 4,   /* the directory is looked at every fourth tick */
+    HOOK_TICKS = 20,  /* and what it tells of the hook once a second */
     LEAVE_MS = 20000, /* for acknowledgements, at the end */
+    CLOCK_MS = 15000, /* before last words are left: a clock may be set right after the start */
 };
 
 typedef struct agent {
@@ -61,8 +65,20 @@ typedef struct agent {
     bool bye_sent;
     bool stopped;
     const char *reason;
-    int64_t leave_by; /* ns, monotonic */
-    char *bye;        /* text to send last; owned */
+    int64_t leave_by;    /* ns, monotonic */
+    int64_t clock_since; /* since when the operator's certificate is not valid by this clock */
+    bool said;           /* the container's last words are written: the agent ends */
+    char *bye;           /* text to send last; owned */
+    bool welcomed;       /* on this connection: batches go only where somebody takes them */
+    int64_t asked;       /* the operator's latest question what time it is here; 0: none is open */
+    char *time;          /* text of the answer; owned */
+    bool foreign;        /* a foreign hook has posted events */
+    bool asked_hook;     /* on this connection the operator wants to be told of the hook */
+    pp_presence presence;
+    bool hook_known; /* and has been told, or is about to be, of: */
+    bool hook_due;   /* it is yet to go out */
+    pp_wire_hook hook;
+    char *hook_text; /* owned */
 } agent;
 
 static int make_instance(char *out, size_t size, pp_error *err)
@@ -193,6 +209,7 @@ static void on_post(void *user, const char *text, size_t n, pp_events_answer *re
         return;
     }
     pp_events_post(a->events, text, n, &a->pod, pp_time_monotonic(), pp_time_now(), ret);
+    a->foreign = a->foreign || ret->accepted > 0;
     a->vigil.trained = a->vigil.trained || ret->accepted > 0;
 }
 
@@ -221,6 +238,9 @@ static void on_opened(void *user)
 {
     agent *a = user;
     pp_outbox_rewind(a->outbox);
+    a->welcomed = false;
+    a->asked = 0;
+    a->asked_hook = a->hook_known = a->hook_due = false;
     pp_info(a->settings.name, "connected, %zu batches to send", pp_outbox_count(a->outbox));
 }
 
@@ -315,6 +335,21 @@ static void follow(agent *a)
     allow(a, a->next_sampling);
 }
 
+/* What is told of the hook, where it is not what was told last. */
+static void look_at_hook(agent *a)
+{
+    pp_wire_hook now = {.torch = a->foreign || pp_trainers_seen(a->trainers)};
+    if (!a->asked_hook)
+        return;
+    pp_presence_look(&a->presence, a->options->ring_directory, pp_time_monotonic(), &now);
+    if (a->hook_known && now.loaded == a->hook.loaded && now.torch == a->hook.torch &&
+        strcmp(now.libc, a->hook.libc) == 0)
+        return;
+    a->hook = now;
+    a->hook_known = a->hook_due = true;
+    pp_link_wake(a->link);
+}
+
 static void on_welcome(agent *a, const json_t *message)
 {
     pp_error err = {0};
@@ -324,6 +359,10 @@ static void on_welcome(agent *a, const json_t *message)
         return;
     }
     pp_retry_reset(&a->attempts);
+    a->welcomed = true;
+    a->asked = welcome.time;
+    a->asked_hook = a->asked_hook || welcome.hook;
+    look_at_hook(a);
     bool same = a->settings.session && strcmp(welcome.session, a->settings.session) == 0;
     if (!same && *welcome.session && !welcome.settings)
         return; /* of a session that this agent does not carry */
@@ -369,6 +408,17 @@ static void on_leave(agent *a, const json_t *message)
         leave(a, "trainer finished");
 }
 
+static void on_time(agent *a, const json_t *message)
+{
+    pp_error err = {0};
+    pp_wire_time question;
+    if (pp_wire_time_decode(message, &question, &err) < 0)
+        pp_warn(a->settings.name, "the operator's question is wrong: %s %s", err.field,
+                err.message);
+    else
+        a->asked = question.id;
+}
+
 static void on_message(void *user, const char *text, size_t n)
 {
     agent *a = user;
@@ -387,7 +437,44 @@ static void on_message(void *user, const char *text, size_t n)
         on_refused(a, message);
     else if (type == PP_WIRE_LEAVE)
         on_leave(a, message);
+    else if (type == PP_WIRE_TIME)
+        on_time(a, message);
     pp_link_wake(a->link);
+}
+
+/* What time it is here, right before it goes out: what waits in between is the operator's doubt. */
+static bool next_time(agent *a, const char **ret_text, size_t *ret_n)
+{
+    pp_error err = {0};
+    pp_buf text;
+    if (!a->asked)
+        return false;
+    const pp_wire_time answer = {
+        .id = a->asked, .realtime = pp_time_now(), .monotonic = pp_time_monotonic()};
+    a->asked = 0;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    if (pp_wire_time_encode(&answer, &text, &err) < 0)
+        return false;
+    free(a->time);
+    *ret_n = text.len;
+    *ret_text = a->time = pp_buf_take(&text);
+    return true;
+}
+
+static bool next_hook(agent *a, const char **ret_text, size_t *ret_n)
+{
+    pp_error err = {0};
+    pp_buf text;
+    if (!a->hook_due)
+        return false;
+    a->hook_due = false;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    if (pp_wire_hook_encode(&a->hook, &text, &err) < 0)
+        return false;
+    free(a->hook_text);
+    *ret_n = text.len;
+    *ret_text = a->hook_text = pp_buf_take(&text);
+    return true;
 }
 
 /* After the last acknowledgement, on the agent's way out. */
@@ -438,6 +525,10 @@ static bool on_next(void *user, const char **ret_text, size_t *ret_n)
     agent *a = user;
     pp_outbox_item item;
     pp_spool_batch batch;
+    if (next_time(a, ret_text, ret_n) || next_hook(a, ret_text, ret_n))
+        return true;
+    if (!a->welcomed)
+        return false;
     if (!next_batch(a, &item, &batch))
         return next_bye(a, ret_text, ret_n);
     if (item.first)
@@ -453,6 +544,48 @@ static void on_retry(uv_timer_t *timer)
     pp_link_connect(a->link);
 }
 
+/* Once in the pod's life: one that was told does not end again. Where there is no spool to tell by,
+ * or nobody starts the container anew, nothing is said. */
+static bool claim_last_words(const agent *a)
+{
+    char path[512];
+    int n = snprintf(path, sizeof path, "%s/%s", a->options->spool_directory, PP_SPOOL_SAID);
+    if (n < 0 || (size_t)n >= sizeof path || a->options->exit_with_trainer)
+        return false;
+    PP_CLEANUP_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd >= 0;
+}
+
+static void leave_last_words(agent *a, int64_t ahead)
+{
+    char text[PP_WIRE_CLOCK_SAID];
+    const char *path = a->options->last_words;
+    PP_CLEANUP_FD int fd = path ? open(path, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
+    if (fd < 0 || !claim_last_words(a))
+        return;
+    pp_wire_clock_said(ahead, text, sizeof text);
+    a->said = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
+/* The operator cannot be told of a clock by which its certificate is not valid: it looks at what
+ * the kubelet keeps of a container that has ended. */
+static void heed_clock(agent *a)
+{
+    const int64_t ahead = pp_link_clock_ahead(a->link), now = pp_time_monotonic();
+    char text[PP_WIRE_CLOCK_SAID];
+    if (!ahead) {
+        a->clock_since = 0;
+        return;
+    }
+    if (!a->clock_since) {
+        a->clock_since = now;
+        pp_wire_clock_said(ahead, text, sizeof text);
+        pp_err(a->settings.name, "%s", text);
+    }
+    if (now - a->clock_since >= (int64_t)CLOCK_MS * 1000000 && !a->said)
+        leave_last_words(a, ahead);
+}
+
 static void on_closed(void *user, int status, int retry_after, const char *why)
 {
     agent *a = user;
@@ -462,6 +595,7 @@ static void on_closed(void *user, int status, int retry_after, const char *why)
         a->next_sampling = false;
         allow(a, false); /* until a welcome says otherwise */
     }
+    heed_clock(a);
     int64_t wait = pp_retry_next(&a->attempts, retry_after);
     pp_info(a->settings.name, "not connected (%s, status %d), next attempt in %" PRId64 " ms", why,
             status, wait);
@@ -527,6 +661,11 @@ static void on_signal(uv_signal_t *handle, int number)
 static void on_tick(uv_timer_t *timer)
 {
     agent *a = timer->data;
+    if (a->said && !a->leaving) {
+        pp_info(a->settings.name, "ending once, so that the reason is seen; what is here stays");
+        stop(a);
+        return;
+    }
     if (a->leaving) {
         check_leave(a);
         return;
@@ -534,6 +673,8 @@ static void on_tick(uv_timer_t *timer)
     if (a->ticks++ % SCAN_TICKS == 0)
         pp_trainers_scan(a->trainers);
     pp_trainers_poll(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    if (a->ticks % HOOK_TICKS == 0)
+        look_at_hook(a);
     if (a->events)
         pp_events_poll(a->events, &a->pod, pp_time_monotonic());
     follow(a);
@@ -583,8 +724,10 @@ static int read_settings(agent *a, pp_error *err)
         pp_settings injected = a->settings;
         a->settings = kept;
         a->settings.endpoint = injected.endpoint;
+        a->settings.addresses = injected.addresses;
         a->settings.events_port = injected.events_port;
         injected.endpoint = kept.endpoint;
+        injected.addresses = kept.addresses;
         kept = injected;
     }
     pp_settings_free(&kept);
@@ -620,6 +763,7 @@ static int start(agent *a, pp_error *err)
     if (!o->dump) {
         pp_link_config config = {.loop = &a->loop,
                                  .endpoint = a->settings.endpoint,
+                                 .addresses = &a->settings.addresses,
                                  .token_path = o->token_path,
                                  .ca_path = o->ca_path,
                                  .events = &link_events,
@@ -647,6 +791,8 @@ static void release(agent *a)
     pp_settings_free(&a->settings);
     forget_next(a);
     free(a->bye);
+    free(a->time);
+    free(a->hook_text);
 }
 
 int pp_agent_run(const pp_agent_options *options, pp_error *err)

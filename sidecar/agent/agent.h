@@ -15,11 +15,16 @@ typedef struct pp_agent_options {
     const char *ca_path;
     const char *ring_directory;
     const char *spool_directory; /**< for batches until they are acknowledged; not with dump */
+    const char *last_words;      /**< the container's termination log; NULL or not there: none */
     bool dump;              /**< print batches on standard output; they count as acknowledged */
     bool exit_with_trainer; /**< leave when the trainers have gone, see pp_vigil */
 } pp_agent_options;
 
-/** Runs until SIGTERM or SIGINT, or until the trainers are gone where that is asked for. */
+/**
+ * Runs until SIGTERM or SIGINT, or until the trainers are gone where that is asked for. Once in a
+ * pod's life it also ends where the operator cannot be reached for this node's clock, to leave that
+ * as its last words (pp_wire_clock_said): the kubelet starts it anew at once.
+ */
 int pp_agent_run(const pp_agent_options *options, pp_error *err);
 
 #endif

@@ -308,7 +308,8 @@ int pp_batcher_cut(pp_batcher *b, bool last, pp_batcher_layer layer, void *user,
                                        .end = b->end + b->offset,
                                        .last = last,
                                        .dwell = b->dwell,
-                                       .background = b->background};
+                                       .background = b->background,
+                                       .monotonic = b->offset ? b->start : 0};
     int rc = fill(b, layer, user, batch, err);
     *ret_events = (int64_t)b->piece_count;
     b->start = b->end;

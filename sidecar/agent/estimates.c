@@ -4,20 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)PP_WIRE_FINE_METRICS == (int)PP_FINE_METRICS, "one is the other's");
+_Static_assert((int)PP_WIRE_FINE_METRICS == (int)PP_SAMPLING_METRICS, "one is the other's");
 
 static int64_t millionths(double value)
 {
     return isfinite(value) && value >= 0 && value < 10 ? (int64_t)(value * 1e6 + 0.5) : -1;
 }
 
-static int add_rows(const pp_fine_result *r, pp_wire_fine *to, pp_error *err)
+static int add_rows(const pp_sampling_result *r, pp_wire_fine *to, pp_error *err)
 {
     to->rows = calloc(r->n + 1, sizeof *to->rows);
     if (!to->rows)
         return pp_error_nomem(err);
     for (size_t i = 0; i < r->n; i++) {
-        const pp_fine_item *item = &r->items[i];
+        const pp_sampling_item *item = &r->items[i];
         pp_wire_fine_row *row = &to->rows[to->count++];
         *row = (pp_wire_fine_row){.layer = item->layer,
                                   .phase = (pp_wire_phase)item->phase,
@@ -56,7 +56,7 @@ static int add_sampling(const pp_monitor_estimates *e, pp_wire_fine_sampling *to
 }
 
 /* Metrics of which no sample was held out are left out. */
-static int add_closures(const pp_fine_result *r, pp_wire_fine *to, pp_error *err)
+static int add_closures(const pp_sampling_result *r, pp_wire_fine *to, pp_error *err)
 {
     to->closures = calloc(PP_WIRE_FINE_METRICS, sizeof *to->closures);
     if (!to->closures)

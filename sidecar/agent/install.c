@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 enum { DEPTH_MAX = 8, CHUNK = 64 << 10 };
 
@@ -123,6 +125,38 @@ static int place_all(const char *fresh, const char *to, pp_error *err)
     }
     (void)closedir(folder);
     return rc;
+}
+
+/* In one piece; it may run while it is replaced. */
+static int copy_program(const char *from, const char *to, pp_error *err)
+{
+    char fresh[PATH_MAX];
+    int n = snprintf(fresh, sizeof fresh, "%s.new", to);
+    if (n < 0 || n >= PATH_MAX)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "%s is too long", to);
+    if (unlink(fresh) < 0 && errno != ENOENT)
+        return pp_error_errno(err, "removing %s", fresh);
+    if (copy_file(from, fresh, 0755, err) < 0)
+        return -1;
+    return rename(fresh, to) < 0 ? pp_error_errno(err, "naming %s", to) : 0;
+}
+
+int pp_install_environment(const char *from, const char *to, pp_error *err)
+{
+    char source[PATH_MAX], target[PATH_MAX];
+    struct utsname machine;
+    if (uname(&machine) < 0)
+        return pp_error_errno(err, "asking for the machine");
+    int n =
+        snprintf(source, sizeof source, "%s/python/precisionprobe_hook/%s/" PP_ENVIRONMENT_PROGRAM,
+                 from, machine.machine);
+    if (n < 0 || n >= PATH_MAX)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "a path below %s is too long", from);
+    if (mkdir(to, 0755) < 0 && errno != EEXIST)
+        return pp_error_errno(err, "making %s", to);
+    if (join(target, to, PP_ENVIRONMENT_PROGRAM, err) < 0)
+        return -1;
+    return copy_program(source, target, err);
 }
 
 int pp_install(const char *from, const char *to, pp_error *err)

@@ -10,4 +10,12 @@
  */
 int pp_install(const char *from, const char *to, pp_error *err);
 
+#define PP_ENVIRONMENT_PROGRAM "precisionprobe-environment"
+
+/**
+ * Copies this machine's program that records an image's environment from the tree at `from` to
+ * `to` itself (made where it is missing), where the trainer's image finds it. It may run already.
+ */
+int pp_install_environment(const char *from, const char *to, pp_error *err);
+
 #endif

@@ -5,17 +5,23 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/wire.h"
+#include "sidecar/agent/lookup.h"
+#include "sidecar/agent/route.h"
 
 #include <libwebsockets.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum {
     TOKEN_MAX = 16 << 10,
     PING_AFTER_S = 20,
     HANGUP_AFTER_S = 40,
     CONNECT_TIMEOUT_S = 10,
+    LOOKUP_MS = 2000, /* where there are addresses to go on with */
 };
 
 struct pp_link {
@@ -23,12 +29,19 @@ struct pp_link {
     char host[256];
     char path[512];
     int port;
+    pp_route route;
+    pp_lookup *lookup;
+    uv_timer_t patience;
+    bool looking;         /* the name is being resolved for this attempt */
+    char unresolved[128]; /* why it was not, last; "": it was */
+    bool by_address;      /* as the log has it */
     struct lws_context *context;
     struct lws_vhost *vhost;
     struct stat ca; /* of the CA file that the vhost was made with */
     struct lws *wsi;
     char token[TOKEN_MAX];
     pp_buf received;
+    int64_t clock_ahead; /* s, as the certificate's dates have it; 0: they are not to blame */
     bool open;
     bool reported; /* `closed` was called for this attempt */
 };
@@ -68,8 +81,13 @@ static void connection_error(pp_link *link, struct lws *wsi, const char *why)
         if (end != text && *end == '\0' && value >= 0 && value <= 3600)
             retry_after = (int)value;
     }
-    report_closed(link, (int)lws_http_client_http_response(wsi), retry_after,
-                  why ? why : "connection failed");
+    const int status = (int)lws_http_client_http_response(wsi);
+    /* Dates are looked at last: a certificate that is refused for them is the operator's. */
+    if (status == 0 && !link->clock_ahead)
+        pp_route_failed(&link->route);
+    else
+        pp_route_worked(&link->route);
+    report_closed(link, status, retry_after, why ? why : "connection failed");
 }
 
 static int receive(pp_link *link, struct lws *wsi, const void *data, size_t n)
@@ -104,19 +122,54 @@ static int send_next(pp_link *link, struct lws *wsi)
     return 0;
 }
 
+/* Seconds from `from` to `to`; 0 where one of them is none. */
+static int64_t seconds_between(const ASN1_TIME *from, const ASN1_TIME *to)
+{
+    int days = 0, seconds = 0;
+    return from && to && ASN1_TIME_diff(&days, &seconds, from, to) ? (int64_t)days * 86400 + seconds
+                                                                   : 0;
+}
+
+/* What the dates of a certificate that is refused for them tell of this node's clock. */
+static int64_t clock_ahead_of(X509_STORE_CTX *checked)
+{
+    const int error = X509_STORE_CTX_get_error(checked);
+    const X509 *certificate = X509_STORE_CTX_get_current_cert(checked);
+    ASN1_TIME *now = ASN1_TIME_set(NULL, time(NULL));
+    int64_t ahead = 0;
+    if (certificate && error == X509_V_ERR_CERT_NOT_YET_VALID)
+        ahead = seconds_between(X509_get0_notBefore(certificate), now);
+    else if (certificate && error == X509_V_ERR_CERT_HAS_EXPIRED)
+        ahead = seconds_between(X509_get0_notAfter(certificate), now);
+    ASN1_TIME_free(now);
+    return ahead;
+}
+
+/* As OpenSSL does it; libwebsockets only tells that it failed. */
+static int check_certificate(X509_STORE_CTX *chain, void *user)
+{
+    pp_link *link = user;
+    const int ok = X509_verify_cert(chain);
+    link->clock_ahead = ok > 0 ? 0 : clock_ahead_of(chain);
+    return ok;
+}
+
 static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                     size_t n)
 {
     pp_link *link = lws_context_user(lws_get_context(wsi));
-    (void)user;
     switch (reason) {
     case LWS_CALLBACK_CLIENT_APPEND_HANDSHAKE_HEADER:
         return add_authorization(link, wsi, in, n);
+    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_CLIENT_VERIFY_CERTS:
+        SSL_CTX_set_cert_verify_callback(user, check_certificate, link);
+        return 0;
     case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
         connection_error(link, wsi, in);
         return 0;
     case LWS_CALLBACK_CLIENT_ESTABLISHED:
         link->open = true;
+        pp_route_worked(&link->route);
         pp_buf_reset(&link->received);
         link->config.events->opened(link->config.user);
         lws_callback_on_writable(wsi);
@@ -157,19 +210,10 @@ static int parse_endpoint(pp_link *link, const char *endpoint, pp_error *err)
     return 0;
 }
 
-int pp_link_new(const pp_link_config *config, pp_link **ret, pp_error *err)
+static int make_context(pp_link *link, pp_error *err)
 {
-    pp_link *link = calloc(1, sizeof *link);
-    if (!link)
-        return pp_error_nomem(err);
-    link->config = *config;
-    pp_buf_init(&link->received, PP_WIRE_MAX_ANSWER);
-    if (parse_endpoint(link, config->endpoint, err) < 0) {
-        free(link);
-        return -1;
-    }
     lws_set_log_level(0, NULL);
-    void *loops[] = {config->loop};
+    void *loops[] = {link->config.loop};
     struct lws_context_creation_info info = {
         .options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS |
                    LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT,
@@ -180,11 +224,32 @@ int pp_link_new(const pp_link_config *config, pp_link **ret, pp_error *err)
         .retry_and_idle_policy = &idle_policy,
     };
     link->context = lws_create_context(&info);
-    if (!link->context) {
+    return link->context
+               ? 0
+               : pp_error_set(err, PP_ERR_INTERNAL,
+                              "no libwebsockets context (is libwebsockets-evlib-uv installed?)");
+}
+
+static void on_looked_up(void *user, const pp_route_list *found, const char *why);
+
+int pp_link_new(const pp_link_config *config, pp_link **ret, pp_error *err)
+{
+    pp_link *link = calloc(1, sizeof *link);
+    if (!link)
+        return pp_error_nomem(err);
+    link->config = *config;
+    pp_buf_init(&link->received, PP_WIRE_MAX_ANSWER);
+    for (size_t i = 0; config->addresses && i < config->addresses->count; i++)
+        pp_route_add(&link->route.given, config->addresses->items[i]);
+    if (parse_endpoint(link, config->endpoint, err) < 0 ||
+        pp_lookup_new(config->loop, link->host, on_looked_up, link, &link->lookup, err) < 0 ||
+        make_context(link, err) < 0) {
+        pp_lookup_stop(link->lookup);
         free(link);
-        return pp_error_set(err, PP_ERR_INTERNAL,
-                            "no libwebsockets context (is libwebsockets-evlib-uv installed?)");
+        return -1;
     }
+    (void)uv_timer_init(config->loop, &link->patience);
+    link->patience.data = link;
     *ret = link;
     return 0;
 }
@@ -228,18 +293,25 @@ static int renew_vhost(pp_link *link, pp_error *err)
     return 0;
 }
 
-void pp_link_connect(pp_link *link)
+/* Once, until the name leads there again. */
+static void say_route(pp_link *link, const char *address, bool named)
 {
-    pp_error err = {0};
-    link->reported = false;
-    if (read_token(link, &err) < 0 || renew_vhost(link, &err) < 0) {
-        report_closed(link, 0, -1, err.message);
-        return;
-    }
+    if (!named && !link->by_address)
+        pp_info("link", "%s %s%s: connecting to %s", link->host,
+                link->looking       ? "is not resolved in time"
+                : *link->unresolved ? "is not resolved: "
+                                    : "does not lead to the operator",
+                link->looking ? "" : link->unresolved, address);
+    link->by_address = !named;
+}
+
+/* To an address, but as the host's name: that is what the certificate has to be made out to. */
+static void connect_to(pp_link *link, const char *address)
+{
     struct lws_client_connect_info info = {
         .context = link->context,
         .vhost = link->vhost,
-        .address = link->host,
+        .address = address,
         .port = link->port,
         .path = link->path,
         .host = link->host,
@@ -251,8 +323,64 @@ void pp_link_connect(pp_link *link)
         .pwsi = &link->wsi,
         .retry_and_idle_policy = &idle_policy,
     };
-    if (!lws_client_connect_via_info(&info))
-        report_closed(link, 0, -1, "the connection could not be begun");
+    if (lws_client_connect_via_info(&info))
+        return;
+    pp_route_failed(&link->route);
+    report_closed(link, 0, -1, "the connection could not be begun");
+}
+
+static void set_out(pp_link *link)
+{
+    char why[400];
+    bool named;
+    const char *address = pp_route_next(&link->route, &named);
+    (void)uv_timer_stop(&link->patience);
+    if (address) {
+        say_route(link, address, named);
+        link->looking = false;
+        connect_to(link, address);
+        return;
+    }
+    (void)snprintf(why, sizeof why, "%s is not resolved: %s", link->host, link->unresolved);
+    report_closed(link, 0, -1, why);
+}
+
+/* Also an answer that came too late for its attempt is good for the next. */
+static void on_looked_up(void *user, const pp_route_list *found, const char *why)
+{
+    pp_link *link = user;
+    const bool waited_for = link->looking;
+    link->looking = false;
+    link->route.found = *found;
+    (void)snprintf(link->unresolved, sizeof link->unresolved, "%s", found->count ? "" : why);
+    if (waited_for)
+        set_out(link);
+}
+
+static void on_impatient(uv_timer_t *timer)
+{
+    set_out(timer->data);
+}
+
+void pp_link_connect(pp_link *link)
+{
+    pp_error err = {0};
+    link->reported = false;
+    link->clock_ahead = 0;
+    if (read_token(link, &err) < 0 || renew_vhost(link, &err) < 0) {
+        report_closed(link, 0, -1, err.message);
+        return;
+    }
+    link->looking = true;
+    if (pp_lookup_start(link->lookup, &err) < 0)
+        on_looked_up(link, &(pp_route_list){0}, err.message);
+    else if (link->route.given.count)
+        (void)uv_timer_start(&link->patience, on_impatient, LOOKUP_MS, 0);
+}
+
+int64_t pp_link_clock_ahead(const pp_link *link)
+{
+    return link->clock_ahead;
 }
 
 bool pp_link_is_open(const pp_link *link)
@@ -269,6 +397,8 @@ void pp_link_wake(pp_link *link)
 void pp_link_stop(pp_link *link)
 {
     link->reported = true; /* nobody wants to hear of it any more */
+    pp_lookup_stop(link->lookup);
+    uv_close((uv_handle_t *)&link->patience, NULL);
     if (link->context)
         lws_context_destroy(link->context);
 }

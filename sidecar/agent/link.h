@@ -3,15 +3,21 @@
  * operator's certificate checked against the CA file and the endpoint's host name. It connects once
  * per call; when to try again is the caller's to say (retry.h).
  *
+ * The host's name is resolved anew for each attempt, beside the loop. Where it is not, or not in
+ * time, or does not lead to the operator, the settings' addresses do (route.h); the certificate is
+ * checked against the name all the same.
+ *
  * The token and CA files are read anew at every attempt: both are rotated while the agent runs.
  */
 #ifndef PP_AGENT_LINK_H
 #define PP_AGENT_LINK_H
 
 #include "common/error.h"
+#include "common/json.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 typedef struct pp_link pp_link;
@@ -32,7 +38,8 @@ typedef struct pp_link_events {
 
 typedef struct pp_link_config {
     uv_loop_t *loop;
-    const char *endpoint; /**< wss://host[:port]/path */
+    const char *endpoint;        /**< wss://host[:port]/path; copied, as are the addresses */
+    const pp_strings *addresses; /**< literal IPs behind that host's name */
     const char *token_path;
     const char *ca_path;
     const pp_link_events *events;
@@ -43,6 +50,10 @@ int pp_link_new(const pp_link_config *config, pp_link **ret, pp_error *err);
 
 /** Begins to connect; `opened` or `closed` follows, the latter perhaps before this returns. */
 void pp_link_connect(pp_link *link);
+
+/** By how many seconds this node's clock is ahead at least, negative: behind, where the operator's
+ * certificate was not valid by it at the last attempt; 0: that was not the reason. */
+int64_t pp_link_clock_ahead(const pp_link *link);
 
 /** Whether messages can be sent. */
 bool pp_link_is_open(const pp_link *link);

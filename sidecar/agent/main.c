@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define HOOK_DIRECTORY "/usr/share/precisionprobe/hook"
+#define TERMINATION_LOG "/dev/termination-log" /* the kubelet's default */
 #define CONFIG_DIRECTORY "/etc/precisionprobe/identity"
 
 enum {
@@ -19,24 +20,31 @@ enum {
     OPTION_CA,
     OPTION_RING,
     OPTION_SPOOL,
-    OPTION_DUMP
+    OPTION_DUMP,
+    OPTION_LAST_WORDS,
+    OPTION_BEST_EFFORT
 };
 
 typedef struct arguments {
     const char *verb;
     const char *directory;
     const char *from;
+    bool best_effort;
     pp_agent_options run;
 } arguments;
 
 static const struct argp_option options[] = {
     {"from", OPTION_FROM, "DIR", 0, "install: where the hook is (" HOOK_DIRECTORY ")", 0},
+    {"best-effort", OPTION_BEST_EFFORT, NULL, 0,
+     "install: exit with 0 also where the hook cannot be copied, so that the training starts", 0},
     {"settings", OPTION_SETTINGS, "FILE", 0, "run: the session's settings", 0},
     {"token", OPTION_TOKEN, "FILE", 0, "run: the pod's token for the operator", 0},
     {"ca", OPTION_CA, "FILE", 0, "run: the CA that signed the operator's certificate", 0},
     {"ring", OPTION_RING, "DIR", 0, "run: the volume shared with the trainer", 0},
     {"spool", OPTION_SPOOL, "DIR", 0,
      "run: where batches wait for their acknowledgement (" PP_SPOOL_DIRECTORY ")", 0},
+    {"last-words", OPTION_LAST_WORDS, "FILE", 0,
+     "run: the container's termination log (" TERMINATION_LOG ")", 0},
     {"dump", OPTION_DUMP, NULL, 0, "run: print batches instead of sending them", 0},
     {0},
 };
@@ -58,6 +66,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_FROM:
         a->from = arg;
         return 0;
+    case OPTION_BEST_EFFORT:
+        a->best_effort = true;
+        return 0;
     case OPTION_SETTINGS:
         a->run.settings_path = arg;
         return 0;
@@ -72,6 +83,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_SPOOL:
         a->run.spool_directory = arg;
+        return 0;
+    case OPTION_LAST_WORDS:
+        a->run.last_words = arg;
         return 0;
     case OPTION_DUMP:
         a->run.dump = true;
@@ -88,13 +102,36 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+static void say(const arguments *a, const pp_error *err)
+{
+    pp_err(NULL, "%s: %s%s%s", a->verb, err->field, *err->field ? " " : "", err->message);
+}
+
+/*
+ * The program first: a container of the pod runs it, and a pod whose container cannot be started
+ * never gets to its training. Without the hook the training starts, unprofiled.
+ */
+static int install(const arguments *a)
+{
+    pp_error err = {0};
+    int rc = pp_install_environment(a->from, a->directory, &err);
+    if (rc == 0 && pp_install(a->from, a->directory, &err) < 0) {
+        say(a, &err);
+        return a->best_effort ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    if (rc < 0)
+        say(a, &err);
+    return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 static int run(const arguments *a)
 {
     pp_error err = {0};
-    int rc = strcmp(a->verb, "run") == 0 ? pp_agent_run(&a->run, &err)
-                                         : pp_install(a->from, a->directory, &err);
+    if (strcmp(a->verb, "run") != 0)
+        return install(a);
+    int rc = pp_agent_run(&a->run, &err);
     if (rc < 0)
-        pp_err(NULL, "%s: %s%s%s", a->verb, err.field, *err.field ? " " : "", err.message);
+        say(a, &err);
     return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -116,6 +153,7 @@ int main(int argc, char **argv)
                            .token_path = CONFIG_DIRECTORY "/token",
                            .ca_path = CONFIG_DIRECTORY "/ca.crt",
                            .spool_directory = PP_SPOOL_DIRECTORY,
+                           .last_words = TERMINATION_LOG,
                            .ring_directory = ring && *ring ? ring : PP_RING_DIRECTORY,
                            .exit_with_trainer = with_trainer && strcmp(with_trainer, "1") == 0}};
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)

@@ -2,8 +2,8 @@
 
 #include "common/array.h"
 #include "common/cleanup.h"
+#include "estimate/sampling/join.h"
 #include "sidecar/agent/sampler.h"
-#include "sidecar/fine/join.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-_Static_assert((int)PP_SAMPLES_METRICS == (int)PP_FINE_METRICS, "one is the other's");
+_Static_assert((int)PP_SAMPLES_METRICS == (int)PP_SAMPLING_METRICS, "one is the other's");
 
 enum {
     AT_ONCE = 4096,
@@ -60,17 +60,17 @@ typedef enum phase {
 
 /* What the thread works on; nobody else looks at it meanwhile. */
 typedef struct work {
-    pp_fine *fine;
+    pp_sampling *fine;
     pp_samples_one *samples;
     size_t n_samples;
-    pp_fine_clock clock;
-    pp_fine_sums *groups[GROUPS];
+    pp_sampling_clock clock;
+    pp_sampling_sums *groups[GROUPS];
     size_t n_groups;
-    pp_fine_result *result;  /* of all groups; NULL: none yet */
-    bool joined;             /* the latest was: its lag is known */
-    int64_t lag, lag_stderr; /* ns */
-    int64_t sampled;         /* ns */
-    int64_t cpu;             /* ns: what the thread has taken */
+    pp_sampling_result *result; /* of all groups; NULL: none yet */
+    bool joined;                /* the latest was: its lag is known */
+    int64_t lag, lag_stderr;    /* ns */
+    int64_t sampled;            /* ns */
+    int64_t cpu;                /* ns: what the thread has taken */
     uint64_t failed;
     char why[PP_SAMPLES_TEXT]; /* the latest of these */
 } work;
@@ -148,16 +148,16 @@ static void give_up(pp_monitor *m, const char *why)
 static int feed(work *w, pp_error *err)
 {
     for (size_t i = 0; i < w->n_samples; i++) {
-        pp_fine_sample s = {.start = w->samples[i].start, .end = w->samples[i].end};
+        pp_sampling_sample s = {.start = w->samples[i].start, .end = w->samples[i].end};
         memcpy(s.values, w->samples[i].values, sizeof s.values);
-        if (pp_fine_add_sample(w->fine, &s, err) < 0)
+        if (pp_sampling_add_sample(w->fine, &s, err) < 0)
             return -1;
     }
     return 0;
 }
 
 /* Whether two groups know the same metrics. */
-static bool are_alike(const pp_fine_sums *a, const pp_fine_sums *b)
+static bool are_alike(const pp_sampling_sums *a, const pp_sampling_sums *b)
 {
     return memcmp(a->known, b->known, sizeof a->known) == 0;
 }
@@ -188,32 +188,33 @@ static int make_room(work *w, pp_error *err)
     if (w->n_groups < GROUPS)
         return 0;
     choose_two(w, &one, &other);
-    if (pp_fine_sums_merge(w->groups[one], w->groups[other], err) < 0)
+    if (pp_sampling_sums_merge(w->groups[one], w->groups[other], err) < 0)
         return -1;
-    pp_fine_sums_free(w->groups[other]);
+    pp_sampling_sums_free(w->groups[other]);
     w->groups[other] = w->groups[--w->n_groups];
     return 0;
 }
 
 static int solve_all(work *w, pp_error *err)
 {
-    pp_fine_result *result = NULL;
-    if (pp_fine_solve((const pp_fine_sums *const *)w->groups, w->n_groups, &result, err) < 0)
+    pp_sampling_result *result = NULL;
+    if (pp_sampling_solve((const pp_sampling_sums *const *)w->groups, w->n_groups, &result, err) <
+        0)
         return -1;
-    pp_fine_result_free(w->result);
+    pp_sampling_result_free(w->result);
     w->result = result;
     return 0;
 }
 
 static int join_and_solve(work *w, pp_error *err)
 {
-    pp_fine_sums *sums = NULL;
+    pp_sampling_sums *sums = NULL;
     w->joined = false;
-    if (feed(w, err) < 0 || pp_fine_join(w->fine, &w->clock, &sums, err) < 0)
+    if (feed(w, err) < 0 || pp_sampling_join(w->fine, &w->clock, &sums, err) < 0)
         return -1;
     w->joined = true;
     if (make_room(w, err) < 0) {
-        pp_fine_sums_free(sums);
+        pp_sampling_sums_free(sums);
         return -1;
     }
     w->lag = sums->lag;
@@ -221,7 +222,7 @@ static int join_and_solve(work *w, pp_error *err)
     w->groups[w->n_groups++] = sums;
     if (solve_all(w, err) < 0) {
         /* With it there are too many kernels for one solution, say: the others are still good. */
-        pp_fine_sums_free(w->groups[--w->n_groups]);
+        pp_sampling_sums_free(w->groups[--w->n_groups]);
         return -1;
     }
     return 0;
@@ -264,18 +265,18 @@ static void *body(void *user)
 /* Near the lag that was found last, else, or once that may have drifted far, by what the sampler
  * saw. The range is kept small: each ms of it takes 10 ms of a processor to scan. Drivers were seen
  * to tell samples by the host's CLOCK_REALTIME, to some us; others may not. */
-static pp_fine_clock clock_of(const pp_monitor *m, int64_t now)
+static pp_sampling_clock clock_of(const pp_monitor *m, int64_t now)
 {
     const work *w = &m->work;
     const bool told = m->offset < INT64_MAX;
-    const pp_fine_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
-                                 .range = GUESS_LATE / 2 + DRIFT_LEAST,
-                                 .likely = m->realtime};
+    const pp_sampling_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
+                                     .range = GUESS_LATE / 2 + DRIFT_LEAST,
+                                     .likely = m->realtime};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
     const int64_t most = 2 * guess.range; /* what it takes in a stretch that goes on */
     if (!w->joined || (told && drift > most))
         return guess;
-    return (pp_fine_clock){
+    return (pp_sampling_clock){
         .lag = w->lag, .range = drift < most ? drift : most, .likely = m->realtime};
 }
 
@@ -287,7 +288,7 @@ static void submit(pp_monitor *m, int64_t now)
     w->clock = clock_of(m, now);
     m->joined_at = now;
     if (pp_sampler_header(m->sampler)->period <= PERIOD_MOST)
-        pp_fine_set_sampled(w->fine, pp_sampler_header(m->sampler)->period);
+        pp_sampling_set_sampled(w->fine, pp_sampler_header(m->sampler)->period);
     atomic_store(&m->done, false);
     m->threaded = w->n_samples > 0 && pthread_create(&m->thread, NULL, body, m) == 0;
     if (!m->threaded) {
@@ -306,7 +307,7 @@ static bool collect(pp_monitor *m, bool wait)
     m->threaded = false;
     m->fresh = true;
     m->work.n_samples = 0;
-    pp_fine_clear(m->work.fine);
+    pp_sampling_clear(m->work.fine);
     return true;
 }
 
@@ -317,10 +318,10 @@ void pp_monitor_free(pp_monitor *m, bool leave)
     if (m->phase == JOINING)
         (void)collect(m, true);
     pp_sampler_free(m->sampler, leave);
-    pp_fine_free(m->work.fine);
-    pp_fine_result_free(m->work.result);
+    pp_sampling_free(m->work.fine);
+    pp_sampling_result_free(m->work.result);
     for (size_t i = 0; i < m->work.n_groups; i++)
-        pp_fine_sums_free(m->work.groups[i]);
+        pp_sampling_sums_free(m->work.groups[i]);
     free(m->work.samples);
     free(m);
 }
@@ -376,20 +377,20 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
     if (m->phase != SAMPLING && m->phase != DRAINING)
         return;
     if (!m->told && kernel->step != m->step)
-        pp_fine_clear(m->work.fine); /* a step that ended before the window */
+        pp_sampling_clear(m->work.fine); /* a step that ended before the window */
     m->step = kernel->step;
     m->told = m->told || kernel->start >= m->from;
     if (kernel->start > m->until) {
         m->kernels_here = true;
         return;
     }
-    const pp_fine_kernel k = {.start = kernel->start,
-                              .end = kernel->end,
-                              .step = kernel->step,
-                              .layer = kernel->layer,
-                              .phase = kernel->phase};
+    const pp_sampling_kernel k = {.start = kernel->start,
+                                  .end = kernel->end,
+                                  .step = kernel->step,
+                                  .layer = kernel->layer,
+                                  .phase = kernel->phase};
     pp_error err = {0};
-    if (pp_fine_add_kernel(m->work.fine, &k, &err) < 0)
+    if (pp_sampling_add_kernel(m->work.fine, &k, &err) < 0)
         m->until = kernel->start; /* as many as there may be */
 }
 
@@ -400,7 +401,7 @@ void pp_monitor_end(pp_monitor *m)
     if (m->told && m->ran_at != 0) {
         m->kernels_here = true;
     } else { /* it is the end of a stretch before, or this one had none */
-        pp_fine_clear(m->work.fine);
+        pp_sampling_clear(m->work.fine);
         m->told = false;
     }
 }
@@ -420,7 +421,7 @@ static int make_fine(pp_monitor *m, pp_error *err)
     if (period < m->period || period > PERIOD_MOST)
         return pp_error_set(err, PP_ERR_INVALID, "a sampler with an impossible period");
     if (!m->work.fine)
-        m->work.fine = pp_fine_new(m->period);
+        m->work.fine = pp_sampling_new(m->period);
     return m->work.fine ? 0 : pp_error_nomem(err);
 }
 
@@ -429,7 +430,7 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     if (make_fine(m, err) < 0)
         return -1;
     m->work.n_samples = 0;
-    pp_fine_clear(m->work.fine);
+    pp_sampling_clear(m->work.fine);
     m->ran_at = 0;
     m->from = now;
     m->until = INT64_MAX;

@@ -10,8 +10,8 @@
 #ifndef PP_AGENT_MONITOR_H
 #define PP_AGENT_MONITOR_H
 
+#include "estimate/sampling/solve.h"
 #include "sidecar/agent/kernels.h"
-#include "sidecar/fine/solve.h"
 #include "sidecar/samples.h"
 
 typedef struct pp_monitor pp_monitor;
@@ -54,7 +54,7 @@ void pp_monitor_finish(pp_monitor *monitor);
 
 /** What is known of all windows so far. */
 typedef struct pp_monitor_estimates {
-    const pp_fine_result *result;
+    const pp_sampling_result *result;
     const pp_samples_header
         *sampler;        /**< the chip, CUPTI's names of the metrics, its processor time */
     uint64_t windows;    /**< times that were sampled */

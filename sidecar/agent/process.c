@@ -43,7 +43,7 @@ struct pp_process {
     char why[PP_RING_TYPE]; /* no busy times are known of it */
     int64_t now;            /* of the last poll, monotonic ns */
     int64_t offset;         /* from there to ns since 1970 */
-    int64_t cut_at;         /* when the last batch was cut, monotonic ns */
+    int64_t cut_at;         /* when the last batch was cut, or its stretch began, monotonic ns */
     uint64_t kernels_lost;  /* of the ring's counter, what is heeded already */
     uint64_t at;            /* the position in the ring of the mark that is looked at */
     uint64_t from;          /* that of the first mark of the batch that is gathered */
@@ -268,7 +268,8 @@ static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
     pp_batcher_dwell(p->batcher, step->dwell, step->background);
     note_clock(p, step->kernels);
     p->open = true;
-    p->cut_at = p->now;
+    /* What an agent before this one left has waited: it is told before this one is killed, too. */
+    p->cut_at = step->end < p->now ? step->end : p->now;
 }
 
 static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_error *err)
@@ -412,7 +413,7 @@ static void free_layers(pp_wire_layer *layers, size_t n)
     free(layers);
 }
 
-static pp_wire_layer *name_items(pp_process *p, const pp_fine_result *r, pp_error *err)
+static pp_wire_layer *name_items(pp_process *p, const pp_sampling_result *r, pp_error *err)
 {
     pp_wire_layer *layers = calloc(r->n + 1, sizeof *layers);
     if (!layers) {
@@ -429,9 +430,9 @@ static pp_wire_layer *name_items(pp_process *p, const pp_fine_result *r, pp_erro
 }
 
 /* Each layer once; items come by layer. */
-static int add_fine_layers(pp_wire_batch *batch, const pp_fine_report *report, pp_error *err)
+static int add_fine_layers(pp_wire_batch *batch, const pp_sampling_report *report, pp_error *err)
 {
-    const pp_fine_result *r = report->estimates->result;
+    const pp_sampling_result *r = report->estimates->result;
     batch->layers = calloc(r->n + 1, sizeof *batch->layers);
     if (!batch->layers)
         return pp_error_nomem(err);
@@ -451,7 +452,7 @@ static int add_fine_layers(pp_wire_batch *batch, const pp_fine_report *report, p
 }
 
 /* What to tell of it, or why nothing more will be told, where there is no report. */
-static int add_fine(pp_wire_batch *batch, const pp_fine_report *report, const char *why,
+static int add_fine(pp_wire_batch *batch, const pp_sampling_report *report, const char *why,
                     pp_error *err)
 {
     if (report)
@@ -463,7 +464,7 @@ static int add_fine(pp_wire_batch *batch, const pp_fine_report *report, const ch
 }
 
 /* A batch of its own, of no time: what they tell comes when a stretch is over. */
-static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_fine_report *report,
+static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_sampling_report *report,
                      const char *why, pp_error *err)
 {
     pp_wire_batch *batch = calloc(1, sizeof *batch);
@@ -485,7 +486,7 @@ static void report_estimates(pp_process *p, pp_agent_pod *pod, const pp_monitor_
 {
     pp_error err = {0};
     pp_wire_layer *layers = name_items(p, e->result, &err);
-    pp_fine_report report = {
+    pp_sampling_report report = {
         .process = p->id, .gpu = e->sampler->gpu, .estimates = e, .layers = layers};
     if (!layers || emit_fine(p, pod, &report, "", &err) < 0)
         pp_warn(p->path, "estimates are not told: %s", err.message);

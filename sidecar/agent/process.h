@@ -18,12 +18,12 @@ typedef struct pp_process pp_process;
 
 /** What fine sampling tells of one process, of all that it has sampled so far: the next one
  * replaces it. Its estimates are in a batch that has been emitted. */
-typedef struct pp_fine_report {
+typedef struct pp_sampling_report {
     int64_t process;                       /**< its number */
     const char *gpu;                       /**< UUID */
     const pp_monitor_estimates *estimates; /**< its lags by the host's CLOCK_REALTIME */
     const pp_wire_layer *layers; /**< of each item of the result; no name where it has no layer */
-} pp_fine_report;
+} pp_sampling_report;
 
 /** What all processes of the agent share. */
 typedef struct pp_agent_pod {
@@ -48,7 +48,7 @@ typedef struct pp_agent_pod {
     int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
     /** Takes what they tell, or why there is nothing (more), where the report is NULL; both are in
      * a batch that has been emitted. May be NULL. */
-    void (*take_fine)(void *user, const pp_fine_report *report, const char *why);
+    void (*take_fine)(void *user, const pp_sampling_report *report, const char *why);
 } pp_agent_pod;
 
 /** Opens the ring at `path`. */

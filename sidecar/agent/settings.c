@@ -37,6 +37,7 @@ enum {
 static const pp_json_field top_fields[] = {
     {"version", PP_JSON_INT, AT(version), true, 0},
     {"endpoint", PP_JSON_STRING, AT(endpoint), false, 1024},
+    {"addresses", PP_JSON_STRINGS, AT(addresses), false, PP_WIRE_MAX_ADDRESSES},
     {"phases", PP_JSON_STRINGS, AT(phases), false, 8},
     {"durationSeconds", PP_JSON_NUMBER, AT(duration), false, 0},
     {"overheadBudgetPercent", PP_JSON_NUMBER, AT(budget_percent), false, 0},
@@ -126,6 +127,15 @@ static int check_isolation(const pp_settings *s, pp_error *err)
     return 0;
 }
 
+static int check_addresses(const pp_strings *addresses, pp_error *err)
+{
+    for (size_t i = 0; i < addresses->count; i++) {
+        if (!pp_wire_is_address(addresses->items[i]))
+            return pp_error_field(err, "addresses", "must be literal IP addresses");
+    }
+    return 0;
+}
+
 static int check(const pp_settings *s, pp_error *err)
 {
     static const char *const known[] = {"Forward", "Backward", "Optimizer"};
@@ -133,6 +143,8 @@ static int check(const pp_settings *s, pp_error *err)
         return pp_error_field(err, "version", "must be 1");
     if (s->events_port < 0)
         return pp_error_field(err, "events.port", "must not be negative");
+    if (check_addresses(&s->addresses, err) < 0)
+        return -1;
     if (!s->session)
         return 0; /* an idle pod's: there is nothing to do yet */
     if (!pp_wire_is_id(s->session, PP_WIRE_MAX_ID))

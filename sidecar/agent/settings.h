@@ -14,7 +14,8 @@ typedef struct pp_settings {
     char *session; /**< UID of the ProfileSession; NULL: none yet, and nothing below endpoint */
     char *namespace_;
     char *name;
-    char *endpoint; /**< wss://host[:port]/path */
+    char *endpoint;       /**< wss://host[:port]/path */
+    pp_strings addresses; /**< literal IPs behind that host's name; may be none */
     pp_strings include;
     pp_strings exclude;
     pp_strings types;

@@ -262,7 +262,7 @@ static bool number_of(const pp_spool *s, const char *name, int64_t *ret)
     (void)snprintf(again, sizeof again, NAME_BATCH, *ret);
     if (errno == 0 && *ret >= 0 && *ret < PP_WIRE_MAX_COUNT && strcmp(again, name) == 0)
         return true;
-    if (strcmp(name, PP_SETTINGS_KEPT) == 0)
+    if (strcmp(name, PP_SETTINGS_KEPT) == 0 || strcmp(name, PP_SPOOL_SAID) == 0)
         return false; /* the agent's, beside the batches */
     if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
         path_of(s, name, path, &ignored) == 0 && unlink(path) == 0 && strcmp(name, NAME_FRESH) != 0)

@@ -19,6 +19,10 @@
 
 #define PP_SPOOL_DIRECTORY "/var/spool/precisionprobe"
 
+/** A file of that name stays where it is found: this agent, or one before it, has left its last
+ * words. */
+#define PP_SPOOL_SAID "clock-said"
+
 typedef struct pp_spool pp_spool;
 
 typedef struct pp_spool_batch {

@@ -23,6 +23,7 @@ struct pp_trainers {
     char bad[BAD_MAX][NAME_MAX + 1];
     size_t bad_count;
     bool trained;
+    bool seen;
 };
 
 pp_trainers *pp_trainers_new(const char *directory)
@@ -88,6 +89,7 @@ static void adopt(pp_trainers *t, const char *name)
         return;
     }
     t->count++;
+    t->seen = true;
     pp_info(path, "a process with torch is here");
 }
 
@@ -163,6 +165,11 @@ void pp_trainers_finish(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t 
 size_t pp_trainers_count(const pp_trainers *t)
 {
     return t->count;
+}
+
+bool pp_trainers_seen(const pp_trainers *t)
+{
+    return t->seen;
 }
 
 bool pp_trainers_trained(const pp_trainers *t)

@@ -33,6 +33,9 @@ void pp_trainers_finish(pp_trainers *trainers, pp_agent_pod *pod, int64_t now, i
 /** Processes that are there. */
 size_t pp_trainers_count(const pp_trainers *trainers);
 
+/** Whether there is one, or was. */
+bool pp_trainers_seen(const pp_trainers *trainers);
+
 /** Whether one of them, now or before, has counted a step. */
 bool pp_trainers_trained(const pp_trainers *trainers);
 

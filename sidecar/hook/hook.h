@@ -240,13 +240,19 @@ int pp_marks_set_state(pp_state state, bool partial);
 /** Ends a running stretch where it is; -1: exception. */
 int pp_marks_stop(void);
 pp_state pp_marks_state(void);
-/** pace.c: a step has ended in this state. Holds marked steps against plain ones, counts cost. */
-void pp_pace_step(pp_state state);
+/** pace.c: how kernels are recorded, and what that has cost since the step before. */
+typedef struct pp_pace_kernels {
+    bool active, by_calls;
+    int64_t cost; /* ns */
+} pp_pace_kernels;
+
+/** A step has ended in this state. Holds marked steps against plain ones, counts cost. */
+void pp_pace_step(pp_state state, const pp_pace_kernels *kernels);
 /** ns that a marked step takes longer, launches told by their calls or not; false: not known. */
 bool pp_pace_extra(bool by_calls, int64_t *ret);
 /** Forgets what marked steps took: others will be marked. */
 void pp_pace_forget(void);
-/** The training was held: the block of steps begins anew, and what was recorded is no cost. */
+/** The training was held: the block of steps begins anew. */
 void pp_pace_pause(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** Whether layers are to be replayed at steps' ends of this stretch, once it has gone on a while.
@@ -276,17 +282,23 @@ void pp_marks_end(pp_mark_phase phase);
 int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
 int pp_marks_region_end(PyObject *place, PyObject *result);
 
-/* ---- regions.c: compiled code, and the hooks that it must not meet ---- */
+/* ---- regions.c: compiled code ---- */
 
 int pp_regions_init(void);
 /** A callable in place of one that the compiler returned, which it keeps. New reference. */
 PyObject *pp_regions_new(PyObject *original);
-/** Puts a callable of a kind into one of torch's tables; as compiled code ends where some runs now.
- * -1: exception. */
-int pp_hooks_add(PyObject *table, PyObject *key, pp_kind kind);
+
+/* ---- tables.c: the hooks in torch's tables, which compiled code must not meet ---- */
+
+/** Puts a callable of that kind into one of torch's tables; as compiled code ends where some runs
+ * now. -1: exception. */
+int pp_hooks_add(PyObject *table, PyObject *key, pp_kind kind, PyObject *hook);
 /** The same object as was added. */
 void pp_hooks_remove(PyObject *key);
 bool pp_hooks_has(pp_kind kind);
+/** Takes all out of their tables, until as many calls have put them back. */
+void pp_hooks_hide(void);
+void pp_hooks_show(void);
 /** Calls a function while none of ours is in any table. New reference. */
 PyObject *pp_hooks_without(PyObject *function);
 

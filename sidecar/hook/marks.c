@@ -461,6 +461,7 @@ static int on_isolating(void)
         return -1;
     bool over = more != Py_True;
     Py_DECREF(more);
+    (void)pp_kernels_cost(); /* no cost: the training was held */
     pp_pace_pause();
     if (over && hook.state == ISOLATING) {
         hook.isolate = false;
@@ -543,7 +544,8 @@ static int on_optimizer_end(PyObject *optimizer)
     if (!is_boundary(id))
         return 0;
     hook.steps++;
-    pp_pace_step(hook.state);
+    const pp_pace_kernels kernels = {pp_kernels_active(), pp_kernels_by_calls(), pp_kernels_cost()};
+    pp_pace_step(hook.state, &kernels);
     if (pp_ring())
         __atomic_store_n(&pp_ring()->steps, hook.steps, __ATOMIC_RELAXED);
     if (hook.state == DISCOVERING)

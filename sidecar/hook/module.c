@@ -361,7 +361,10 @@ static PyObject *m_hook(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "no such kind");
         return NULL;
     }
-    return pp_hooks_add(table, key, (pp_kind)kind) < 0 ? NULL : none();
+    PyObject *hook = pp_marks_callable((pp_kind)kind, 0);
+    const int rc = hook ? pp_hooks_add(table, key, (pp_kind)kind, hook) : -1;
+    Py_XDECREF(hook);
+    return rc < 0 ? NULL : none();
 }
 
 static PyObject *m_unhook(PyObject *self, PyObject *key)

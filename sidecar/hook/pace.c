@@ -103,9 +103,9 @@ static int64_t level_of(const circle *c, int64_t middle, double most)
     return middle + (int64_t)(sum / held(c));
 }
 
-static int recorded_now(void)
+static int recorded_now(const pp_pace_kernels *k)
 {
-    return !pp_kernels_active() ? NO_KERNELS : pp_kernels_by_calls() ? CALLS : OWN;
+    return !k->active ? NO_KERNELS : k->by_calls ? CALLS : OWN;
 }
 
 static void take(circle *c, int64_t value)
@@ -158,7 +158,7 @@ static void compare_alone(void)
 }
 
 /* A block is over: what it says. */
-static void take_block(int kind, int64_t now, int64_t step)
+static void take_block(int kind, const pp_pace_kernels *k, int64_t now, int64_t step)
 {
     bool near = block.since - plain_until < NEAR;
     if (kind == PLAIN) {
@@ -168,21 +168,21 @@ static void take_block(int kind, int64_t now, int64_t step)
         plain_until = now;
         compare_alone();
     } else if (plain.count >= KNOWN && near) {
-        take_extra(recorded_now(), step - plain.level);
+        take_extra(recorded_now(k), step - plain.level);
     } else {
-        keep_alone(recorded_now(), now, step);
+        keep_alone(recorded_now(k), now, step);
     }
 }
 
 /* A marked step's cost: as summed up by its parts, but what the comparison says where that is more,
  * and what it allows at most. On a machine that was slower just before, that may be nothing: some
  * of the parts always count, so that the stretch ends. */
-static int64_t settle_cost(int64_t own)
+static int64_t settle_cost(int64_t own, const pp_pace_kernels *k)
 {
     static int64_t records[NO_KERNELS + 1]; /* of a step on average: they come in bursts */
-    const int now = recorded_now();
+    const int now = recorded_now(k);
     const circle *c = &extra[now];
-    records[now] += (pp_kernels_cost() - records[now]) / SMOOTH;
+    records[now] += (k->cost - records[now]) / SMOOTH;
     own += records[now];
     if (c->count < KNOWN) {
         unsure[now].steps++;
@@ -196,7 +196,6 @@ static int64_t settle_cost(int64_t own)
 
 void pp_pace_pause(void)
 {
-    (void)pp_kernels_cost();
     block.kind = NEITHER;
 }
 
@@ -215,11 +214,11 @@ bool pp_pace_extra(bool by_calls, int64_t *ret)
     return known;
 }
 
-static int kind_of(pp_state state)
+static int kind_of(pp_state state, const pp_pace_kernels *k)
 {
     if (state == MARKING)
         return MARKED;
-    return state == COUNTING && !pp_kernels_active() ? PLAIN : NEITHER;
+    return state == COUNTING && !k->active ? PLAIN : NEITHER;
 }
 
 static void begin_block(int kind, int64_t now)
@@ -229,17 +228,16 @@ static void begin_block(int kind, int64_t now)
     block.since = now;
 }
 
-void pp_pace_step(pp_state state)
+void pp_pace_step(pp_state state, const pp_pace_kernels *k)
 {
-    int kind = kind_of(state);
+    int kind = kind_of(state, k);
     int64_t own = pp_ring_cost_hold(kind == MARKED);
     int64_t now = pp_now();
-    pp_ring_cost_add(kind == MARKED && block.kind == MARKED ? settle_cost(own)
-                                                            : own + pp_kernels_cost());
+    pp_ring_cost_add(kind == MARKED && block.kind == MARKED ? settle_cost(own, k) : own + k->cost);
     if (kind != block.kind || kind == NEITHER) {
         begin_block(kind, now);
     } else if (++block.steps == BLOCK || now - block.since >= BLOCK_NS) {
-        take_block(kind, now, (now - block.since) / block.steps);
+        take_block(kind, k, now, (now - block.since) / block.steps);
         begin_block(kind, now);
     }
 }

@@ -1,6 +1,5 @@
 /*
- * Compiled code, each callable that torch's compiler returns a layer of its own; and where the
- * hook's hooks are installed.
+ * Compiled code, each callable that torch's compiler returns a layer of its own.
  *
  * The compiler looks at torch's tables of global hooks: it traces what it finds there and compiles
  * anew when that changes. So while compiled code runs, or is compiled, none of ours is in any
@@ -13,118 +12,17 @@ typedef struct region {
     bool known;                       /* has been met while layers were looked for */
 } region;
 
-/* A hook of ours in one of torch's tables; all references owned. */
-typedef struct entry {
-    PyObject *table, *key, *hook;
-    pp_kind kind;
-    bool away; /* taken out while compiled code runs */
-} entry;
-
-enum { ENTRIES = 16 };
-
-static entry entries[ENTRIES];
-static int entry_count;
-static int hidden; /* regions open, in all threads */
 static PyObject *region_type;
 static _Thread_local int depth; /* regions open in this thread */
-
-static bool take_out(const entry *e)
-{
-    if (PyObject_DelItem(e->table, e->key) == 0)
-        return true;
-    PyErr_Clear(); /* the user has cleared the table */
-    return false;
-}
-
-int pp_hooks_add(PyObject *table, PyObject *key, pp_kind kind)
-{
-    bool away = hidden > 0;
-    PyObject *hook = entry_count < ENTRIES ? pp_marks_callable(kind, 0) : NULL;
-    if (!hook || (!away && PyObject_SetItem(table, key, hook) < 0)) {
-        Py_XDECREF(hook);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_OverflowError, "too many hooks");
-        return -1;
-    }
-    Py_INCREF(table);
-    Py_INCREF(key);
-    entries[entry_count++] = (entry){table, key, hook, kind, away};
-    return 0;
-}
-
-void pp_hooks_remove(PyObject *key)
-{
-    for (int i = 0; i < entry_count; i++) {
-        entry e = entries[i];
-        if (e.key != key)
-            continue;
-        entries[i] = entries[--entry_count];
-        if (!e.away)
-            (void)take_out(&e);
-        Py_DECREF(e.table);
-        Py_DECREF(e.key);
-        Py_DECREF(e.hook);
-        return;
-    }
-}
-
-bool pp_hooks_has(pp_kind kind)
-{
-    for (int i = 0; i < entry_count; i++)
-        if (entries[i].kind == kind)
-            return true;
-    return false;
-}
-
-/* torch iterates the optimizers' tables as they are, at a step: where others' hooks are there too,
- * one of those may be what runs now, before ours or behind. */
-static bool may_change(const entry *e)
-{
-    bool optimizer = e->kind == OPTIMIZER_BEGIN || e->kind == OPTIMIZER_END;
-    return !optimizer || PyObject_Size(e->table) == 1;
-}
-
-static void hide(void)
-{
-    if (hidden++ > 0)
-        return;
-    for (int i = 0; i < entry_count; i++)
-        if (may_change(&entries[i]))
-            entries[i].away = take_out(&entries[i]);
-}
-
-/* With an exception set or without; it stays. */
-static void show(void)
-{
-    if (--hidden > 0)
-        return;
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    for (int i = 0; i < entry_count; i++) {
-        entry *e = &entries[i];
-        if (e->away && PyObject_SetItem(e->table, e->key, e->hook) < 0)
-            PyErr_Clear();
-        e->away = false;
-    }
-    PyErr_Restore(type, value, trace);
-}
-
-PyObject *pp_hooks_without(PyObject *function)
-{
-    hide();
-    PyObject *result = PyObject_CallFunctionObjArgs(function, NULL);
-    show();
-    return result;
-}
 
 /* The outermost region of a thread; those in it are part of it. */
 static PyObject *call_outermost(region *r, PyObject *args, PyObject *kwargs)
 {
     if (pp_marks_region_begin(r->original, args, &r->known) < 0)
         return NULL;
-    hide();
+    pp_hooks_hide();
     PyObject *result = PyObject_Call(r->original, args, kwargs);
-    show();
+    pp_hooks_show();
     if (result && pp_marks_region_end(r->original, result) < 0)
         Py_CLEAR(result);
     return result;

@@ -56,6 +56,7 @@ class Probe:
         self.settings = folder / "settings.json"
         self.log = folder / "agent.log"
         self.agent = None
+        self.under = []       # the command that the agent is started by
         self.training = None  # one that goes on beside the test
 
     def configure(self, **changes):
@@ -63,7 +64,7 @@ class Probe:
 
     def start(self, *options, environment=None):
         """Starts the agent and waits until it has told trainers-to-be what to do."""
-        command = [needed("PP_AGENT"), "run", "--settings", str(self.settings), "--ring", str(self.ring),
+        command = [*self.under, needed("PP_AGENT"), "run", "--settings", str(self.settings), "--ring", str(self.ring),
                    "--spool", str(self.spool), *options]
         self.out = open(self.folder / "dump.txt", "w")
         self.agent = subprocess.Popen(command, stdout=self.out, stderr=open(self.log, "a"),

@@ -11,14 +11,16 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 
 import websockets
 
 
-def certificates(folder, names="DNS:localhost"):
-    """A CA and a certificate for localhost signed by it."""
+def certificates(folder, names="DNS:localhost", environment=None):
+    """A CA and a certificate for localhost signed by it, good for two days from now on."""
     def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder,
+                       env={**os.environ, **(environment or {})})
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test CA", "-days", "2")
@@ -34,9 +36,12 @@ def count(batch):
 
 
 class Server:
-    def __init__(self, folder):
+    def __init__(self, folder, host="localhost"):
+        self.host = host
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        self.context.sni_callback = lambda socket, name, context: self.names.append(name)
+        self.names = []        # as which the agent has asked for it, one per handshake
         self.stored = {}       # (instance, seq) -> events, as if committed
         self.batches = []      # these, in the order of their storing
         self.texts = {}        # (instance, seq) -> the text as first seen
@@ -52,6 +57,12 @@ class Server:
         self.welcome = {"session": "11111111-2222-3333-4444-555555555555"}  # and sampling
         self.sockets = set()
         self.leave = False     # say that the trainers have ended
+        self.asks = []         # numbers of questions what time it is: the first goes with the welcome
+        self.times = []        # the agent's answers, each with when it came
+        self.asks_hook = False # whether the welcome asks to be told of the hook
+        self.hooks = []        # what agents told of it
+        self.welcomes = True   # whether those who connect are welcomed
+        self.heard = []        # types of all messages, in their order
         self.kill_every = 0    # cut the connection at every nth batch, unacknowledged
         self.port = 0
         self.journal = None    # a file descriptor: what is acknowledged is written there before
@@ -86,7 +97,7 @@ class Server:
 
     async def listen(self):
         self.listener = await websockets.serve(
-            self.serve, "localhost", self.port, ssl=self.context, subprotocols=["precisionprobe.v1"],
+            self.serve, self.host, self.port, ssl=self.context, subprotocols=["precisionprobe.v1"],
             process_request=self.check, max_size=1 << 20)
         self.port = self.listener.sockets[0].getsockname()[1]
 
@@ -101,7 +112,13 @@ class Server:
     async def serve(self, socket, path=None):
         self.connections += 1
         self.sockets.add(socket)
-        await socket.send(json.dumps({"type": "welcome", "sampling": self.sampling, **self.welcome}))
+        if self.welcomes:
+            question = {"time": self.asks[0]} if self.asks else {}
+            if self.asks_hook:
+                question["hook"] = True
+            await socket.send(json.dumps({"type": "welcome", "sampling": self.sampling, **self.welcome, **question}))
+        for number in self.asks[1:]:
+            await socket.send(json.dumps({"type": "time", "id": number}))
         if self.leave:
             await socket.send(json.dumps({"type": "leave", **self.welcome}))
         try:
@@ -122,6 +139,14 @@ class Server:
 
         asyncio.run_coroutine_threadsafe(tell(), self.loop).result(10)
 
+    def ask(self, number):
+        """What time is it there?"""
+        async def send():
+            for socket in self.sockets:
+                await socket.send(json.dumps({"type": "time", "id": number}))
+
+        asyncio.run_coroutine_threadsafe(send(), self.loop).result(10)
+
     def cut(self):
         """Every connection breaks."""
         for socket in list(self.sockets):
@@ -129,6 +154,13 @@ class Server:
 
     async def take(self, socket, text):
         message = json.loads(text)
+        self.heard.append(message["type"])
+        if message["type"] == "time":
+            self.times.append((message, time.time_ns()))
+            return
+        if message["type"] == "hook":
+            self.hooks.append(message)
+            return
         if message["type"] == "bye":
             self.byes.append(message)
             return

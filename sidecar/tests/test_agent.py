@@ -3,6 +3,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -148,6 +149,156 @@ def test_the_sampler_leaves_with_the_session(probe, server):
     probe.finish()
 
 
+def test_the_hook_is_told(probe, server):
+    """Nothing is there, then a Python without torch, then a training; again on a new connection, and else not."""
+    def told(loaded, torch, **libc):
+        return {"type": "hook", "loaded": loaded, "torch": torch, **libc}
+
+    server.asks_hook = True
+    (probe.ring / "environment-0").write_text("libc glibc\nPYTHONPATH /app")
+    connect(probe, server)
+    first = told(False, False, libc="glibc")
+    until(lambda: server.hooks == [first], "the first word")
+    subprocess.run([needed("PP_TORCH_PYTHON").split(":")[-1], "-c", "pass"], check=True, env=probe.environment({}))
+    until(lambda: server.hooks[1:] == [told(True, False, libc="glibc")], "a Python")
+    train(probe, "mixed", "60", "1.5")
+    assert server.hooks[2:] == [told(True, True, libc="glibc")]
+    server.cut()
+    until(lambda: server.hooks[3:] == [told(True, True, libc="glibc")], "the new connection")
+    server.asks_hook = False  # an operator of an earlier release takes it for malformed
+    server.cut()
+    until(lambda: server.connections == 3, "an earlier release")
+    train(probe, "mixed", "60", "1.5")
+    probe.finish()
+    assert len(server.hooks) == 4 and server.batches
+
+
+def test_the_time_is_told(probe, server):
+    """What time it is here, on both clocks, before any batch; and batches tell their beginning on both."""
+    server.asks = [1]
+    connect(probe, server)
+    train(probe, "mixed", "60", "1.5")
+    server.say(True, **server.welcome)  # a welcome without the question
+    probe.finish()
+    (answer, came), = server.times
+    assert server.heard[0] == "time" and server.batches
+    assert answer["id"] == 1
+    assert abs(answer["realtime"] - came) < 10e9
+    ahead = answer["realtime"] - answer["monotonic"]
+    for batch in server.batches:
+        stretch = batch["stretch"]
+        assert abs(stretch["start"] - stretch["monotonic"] - ahead) < 1e9, "both are of one moment"
+
+
+def test_questions_are_answered_one_by_one(probe, server):
+    server.asks = [1]
+    connect(probe, server)
+    for number in range(2, 6):
+        until(lambda n=number: len(server.times) == n - 1, "an answer")
+        server.ask(number)
+    until(lambda: len(server.times) == 5, "the last answer")
+    assert [answer["id"] for answer, _ in server.times] == [1, 2, 3, 4, 5]
+    assert all(a["monotonic"] < b["monotonic"] for (a, _), (b, _) in zip(server.times, server.times[1:]))
+    probe.finish()
+
+
+def test_an_operator_of_an_earlier_release_is_told_no_time(probe, server):
+    """It would take the message for none of ours, and close at the third."""
+    connect(probe, server)
+    train(probe, "mixed", "60", "1.5")
+    probe.finish()
+    assert server.batches and set(server.heard) == {"batch", "bye"}
+
+
+def test_no_batch_goes_before_the_welcome(probe, server):
+    """Whoever takes it knows this node's clock by then."""
+    server.welcomes = False
+    connect(probe, server)
+    train(probe, "mixed", "60", "1.5")
+    until(lambda: server.connections and list(probe.spool.glob("*")), "a batch that waits")
+    assert not server.heard
+    server.say(True, **server.welcome)
+    until(lambda: server.batches, "the batches")
+    probe.finish()
+    assert stored(server) == sent(probe)
+
+
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+needs_faketime = pytest.mark.skipif(not os.path.exists(FAKETIME), reason="Debian's package faketime is not installed")
+
+
+def off_by(seconds, program):
+    """The environment in which a program's CLOCK_REALTIME is so far off. AddressSanitizer's library has to come first; and its
+    allocator asks for the time unless it gives no memory back, whereupon libfaketime allocates and may wait for it for ever."""
+    sanitizer = re.findall(r"libasan\S* => (\S+)", run("ldd", program).stdout)
+    return {"LD_PRELOAD": " ".join(sanitizer + [FAKETIME]), "FAKETIME": "%+ds" % seconds,
+            "ASAN_OPTIONS": "allocator_release_to_os_interval_ms=-1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+
+
+@needs_faketime
+@pytest.mark.parametrize("wrong", [-3600, 180])
+def test_a_wrong_clock_is_told_as_it_is(probe, tmp_path, wrong):
+    """The clock is the node's own, and what the agent says of it and of its stamps goes together."""
+    certificates(tmp_path, environment=off_by(-86400, "/usr/bin/openssl"))
+    (tmp_path / "token").write_text("first-token\n")
+    server = Server(tmp_path).start()
+    server.asks = [1]
+    probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
+    probe.start(*options(probe), environment=off_by(wrong, needed("PP_AGENT")))
+    train(probe, "mixed", "60", "1.5")
+    probe.finish()
+    (answer, came), = server.times
+    assert abs(answer["realtime"] - came - wrong * 10**9) < 10e9
+    ahead = answer["realtime"] - answer["monotonic"]
+    assert server.batches
+    for batch in server.batches:
+        stretch = batch["stretch"]
+        assert abs(stretch["start"] - stretch["monotonic"] - ahead) < 1e9
+    server.stop()
+
+
+@needs_faketime
+@pytest.mark.parametrize("wrong,said", [(-820000000, "clock behind by 8199"), (630000000, "clock ahead by 6298")])
+def test_a_clock_that_shuts_the_operator_out_is_the_agents_last_word(probe, server, wrong, said):
+    """By it the operator's certificate is not valid. The agent ends once, so that the kubelet shows why, and no more."""
+    words = probe.folder / "termination-log"
+    words.touch()
+    probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
+    arguments = [*options(probe), "--last-words", str(words)]
+    agent = probe.start(*arguments, environment=off_by(wrong, needed("PP_AGENT")))
+    train(probe, "mixed", "60")
+    waiting = len(list(probe.spool.glob("*")))
+    assert agent.wait(60) == 0, "the kubelet restarts it, whatever it says"
+    assert words.read_text().startswith(said) and words.read_text().count("\n") == 0
+    assert server.tokens == [] and waiting > 0
+    words.write_text("")
+    before = probe.log.read_text().count("not connected")
+    agent = probe.start(*arguments, environment=off_by(wrong, needed("PP_AGENT")))
+    until(lambda: probe.log.read_text().count("not connected") > before + 8 or agent.poll() is not None,
+          "more attempts than it took before", 120)
+    assert agent.poll() is None and words.read_text() == ""
+    agent.kill()
+    agent.wait()
+    probe.start(*arguments)  # the clock is set
+    until(lambda: server.stored, "what has waited")
+    probe.finish()
+    assert stored(server) == {seq: events for seq, events in sent(probe).items()}
+
+
+@needs_faketime
+def test_an_ordinary_sidecar_has_no_last_words(probe, server):
+    """Nobody would start it anew."""
+    words = probe.folder / "termination-log"
+    words.touch()
+    probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
+    agent = probe.start(*options(probe), "--last-words", str(words), environment={
+        "PRECISIONPROBE_EXIT_WITH_TRAINER": "1", **off_by(-820000000, needed("PP_AGENT"))})
+    until(lambda: probe.log.read_text().count("not connected") > 8, "attempts for half a minute", 120)
+    assert agent.poll() is None and words.read_text() == ""
+    assert "clock behind by" in probe.log.read_text()
+
+
 def test_trainers_after_the_agents_end_are_left_alone(probe, server):
     connect(probe, server)
     until(lambda: server.connections, "a connection")
@@ -190,6 +341,162 @@ def test_server_that_is_not_trusted_gets_no_token(probe, server, wrong, tmp_path
     until(lambda: probe.log.read_text().count("not connected") >= 2, "two failures")
     assert server.tokens == []
     probe.finish()
+
+
+# ---- the operator by its address ----
+
+NAME = "precisionprobe.system.svc"
+SILENT = "127.0.0.77"  # a name server that does not answer
+PATIENCE = 25  # s, less than the resolver waits for it
+UNSHARED = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+needs_mounts = pytest.mark.skipif(run(*UNSHARED, "true", check=False).returncode != 0, reason="no mount namespaces here")
+
+
+def resolving(probe, server="127.0.0.78", hosts=""):
+    """The agent's own name server (at the default address nobody listens) and names."""
+    for name, text in (("resolv.conf", "nameserver %s\noptions timeout:30 attempts:2\n" % server), ("hosts", "127.0.0.1 localhost\n" + hosts)):
+        (probe.folder / name).write_text(text)
+    mounts = "".join("mount --bind %s/%s /etc/%s && " % (probe.folder, name, name) for name in ("resolv.conf", "hosts"))
+    probe.under = [*UNSHARED, "sh", "-c", mounts + 'exec "$@"', "agent"]
+
+
+@pytest.fixture
+def service(tmp_path):
+    """The operator as its Service names it."""
+    certificates(tmp_path, names="DNS:" + NAME)
+    (tmp_path / "token").write_text("first-token\n")
+    s = Server(tmp_path, "127.0.0.1").start()
+    yield s
+    s.stop()
+
+
+def connect_to(probe, server, *addresses):
+    return connect(probe, server, endpoint="wss://%s:%d/v1/ingest" % (NAME, server.port), addresses=addresses)
+
+
+def failures(probe):
+    return probe.log.read_text().count("not connected")
+
+
+@needs_mounts
+def test_a_name_that_nobody_resolves(probe, service):
+    """As in the node's network: the address leads there, and the name is asked for and checked as ever."""
+    resolving(probe)
+    connect_to(probe, service, "127.0.0.1")
+    train(probe, "mixed", "60", "1.5")
+    probe.finish()
+    assert stored(service) == sent(probe) and service.stored
+    assert service.names == [NAME] and failures(probe) == 0
+    assert "%s is not resolved: " % NAME in probe.log.read_text()
+
+
+@needs_mounts
+def test_a_name_that_nobody_resolves_without_an_address(probe, service):
+    resolving(probe)
+    connect_to(probe, service)
+    until(lambda: failures(probe) >= 2, "two failures")
+    assert "not connected (%s is not resolved: " % NAME in probe.log.read_text()
+    probe.finish()
+    assert not service.names
+
+
+@pytest.fixture
+def silent():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.bind((SILENT, 53))
+        except PermissionError:
+            pytest.skip("no name server may be opened here")
+        yield one
+
+
+@needs_mounts
+def test_a_name_server_that_hangs_keeps_nobody(probe, service, silent):
+    """Neither the connection nor the agent's end."""
+    resolving(probe, SILENT)
+    agent = connect_to(probe, service, "127.0.0.1")
+    until(lambda: service.connections, "a connection", PATIENCE)
+    assert failures(probe) == 0 and "is not resolved in time" in probe.log.read_text()
+    assert silent.recv(512), "it was asked"
+    service.cut()
+    until(lambda: service.connections == 2, "another connection", PATIENCE)
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(PATIENCE) == 0
+
+
+@needs_mounts
+def test_a_ring_is_read_while_a_name_server_hangs(probe, service, silent):
+    resolving(probe, SILENT)
+    connect_to(probe, service)  # no address: it waits for the resolver
+    train(probe, "mixed", "60", "1.5")
+    until(lambda: list(probe.spool.glob("*")), "a batch", PATIENCE)
+    assert failures(probe) == 0, "the resolver has given up already"
+    assert silent.recv(512), "it was asked"
+    probe.agent.kill()
+
+
+@needs_mounts
+@pytest.mark.parametrize("elsewhere", ["nobody", "another"])
+def test_a_name_that_leads_elsewhere(probe, service, elsewhere, tmp_path):
+    """Some networks' resolvers know an answer to everything."""
+    resolving(probe, hosts="127.0.0.9 %s\n" % NAME)
+    other = tmp_path / "other"
+    other.mkdir()
+    certificates(other, names="DNS:" + NAME)
+    wrong = Server(other, "127.0.0.9")
+    wrong.port = service.port
+    if elsewhere == "another":
+        wrong.start()
+    connect_to(probe, service, "127.0.0.1")
+    until(lambda: service.connections, "a connection")
+    assert failures(probe) == 1 and not wrong.tokens
+    service.cut()
+    until(lambda: service.connections == 2, "another connection")
+    assert failures(probe) == 2, "it goes where it was well"
+    probe.finish()
+    if elsewhere == "another":
+        wrong.stop()
+
+
+@needs_mounts
+def test_a_name_goes_before_an_address(probe, service):
+    """The Service was made anew since the pod was: the name follows it."""
+    resolving(probe, hosts="127.0.0.1 %s\n" % NAME)
+    connect_to(probe, service, "127.0.0.9")
+    until(lambda: service.connections, "a connection")
+    probe.finish()
+    assert failures(probe) == 0 and service.names == [NAME]
+
+
+@needs_mounts
+@pytest.mark.parametrize("names", ["DNS:other.system.svc", "IP:127.0.0.1"])
+def test_an_address_is_no_name(probe, tmp_path, names):
+    """Whoever has the address has to be the Service all the same, for the same authority."""
+    certificates(tmp_path, names=names)
+    (tmp_path / "token").write_text("first-token\n")
+    server = Server(tmp_path, "127.0.0.1").start()
+    resolving(probe)
+    connect_to(probe, server, "127.0.0.1")
+    until(lambda: failures(probe) >= 3, "three failures")
+    assert server.names and set(server.names) == {NAME} and server.tokens == []
+    probe.finish()
+    server.stop()
+
+
+@needs_mounts
+def test_an_address_of_the_other_family(probe, tmp_path):
+    certificates(tmp_path, names="DNS:" + NAME)
+    (tmp_path / "token").write_text("first-token\n")
+    try:
+        server = Server(tmp_path, "::1").start()
+    except (OSError, AssertionError):
+        pytest.skip("no IPv6 here")
+    resolving(probe)
+    connect_to(probe, server, "127.0.0.1", "::1")
+    until(lambda: server.connections, "a connection")
+    probe.finish()
+    assert server.names == [NAME] and failures(probe) == 1
+    server.stop()
 
 
 def test_rotated_ca_is_taken(probe, server, tmp_path):

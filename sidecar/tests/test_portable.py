@@ -76,7 +76,7 @@ def test_python_without_torch_or_before_3_8_is_left_alone(tmp_path, version):
     code = "import sys, xml.dom\ntry:\n import torch\nexcept ImportError:\n pass\nprint(sys.user_site)"
     result = hooked(PYTHONS[version], "-c", code, ring=ring, path=[str(own)])
     assert (result.returncode, result.stdout, result.stderr) == (0, "mine\n", "")
-    assert list(ring.iterdir()) == []
+    assert [path.name for path in ring.iterdir()] == ["loaded"] * (version in OURS)
 
 
 def test_what_is_not_portable_is_found():
@@ -86,8 +86,13 @@ def test_what_is_not_portable_is_found():
     wrong = subprocess.run([check, needed("PP_AGENT"), "--machine", machine], capture_output=True, text=True)
     assert wrong.returncode == 1 and " needs libuv.so.1\n" in wrong.stderr
     built = list(pathlib.Path(needed("PP_HOOK")).glob("precisionprobe_hook/*/*"))
-    assert {file.name for file in built} == {"_marks.abi3.so", "precisionprobe-sampler"}
+    static = [file for file in built if file.name == "precisionprobe-environment"]
+    dynamic = [file for file in built if file not in static]
+    assert static and {file.name for file in dynamic} == {"_marks.abi3.so", "precisionprobe-sampler"}
     for file in built:
+        result = subprocess.run([check, file, "--machine", file.parent.name, "--static"], capture_output=True, text=True)
+        assert (result.returncode, result.stderr) == ((0, "") if file in static else (1, f"{file} needs a loader\n"))
+    for file in dynamic:
         said = {}
         for glibc in ("2.1", "99"):
             said[glibc] = subprocess.run([check, file, "--machine", file.parent.name, "--glibc", glibc],

@@ -51,8 +51,57 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ include "precisionprobe.fullname" . }}-tls
 {{- end }}
 
+{{- /* Limits of durations, in seconds, which the schema cannot compare. The operator refuses what is beyond them, too,
+       but when it starts. */ -}}
+{{- define "precisionprobe.durationLimits" -}}
+attribution.solveInterval: [1, 3600]
+postgres.connectTimeout: [1, 300]
+prometheus.collectionInterval: [0, 600]
+prometheus.maxLag: [0, 600]
+prometheus.maxWait: [1, 3600]
+prometheus.queryTimeout: [1, 300]
+prometheus.scrapeInterval: [0, 600]
+retention.activity: [0, 3153600000]
+retention.interval: [1, 86400]
+retention.results: [0, 3153600000]
+retention.samples: [0, 3153600000]
+{{- end }}
+
+{{- define "precisionprobe.checkDurations" -}}
+{{- $units := dict "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 1e-3 "us" 1e-6 "ns" 1e-9 }}
+{{- range $path, $limits := include "precisionprobe.durationLimits" . | fromYaml }}
+{{- $parts := splitList "." $path }}
+{{- with dig (first $parts) (last $parts) "" $.Values.config }}
+{{- $seconds := 0.0 }}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 }}
+{{- $number := regexFind "^[0-9.]+" . }}
+{{- $seconds = addf $seconds (mulf (float64 $number) (get $units (trimPrefix $number .))) }}
+{{- end }}
+{{- if or (lt $seconds (first $limits)) (gt $seconds (last $limits)) }}
+{{- fail (printf "config.%s: %s is not from %.0fs to %.0fs" $path . (first $limits) (last $limits)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Absent after `helm upgrade --reuse-values` from a chart without it. */ -}}
+{{- define "precisionprobe.clientCA" -}}
+{{- dig "webhook" "clientCA" dict .Values.AsMap | default dict | toYaml }}
+{{- end }}
+
+{{- /* Of several replicas the one that was told of a session is to be asked about the pod behind it: the API server's
+     calls keep to one. Agents must not: they look for the one that leads. */ -}}
+{{- define "precisionprobe.reviewService" -}}
+{{- include "precisionprobe.fullname" . | trunc 56 | trimSuffix "-" }}-review
+{{- end }}
+
+{{- define "precisionprobe.calledService" -}}
+{{- include (gt (int .Values.replicaCount) 1 | ternary "precisionprobe.reviewService" "precisionprobe.fullname") . }}
+{{- end }}
+
 {{- /* The operator's configuration: the user's, and what follows from the chart's own objects. */ -}}
 {{- define "precisionprobe.config" -}}
+{{- include "precisionprobe.checkDurations" . }}
 {{- $name := include "precisionprobe.fullname" . }}
 {{- $chart := dict
   "injection" (dict "image" (include "precisionprobe.image" .) "imagePullPolicy" .Values.image.pullPolicy)
@@ -61,8 +110,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   "ingest" (dict "endpoint" (printf "wss://%s.%s.svc:%v/v1/ingest" $name .Release.Namespace .Values.service.httpsPort))
   "lease" (dict "name" $name)
   "owner" (dict "deployment" $name)
-  "webhook" (dict "configurationName" $name "serviceName" $name "secretName" (include "precisionprobe.secretName" .))
+  "webhook" (dict "configurationName" $name "serviceName" $name "reviewServiceName" (include "precisionprobe.reviewService" .) "secretName" (include "precisionprobe.secretName" .))
 }}
+{{- $ca := include "precisionprobe.clientCA" . | fromYaml }}
+{{- if or $ca.secret $ca.configMap }}
+{{- $_ := set $chart.webhook "clientCaFile" (printf "/etc/precisionprobe/client-ca/%s" ($ca.key | default "ca.crt")) }}
+{{- end }}
+{{- /* Absent after `helm upgrade --reuse-values` from a chart without it: sessions are kept then. */ -}}
+{{- with dig "sessions" "ttlSecondsAfterFinished" "" .Values.AsMap }}
+{{- $_ := set $chart "sessions" (dict "ttlSecondsAfterFinished" (int64 .)) }}
+{{- end }}
 {{- $user := deepCopy .Values.config }}
 {{- toYaml (mergeOverwrite $chart $user) }}
 {{- end }}
@@ -77,4 +134,28 @@ capabilities:
   drop: [ALL]
 seccompProfile:
   type: RuntimeDefault
+{{- end }}
+
+{{- /* CEL: whether a pod asks for a resource of a vendor of GPUs, for a device by a claim, or for us. */ -}}
+{{- define "precisionprobe.gpuPods" -}}
+{{- $gpus := dig "injection" "gpuResources" (list "nvidia.com/gpu" "amd.com/gpu") .Values.config }}
+{{- $vendors := list }}
+{{- range $gpus }}
+{{- $vendors = append $vendors (regexReplaceAll "/.*$" . "/") }}
+{{- end }}
+{{- $asks := list }}
+{{- range $vendor := $vendors | uniq }}
+{{- $asks = append $asks (printf "r.startsWith('%s')" $vendor) }}
+{{- end }}
+{{- $tests := list }}
+{{- range list "containers" "initContainers" }}
+{{- $list := printf "has(object.spec.%s) && object.spec.%s" . . }}
+{{- range $part := list "limits" "requests" }}
+{{- $tests = append $tests (printf "(%s.exists(c, has(c.resources) && has(c.resources.%s) && c.resources.%s.exists(r, %s)))" $list $part $part (join " || " $asks | default "false")) }}
+{{- end }}
+{{- end }}
+{{- range list "labels" "annotations" }}
+{{- $tests = append $tests (printf "(has(object.metadata.%s) && object.metadata.%s.exists(k, k.startsWith('precisionprobe.io/')))" . .) }}
+{{- end }}
+{{- append $tests "has(object.spec.resourceClaims)" | join " || " }}
 {{- end }}

@@ -3,6 +3,7 @@ import argparse
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +32,9 @@ class Answers(Cluster):
             return {"items": [{"metadata": {"name": "n1"},
                                "status": {"allocatable": {"nvidia.com/gpu": str(self.gpus_of_node)}}}]}
         return self.objects.get(arguments[:2] if arguments[0] in ("namespace", "crd") else arguments[0])
+
+    def fetch(self, path):
+        return '{"items": []}'
 
     def kubectl(self, *arguments, **_):
         self.asked.append(arguments)
@@ -165,7 +169,7 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
     nice = []
 
     def slow():
-        goes_on.wait(10)
+        goes_on.wait(300)
         nice.append(progress.run("nice").strip())
         raise error
 
@@ -176,14 +180,49 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
     tests.begin_beside()
     assert locked(tests.lock.name)
     goes_on.set()
-    tests.beside.join(20)
+    tests.beside.join(300)
     assert not locked(tests.lock.name)
     assert (nice, os.nice(0), tests.failed) == (["19"], before, ["slow"])
 
 
-def begin(name, *arguments, **environment):
-    """One of the commands of e2e, with nobody's rights."""
-    return subprocess.run([f"{cluster.E2E}/{name}", *arguments], capture_output=True, text=True, timeout=60,
+SIDE_BY_SIDE = """
+import os
+from harness import checks, progress
+checks.with_torch = lambda tests, pythons, port: checks.execute(tests, "sh", "-c", "echo $$ >>begun; sleep 300")
+progress.tidy_up_on_signals()
+try:
+    checks.side_by_side([(f"{n}.log", ["python"]) for n in range(9)], 1)
+finally:
+    progress.stop_children()
+"""
+
+
+def test_what_runs_side_by_side_ends_when_interrupted(tmp_path):
+    """At once, with what waits for its turn; nothing goes on behind it."""
+    begun = tmp_path / "begun"
+    program = SIDE_BY_SIDE.replace(">>begun", f">>{begun}")
+    child = subprocess.Popen([sys.executable, "-c", program], cwd=cluster.E2E, env={**os.environ, "PP_CACHE": str(tmp_path)})
+    progress.wait_until("four to run", lambda: begun.exists() and len(begun.read_text().split()) == 4, 60, every=0.05)
+    child.terminate()
+    assert child.wait(60) == 128 + signal.SIGTERM
+    assert len(begun.read_text().split()) == 4
+    for pid in begun.read_text().split():
+        assert not os.path.exists(f"/proc/{pid}")
+
+
+@pytest.fixture(scope="module")
+def copy():
+    """e2e/ where everybody may read it: a clone may lie in a home that is its owner's alone."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        shutil.copytree(cluster.E2E, f"{folder}/e2e", ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run(["chmod", "-R", "a+rX,go-w", folder], check=True)
+        yield f"{folder}/e2e"
+
+
+def begin(command, *arguments, **environment):
+    """A command with nobody's rights."""
+    return subprocess.run([command, *arguments], capture_output=True, text=True, timeout=300, cwd="/",
                           user=65534, group=65534, extra_groups=[], env={"PATH": "/usr/bin:/bin", **environment})
 
 
@@ -192,8 +231,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes somebody else")
 
 @as_root
 @pytest.mark.parametrize("name, module", [("demo", demo), ("test", suite), ("image", image)])
-def test_help_comes_before_everything(name, module):
-    told = begin(name, "--help", KUBECONFIG="/nonexistent", PP_CACHE="/nonexistent")
+def test_help_comes_before_everything(copy, name, module):
+    told = begin(f"{copy}/{name}", "--help", KUBECONFIG="/nonexistent", PP_CACHE="/nonexistent")
     known = {option for action in module.parser()._actions for option in action.option_strings}
     assert (told.returncode, told.stderr) == (0, "")
     assert set(re.findall(r"^  (-[-a-z]+)", told.stdout, re.M)) == known
@@ -203,10 +242,10 @@ def test_help_comes_before_everything(name, module):
 @pytest.mark.parametrize("name", ["demo", "test"])
 @pytest.mark.parametrize("given, said", [("/nonexistent", "KUBECONFIG: /nonexistent: no such file"),
                                          ("", "needs root, to bring up a cluster on this machine")])
-def test_what_is_missing_is_said_first(name, given, said):
-    with tempfile.TemporaryDirectory() as cache:
+def test_what_is_missing_is_said_first(copy, name, given, said):
+    with tempfile.TemporaryDirectory(dir="/tmp") as cache:
         os.chmod(cache, 0o777)
-        told = begin(name, KUBECONFIG=given, PP_CACHE=cache)
+        told = begin(f"{copy}/{name}", KUBECONFIG=given, PP_CACHE=cache)
     assert (told.returncode, told.stdout, told.stderr) == (1, "", f"{name}: {said}\n")
 
 
@@ -215,7 +254,7 @@ def test_steps_say_that_they_begin(capsys):
         assert capsys.readouterr().err == "a thing ...\n"
     assert re.fullmatch(r"a thing +0 s\n", capsys.readouterr().err)
     told = subprocess.run(["bash", "-c", f". {cluster.E2E}/lib/common.sh; step text /dev/null true"],
-                          capture_output=True, text=True, timeout=20, check=True).stderr.splitlines()
+                          capture_output=True, text=True, timeout=300, check=True).stderr.splitlines()
     assert told[0] == "text ..." and len(told) == 2
 
 
@@ -237,7 +276,7 @@ for number in ENDINGS:
 tidy_up_on_signals()
 try:
     print("up", flush=True)
-    run("sleep", "30")
+    run("sleep", "600")
 finally:
     say("nobody hears this")
     print(run("echo", "tidied"), end="", flush=True)
@@ -253,5 +292,5 @@ def test_a_closed_terminal_is_tidied_up_after(number):
     os.close(writer)
     assert child.stdout.readline() == "up\n"
     child.send_signal(number)
-    assert child.communicate(timeout=20)[0] == "tidied\n"
+    assert child.communicate(timeout=300)[0] == "tidied\n"
     assert child.returncode == 128 + number

@@ -38,6 +38,7 @@ check_host() {
     if ip -4 route show "$network.0/24" | grep -q .; then
         die "the network $network.0/24 is in use here; set PP_NODE_NETWORK to three free octets (and PP_POD_CIDR, PP_SERVICE_PREFIX where these clash)"
     fi
+    [ ! -e "/run/netns/$name" ] || die "another cluster of the name $name is up; take it down, or set PP_CLUSTER"
     local cidr
     for cidr in "$pod_cidr" "$service_cidr"; do
         ! ip -4 route show "$cidr" | grep -q . || die "the network $cidr is in use here; set PP_POD_CIDR or PP_SERVICE_PREFIX"
@@ -51,9 +52,9 @@ inside() { nsenter --net="/run/netns/$name" "$@"; }
 make_network() {
     modprobe -a br_netfilter overlay 2>/dev/null || true
     ip netns add "$name"
-    ip link add ppe2e-host type veth peer name eth0 netns "$name"
-    ip address add "$host_ip/24" dev ppe2e-host
-    ip link set ppe2e-host up
+    ip link add "$veth" type veth peer name eth0 netns "$name"
+    ip address add "$host_ip/24" dev "$veth"
+    ip link set "$veth" up
     inside ip link set lo up
     inside ip address add "$node_ip/24" dev eth0
     inside ip link set eth0 up
@@ -73,7 +74,7 @@ make_network() {
 # The veth, its routes and all iptables rules go with the namespace.
 remove_network() {
     [ ! -e "/run/netns/$name" ] || ip netns delete "$name"
-    ! ip link show ppe2e-host >/dev/null 2>&1 || ip link delete ppe2e-host
+    ! ip link show "$veth" >/dev/null 2>&1 || ip link delete "$veth"
 }
 
 # --- cgroups -----------------------------------------------------------------

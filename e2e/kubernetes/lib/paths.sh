@@ -1,8 +1,9 @@
 # Names, addresses and places of the cluster. Sourced by e2e/cluster.
 # shellcheck shell=bash disable=SC2034 # used by the other parts
 
-run=${PP_RUN:-/run/precisionprobe-e2e}
-name=precisionprobe-e2e             # node, network namespace and cgroup
+name=${PP_CLUSTER:-precisionprobe-e2e} # node, network namespace and cgroup
+run=${PP_RUN:-/run/$name}
+veth=pp$(printf '%s' "$name" | cksum | cut -d' ' -f1) # this machine's end; 15 characters at most
 kubelet_root=/var/lib/kubelet       # as on any cluster, for hostPath volumes
 network=${PP_NODE_NETWORK:-10.77.0} # /24: .1 is this machine, .2 the node
 host_ip=$network.1

@@ -235,7 +235,7 @@ static void test_an_authority_of_the_future_is_kept(void **state)
     assert_true(renew(&c, &names, NOW));
     PP_CLEANUP_FREE char *ca = strdup(c.ca);
     pp_error err = {0};
-    assert_int_equal(pp_certificates_renew(&c, &names, NOW - PP_DAY, &changed, &err), -1);
+    assert_int_equal(pp_certificates_renew(&c, &names, NOW - 2 * PP_DAY, &changed, &err), -1);
     assert_string_equal(c.ca, ca);
     assert_false(renew(&c, &names, NOW));
 
@@ -279,6 +279,44 @@ static void test_secret_and_back(void **state)
     pp_strings_free(&names);
 }
 
+/** Made once, kept whatever becomes of the certificates, and made anew where it is none. */
+static void test_the_path_has_a_secret(void **state)
+{
+    (void)state;
+    pp_strings names = two_names();
+    pp_certificates c = {0};
+    pp_certificates other = {0};
+    pp_certificates back = {0};
+    pp_error err = {0};
+    assert_true(renew(&c, &names, NOW));
+    assert_true(renew(&other, &names, NOW));
+    assert_true(pp_webhook_secret_valid(c.path_secret));
+    assert_string_not_equal(c.path_secret, other.path_secret);
+    /* A segment of a webhook's path is a DNS name in lower case, or the API server refuses it. */
+    assert_int_equal(strspn(c.path_secret, "abcdefghijklmnopqrstuvwxyz0123456789"),
+                     strlen(c.path_secret));
+    PP_CLEANUP_FREE char *secret = strdup(c.path_secret);
+    assert_true(renew(&c, &names, NOW + PP_CERTIFICATE_LIFE));
+    free(c.ca);
+    c.ca = NULL;
+    assert_true(renew(&c, &names, NOW));
+    assert_string_equal(c.path_secret, secret);
+    PP_CLEANUP_JSON json_t *data = pp_certificates_to_secret(&c, &err);
+    assert_int_equal(pp_certificates_from_secret(data, &back, &err), 0);
+    assert_string_equal(back.path_secret, secret);
+    back.path_secret[3] = '/';
+    assert_true(renew(&back, &names, NOW)); /* as after a release that had none */
+    assert_true(pp_webhook_secret_valid(back.path_secret));
+    assert_string_equal(back.ca, c.ca);
+    assert_string_equal(back.certificate, c.certificate);
+    assert_false(pp_webhook_secret_valid(""));
+    assert_false(pp_webhook_secret_valid(NULL));
+    pp_certificates_done(&c);
+    pp_certificates_done(&other);
+    pp_certificates_done(&back);
+    pp_strings_free(&names);
+}
+
 static void test_names_are_checked(void **state)
 {
     (void)state;
@@ -304,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_other_names_need_another_certificate),
         cmocka_unit_test(test_authority_rotates_without_a_gap),
         cmocka_unit_test(test_plan_is_pure),
+        cmocka_unit_test(test_the_path_has_a_secret),
         cmocka_unit_test(test_broken_parts_count_as_absent),
         cmocka_unit_test(test_an_authority_of_the_future_is_kept),
         cmocka_unit_test(test_secret_and_back),

@@ -1,7 +1,10 @@
 #include "operator/http_server/tests/client.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/bio.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -12,6 +15,15 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+static X509 *shown;
+static EVP_PKEY *shown_key;
+
+void client_present(X509 *certificate, EVP_PKEY *key)
+{
+    shown = certificate;
+    shown_key = key;
+}
 
 static SSL_CTX *trusting(const char *ca)
 {
@@ -24,19 +36,31 @@ static SSL_CTX *trusting(const char *ca)
     }
     BIO_free(bio);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    if (shown)
+        (void)SSL_CTX_use_cert_and_key(ctx, shown, shown_key, NULL, 1);
     return ctx;
 }
 
 bool client_open(client *c, int port, const char *ca)
 {
+    return client_open_from(c, "127.0.0.1", port, ca);
+}
+
+bool client_open_from(client *c, const char *from, int port, const char *ca)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET};
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_sec = 10};
+    struct timeval patience = {.tv_sec = 300};
     *c = (client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     (void)setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     (void)setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(c->fd, (struct sockaddr *)&at, sizeof at) < 0) {
+    /* What was sent has arrived, but for what TLS and the kernel have to do. */
+    (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    (void)inet_pton(AF_INET, from, &here.sin_addr);
+    if (bind(c->fd, (struct sockaddr *)&here, sizeof here) < 0 ||
+        connect(c->fd, (struct sockaddr *)&at, sizeof at) < 0) {
         client_close(c);
         return false;
     }
@@ -84,6 +108,34 @@ size_t client_read(client *c, void *data, size_t n)
 {
     ssize_t got = c->ssl ? SSL_read(c->ssl, data, (int)n) : recv(c->fd, data, n, 0);
     return got > 0 ? (size_t)got : 0;
+}
+
+bool client_is_cut(client *c)
+{
+    char byte;
+    errno = 0;
+    ssize_t got = c->ssl ? SSL_read(c->ssl, &byte, 1) : recv(c->fd, &byte, 1, 0);
+    return got <= 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+}
+
+/* What TLS says to itself is nothing to read. */
+static bool has_text(client *c)
+{
+    char first;
+    int flags = fcntl(c->fd, F_GETFL);
+    (void)fcntl(c->fd, F_SETFL, flags | O_NONBLOCK);
+    int got = SSL_peek(c->ssl, &first, 1);
+    bool more = got > 0 || SSL_get_error(c->ssl, got) != SSL_ERROR_WANT_READ;
+    (void)fcntl(c->fd, F_SETFL, flags);
+    return more;
+}
+
+bool client_readable(client *c, int ms)
+{
+    struct pollfd at = {.fd = c->fd, .events = POLLIN};
+    if (!(c->ssl && SSL_pending(c->ssl)) && poll(&at, 1, ms) <= 0)
+        return false;
+    return !c->ssl || has_text(c);
 }
 
 void client_peer_serial(client *c, char *out, size_t size)

@@ -1,6 +1,6 @@
 /*
  * A small blocking client for the tests, written apart from what it tests: HTTP/1.1 and RFC 6455
- * over OpenSSL or plain sockets. Every read gives up after ten seconds.
+ * over OpenSSL or plain sockets. Every read gives up after five minutes.
  */
 #ifndef PP_OPERATOR_HTTP_TESTS_CLIENT_H
 #define PP_OPERATOR_HTTP_TESTS_CLIENT_H
@@ -24,10 +24,19 @@ typedef struct response {
 
 /** Connects to 127.0.0.1; with a CA (PEM) over TLS, verified for localhost. False on failure. */
 bool client_open(client *c, int port, const char *ca);
+/** The same from an address of this machine, "127.0.0.9". */
+bool client_open_from(client *c, const char *from, int port, const char *ca);
+/** What is shown to servers that ask for a certificate, from now on; NULL: none. */
+void client_present(X509 *certificate, EVP_PKEY *key);
 void client_close(client *c);
 bool client_send(client *c, const void *data, size_t n);
-/** Reads up to n bytes; 0 at the end or after ten seconds. */
+/** Reads up to n bytes; 0 at the end or after five minutes. */
 size_t client_read(client *c, void *data, size_t n);
+/** Waits until the server has ended the connection; false after five minutes, or where it sends. */
+bool client_is_cut(client *c);
+/** Waits so many ms for something to read; the connection's end is something. It may come back
+ * earlier with false. */
+bool client_readable(client *c, int ms);
 /** Serial number of the server's certificate, as hex. */
 void client_peer_serial(client *c, char *out, size_t size);
 

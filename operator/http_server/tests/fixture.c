@@ -92,18 +92,23 @@ static void answer_big(fixture *f, pp_http_id id)
 static void on_review(void *context, pp_http_id id, const pp_http_review *review)
 {
     fixture *f = context;
-    const char *name = pp_json_get_string(review->pod, "metadata", "name", NULL);
+    const json_t *object = review->pod ? review->pod : review->session;
+    const char *name = pp_json_get_string(object, "metadata", "name", NULL);
     name = name ? name : "";
     f->reviews++;
     if (strcmp(name, "late") == 0) {
         schedule(f, id, true, NULL);
     } else if (strcmp(name, "big") == 0) {
         answer_big(f, id);
+    } else if (strcmp(name, "passed") == 0) {
+        pp_http_admission_respond(f->server, id, NULL, NULL);
     } else if (strcmp(name, "mute") != 0) {
         pp_strings warnings = {0};
-        PP_CLEANUP_JSON json_t *patch = small_patch();
+        PP_CLEANUP_JSON json_t *patch = strcmp(name, "refused") == 0 ? NULL : small_patch();
         (void)pp_strings_add(&warnings, review->namespace_name, NULL);
         (void)pp_strings_add(&warnings, review->dry_run ? "dry" : "wet", NULL);
+        if (review->session)
+            (void)pp_strings_add(&warnings, "session", NULL);
         if (review->labelled)
             (void)pp_strings_add(&warnings, "labelled", NULL);
         pp_http_admission_respond(f->server, id, patch, &warnings);
@@ -116,10 +121,18 @@ static bool on_accepting(void *context)
     return !((fixture *)context)->closed;
 }
 
+static pp_http_id on_displace(void *context, const pp_http_identity *identity)
+{
+    const fixture *f = context;
+    (void)identity;
+    return f->displace ? f->first : 0;
+}
+
 static void on_connected(void *context, pp_http_id id, const pp_http_identity *identity)
 {
     fixture *f = context;
     f->last_identity = *identity;
+    f->first = f->first ? f->first : id;
     f->connected++;
     const pp_wire_welcome welcome = {.session = "s-1", .sampling = true};
     pp_http_ingest_welcome(f->server, id, &welcome);
@@ -158,6 +171,24 @@ static void on_bye(void *context, pp_http_id id, const pp_wire_bye *bye)
     (void)bye;
     f->byes++;
     pp_http_ingest_close(f->server, id, 1000, "bye");
+}
+
+static void on_hook(void *context, pp_http_id id, const pp_wire_hook *hook)
+{
+    fixture *f = context;
+    (void)id;
+    f->last_hook = *hook;
+    f->hooks++;
+}
+
+/* Answers with the next question, up to the third. */
+static void on_time(void *context, pp_http_id id, const pp_wire_time *answer)
+{
+    fixture *f = context;
+    f->last_time = *answer;
+    if (answer->id < 3)
+        pp_http_ingest_ask_time(f->server, id, answer->id + 1);
+    f->times++;
 }
 
 static void on_disconnected(void *context, pp_http_id id)
@@ -218,9 +249,12 @@ void fixture_start(fixture *f, pp_http_options options)
         .review = on_review,
         .authorize = on_authorize,
         .accepting = on_accepting,
+        .displace = on_displace,
         .connected = on_connected,
         .batch = on_batch,
         .bye = on_bye,
+        .time = on_time,
+        .hook = on_hook,
         .disconnected = on_disconnected,
         .ready = on_ready,
     };
@@ -239,6 +273,7 @@ void fixture_start(fixture *f, pp_http_options options)
     options.certificate = f->certificates.certificate;
     options.key = f->certificates.key;
     options.metrics = f->metrics;
+    options.path_secret = "s3cret";
     if (pp_http_server_new(&options, &handlers, &f->server, &err) < 0)
         die(&err);
     f->port = pp_http_tls_port(f->server);
@@ -293,7 +328,7 @@ void fixture_release(fixture *f)
 
 bool fixture_wait(atomic_int *counter, int value)
 {
-    int64_t until = pp_time_monotonic() + INT64_C(10000000000);
+    int64_t until = pp_time_monotonic() + INT64_C(300000000000);
     while (*counter < value) {
         if (pp_time_monotonic() > until)
             return false;

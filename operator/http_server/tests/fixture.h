@@ -35,11 +35,17 @@ typedef struct fixture {
     atomic_int reviews;
     atomic_int batches;
     atomic_int byes;
+    atomic_int times;
+    atomic_int hooks;
     atomic_int connected;
     atomic_int disconnected;
     atomic_bool closed; /* accepting says no */
     atomic_bool unready;
     int64_t last_duration; /* of the last batch's last interval */
+    pp_http_id first;      /* connection */
+    atomic_bool displace;  /* it goes for others */
+    pp_wire_time last_time;
+    pp_wire_hook last_hook;
     pp_http_identity last_identity;
     struct {
         pp_http_id connection;

@@ -31,18 +31,18 @@ static void test_text_format(void **state)
     pp_meter_add(a, -1); /* counters do not go down */
     pp_meter_set(a, 2);
     pp_meter_set(b, 12345678901234.0);
-    pp_meter_set(g, -0.5);
+    pp_meter_set(g, 0.1 + 0.2); /* not 0.3, and said so */
     pp_meter_observe(h, 0.1);
     pp_meter_observe(h, 0.5);
     pp_meter_observe(h, 7);
     assert_renders(m, "# HELP x_total Things.\n# TYPE x_total counter\n"
                       "x_total{code=\"200\"} 3\nx_total{code=\"404\"} 12345678901234\n"
-                      "# HELP y A level.\n# TYPE y gauge\ny -0.5\n"
+                      "# HELP y A level.\n# TYPE y gauge\ny 0.30000000000000004\n"
                       "# HELP z_seconds Times.\n# TYPE z_seconds histogram\n"
-                      "z_seconds_bucket{k=\"v\",le=\"0.10000000000000001\"} 1\n"
+                      "z_seconds_bucket{k=\"v\",le=\"0.1\"} 1\n"
                       "z_seconds_bucket{k=\"v\",le=\"1\"} 2\n"
                       "z_seconds_bucket{k=\"v\",le=\"+Inf\"} 3\n"
-                      "z_seconds_sum{k=\"v\"} 7.5999999999999996\n"
+                      "z_seconds_sum{k=\"v\"} 7.6\n"
                       "z_seconds_count{k=\"v\"} 3\n");
     pp_metrics_free(m);
 }

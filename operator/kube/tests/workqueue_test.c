@@ -106,6 +106,28 @@ static void test_once_each_in_order(void **state)
     assert_string_equal(w->log.data, "a b c a ");
 }
 
+/* The first in the queue has waited longest, however long another's delay was. */
+static void test_oldest(void **state)
+{
+    world *w = *state;
+    assert_true(pp_workqueue_oldest_ns(w->queue) == 0);
+    add(w, "a");
+    int64_t from = pp_time_monotonic();
+    while (pp_time_monotonic() - from < 2000000)
+        continue;
+    add(w, "b");
+    add(w, "a"); /* waits already */
+    assert_true(pp_workqueue_oldest_ns(w->queue) >= 2000000);
+    w->hold = true;
+    run_dry(w); /* a is worked on, b waits */
+    int64_t waited = pp_workqueue_oldest_ns(w->queue);
+    assert_true(waited > 0 && waited <= pp_time_monotonic() - from - 2000000);
+    w->hold = false;
+    pp_workqueue_done(w->queue, "a");
+    run_dry(w);
+    assert_true(pp_workqueue_oldest_ns(w->queue) == 0);
+}
+
 static void test_added_while_worked_on(void **state)
 {
     world *w = *state;
@@ -161,7 +183,6 @@ static void test_delay(void **state)
     run_dry(w);
     assert_string_equal(w->log.data, "now soon middle late ");
     assert_true(w->at_ns - start >= INT64_C(40000000));
-    assert_true(w->at_ns - start < 4000 * INT64_C(1000000));
 }
 
 static void test_many_delays_in_order(void **state)
@@ -196,11 +217,12 @@ static void test_retries_wait_longer(void **state)
     run_dry(w);
     assert_string_equal(w->log.data, "a a a a a a a a a a ");
     assert_true(w->at_ns - start >= INT64_C(2555000000));
-    start = pp_time_monotonic();
     w->retry_left = 1; /* forgotten when it succeeded: 5 ms again, not 2560 */
     add(w, "a");
+    while (w->retry_left > 0)
+        uv_run(&w->loop, UV_RUN_ONCE);
+    assert_in_range(uv_backend_timeout(&w->loop), 0, 5);
     run_dry(w);
-    assert_true(w->at_ns - start < INT64_C(2500000000));
 }
 
 static void test_backoff_bounds(void **state)
@@ -228,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_once_each_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_oldest, setup, teardown),
         cmocka_unit_test_setup_teardown(test_added_while_worked_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_concurrency_and_limit, setup_small, teardown),
         cmocka_unit_test_setup_teardown(test_delay, setup, teardown),

@@ -212,14 +212,14 @@ static void ask(setup *s, pp_prometheus *client, const char *text)
 
 static void await_prometheus(setup *s)
 {
-    const int64_t limit = pp_time_monotonic() + 60 * SECOND;
+    const int64_t limit = pp_time_monotonic() + 600 * SECOND;
     for (;;) {
         int status = 0;
         ask(s, s->client, "none[1s]");
         if (s->reply.error.code == PP_OK)
             return;
         if (pp_time_monotonic() > limit)
-            fail_msg("no Prometheus within 60 s: %s", s->reply.error.message);
+            fail_msg("no Prometheus within 10 min: %s", s->reply.error.message);
         if (waitpid(s->prometheus, &status, WNOHANG) == s->prometheus)
             fail_msg("prometheus ended with %d: is it installed?", status);
         uv_sleep(50);
@@ -321,7 +321,7 @@ static void a_limited_prometheus_gives_all(void **state)
     size_t queries = 0;
     assert_int_equal(
         pp_plan_need(plan, "GPU-a", s->first_ns, s->first_ns + SAMPLES * SPACING, NULL), 0);
-    while (!pp_plan_complete(plan, now)) {
+    while (!pp_plan_complete(plan)) {
         pp_plan_queries due;
         assert_int_equal(pp_plan_next(plan, now, &due, NULL), 0);
         for (size_t i = 0; i < due.count; i++)

@@ -163,19 +163,23 @@ static size_t count(const setup *s, pp_metric metric)
     return n;
 }
 
-/* Asks again until Prometheus is up and has scraped often enough. */
-static void await_samples(setup *s)
+/* Asks again until Prometheus is up and has scraped so often: its scrapes have no time to lose. */
+static void await(setup *s, const char *text, pp_metric metric, size_t scrapes)
 {
-    const int64_t limit = pp_time_monotonic() + INT64_C(60000000000);
-    while (count(s, PP_METRIC_SM_ACTIVE) < SCRAPES) {
+    const int64_t limit = pp_time_monotonic() + INT64_C(600000000000);
+    for (ask(s, text, pp_time_now()); count(s, metric) < scrapes; ask(s, text, pp_time_now())) {
         int status = 0;
         if (pp_time_monotonic() > limit)
-            fail_msg("no samples within 60 s: %s", s->reply.error.message);
+            fail_msg("no samples within 10 min: %s", s->reply.error.message);
         if (waitpid(s->prometheus, &status, WNOHANG) == s->prometheus)
             fail_msg("prometheus ended with %d: is it installed?", status);
-        ask(s, query, pp_time_now());
         uv_sleep(100);
     }
+}
+
+static void await_samples(setup *s)
+{
+    await(s, query, PP_METRIC_SM_ACTIVE, SCRAPES);
 }
 
 static void raw_samples_have_their_own_stamps(void **state)
@@ -240,10 +244,12 @@ static void pods_on_one_gpu_are_one_set(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[256];
         (void)snprintf(text, sizeof(text), "DCGM_FI_DEV_GPU_UTIL{%s}[60s]", cases[i].series);
-        ask(s, text, pp_time_now());
-        assert_int_equal(s->reply.answer.n_samples > 0, cases[i].any);
-        if (!cases[i].any)
+        if (!cases[i].any) {
+            ask(s, text, pp_time_now());
+            assert_int_equal(s->reply.answer.n_samples, 0);
             continue;
+        }
+        await(s, text, PP_METRIC_GPU_UTIL, 1);
         for (size_t k = 1; k < s->reply.answer.n_samples; k++)
             assert_true(s->reply.answer.samples[k].stamp_ns >
                         s->reply.answer.samples[k - 1].stamp_ns);
@@ -251,6 +257,24 @@ static void pods_on_one_gpu_are_one_set(void **state)
         assert_string_equal(s->reply.answer.shared.items[0], cases[i].gpu);
         assert_non_null(strstr(s->reply.answer.warning, "several pods share a GPU"));
     }
+}
+
+static void on_time(void *user, int64_t real_ns, const pp_error *error)
+{
+    *(int64_t *)user = error ? -1 : real_ns;
+}
+
+/* Its clock is ours: what it says lies between our asking and its answer's coming. */
+static void it_tells_the_time(void **state)
+{
+    setup *s = *state;
+    pp_error err = {0};
+    int64_t told = 0;
+    const int64_t before = pp_time_now() / 1000000 * 1000000;
+    assert_int_equal(pp_prometheus_ask_time(s->client, on_time, &told, &err), 0);
+    while (!told)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    assert_true(told >= before && told <= pp_time_now());
 }
 
 static void a_wrong_query_is_refused(void **state)
@@ -295,6 +319,7 @@ int main(void)
         cmocka_unit_test(raw_samples_have_their_own_stamps),
         cmocka_unit_test(the_same_time_gives_the_same),
         cmocka_unit_test(pods_on_one_gpu_are_one_set),
+        cmocka_unit_test(it_tells_the_time),
         cmocka_unit_test(a_wrong_query_is_refused),
         cmocka_unit_test(a_dead_server_is_unavailable),
     };

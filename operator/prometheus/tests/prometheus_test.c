@@ -498,7 +498,7 @@ static void open_client(server *s, const char *token_file, size_t max_body)
                                            .bearer_token_file = token_file,
                                            .source = dcgm(),
                                            .timeout_ns =
-                                               s->reply && !s->hold ? 10000000000 : 500000000,
+                                               s->reply && !s->hold ? 120000000000 : 500000000,
                                            .max_body = max_body};
     s->prometheus = pp_prometheus_new(s->http, &options, &err);
     assert_non_null(s->prometheus);
@@ -567,6 +567,62 @@ static void request_is_well_formed(void **state)
                                        "&time=1769000000.123"));
     stop(s);
     unlink(path);
+}
+
+/* What time it is there: a query that names no time. */
+static void on_time(void *user, int64_t real_ns, const pp_error *error)
+{
+    server *s = user;
+    s->answers++;
+    s->first_ns = real_ns;
+    s->error = error ? *error : (pp_error){0};
+}
+
+static void ask_time(server *s)
+{
+    pp_error err = {0};
+    s->answers = 0;
+    assert_int_equal(pp_prometheus_ask_time(s->prometheus, on_time, s, &err), 0);
+    while (s->answers == 0)
+        uv_run(&s->loop, UV_RUN_ONCE);
+}
+
+#define OK_HEAD "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+
+static void the_time_is_asked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int64_t time;
+        pp_error_code code;
+    } cases[] = {
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"resultType\":\"scalar\",\"result\":"
+                 "[1769000000.123,\"1769000000.123\"]}}",
+         INT64_C(1769000000123000000), PP_OK},
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":"
+                 "[{\"metric\":{},\"value\":[1769000000,\"1769000000\"]}]}}",
+         INT64_C(1769000000000000000), PP_OK},
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[]}}", 0,
+         PP_ERR_INVALID},
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"result\":[1,\"NaN\"]}}", 0, PP_ERR_INVALID},
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"result\":[1,\"1e300\"]}}", 0, PP_ERR_INVALID},
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"result\":[1,\"-7\"]}}", 0, PP_ERR_INVALID},
+        {OK_HEAD "{\"status\":\"success\",\"data\":{\"result\":[1,\"12 o'clock\"]}}", 0,
+         PP_ERR_INVALID},
+        {OK_HEAD "<html>", 0, PP_ERR_INVALID},
+        {"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n", 0, PP_ERR_UNAVAILABLE},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        server *s = serve(cases[i].reply);
+        open_client(s, NULL, 0);
+        ask_time(s);
+        assert_int_equal(s->error.code, cases[i].code);
+        assert_true(s->first_ns == cases[i].time);
+        assert_non_null(strstr(s->request, "\r\n\r\nquery=time%28%29"));
+        assert_null(strstr(s->request, "&time="));
+        stop(s);
+    }
 }
 
 static char *write_token(char *path, const char *token)
@@ -817,6 +873,7 @@ int main(void)
         cmocka_unit_test(a_note_stands_beside_a_long_warning),
         cmocka_unit_test(refused_answers),
         cmocka_unit_test(request_is_well_formed),
+        cmocka_unit_test(the_time_is_asked),
         cmocka_unit_test(samples_of_another_time_are_left_out),
         cmocka_unit_test(too_many_gpus_are_no_answer),
         cmocka_unit_test(a_large_answer_is_too_large),

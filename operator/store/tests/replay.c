@@ -15,6 +15,7 @@
 #include "operator/store/store.h"
 
 #include "common/cleanup.h"
+#include "estimate/solve.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,8 +121,8 @@ static int play_batch(replay *r, const json_t *line, pp_error *err)
     if (pp_wire_batch_decode(json_object_get(line, "batch"), &batch, err) < 0)
         return -1;
     begin(r);
-    int rc =
-        pp_store_put_batch(r->store, batch->session, text_of(line, "pod"), batch, on_batch, r, err);
+    int rc = pp_store_put_batch(r->store, batch->session, text_of(line, "pod"), batch, NULL,
+                                on_batch, r, err);
     rc = finish(r, rc, err);
     pp_wire_batch_free(batch);
     return rc;
@@ -155,20 +156,20 @@ static int play_sample(replay *r, const json_t *line, pp_error *err)
 
 static int solve_gpu(replay *r, const json_t *line, const char *gpu, pp_error *err)
 {
-    const pp_solution_options options = {
+    const pp_estimates_options options = {
         .attribution = {.window_ns = number_of(line, "window"),
                         .scrape_ns = number_of(line, "scrape"),
                         .max_lag_ns = number_of(line, "lag"),
                         .max_standard_error = json_number_value(json_object_get(line, "error"))},
         .tolerance_percent = json_number_value(json_object_get(line, "tolerance"))};
-    pp_solution *solution = NULL;
-    if (pp_solution_solve(r->activity, gpu, &options, &solution, err) < 0)
+    pp_estimates *solution = NULL;
+    if (pp_estimates_solve(r->activity, gpu, &options, &solution, err) < 0)
         return -1;
     begin(r);
     int rc = pp_store_put_solution(r->store, text_of(line, "session"), text_of(line, "pod"),
                                    solution, true, on_done, r, err);
     rc = finish(r, rc, err);
-    pp_solution_free(solution);
+    pp_estimates_free(solution);
     return rc;
 }
 

@@ -107,7 +107,7 @@ static void wait_all(fixture *f)
     f->expired = false;
     limit.data = f;
     uv_timer_init(&f->loop, &limit);
-    uv_timer_start(&limit, on_expired, 60000, 0);
+    uv_timer_start(&limit, on_expired, 600000, 0);
     while (f->waiting > 0 && !f->expired)
         uv_run(&f->loop, UV_RUN_ONCE);
     f->limit_closed = false;
@@ -295,7 +295,7 @@ static void put_pod_batch(fixture *f, const char *pod, int64_t seq)
     sample_batch b;
     pp_error err = {0};
     make_batch(&b, seq);
-    called(f, pp_store_put_batch(f->store, "s1", pod, &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", pod, &b.batch, NULL, on_batch, f, &err), &err);
 }
 
 static void put_batch(fixture *f, int64_t seq)
@@ -526,7 +526,7 @@ static void full_queue_refuses(void **state)
     assert_non_null(f.store);
     make_batch(&b, 0);
     int taken = 0;
-    while (pp_store_put_batch(f.store, "s1", "p1", &b.batch, on_batch, &f, &err) == 0)
+    while (pp_store_put_batch(f.store, "s1", "p1", &b.batch, NULL, on_batch, &f, &err) == 0)
         taken++;
     assert_true(taken > 2 && taken < 50);
     assert_int_equal(err.code, PP_ERR_UNAVAILABLE);
@@ -616,6 +616,28 @@ static pp_activity *load(fixture *f)
     return l.activity;
 }
 
+/* A pod may name layers without end; what is loaded of their texts has a bound. */
+static void texts_without_end_are_cut(void **state)
+{
+    (void)state;
+    fixture *f = start("t_load_texts");
+    prepare_target(f);
+    put_batch(f, 1);
+    wait_all(f);
+    execute(f->direct,
+            "INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type) "
+            "SELECT session_uid, pod_uid, instance, process, 1000 + n, repeat('n', 512), "
+            "repeat('t', 512) FROM process, generate_series(1, 40000) n");
+    pp_activity *a = load(f);
+    size_t bytes = 0;
+    for (size_t i = 0; i < a->n_layers; i++)
+        bytes += strlen(a->layers[i].name) + strlen(a->layers[i].type);
+    assert_true(bytes <= PP_ACTIVITY_MAX_TEXT && bytes > PP_ACTIVITY_MAX_TEXT - 1024);
+    assert_int_equal(a->n_batches, 1);
+    pp_activity_free(a);
+    finish(f);
+}
+
 static void stored_is_loaded(void **state)
 {
     (void)state;
@@ -683,7 +705,7 @@ static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t k
                                                         .lag_error = 31,
                                                         .sampler_cpu = 5 * SECOND};
     }
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
 }
 
 static void put_fine(fixture *f, const char *instance, int64_t seq, int64_t kernels, int64_t mean)
@@ -729,7 +751,7 @@ static void fine_values_are_replaced(void **state)
     pp_error err = {0};
     make_batch(&b, 7);
     b.batch.instance = (char *)(uintptr_t) "agent-2";
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     put_fine(f, "agent-2", 8, 10, 62500);
     check_fine(f, 0.75);
     put_fine(f, "agent-2", 9, 80, 31250);
@@ -810,7 +832,7 @@ static void put_why(fixture *f, const char *instance, int64_t seq, const char *w
     b.batch.stretch.start = b.batch.stretch.end;
     b.batch.step_count = b.batch.interval_count = b.batch.layer_count = 0;
     b.batch.fine = (pp_wire_fine){.why = (char *)(uintptr_t)why};
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     wait_all(f);
 }
 
@@ -848,7 +870,7 @@ static void grid_is_loaded(void **state)
     make_batch(&b, 0);
     b.batch.interval_count = 0;
     b.batch.grid = (pp_wire_grid){.start = T0, .cell = 10000000, .cells = cells, .count = 2};
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     wait_all(f);
     expect(f, "SELECT events FROM target", "7");
     assert_int_equal(pp_store_count_events(&b.batch), 7);
@@ -880,10 +902,10 @@ static void unknown_busy_times_are_null(void **state)
         b.intervals[i].kernels = -1;
     b.steps[0].gap = -1;
     b.batch.process.kernels = (char *)(uintptr_t) "another CUPTI client";
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     make_batch(&b, 2);
     b.batch.process.clock = (char *)(uintptr_t) "kernels";
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     wait_all(f);
     expect(f, "SELECT busy, step_gap, grid_kernels FROM activity ORDER BY seq",
            "{200000000,-1,0}|{125000000}|NULL\nNULL|NULL|NULL\n{200000000,-1,0}|{125000000}|NULL");
@@ -914,7 +936,8 @@ static void large_load(void **state)
             many[i] = (pp_wire_interval){1, seq, T0 + seq * SECOND + i * 40000, 30000, i % 2, -1};
         b.batch.intervals = many;
         b.batch.interval_count = INTERVALS;
-        called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+        called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err),
+               &err);
     }
     wait_all(f);
     pp_activity *a = load(f);
@@ -929,90 +952,90 @@ static void large_load(void **state)
     finish(f);
 }
 
-static void make_solution(pp_solution *s, double mean)
+static void make_solution(pp_estimates *s, double mean)
 {
-    static pp_solution_item items[] = {
-        {PP_SOLUTION_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, 0.25, 7, SECOND / 4,
-         0.75, NULL},
-        {PP_SOLUTION_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, 0.5, 9, -1, (double)NAN,
+    static pp_estimates_item items[] = {
+        {PP_ITEM_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, 0.25, 7, SECOND / 4, 0.75,
+         NULL},
+        {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, 0.5, 9, -1, (double)NAN,
          "another CUPTI client"},
-        {PP_SOLUTION_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, 0.1, 1, -1, (double)NAN,
+        {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, 0.1, 1, -1, (double)NAN,
          "not measured outside of steps"},
-        {PP_SOLUTION_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, 0, 10, -1, (double)NAN,
+        {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, 0, 10, -1, (double)NAN,
          "known of the steps: gap_ns"},
-        {PP_SOLUTION_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, 0.25, 7, 0, 1, NULL},
-        {PP_SOLUTION_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, 0.1, 1, 0, 1, NULL},
+        {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, 0.25, 7, 0, 1, NULL},
+        {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, 0.1, 1, 0, 1, NULL},
     };
-    static pp_solution_estimate estimates[5];
-    static pp_solution_sample rows[1];
-    static pp_solution_fit fits[2];
+    static pp_estimate estimates[5];
+    static pp_estimates_sample rows[1];
+    static pp_estimates_fit fits[2];
     for (int i = 0; i < 6; i++) {
-        const bool layer = items[i].kind == PP_SOLUTION_LAYER;
+        const bool layer = items[i].kind == PP_ITEM_LAYER;
         items[i].layer = (char *)(uintptr_t)(layer ? "bot.0" : "");
         items[i].type = (char *)(uintptr_t)(layer ? "Linear" : "");
     }
     items[3].share = (double)NAN;
     const double none = (double)NAN;
-    estimates[0] = (pp_solution_estimate){0,
-                                          PP_METRIC_SM_ACTIVE,
-                                          mean,
-                                          0.01,
-                                          6,
-                                          PP_METHOD_FINE,
-                                          (char *)(uintptr_t) "sm__cycles",
-                                          NULL,
-                                          none,
-                                          none,
-                                          NULL};
-    estimates[1] = (pp_solution_estimate){
+    estimates[0] = (pp_estimate){0,
+                                 PP_METRIC_SM_ACTIVE,
+                                 mean,
+                                 0.01,
+                                 6,
+                                 PP_METHOD_FINE,
+                                 (char *)(uintptr_t) "sm__cycles",
+                                 NULL,
+                                 none,
+                                 none,
+                                 NULL};
+    estimates[1] = (pp_estimate){
         0, PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_DIRECT, NULL, NULL, none, none, NULL};
-    estimates[2] = (pp_solution_estimate){1,
-                                          PP_METRIC_SM_ACTIVE,
-                                          none,
-                                          none,
-                                          0,
-                                          PP_METHOD_DIRECT,
-                                          NULL,
-                                          (char *)(uintptr_t) "bot.0+bot.2",
-                                          0.3,
-                                          0.02,
-                                          "known only together with its group"};
-    estimates[3] = (pp_solution_estimate){
+    estimates[2] = (pp_estimate){1,
+                                 PP_METRIC_SM_ACTIVE,
+                                 none,
+                                 none,
+                                 0,
+                                 PP_METHOD_DIRECT,
+                                 NULL,
+                                 (char *)(uintptr_t) "bot.0+bot.2",
+                                 0.3,
+                                 0.02,
+                                 "known only together with its group"};
+    estimates[3] = (pp_estimate){
         3, PP_METRIC_SM_ACTIVE, mean / 2, 0.001, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL};
-    estimates[4] = (pp_solution_estimate){
+    estimates[4] = (pp_estimate){
         3,    PP_METRIC_FP32_ACTIVE,      none, none, 0, PP_METHOD_NONE, NULL, NULL, none,
         none, "no samples of this metric"};
-    rows[0] = (pp_solution_sample){
+    rows[0] = (pp_estimates_sample){
         0,
         {T0, T0 + SECOND, 3, 0.5, {80, (double)NAN, (double)NAN, (double)NAN, (double)NAN, mean}}};
-    fits[0] = (pp_solution_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
-    fits[1] = (pp_solution_fit){PP_METRIC_GPU_UTIL, none, none, none, none, 0, 0, 0};
-    *s = (pp_solution){.gpu = (char *)(uintptr_t) "GPU-a",
-                       .windows = 10,
-                       .samples = 20,
-                       .lag_ns = 123456.4,
-                       .lag_stderr_ns = 10,
-                       .window_ns = 250000000,
-                       .observed_ns = 4 * SECOND,
-                       .step_count = 5,
-                       .step_mean_ns = 0.5e9,
-                       .step_ns = 5 * SECOND / 2,
-                       .gap_ns = SECOND / 2,
-                       .items = items,
-                       .n_items = 6,
-                       .estimates = estimates,
-                       .n_estimates = 5,
-                       .fits = fits,
-                       .n_fits = 2,
-                       .closures = {{PP_METRIC_SM_ACTIVE, 0.5, -0.01, 9}},
-                       .n_closures = 1,
-                       .sample_rows = rows,
-                       .n_sample_rows = 1};
+    fits[0] = (pp_estimates_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
+    fits[1] = (pp_estimates_fit){PP_METRIC_GPU_UTIL, none, none, none, none, 0, 0, 0};
+    *s = (pp_estimates){.gpu = (char *)(uintptr_t) "GPU-a",
+                        .windows = 10,
+                        .samples = 20,
+                        .lag_ns = 123456.4,
+                        .lag_stderr_ns = 10,
+                        .window_ns = 250000000,
+                        .observed_ns = 4 * SECOND,
+                        .step_count = 5,
+                        .step_mean_ns = 0.5e9,
+                        .step_ns = 5 * SECOND / 2,
+                        .gap_ns = SECOND / 2,
+                        .items = items,
+                        .n_items = 6,
+                        .estimates = estimates,
+                        .n_estimates = 5,
+                        .fits = fits,
+                        .n_fits = 2,
+                        .closures = {{PP_METRIC_SM_ACTIVE, 0.5, -0.01, 9}},
+                        .n_closures = 1,
+                        .sample_rows = rows,
+                        .n_sample_rows = 1};
 }
 
 static void put_solution(fixture *f, double mean, bool final)
 {
-    pp_solution s;
+    pp_estimates s;
     pp_error err = {0};
     make_solution(&s, mean);
     called(f, pp_store_put_solution(f->store, "s1", "p1", &s, final, on_done, f, &err), &err);
@@ -1140,7 +1163,7 @@ static void shared_gpus_are_told(void **state)
 {
     (void)state;
     fixture *f = start("t_shared");
-    pp_solution s;
+    pp_estimates s;
     pp_error err = {0};
     prepare_target(f);
     put_target(f, "s1", "p2");
@@ -1176,7 +1199,7 @@ static void quality_of_solutions(void **state)
     (void)snprintf(both, sizeof(both), "%s\n%s", direct,
                    "isolated|NULL|sm_active|0.5|-0.01|NULL|9|NULL|NULL|NULL|NULL|NULL");
     fixture *f = start("t_closure");
-    pp_solution s;
+    pp_estimates s;
     pp_error err = {0};
     prepare_target(f);
     put_batch(f, 0);
@@ -1264,6 +1287,82 @@ static stats_seen stats_of(fixture *f, const char *session)
     return s;
 }
 
+/* Raw samples stay as they came; what reads them for a session takes its Prometheus' offset out. */
+static void samples_on_another_clock(void **state)
+{
+    (void)state;
+    fixture *f = start("t_clock_samples");
+    pp_error err = {0};
+    pp_activity_sample late[4];
+    prepare_target(f);
+    put_batch(f, 1);
+    put_batch(f, 0);
+    memcpy(late, samples, sizeof(late));
+    for (size_t i = 0; i < 4; i++)
+        late[i].stamp_ns += 3600 * SECOND;
+    put_samples(f, late, 4);
+    wait_all(f);
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_samples, 0);
+    pp_activity_free(a);
+    assert_int_equal(stats_of(f, "s1").session.metrics_seen, 0);
+    called(f,
+           pp_store_put_prometheus_clock(f->store, "s1", 3600 * SECOND, 3600 * SECOND + 5, 7,
+                                         on_done, f, &err),
+           &err);
+    wait_all(f);
+    expect(f, "SELECT prometheus_shift_ns, prometheus_ahead_ns, prometheus_bound_ns FROM session",
+           "3600000000000|3600000000005|7");
+    a = load(f);
+    assert_int_equal(a->n_samples, 3);
+    assert_int_equal(a->samples[2].stamp_ns, T0 + SECOND);
+    pp_activity_free(a);
+    assert_int_not_equal(stats_of(f, "s1").session.metrics_seen, 0);
+    expect(f, "SELECT max(at_ns) FROM metric_sample", "1769090000000000000");
+    finish(f);
+}
+
+static void put_clocked(fixture *f, int64_t seq, const pp_store_clock *clock)
+{
+    sample_batch b;
+    pp_error err = {0};
+    make_batch(&b, seq);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, clock, on_batch, f, &err), &err);
+    wait_all(f);
+}
+
+/* What was taken out of a batch's stamps is kept with it; its target has what is known by now. */
+static void clocks_are_kept(void **state)
+{
+    (void)state;
+    fixture *f = start("t_clocks");
+    static const char target_sql[] = "SELECT began_ns, clock_shift_ns, clock_ahead_ns, "
+                                     "clock_bound_ns, extract(epoch FROM last_batch_at)::bigint "
+                                     "FROM target";
+    prepare_target(f);
+    expect(f, target_sql, "NULL|0|NULL|NULL|NULL");
+    put_clocked(f, 0,
+                &(pp_store_clock){.now_ns = 1700000000 * SECOND,
+                                  .shift_ns = -180 * SECOND,
+                                  .began_ns = T0 + 5,
+                                  .known = true,
+                                  .ahead_ns = -180 * SECOND + 7,
+                                  .bound_ns = 900});
+    expect(f, target_sql, "1769000000000000005|-180000000000|-179999999993|900|1700000000");
+    put_clocked(f, 1, &(pp_store_clock){.now_ns = 1700000001 * SECOND, .began_ns = T0 + 9});
+    expect(f, target_sql, "1769000000000000005|0|-179999999993|900|1700000001");
+    put_clocked(f, 1, &(pp_store_clock){.now_ns = 1700000009 * SECOND, .began_ns = 1});
+    expect(f, target_sql, "1769000000000000005|0|-179999999993|900|1700000001");
+    expect(f, "SELECT seq, clock_shift_ns FROM activity ORDER BY seq", "0|-180000000000\n1|NULL");
+    const stats_seen s = stats_of(f, "s1");
+    assert_true(s.session.first_step_ns == T0 + 5);
+    assert_true(s.target.began_ns == T0 + 5 && s.target.first_ns == T0);
+    assert_true(s.target.clock_shift_ns == 0 && s.target.clock_bound_ns == 900);
+    assert_true(s.target.clock_ahead_ns == -180 * SECOND + 7);
+    assert_true(s.target.last_batch_ns == 1700000001 * SECOND);
+    finish(f);
+}
+
 /* A second of one layer's replays; number 3, of which the agent tells what kept it from others. */
 static void put_replays(fixture *f, int64_t seq, bool background)
 {
@@ -1282,7 +1381,7 @@ static void put_replays(fixture *f, int64_t seq, bool background)
     b.layers[1].forward_left_out = background ? 4 : 0;  /* told by the first that names it, */
     b.layers[0].backward_left_out = background ? 0 : 8; /* and later */
     b.batch.process.isolated = (char *)(uintptr_t) "compiled code";
-    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, on_batch, f, &err), &err);
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     assert_int_equal(pp_store_count_events(&b.batch), 0);
 }
 
@@ -1596,12 +1695,15 @@ int main(void)
         cmocka_unit_test(newer_schema_is_refused),
         cmocka_unit_test(changed_migration_is_refused),
         cmocka_unit_test(batch_twice_counts_once),
+        cmocka_unit_test(clocks_are_kept),
+        cmocka_unit_test(samples_on_another_clock),
         cmocka_unit_test(hostile_names_are_data),
         cmocka_unit_test(unknown_target_is_told),
         cmocka_unit_test(full_queue_refuses),
         cmocka_unit_test(host_names_are_resolved),
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
+        cmocka_unit_test(texts_without_end_are_cut),
         cmocka_unit_test(fine_values_are_replaced),
         cmocka_unit_test(how_it_was_sampled_is_replaced),
         cmocka_unit_test(quality_of_fine_values),

@@ -102,6 +102,7 @@ static void test_intervals_and_spans(void **state)
     assert_int_equal(events, 3);
     assert_int_equal(batch->stretch.id, 3);
     assert_int_equal(batch->stretch.start, T0 + 100);
+    assert_int_equal(batch->stretch.monotonic, 100);
     assert_int_equal(batch->stretch.end, T0 + 200);
     assert_false(batch->stretch.last);
     assert_int_equal(batch->layer_count, 1);
@@ -118,6 +119,7 @@ static void test_intervals_and_spans(void **state)
     /* The next begins where this one ended; the last may be empty. */
     batch = cut(b, true, &events);
     assert_int_equal(batch->stretch.start, T0 + 200);
+    assert_int_equal(batch->stretch.monotonic, 200);
     assert_int_equal(batch->stretch.end, T0 + 200);
     assert_true(batch->stretch.last);
     assert_int_equal(events, 0);

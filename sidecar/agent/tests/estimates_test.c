@@ -7,19 +7,19 @@
 
 #define UNKNOWN ((double)NAN)
 
-static pp_fine_item items[] = {
+static pp_sampling_item items[] = {
     {.layer = 3,
      .phase = PP_WIRE_BACKWARD,
      .kernels = 70,
      .mean = {0.5, 0, UNKNOWN, 0.25},
      .stderr_of = {0.01, 0.002, UNKNOWN, UNKNOWN}},
 };
-static const pp_fine_result result = {.items = items,
-                                      .n = 1,
-                                      .windows = 80000,
-                                      .held = {0.4, 0.25, UNKNOWN, 11},
-                                      .closure = {-0.0123456, 0.001, UNKNOWN, 0},
-                                      .noise = {0.02, UNKNOWN, UNKNOWN, 0.5}};
+static const pp_sampling_result result = {.items = items,
+                                          .n = 1,
+                                          .windows = 80000,
+                                          .held = {0.4, 0.25, UNKNOWN, 11},
+                                          .closure = {-0.0123456, 0.001, UNKNOWN, 0},
+                                          .noise = {0.02, UNKNOWN, UNKNOWN, 0.5}};
 
 static pp_samples_header sampler_of(uint32_t period, const char *chip)
 {

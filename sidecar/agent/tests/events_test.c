@@ -117,6 +117,7 @@ static void test_steps_follow_each_other(void **state)
     assert_string_equal(b->process.hostname, "dlrm-0");
     assert_true(b->stretch.last);
     assert_int_equal(b->stretch.start, NOW - 60 * S + 100 * MS);
+    assert_int_equal(b->stretch.monotonic, 0); /* a foreign hook tells one time only */
     assert_int_equal(b->stretch.end, NOW - 60 * S + 310 * MS);
     assert_int_equal(b->step_count, 3);
     static const int starts[] = {100, 200, 260}, lengths[] = {100, 60, 50}, numbers[] = {7, 8, 0};

@@ -17,6 +17,9 @@
 #define TICK (S / 20)
 
 enum { PERIOD = 25000, METRICS = PP_SAMPLES_METRICS, KERNELS = 4, LATE = 3000000 };
+/* ms that the monitor's thread is waited for: it takes up to a second of a processor, and goes
+ * after everything else that this machine does. */
+enum { PATIENCE = 600000 };
 
 static struct {
     char folder[32], ring[64], path[64];
@@ -230,7 +233,7 @@ static void sample(void)
 
 static bool wait_for(pp_monitor_estimates *ret)
 {
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < PATIENCE; i++) {
         (void)poll("started");
         if (pp_monitor_take(t.monitor, ret))
             return true;
@@ -245,7 +248,7 @@ static void check_estimates(const pp_monitor_estimates *e)
     size_t found = 0;
     for (size_t i = 0; i < e->result->n; i++)
         for (int k = 0; k < KERNELS; k++) {
-            const pp_fine_item *item = &e->result->items[i];
+            const pp_sampling_item *item = &e->result->items[i];
             if (item->layer != model[k].layer || item->phase != model[k].phase)
                 continue;
             found++;
@@ -294,6 +297,12 @@ static void test_from_samples_to_estimates(void **state)
     assert_string_equal(pp_monitor_why(t.monitor), "");
 }
 
+/* However slow the processor is, what the thread took of it is paid for then. */
+static void rest(void)
+{
+    t.now += 20 * S;
+}
+
 /* More windows than are kept apart. */
 static void test_many_windows(void **state)
 {
@@ -306,6 +315,7 @@ static void test_many_windows(void **state)
         assert_true(wait_for(&e));
         assert_int_equal(e.windows, i);
         t.ahead += 2000; /* the clocks drift */
+        rest();
     }
     t.ahead -= 2000;
     assert_int_equal(e.failed, 0);
@@ -325,6 +335,7 @@ static void test_many_windows_some_blank(void **state)
         sample();
         assert_true(wait_for(&e));
         assert_int_equal(e.windows, i);
+        rest();
     }
     assert_int_equal(e.failed, 0);
     check_estimates(&e);
@@ -358,7 +369,7 @@ static void test_a_session_that_is_over(void **state)
     t.running = false;
     pp_monitor_end(t.monitor);
     pp_monitor_input in = {.now = t.now, .over = true, .hook = "started"};
-    for (int i = 0; i < 10000 && t.header->want != PP_SAMPLES_LEAVE; i++) {
+    for (int i = 0; i < PATIENCE && t.header->want != PP_SAMPLES_LEAVE; i++) {
         assert_int_equal(pp_monitor_poll(t.monitor, &in), PP_MONITOR_GO);
         (void)usleep(1000);
     }
@@ -633,7 +644,7 @@ static void sample_noise(void)
 /* Until they are joined: then samples are asked for again. */
 static void wait_until_asked(void)
 {
-    for (int i = 0; i < 10000 && t.header->want != PP_SAMPLES_SAMPLE; i++) {
+    for (int i = 0; i < PATIENCE && t.header->want != PP_SAMPLES_SAMPLE; i++) {
         (void)poll("started");
         t.now -= TICK;
         (void)usleep(1000);
@@ -725,11 +736,12 @@ static void test_a_share_of_a_processor(void **state)
     sample();
     assert_true(wait_for(&e));
     t.running = false;
-    t.header->cpu = 26 * S;
+    t.header->cpu = 120 * S;
     const int64_t from = t.now;
-    while (t.header->want == PP_SAMPLES_REST && t.now - from < 1000 * S)
+    while (t.header->want == PP_SAMPLES_REST && t.now - from < 3000 * S)
         assert_true(poll("started") || t.header->want == PP_SAMPLES_SAMPLE);
-    assert_true(t.now - from > 50 * S && t.now - from < 70 * S); /* 26 - 20, by the tenth */
+    /* 120 - 20, and what the thread has taken, by the tenth */
+    assert_true(t.now - from > 990 * S && t.now - from < 2000 * S);
     t.header->cpu = INT64_MIN;
     begin();
 }

@@ -10,29 +10,11 @@
 static struct {
     int64_t now, held, cost, kernels;
     bool recording, by_calls; /* in marked steps */
-    pp_state state;
 } world;
 
 int64_t pp_now(void)
 {
     return world.now;
-}
-
-bool pp_kernels_active(void)
-{
-    return world.recording && world.state == MARKING;
-}
-
-bool pp_kernels_by_calls(void)
-{
-    return world.by_calls;
-}
-
-int64_t pp_kernels_cost(void)
-{
-    int64_t ns = world.kernels;
-    world.kernels = 0;
-    return ns;
 }
 
 int64_t pp_ring_cost_hold(bool hold)
@@ -52,11 +34,13 @@ void pp_ring_cost_add(int64_t ns)
 static int64_t pass(pp_state state, int steps, int64_t ns, int64_t own)
 {
     int64_t before = world.cost;
-    world.state = state;
     for (int i = 0; i < steps; i++) {
         world.now += ns + (i % 3 - 1) * ns / 1000;
         world.held = own;
-        pp_pace_step(state);
+        const pp_pace_kernels kernels = {world.recording && state == MARKING, world.by_calls,
+                                         world.kernels};
+        world.kernels = 0;
+        pp_pace_step(state, &kernels);
     }
     return (world.cost - before) / steps;
 }
@@ -131,6 +115,7 @@ static void test_the_cost_of_a_step(void **state)
 /* In which no stretch is running. */
 static void wait_a_minute(void)
 {
+    world.kernels = 0;
     pp_pace_pause();
     world.now += INT64_C(60000000000);
 }

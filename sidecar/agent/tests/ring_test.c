@@ -476,6 +476,38 @@ static void test_killed_agents_lose_and_double_nothing(void **state)
     assert_int_equal(pp_ring()->tail, pp_ring()->head);
 }
 
+/* Agents that live for less than it takes to fill a batch get on all the same: each hands on what
+ * it has found. What has just been marked waits for more. */
+static void test_what_was_left_is_handed_on_at_once(void **state)
+{
+    (void)state;
+    enum { SECOND = 1000000000 };
+    char path[300];
+    pp_error err = {0};
+    emitted all = {.steps = 1};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    assert_null(pp_ring_open(folder));
+    assert_null(pp_ring_publish());
+    path_of(path, sizeof path);
+    assert_true(pp_ring_add_layer("a", "A", 0) && pp_ring_add_layer("b", "B", 0) &&
+                pp_ring_add_layer("c", "C", 0));
+    pp_ring_push(&(pp_mark){.kind = PP_MARK_START, .value = 1, .time = 1009});
+    const struct {
+        int64_t now;
+        int batches;
+    } agents[] = {{10000, 0}, {SECOND / 2, 0}, {2 * INT64_C(1000000000), 1}, {SECOND + 20000, 1}};
+    for (size_t i = 0; i < sizeof agents / sizeof *agents; i++) {
+        pp_process *p = NULL;
+        push_step(2 + (int64_t)i);
+        assert_int_equal(pp_process_open(path, &p, &err), 0);
+        int before = all.batches;
+        assert_int_equal(pp_process_poll(p, &pod, agents[i].now, agents[i].now, &err), 0);
+        assert_int_equal(all.batches - before, agents[i].batches);
+        pp_process_free(p);
+    }
+    assert_int_equal(all.steps, 5);
+}
+
 static void start_stretch(uint32_t installed, int64_t step)
 {
     pp_ring()->state = installed;
@@ -643,6 +675,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_place_is_resumed_at, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_agents_lose_and_double_nothing, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_left_is_handed_on_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_stretch_of_the_session_before_is_not_taken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),

@@ -27,7 +27,8 @@ static void test_all_of_it(void **state)
     pp_settings s;
     pp_error err = {0};
     const char *text =
-        "{" IDENTITY ",\"endpoint\":\"wss://h/v1/ingest\",\"layers\":{\"include\":[\"a*\"],"
+        "{" IDENTITY ",\"endpoint\":\"wss://h/v1/ingest\","
+        "\"addresses\":[\"10.96.3.4\",\"fd00:10:96::1a2b\"],\"layers\":{\"include\":[\"a*\"],"
         "\"exclude\":[],\"types\":[\"Linear\"],\"depth\":2},\"phases\":[\"Forward\"],"
         "\"steps\":{\"skip\":3,\"max\":9},\"durationSeconds\":120,\"overheadBudgetPercent\":2.5,"
         "\"stretch\":{\"seconds\":7.5},\"timeline\":{\"steps\":0},\"later\":{\"x\":1}}";
@@ -36,6 +37,8 @@ static void test_all_of_it(void **state)
     pp_duty_policy policy = pp_settings_policy(&s);
     assert_string_equal(s.session, "u");
     assert_string_equal(s.types.items[0], "Linear");
+    assert_int_equal(s.addresses.count, 2);
+    assert_string_equal(s.addresses.items[1], "fd00:10:96::1a2b");
     assert_int_equal(s.depth, 2);
     assert_int_equal(policy.skip, 3);
     assert_int_equal(s.timeline, 0);
@@ -87,6 +90,14 @@ static void test_what_is_refused(void **state)
         {"{" SESSION ",\"events\":{\"port\":65536}}", "events.port"},
         {"{\"version\":1,\"endpoint\":\"wss://o/v1/ingest\",\"events\":{\"port\":-1}}",
          "events.port"},
+        {"{\"version\":1,\"addresses\":[\"probe.example.com\"]}", "addresses"},
+        {"{" SESSION ",\"addresses\":[\"10.96.3.4\",\"10.96.3.4:443\"]}", "addresses"},
+        {"{" SESSION ",\"addresses\":[\"fe80::1%eth0\"]}", "addresses"},
+        {"{" SESSION ",\"addresses\":[\"\"]}", "addresses"},
+        {"{" SESSION ",\"addresses\":\"10.96.3.4\"}", "addresses"},
+        {"{" SESSION ",\"addresses\":[\"1.1.1.1\",\"1.1.1.2\",\"1.1.1.3\",\"1.1.1.4\","
+         "\"1.1.1.5\",\"1.1.1.6\",\"1.1.1.7\",\"1.1.1.8\",\"1.1.1.9\"]}",
+         "addresses"},
         {"{" SESSION ",\"timeline\":{\"steps\":1001}}", "timeline.steps"},
         {"{" SESSION ",\"phases\":[\"Sideways\"]}", "phases"},
         {"{" SESSION ",\"layers\":{\"include\":\"*\"}}", "layers.include"},

@@ -74,6 +74,7 @@ typedef enum setting {
     NOISE,      /* standard deviation of a value, thousandths of a point */
     SKIP,       /* each so manieth sample is lost; 0: none is */
     BLANK,      /* each so manieth has no value of one counter; 0: none */
+    PATIENT,    /* 1: while sampling, no decode before the images filled so far are evaluated */
     SETTINGS,
 } setting;
 
@@ -129,7 +130,7 @@ static void read_line(char *line)
     static const char *const names[SETTINGS] = {
         "offset_ns",  "ppm",       "step_ns", "decode_ns", "late",     "pieces",  "most",
         "tells_full", "tells_end", "growth",  "record",    "overflow", "slow_ns", "late_ns",
-        "enable_ns",  "start_ns",  "noise",   "skip",      "blank"};
+        "enable_ns",  "start_ns",  "noise",   "skip",      "blank",    "patient"};
     fault *f = &table.faults[table.n_faults % FAULTS];
     const int gpu = table.n_gpus % GPUS;
     char *value = strchr(line, ' ');
@@ -267,10 +268,13 @@ static struct {
     int64_t now; /* of the host */
     int hosts, enabled, enabled_ever, initialized;
     bool busy[GPUS];
+    long filled; /* images of the stretch that are decoded into no more */
 } state;
 
 /* Samples whose evaluation has begun since the first initialisation, and as many as may end. */
 static atomic_long evaluated, allowed;
+/* Images of the stretch whose last sample is evaluated. */
+static atomic_long finished;
 
 static void wait_for(const atomic_long *value, long least)
 {
@@ -518,6 +522,8 @@ CUPTI(cuptiProfilerHostEvaluateToGpuValues, pm_evaluate *p)
             return CUPTI_INVALID_METRIC_NAME;
         p->values[v] = i->slots[p->index].values[metrics[m].counter];
     }
+    if (p->index + 1 == i->completed)
+        atomic_fetch_add_explicit(&finished, 1, memory_order_relaxed);
     return OK;
 }
 
@@ -606,6 +612,7 @@ CUPTI(cuptiPmSamplingCounterDataImageInitialize, pm_image_initialize *p)
     ENTER(40);
     check_object(p->object);
     picture *i = (void *)p->image;
+    state.filled++;
     *i = (picture){.magic = MAGIC,
                    .of = p->object,
                    .capacity = (uint32_t)((p->image_size - sizeof *i) / sizeof i->slots[0])};
@@ -654,6 +661,8 @@ CUPTI(cuptiPmSamplingStart, pm_of_object *p)
     o->began = gpu_time(state.now);
     o->produced = o->decoded = o->late = 0;
     o->last = NULL;
+    state.filled = 0;
+    atomic_store_explicit(&finished, 0, memory_order_relaxed);
     return OK;
 }
 
@@ -780,6 +789,8 @@ CUPTI(cuptiPmSamplingDecodeData, pm_decode *p)
     if (!found || found->of != o)
         return CUPTI_INVALID_PARAMETER;
     picture *i = (void *)p->image;
+    if (o->running && table.settings[PATIENT])
+        wait_for(&finished, state.filled);
     if (o->running)
         pass_time(o);
     const int64_t room = (int64_t)o->config.hardware_buffer / table.settings[RECORD];

@@ -23,14 +23,16 @@
 #include <cmocka.h>
 
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
-#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10\n"
+/* Patient, so that no stretch breaks because its evaluation finds no processor. */
+#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10\npatient 1\n"
 #define ID "0123456789abcdef"
 
-enum { LIMIT = 120 }; /* s: that anything is waited for */
+enum { LIMIT = 250 }; /* s: that anything is waited for */
 
 static struct {
     char folder[32], table[64], ring[64], samples[64];
     int lock;
+    bool silent; /* as no agent is */
     pid_t sampler;
     pp_samples_header *header;
     const pp_samples_one *all;
@@ -43,6 +45,16 @@ static int64_t now(void)
     return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
 }
 
+#define GET(field) __atomic_load_n(&t.header->field, __ATOMIC_ACQUIRE)
+#define PUT(field, value) __atomic_store_n(&t.header->field, value, __ATOMIC_RELEASE)
+
+/* As the agent shows that it is there. */
+static void beat(void)
+{
+    if (!t.silent)
+        PUT(beat, GET(beat) + 1);
+}
+
 /* Waits for a condition, not for a time. */
 #define UNTIL(condition)                                                                           \
     do {                                                                                           \
@@ -50,12 +62,10 @@ static int64_t now(void)
         while (!(condition)) {                                                                     \
             if (now() > end)                                                                       \
                 fail_msg("waited in vain for: %s", #condition);                                    \
+            beat();                                                                                \
             (void)usleep(1000);                                                                    \
         }                                                                                          \
     } while (0)
-
-#define GET(field) __atomic_load_n(&t.header->field, __ATOMIC_ACQUIRE)
-#define PUT(field, value) __atomic_store_n(&t.header->field, value, __ATOMIC_RELEASE)
 
 static void write_table(const char *text)
 {
@@ -74,6 +84,7 @@ static int set_up(void **state)
     (void)snprintf(t.table, sizeof t.table, "%s/table", t.folder);
     (void)snprintf(t.ring, sizeof t.ring, "%s/" ID PP_RING_SUFFIX, t.folder);
     (void)snprintf(t.samples, sizeof t.samples, "%s/" ID PP_SAMPLES_SUFFIX, t.folder);
+    t.silent = true; /* until there is where to */
     t.lock = open(t.ring, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     return t.lock < 0 || flock(t.lock, LOCK_EX) < 0 || setenv("PP_PM_TABLE", t.table, 1) < 0;
 }
@@ -83,6 +94,7 @@ static void unmap(void)
     if (t.header)
         (void)munmap(t.header, PP_SAMPLES_SIZE);
     t.header = NULL;
+    t.silent = true;
 }
 
 static int tear_down(void **state)
@@ -125,6 +137,7 @@ static void map(void)
     (void)close(fd);
     t.header = (void *)base;
     t.all = (void *)(base + PP_SAMPLES_AT);
+    t.silent = false;
 }
 
 static void start_program(const char *program, const char *table)
@@ -221,7 +234,10 @@ static void test_a_short_stretch_comes_whole(void **state)
     UNTIL(GET(state) == PP_SAMPLES_SAMPLING);
     PUT(want, PP_SAMPLES_REST);
     UNTIL(GET(state) == PP_SAMPLES_RESTING);
-    assert_int_equal((GET(head) + 1) % 40, 0); /* all but the first */
+    /* All but the first, up to one of the double's looks, every ms; a slow machine has a longer
+     * period, of which a ms is no multiple. */
+    const int64_t over = ((int64_t)GET(head) + 1) * GET(period) % 1000000;
+    assert_true(over == 0 || 1000000 - over < GET(period));
     assert_true(GET(head) > 0);
     leave();
 }
@@ -267,6 +283,8 @@ static void test_the_agent_is_silent(void **state)
     (void)state;
     start_program(PP_SAMPLER_IMPATIENT, BUSY);
     PUT(want, PP_SAMPLES_SAMPLE);
+    UNTIL(GET(head) > 0);
+    t.silent = true;
     expect_end();
 }
 
@@ -295,19 +313,20 @@ static void test_it_tells_why_it_cannot_go_on(void **state)
     assert_int_equal(access(t.samples, F_OK), -1);
 }
 
-/* The hardware has room for 16 samples, and 40 come between two polls. */
+/* The hardware has room for 16 samples, and 40 come between two polls. The period grows, from 25
+ * over 35, 45 and 60 us, until there is room for what comes between them: 13 or 14. */
 static void test_a_stretch_that_breaks_is_followed_by_another(void **state)
 {
     (void)state;
     start(BUSY "record 33554432\n");
     PUT(want, PP_SAMPLES_SAMPLE);
-    UNTIL(GET(stretch) >= 3);
-    assert_true(GET(broken) >= 2);
-    /* The period grows until there is room for what comes between two polls. */
-    UNTIL(GET(period) >= 60000);
-    const uint64_t stretch = GET(stretch), head = GET(head);
-    UNTIL(GET(head) >= head + 1000);
-    assert_true(GET(stretch) <= stretch + 1);
+    UNTIL(GET(stretch) >= 5);
+    assert_int_equal(GET(broken), 4);
+    assert_int_equal(GET(period), 75000);
+    const uint64_t first = GET(first);
+    UNTIL(GET(head) >= first + 1000);
+    assert_int_equal(GET(stretch), 5);
+    assert_int_equal(GET(broken), 4);
     leave();
 }
 
@@ -317,7 +336,8 @@ static void test_the_period_is_one_that_decoding_can_follow(void **state)
     (void)state;
     start(BUSY "slow_ns 30000\n");
     UNTIL(GET(state) == PP_SAMPLES_RESTING);
-    assert_in_range(GET(period), 40000, 60000); /* what the double does itself comes on top */
+    /* What the double does itself comes on top: on a slow machine up to where the period ends. */
+    assert_in_range(GET(period), 40000, 100000);
     assert_int_equal(GET(period) % 5000, 0);
     const int64_t period = GET(period);
     sample(100);

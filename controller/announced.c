@@ -1,0 +1,107 @@
+#include "controller/announced.h"
+
+#include "common/cleanup.h"
+#include "common/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct announcement {
+    pp_session *session; /* NULL: it came, or none was noted here */
+    bool prefix;         /* its name is what the name will begin with */
+    int64_t until_ns;
+} announcement;
+
+struct pp_announced {
+    announcement ring[PP_ANNOUNCED_MAX];
+    size_t next;
+};
+
+pp_announced *pp_announced_new(void)
+{
+    return calloc(1, sizeof(pp_announced));
+}
+
+static void forget(announcement *a)
+{
+    (void)pp_session_free(a->session);
+    *a = (announcement){0};
+}
+
+void pp_announced_free(pp_announced *announced)
+{
+    for (size_t i = 0; announced && i < PP_ANNOUNCED_MAX; i++)
+        forget(&announced->ring[i]);
+    free(announced);
+}
+
+/* The object as it will be, as far as matching goes: name, UID and time are given later. */
+static json_t *completed(const json_t *object, const char *namespace_, bool *ret_prefix)
+{
+    json_t *metadata = json_copy(json_object_get(object, "metadata"));
+    const char *name = pp_json_get_string(metadata, "name", NULL);
+    const char *prefix = pp_json_get_string(metadata, "generateName", NULL);
+    *ret_prefix = !name || !*name;
+    if (*ret_prefix)
+        (void)json_object_set_new(metadata, "name", json_string(prefix ? prefix : ""));
+    (void)json_object_set_new(metadata, "namespace", json_string(namespace_));
+    (void)json_object_set_new(metadata, "uid", json_string("announced"));
+    (void)json_object_set_new(metadata, "creationTimestamp", json_string("1970-01-01T00:00:00Z"));
+    json_t *whole = json_pack("{s:o}", "metadata", metadata);
+    (void)json_object_set(whole, "spec", json_object_get(object, "spec"));
+    return whole;
+}
+
+int pp_announced_add(pp_announced *announced, const char *namespace_, const json_t *object,
+                     int64_t now_ns, pp_error *err)
+{
+    bool prefix = false;
+    pp_session *session = NULL;
+    PP_CLEANUP_JSON json_t *whole = completed(object, namespace_, &prefix);
+    if (pp_session_decode(whole, &session, err) < 0)
+        return -1;
+    if (!pp_session_live(session)) {
+        *err = session->invalid;
+        (void)pp_session_free(session);
+        return -1;
+    }
+    announcement *a = &announced->ring[announced->next++ % PP_ANNOUNCED_MAX];
+    forget(a);
+    *a = (announcement){session, prefix, now_ns + PP_ANNOUNCED_FOR};
+    return 0;
+}
+
+static bool is_it(const announcement *a, const pp_session *session)
+{
+    const pp_session *announced = a->session;
+    if (!announced || strcmp(announced->namespace_, session->namespace_) != 0)
+        return false;
+    return a->prefix ? strncmp(session->name, announced->name, strlen(announced->name)) == 0
+                     : strcmp(session->name, announced->name) == 0;
+}
+
+/* Oldest first: of two of one prefix the first comes first. */
+void pp_announced_came(pp_announced *announced, const pp_session *session)
+{
+    for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
+        announcement *a = &announced->ring[(announced->next + i) % PP_ANNOUNCED_MAX];
+        if (is_it(a, session)) {
+            forget(a);
+            return;
+        }
+    }
+}
+
+int64_t pp_announced_until(const pp_announced *announced, const char *namespace_,
+                           const json_t *labels, int64_t now_ns)
+{
+    int64_t until = 0;
+    for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
+        const announcement *a = &announced->ring[i];
+        if (a->session && a->until_ns > now_ns && a->until_ns > until &&
+            strcmp(a->session->namespace_, namespace_) == 0 &&
+            pp_selector_matches(&a->session->selector, labels))
+            until = a->until_ns;
+    }
+    return until;
+}

@@ -1,0 +1,43 @@
+#include "controller/service.h"
+
+#include "common/wire.h"
+
+#include <string.h>
+
+/* What begins with `prefix` goes on behind it; NULL: it begins otherwise. */
+static const char *behind(const char *text, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return text && strncmp(text, prefix, n) == 0 ? text + n : NULL;
+}
+
+bool pp_service_has(const char *url, const char *name, const char *namespace_)
+{
+    const char *host = strstr(url, "://");
+    const char *rest = behind(host ? behind(host, "://") : url, name);
+    rest = behind(behind(rest, "."), namespace_);
+    if (!rest)
+        return false;
+    const char *suffix = behind(rest, ".svc");
+    const char *end = suffix ? suffix : rest;
+    return *end == '\0' || strchr(":/", *end) || (suffix && *end == '.');
+}
+
+static int add(pp_strings *ret, const json_t *value, pp_error *err)
+{
+    const char *text = json_string_value(value);
+    if (!text || !pp_wire_is_address(text) || ret->count >= PP_WIRE_MAX_ADDRESSES)
+        return 0; /* "None", "" */
+    return pp_strings_add_once(ret, text, err);
+}
+
+int pp_service_addresses(const json_t *service, pp_strings *ret, pp_error *err)
+{
+    const json_t *all = pp_json_get(service, "spec", "clusterIPs", NULL);
+    *ret = (pp_strings){0};
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        if (add(ret, json_array_get(all, i), err) < 0)
+            return -1;
+    }
+    return ret->count ? 0 : add(ret, pp_json_get(service, "spec", "clusterIP", NULL), err);
+}

@@ -1,0 +1,109 @@
+#include "controller/announced.h"
+#include "controller/tests/fixtures.h"
+
+#define SPEC "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '90s'}"
+
+static const int64_t start = INT64_C(5000000000);
+
+/* As a mutating review has it: without UID, time and, where it is generated, name. */
+static int announce(pp_announced *a, const char *metadata, const char *spec)
+{
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *object =
+        json_pack("{s:o, s:o}", "metadata", fixture_json(metadata), "spec", fixture_json(spec));
+    return pp_announced_add(a, "ml", object, start, &err);
+}
+
+static int64_t until(const pp_announced *a, const char *ns, const char *labels, int64_t now)
+{
+    PP_CLEANUP_JSON json_t *object = labels ? fixture_json(labels) : NULL;
+    return pp_announced_until(a, ns, object, now);
+}
+
+static void test_only_its_pods_wait_and_only_so_long(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", SPEC), 0);
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start + 1), start + PP_ANNOUNCED_FOR);
+    assert_int_equal(until(a, "ml", "{'app': 'other'}", start + 1), 0);
+    assert_int_equal(until(a, "ml", NULL, start + 1), 0);
+    assert_int_equal(until(a, "nlp", "{'app': 'dlrm'}", start + 1), 0);
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start + PP_ANNOUNCED_FOR), 0);
+    pp_announced_free(a);
+}
+
+static void came(pp_announced *a, const char *name, const char *ns)
+{
+    pp_session *s = fixture_session(SPEC);
+    free(s->name);
+    free(s->namespace_);
+    s->name = strdup(name);
+    s->namespace_ = strdup(ns);
+    pp_announced_came(a, s);
+    (void)pp_session_free(s);
+}
+
+static void test_that_it_came_ends_the_wait(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", SPEC), 0);
+    came(a, "dlrm", "nlp");
+    came(a, "dlrm-2", "ml");
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    came(a, "dlrm", "ml");
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+
+    assert_int_equal(announce(a, "{'generateName': 'dlrm-'}", SPEC), 0);
+    assert_int_equal(announce(a, "{'generateName': 'dlrm-', 'name': ''}", SPEC), 0);
+    came(a, "dlrm", "ml");
+    came(a, "dlrm-x7f2q", "ml");
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0); /* the second one's */
+    came(a, "dlrm-p9d4k", "ml");
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    pp_announced_free(a);
+}
+
+/* What the API server will refuse, or what selects nothing yet, holds no pod up. */
+static void test_nothing_waits_for_what_matches_no_pod(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", "{'duration': '90s'}"), -1);
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", "{'selector': {'matchLabels': 7}}"), -1);
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *empty = json_object();
+    assert_int_equal(pp_announced_add(a, "ml", empty, start, &err), -1);
+    assert_int_equal(pp_announced_add(a, "ml", NULL, start, &err), -1);
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    pp_announced_free(a);
+}
+
+static void test_the_oldest_make_room(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(announce(a, "{'name': 'first'}", SPEC), 0);
+    for (int i = 0; i < PP_ANNOUNCED_MAX - 1; i++)
+        assert_int_equal(
+            announce(a, "{'name': 'more'}", "{'selector': {'matchLabels': {'app': 'x'}}}"), 0);
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    assert_int_equal(announce(a, "{'name': 'last'}", "{'selector': {'matchLabels': {'app': 'y'}}}"),
+                     0);
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    assert_int_not_equal(until(a, "ml", "{'app': 'y'}", start), 0);
+    pp_announced_free(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_its_pods_wait_and_only_so_long),
+        cmocka_unit_test(test_that_it_came_ends_the_wait),
+        cmocka_unit_test(test_nothing_waits_for_what_matches_no_pod),
+        cmocka_unit_test(test_the_oldest_make_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

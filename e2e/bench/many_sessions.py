@@ -1,0 +1,293 @@
+"""Many sessions at a time: --sessions of one pod each, whose agents (agents.py) send a batch a second, beside --pods other
+pods; or, with --waiting, so many that wait for pods that never come.
+
+Pods run on a node that does not exist: what they cost is the operator's, the API server's and etcd's. Printed: how long
+after its pod's start a session is Collecting, how fast /healthz answers meanwhile, the operator's processor time and
+memory, status writes beside changes of phase, batches acknowledged and waiting, and how much etcd has grown. With
+--replicas 2 the leader is killed in the middle.
+
+Brings up e2e's cluster and installs the release there; nothing else may run on the machine.
+"""
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import lab
+import stage
+from harness.api import PODS, SESSIONS, Api, pod_object, session_object
+from harness.progress import say, wait_until
+from harness.world import NAME, SYSTEM
+
+HERE = pathlib.Path(__file__).resolve().parent
+SPACE = "bench-many"
+NODE = "bench-node"
+PYTHON = "/usr/bin/python3"  # Debian's, which has websockets
+
+
+# ---- what is put on the cluster ----
+
+def on_node(pod):
+    """The pod as one that the scheduler has placed, on a node without a kubelet."""
+    del pod["spec"]["schedulingGates"]
+    pod["spec"].update(nodeName=NODE, tolerations=[{"operator": "Exists"}], terminationGracePeriodSeconds=0)
+    return pod
+
+
+def in_parallel(world, function, items, threads=8):
+    """function(api, item) for each, over connections of their own; results in order."""
+    local = threading.local()
+
+    def work(item):
+        if not hasattr(local, "api"):
+            local.api = Api(world.cluster)
+        return function(local.api, item)
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, items))
+
+
+def add_bystanders(world, count):
+    world.cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}))
+    in_parallel(world, lambda api, n: api.create(PODS.format(SPACE), on_node(pod_object(f"by-{n}", {"app": f"by-{n % 500}"}))),
+                range(count))
+
+
+def add_sessions(world, count, prefix):
+    return in_parallel(world, lambda api, n: api.create(SESSIONS.format(SPACE), session_object(
+        f"{prefix}-{n}", {"app": f"{prefix}-{n}"}, duration="30m", deadline="24h")), range(count))
+
+
+def start_pod(api, name):
+    """What a kubelet says when all containers run."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    status, answer = api.call("PATCH", f"{PODS.format(SPACE)}/{name}/status", {"status": {
+        "phase": "Running", "podIP": "10.0.0.1", "startTime": now,
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "trainer", "ready": True, "restartCount": 0, "image": "none", "imageID": "none",
+                               "state": {"running": {"startedAt": now}}}]}})
+    if status != 200:
+        raise RuntimeError(answer.get("message"))
+
+
+def add_trainer(api, n):
+    """A pod that is injected for its session, with a token as its agent has one."""
+    name = f"train-{n}"
+    pod = api.create(PODS.format(SPACE), on_node(pod_object(name, {"app": f"s-{n}"})))
+    uid = pod["metadata"].get("annotations", {}).get("precisionprobe.io/session-uid")
+    if not uid:
+        raise RuntimeError(f"{name} is not injected")
+    token = api.create(f"/api/v1/namespaces/{SPACE}/serviceaccounts/default/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+            "audiences": ["precisionprobe"], "expirationSeconds": 7200,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}}})
+    return {"pod": name, "session": uid, "token": token["status"]["token"],
+            "ca": pod["metadata"]["annotations"]["precisionprobe.io/ca"]}
+
+
+# ---- what is watched ----
+
+class Operator:
+    """One operator process: its network, its processor time, its memory."""
+
+    def __init__(self, world, name):
+        self.name = name
+        pod = next(p for p in world.operator_pods() if p["metadata"]["name"] == name)
+        self.address = pod["status"]["podIP"]
+        self.pid = world.process_of(pod)
+
+    def inside(self, *command):
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *command]
+
+    def seconds(self):
+        with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def mebibytes(self, what="VmRSS"):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) / 1024 for line in file if line.startswith(what))
+
+
+@contextlib.contextmanager
+def health(operator):
+    """A list that fills with the ms that /healthz takes."""
+    child = subprocess.Popen(operator.inside(PYTHON, str(HERE / "poll.py"), "127.0.0.1", "8080", "/healthz", "50"),
+                             stdout=subprocess.PIPE, text=True)
+    values = []
+    reader = threading.Thread(target=lambda: values.extend(float(line) for line in child.stdout))
+    reader.start()
+    try:
+        yield values
+    finally:
+        child.terminate()
+        child.wait()
+        reader.join()
+
+
+def api_counts(world):
+    """Status writes to sessions so far, and etcd's size in MiB, as the API server counts them."""
+    text = world.cluster.raw("/metrics")
+    writes = sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                 if line.startswith("apiserver_request_total{") and 'resource="profilesessions"' in line
+                 and 'subresource="status"' in line and 'verb="PATCH"' in line)
+    size = next((float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                 if line.startswith("apiserver_storage_size_bytes{")), 0.0)
+    return writes, size / 2**20
+
+
+def statuses(world):
+    """{name: (phase, start of its Collecting condition)} of all sessions."""
+    text = world.cluster.kubectl("-n", SPACE, "get", "psess", "--chunk-size=500", "-o",
+                                 "jsonpath={range .items[*]}{.metadata.name} {.status.phase}{'\\n'}{end}", timeout=120)
+    return dict((line.split() + [""])[:2] for line in text.splitlines())
+
+
+class Agents:
+    """agents.py beside the operator, with what it has told last."""
+
+    def __init__(self, operator, agents):
+        self.child = subprocess.Popen(operator.inside(PYTHON, str(HERE / "agents.py")), text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.last = {}
+        self.count = len(agents)
+        self.write({"ca": agents[0]["ca"], "server": f"{NAME}.{SYSTEM}.svc", "agents": agents})
+        self.write({"address": ["127.0.0.1", 9443], "loopback": True})
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def write(self, value):
+        self.child.stdin.write(json.dumps(value) + "\n")
+        self.child.stdin.flush()
+
+    def read(self):
+        for line in self.child.stdout:
+            self.last = json.loads(line)
+
+    def move(self, address):
+        self.write({"address": [address, 9443], "loopback": False})
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+# ---- the measurements ----
+
+def p99(values):
+    return sorted(values)[int(0.99 * len(values))] if values else None
+
+
+def collecting(world, names, started):
+    """Seconds from each pod's start until its session was seen Collecting; looked at four times a second."""
+    took = {}
+    while len(took) < len(names) and time.time() - max(started.values()) < 120:
+        now = time.time()
+        for name, phase in statuses(world).items():
+            if phase == "Collecting" and name in started and name not in took:
+                took[name] = now - started[name]
+        time.sleep(0.25)
+    return took
+
+
+def run_agents(world, args):
+    add_sessions(world, args.sessions, "s")
+    trainers = in_parallel(world, add_trainer, range(args.sessions))
+    operator = Operator(world, world.leader())
+    say(f"{args.sessions} sessions and pods beside {args.pods} pods; operator at {operator.mebibytes():.0f} MiB")
+    writes, size = api_counts(world)
+    agents = Agents(operator, trainers)
+    started = {}
+
+    def begin(api, n):
+        start_pod(api, f"train-{n}")
+        started[f"s-{n}"] = time.time()
+
+    with health(operator) as answers:
+        in_parallel(world, begin, range(args.sessions), threads=2)
+        took = collecting(world, set(started), started)
+        before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
+        if args.replicas > 1:
+            time.sleep(args.seconds / 2)
+            operator = kill_leader(world, operator, agents)
+            before, used = time.monotonic(), operator.seconds()
+        time.sleep(args.seconds / (2 if args.replicas > 1 else 1))
+        span = time.monotonic() - before
+        share = (operator.seconds() - used) / span
+        writes_after, size_after = api_counts(world)
+        last = dict(agents.last)
+    agents.end()
+    slow = [seconds for seconds in took.values() if seconds > 10]
+    lab.figure("sessions collecting", len(took), "sessions", holds=len(took) == args.sessions, must=args.sessions)
+    lab.figure("slowest to collect", max(took.values(), default=None), "s", limit=10, late=len(slow))
+    lab.figure("/healthz p99", p99(answers), "ms", limit=50, worst=max(answers, default=None),
+               unanswered=sum(1 for a in answers if a < 0), asked=len(answers))
+    lab.figure("operator's processor time", share, "cores", limit=0.5)
+    lab.figure("operator's memory", operator.mebibytes(), "MiB", limit=150, most=operator.mebibytes("VmHWM"))
+    lab.figure("status writes a session in 30 s", (writes_after - written) / args.sessions / (span / 30), limit=1,
+               in_all=writes_after - writes)
+    lab.figure("etcd's growth", size_after - size, "MiB", seconds=span)
+    lab.figure("batches", last.get("acknowledged"), "acknowledged", holds=not last.get("refused"),
+               **{key: last.get(key) for key in ("sent", "waiting", "refused", "connected", "reconnects", "reasons")})
+
+
+def kill_leader(world, operator, agents):
+    os.kill(operator.pid, 9)
+    began = time.monotonic()
+    name = wait_until("another leader", lambda: next((n for n in world.leaders() if n != operator.name), None), 60)
+    lab.figure("another replica leads", time.monotonic() - began, "s")
+    after = Operator(world, name)
+    agents.move(after.address)
+    wait_until("all agents at the new leader", lambda: agents.last.get("connected") == agents.count, 120)
+    lab.figure("all agents are back", time.monotonic() - began, "s")
+    return after
+
+
+def run_waiting(world, args):
+    operator = Operator(world, world.leader())
+    empty = operator.mebibytes()
+    _, size = api_counts(world)
+    add_sessions(world, args.waiting, "waits")
+    wait_until(f"a status of {args.waiting} sessions",
+               lambda: sum(bool(phase) for phase in statuses(world).values()) >= args.waiting, 1800)
+    time.sleep(args.seconds)
+    with health(operator) as answers:
+        before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
+        time.sleep(args.seconds)
+        share = (operator.seconds() - used) / (time.monotonic() - before)
+        after, size_after = api_counts(world)
+    lab.figure("memory with sessions that wait", operator.mebibytes(), "MiB", limit=512, empty=empty, sessions=args.waiting,
+               most=operator.mebibytes("VmHWM"))
+    lab.figure("processor time with sessions that wait", share, "cores")
+    lab.figure("status writes of sessions that wait", (after - written) / args.waiting, "a session", seconds=args.seconds)
+    lab.figure("/healthz p99 with sessions that wait", p99(answers), "ms", limit=50)
+    lab.figure("etcd's growth", size_after - size, "MiB", sessions=args.waiting)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=10000)
+    parser.add_argument("--waiting", type=int, default=0, help="sessions that wait, instead of those that collect")
+    parser.add_argument("--replicas", type=int, default=1, choices=(1, 2))
+    parser.add_argument("--seconds", type=float, default=60, help="that figures are taken over")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
+    args = parser.parse_args()
+    with stage.installed(args.keep, replicaCount=args.replicas) as world, stage.namespace(world, SPACE):
+        add_bystanders(world, args.pods)
+        if args.waiting:
+            run_waiting(world, args)
+        else:
+            run_agents(world, args)
+        world.cluster.kubectl("delete", "node", NODE, check=False)
+    return lab.status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Whether the C files keep to the structure that docs/architecture.md describes.
+
+cmake/includes.json says which folders, or single headers, the files of a folder may include beside their own, and which
+libraries. Tests may include what the folder that they test may, it, and what tests share. The last column of the table
+in docs/architecture.md is what that file says. And no file calls another that, by whatever way, calls it.
+"""
+import collections
+import json
+import os
+import re
+
+from .progress import ROOT, project_files
+
+LIBRARIES = {"curl/": "libcurl", "jansson.h": "jansson", "libpq-fe.h": "libpq", "libwebsockets.h": "libwebsockets",
+             "openssl/": "openssl", "Python.h": "Python", "uthash.h": "uthash", "utlist.h": "uthash", "uv.h": "libuv",
+             "yaml.h": "libyaml", "cmocka.h": "cmocka", "setjmp.h": "cmocka"}
+# Of tests alone.
+FOR_TESTS = {"": ["common/tests"], "estimate/tests": ["estimate/regression/tests"],
+             "estimate/replay/tests": ["estimate"], "operator/prometheus/tests": ["controller", "operator/http_server"],
+             "operator/store/tests": ["estimate"],
+             "sidecar/agent/tests": ["sidecar/hook"], "sidecar/gpu/tests": ["e2e/gpu/driver"],
+             "sidecar/hook/tests": ["sidecar/gpu"]}
+INCLUDE = re.compile(r'^#include (?:"([^"]+)"|<([^>]+)>)', re.M)
+DEFINITION = re.compile(r"^(?!static|typedef|extern)[A-Za-z_][^;{}=]*?\b(\w+)\([^;{}]*\)\s*\{", re.M)
+NAME = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+def read(name):
+    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def rules():
+    return json.loads(read("cmake/includes.json"))
+
+
+# --- includes -------------------------------------------------------------------
+
+def folder_of(name, known):
+    """The folder whose rule holds for a file, and whether the file is a test; None where there is no rule."""
+    folder = os.path.dirname(name)
+    test = folder.endswith("/tests")
+    own = folder[:-len("/tests")] if test else folder
+    return (own if own in known else None), test
+
+
+def library_of(header):
+    return next((library for start, library in LIBRARIES.items()
+                 if header == start or (start.endswith("/") and header.startswith(start))), None)
+
+
+def may_include(name, header, known):
+    """A header of the project; those of a folder lie beside it where they are given without one."""
+    own, test = folder_of(name, known)
+    folder = os.path.dirname(header)
+    allowed = [*known[own]["folders"], own]
+    if test:
+        allowed += [os.path.dirname(name), *FOR_TESTS[""], *FOR_TESTS.get(os.path.dirname(name), [])]
+    return not folder or folder in allowed or header in allowed
+
+
+def may_use(name, library, known):
+    own, test = folder_of(name, known)
+    return library is None or library in known[own]["libraries"] or test
+
+
+def includes_of(name):
+    for header, system in INCLUDE.findall(read(name)):
+        yield header, system
+
+
+def wrong_includes(names, known):
+    wrong = []
+    for name in names:
+        if folder_of(name, known)[0] is None:
+            continue
+        for header, system in includes_of(name):
+            if header and not may_include(name, header, known):
+                wrong.append(f"{name}: may not include {header} (cmake/includes.json)")
+            if system and not may_use(name, library_of(system), known):
+                wrong.append(f"{name}: may not use {library_of(system)} (cmake/includes.json)")
+    return wrong
+
+
+def folders_without_a_rule(names, known):
+    folders = {os.path.dirname(name) for name in names if not name.startswith("e2e/")
+               and not os.path.dirname(name).endswith("/tests")}
+    return [f"cmake/includes.json: there is no rule for {folder}" for folder in sorted(folders - set(known) - {"sidecar"})]
+
+
+# --- calls ----------------------------------------------------------------------
+
+def without_comments_and_texts(text):
+    return re.sub(r'"(\\.|[^"\\\n])*"', '""', re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+
+
+def calls(names):
+    """{file: {file: [functions of it that are called]}} of all that are no tests."""
+    texts = {name: without_comments_and_texts(read(name)) for name in names if name.endswith(".c")
+             and "/tests/" not in name and not name.startswith("e2e/")}
+    defined = {}
+    for name, text in texts.items():
+        for function in DEFINITION.findall(text):
+            defined.setdefault(function, name)
+    found = {name: collections.defaultdict(list) for name in texts}
+    for name, text in texts.items():
+        for word in sorted(set(NAME.findall(text))):
+            if defined.get(word, name) != name:
+                found[name][defined[word]].append(word)
+    return found
+
+
+def reachable(graph, start):
+    seen, ahead = set(), list(graph.get(start, ()))
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen.add(name)
+            ahead += graph.get(name, ())
+    return seen
+
+
+def circles(graph):
+    """One line for each call that closes one."""
+    return [f"{name}: calls {', '.join(graph[name][other])} of {other}, which calls it in turn"
+            for name in sorted(graph) for other in sorted(graph[name]) if name in reachable(graph, other)]
+
+
+# --- the table ------------------------------------------------------------------
+
+def column(rule):
+    return "; ".join(filter(None, [", ".join(rule["folders"]), ", ".join(rule["libraries"])])) or "-"
+
+
+def wrong_rows(text, known):
+    rows = {cells[1].strip().strip("/"): cells[-2].strip() for cells in
+            (line.split("|") for line in text.splitlines() if line.startswith("| ") and line.count("|") == 4)}
+    wrong = [f"docs/architecture.md: the last column of {folder}/ should be: {column(rule)}"
+             for folder, rule in known.items() if rows.get(folder) != column(rule)]
+    return wrong
+
+
+def problems():
+    names = [name for name in project_files() if name.endswith((".c", ".h"))]
+    known = rules()
+    return (folders_without_a_rule(names, known) + wrong_includes(names, known) + circles(calls(names))
+            + wrong_rows(read("docs/architecture.md"), known))

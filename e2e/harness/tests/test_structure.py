@@ -1,0 +1,54 @@
+"""What structure.py would say of files that do not keep to it."""
+import pytest
+
+from harness import structure
+
+KNOWN = {"common": {"folders": [], "libraries": []},
+         "low": {"folders": ["common"], "libraries": ["uthash"]},
+         "high": {"folders": ["common", "low/one.h"], "libraries": []}}
+
+
+@pytest.fixture
+def files(monkeypatch):
+    texts = {}
+    monkeypatch.setattr(structure, "read", texts.__getitem__)
+    return texts
+
+
+def wrong(files):
+    return [line.split(":")[0] + ":" + line.split(" (")[0].rsplit(" ", 1)[1] for line in
+            structure.wrong_includes(list(files), KNOWN)]
+
+
+def test_the_project_keeps_to_it():
+    assert structure.problems() == []
+
+
+def test_includes(files):
+    files["low/a.c"] = '#include "low/a.h"\n#include "common/b.h"\n#include <uthash.h>\n#include <sys/stat.h>\n'
+    files["low/b.c"] = '#include "high/a.h"\n#include <curl/curl.h>\n'
+    files["low/tests/a_test.c"] = '#include "common/tests/c.h"\n#include "low/a.h"\n#include <cmocka.h>\n'
+    files["low/tests/b_test.c"] = '#include "high/a.h"\n'
+    files["high/a.c"] = '#include "low/one.h"\n#include "low/two.h"\n'
+    files["elsewhere/a.c"] = '#include "low/a.h"\n'
+    assert wrong(files) == ["low/b.c:high/a.h", "low/b.c:libcurl", "low/tests/b_test.c:high/a.h", "high/a.c:low/two.h"]
+    assert structure.folders_without_a_rule(list(files), KNOWN) == \
+        ["cmake/includes.json: there is no rule for elsewhere"]
+
+
+def test_circles(files):
+    files["a.c"] = "int a(void)\n{\n    return b();\n}\n"
+    files["b.c"] = "int b(void)\n{\n    return c(\"a(1)\"); /* a() */\n}\n\nstatic int helper(void)\n{\n    return 1;\n}\n"
+    files["c.c"] = "int c(const char *text)\n{\n    return helper(text);\n}\n"
+    assert structure.circles(structure.calls(list(files))) == []
+    files["c.c"] += "\nint d(void)\n{\n    return a();\n}\n"
+    assert [line.split(":")[0] for line in structure.circles(structure.calls(list(files)))] == ["a.c", "b.c", "c.c"]
+
+
+def test_the_table():
+    row = "| low/ | what | common; uthash |\n"
+    text = "| common/ | what | - |\n" + row + "| high/ | what | common, low/one.h |\n"
+    assert structure.wrong_rows(text, KNOWN) == []
+    assert structure.wrong_rows(text.replace("uthash", "jansson"), KNOWN) == \
+        ["docs/architecture.md: the last column of low/ should be: common; uthash"]
+    assert len(structure.wrong_rows(text.replace(row, ""), KNOWN)) == 1

@@ -1,0 +1,132 @@
+#include "estimate/activity.h"
+
+#include "common/wire.h"
+#include "estimate/regression/regression.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+pp_activity *pp_activity_free(pp_activity *a)
+{
+    if (!a)
+        return NULL;
+    for (size_t i = 0; i < a->n_processes; i++) {
+        free(a->processes[i].instance);
+        free(a->processes[i].kernels);
+        free(a->processes[i].isolated);
+        free(a->processes[i].fine);
+        pp_strings_free(&a->processes[i].gpus);
+    }
+    for (size_t i = 0; i < a->n_layers; i++) {
+        free(a->layers[i].name);
+        free(a->layers[i].type);
+    }
+    pp_strings_free(&a->gpus);
+    pp_strings_free(&a->sources);
+    free(a->fine);
+    free(a->processes);
+    free(a->layers);
+    free(a->batches);
+    free(a->steps);
+    free(a->intervals);
+    free(a->cells);
+    free(a->samples);
+    free(a);
+    return NULL;
+}
+
+int pp_activity_list_gpus(const pp_activity *a, pp_strings *ret, pp_error *err)
+{
+    for (size_t p = 0; p < a->n_processes; p++) {
+        const pp_strings *have = &a->processes[p].gpus;
+        for (size_t g = 0; g < have->count || g == 0; g++) {
+            if (pp_strings_add_once(ret, have->count ? have->items[g] : "", err) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+bool pp_activity_is_full(const pp_activity *a)
+{
+    return a->n_intervals + PP_WIRE_MAX_INTERVALS > PP_REGRESSION_MAX_INTERVALS ||
+           a->n_cells + PP_WIRE_MAX_CELLS > PP_REGRESSION_MAX_CELLS ||
+           a->n_steps + PP_WIRE_MAX_STEPS > PP_REGRESSION_MAX_STEPS || a->n_batches >= UINT32_MAX;
+}
+
+int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
+{
+    void **base = array;
+    if (n + more <= *room)
+        return 0;
+    const size_t wanted = (n + more) + (n + more) / 2 + 16;
+    void *bigger = realloc(*base, wanted * size);
+    if (!bigger)
+        return pp_error_nomem(err);
+    *base = bigger;
+    *room = wanted;
+    return 0;
+}
+
+/* ---- fine values ---- */
+
+static uint32_t index_of(const pp_strings *list, const char *text)
+{
+    uint32_t i = 0;
+    while (strcmp(list->items[i], text) != 0)
+        i++;
+    return i;
+}
+
+static void forget_fine(pp_activity *a, uint32_t process)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < a->n_fine; i++)
+        if (a->fine[i].process != process)
+            a->fine[kept++] = a->fine[i];
+    a->n_fine = kept;
+}
+
+/* Room for all of a row is there. */
+static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strings *sources,
+                    const pp_wire_fine_row *row)
+{
+    static const pp_metric metrics[PP_WIRE_FINE_METRICS] = {
+        PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY, PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
+    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
+        if (row->mean[m] < 0 || row->error[m] < 0)
+            continue;
+        pp_activity_fine *to = &a->fine[a->n_fine++];
+        *to = *like;
+        to->source = index_of(&a->sources, sources->items[m]);
+        to->layer = (int32_t)row->layer;
+        to->phase = (uint8_t)row->phase;
+        to->metric = metrics[m];
+        to->mean = (double)row->mean[m] / 1e6;
+        to->standard_error = (double)row->error[m] / 1e6;
+        to->kernels = row->kernels;
+    }
+}
+
+int pp_activity_take_fine(pp_activity *a, size_t *room, uint32_t process, const pp_wire_fine *fine,
+                          pp_error *err)
+{
+    forget_fine(a, process);
+    for (size_t m = 0; m < fine->sources.count; m++)
+        if (pp_strings_add_once(&a->sources, fine->sources.items[m], err) < 0)
+            return -1;
+    if (pp_strings_add_once(&a->gpus, fine->gpu, err) < 0 ||
+        pp_activity_grow(&a->fine, room, a->n_fine, fine->count * PP_WIRE_FINE_METRICS,
+                         sizeof *a->fine, err) < 0)
+        return -1;
+    const pp_activity_fine like = {.process = process, .gpu = index_of(&a->gpus, fine->gpu)};
+    for (size_t i = 0; i < fine->count; i++)
+        add_row(a, &like, &fine->sources, &fine->rows[i]);
+    return 0;
+}
+
+bool pp_activity_uses(const pp_activity *a, uint32_t process, const char *gpu)
+{
+    const pp_strings *gpus = &a->processes[process].gpus;
+    return *gpu ? pp_strings_contain(gpus, gpu) : gpus->count == 0;
+}

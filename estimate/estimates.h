@@ -1,0 +1,129 @@
+/* The rows of one pod and GPU: what each table of the store gets. */
+#ifndef PP_ESTIMATE_ESTIMATES_H
+#define PP_ESTIMATE_ESTIMATES_H
+
+#include "estimate/activity.h"
+#include "estimate/dedup.h"
+#include "estimate/metric.h"
+#include "estimate/regression/regression.h"
+
+typedef struct pp_estimates_options {
+    pp_regression_options attribution;
+    unsigned metrics;         /**< bits of the metrics wanted; 0: all */
+    double tolerance_percent; /**< of de-duplication */
+    bool job_only;            /**< method Job: times and job averages, no layer's values */
+    bool fine_only;           /**< method Fine: of layers only what fine sampling told */
+    bool isolated_only;       /**< method Isolated: of layers only what their replays told */
+    /** Samples are of an exporter, as Prometheus had them: the newest window that was published by
+     * then, which several may have read. Else each is read from the GPU, and says all of the time
+     * since the one before it. */
+    bool scraped;
+} pp_estimates_options;
+
+typedef enum pp_item_kind {
+    PP_ITEM_LAYER = 0,
+    PP_ITEM_OPTIMIZER,
+    PP_ITEM_ZERO_GRAD,
+    PP_ITEM_DATA,
+    PP_ITEM_COMMUNICATION,
+    PP_ITEM_OTHER,
+    PP_ITEM_IDLE,
+    PP_ITEM_JOB,
+} pp_item_kind;
+
+/** "layer", "optimizer", "zero_grad", "data", "communication", "other", "idle", "job". */
+const char *pp_item_kind_name(pp_item_kind kind);
+
+/** "forward", "backward", "optimizer", "recompute", ...: as docs/timing.md has them; "idle". */
+const char *pp_phase_name(pp_phase phase);
+
+typedef struct pp_estimates_item {
+    pp_item_kind kind;
+    pp_phase phase;     /**< LAYER: forward, backward or recompute */
+    char *layer;        /**< never NULL; "" unless LAYER */
+    char *type;         /**< never NULL; "" when not known */
+    int64_t parameters; /**< -1: not known */
+    int64_t calls;
+    int64_t total_ns;  /**< in the observed time; what overlaps shares the time */
+    double share;      /**< of the steps' time (idle: of the observed); NaN: not defined */
+    int64_t windows;   /**< metric windows in which it ran */
+    int64_t busy_ns;   /**< in the observed time, in which a kernel of it ran; -1: not known. Where
+                            kernels were recorded in a part of its time, as that part has it */
+    double idle_share; /**< of its own time, shared with none, in which none ran; NaN */
+    const char *busy_reason; /**< the solution's or static: why busy_ns is -1; NULL: it is not */
+} pp_estimates_item;
+
+typedef struct pp_estimate {
+    uint32_t item; /**< index into items */
+    pp_metric metric;
+    double mean; /**< NaN: not identifiable on its own */
+    double standard_error;
+    double windows;
+    pp_method method;
+    char *source; /**< of a fine value what it is by its own name, of an isolated one "replays" */
+    char *group_name; /**< NULL: in no group */
+    double group_mean;
+    double group_standard_error;
+    const char *reason; /**< the solution's or static; why mean is NaN; NULL where it is not */
+} pp_estimate;
+
+/** How one metric's fit stands. */
+typedef struct pp_estimates_fit {
+    pp_metric metric;
+    double r2; /**< NaN: no fit; so below */
+    double noise;
+    double step_variation;
+    double closure;
+    int64_t windows;
+    int64_t dropped_samples;
+    int64_t repeated_samples;
+} pp_estimates_fit;
+
+/** Whether replayed layers and what is left reproduce windows that were held out
+ * (docs/isolated.md). */
+typedef struct pp_hold_out {
+    pp_metric metric;
+    double held;       /**< their mean */
+    double difference; /**< what the estimates say, less that */
+    int64_t windows;   /**< held out */
+} pp_hold_out;
+
+typedef struct pp_estimates_sample {
+    uint32_t item;
+    pp_sample_row row;
+} pp_estimates_sample;
+
+typedef struct pp_estimates {
+    char *gpu;
+    int64_t windows;      /**< metric windows used */
+    int64_t samples;      /**< raw samples that they come from */
+    double lag_ns;        /**< NaN: not known */
+    double lag_stderr_ns; /**< NaN: not known */
+    int64_t window_ns;    /**< the exporter's collection interval; 0: not known */
+    int64_t observed_ns;
+    int64_t step_count;
+    double step_mean_ns; /**< NaN: no step */
+    int64_t step_ns;     /**< of the steps, in the observed time */
+    int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
+    char *kernels;       /**< why busy times are not known; "" where no process says so */
+    char *isolated;      /**< why layers were not replayed; "" where no process says so */
+    char *fine;          /**< method Fine: why the GPU was not sampled, as a reason; NULL */
+    pp_estimates_item *items;
+    size_t n_items;
+    pp_estimate *estimates;
+    size_t n_estimates;
+    pp_estimates_fit *fits;
+    size_t n_fits;
+    pp_hold_out closures[PP_METRIC_COUNT];
+    size_t n_closures;
+    pp_estimates_sample *sample_rows; /**< de-duplicated */
+    size_t n_sample_rows;
+    bool truncated; /**< more data than one solution may hold: the earliest were taken */
+    bool shared;    /**< others are known to have used the GPU meanwhile; false after solving,
+                         which does not see them: the caller may know */
+} pp_estimates;
+
+/** Accepts NULL; returns NULL. */
+pp_estimates *pp_estimates_free(pp_estimates *solution);
+
+#endif

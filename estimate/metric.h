@@ -1,0 +1,79 @@
+/*
+ * The GPU metrics that PrecisionProbe knows, and how an exporter's series become them.
+ *
+ * A metric has one name in a ProfileSession (spec.metrics), one in the store (the column), a unit
+ * and a range. Which series of Prometheus carries it, under which label the GPU's UUID stands, and
+ * with which factor it is multiplied, is an exporter's matter; prometheus.preset chooses one:
+ * dcgm-exporter or AMD's device-metrics-exporter.
+ */
+#ifndef PP_ESTIMATE_METRIC_H
+#define PP_ESTIMATE_METRIC_H
+
+#include "common/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** In the order of the result view's columns. */
+typedef enum pp_metric {
+    PP_METRIC_GPU_UTIL = 0,
+    PP_METRIC_GPU_MEM,
+    PP_METRIC_DRAM_ACTIVE,
+    PP_METRIC_FP32_ACTIVE,
+    PP_METRIC_SM_OCCUPANCY,
+    PP_METRIC_SM_ACTIVE,
+    PP_METRIC_COUNT,
+} pp_metric;
+
+/** A set of metrics: bit 1 << metric. */
+#define PP_METRIC_ALL ((1U << PP_METRIC_COUNT) - 1)
+
+typedef struct pp_metric_info {
+    const char *spec_name; /**< as in spec.metrics, e.g. "GPUUtil" */
+    const char *column;    /**< as in the store, e.g. "gpu_util" */
+    double min;            /**< lowest value; NaN: unbounded */
+    double max;            /**< highest value; NaN: unbounded (GPUMem, in MiB) */
+} pp_metric_info;
+
+/** Never NULL for a metric below PP_METRIC_COUNT. */
+const pp_metric_info *pp_metric_get(pp_metric metric);
+
+/** Whether replays tell a metric. */
+bool pp_metric_is_replayed(pp_metric metric);
+
+/** A value that was measured, within its metric's range: what it was outside of that it is wrong by
+ * at least, so its variance is no less than the square of it. */
+double pp_metric_bound(const pp_metric_info *info, double value, double *variance);
+
+/** Either the spec's name or the column; returns -1 for anything else. */
+int pp_metric_from_name(const char *name, pp_metric *ret);
+
+/** The set's names in the spec's spelling, e.g. "FP32Active, SMActive"; out is NUL-terminated. */
+void pp_metric_names(unsigned set, char *out, size_t size);
+
+/** One series of an exporter. */
+typedef struct pp_metric_series {
+    char name[128]; /**< the series' name; "": this exporter has no such metric */
+    double scale;   /**< the series' value times this is in our unit */
+} pp_metric_series;
+
+/** How one exporter shows its GPUs. A plain value: copy and change it. */
+typedef struct pp_metric_source {
+    char uuid_label[64]; /**< the label that holds the GPU's UUID */
+    pp_metric_series series[PP_METRIC_COUNT];
+} pp_metric_source;
+
+/** "dcgm" or "amd"; PP_ERR_NOT_FOUND for another name. */
+int pp_metric_preset(const char *name, pp_metric_source *ret, pp_error *err);
+
+/** The metric that a series carries; returns -1 where it is none of the source's. */
+int pp_metric_of_series(const pp_metric_source *source, const char *series, pp_metric *ret);
+
+/**
+ * A series' value in the metric's unit. False where it is no measurement: NaN, infinite, one of
+ * DCGM's blanks, or outside the metric's range by more than rounding; such a value is dropped,
+ * never stored.
+ */
+bool pp_metric_convert(const pp_metric_source *source, pp_metric metric, double raw, double *ret);
+
+#endif

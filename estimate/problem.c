@@ -1,0 +1,610 @@
+/*
+ * The attribution problem of one GPU out of a pod's activity: which processes used it, which time
+ * was observed of all of them, which steps and intervals lie in it.
+ */
+#include "estimate/problem.h"
+#include "common/wire.h"
+#include "estimate/spans.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pp_problem_done(pp_problem *p)
+{
+    free(p->items);
+    free(p->names);
+    free(p->intervals);
+    free(p->cells);
+    free(p->steps);
+    free(p->stretches);
+    free(p->samples);
+    free(p->all_samples);
+    pp_replay_runs_done(&p->dwells);
+    memset(p, 0, sizeof(*p));
+}
+
+/* n elements of an array that may be empty. */
+static int allocate(void *array, size_t n, size_t size, pp_error *err)
+{
+    *(void **)array = calloc(n + 1, size);
+    return *(void **)array ? 0 : pp_error_nomem(err);
+}
+
+/* Items */
+
+static int compare_items(const void *a, const void *b)
+{
+    const pp_problem_item *x = a;
+    const pp_problem_item *y = b;
+    const int order = strcmp(x->layer, y->layer);
+    if (order != 0)
+        return order;
+    return x->phase < y->phase ? -1 : x->phase > y->phase;
+}
+
+/* A process' layers by id. */
+typedef struct layer_index {
+    const pp_activity *activity;
+    const bool *uses; /* by process: whether it used the GPU */
+} layer_index;
+
+static int compare_layers(const void *a, const void *b)
+{
+    const pp_activity_layer *x = a;
+    const pp_activity_layer *y = b;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static const pp_activity_layer *find_layer(const pp_activity *a, uint32_t process, int32_t id)
+{
+    const pp_activity_layer key = {.process = process, .id = id};
+    return bsearch(&key, a->layers, a->n_layers, sizeof(*a->layers), compare_layers);
+}
+
+/* Of the training's time, on the GPU. */
+static bool counts(const layer_index *x, const pp_activity_batch *b)
+{
+    return x->uses[b->process] && b->dwell == 0;
+}
+
+static const pp_activity_batch *batch_of(const layer_index *x, uint32_t batch)
+{
+    const pp_activity_batch *b = &x->activity->batches[batch];
+    return counts(x, b) ? b : NULL;
+}
+
+static bool of_layer(unsigned phase)
+{
+    return pp_wire_phase_has_layer((pp_wire_phase)phase);
+}
+
+static pp_problem_item make_item(const pp_activity_layer *l, unsigned phase)
+{
+    return (pp_problem_item){.layer = l ? l->name : "",
+                             .type = l ? l->type : "",
+                             .phase = (pp_phase)phase,
+                             .parameters = l ? l->parameters : -1};
+}
+
+/* Fills the key; false where the record is not of this GPU, is of no item (phase other) or its
+ * layer is not known. */
+static bool item_key(const layer_index *x, uint32_t batch, int32_t layer, uint8_t phase,
+                     pp_problem_item *ret)
+{
+    const pp_activity_batch *b = batch_of(x, batch);
+    if (!b || phase >= PP_PHASE_OTHER)
+        return false;
+    const pp_activity_layer *l =
+        of_layer(phase) ? find_layer(x->activity, b->process, layer) : NULL;
+    *ret = make_item(l, phase);
+    return l || !of_layer(phase);
+}
+
+/* Every layer of the GPU's processes in its phases, and the step's own phases: drop_unused leaves
+ * those that were seen. */
+static int collect_items(const layer_index *x, pp_problem *p, pp_error *err)
+{
+    const pp_activity *a = x->activity;
+    size_t n = 0;
+    if (allocate(&p->items, PP_PHASE_OTHER * (a->n_layers + 1), sizeof(*p->items), err) < 0)
+        return -1;
+    for (unsigned phase = 0; phase < PP_PHASE_OTHER; phase++) {
+        if (!of_layer(phase))
+            p->items[n++] = make_item(NULL, phase);
+        for (size_t i = 0; of_layer(phase) && i < a->n_layers; i++) {
+            if (x->uses[a->layers[i].process])
+                p->items[n++] = make_item(&a->layers[i], phase);
+        }
+    }
+    qsort(p->items, n, sizeof(*p->items), compare_items);
+    for (size_t i = 0; i < n; i++) {
+        if (p->n_items == 0 || compare_items(&p->items[p->n_items - 1], &p->items[i]) != 0)
+            p->items[p->n_items++] = p->items[i];
+    }
+    return 0;
+}
+
+static pp_problem_item *find_item(const pp_problem *p, const pp_problem_item *key)
+{
+    return bsearch(key, p->items, p->n_items, sizeof(*p->items), compare_items);
+}
+
+static int name_items(pp_problem *p, pp_error *err)
+{
+    if (allocate(&p->names, p->n_items, sizeof(*p->names), err) < 0)
+        return -1;
+    for (size_t i = 0; i < p->n_items; i++)
+        p->names[i] = (pp_regression_item){.layer = p->items[i].layer, .phase = p->items[i].phase};
+    return 0;
+}
+
+/* A layer that never ran is no item: it would stand in the table with nothing to say. */
+static int drop_unused(pp_problem *p, pp_error *err)
+{
+    uint32_t *to = NULL;
+    size_t n = 0;
+    if (allocate(&to, p->n_items, sizeof(*to), err) < 0)
+        return -1;
+    for (size_t i = 0; i < p->n_items; i++) {
+        to[i] = (uint32_t)n;
+        if (p->items[i].calls > 0)
+            p->items[n++] = p->items[i];
+    }
+    for (size_t i = 0; i < p->n_intervals; i++)
+        p->intervals[i].item = to[p->intervals[i].item];
+    for (size_t i = 0; i < p->n_cells; i++)
+        p->cells[i].item = to[p->cells[i].item];
+    p->n_items = n;
+    free(to);
+    return 0;
+}
+
+/* Observed time within [start, end). */
+static int64_t observed(const pp_problem *p, int64_t start, int64_t end)
+{
+    int64_t sum = 0;
+    size_t low = 0;
+    size_t high = p->n_stretches;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (p->stretches[middle].end_ns <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < p->n_stretches && p->stretches[low].start_ns < end; low++) {
+        const pp_time_range s = p->stretches[low];
+        sum += (s.end_ns < end ? s.end_ns : end) - (s.start_ns > start ? s.start_ns : start);
+    }
+    return sum;
+}
+
+/* As many of `of` as `inside` is of `length`; sums stop at the type's end, whatever their order. */
+static void add_up(int64_t *sum, int64_t of, int64_t inside, int64_t length)
+{
+    const int64_t more =
+        inside == length ? of : llround((double)of * (double)inside / (double)length);
+    if (__builtin_add_overflow(*sum, more, sum))
+        *sum = INT64_MAX;
+}
+
+/* A piece [start, start + length) that took `total` of that in so many calls, and has `part` (-1:
+ * not known). */
+static void add_time(pp_problem_time *t, const pp_problem *p, int64_t start, int64_t length,
+                     int64_t total, int64_t part, int64_t calls)
+{
+    const int64_t inside = observed(p, start, start + length);
+    if (inside == 0 && length > 0)
+        return;
+    add_up(&t->total_ns, total, inside, length);
+    if (part < 0)
+        return;
+    t->known = true;
+    add_up(&t->known_ns, total, inside, length);
+    add_up(&t->part_ns, part, inside, length);
+    t->calls += (double)calls * (length > 0 ? (double)inside / (double)length : 1);
+}
+
+int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by)
+{
+    if (!by->known || (by->known_ns == 0 && by->total_ns > 0))
+        return -1;
+    if (by->known_ns == by->total_ns)
+        return time->part_ns;
+    const double all = (double)time->part_ns * ((double)by->total_ns / (double)by->known_ns);
+    return all < (double)INT64_MAX ? llround(all) : INT64_MAX;
+}
+
+double pp_problem_busy_of_call(const pp_problem *p, const char *layer, pp_phase phase)
+{
+    const pp_problem_item key = {.layer = layer, .phase = phase};
+    const pp_problem_item *item = find_item(p, &key);
+    return item && item->time.calls > 0 ? (double)item->time.part_ns / item->time.calls : 0;
+}
+
+/* Adds a piece to its item's time, or to that of phase other. */
+static void add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsigned phase,
+                      pp_problem_item *item, const int64_t piece[5])
+{
+    if (!item && (phase != PP_PHASE_OTHER || !batch_of(x, batch)))
+        return;
+    add_time(item ? &item->time : &p->other_time, p, piece[0], piece[1], piece[2], piece[3],
+             piece[4]);
+    add_time(&p->piece_time, p, piece[0], piece[1], piece[2], piece[3], piece[4]);
+}
+
+static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
+{
+    const pp_activity *a = x->activity;
+    if (allocate(&p->intervals, a->n_intervals, sizeof(*p->intervals), err) < 0 ||
+        allocate(&p->cells, a->n_cells, sizeof(*p->cells), err) < 0)
+        return -1;
+    pp_problem_item key;
+    for (size_t i = 0; i < a->n_intervals; i++) {
+        const pp_activity_interval *v = &a->intervals[i];
+        pp_problem_item *item =
+            item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
+        add_piece(x, p, v->batch, v->phase, item,
+                  (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns, 1});
+        if (!item)
+            continue;
+        item->calls++;
+        p->intervals[p->n_intervals++] =
+            (pp_regression_interval){.start_ns = v->start_ns,
+                                     .end_ns = v->start_ns + v->duration_ns,
+                                     .item = (uint32_t)(item - p->items)};
+    }
+    for (size_t i = 0; i < a->n_cells; i++) {
+        const pp_activity_cell *v = &a->cells[i];
+        pp_problem_item *item =
+            item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
+        add_piece(x, p, v->batch, v->phase, item,
+                  (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns, v->calls});
+        if (!item)
+            continue;
+        item->calls += v->calls;
+        p->cells[p->n_cells++] = (pp_regression_cell){.start_ns = v->start_ns,
+                                                      .width_ns = v->width_ns,
+                                                      .busy_ns = v->busy_ns,
+                                                      .item = (uint32_t)(item - p->items)};
+    }
+    return 0;
+}
+
+/* Steps and observed time */
+
+typedef struct step_ref {
+    uint32_t process;
+    int64_t stretch;
+    int64_t number;
+    pp_time_range span;
+} step_ref;
+
+static int compare_steps(const void *a, const void *b)
+{
+    const step_ref *x = a;
+    const step_ref *y = b;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->stretch != y->stretch)
+        return x->stretch < y->stretch ? -1 : 1;
+    return x->span.start_ns < y->span.start_ns ? -1 : x->span.start_ns > y->span.start_ns;
+}
+
+/* A piece of time: what a process was observed in, or lost. */
+typedef struct piece {
+    uint32_t process;
+    int64_t stretch;
+    bool last;
+    pp_time_range span;
+} piece;
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const piece *x = a;
+    const piece *y = b;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->stretch != y->stretch)
+        return x->stretch < y->stretch ? -1 : 1;
+    return x->span.start_ns < y->span.start_ns ? -1 : x->span.start_ns > y->span.start_ns;
+}
+
+static bool same_stretch(uint32_t process, int64_t stretch, const piece *p)
+{
+    return p->process == process && p->stretch == stretch;
+}
+
+/* Back-to-back batches of a stretch become one piece; a batch that is missing leaves a gap. */
+static size_t join_pieces(piece *pieces, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        piece *last = kept ? &pieces[kept - 1] : NULL;
+        if (last && same_stretch(pieces[i].process, pieces[i].stretch, last) &&
+            pieces[i].span.start_ns <= last->span.end_ns) {
+            if (pieces[i].span.end_ns > last->span.end_ns)
+                last->span.end_ns = pieces[i].span.end_ns;
+            last->last |= pieces[i].last;
+        } else {
+            pieces[kept++] = pieces[i];
+        }
+    }
+    return kept;
+}
+
+/*
+ * Takes out of the pieces what nobody can attribute: the end of a piece that goes on (intervals
+ * that are open come with a later batch; only whole steps count), and the time of steps that were
+ * left out because marks were lost (their numbers are missing). Writes at most n + n_steps spans.
+ */
+static size_t cut_pieces(const piece *pieces, size_t n, const step_ref *steps, size_t n_steps,
+                         piece *ret)
+{
+    size_t kept = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        piece now = pieces[i];
+        const step_ref *before = NULL;
+        while (at < n_steps &&
+               (steps[at].process < now.process ||
+                (steps[at].process == now.process && steps[at].stretch < now.stretch)))
+            at++;
+        for (; at < n_steps && same_stretch(steps[at].process, steps[at].stretch, &now) &&
+               steps[at].span.start_ns < pieces[i].span.end_ns;
+             at++) {
+            const step_ref *s = &steps[at];
+            if (before && s->number != before->number + 1 &&
+                before->span.end_ns < s->span.start_ns) {
+                now.span.end_ns = before->span.end_ns;
+                ret[kept++] = now;
+                now.span.start_ns = s->span.start_ns;
+                now.span.end_ns = pieces[i].span.end_ns;
+            }
+            before = s;
+        }
+        if (!pieces[i].last)
+            now.span.end_ns = before && before->span.end_ns < now.span.end_ns ? before->span.end_ns
+                              : before                                        ? now.span.end_ns
+                                                                              : now.span.start_ns;
+        if (now.span.end_ns > now.span.start_ns)
+            ret[kept++] = now;
+    }
+    return kept;
+}
+
+typedef struct edge {
+    int64_t at;
+    int alive;    /* change of the number of processes that live */
+    int observed; /* change of the number of those that are observed */
+} edge;
+
+static int compare_edges(const void *a, const void *b)
+{
+    const edge *x = a;
+    const edge *y = b;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* A process lives from its first to its last observed moment. */
+static size_t add_edges(const piece *pieces, size_t n, edge *ret)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n;) {
+        int64_t first = INT64_MAX;
+        int64_t last = INT64_MIN;
+        size_t j = i;
+        for (; j < n && pieces[j].process == pieces[i].process; j++) {
+            const pp_time_range s = pieces[j].span;
+            ret[count++] = (edge){.at = s.start_ns, .observed = 1};
+            ret[count++] = (edge){.at = s.end_ns, .observed = -1};
+            first = s.start_ns < first ? s.start_ns : first;
+            last = s.end_ns > last ? s.end_ns : last;
+        }
+        ret[count++] = (edge){.at = first, .alive = 1};
+        ret[count++] = (edge){.at = last, .alive = -1};
+        i = j;
+    }
+    return count;
+}
+
+/* The time in which every living process on the GPU was observed. */
+static int intersect(const piece *pieces, size_t n, pp_problem *p, pp_error *err)
+{
+    edge *edges = NULL;
+    if (allocate(&edges, 4 * n, sizeof(*edges), err) < 0 ||
+        allocate(&p->stretches, 2 * n, sizeof(*p->stretches), err) < 0) {
+        free(edges);
+        return -1;
+    }
+    const size_t count = add_edges(pieces, n, edges);
+    qsort(edges, count, sizeof(*edges), compare_edges);
+    int alive = 0;
+    int observed = 0;
+    for (size_t i = 0; i < count;) {
+        const int64_t at = edges[i].at;
+        for (; i < count && edges[i].at == at; i++) {
+            alive += edges[i].alive;
+            observed += edges[i].observed;
+        }
+        if (observed == 0 || observed < alive || i == count)
+            continue;
+        pp_time_range *last = p->n_stretches ? &p->stretches[p->n_stretches - 1] : NULL;
+        if (last && last->end_ns == at)
+            last->end_ns = edges[i].at;
+        else
+            p->stretches[p->n_stretches++] = (pp_time_range){at, edges[i].at};
+    }
+    free(edges);
+    return 0;
+}
+
+static int take_steps(const layer_index *x, step_ref **ret, size_t *ret_n, pp_problem *p,
+                      pp_error *err)
+{
+    const pp_activity *a = x->activity;
+    if (allocate(ret, a->n_steps, sizeof(**ret), err) < 0 ||
+        allocate(&p->steps, a->n_steps, sizeof(*p->steps), err) < 0)
+        return -1;
+    for (size_t i = 0; i < a->n_steps; i++) {
+        const pp_activity_step *s = &a->steps[i];
+        const pp_activity_batch *b = batch_of(x, s->batch);
+        if (!b)
+            continue;
+        const pp_time_range span = {s->start_ns, s->start_ns + s->duration_ns};
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocate() has made it */
+        (*ret)[(*ret_n)++] = (step_ref){b->process, b->stretch, s->number, span};
+        p->steps[p->n_steps++] = span;
+    }
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): allocate() has made it */
+    qsort(*ret, *ret_n, sizeof(**ret), compare_steps);
+    return 0;
+}
+
+static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
+{
+    const pp_activity *a = x->activity;
+    step_ref *steps = NULL;
+    piece *pieces = NULL;
+    piece *cut = NULL;
+    size_t n_steps = 0;
+    size_t n = 0;
+    int rc = take_steps(x, &steps, &n_steps, p, err);
+    if (rc == 0)
+        rc = allocate(&pieces, a->n_batches, sizeof(*pieces), err);
+    if (rc == 0)
+        rc = allocate(&cut, a->n_batches + n_steps, sizeof(*cut), err);
+    for (size_t i = 0; rc == 0 && i < a->n_batches; i++) {
+        const pp_activity_batch *b = &a->batches[i];
+        if (counts(x, b))
+            pieces[n++] = (piece){b->process, b->stretch, b->last, {b->start_ns, b->end_ns}};
+    }
+    if (rc == 0) {
+        qsort(pieces, n, sizeof(*pieces), compare_pieces);
+        n = join_pieces(pieces, n);
+        n = cut_pieces(pieces, n, steps, n_steps, cut);
+        rc = intersect(cut, n, p, err);
+    }
+    free(steps);
+    free(pieces);
+    free(cut);
+    return rc;
+}
+
+static void collect_gaps(const layer_index *x, pp_problem *p)
+{
+    for (size_t i = 0; i < x->activity->n_steps; i++) {
+        const pp_activity_step *s = &x->activity->steps[i];
+        if (batch_of(x, s->batch))
+            add_time(&p->step_time, p, s->start_ns, s->duration_ns, s->duration_ns, s->gap_ns, 1);
+    }
+}
+
+/* Of several processes' reasons the greatest, whatever their order. */
+static void find_reasons(const layer_index *x, pp_problem *p)
+{
+    p->kernels = p->isolated = "";
+    for (size_t i = 0; i < x->activity->n_processes; i++) {
+        const pp_activity_process *from = &x->activity->processes[i];
+        if (x->uses[i] && from->kernels && strcmp(from->kernels, p->kernels) > 0)
+            p->kernels = from->kernels;
+        if (x->uses[i] && from->isolated && strcmp(from->isolated, p->isolated) > 0)
+            p->isolated = from->isolated;
+    }
+}
+
+/* Metrics */
+
+/* The samples that hold nothing of a dwell: those say nothing of the training. */
+static void leave_dwells_out(pp_problem *p, size_t m)
+{
+    const pp_regression_metric *all = &p->all[m];
+    pp_regression_metric *to = &p->metrics[m];
+    pp_regression_sample *samples = p->samples + (all->samples - p->all_samples);
+    *to = *all;
+    to->samples = samples;
+    to->n_samples = 0;
+    for (size_t i = 0; i < all->n_samples; i++)
+        if (!pp_replay_runs_touch(&p->dwells, pp_coverage_time(&p->reading, all, i)))
+            samples[to->n_samples++] = all->samples[i];
+}
+
+/* Where there are dwells it has to be known how long windows are. */
+static int find_reading(const pp_estimates_options *options, pp_problem *p, pp_error *err)
+{
+    pp_estimates_options o = *options;
+    if (o.scraped && p->dwells.count > 0 &&
+        pp_regression_intervals(p->all, p->n_metrics, &o.attribution, err) < 0)
+        return -1;
+    p->reading = pp_coverage_of(&o);
+    return 0;
+}
+
+static int collect_metrics(const pp_activity *a, const char *gpu,
+                           const pp_estimates_options *options, pp_problem *p, pp_error *err)
+{
+    const unsigned wanted = options->metrics;
+    size_t n = 0;
+    if (allocate(&p->samples, a->n_samples, sizeof(*p->samples), err) < 0 ||
+        allocate(&p->all_samples, a->n_samples, sizeof(*p->all_samples), err) < 0)
+        return -1;
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        if (wanted && !(wanted & (1U << m)))
+            continue;
+        const pp_metric_info *info = pp_metric_get((pp_metric)m);
+        pp_regression_metric *to = &p->all[p->n_metrics];
+        *to = (pp_regression_metric){.name = info->column,
+                                     .min = info->min,
+                                     .max = info->max,
+                                     .samples = &p->all_samples[n]};
+        for (size_t i = 0; i < a->n_samples && to->n_samples < PP_REGRESSION_MAX_SAMPLES; i++) {
+            const pp_activity_sample *s = &a->samples[i];
+            if (s->metric != (pp_metric)m || strcmp(a->gpus.items[s->gpu], gpu) != 0)
+                continue;
+            p->all_samples[n++] = (pp_regression_sample){s->stamp_ns, s->value};
+            to->n_samples++;
+        }
+        p->truncated |= to->n_samples == PP_REGRESSION_MAX_SAMPLES;
+        p->metric_ids[p->n_metrics++] = (pp_metric)m;
+    }
+    if (find_reading(options, p, err) < 0)
+        return -1;
+    for (size_t m = 0; m < p->n_metrics; m++)
+        leave_dwells_out(p, m);
+    return 0;
+}
+
+static int build(const layer_index *x, const char *gpu, const pp_estimates_options *options,
+                 pp_problem *p, pp_error *err)
+{
+    p->truncated = x->activity->truncated;
+    if (collect_items(x, p, err) < 0 || collect_time(x, p, err) < 0 ||
+        collect_intervals(x, p, err) < 0 || drop_unused(p, err) < 0 || name_items(p, err) < 0)
+        return -1;
+    collect_gaps(x, p);
+    find_reasons(x, p);
+    return pp_replay_runs_make(x->activity, gpu, &p->dwells, err) < 0
+               ? -1
+               : collect_metrics(x->activity, gpu, options, p, err);
+}
+
+int pp_problem_build(const pp_activity *activity, const char *gpu,
+                     const pp_estimates_options *options, pp_problem *ret, pp_error *err)
+{
+    bool *uses = NULL;
+    bool any = false;
+    if (allocate(&uses, activity->n_processes, sizeof(*uses), err) < 0)
+        return -1;
+    for (size_t i = 0; i < activity->n_processes; i++) {
+        uses[i] = pp_activity_uses(activity, (uint32_t)i, gpu);
+        any |= uses[i];
+    }
+    const layer_index x = {activity, uses};
+    const int rc = any ? build(&x, gpu, options, ret, err)
+                       : pp_error_set(err, PP_ERR_NOT_FOUND, "no process used GPU %s", gpu);
+    free(uses);
+    return rc;
+}

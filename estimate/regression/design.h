@@ -1,0 +1,45 @@
+/* Which items share an unknown; shares of time by window. */
+#ifndef PP_ESTIMATE_REGRESSION_DESIGN_H
+#define PP_ESTIMATE_REGRESSION_DESIGN_H
+
+#include "estimate/regression/time_line.h"
+
+/** Items that are fitted as one unknown, next to each other in the step. */
+typedef struct pp_reg_columns {
+    size_t n;
+    uint32_t *column;  /* [canonical row] -> column, UINT32_MAX: never ran */
+    uint32_t *members; /* canonical rows, in order of phase and place in the step */
+    size_t *first;     /* [n + 1] into members */
+    double *time;      /* [column] ns */
+    pp_phase *phase;
+} pp_reg_columns;
+
+int pp_reg_columns_init(pp_reg_columns *c, const pp_reg_timeline *t, const pp_regression_input *in,
+                        pp_error *err);
+void pp_reg_columns_done(pp_reg_columns *c);
+
+typedef struct pp_reg_entry {
+    uint32_t window;
+    uint32_t column;
+    uint32_t occurrence;
+    double x;
+} pp_reg_entry;
+
+/** Shares of time of some windows at one lag. */
+typedef struct pp_reg_design {
+    size_t n;
+    size_t p;
+    double *x; /* n x p */
+    pp_reg_entry *entries;
+    size_t n_entries;
+    size_t cap_entries;
+    size_t band;
+} pp_reg_design;
+
+/** Sets d for windows that end at ends[i] - lag. With `effects` the entries are kept and sorted. */
+int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_columns *c,
+                      const double *ends, size_t n, double window, double lag, bool effects,
+                      pp_error *err);
+void pp_reg_design_done(pp_reg_design *d);
+
+#endif

@@ -1,0 +1,155 @@
+/*
+ * How well each scrape's values fit each collection that it may have read: the values themselves
+ * decide where publication jitters around the moments of the scrapes.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/vector.h"
+#include "estimate/regression/design.h"
+#include "estimate/regression/lag.h"
+#include "estimate/regression/limits.h"
+#include "estimate/regression/linalg.h"
+#include "estimate/regression/match.h"
+#include "estimate/regression/scrapes.h"
+#include "estimate/regression/time_line.h"
+#include "estimate/regression/windows.h"
+
+#define CHUNK 1024 /* rows of a design at once */
+#define RIDGE (0.02 * 0.02 / (PP_REG_PRIOR_SD * PP_REG_PRIOR_SD))
+#define LEAST_SD 1e-3    /* scaled; better fits than this prove nothing more */
+#define MOST_MISFIT 40.0 /* one scrape must not outweigh all others */
+
+/** One metric's values by least squares, and a robust sd of windows around them. */
+typedef struct rough {
+    double *b; /* [metric * p] */
+    double *sd;
+    double *mean;
+} rough;
+
+static int order_double(const void *pa, const void *pb)
+{
+    const double *a = pa, *b = pb;
+    return (*a > *b) - (*a < *b);
+}
+
+static int rough_metric(const pp_reg_design *d, const double *y, size_t n, size_t metric,
+                        const rough *r, pp_error *err)
+{
+    size_t p = d->p, k = 0;
+    PP_CLEANUP_FREE double *gram = calloc(p * p + 1, sizeof *gram);
+    PP_CLEANUP_FREE double *rest = malloc((n + 1) * sizeof *rest);
+    double *b = r->b + metric * p, sum = 0;
+    if (!gram || !rest)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < n; i++) {
+        sum += isnan(y[i]) ? 0 : y[i];
+        k += !isnan(y[i]);
+    }
+    r->mean[metric] = k ? sum / (double)k : 0;
+    for (size_t i = 0; i < n; i++) {
+        const double *x = d->x + i * p;
+        for (size_t a = 0; a < p && !isnan(y[i]); a++) {
+            for (size_t c = 0; x[a] != 0 && c <= a; c++)
+                gram[a * p + c] += x[a] * x[c];
+            b[a] += x[a] * (y[i] - r->mean[metric]);
+        }
+    }
+    for (size_t a = 0; a < p; a++)
+        gram[a * p + a] += RIDGE;
+    if (!pp_reg_chol(gram, p))
+        return pp_error_set(err, PP_ERR_INTERNAL, "least squares lost its rank");
+    pp_reg_chol_solve(gram, p, b);
+    k = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(y[i]))
+            rest[k++] = fabs(y[i] - r->mean[metric] - pp_dot(d->x + i * p, b, p));
+    qsort(rest, k, sizeof *rest, order_double);
+    r->sd[metric] = k ? fmax(1.4826 * rest[k / 2], LEAST_SD) : PP_REG_INF;
+    return 0;
+}
+
+/** Fits all metrics on the windows of w that were observed at this lag, the newest ones. */
+static int rough_fit(const pp_reg_problem *q, const pp_reg_windows *w, double lag, const rough *r,
+                     pp_error *err)
+{
+    size_t n = 0, cap = PP_REG_MAX_SEARCH_WINDOWS;
+    PP_CLEANUP_FREE double *ends = malloc((cap + 1) * sizeof *ends);
+    PP_CLEANUP_FREE double *y = malloc((cap * w->n_metrics + 1) * sizeof *y);
+    pp_reg_design d = {0};
+    if (!ends || !y)
+        return pp_error_nomem(err);
+    for (size_t i = w->n; i-- > 0 && n < cap;) {
+        double end = w->ends[i] - lag;
+        if (!pp_reg_observed(q->timeline, end - w->window, end))
+            continue;
+        for (size_t m = 0; m < w->n_metrics; m++)
+            y[m * cap + n] = w->values[m * w->n + i] / q->scale[m];
+        ends[n++] = w->ends[i];
+    }
+    int rc = pp_reg_design_set(&d, q->timeline, q->columns, ends, n, w->window, lag, false, err);
+    for (size_t m = 0; m < w->n_metrics && rc == 0; m++)
+        rc = rough_metric(&d, y + m * cap, n, m, r, err);
+    pp_reg_design_done(&d);
+    return rc;
+}
+
+static double misfit_of(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t j, const double *x,
+                        size_t p, const rough *r)
+{
+    double sum = 0;
+    for (size_t m = 0; m < s->n_metrics; m++) {
+        double y = s->values[m * s->n + j];
+        if (isnan(y))
+            continue;
+        double e = y / q->scale[m] - r->mean[m] - pp_dot(x, r->b + m * p, p);
+        sum += 0.5 * e * e / (r->sd[m] * r->sd[m]);
+    }
+    return fmin(sum, MOST_MISFIT);
+}
+
+/** Scrapes from .. to - 1; those whose candidates were not all observed stay undecided. */
+static int misfit_chunk(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t from, size_t to,
+                        double lag, double phase, const rough *r, double *misfit, pp_error *err)
+{
+    double ends[CHUNK * PP_REG_STATES] = {0};
+    pp_reg_design d = {0};
+    size_t n = 0, p = q->columns->n;
+    for (size_t j = from; j < to; j++)
+        for (int a = 0; a < PP_REG_STATES; a++)
+            ends[n++] = phase + (floor((s->stamps[j] - phase) / s->window) + a - 1) * s->window;
+    if (pp_reg_design_set(&d, q->timeline, q->columns, ends, n, s->window, lag, false, err) < 0)
+        return -1;
+    for (size_t j = from; j < to; j++) {
+        size_t first = (j - from) * PP_REG_STATES;
+        if (!pp_reg_observed(q->timeline, ends[first] - lag - s->window,
+                             ends[first + PP_REG_STATES - 1] - lag))
+            continue;
+        for (size_t a = 0; a < PP_REG_STATES; a++)
+            misfit[j * PP_REG_STATES + a] = misfit_of(q, s, j, d.x + (first + a) * p, p, r);
+    }
+    pp_reg_design_done(&d);
+    return 0;
+}
+
+int pp_reg_misfit(const pp_reg_problem *q, const pp_reg_scrapes *s, const pp_reg_windows *w,
+                  double lag, double phase, double *misfit, pp_error *err)
+{
+    size_t p = q->columns->n;
+    PP_CLEANUP_FREE double *b = calloc(p * w->n_metrics + 1, sizeof *b);
+    PP_CLEANUP_FREE double *sd = calloc(w->n_metrics + 1, sizeof *sd);
+    PP_CLEANUP_FREE double *mean = calloc(w->n_metrics + 1, sizeof *mean);
+    if (!b || !sd || !mean)
+        return pp_error_nomem(err);
+    rough r = {b, sd, mean};
+    if (rough_fit(q, w, lag, &r, err) < 0)
+        return -1;
+    for (size_t j = 0; j < s->n; j += CHUNK) {
+        size_t to = j + CHUNK < s->n ? j + CHUNK : s->n;
+        if (misfit_chunk(q, s, j, to, lag, phase, &r, misfit, err) < 0)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,337 @@
+/* Results: made, filled from the solution in the metrics' own units, and freed. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/vector.h"
+#include "estimate/regression/design.h"
+#include "estimate/regression/groups.h"
+#include "estimate/regression/limits.h"
+#include "estimate/regression/model.h"
+#include "estimate/regression/regression.h"
+#include "estimate/regression/result.h"
+#include "estimate/regression/solver.h"
+#include "estimate/regression/time_line.h"
+#include "estimate/regression/windows.h"
+
+#define DEFAULT_MAX_SE 0.05
+#define DEFAULT_MAX_GROUP_SHARE 0.25
+/* Share of the observed time that windows must cover for their plain mean to stand. */
+#define COVERED 0.95
+
+static pp_regression_estimate unknown(void)
+{
+    return (pp_regression_estimate){PP_REG_NAN, PP_REG_NAN, 0, PP_METHOD_NONE, false, -1};
+}
+
+pp_regression_result *pp_reg_result_new(const pp_regression_input *in)
+{
+    pp_regression_result *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->n_items = in->n_items;
+    r->n_rows = in->n_items + 2;
+    r->n_metrics = in->n_metrics;
+    r->lag_ns = r->lag_se_ns = r->publish_lag_ns = r->publish_lag_half_ns = PP_REG_NAN;
+    r->rows = calloc(r->n_rows, sizeof *r->rows);
+    r->estimates = calloc(r->n_rows * r->n_metrics + 1, sizeof *r->estimates);
+    r->fits = calloc(r->n_metrics + 1, sizeof *r->fits);
+    if (!r->rows || !r->estimates || !r->fits)
+        return pp_regression_result_free(r);
+    for (size_t i = 0; i < r->n_rows * r->n_metrics; i++)
+        r->estimates[i] = unknown();
+    for (size_t m = 0; m < r->n_metrics; m++) {
+        pp_regression_metric_fit *f = &r->fits[m];
+        f->job = unknown();
+        f->r2 = f->noise = f->step_variation = f->closure = PP_REG_NAN;
+    }
+    return r;
+}
+
+pp_regression_result *pp_regression_result_free(pp_regression_result *r)
+{
+    if (!r)
+        return NULL;
+    for (size_t g = 0; g < r->n_groups; g++) {
+        free(r->groups[g].name);
+        free(r->groups[g].members);
+    }
+    free(r->groups);
+    free(r->rows);
+    free(r->estimates);
+    free(r->fits);
+    free(r->windows);
+    free(r);
+    return NULL;
+}
+
+const char *pp_method_name(pp_method method)
+{
+    static const char *const names[] = {"none", "job", "direct", "fine", "isolated"};
+    return (unsigned)method < sizeof names / sizeof *names ? names[method] : "none";
+}
+
+int pp_reg_report_windows(pp_reg_solver *s, pp_error *err)
+{
+    pp_regression_result *r = s->ret;
+    const pp_reg_windows *w = &s->windows;
+    double lag = s->lag.known ? s->lag.lag : 0, age = 0;
+    r->windows = calloc(w->n + 1, sizeof *r->windows);
+    if (!r->windows)
+        return pp_error_nomem(err);
+    r->n_windows = w->n;
+    for (size_t i = 0; i < w->n; i++) {
+        double end = w->ends[i] - lag;
+        r->windows[i].stamp_ns = s->timeline.base_ns + llround(w->stamps[i]);
+        r->windows[i].end_ns = s->timeline.base_ns + llround(end);
+        r->windows[i].start_ns = s->timeline.base_ns + llround(end - w->window);
+        r->windows[i].usable = s->lag.known && pp_reg_observed(&s->timeline, end - w->window, end);
+        age += w->stamps[i] - end;
+    }
+    r->window_ns = llround(s->scrapes.window);
+    r->scrape_ns = llround(s->scrapes.scrape);
+    r->grid = s->scrapes.grid;
+    r->lag_known = s->lag.known;
+    if (s->lag.known) {
+        r->lag_ns = age / (double)w->n;
+        r->lag_se_ns = s->lag.se;
+        r->publish_lag_ns = w->grid ? s->lag.lag : PP_REG_NAN;
+        r->publish_lag_half_ns = w->grid ? w->half : PP_REG_NAN;
+    }
+    return 0;
+}
+
+void pp_reg_report_rows(pp_reg_solver *s)
+{
+    pp_regression_result *r = s->ret;
+    double all = 0;
+    for (size_t i = 0; i < r->n_rows; i++)
+        all += s->timeline.time[i];
+    for (size_t i = 0; i < r->n_rows; i++) {
+        pp_regression_row *row = &r->rows[s->timeline.original[i]];
+        double of = i == r->n_items + 1 ? all : s->timeline.step_time;
+        row->phase = i < r->n_items    ? s->in->items[s->timeline.original[i]].phase
+                     : i == r->n_items ? PP_PHASE_OTHER
+                                       : PP_PHASE_IDLE;
+        row->time_ns = llround(s->timeline.time[i]);
+        row->share = of > 0 ? s->timeline.time[i] / of : 0;
+        row->occurrences = s->timeline.occurrences[i];
+    }
+    r->dropped_intervals = s->timeline.dropped;
+}
+
+/** Variance of a mean of correlated windows: Bartlett's weights over a few steps' length. */
+static double mean_variance(const double *v, size_t n, double mean, size_t reach)
+{
+    double sum = 0;
+    for (size_t lag = 0; lag <= reach && lag < n; lag++) {
+        double c = 0, weight = 1 - (double)lag / (double)(reach + 1);
+        for (size_t i = lag; i < n; i++)
+            c += (v[i] - mean) * (v[i - lag] - mean);
+        sum += (lag ? 2 : 1) * weight * c;
+    }
+    return fmax(sum, 0) / ((double)n * (double)n);
+}
+
+/** The job's average over all distinct windows from the first stretch to the last. */
+int pp_reg_report_job(pp_reg_solver *s, size_t metric, pp_error *err)
+{
+    const pp_reg_windows *w = &s->windows;
+    const pp_reg_timeline *t = &s->timeline;
+    double lag = s->lag.known ? s->lag.lag : 0, sum = 0;
+    double from = t->n_stretches ? t->stretch[0] : -PP_REG_INF;
+    double to = t->n_stretches ? t->stretch[2 * t->n_stretches - 1] : PP_REG_INF;
+    PP_CLEANUP_FREE double *v = malloc((w->n + 1) * sizeof *v);
+    if (!v)
+        return pp_error_nomem(err);
+    size_t n = 0;
+    for (int pass = 0; pass < 2 && n == 0; pass++) {
+        for (size_t i = 0; i < w->n; i++) {
+            double end = w->ends[i] - lag, y = w->values[metric * w->n + i];
+            if (isnan(y) || (pass == 0 && (end - w->window < from || end > to)))
+                continue;
+            v[n++] = y;
+            sum += y;
+        }
+    }
+    if (n == 0)
+        return 0;
+    double mean = sum / (double)n;
+    size_t reach = w->window > 0 ? (size_t)fmin(ceil(2 * t->step_mean / w->window), 512) : 0;
+    reach = reach > n / 3 ? n / 3 : reach;
+    double se =
+        n > 1 ? sqrt(mean_variance(v, n, mean, reach) * (double)n / (double)(n - 1)) : PP_REG_NAN;
+    s->ret->fits[s->order[metric]].job =
+        (pp_regression_estimate){mean, se, (double)n, PP_METHOD_JOB, false, -1};
+    return 0;
+}
+
+/** Fit figures that people read. */
+void pp_reg_report_fit(const pp_reg_solver *s, size_t metric, const pp_reg_rows *u)
+{
+    const pp_reg_fit *f = &s->fits[metric];
+    pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    double rest = 0, total = 0, fitted = 0;
+    for (size_t i = 0; i < u->n; i++) {
+        double model = pp_dot(s->design.x + i * f->p, f->b, f->p);
+        rest += (u->y[i] - model) * (u->y[i] - model);
+        total += (u->y[i] - u->mean) * (u->y[i] - u->mean);
+        fitted += model;
+    }
+    r->r2 = total > 0 ? 1 - rest / total : PP_REG_NAN;
+    r->noise = sqrt(f->noise2) * s->scale[metric];
+    r->step_variation = sqrt(f->noise2 * f->ratio);
+    r->closure = (fitted / (double)u->n - u->mean) * s->scale[metric];
+}
+
+/**
+ * Where scrapes missed many windows, those that were read may hold a mix of layers unlike the
+ * job's: the fit moves their mean to the mix of all observed time.
+ */
+int pp_reg_adjust_job(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
+{
+    const pp_reg_fit *f = &s->fits[metric];
+    const pp_reg_timeline *t = &s->timeline;
+    pp_regression_estimate *job = &s->ret->fits[s->order[metric]].job;
+    double hull = t->stretch[2 * t->n_stretches - 1] - t->stretch[0], all = 0, sum = 0, rest = 0;
+    PP_CLEANUP_FREE double *miss = calloc(f->p + 1, sizeof *miss);
+    if (!miss)
+        return pp_error_nomem(err);
+    for (size_t k = 0; k < f->p; k++)
+        all += s->columns.time[k];
+    if (job->windows * s->windows.window > COVERED * hull || all < 0.5 * hull)
+        return 0;
+    for (size_t k = 0; k < f->p; k++)
+        miss[k] = s->columns.time[k] / all;
+    for (size_t i = 0; i < u->n; i++) {
+        const double *x = s->design.x + i * f->p;
+        double e = u->y[i] - pp_dot(x, f->b, f->p);
+        rest += e * e;
+        sum += u->y[i] / (double)u->n;
+        for (size_t k = 0; k < f->p; k++)
+            miss[k] -= x[k] / (double)u->n;
+    }
+    double var = rest / ((double)u->n * (double)u->n);
+    for (size_t i = 0; i < f->p; i++)
+        var += miss[i] * pp_dot(miss, f->cov + i * f->p, f->p);
+    job->mean = (sum + pp_dot(miss, f->b, f->p)) * s->scale[metric];
+    job->standard_error = sqrt(fmax(var, 0)) * s->scale[metric];
+    return 0;
+}
+
+/** Estimate of columns from .. to - 1 in the metric's unit; `missing` as in pp_reg_determined. */
+static pp_regression_estimate range_estimate(const pp_reg_solver *s, size_t metric, size_t from,
+                                             size_t to, double missing, double max_se)
+{
+    const pp_reg_fit *f = &s->fits[metric];
+    pp_regression_estimate e = unknown();
+    double se, sum = 0, time = 0, spread = 0;
+    e.identifiable = pp_reg_determined(f, &s->columns, from, to, missing, max_se, &se);
+    for (size_t i = from; i < to; i++) {
+        time += s->columns.time[i];
+        sum += s->columns.time[i] * f->b[i];
+        spread += s->columns.time[i] * s->columns.time[i] * f->b[i] * f->b[i];
+    }
+    double alone = f->noise2 * (1 + f->ratio * spread / (time * time));
+    e.windows = se > 0 ? alone / (se * se) : 0;
+    if (e.identifiable) {
+        e.mean = sum / time * s->scale[metric];
+        e.standard_error = se * s->scale[metric];
+        e.method = PP_METHOD_DIRECT;
+    }
+    return e;
+}
+
+static int group_name(const pp_reg_solver *s, pp_regression_group *g, pp_error *err)
+{
+    size_t need = 1;
+    for (size_t i = 0; i < g->n_members; i++)
+        need += strlen(s->in->items[g->members[i]].layer) + 1;
+    char *at = g->name = malloc(need);
+    if (!at)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < g->n_members; i++)
+        at += snprintf(at, need - (size_t)(at - g->name), "%s%s", i ? "+" : "",
+                       s->in->items[g->members[i]].layer);
+    return 0;
+}
+
+static int group_add(pp_reg_solver *s, size_t metric, pp_reg_range range, double max_se,
+                     pp_error *err)
+{
+    pp_regression_result *r = s->ret;
+    const pp_reg_columns *c = &s->columns;
+    if (r->n_groups == s->cap_groups) {
+        size_t want = s->cap_groups ? 2 * s->cap_groups : 16;
+        pp_regression_group *grown = realloc(r->groups, want * sizeof *grown);
+        if (!grown)
+            return pp_error_nomem(err);
+        r->groups = grown;
+        s->cap_groups = want;
+    }
+    pp_regression_group *g = &r->groups[r->n_groups];
+    *g = (pp_regression_group){.metric = s->order[metric], .phase = c->phase[range.from]};
+    g->n_members = c->first[range.to] - c->first[range.from];
+    g->members = malloc(g->n_members * sizeof *g->members);
+    if (!g->members)
+        return pp_error_nomem(err);
+    r->n_groups++;
+    double time = 0;
+    for (size_t i = 0; i < g->n_members; i++) {
+        g->members[i] = s->timeline.original[c->members[c->first[range.from] + i]];
+        time += s->timeline.time[c->members[c->first[range.from] + i]];
+    }
+    g->time_ns = llround(time);
+    g->estimate = range_estimate(s, metric, range.from, range.to, 0, max_se);
+    return group_name(s, g, err);
+}
+
+static double max_se_of(const pp_reg_solver *s, size_t metric)
+{
+    const pp_regression_metric *spec = &s->in->metrics[s->order[metric]];
+    if (spec->max_standard_error > 0)
+        return spec->max_standard_error / s->scale[metric];
+    double share = s->in->options.max_standard_error;
+    return share > 0 ? share : DEFAULT_MAX_SE;
+}
+
+static int groups_report(pp_reg_solver *s, size_t metric, double max_se, pp_error *err)
+{
+    pp_regression_result *r = s->ret;
+    PP_CLEANUP_FREE pp_reg_range *ranges = malloc((s->columns.n + 1) * sizeof *ranges);
+    if (!ranges)
+        return pp_error_nomem(err);
+    double share = s->in->options.max_group_share;
+    share = share > 0 ? share : DEFAULT_MAX_GROUP_SHARE;
+    int n = pp_reg_group(&s->fits[metric], &s->columns, max_se, share * s->timeline.step_time,
+                         ranges, err);
+    for (int i = 0; i < n; i++) {
+        if (group_add(s, metric, ranges[i], max_se, err) < 0)
+            return -1;
+        const pp_regression_group *g = &r->groups[r->n_groups - 1];
+        for (size_t k = 0; k < g->n_members; k++) {
+            pp_regression_estimate *e =
+                &r->estimates[g->members[k] * r->n_metrics + s->order[metric]];
+            if (!e->identifiable)
+                e->group = (int32_t)(r->n_groups - 1);
+        }
+    }
+    return n < 0 ? -1 : 0;
+}
+
+int pp_reg_report_estimates(pp_reg_solver *s, size_t metric, pp_error *err)
+{
+    pp_regression_result *r = s->ret;
+    const pp_reg_columns *c = &s->columns;
+    double max_se = max_se_of(s, metric);
+    for (size_t k = 0; k < c->n; k++)
+        for (size_t i = c->first[k]; i < c->first[k + 1]; i++) {
+            double missing = 1 - s->timeline.time[c->members[i]] / c->time[k];
+            uint32_t row = s->timeline.original[c->members[i]];
+            r->estimates[row * r->n_metrics + s->order[metric]] =
+                range_estimate(s, metric, k, k + 1, missing, max_se);
+        }
+    return groups_report(s, metric, max_se, err);
+}

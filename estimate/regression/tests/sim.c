@@ -1,0 +1,499 @@
+#include "estimate/regression/tests/sim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ORIGIN_NS 1769000000000000000LL
+#define CELL_NS 10000000LL
+
+typedef struct piece {
+    double start, end; /* ns from the origin */
+    int item;          /* n_items: other, n_items + 1: idle */
+    double value[SIM_METRICS];
+} piece;
+
+typedef struct run {
+    piece *pieces;
+    size_t n, cap;
+    uint64_t rng;
+    double now;
+    double pace; /* of the spell that the machine is in */
+    double spell_end;
+    double draw[256][SIM_METRICS]; /* this step's values */
+} run;
+
+static const double scale[SIM_METRICS] = {1, 1, 1, 1, 100, 1};
+
+static void *need(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+sim_config sim_defaults(uint64_t seed)
+{
+    return (sim_config){.seed = seed,
+                        .duration = 135,
+                        .step = 3,
+                        .layers = 10,
+                        .tiny = 0.003,
+                        .window = 0.25,
+                        .scrape = 0.25,
+                        .delay = 0.12,
+                        .delay_jitter = 0.01,
+                        .drift = 3e-4,
+                        .scrape_jitter = 0.002,
+                        .noise = 0.002,
+                        .cv = 0.05,
+                        .contention = 1};
+}
+
+/* Items: forward layer i at 2 i, its activation at 2 i + 1; backward after these; then the step's
+ * own phases, of which the optimizer is the first. */
+static void items_make(sim *s)
+{
+    int l = s->config.layers, n = 4 * l + (s->config.short_phases ? 4 : 1);
+    s->items = need(calloc((size_t)n, sizeof *s->items));
+    s->names = need(calloc((size_t)n, sizeof *s->names));
+    for (int i = 0; i < n; i++) {
+        int k = i % (2 * l);
+        (void)snprintf(s->names[i], sizeof s->names[i], i >= 4 * l ? "step" : "net.%d", k);
+        s->items[i].layer = s->names[i];
+        s->items[i].phase = i < 2 * l    ? PP_PHASE_FORWARD
+                            : i < 4 * l  ? PP_PHASE_BACKWARD
+                            : i == 4 * l ? PP_PHASE_OPTIMIZER
+                                         : PP_PHASE_ZERO_GRAD + (i - 4 * l - 1);
+    }
+    s->in.items = s->items;
+    s->in.n_items = (size_t)n;
+}
+
+static void truth_make(sim *s, run *r, double *weight)
+{
+    size_t rows = s->in.n_items + 2, layers = 4 * (size_t)s->config.layers;
+    s->truth = need(calloc(rows * SIM_METRICS, sizeof(double)));
+    s->realised = need(calloc(rows * SIM_METRICS, sizeof(double)));
+    double sum = 0;
+    for (size_t i = 0; i < rows; i++) {
+        bool idle = i == rows - 1;
+        for (int m = 0; m < SIM_METRICS; m++)
+            s->truth[i * SIM_METRICS + (size_t)m] =
+                m == 5 ? 1437
+                : idle ? 0
+                       : scale[m] * (0.05 + 0.9 * sim_uniform(&r->rng));
+        if (i + 1 >= rows)
+            continue;
+        bool layer = i < layers && i % 2 == 0;
+        weight[i] = layer ? 0.04 + 0.08 * sim_uniform(&r->rng)
+                          : s->config.tiny * pow(sim_uniform(&r->rng), 2);
+        if (i >= layers && i < s->in.n_items)
+            weight[i] = i == layers ? 0.02 : 0.001;
+        sum += weight[i];
+    }
+    for (size_t i = 0; i + 1 < rows; i++)
+        weight[i] /= sum;
+}
+
+static void piece_add(sim *s, run *r, int item, double length)
+{
+    if (r->n == r->cap) {
+        r->cap = r->cap ? 2 * r->cap : 1024;
+        r->pieces = need(realloc(r->pieces, r->cap * sizeof *r->pieces));
+    }
+    piece *p = &r->pieces[r->n++];
+    *p = (piece){r->now, floor(r->now + length * 1e9 + 1), item, {0}};
+    for (int m = 0; m < SIM_METRICS; m++)
+        p->value[m] = (size_t)item > s->in.n_items
+                          ? s->truth[(size_t)item * SIM_METRICS + (size_t)m]
+                          : r->draw[item][m];
+    r->now = p->end;
+}
+
+/** A machine shared with others: spells of a third to some seconds at half or full pace. */
+static double duration(sim *s, run *r, double nominal)
+{
+    if (r->now >= r->spell_end) {
+        r->spell_end = r->now + 1e9 * (0.3 + 3 * sim_uniform(&r->rng));
+        r->pace = 1 + s->config.contention * (sim_uniform(&r->rng) < 0.5 ? 0.9 : 0) *
+                          (0.5 + sim_uniform(&r->rng));
+    }
+    double spread = 0.03 + 0.12 * s->config.contention;
+    return nominal * r->pace / (1 + 0.45 * s->config.contention) *
+           exp(spread * sim_normal(&r->rng));
+}
+
+static void step_draw(sim *s, run *r)
+{
+    for (size_t i = 0; i <= s->in.n_items; i++)
+        for (int m = 0; m < SIM_METRICS; m++) {
+            double t = s->truth[i * SIM_METRICS + (size_t)m];
+            double v = m == 5 ? t : t * (1 + s->config.cv * sim_normal(&r->rng));
+            r->draw[i][m] = m == 5 ? v : fmin(fmax(v, 0), scale[m]);
+        }
+}
+
+static void step_run(sim *s, run *r, const double *weight)
+{
+    int l = s->config.layers, n = (int)s->in.n_items;
+    double step = s->config.step, gap = step * weight[n] / (4 * l + 2);
+    step_draw(s, r);
+    piece_add(s, r, n, duration(s, r, gap));
+    for (int i = 0; i < 4 * l; i++) {
+        /* Backward runs through the layers in reverse, activation before its layer. */
+        int item = i < 2 * l ? i : 2 * l + (4 * l - 1 - i);
+        piece_add(s, r, item, duration(s, r, step * weight[item]));
+        piece_add(s, r, n, duration(s, r, gap));
+    }
+    for (int i = 4 * l; i < n; i++)
+        piece_add(s, r, i, duration(s, r, step * weight[i]));
+    piece_add(s, r, n, duration(s, r, gap));
+}
+
+/** Returns the step's end, before the pause. */
+static int64_t step_and_pause(sim *s, run *r, const double *weight)
+{
+    step_run(s, r, weight);
+    int64_t end = (int64_t)r->now;
+    if (s->config.idle > 0)
+        piece_add(s, r, (int)s->in.n_items + 1, s->config.idle * (0.5 + sim_uniform(&r->rng)));
+    return end;
+}
+
+static void activity_make(sim *s, run *r, const double *weight)
+{
+    double total = s->config.duration * 1e9;
+    int stretches = s->config.stretches > 0 ? s->config.stretches : 1;
+    size_t cap = (size_t)(s->config.duration / s->config.step * 4) + 64, n = 0;
+    s->steps = need(calloc(cap, sizeof *s->steps));
+    s->stretches = need(calloc((size_t)stretches, sizeof *s->stretches));
+    s->in.steps = s->steps;
+    s->in.stretches = s->stretches;
+    for (int k = 0; k < stretches; k++) {
+        for (int i = 0; i < 2; i++) /* not sampled */
+            step_and_pause(s, r, weight);
+        s->stretches[k].start_ns = ORIGIN_NS + (int64_t)r->now;
+        while (r->now < total * (k + 1) / stretches && n < cap) {
+            s->steps[n].start_ns = ORIGIN_NS + (int64_t)r->now;
+            s->steps[n++].end_ns = ORIGIN_NS + step_and_pause(s, r, weight);
+        }
+        s->stretches[k].end_ns = ORIGIN_NS + (int64_t)r->now;
+    }
+    s->in.n_steps = n;
+    s->in.n_stretches = (size_t)stretches;
+    for (int i = 0; i < 3; i++)
+        step_and_pause(s, r, weight);
+}
+
+static bool sampled(const sim *s, const piece *p)
+{
+    for (size_t k = 0; k < s->in.n_stretches; k++)
+        if (p->start >= (double)(s->stretches[k].start_ns - ORIGIN_NS) &&
+            p->end <= (double)(s->stretches[k].end_ns - ORIGIN_NS))
+            return true;
+    return false;
+}
+
+/** The hook and what moves the GPU are two observers; a busy machine lets one come late. */
+static double late(const sim *s, uint64_t *rng, double at)
+{
+    if (s->config.late_marks <= 0)
+        return at;
+    double u = sim_uniform(rng), wait = -1e9 * s->config.late_marks * log(1 - sim_uniform(rng));
+    return u < 0.1 ? floor(at + wait) : at;
+}
+
+static void intervals_make(sim *s, const run *r)
+{
+    s->intervals = need(calloc(r->n + 1, sizeof *s->intervals));
+    size_t n = 0;
+    uint64_t rng = s->config.seed + 99;
+    for (size_t i = 0; i < r->n; i++) {
+        const piece *p = &r->pieces[i];
+        if ((size_t)p->item >= s->in.n_items || !sampled(s, p))
+            continue;
+        double start = late(s, &rng, p->start), end = late(s, &rng, p->end);
+        s->intervals[n++] = (pp_regression_interval){
+            ORIGIN_NS + (int64_t)start, ORIGIN_NS + (int64_t)fmax(start, end), (uint32_t)p->item};
+    }
+    s->in.intervals = s->intervals;
+    s->in.n_intervals = n;
+}
+
+/** The same activity as sums on cells: what the wire sends above its rate limit. */
+static void cells_make(sim *s)
+{
+    size_t cap = 1024, n = 0;
+    s->cells = need(malloc(cap * sizeof *s->cells));
+    for (size_t i = 0; i < s->in.n_intervals; i++) {
+        const pp_regression_interval *v = &s->intervals[i];
+        for (int64_t at = v->start_ns - v->start_ns % CELL_NS; at < v->end_ns; at += CELL_NS) {
+            int64_t a = v->start_ns > at ? v->start_ns : at;
+            int64_t b = v->end_ns < at + CELL_NS ? v->end_ns : at + CELL_NS;
+            if (n == cap)
+                s->cells = need(realloc(s->cells, (cap *= 2) * sizeof *s->cells));
+            s->cells[n++] = (pp_regression_cell){at, CELL_NS, b - a, v->item};
+        }
+    }
+    s->in.cells = s->cells;
+    s->in.n_cells = n;
+    s->in.n_intervals = 0;
+}
+
+static void means_make(sim *s, const run *r)
+{
+    size_t rows = s->in.n_items + 2;
+    double *time = need(calloc(rows, sizeof *time)), total = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const piece *p = &r->pieces[i];
+        if (!sampled(s, p))
+            continue;
+        time[p->item] += p->end - p->start;
+        total += p->end - p->start;
+        for (int m = 0; m < SIM_METRICS; m++)
+            s->realised[(size_t)p->item * SIM_METRICS + (size_t)m] +=
+                p->value[m] * (p->end - p->start);
+    }
+    for (size_t i = 0; i < rows; i++)
+        for (size_t m = 0; m < SIM_METRICS; m++) {
+            s->job[m] += s->realised[i * SIM_METRICS + m] / total;
+            s->realised[i * SIM_METRICS + m] /= time[i] > 0 ? time[i] : 1;
+        }
+    free(time);
+}
+
+typedef struct exporter {
+    double published;
+    double value[SIM_METRICS];
+    double next_end;
+    double next_publish;
+    size_t piece;
+    int zeros; /* windows to come that read 0 */
+} exporter;
+
+static void publish_plan(const sim *s, run *r, exporter *e)
+{
+    e->next_end += s->config.window * 1e9;
+    e->next_publish =
+        e->next_end + 1e9 * (s->config.delay + s->config.delay_jitter * sim_uniform(&r->rng));
+}
+
+static void collect(sim *s, run *r, exporter *e)
+{
+    double jitter = 1e9 * s->config.edge_jitter;
+    double start = e->next_end - s->config.window * 1e9 + jitter * sim_normal(&r->rng);
+    double end = e->next_end + jitter * sim_normal(&r->rng);
+    memset(e->value, 0, sizeof e->value);
+    while (e->piece > 0 && r->pieces[e->piece].start > start)
+        e->piece--;
+    while (e->piece < r->n && r->pieces[e->piece].end <= start)
+        e->piece++;
+    for (size_t i = e->piece; i < r->n && r->pieces[i].start < end; i++) {
+        double a = fmax(start, r->pieces[i].start), b = fmin(end, r->pieces[i].end);
+        for (int m = 0; m < SIM_METRICS; m++)
+            e->value[m] += r->pieces[i].value[m] * (b - a) / (end - start);
+    }
+    for (int m = 0; m < SIM_METRICS; m++) {
+        double v = e->value[m] + (m == 5 ? 0 : scale[m] * s->config.noise * sim_normal(&r->rng));
+        v = m == 5 ? round(v) : fmin(fmax(v, 0), scale[m]);
+        e->value[m] = m == 4 && s->config.whole_percent ? round(v) : v;
+        if (e->zeros > 0)
+            e->value[m] = 0;
+    }
+    e->zeros -= e->zeros > 0;
+}
+
+/* What a busy machine does to a scrape. */
+static void stall(const sim *s, run *r, exporter *e, double *stamp, double *read)
+{
+    *read = *stamp;
+    if (s->config.read_late > 0)
+        *read -= 1e9 * s->config.read_late * log(1 - sim_uniform(&r->rng));
+    if (s->config.stalls <= 0 || sim_uniform(&r->rng) >= s->config.stalls)
+        return;
+    double more = -1e9 * s->config.stall * log(1 - sim_uniform(&r->rng));
+    double where = sim_uniform(&r->rng);
+    if (where < 0.7)
+        *read += more;
+    else
+        e->next_publish += more;
+    if (where >= 0.4 && where < 0.7)
+        *stamp += more;
+}
+
+/* The exporter comes back with a grid of its own. */
+static void restart(const sim *s, run *r, exporter *e, double at, bool *any)
+{
+    e->zeros = s->config.zeros;
+    e->next_end = at - 1e9 * s->config.window * (1 + sim_uniform(&r->rng));
+    publish_plan(s, r, e);
+    *any = false;
+}
+
+static void samples_make(sim *s, run *r)
+{
+    double last = r->pieces[r->n - 1].end, scrape = s->config.scrape * 1e9;
+    size_t cap = (size_t)(last / scrape) + 16, n = 0;
+    for (int m = 0; m < SIM_METRICS; m++)
+        s->samples[m] = need(calloc(cap, sizeof **s->samples));
+    exporter e = {.next_end = 1e9 * s->config.window * (1 + sim_uniform(&r->rng))};
+    s->first_end = e.next_end + s->config.window * 1e9;
+    publish_plan(s, r, &e);
+    bool any = false;
+    double at = scrape * (1 + sim_uniform(&r->rng)), outage = 0.4 * last;
+    double busy_until = 0; /* a scrape that comes while one runs is left out */
+    bool away = false;
+    for (; at < last && n < cap; at += scrape * (1 + s->config.drift)) {
+        double stamp = at + fabs(1e9 * s->config.scrape_jitter * sim_normal(&r->rng)), read;
+        if (at >= outage && at < outage + 1e9 * s->config.outage) {
+            away = true;
+            continue;
+        }
+        if (away && s->config.restart)
+            restart(s, r, &e, at, &any);
+        away = false;
+        if (at < busy_until)
+            continue;
+        stall(s, r, &e, &stamp, &read);
+        busy_until = read;
+        while (e.next_publish <= read) {
+            collect(s, r, &e);
+            publish_plan(s, r, &e);
+            any = true;
+        }
+        if (!any || sim_uniform(&r->rng) < s->config.lost || read > stamp + scrape)
+            continue;
+        for (int m = 0; m < SIM_METRICS; m++)
+            s->samples[m][n] =
+                (pp_regression_sample){ORIGIN_NS + (int64_t)(stamp / 1e6) * 1000000, e.value[m]};
+        n++;
+    }
+    static const char *const names[] = {"SMActive",   "SMOccupancy", "DRAMActive",
+                                        "FP32Active", "GPUUtil",     "GPUMem"};
+    for (int m = 0; m < SIM_METRICS; m++)
+        s->metrics[m] = (pp_regression_metric){
+            names[m], m == 5 ? (double)NAN : 0, m == 5 ? (double)NAN : scale[m], 0, s->samples[m],
+            n};
+    s->in.metrics = s->metrics;
+    s->in.n_metrics = SIM_METRICS;
+}
+
+sim *sim_new(const sim_config *config)
+{
+    sim *s = need(calloc(1, sizeof *s));
+    run *r = need(calloc(1, sizeof *r));
+    double weight[256];
+    s->config = *config;
+    s->run = r;
+    r->rng = config->seed * 7919 + 12345;
+    for (int i = 0; i < 8; i++)
+        (void)sim_uniform(&r->rng);
+    items_make(s);
+    truth_make(s, r, weight);
+    activity_make(s, r, weight);
+    intervals_make(s, r);
+    means_make(s, r);
+    samples_make(s, r);
+    if (config->grid)
+        cells_make(s);
+    if (!config->no_hints) {
+        s->in.options.window_ns = llround(config->window * 1e9);
+        s->in.options.scrape_ns = llround(config->scrape * 1e9);
+    }
+    return s;
+}
+
+void sim_free(sim *s)
+{
+    if (!s)
+        return;
+    run *r = s->run;
+    free(r->pieces);
+    free(r);
+    free(s->items);
+    free(s->names);
+    free(s->intervals);
+    free(s->cells);
+    free(s->steps);
+    free(s->stretches);
+    free(s->truth);
+    free(s->realised);
+    for (int m = 0; m < SIM_METRICS; m++)
+        free(s->samples[m]);
+    free(s);
+}
+
+static void layers_score(const sim *s, const pp_regression_result *r, const double *plain,
+                         sim_score *ret)
+{
+    double weights = 0, step_share = 0;
+    for (size_t i = 0; i < r->n_items; i++) {
+        if (r->rows[i].phase > PP_PHASE_BACKWARD)
+            continue;
+        for (size_t m = 0; m < 5; m++) {
+            const pp_regression_estimate *e = pp_regression_get(r, i, m);
+            if (!e->identifiable)
+                continue;
+            double truth = s->truth[i * SIM_METRICS + m], share = r->rows[i].share;
+            double error = (e->mean - truth) / scale[m] * 100;
+            double z = (e->mean - truth) / e->standard_error;
+            ret->error += share * fabs(error);
+            ret->bias += share * error;
+            if (plain)
+                ret->plain += share * fabs(plain[i * r->n_metrics + m] - truth) / scale[m] * 100;
+            ret->z2 += z * z;
+            ret->within3 += fabs(z) <= 3;
+            ret->n++;
+            weights += share;
+            step_share += share / 5;
+        }
+    }
+    ret->reported = step_share;
+    if (weights > 0) {
+        ret->error /= weights;
+        ret->bias /= weights;
+        ret->plain /= weights;
+    }
+}
+
+static void groups_score(const sim *s, const pp_regression_result *r, sim_score *ret)
+{
+    for (size_t g = 0; g < r->n_groups; g++) {
+        const pp_regression_group *v = &r->groups[g];
+        if (v->metric >= 5)
+            continue;
+        double sum = 0, time = 0;
+        for (size_t i = 0; i < v->n_members; i++) {
+            double t = (double)r->rows[v->members[i]].time_ns;
+            sum += t * s->truth[v->members[i] * SIM_METRICS + v->metric];
+            time += t;
+        }
+        double z = (v->estimate.mean - sum / time) / v->estimate.standard_error;
+        ret->group_z2 += z * z;
+        ret->groups++;
+    }
+}
+
+void sim_score_of(const sim *s, const pp_regression_result *r, sim_score *ret)
+{
+    double *plain = NULL;
+    *ret = (sim_score){.end_error = (double)NAN};
+    if (sim_overlap_mean(&s->in, r, &plain, NULL) < 0)
+        abort();
+    layers_score(s, r, plain, ret);
+    free(plain);
+    groups_score(s, r, ret);
+    for (size_t m = 0; m < SIM_METRICS; m++) {
+        double e = fabs(r->fits[m].job.mean / s->job[m] - 1);
+        ret->job_error = e > ret->job_error ? e : ret->job_error;
+    }
+    if (!r->lag_known || r->n_windows == 0)
+        return;
+    double w = s->config.window * 1e9;
+    const pp_regression_window *middle = &r->windows[r->n_windows / 2];
+    double at = fmod((double)(middle->end_ns - ORIGIN_NS) - s->first_end, w);
+    at += at < 0 ? w : 0;
+    ret->end_error = (at > w / 2 ? at - w : at) / 1e6;
+}

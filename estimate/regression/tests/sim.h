@@ -1,0 +1,91 @@
+/*
+ * A synthetic training on one GPU with known truth, for the tests and the benchmark of
+ * attribution: steps of layers whose durations fluctuate as on contended cores, values that vary
+ * from step to step, an exporter that averages over nominal windows and publishes late, and a
+ * scraper that drifts against it.
+ */
+#ifndef PP_ESTIMATE_REGRESSION_TESTS_SIM_H
+#define PP_ESTIMATE_REGRESSION_TESTS_SIM_H
+
+#include "common/tests/random.h"
+#include "estimate/regression/regression.h"
+
+#define SIM_METRICS 6 /* four shares, GPU_UTIL in whole percent or fractions, memory in MiB */
+
+typedef struct sim_config {
+    uint64_t seed;
+    double duration;       /* s */
+    double step;           /* s, mean */
+    int layers;            /* substantial ones */
+    bool short_phases;     /* zero_grad, data and communication, each a thousandth of the step */
+    double tiny;           /* most time of an activation, share of the step */
+    double window, scrape; /* s */
+    double delay;          /* s, window end to publication */
+    double delay_jitter;   /* s, at most, on top */
+    double drift;          /* of scrapes against collections, e.g. 1e-3 */
+    double scrape_jitter;  /* s, sd */
+    double read_late;      /* s, mean: a scrape reads its values so long after its stamp */
+    double stalls;         /* share of scrapes at which the machine stands still for a while ... */
+    double stall;          /* ... s, mean: the reading, the scrape or the publication comes later */
+    double noise;          /* share of the range */
+    double cv;             /* of a value from step to step */
+    double contention;     /* 0: durations vary by 3 %; 1: by a factor of two in spells */
+    double idle;           /* s after each step, mean */
+    double lost;           /* share of scrapes that failed */
+    double outage;         /* s without a scrape, from two fifths of the time on */
+    bool restart;          /* the exporter was started anew in it: windows have another phase */
+    int zeros;             /* windows after it that read 0 */
+    double edge_jitter;    /* s, sd of the windows' real edges */
+    double late_marks;     /* s, mean by which a tenth of the hook's stamps comes late */
+    int stretches;         /* sampled stretches, with gaps of two steps between; 0 means 1 */
+    bool whole_percent;    /* GPU_UTIL as an integer */
+    bool grid;             /* activity as sums on 10 ms cells */
+    bool no_hints;         /* W and S are not told */
+} sim_config;
+
+typedef struct sim {
+    sim_config config;
+    pp_regression_input in;
+    double *truth;    /* [(n_items + 2) * SIM_METRICS] nominal, metric's unit */
+    double *realised; /* the same, averaged over what was drawn in the observed time */
+    double job[SIM_METRICS];
+    double first_end; /* ns from the origin: a true window end; the others are W apart */
+    /* Owned memory behind `in`. */
+    pp_regression_item *items;
+    char (*names)[32];
+    pp_regression_interval *intervals;
+    pp_regression_cell *cells;
+    pp_time_range *steps;
+    pp_time_range *stretches;
+    pp_regression_metric metrics[SIM_METRICS];
+    pp_regression_sample *samples[SIM_METRICS];
+    void *run; /* what the GPU did, piece by piece */
+} sim;
+
+/** How one solution compares with the truth over the four shares and GPU_UTIL. */
+typedef struct sim_score {
+    double reported;  /* share of the steps' time in layers with a value of their own */
+    double error;     /* time-weighted mean of |error| over these, points of the range */
+    double bias;      /* the same of the signed error */
+    double z2;        /* sum of squares of error / standard error */
+    size_t n;         /* how many values */
+    size_t within3;   /* of these, within 3 standard errors */
+    double job_error; /* worst relative error of a job mean */
+    double plain;     /* time-weighted mean error of the overlap-weighted mean, same layers */
+    double group_z2;  /* of groups against their members' time-weighted truth */
+    size_t groups;
+    double end_error; /* ms, of the windows' ends; NaN when the lag is not known */
+} sim_score;
+
+sim_config sim_defaults(uint64_t seed);
+/** Aborts when out of memory: test code. */
+sim *sim_new(const sim_config *config);
+void sim_free(sim *s);
+void sim_score_of(const sim *s, const pp_regression_result *r, sim_score *ret);
+/** The plain overlap-weighted mean, for comparison: each window's value counts for an item by the
+ *  time that the item took in it. Windows are those of `solved` (same input). *ret is
+ *  [row * n_metrics + metric], NaN where nothing overlaps; the caller frees it. */
+int sim_overlap_mean(const pp_regression_input *in, const pp_regression_result *solved,
+                     double **ret, pp_error *err);
+
+#endif

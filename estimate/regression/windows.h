@@ -1,0 +1,32 @@
+/* Which collection each scrape has read. */
+#ifndef PP_ESTIMATE_REGRESSION_WINDOWS_H
+#define PP_ESTIMATE_REGRESSION_WINDOWS_H
+
+#include "estimate/regression/scrapes.h"
+
+/** Distinct collections of all metrics. A window ends at ends[w] - lag. */
+typedef struct pp_reg_windows {
+    size_t n;
+    size_t n_metrics;
+    double *stamps; /* [w] first scrape, ns from base, ascending */
+    double *ends;   /* [w] nominal publication (grid) or scrape (no grid) */
+    double *values; /* [metric * n + w], NaN where missing; metrics in canonical order */
+    double window;  /* W, ns */
+    double scrape;  /* S, ns */
+    bool grid;
+    double half;    /* publication phase known to within this, ns */
+    double min_lag; /* a window cannot end after it was read */
+} pp_reg_windows;
+
+/* A scrape read one collection earlier than nominal, the nominal one, or one later. */
+#define PP_REG_STATES 3
+/**
+ * Windows for one publication phase (ignored without a grid). misfit[j * PP_REG_STATES + state]
+ * says how badly scrape j's values fit each collection that it may have read, in log likelihood;
+ * NULL: not known yet. With `sure`, scrapes too close to a publication are left out.
+ */
+int pp_reg_windows_init(pp_reg_windows *w, const pp_reg_scrapes *s, double phase,
+                        const double *misfit, bool sure, pp_error *err);
+void pp_reg_windows_done(pp_reg_windows *w);
+
+#endif

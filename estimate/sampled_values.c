@@ -1,0 +1,148 @@
+/* Fine values (docs/fine.md) in place of those from windows. */
+#include "estimate/sampled_values.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char pp_sampled_values_none[] = "fine sampling told nothing of it";
+
+/* An item by its phase and layer. */
+typedef struct place {
+    int phase; /**< PP_PHASE_IDLE: no item that runs */
+    const char *layer;
+    uint32_t item;
+} place;
+
+static int compare(const void *left, const void *right)
+{
+    const place *a = left;
+    const place *b = right;
+    return a->phase != b->phase ? a->phase - b->phase : strcmp(a->layer, b->layer);
+}
+
+static place *list_places(const pp_estimates *s)
+{
+    place *places = calloc(s->n_items + 1, sizeof *places);
+    for (size_t i = 0; places && i < s->n_items; i++)
+        places[i] = (place){(int)s->items[i].phase, s->items[i].layer, (uint32_t)i};
+    if (places)
+        qsort(places, s->n_items, sizeof *places, compare);
+    return places;
+}
+
+static const char *layer_of(const pp_activity *a, const pp_activity_fine *f)
+{
+    for (size_t i = 0; f->layer > 0 && i < a->n_layers; i++)
+        if (a->layers[i].process == f->process && a->layers[i].id == f->layer)
+            return a->layers[i].name;
+    return "";
+}
+
+/* The only process that was sampled on the GPU; -1 where there are several, or none. */
+static int64_t sampled_process(const pp_activity *a, const char *gpu)
+{
+    int64_t found = -1;
+    for (size_t i = 0; i < a->n_fine; i++) {
+        if (strcmp(a->gpus.items[a->fine[i].gpu], gpu) != 0)
+            continue;
+        if (found >= 0 && found != a->fine[i].process)
+            return -1;
+        found = a->fine[i].process;
+    }
+    return found;
+}
+
+static pp_estimate *find_estimate(pp_estimates *s, uint32_t item, pp_metric metric)
+{
+    /* They are by item, as many of each. */
+    const size_t each = s->n_items ? s->n_estimates / s->n_items : 0;
+    for (size_t i = item * each; i < (item + 1) * each; i++)
+        if (s->estimates[i].metric == metric)
+            return &s->estimates[i];
+    return NULL;
+}
+
+static int take(const pp_activity *a, const pp_activity_fine *f, pp_estimate *to, pp_error *err)
+{
+    char *source = strdup(a->sources.items[f->source]);
+    if (!source)
+        return pp_error_nomem(err);
+    free(to->source);
+    free(to->group_name);
+    to->source = source;
+    to->group_name = NULL;
+    to->group_mean = to->group_standard_error = (double)NAN;
+    to->mean = f->mean;
+    to->standard_error = f->standard_error;
+    to->windows = (double)f->kernels;
+    to->method = PP_METHOD_FINE;
+    to->reason = NULL;
+    return 0;
+}
+
+static bool uses(const pp_activity_process *p, const char *gpu)
+{
+    return p->gpus.count == 0 ? !*gpu : pp_strings_contain(&p->gpus, gpu);
+}
+
+static bool is_sampled(const pp_activity *a, const char *gpu)
+{
+    for (size_t i = 0; i < a->n_fine; i++)
+        if (strcmp(a->gpus.items[a->fine[i].gpu], gpu) == 0)
+            return true;
+    return false;
+}
+
+/* Of several processes' words the greatest, whatever their order. */
+static const char *find_why(const pp_activity *a, const char *gpu)
+{
+    const char *found = "";
+    for (size_t i = 0; i < a->n_processes; i++)
+        if (a->processes[i].fine && strcmp(a->processes[i].fine, found) > 0 &&
+            uses(&a->processes[i], gpu))
+            found = a->processes[i].fine;
+    return found;
+}
+
+static int say_why(const char *text, pp_estimates *s, pp_error *err)
+{
+    if (asprintf(&s->fine, "the GPU was not sampled: %s", text) < 0) {
+        s->fine = NULL;
+        return pp_error_nomem(err);
+    }
+    for (size_t i = 0; i < s->n_estimates; i++)
+        if (s->estimates[i].reason == pp_sampled_values_none)
+            s->estimates[i].reason = s->fine;
+    return 0;
+}
+
+static int take_values(const pp_activity *a, const char *gpu, int64_t process, pp_estimates *s,
+                       pp_error *err)
+{
+    int rc = 0;
+    place *places = list_places(s);
+    if (!places)
+        return pp_error_nomem(err);
+    for (size_t i = 0; rc == 0 && i < a->n_fine; i++) {
+        const pp_activity_fine *f = &a->fine[i];
+        if (f->process != process || strcmp(a->gpus.items[f->gpu], gpu) != 0)
+            continue;
+        const place wanted = {f->phase, layer_of(a, f), 0};
+        const place *at = bsearch(&wanted, places, s->n_items, sizeof *places, compare);
+        pp_estimate *to = at ? find_estimate(s, at->item, f->metric) : NULL;
+        if (to)
+            rc = take(a, f, to, err);
+    }
+    free(places);
+    return rc;
+}
+
+int pp_sampled_values_take(const pp_activity *a, const char *gpu, pp_estimates *s, pp_error *err)
+{
+    int64_t process = sampled_process(a, gpu);
+    if (process >= 0)
+        return take_values(a, gpu, process, s, err);
+    const char *text = is_sampled(a, gpu) ? "" : find_why(a, gpu);
+    return *text ? say_why(text, s, err) : 0;
+}

@@ -1,0 +1,15 @@
+/* Values of fine sampling, which agents have sent, in the place of those solved here. */
+#ifndef PP_ESTIMATE_SAMPLED_VALUES_H
+#define PP_ESTIMATE_SAMPLED_VALUES_H
+
+#include "estimate/estimates.h"
+
+/** The reason of a layer without a fine value where there are no others. */
+extern const char pp_sampled_values_none[];
+
+/** Puts fine values in the place of those that windows tell; where the GPU was not sampled, why
+ * goes in the place of that reason. */
+int pp_sampled_values_take(const pp_activity *activity, const char *gpu, pp_estimates *s,
+                           pp_error *err);
+
+#endif

@@ -1,0 +1,80 @@
+/* Shared by the files of estimate/sampling/join.h. */
+#ifndef PP_ESTIMATE_SAMPLING_JOIN_INTERNAL_H
+#define PP_ESTIMATE_SAMPLING_JOIN_INTERNAL_H
+
+#include "estimate/sampling/join.h"
+
+#include <stdbool.h>
+
+struct pp_sampling {
+    int64_t period;              /* by which kernels are cut */
+    int64_t sampled;             /* of the samples; that, or longer */
+    pp_sampling_kernel *kernels; /* sorted by start once joined */
+    size_t n_kernels, kernels_max;
+    pp_sampling_sample *samples;
+    size_t n_samples, samples_max;
+};
+
+/** The samples' clock less the kernels' at a time of the samples' clock. */
+typedef struct pp_sampling_line {
+    int64_t middle; /* ns */
+    double lag;     /* ns, there */
+    double drift;   /* ns per ns */
+    double stderr_ns;
+} pp_sampling_line;
+
+/** Both sorted by start. PP_ERR_NOT_FOUND where they do not go together. */
+int pp_sampling_find_lag(const pp_sampling *fine, const pp_sampling_clock *clock,
+                         pp_sampling_line *ret, pp_error *err);
+
+/** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
+ */
+#define PP_SAMPLING_ODD UINT32_MAX
+
+/** ret[i]: which one of its layer's in that phase of its step the i-th kernel is, in order of their
+ * starts, whatever of other steps runs meanwhile; or PP_SAMPLING_ODD. `kernels` are sorted.
+ * ret_kinds, which may be NULL: a number, from 1 to *ret_n, that kernels of one layer, phase and
+ * number share.
+ */
+int pp_sampling_number(const pp_sampling *fine, uint32_t *ret, uint32_t *ret_kinds, size_t *ret_n,
+                       pp_error *err);
+
+/** Whether half of the samples have a metric: one that hardly any has is none. */
+void pp_sampling_find_known(const pp_sampling *fine, bool known[PP_SAMPLING_METRICS]);
+/** Whether a sample has all that are known: else it does not count. */
+bool pp_sampling_has_known(const bool known[PP_SAMPLING_METRICS], const pp_sampling_sample *sample);
+
+/** Variance from which on a metric varies. */
+#define PP_SAMPLING_VARIES 1e-8
+
+/** Kernels by kind, and what samples say of kinds at a lag; refers to `fine`, whose kernels and
+ * samples are sorted and not none. NULL where memory is out. */
+typedef struct pp_sampling_kinds pp_sampling_kinds;
+pp_sampling_kinds *pp_sampling_kinds_new(const pp_sampling *fine, pp_error *err);
+void pp_sampling_kinds_free(pp_sampling_kinds *kinds);
+
+/** Of the kernel of that index; and one more than the greatest there is. 0: no kernel. */
+uint32_t pp_sampling_kind(const pp_sampling_kinds *kinds, size_t kernel);
+size_t pp_sampling_kinds_count(const pp_sampling_kinds *kinds);
+
+/** Of each metric: pp_sampling_find_known(). */
+const bool *pp_sampling_kinds_known(const pp_sampling_kinds *kinds);
+
+/** Whether kernels tell what ran at a time of theirs: false before the first and after the last,
+ * and where steps are missing. *hint: 0, then where the time before, an earlier one, was found. */
+bool pp_sampling_told(const pp_sampling_kinds *kinds, double t, size_t *hint);
+
+/** The share of the samples' variance that kinds explain (adjusted R^2), where a sample is of the
+ * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. Of many
+ * samples some thousands are taken, evenly over the stretch. */
+double pp_sampling_explained(pp_sampling_kinds *kinds, double lag);
+
+/** ret[kind]: mean of a metric in the samples of that kind; 0 where no kernel runs. */
+void pp_sampling_levels(pp_sampling_kinds *kinds, int metric, const pp_sampling_line *line,
+                        double *ret);
+
+/** Sums of all samples that lie within the kernels' time. */
+int pp_sampling_sum(const pp_sampling *fine, const pp_sampling_line *line, pp_sampling_sums **ret,
+                    pp_error *err);
+
+#endif

@@ -1,0 +1,481 @@
+/* Columns, and the sums of windows over them. */
+#include "common/array.h"
+#include "common/cleanup.h"
+#include "estimate/sampling/join_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <uthash.h>
+
+enum {
+    PARTS_MAX = 48, /* of a kernel, between those near its ends: longer ones have longer parts */
+    SEGMENTS_MAX = 4000000,
+    ACTIVE_MAX = 256, /* segments of one window */
+    HELD_STEPS = 8,   /* every so many steps one is held out */
+    STEPS_AT_ONCE = 16,
+};
+
+/* No column: of a kernel that is not like those of the other steps, and the gap behind it. */
+#define ODD UINT32_MAX
+
+/* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
+typedef struct place {
+    UT_hash_handle hh;
+    struct {
+        uint32_t layer, kernel;
+        uint32_t phase;
+    } of;
+    double time; /* ns of all of these */
+    uint32_t count;
+    uint32_t first, parts;
+    double *cuts; /* parts + 1, as shares of the kernel's time */
+} place;
+
+/* Sums of x x' of a column with those that are not before it. */
+typedef struct row {
+    pp_sampling_pair *pairs;
+    size_t n, capacity;
+} row;
+
+/* Time that belongs to one column. */
+typedef struct segment {
+    int64_t start, end;
+    uint32_t column;
+    bool held;
+} segment;
+
+/* The steps that run; more do not at once. */
+typedef struct steps {
+    int64_t number[STEPS_AT_ONCE];
+    int64_t begun[STEPS_AT_ONCE];
+} steps;
+
+typedef struct summing {
+    const pp_sampling *fine;
+    uint32_t *numbers; /* of its kernels */
+    place *places;
+    pp_sampling_sums *sums;
+    size_t columns_max;
+    row *rows; /* one for each column */
+    size_t rows_max;
+    segment *segments;
+    size_t n_segments, segments_max;
+} summing;
+
+/* ---- columns ---- */
+
+/* Where a kernel is cut near its ends, in 25ths of the sampling period: it rises within a
+ * microsecond, and what runs out at its end takes longer. */
+static const double edges[] = {1, 3, 6, 10, 16, 23, 31, 40};
+enum { EDGES = sizeof edges / sizeof *edges };
+
+/* Where the parts of a kernel of `length` ns are cut, as shares of it; returns how many parts. */
+static uint32_t cut_kernel(double length, double period, double *cuts)
+{
+    double unit = period / 25;
+    uint32_t n = 0;
+    uint32_t ends = 0;
+    while (ends < EDGES && edges[ends] * unit <= length / 2)
+        ends++;
+    double edge = ends ? edges[ends - 1] * unit : 0;
+    double inner = length - 2 * edge;
+    uint32_t middle =
+        ends < EDGES ? (inner > unit / 2) : (uint32_t)fmin(PARTS_MAX, 1 + inner / period);
+    cuts[0] = 0;
+    for (uint32_t i = 0; i < ends; i++)
+        cuts[++n] = edges[i] * unit / length;
+    for (uint32_t i = 1; i <= middle; i++)
+        cuts[++n] = (edge + inner * i / middle) / length;
+    for (uint32_t i = ends; i-- > 0;)
+        cuts[++n] = 1 - (i ? edges[i - 1] * unit / length : 0);
+    if (n == 0)
+        n = 1;
+    cuts[n] = 1;
+    return n;
+}
+
+static int add_columns(summing *s, const place *p, pp_error *err)
+{
+    pp_sampling_sums *to = s->sums;
+    size_t needed = to->n + p->parts + 1;
+    if (needed > PP_SAMPLING_MAX_COLUMNS)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "kernels of a step need more than %d columns",
+                            PP_SAMPLING_MAX_COLUMNS);
+    if (pp_array_reserve(&to->columns, &s->columns_max, needed, sizeof *to->columns, err) < 0 ||
+        pp_array_reserve(&s->rows, &s->rows_max, needed, sizeof *s->rows, err) < 0)
+        return -1;
+    for (uint32_t i = 0; i <= p->parts; i++) {
+        bool gap = i == p->parts;
+        s->rows[to->n] = (row){0};
+        to->columns[to->n++] =
+            (pp_sampling_column){.key = {.layer = p->of.layer,
+                                         .kernel = p->of.kernel,
+                                         .part = gap ? 0 : pp_sampling_part(i, p->parts),
+                                         .phase = (uint8_t)p->of.phase,
+                                         .gap = gap}};
+    }
+    return 0;
+}
+
+static place *new_place(summing *s, const place *like, pp_error *err)
+{
+    place *p = malloc(sizeof *p);
+    if (!p) {
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    *p = *like;
+    HASH_ADD(hh, s->places, of, sizeof p->of, p);
+    return p;
+}
+
+/* By its mean length: it is the same one in all steps, and its first may be a long one. */
+static int cut_place(summing *s, place *p, pp_error *err)
+{
+    double cuts[PARTS_MAX + 2 * EDGES + 1];
+    p->first = (uint32_t)s->sums->n;
+    p->parts = cut_kernel(p->time / p->count, (double)s->fine->period, cuts);
+    p->cuts = malloc((p->parts + 1) * sizeof *p->cuts);
+    if (!p->cuts)
+        return pp_error_nomem(err);
+    memcpy(p->cuts, cuts, (p->parts + 1) * sizeof *p->cuts);
+    return add_columns(s, p, err);
+}
+
+/* NULL, without an error, where there is none yet. */
+static place *find_place(const summing *s, size_t kernel, place *like)
+{
+    place *found = NULL;
+    const pp_sampling_kernel *k = &s->fine->kernels[kernel];
+    memset(like, 0, sizeof *like); /* its padding is part of the key */
+    like->of.layer = k->layer;
+    like->of.phase = k->phase;
+    like->of.kernel = s->numbers[kernel];
+    HASH_FIND(hh, s->places, &like->of, sizeof like->of, found);
+    return found;
+}
+
+/* All kernels that there are, in order of their first. */
+static int make_places(summing *s, pp_error *err)
+{
+    const pp_sampling *f = s->fine;
+    s->numbers = malloc((f->n_kernels + 1) * sizeof *s->numbers);
+    if (!s->numbers)
+        return pp_error_nomem(err);
+    if (pp_sampling_number(f, s->numbers, NULL, NULL, err) < 0)
+        return -1;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        if (s->numbers[i] == PP_SAMPLING_ODD)
+            continue;
+        place like;
+        place *p = find_place(s, i, &like);
+        p = p ? p : new_place(s, &like, err);
+        if (!p)
+            return -1;
+        p->time += (double)(f->kernels[i].end - f->kernels[i].start);
+        p->count++;
+    }
+    for (place *p = s->places; p; p = p->hh.next)
+        if (cut_place(s, p, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- segments ---- */
+
+/* When a step's first kernel began. They come in order of time, those of some steps mixed. */
+static int64_t begin_of(steps *s, const pp_sampling_kernel *k)
+{
+    const size_t at = (uint64_t)k->step % STEPS_AT_ONCE;
+    if (s->number[at] != k->step) {
+        s->number[at] = k->step;
+        s->begun[at] = k->start;
+    }
+    return s->begun[at];
+}
+
+static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, int64_t step,
+                       int64_t begun, pp_error *err)
+{
+    if (end <= start)
+        return 0;
+    if (s->n_segments == SEGMENTS_MAX)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "a stretch of more than %d parts of kernels",
+                            SEGMENTS_MAX);
+    if (pp_array_reserve(&s->segments, &s->segments_max, s->n_segments + 1, sizeof *s->segments,
+                         err) < 0)
+        return -1;
+    s->segments[s->n_segments++] = (segment){
+        start, end, column, (step - s->fine->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
+    if (column == ODD)
+        return 0;
+    pp_sampling_column *c = &s->sums->columns[column];
+    c->count++;
+    c->time += (double)(end - start);
+    c->place += (double)(start - begun);
+    return 0;
+}
+
+static int add_kernel(summing *s, size_t kernel, int64_t begun, uint32_t *ret_gap, pp_error *err)
+{
+    const pp_sampling_kernel *k = &s->fine->kernels[kernel];
+    place like;
+    const place *p = find_place(s, kernel, &like);
+    *ret_gap = p ? p->first + p->parts : ODD;
+    if (!p)
+        return add_segment(s, k->start, k->end, ODD, k->step, begun, err);
+    double length = (double)(k->end - k->start);
+    int64_t from = k->start;
+    for (uint32_t i = 0; i < p->parts; i++) {
+        int64_t to = i + 1 == p->parts ? k->end : k->start + (int64_t)(p->cuts[i + 1] * length);
+        if (add_segment(s, from, to, p->first + i, k->step, begun, err) < 0)
+            return -1;
+        from = to;
+    }
+    return 0;
+}
+
+/* All kernels' parts, and behind each that nothing runs beside the gap to the next. */
+static int make_segments(summing *s, pp_error *err)
+{
+    const pp_sampling *f = s->fine;
+    const pp_sampling_kernel *last = &f->kernels[0]; /* the one that ends last of those before */
+    int64_t last_begun = last->start;
+    uint32_t gap = 0, behind;
+    steps at = {0};
+    for (size_t i = 0; i < STEPS_AT_ONCE; i++)
+        at.number[i] = INT64_MIN;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        const pp_sampling_kernel *k = &f->kernels[i];
+        const int64_t begun = begin_of(&at, k);
+        if (k->step > last->step + 1)
+            gap = ODD; /* the kernels of steps between are missing: it is no gap */
+        if (i > 0 && k->start > last->end &&
+            add_segment(s, last->end, k->start, gap, last->step, last_begun, err) < 0)
+            return -1;
+        if (add_kernel(s, i, begun, &behind, err) < 0)
+            return -1;
+        if (i == 0 || k->end > last->end) {
+            last = k;
+            last_begun = begun;
+            gap = behind;
+        }
+    }
+    return 0;
+}
+
+static int compare_segments(const void *a, const void *b)
+{
+    const segment *x = a;
+    const segment *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->column < y->column ? -1 : x->column > y->column;
+}
+
+/* ---- windows ---- */
+
+typedef struct window {
+    uint32_t columns[ACTIVE_MAX];
+    double shares[ACTIVE_MAX];
+    size_t n;
+    bool held;
+} window;
+
+static int add_product(summing *s, uint32_t a, uint32_t b, double value, pp_error *err)
+{
+    row *r = &s->rows[a];
+    for (size_t i = r->n; i-- > 0;)
+        if (r->pairs[i].b == b) {
+            r->pairs[i].sum += value;
+            return 0;
+        }
+    if (r->n == r->capacity) {
+        size_t more = r->capacity * 2 + 8;
+        pp_sampling_pair *grown = realloc(r->pairs, more * sizeof *grown);
+        if (!grown)
+            return pp_error_nomem(err);
+        r->pairs = grown;
+        r->capacity = more;
+    }
+    r->pairs[r->n++] = (pp_sampling_pair){a, b, value};
+    return 0;
+}
+
+static void hold_window(pp_sampling_sums *to, const window *w, const pp_sampling_sample *sample)
+{
+    for (size_t i = 0; i < w->n; i++)
+        to->columns[w->columns[i]].held += w->shares[i];
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+        if (to->known[m])
+            to->held_y[m] += (double)sample->values[m];
+    to->held_windows++;
+}
+
+static int take_window(summing *s, const window *w, const pp_sampling_sample *sample, pp_error *err)
+{
+    pp_sampling_sums *to = s->sums;
+    if (w->held) {
+        hold_window(to, w, sample);
+        return 0;
+    }
+    for (size_t i = 0; i < w->n; i++) {
+        pp_sampling_column *c = &to->columns[w->columns[i]];
+        c->share += w->shares[i];
+        for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+            if (to->known[m])
+                c->rhs[m] += w->shares[i] * (double)sample->values[m];
+        for (size_t j = 0; j < w->n; j++)
+            if (w->columns[j] >= w->columns[i] &&
+                add_product(s, w->columns[i], w->columns[j], w->shares[i] * w->shares[j], err) < 0)
+                return -1;
+    }
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        double y = to->known[m] ? (double)sample->values[m] : 0;
+        to->y[m] += y;
+        to->yy[m] += y * y;
+    }
+    to->windows++;
+    return 0;
+}
+
+/* A column comes twice where two kernels of the same place touch one window. */
+static void add_share(window *w, uint32_t column, double share)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->columns[i] == column) {
+            w->shares[i] += share;
+            return;
+        }
+    w->columns[w->n] = column;
+    w->shares[w->n++] = share;
+}
+
+/* The segments that are open as the sweep goes along. */
+typedef struct sweep {
+    size_t next;
+    const segment *open[ACTIVE_MAX];
+    size_t n;
+    int64_t blind; /* until then some are missing, for want of room */
+} sweep;
+
+/* False where a window meets more segments than are kept, or what has no column: it tells nothing
+ * then. */
+static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end, window *w)
+{
+    size_t kept = 0;
+    bool odd = false;
+    for (; at->next < s->n_segments && s->segments[at->next].start < end; at->next++) {
+        const segment *g = &s->segments[at->next];
+        if (g->end > start && at->n < ACTIVE_MAX)
+            at->open[at->n++] = g;
+        else if (g->end > start && g->end > at->blind)
+            at->blind = g->end;
+    }
+    w->n = 0;
+    w->held = false;
+    for (size_t i = 0; i < at->n; i++) {
+        const segment *g = at->open[i];
+        int64_t from = g->start > start ? g->start : start;
+        int64_t to = g->end < end ? g->end : end;
+        odd = odd || (to > from && g->column == ODD);
+        if (to > from)
+            add_share(w, g->column, (double)(to - from) / (double)(end - start));
+        w->held = w->n == 1 ? g->held : w->held;
+        if (g->end > end)
+            at->open[kept++] = g;
+    }
+    at->n = kept;
+    return start >= at->blind && !odd;
+}
+
+static int64_t shifted(const pp_sampling_line *line, int64_t t)
+{
+    return t - (int64_t)(line->lag + line->drift * (double)(t - line->middle));
+}
+
+static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
+{
+    const pp_sampling *f = s->fine;
+    sweep at = {.blind = INT64_MIN};
+    window w;
+    int64_t last = f->kernels[0].start;
+    int64_t end_of_all = 0;
+    for (size_t i = 0; i < f->n_kernels; i++)
+        end_of_all = f->kernels[i].end > end_of_all ? f->kernels[i].end : end_of_all;
+    for (size_t i = 0; i < f->n_samples; i++) {
+        int64_t start = shifted(line, f->samples[i].start);
+        int64_t end = shifted(line, f->samples[i].end);
+        if (start < last - f->sampled / 2 || end > end_of_all)
+            continue; /* outside; two that touch may overlap by what their clocks tell */
+        last = end;
+        if (fill_window(s, &at, start, end, &w) &&
+            pp_sampling_has_known(s->sums->known, &f->samples[i]) &&
+            take_window(s, &w, &f->samples[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- out ---- */
+
+static int gather_pairs(summing *s, pp_error *err)
+{
+    pp_sampling_sums *to = s->sums;
+    size_t n = 0;
+    for (size_t i = 0; s->rows && i < to->n; i++)
+        n += s->rows[i].n;
+    to->pairs = malloc((n + 1) * sizeof *to->pairs);
+    if (!to->pairs)
+        return pp_error_nomem(err);
+    for (size_t i = 0; s->rows && i < to->n; i++) {
+        if (s->rows[i].n)
+            memcpy(to->pairs + to->n_pairs, s->rows[i].pairs, s->rows[i].n * sizeof *to->pairs);
+        to->n_pairs += s->rows[i].n;
+    }
+    if (n > 1)
+        qsort(to->pairs, n, sizeof *to->pairs, pp_sampling_pair_compare);
+    return 0;
+}
+
+static void free_summing(summing *s)
+{
+    place *p, *next_place;
+    HASH_ITER(hh, s->places, p, next_place)
+    {
+        HASH_DEL(s->places, p);
+        free(p->cuts);
+        free(p);
+    }
+    for (size_t i = 0; s->rows && i < s->sums->n; i++)
+        free(s->rows[i].pairs);
+    free(s->rows);
+    free(s->segments);
+    free(s->numbers);
+}
+
+int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line, pp_sampling_sums **ret,
+                    pp_error *err)
+{
+    summing s = {.fine = f, .sums = calloc(1, sizeof *s.sums)};
+    if (!s.sums)
+        return pp_error_nomem(err);
+    s.sums->lag = (int64_t)line->lag;
+    s.sums->lag_stderr = (int64_t)line->stderr_ns;
+    pp_sampling_find_known(f, s.sums->known);
+    int rc = make_places(&s, err);
+    if (rc == 0)
+        rc = make_segments(&s, err);
+    if (rc == 0 && s.n_segments > 0) {
+        qsort(s.segments, s.n_segments, sizeof *s.segments, compare_segments);
+        rc = take_windows(&s, line, err);
+    }
+    if (rc == 0)
+        rc = gather_pairs(&s, err);
+    free_summing(&s);
+    if (rc < 0)
+        pp_sampling_sums_free(s.sums);
+    else
+        *ret = s.sums;
+    return rc;
+}

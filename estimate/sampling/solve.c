@@ -1,0 +1,412 @@
+#include "estimate/sampling/solve.h"
+
+#include "common/vector.h"
+#include "estimate/sampling/solve_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Entries of the matrix, 8 bytes each. */
+#define ENTRIES_MAX ((size_t)16 << 20)
+
+/* Widths of the prior, as shares of a metric's range; a gap is short up to 3.5 us. */
+#define LEVEL 0.4
+#define NEXT_PART 0.2
+#define SHORT_GAP 0.01
+#define LONG_GAP 0.2
+#define SHORT_GAP_NS 3500.0
+
+/* ns: how far off the lag may be beyond what the stretches say. With it nine true values in ten and
+ * more lie within two standard errors, simulated: it stands for the course of a kernel within its
+ * first and last part too. */
+#define LAG_STDERR 500.0
+
+/* Of a value: by so much a kernel's own differs from one run of a training to another, with the
+ * clocks, the caches and the data; and what counts it from one way to another (docs/fine.md). */
+#define REPEATED 0.01
+/* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
+#define REPEATED_LEAST 0.002
+
+enum { ROUNDS = 4, STRETCHES_LEAST = 4 };
+
+/* A column by its key. */
+typedef struct named {
+    pp_sampling_key key;
+    uint32_t column;
+} named;
+
+typedef struct solving {
+    pp_sampling_whole whole;
+    named *named; /* in order of keys */
+    pp_skyline matrix;
+    double *share; /* of each column, of the stretches that know the metric ... */
+    double *held;  /* ... and the same of their windows that are held out */
+    double *theta; /* the metric's estimates */
+    double *rest;  /* n for each stretch: X' (y - X theta) of its windows */
+    double *z;     /* scratch, n */
+    double noise;  /* variance of what is left of a sample */
+    double lag_stderr;
+    pp_sampling_result *result;
+} solving;
+
+/* ---- the matrix ---- */
+
+static int compare_named(const void *a, const void *b)
+{
+    return pp_sampling_key_compare(&((const named *)a)->key, &((const named *)b)->key);
+}
+
+/* Whether two columns, next to each other by their keys, are parts of one kernel: they touch then.
+ */
+static bool touch(const named *a, const named *b)
+{
+    return !a->key.gap && !b->key.gap && a->key.layer == b->key.layer &&
+           a->key.phase == b->key.phase && a->key.kernel == b->key.kernel;
+}
+
+static void widen(uint32_t *first, uint32_t a, uint32_t b)
+{
+    uint32_t low = a < b ? a : b;
+    uint32_t high = a < b ? b : a;
+    if (low < first[high])
+        first[high] = low;
+}
+
+static int shape_matrix(solving *s, pp_error *err)
+{
+    const pp_sampling_whole *w = &s->whole;
+    uint32_t *first = malloc((w->n + 1) * sizeof *first);
+    if (!first)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < w->n; i++)
+        first[i] = (uint32_t)i;
+    for (size_t g = 0; g < w->n_stretches; g++)
+        for (size_t p = 0; p < w->stretches[g]->n_pairs; p++)
+            widen(first, w->index[g][w->stretches[g]->pairs[p].a],
+                  w->index[g][w->stretches[g]->pairs[p].b]);
+    for (size_t i = 0; i + 1 < w->n; i++)
+        if (touch(&s->named[i], &s->named[i + 1]))
+            widen(first, s->named[i].column, s->named[i + 1].column);
+    return pp_skyline_init(&s->matrix, w->n, first, ENTRIES_MAX, err);
+}
+
+static void add_entry(const pp_skyline *m, uint32_t a, uint32_t b, double value)
+{
+    *pp_skyline_entry(m, a > b ? a : b, a > b ? b : a) += value;
+}
+
+static double width_of(const pp_sampling_column *c)
+{
+    if (!c->key.gap)
+        return LEVEL;
+    return c->time < SHORT_GAP_NS * (double)c->count ? SHORT_GAP : LONG_GAP;
+}
+
+/* What the stretches that know a metric have of each column. */
+static void find_shares(solving *s, int m)
+{
+    const pp_sampling_whole *w = &s->whole;
+    memset(s->share, 0, w->n * sizeof *s->share);
+    memset(s->held, 0, w->n * sizeof *s->held);
+    for (size_t g = 0; g < w->n_stretches; g++) {
+        const pp_sampling_sums *f = w->stretches[g];
+        for (size_t i = 0; f->known[m] && i < f->n; i++) {
+            s->share[w->index[g][i]] += f->columns[i].share;
+            s->held[w->index[g][i]] += f->columns[i].held;
+        }
+    }
+}
+
+/* X'X plus the prior, by the variance of a sample. */
+static bool fill_and_factor(solving *s, int m)
+{
+    const pp_sampling_whole *w = &s->whole;
+    memset(s->matrix.values, 0, s->matrix.count * sizeof *s->matrix.values);
+    for (size_t g = 0; g < w->n_stretches; g++)
+        for (size_t p = 0; w->stretches[g]->known[m] && p < w->stretches[g]->n_pairs; p++) {
+            const pp_sampling_pair *pair = &w->stretches[g]->pairs[p];
+            add_entry(&s->matrix, w->index[g][pair->a], w->index[g][pair->b], pair->sum);
+        }
+    for (size_t i = 0; i < w->n; i++) {
+        double width = width_of(&w->columns[i]);
+        *pp_skyline_entry(&s->matrix, i, i) += s->noise / (width * width);
+    }
+    double link = s->noise / (NEXT_PART * NEXT_PART);
+    for (size_t i = 0; i + 1 < w->n; i++)
+        if (touch(&s->named[i], &s->named[i + 1])) {
+            uint32_t a = s->named[i].column;
+            uint32_t b = s->named[i + 1].column;
+            add_entry(&s->matrix, a, a, link);
+            add_entry(&s->matrix, b, b, link);
+            add_entry(&s->matrix, a, b, -link);
+        }
+    return pp_skyline_factor(&s->matrix);
+}
+
+/* ---- one metric ---- */
+
+static double prior_mean(const solving *s, size_t i, int m)
+{
+    const pp_sampling_column *c = &s->whole.columns[i];
+    return c->key.gap || s->share[i] <= 0 ? 0 : c->rhs[m] / s->share[i];
+}
+
+static void solve_theta(solving *s, int m)
+{
+    for (size_t i = 0; i < s->whole.n; i++) {
+        const pp_sampling_column *c = &s->whole.columns[i];
+        double width = width_of(c);
+        s->theta[i] = c->rhs[m] + s->noise / (width * width) * prior_mean(s, i, m);
+    }
+    pp_skyline_solve(&s->matrix, s->theta);
+}
+
+/* X' (y - X theta) of each stretch; returns the sum of all squares that are left. */
+static double find_rest(solving *s, int m)
+{
+    const pp_sampling_whole *w = &s->whole;
+    double left = w->yy[m];
+    memset(s->rest, 0, w->n * w->n_stretches * sizeof *s->rest);
+    for (size_t g = 0; g < w->n_stretches; g++) {
+        const pp_sampling_sums *f = w->stretches[g];
+        const uint32_t *index = w->index[g];
+        double *rest = s->rest + g * w->n;
+        if (!f->known[m])
+            continue;
+        for (size_t i = 0; i < f->n; i++) {
+            rest[index[i]] += f->columns[i].rhs[m];
+            left -= f->columns[i].rhs[m] * s->theta[index[i]];
+        }
+        for (size_t p = 0; p < f->n_pairs; p++) {
+            uint32_t a = index[f->pairs[p].a];
+            uint32_t b = index[f->pairs[p].b];
+            rest[a] -= f->pairs[p].sum * s->theta[b];
+            if (a != b)
+                rest[b] -= f->pairs[p].sum * s->theta[a];
+        }
+        for (size_t i = 0; i < f->n; i++)
+            left -= rest[index[i]] * s->theta[index[i]];
+    }
+    return left;
+}
+
+/* How many columns the samples decide, and not the prior. */
+static double decided(const solving *s)
+{
+    double n = 0;
+    for (size_t i = 0; i < s->whole.n; i++) {
+        double width = width_of(&s->whole.columns[i]);
+        double data = s->share[i] * 0.5; /* a window holds two columns or more */
+        n += data / (data + s->noise / (width * width));
+    }
+    return n;
+}
+
+static int fit(solving *s, int m, pp_error *err)
+{
+    const pp_sampling_whole *w = &s->whole;
+    const double windows = w->with[m];
+    double mean = w->y[m] / windows;
+    s->noise = fmax(1e-8, (w->yy[m] / windows - mean * mean) / 10);
+    find_shares(s, m);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!fill_and_factor(s, m))
+            return pp_error_set(err, PP_ERR_INTERNAL, "sums that no samples have");
+        solve_theta(s, m);
+        double left = find_rest(s, m);
+        double free = fmax(windows / 10, windows - decided(s));
+        s->noise = fmax(1e-8, left / free);
+    }
+    return 0;
+}
+
+/* ---- items ---- */
+
+static void add_item_times(solving *s, pp_sampling_item *item, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        const pp_sampling_column *c = &s->whole.columns[s->named[i].column];
+        if (c->key.gap)
+            continue;
+        item->time += c->time;
+        item->kernels += c->key.part == 0 ? c->count : 0;
+    }
+}
+
+/* Where its kernels begin and end, a lag that is wrong takes a piece of what is beside them for
+ * theirs, and loses one of their own. */
+static double edge_error(const solving *s, size_t from, size_t to, double time)
+{
+    double early = 0, late = 0;
+    for (size_t i = from; i < to; i++) {
+        uint32_t at = s->named[i].column;
+        const pp_sampling_column *c = &s->whole.columns[at];
+        if (c->key.gap)
+            continue;
+        double count = (double)c->count;
+        double before = at > 0 ? s->theta[at - 1] : 0;
+        double behind = at + 1 < s->whole.n ? s->theta[at + 1] : 0;
+        early += count * (before - s->theta[at]);
+        late += count * (behind - s->theta[at]);
+    }
+    return fmax(fabs(early), fabs(late)) * s->lag_stderr / time;
+}
+
+static void estimate_item(solving *s, pp_sampling_item *item, size_t from, size_t to, int m)
+{
+    const pp_sampling_whole *w = &s->whole;
+    double mean = 0, posterior = 0, sandwich = 0;
+    memset(s->z, 0, w->n * sizeof *s->z);
+    for (size_t i = from; i < to; i++) {
+        uint32_t at = s->named[i].column;
+        if (w->columns[at].key.gap)
+            continue;
+        s->z[at] = w->columns[at].time / item->time;
+        mean += s->z[at] * s->theta[at];
+    }
+    pp_skyline_solve(&s->matrix, s->z);
+    for (size_t i = from; i < to; i++) {
+        uint32_t at = s->named[i].column;
+        if (!w->columns[at].key.gap)
+            posterior += w->columns[at].time / item->time * s->z[at];
+    }
+    posterior *= s->noise;
+    for (size_t g = 0; g < w->n_stretches; g++) {
+        double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
+        sandwich += moved * moved;
+    }
+    double n = (double)w->known[m];
+    sandwich = w->known[m] >= STRETCHES_LEAST ? sandwich * n / (n - 1) : 0;
+    double edge = edge_error(s, from, to, item->time);
+    item->mean[m] = fmax(0, fmin(1, mean));
+    double repeated = REPEATED * item->mean[m];
+    item->stderr_of[m] = sqrt(fmax(posterior, sandwich) + edge * edge + repeated * repeated +
+                              REPEATED_LEAST * REPEATED_LEAST);
+}
+
+/* The columns of an item, by their keys: from `from` to before what is returned. */
+static size_t end_of_item(const solving *s, size_t from)
+{
+    size_t to = from + 1;
+    while (to < s->whole.n && s->named[to].key.layer == s->named[from].key.layer &&
+           s->named[to].key.phase == s->named[from].key.phase)
+        to++;
+    return to;
+}
+
+static void estimate_metric(solving *s, int m)
+{
+    const pp_sampling_whole *w = &s->whole;
+    pp_sampling_result *r = s->result;
+    size_t n = 0;
+    for (size_t from = 0, to; from < w->n; from = to) {
+        to = end_of_item(s, from);
+        estimate_item(s, &r->items[n++], from, to, m);
+    }
+    double predicted = 0;
+    for (size_t i = 0; i < w->n; i++)
+        predicted += s->held[i] * s->theta[i];
+    r->noise[m] = sqrt(s->noise);
+    r->held[m] = w->held_y[m] / w->held_with[m]; /* NaN where there are none */
+    r->closure[m] = predicted / w->held_with[m] - r->held[m];
+}
+
+static void unknown_metric(solving *s, int m)
+{
+    pp_sampling_result *r = s->result;
+    for (size_t i = 0; i < r->n; i++)
+        r->items[i].mean[m] = r->items[i].stderr_of[m] = (double)NAN;
+    r->noise[m] = r->held[m] = r->closure[m] = (double)NAN;
+}
+
+/* ---- all ---- */
+
+static int list_items(solving *s, pp_error *err)
+{
+    const pp_sampling_whole *w = &s->whole;
+    s->named = calloc(w->n + 1, sizeof *s->named);
+    s->result = calloc(1, sizeof *s->result);
+    if (!s->named || !s->result)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < w->n; i++)
+        s->named[i] = (named){w->columns[i].key, (uint32_t)i};
+    qsort(s->named, w->n, sizeof *s->named, compare_named);
+    s->result->items = calloc(w->n + 1, sizeof *s->result->items);
+    if (!s->result->items)
+        return pp_error_nomem(err);
+    for (size_t from = 0, to; from < w->n; from = to) {
+        to = end_of_item(s, from);
+        pp_sampling_item *item = &s->result->items[s->result->n++];
+        item->layer = s->named[from].key.layer;
+        item->phase = s->named[from].key.phase;
+        add_item_times(s, item, from, to);
+    }
+    return 0;
+}
+
+static int prepare(solving *s, const pp_sampling_sums *const *stretches, size_t n, pp_error *err)
+{
+    if (pp_sampling_whole_make(&s->whole, stretches, n, err) < 0)
+        return -1;
+    if (s->whole.windows < 1 || s->whole.n == 0)
+        return pp_error_set(err, PP_ERR_NOT_FOUND, "no sample fell on a kernel");
+    size_t size = s->whole.n;
+    s->share = malloc(size * sizeof *s->share);
+    s->held = malloc(size * sizeof *s->held);
+    s->theta = malloc(size * sizeof *s->theta);
+    s->z = malloc(size * sizeof *s->z);
+    s->rest = malloc(size * n * sizeof *s->rest);
+    if (!s->share || !s->held || !s->theta || !s->z || !s->rest)
+        return pp_error_nomem(err);
+    double squares = 0;
+    for (size_t g = 0; g < n; g++)
+        squares += (double)stretches[g]->lag_stderr * (double)stretches[g]->lag_stderr;
+    s->lag_stderr = sqrt(LAG_STDERR * LAG_STDERR + squares / (double)n);
+    return list_items(s, err) < 0 ? -1 : shape_matrix(s, err);
+}
+
+static int solve(solving *s, pp_error *err)
+{
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        if (s->whole.with[m] < 1) {
+            unknown_metric(s, m);
+            continue;
+        }
+        if (fit(s, m, err) < 0)
+            return -1;
+        estimate_metric(s, m);
+    }
+    s->result->windows = (uint64_t)s->whole.windows;
+    return 0;
+}
+
+int pp_sampling_solve(const pp_sampling_sums *const *stretches, size_t n, pp_sampling_result **ret,
+                      pp_error *err)
+{
+    solving s = {0};
+    int rc = prepare(&s, stretches, n, err);
+    if (rc == 0)
+        rc = solve(&s, err);
+    pp_sampling_whole_free(&s.whole);
+    pp_skyline_free(&s.matrix);
+    free(s.named);
+    free(s.share);
+    free(s.held);
+    free(s.theta);
+    free(s.rest);
+    free(s.z);
+    if (rc < 0)
+        pp_sampling_result_free(s.result);
+    else
+        *ret = s.result;
+    return rc;
+}
+
+void pp_sampling_result_free(pp_sampling_result *r)
+{
+    if (!r)
+        return;
+    free(r->items);
+    free(r);
+}

@@ -1,0 +1,52 @@
+/*
+ * Each kernel's metrics from sums of fine samples (estimate/sampling/sums.h). No I/O, no clock.
+ *
+ *     y = X b + e
+ *
+ * y is a sample, X the share of its window that each part of a kernel took (or the gap behind it),
+ * b the parts' values. b has a prior: a part is like the next one of its kernel within 20 points of
+ * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
+ * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
+ *
+ * The standard error of an item is the larger one of the posterior's and, from four stretches on,
+ * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges,
+ * and 1 % of the value and 0.2 points for what differs from run to run.
+ */
+#ifndef PP_ESTIMATE_SAMPLING_SOLVE_H
+#define PP_ESTIMATE_SAMPLING_SOLVE_H
+
+#include "common/error.h"
+#include "estimate/sampling/sums.h"
+
+/** A layer in a phase: all of its kernels together, weighted by time. */
+typedef struct pp_sampling_item {
+    uint32_t layer;
+    uint8_t phase;
+    double time;                      /**< ns of its kernels, in all stretches */
+    uint64_t kernels;                 /**< how many ran */
+    double mean[PP_SAMPLING_METRICS]; /**< 0 to 1; NaN: not known */
+    double stderr_of[PP_SAMPLING_METRICS];
+} pp_sampling_item;
+
+typedef struct pp_sampling_result {
+    pp_sampling_item *items; /**< by layer and phase */
+    size_t n;
+    uint64_t windows;
+    double noise[PP_SAMPLING_METRICS];   /**< what is left of a sample, standard deviation */
+    double closure[PP_SAMPLING_METRICS]; /**< of the samples held out: the estimates' mean less
+                                            theirs */
+    double held[PP_SAMPLING_METRICS];    /**< their mean; NaN where none was held out */
+} pp_sampling_result;
+
+/**
+ * Solves the sums of `n` stretches together, each metric's from those that know it.
+ * PP_ERR_NOT_FOUND: there are no windows; PP_ERR_TOO_LARGE: kernels come in too many orders for the
+ * solution to be kept.
+ */
+int pp_sampling_solve(const pp_sampling_sums *const *stretches, size_t n, pp_sampling_result **ret,
+                      pp_error *err);
+
+/** NULL is allowed. */
+void pp_sampling_result_free(pp_sampling_result *result);
+
+#endif

@@ -1,0 +1,51 @@
+/* Shared by the files of estimate/sampling/solve.h. */
+#ifndef PP_ESTIMATE_SAMPLING_SOLVE_INTERNAL_H
+#define PP_ESTIMATE_SAMPLING_SOLVE_INTERNAL_H
+
+#include "estimate/sampling/solve.h"
+
+/**
+ * A symmetric matrix by the rows of its lower triangle, each from its first entry that is not 0 on.
+ * Its Cholesky factor has its entries within the same places.
+ */
+typedef struct pp_skyline {
+    size_t n;
+    uint32_t *first; /* column of a row's first entry */
+    size_t *at;      /* where row i's entry of column 0 would be: row i, column j is at[i] + j */
+    double *values;
+    size_t count;
+} pp_skyline;
+
+/** `first` is taken over. PP_ERR_TOO_LARGE past `limit` entries. All entries are 0. */
+int pp_skyline_init(pp_skyline *s, size_t n, uint32_t *first, size_t limit, pp_error *err);
+void pp_skyline_free(pp_skyline *s);
+
+static inline double *pp_skyline_entry(const pp_skyline *s, size_t i, size_t j)
+{
+    return &s->values[s->at[i] + j];
+}
+
+/** In its place; false where it is not positive definite. */
+bool pp_skyline_factor(pp_skyline *s);
+/** Solves with the factor, in the place of b. */
+void pp_skyline_solve(const pp_skyline *s, double *b);
+
+/** The sums of all stretches over one list of columns, in order of their places in a step. */
+typedef struct pp_sampling_whole {
+    pp_sampling_column *columns;
+    size_t n;
+    uint32_t **index; /* of each stretch: which column its columns are */
+    const pp_sampling_sums *const *stretches;
+    size_t n_stretches;
+    double windows; /* of all stretches; the rest is of those that know the metric */
+    size_t known[PP_SAMPLING_METRICS]; /* how many do */
+    double with[PP_SAMPLING_METRICS];  /* their windows */
+    double y[PP_SAMPLING_METRICS], yy[PP_SAMPLING_METRICS];
+    double held_with[PP_SAMPLING_METRICS], held_y[PP_SAMPLING_METRICS];
+} pp_sampling_whole;
+
+int pp_sampling_whole_make(pp_sampling_whole *whole, const pp_sampling_sums *const *stretches,
+                           size_t n, pp_error *err);
+void pp_sampling_whole_free(pp_sampling_whole *whole);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * Sums of fine samples: all that an estimate of each kernel's metrics needs of the samples of a
+ * GPU's performance monitors that fell on it. The agent joins samples with kernels as they come and
+ * keeps these sums only (estimate/sampling/join.h); estimate/sampling/solve.h solves them.
+ *
+ * A sample is the mean of a metric over a window of some 25 us. A column is a piece of time whose
+ * value is asked for: a part of the k-th kernel of a layer in a phase of every step, or the gap
+ * behind it. With x the share of a window that each column took and y the sample, the sums are
+ * those of x x' and x y over windows. They add: those of a session are the sum of its stretches'.
+ */
+#ifndef PP_ESTIMATE_SAMPLING_SUMS_H
+#define PP_ESTIMATE_SAMPLING_SUMS_H
+
+#include "common/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PP_SAMPLING_METRICS = 4 };
+
+typedef struct pp_sampling_key {
+    uint32_t layer;  /**< 0: none, the phase is the step's */
+    uint32_t kernel; /**< which one of the layer's in that phase of a step, from 0 */
+    uint16_t part;   /**< of the kernel, by pp_sampling_part */
+    uint8_t phase;   /**< docs/timing.md */
+    bool gap;        /**< the time behind the kernel in which none ran */
+} pp_sampling_key;
+
+typedef struct pp_sampling_column {
+    pp_sampling_key key;
+    uint64_t count; /**< how often it came */
+    double time;    /**< ns, all of these together */
+    double place;   /**< ns from the step's begin to its own, summed up over `count` */
+    double share;   /**< sum of x */
+    double held;    /**< the same of the windows that are held out */
+    double rhs[PP_SAMPLING_METRICS]; /**< sums of x y */
+} pp_sampling_column;
+
+/** Sum of x x' of two columns, by their indices; a <= b. */
+typedef struct pp_sampling_pair {
+    uint32_t a, b;
+    double sum;
+} pp_sampling_pair;
+
+/**
+ * Metrics that half of the stretch's samples or more do not have, since the GPU does not offer
+ * them, say, have `known` false and sums of 0. One window in eight steps' worth is held out of the
+ * sums of products, to hold the estimates against.
+ */
+typedef struct pp_sampling_sums {
+    pp_sampling_column *columns;
+    size_t n;
+    pp_sampling_pair *pairs;
+    size_t n_pairs;
+    bool known[PP_SAMPLING_METRICS];
+    uint64_t windows, held_windows;
+    double y[PP_SAMPLING_METRICS];  /**< sum of y */
+    double yy[PP_SAMPLING_METRICS]; /**< sum of y squared */
+    double held_y[PP_SAMPLING_METRICS];
+    int64_t lag;        /**< ns: the samples' clock less the kernels', about the stretch's middle */
+    int64_t lag_stderr; /**< ns */
+} pp_sampling_sums;
+
+/** How the i-th of n parts is called: near its end by how far it is from there, so that a kernel
+ * that is cut into more parts one time calls the same part the same. Names are in order of time. */
+static inline uint16_t pp_sampling_part(uint32_t i, uint32_t n)
+{
+    return (uint16_t)(i < n - n / 2 ? i : UINT16_MAX - (n - 1 - i));
+}
+
+/** Adds `from` to `into`: columns of the same key are one. A metric is known where both know it, so
+ * better merge two that know the same.
+ * `into` is as it was where memory is out. */
+int pp_sampling_sums_merge(pp_sampling_sums *into, const pp_sampling_sums *from, pp_error *err);
+
+/** NULL is allowed. */
+void pp_sampling_sums_free(pp_sampling_sums *sums);
+
+/** By layer, phase, kernel, gap behind it, part: as qsort() asks. */
+int pp_sampling_key_compare(const pp_sampling_key *a, const pp_sampling_key *b);
+
+/** Of two pp_sampling_pair, by their columns: for qsort(). */
+int pp_sampling_pair_compare(const void *a, const void *b);
+
+/** Adds what a column has to one of the same key. */
+void pp_sampling_column_add(pp_sampling_column *to, const pp_sampling_column *from);
+
+#endif

@@ -1,0 +1,266 @@
+/* Fine sampling from kernels and samples to estimates, against a known truth. */
+#include "common/tests/cmocka_all.h"
+#include "estimate/sampling/tests/sim.h"
+
+#include <math.h>
+#include <string.h>
+
+static sim_config usual(uint64_t seed)
+{
+    sim_config c = sim_usual(seed);
+    c.kernels = 200;
+    c.length = 30;
+    c.stretch = 0.25;
+    c.stretches = 6;
+    return c;
+}
+
+static pp_sampling_result *solved(const sim *s)
+{
+    pp_sampling_result *r = NULL;
+    pp_error err = {0};
+    if (pp_sampling_solve((const pp_sampling_sums *const *)s->stretches, s->n_stretches, &r, &err) <
+        0)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+/* Of items of at least 50 us, and of 10 to 50 us. */
+static void check(const sim_config *c, double most, double most_short)
+{
+    sim s;
+    sim_run(&s, c);
+    pp_sampling_result *r = solved(&s);
+    sim_score wide = sim_compare(&s, r, 50, 1e9);
+    sim_score narrow = sim_compare(&s, r, 10, 50);
+    print_message("lag %.2f us off; %.2f and %.2f points, p95 %.2f and %.2f; within two standard "
+                  "errors %.2f and %.2f; closure %.3f points\n",
+                  s.lag_error, wide.error, narrow.error, wide.p95, narrow.p95, wide.within,
+                  narrow.within, 100 * r->closure[0]);
+    assert_true(narrow.n > 50);
+    assert_true(s.lag_error < 0.4);
+    assert_true(wide.error <= most && narrow.error <= most_short);
+    assert_true(narrow.within > 0.85 && (wide.n == 0 || wide.within > 0.85));
+    for (int m = 0; m < SIM_BUSY; m++)
+        assert_true(fabs(r->closure[m]) < 0.02 * r->held[m]);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+/* What is kept of many stretches: merged ones tell the same, their standard errors too. */
+static void test_merged_stretches(void **state)
+{
+    (void)state;
+    sim_config c = usual(9);
+    c.stretches = 12;
+    sim s;
+    sim_run(&s, &c);
+    pp_sampling_result *apart = solved(&s);
+    sim_score before = sim_compare(&s, apart, 10, 1e9);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(pp_sampling_sums_merge(s.stretches[i], s.stretches[i + 6], NULL), 0);
+        pp_sampling_sums_free(s.stretches[i + 6]);
+        s.stretches[i + 6] = NULL;
+    }
+    s.n_stretches = 6;
+    pp_sampling_result *merged = solved(&s);
+    sim_score after = sim_compare(&s, merged, 10, 1e9);
+    assert_int_equal(merged->n, apart->n);
+    assert_int_equal(merged->windows, apart->windows);
+    double most = 0;
+    for (size_t i = 0; i < merged->n; i++)
+        most = fmax(most, fabs(merged->items[i].mean[0] - apart->items[i].mean[0]));
+    print_message("%.2f and %.2f points; %.4f at most from one to the other; z %.2f and %.2f\n",
+                  before.error, after.error, 100 * most, before.z, after.z);
+    assert_true(most < 1e-6);
+    assert_true(fabs(after.z - before.z) < 0.2 * before.z);
+    pp_sampling_result_free(apart);
+    pp_sampling_result_free(merged);
+    sim_free(&s);
+}
+
+static void test_kernels_back_to_back(void **state)
+{
+    (void)state;
+    sim_config c = usual(1);
+    check(&c, 1, 1.5);
+}
+
+static void test_launch_bound(void **state)
+{
+    (void)state;
+    sim_config c = usual(2);
+    c.kernels = 85;
+    c.length = 12;
+    c.gap[0] = 5;
+    c.gap[1] = 60;
+    check(&c, 1, 1);
+}
+
+static void test_changing_order_and_lost_samples(void **state)
+{
+    (void)state;
+    sim_config c = usual(3);
+    c.shuffled = true;
+    c.lost = 0.05;
+    check(&c, 1, 1.5);
+}
+
+static void test_kernels_side_by_side(void **state)
+{
+    (void)state;
+    sim_config c = usual(4);
+    c.parallel = 9;
+    check(&c, 1, 2);
+}
+
+/* What the samples say nothing of keeps the prior's width. */
+static void test_ignorance_is_told(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(5);
+    c.length = 2;
+    c.spread = 0.1;
+    c.stretches = 1;
+    c.stretch = 0.03;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    sim_score score = sim_compare(&s, r, 0, 10);
+    print_message("%zu values, %.2f within two standard errors, z %.2f\n", score.n, score.within,
+                  score.z);
+    assert_true(score.n > 100 && score.within > 0.85 && score.z < 2);
+    double widest = 0;
+    for (size_t i = 0; i < r->n; i++)
+        widest = fmax(widest, r->items[i].stderr_of[0]);
+    assert_true(widest > 0.05);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+/* Estimates do not depend on the order of the stretches but for rounding. */
+static void test_order_does_not_matter(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(6);
+    c.kernels = 60;
+    c.stretches = 3;
+    sim_run(&s, &c);
+    pp_sampling_result *first = solved(&s);
+    pp_sampling_sums *spare = s.stretches[0];
+    s.stretches[0] = s.stretches[2];
+    s.stretches[2] = spare;
+    pp_sampling_result *again = solved(&s);
+    assert_int_equal(first->n, again->n);
+    for (size_t i = 0; i < first->n; i++)
+        for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+            assert_true(fabs(first->items[i].mean[m] - again->items[i].mean[m]) < 1e-9);
+            assert_true(fabs(first->items[i].stderr_of[m] - again->items[i].stderr_of[m]) < 1e-9);
+        }
+    pp_sampling_result_free(first);
+    pp_sampling_result_free(again);
+    sim_free(&s);
+}
+
+static void test_a_metric_that_is_not_offered(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(7);
+    c.kernels = 60;
+    c.stretches = 1;
+    c.missing = 3;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    for (size_t i = 0; i < r->n; i++) {
+        assert_true(isnan(r->items[i].mean[2]) && isnan(r->items[i].stderr_of[2]));
+        assert_true(isfinite(r->items[i].mean[1]));
+    }
+    assert_true(isnan(r->held[2]));
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+/* What is blank in some stretches is known from the others, as it is where those were all. */
+static void test_a_metric_that_is_blank_for_a_while(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(8);
+    c.kernels = 60;
+    c.missing = 3;
+    c.blank = 2;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    sim_score score = sim_compare(&s, r, 10, 1e9);
+    print_message("%zu values, %.2f points, %.2f within two standard errors\n", score.n,
+                  score.error, score.within);
+    assert_true(score.n > 60 && score.error < 0.5 && score.within > 0.85);
+    assert_true(fabs(r->closure[2]) < 0.02 * r->held[2]);
+
+    pp_sampling_result *others = NULL;
+    assert_int_equal(pp_sampling_solve((const pp_sampling_sums *const *)s.stretches + 2,
+                                       s.n_stretches - 2, &others, NULL),
+                     0);
+    for (size_t i = 0; i < r->n; i++) { /* but for weights by all of the time */
+        assert_true(fabs(r->items[i].mean[2] - others->items[i].mean[2]) < 0.002);
+        const double ratio = r->items[i].stderr_of[2] / others->items[i].stderr_of[2];
+        assert_true(ratio > 0.9 && ratio < 1.1);
+    }
+    assert_true(fabs(r->noise[2] / others->noise[2] - 1) < 0.01);
+    assert_true(r->windows > others->windows * 4 / 3);
+    pp_sampling_result_free(others);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+/* A metric that nearly no sample has takes none of them from the others. */
+static void test_a_metric_that_comes_now_and_then(void **state)
+{
+    (void)state;
+    sim s;
+    sim_config c = usual(8);
+    c.kernels = 60;
+    c.stretches = 2;
+    c.missing = 3;
+    c.rare = 0.1;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    assert_true((double)r->windows > 0.8 * 2 * c.stretch * 1e6 / c.period);
+    for (size_t i = 0; i < r->n; i++)
+        assert_true(isnan(r->items[i].mean[2]) && isfinite(r->items[i].mean[1]));
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+static void test_nothing_to_solve(void **state)
+{
+    (void)state;
+    pp_sampling_result *r = NULL;
+    pp_error err = {0};
+    const pp_sampling_sums empty = {.known = {true}};
+    const pp_sampling_sums *one[] = {&empty};
+    assert_int_equal(pp_sampling_solve(one, 1, &r, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+    assert_int_equal(pp_sampling_solve(NULL, 0, &r, &err), -1);
+    assert_int_equal(err.code, PP_ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merged_stretches),
+        cmocka_unit_test(test_kernels_back_to_back),
+        cmocka_unit_test(test_launch_bound),
+        cmocka_unit_test(test_changing_order_and_lost_samples),
+        cmocka_unit_test(test_kernels_side_by_side),
+        cmocka_unit_test(test_ignorance_is_told),
+        cmocka_unit_test(test_order_does_not_matter),
+        cmocka_unit_test(test_a_metric_that_is_not_offered),
+        cmocka_unit_test(test_a_metric_that_is_blank_for_a_while),
+        cmocka_unit_test(test_a_metric_that_comes_now_and_then),
+        cmocka_unit_test(test_nothing_to_solve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,349 @@
+#include "estimate/sampling/tests/sim.h"
+#include "common/tests/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHARES = SIM_BUSY, HELD_BACK = 64 };
+
+/* One kernel of the model; times in us. */
+typedef struct kernel {
+    uint32_t layer;
+    uint8_t phase;
+    double length, gap;
+    double rise, fall; /* at its begin and end */
+    double level[SHARES];
+} kernel;
+
+/* One that ran. */
+typedef struct ran {
+    double start, length;
+    double level[SHARES];
+    const kernel *of;
+} ran;
+
+typedef struct model {
+    uint64_t rng;
+    kernel *kernels;
+    int n;
+    ran *ran;
+    int *order;
+    double now; /* us */
+    int64_t step;
+    double lag_squares;
+} model;
+
+static void *need(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+sim_config sim_usual(uint64_t seed)
+{
+    return (sim_config){.seed = seed,
+                        .spread = 0.9,
+                        .gap = {0.7, 1.2},
+                        .period = 25,
+                        .stretch = 0.5,
+                        .stretches = 10,
+                        .cv = 0.05,
+                        .noise = 0.002,
+                        .stamps = 0.1,
+                        .lag = -700,
+                        .drift = 5e-6};
+}
+
+/* ---- the model ---- */
+
+static void draw_kernel(model *m, const sim_config *c, kernel *k)
+{
+    k->length = fmax(1.5, fmin(2000, c->length * exp(c->spread * sim_normal(&m->rng))));
+    k->gap = c->gap[0] + (c->gap[1] - c->gap[0]) * sim_uniform(&m->rng);
+    k->rise = fmin(k->length / 4, 0.3 + 1.2 * sim_uniform(&m->rng));
+    k->fall = fmin(30, k->length * 0.5 * sim_uniform(&m->rng));
+    for (int i = 0; i < SHARES; i++)
+        k->level[i] = 0.03 + 0.82 * sim_uniform(&m->rng);
+}
+
+/* Layers forward one after the other, backward the other way round, then the optimizer. */
+static void draw_model(model *m, const sim_config *c)
+{
+    int layers = c->kernels / 5;
+    m->n = c->kernels;
+    m->kernels = need(calloc((size_t)m->n, sizeof *m->kernels));
+    m->ran = need(calloc((size_t)m->n, sizeof *m->ran));
+    m->order = need(calloc((size_t)m->n, sizeof *m->order));
+    for (int i = 0; i < m->n; i++) {
+        kernel *k = &m->kernels[i];
+        draw_kernel(m, c, k);
+        m->order[i] = i;
+        if (i < layers * 2) {
+            k->layer = 1 + (uint32_t)i / 2;
+        } else if (i < layers * 4) {
+            k->layer = (uint32_t)(layers - (i - 2 * layers) / 2);
+            k->phase = 1;
+        } else {
+            k->phase = i % 3 ? 2 : 7;
+        }
+    }
+}
+
+/* ---- a step ---- */
+
+static double gap_of(model *m, const sim_config *c, const kernel *k)
+{
+    double steady = c->gap[1] < 3;
+    double gap =
+        k->gap * (steady > 0 ? 0.9 + 0.2 * sim_uniform(&m->rng) : 0.6 + sim_uniform(&m->rng));
+    if (steady <= 0 && sim_uniform(&m->rng) < 0.002)
+        gap += -500 * log(1 - sim_uniform(&m->rng)); /* the host was elsewhere */
+    return gap;
+}
+
+static void run_step(model *m, const sim_config *c)
+{
+    int half = m->n / 5 * 2;
+    bool turned = c->shuffled && m->step % 4 == 3;
+    for (int i = 0; i < m->n; i++) {
+        int at = turned && i < half ? (i + half / 2) % half : i;
+        const kernel *k = &m->kernels[m->order[at]];
+        ran *r = &m->ran[i];
+        r->of = k;
+        r->length = k->length * exp(0.02 * sim_normal(&m->rng));
+        m->now += gap_of(m, c, k);
+        r->start = m->now;
+        bool beside = c->parallel && i % c->parallel == 0;
+        m->now += beside ? r->length / 3 : r->length;
+        for (int j = 0; j < SHARES; j++)
+            r->level[j] =
+                k->level[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * sim_normal(&m->rng));
+    }
+}
+
+/* The area below a kernel's course at level 1 up to `t` us after its begin. */
+static double area(const ran *r, double t)
+{
+    const kernel *k = r->of;
+    double rise = k->rise, fall = k->fall, n = r->length;
+    t = fmax(0, fmin(t, n));
+    double a = t < rise ? t * t / (2 * rise) : rise / 2 + (t - rise);
+    double into = t - (n - fall);
+    return into > 0 && fall > 0 ? a - into * into / (2 * fall) : a;
+}
+
+/* ---- a stretch ---- */
+
+typedef struct windows {
+    double first; /* us, its begin */
+    size_t n;
+    pp_sampling_sample *samples;
+    double (*sums)[PP_SAMPLING_METRICS];
+} windows;
+
+static void add_to_windows(windows *w, const sim_config *c, const ran *r)
+{
+    double end = r->start + r->length;
+    for (long i = (long)floor((r->start - w->first) / c->period);; i++) {
+        double from = w->first + (double)i * c->period;
+        if (from >= end)
+            return;
+        if (i < 0 || (size_t)i >= w->n)
+            continue;
+        double till = from + c->period;
+        double covered = fmin(end, till) - fmax(r->start, from);
+        double part = area(r, till - r->start) - area(r, from - r->start);
+        for (int j = 0; j < SHARES; j++)
+            w->sums[i][j] += part * r->level[j] / c->period;
+        w->sums[i][SIM_BUSY] += covered / c->period;
+    }
+}
+
+static int64_t stamp(model *m, const sim_config *c, double us)
+{
+    return (int64_t)llround((us + c->stamps * sim_normal(&m->rng)) * 1000);
+}
+
+static void tell_kernels(sim *s, pp_sampling *f, windows *w)
+{
+    model *m = s->model;
+    for (int i = 0; i < m->n; i++) {
+        const ran *r = &m->ran[i];
+        const sim_config *c = &s->config;
+        pp_sampling_kernel k = {.start = stamp(m, c, r->start),
+                                .step = m->step,
+                                .layer = r->of->layer,
+                                .phase = r->of->phase};
+        k.end = stamp(m, c, r->start + r->length);
+        if (k.end <= k.start)
+            k.end = k.start + 1;
+        if (pp_sampling_add_kernel(f, &k, NULL) < 0)
+            abort();
+        add_to_windows(w, c, r);
+    }
+}
+
+/* A time of the kernels' clock on the samples'. */
+static double on_samples_clock(const sim_config *c, double us, double zero)
+{
+    return us + c->lag + c->drift * (us - zero);
+}
+
+static void tell_samples(sim *s, pp_sampling *f, const windows *w)
+{
+    model *m = s->model;
+    const sim_config *c = &s->config;
+    for (size_t i = 0; i < w->n; i++) {
+        double from = w->first + (double)i * c->period;
+        pp_sampling_sample p = {
+            .start = (int64_t)llround(1000 * on_samples_clock(c, from, w->first)),
+            .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
+        for (int j = 0; j < PP_SAMPLING_METRICS; j++)
+            p.values[j] = (float)fmin(1, w->sums[i][j] + c->noise * sim_normal(&m->rng));
+        bool blank = c->missing && (c->blank == 0 || s->n_stretches <= (size_t)c->blank);
+        if (blank && sim_uniform(&m->rng) >= c->rare)
+            p.values[c->missing - 1] = NAN;
+        if (sim_uniform(&m->rng) >= c->lost && pp_sampling_add_sample(f, &p, NULL) < 0)
+            abort();
+    }
+}
+
+static void run_stretch(sim *s, pp_sampling *f, pp_sampling_sums **ret)
+{
+    model *m = s->model;
+    const sim_config *c = &s->config;
+    double begun = m->now;
+    windows w = {.first = begun + c->period * sim_uniform(&m->rng),
+                 .n = (size_t)(c->stretch * 1e6 / c->period)};
+    w.sums = need(calloc(w.n, sizeof *w.sums));
+    while (m->now < begun + c->stretch * 1e6) {
+        run_step(m, c);
+        tell_kernels(s, f, &w);
+        m->step++;
+    }
+    tell_samples(s, f, &w);
+    free(w.sums);
+    const pp_sampling_clock clock = {
+        .metric = SIM_BUSY, .lag = (int64_t)(c->lag * 1000) + 600000, .range = 2000000};
+    pp_error err = {0};
+    if (pp_sampling_join(f, &clock, ret, &err) < 0) {
+        (void)fprintf(stderr, "a stretch is not joined: %s\n", err.message);
+        abort();
+    }
+    double middle = c->lag + c->drift * c->stretch * 1e6 / 2;
+    m->lag_squares += pow((double)(*ret)->lag / 1000 - middle, 2);
+    m->now += 1e5;
+}
+
+/* ---- truth ---- */
+
+static void add_truth(sim *s, const model *m, const kernel *k)
+{
+    sim_item *item = NULL;
+    for (size_t i = 0; i < s->n_items; i++)
+        if (s->items[i].layer == k->layer && s->items[i].phase == k->phase)
+            item = &s->items[i];
+    if (!item) {
+        item = &s->items[s->n_items++];
+        *item = (sim_item){.layer = k->layer, .phase = k->phase};
+    }
+    ran r = {.length = k->length, .of = k};
+    bool beside = s->config.parallel && (k - m->kernels) % s->config.parallel == 0;
+    for (int j = 0; j < SHARES; j++)
+        item->mean[j] += area(&r, k->length) * k->level[j] * (beside ? 0.4 : 1);
+    item->time += k->length;
+    item->kernel += 1;
+}
+
+static void find_truth(sim *s)
+{
+    const model *m = s->model;
+    s->items = need(calloc((size_t)m->n, sizeof *s->items));
+    for (int i = 0; i < m->n; i++)
+        add_truth(s, m, &m->kernels[i]);
+    for (size_t i = 0; i < s->n_items; i++) {
+        for (int j = 0; j < SHARES; j++)
+            s->items[i].mean[j] /= s->items[i].time;
+        s->items[i].kernel = s->items[i].time / s->items[i].kernel;
+    }
+}
+
+void sim_run(sim *s, const sim_config *config)
+{
+    model *m = need(calloc(1, sizeof *m));
+    *s = (sim){.config = *config, .model = m};
+    m->rng = config->seed * 7919;
+    m->now = 1e6;
+    draw_model(m, config);
+    find_truth(s);
+    s->stretches = need(calloc((size_t)config->stretches, sizeof(pp_sampling_sums *)));
+    pp_sampling *f = need(pp_sampling_new((int64_t)(config->period * 1000)));
+    for (int i = 0; i < config->stretches; i++)
+        run_stretch(s, f, &s->stretches[s->n_stretches++]);
+    pp_sampling_free(f);
+    s->lag_error = sqrt(m->lag_squares / config->stretches);
+}
+
+void sim_free(sim *s)
+{
+    model *m = s->model;
+    for (size_t i = 0; i < s->n_stretches; i++)
+        pp_sampling_sums_free(s->stretches[i]);
+    free(s->stretches);
+    free(s->items);
+    free(m->kernels);
+    free(m->ran);
+    free(m->order);
+    free(m);
+}
+
+/* ---- comparison ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static const pp_sampling_item *find_item(const pp_sampling_result *r, const sim_item *t)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->items[i].layer == t->layer && r->items[i].phase == t->phase)
+            return &r->items[i];
+    return NULL;
+}
+
+sim_score sim_compare(const sim *s, const pp_sampling_result *result, double from, double to)
+{
+    sim_score score = {0};
+    double weight = 0;
+    double *errors = need(calloc(s->n_items * SHARES + 1, sizeof *errors));
+    for (size_t i = 0; i < s->n_items; i++) {
+        const sim_item *t = &s->items[i];
+        const pp_sampling_item *e = find_item(result, t);
+        if (t->kernel < from || t->kernel >= to)
+            continue;
+        for (int j = 0; j < SHARES; j++) {
+            double off = e ? 100 * fabs(e->mean[j] - t->mean[j]) : 100;
+            double z = e ? off / 100 / e->stderr_of[j] : 100;
+            errors[score.n++] = off;
+            score.error += t->time * off;
+            weight += t->time;
+            score.within += z < 2;
+            score.z += z * z;
+        }
+    }
+    qsort(errors, score.n, sizeof *errors, compare_doubles);
+    if (score.n) {
+        score.p95 = errors[score.n * 95 / 100];
+        score.error /= weight;
+        score.within /= (double)score.n;
+        score.z = sqrt(score.z / (double)score.n);
+    }
+    free(errors);
+    return score;
+}

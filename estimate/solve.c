@@ -1,0 +1,313 @@
+#include "estimate/solve.h"
+
+#include "estimate/problem.h"
+#include "estimate/replay/boundary_search.h"
+#include "estimate/replay/replay.h"
+#include "estimate/sample_rows.h"
+#include "estimate/sampled_values.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *copy(const char *text)
+{
+    return strdup(text ? text : "");
+}
+
+static pp_item_kind kind_of(pp_phase phase)
+{
+    switch (phase) {
+    case PP_PHASE_OPTIMIZER:
+        return PP_ITEM_OPTIMIZER;
+    case PP_PHASE_ZERO_GRAD:
+        return PP_ITEM_ZERO_GRAD;
+    case PP_PHASE_DATA:
+        return PP_ITEM_DATA;
+    case PP_PHASE_COMMUNICATION:
+        return PP_ITEM_COMMUNICATION;
+    case PP_PHASE_OTHER:
+        return PP_ITEM_OTHER;
+    case PP_PHASE_IDLE:
+        return PP_ITEM_IDLE;
+    default:
+        return PP_ITEM_LAYER;
+    }
+}
+
+/* Why there is no busy time, in the words of docs/results.md. */
+static const char *why_not_busy(const pp_estimates *s, const pp_estimates_item *i)
+{
+    if (i->busy_ns >= 0)
+        return NULL;
+    if (i->kind == PP_ITEM_JOB)
+        return "known of the steps: gap_ns";
+    if (i->kind == PP_ITEM_IDLE)
+        return "not measured outside of steps";
+    if (*s->kernels)
+        return s->kernels;
+    return *s->gpu ? "no kernels were recorded" : "no GPU";
+}
+
+/* `other` is what no item takes of the steps, and has the kernels of its own pieces. */
+static void set_busy(const pp_problem *p, size_t row, const pp_estimates *s, pp_estimates_item *to)
+{
+    const bool other = to->kind == PP_ITEM_OTHER;
+    const pp_problem_item *item = p->items && row < p->n_items ? &p->items[row] : NULL;
+    const pp_problem_time *t = item ? &item->time : &p->other_time;
+    to->busy_ns = -1;
+    to->idle_share = (double)NAN;
+    if (item || other)
+        to->busy_ns = pp_problem_part(t, other ? &p->piece_time : t);
+    if (other && to->busy_ns >= 0 && to->total_ns > 0)
+        to->idle_share = fmax(1 - (double)to->busy_ns / (double)to->total_ns, 0);
+    else if (!other && to->busy_ns >= 0 && t->known_ns > 0)
+        to->idle_share = fmax(1 - (double)t->part_ns / (double)t->known_ns, 0);
+    to->busy_reason = why_not_busy(s, to);
+}
+
+/* The result's rows (items, other, idle), and the job after them. */
+static int make_items(const pp_problem *p, const pp_regression_result *r, pp_estimates *s,
+                      pp_error *err)
+{
+    s->items = calloc(r->n_rows + 1, sizeof(*s->items));
+    if (!s->items)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < r->n_rows; i++) {
+        const pp_problem_item *from = p->items && i < p->n_items ? &p->items[i] : NULL;
+        pp_estimates_item *to = &s->items[s->n_items++];
+        const pp_item_kind kind = kind_of(r->rows[i].phase);
+        const pp_problem_item *layer = kind == PP_ITEM_LAYER ? from : NULL;
+        *to = (pp_estimates_item){
+            .kind = kind,
+            .phase = r->rows[i].phase,
+            .layer = copy(layer ? layer->layer : ""),
+            .type = copy(layer ? layer->type : ""),
+            .parameters = layer ? layer->parameters : -1,
+            .calls = from ? from->calls : 0,
+            .total_ns = r->rows[i].time_ns,
+            .share = r->rows[i].share,
+        };
+        set_busy(p, i, s, to);
+        if (!to->layer || !to->type)
+            return pp_error_nomem(err);
+    }
+    pp_estimates_item *job = &s->items[s->n_items++];
+    *job = (pp_estimates_item){.kind = PP_ITEM_JOB,
+                               .phase = PP_PHASE_IDLE,
+                               .layer = copy(""),
+                               .type = copy(""),
+                               .parameters = -1,
+                               .total_ns = s->observed_ns,
+                               .share = (double)NAN};
+    set_busy(p, r->n_rows, s, job);
+    return job->layer && job->type ? 0 : pp_error_nomem(err);
+}
+
+/* Why there is no value, in the words of docs/results.md. */
+static const char *why(const pp_regression_result *r, size_t metric, bool job, bool in_group,
+                       bool ran, const pp_estimates_options *options, const char *isolated)
+{
+    if (!job && options->fine_only)
+        return pp_sampled_values_none;
+    if (!job && options->isolated_only)
+        return *isolated ? isolated : "only layers are replayed, forward and backward";
+    if (r->fits[metric].job.method == PP_METHOD_NONE)
+        return "no samples of this metric";
+    if (!job && options->job_only)
+        return "only job averages were asked for";
+    if (job)
+        return "no samples within the observed time";
+    if (!ran)
+        return "took no time while observed";
+    if (in_group)
+        return "known only together with its group";
+    if (!r->lag_known && r->fits[metric].constant)
+        return "its values did not vary";
+    if (!r->lag_known)
+        return "the exporter's lag could not be told from the data";
+    if (r->fits[metric].fitted_windows == 0)
+        return "no metric window lies within the observed time";
+    return "its standard error is above the limit";
+}
+
+static int set_group(const pp_regression_result *r, const pp_regression_estimate *from,
+                     pp_estimate *to, pp_error *err)
+{
+    to->group_mean = (double)NAN;
+    to->group_standard_error = (double)NAN;
+    if (!from || from->group < 0 || (size_t)from->group >= r->n_groups)
+        return 0;
+    const pp_regression_group *g = &r->groups[from->group];
+    to->group_name = copy(g->name);
+    to->group_mean = g->estimate.mean;
+    to->group_standard_error = g->estimate.standard_error;
+    return to->group_name ? 0 : pp_error_nomem(err);
+}
+
+/*
+ * Memory in use is a level of the whole GPU, not something a layer has a share of: a layer's row
+ * holds the job's average (method job) wherever the windows' place in time is known.
+ */
+static bool takes_the_jobs(const pp_problem *p, const pp_regression_result *r, size_t row,
+                           size_t metric)
+{
+    return isnan(pp_metric_get(p->metric_ids[metric])->max) && r->lag_known &&
+           r->rows[row].time_ns > 0;
+}
+
+static int make_estimate(const pp_problem *p, const pp_regression_result *r, size_t row,
+                         size_t metric, const pp_estimates_options *options, pp_estimates *s,
+                         pp_error *err)
+{
+    const bool job_only = options->job_only || options->fine_only || options->isolated_only;
+    const bool job = row == r->n_rows;
+    const bool level = !job && takes_the_jobs(p, r, row, metric);
+    const pp_regression_estimate *from =
+        job || level ? &r->fits[metric].job : pp_regression_get(r, row, metric);
+    const bool known = from->method != PP_METHOD_NONE && isfinite(from->mean) &&
+                       (job || ((level || from->identifiable) && !job_only));
+    pp_estimate *to = &s->estimates[s->n_estimates++];
+    *to = (pp_estimate){
+        .item = (uint32_t)row,
+        .metric = p->metric_ids[metric],
+        .mean = known ? from->mean : (double)NAN,
+        .standard_error = known ? from->standard_error : (double)NAN,
+        .windows = from->windows,
+        .method = known ? from->method : PP_METHOD_NONE,
+    };
+    if (set_group(r, job_only || level ? NULL : from, to, err) < 0)
+        return -1;
+    /* What a group says was solved as well; only its members' own share of it is unknown. */
+    if (to->group_name)
+        to->method = r->groups[from->group].estimate.method;
+    if (!known)
+        to->reason = why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0,
+                         options, s->isolated);
+    return 0;
+}
+
+static int make_estimates(const pp_problem *p, const pp_regression_result *r,
+                          const pp_estimates_options *options, pp_estimates *s, pp_error *err)
+{
+    s->estimates = calloc((r->n_rows + 1) * r->n_metrics + 1, sizeof(*s->estimates));
+    s->fits = calloc(r->n_metrics + 1, sizeof(*s->fits));
+    if (!s->estimates || !s->fits)
+        return pp_error_nomem(err);
+    for (size_t row = 0; row <= r->n_rows; row++) {
+        for (size_t m = 0; m < r->n_metrics; m++) {
+            if (make_estimate(p, r, row, m, options, s, err) < 0)
+                return -1;
+        }
+    }
+    for (size_t m = 0; m < r->n_metrics; m++) {
+        const pp_regression_metric_fit *f = &r->fits[m];
+        s->fits[s->n_fits++] = (pp_estimates_fit){
+            .metric = p->metric_ids[m],
+            .r2 = f->r2,
+            .noise = f->noise,
+            .step_variation = f->step_variation,
+            .closure = f->closure,
+            .windows = (int64_t)f->fitted_windows,
+            .dropped_samples = (int64_t)f->dropped_samples,
+            .repeated_samples = (int64_t)f->repeated_samples,
+        };
+    }
+    return 0;
+}
+
+static int64_t span_sum(const pp_time_range *spans, size_t n)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += spans[i].end_ns - spans[i].start_ns;
+    return sum;
+}
+
+static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_estimates *s)
+{
+    s->lag_ns = r->lag_known ? r->lag_ns : (double)NAN;
+    s->lag_stderr_ns = r->lag_known ? r->lag_se_ns : (double)NAN;
+    s->window_ns = r->window_ns;
+    s->observed_ns = span_sum(p->stretches, p->n_stretches);
+    s->step_count = (int64_t)p->n_steps;
+    s->step_mean_ns =
+        p->n_steps ? (double)span_sum(p->steps, p->n_steps) / (double)p->n_steps : (double)NAN;
+    s->step_ns = p->step_time.total_ns;
+    s->gap_ns = pp_problem_part(&p->step_time, &p->step_time);
+    for (size_t i = 0; i < r->n_windows; i++)
+        s->windows += r->windows[i].usable;
+    for (size_t m = 0; m < p->n_metrics; m++)
+        s->samples += (int64_t)p->metrics[m].n_samples;
+    s->truncated = p->truncated;
+}
+
+static int make_rows(const pp_problem *p, const pp_regression_result *r,
+                     const pp_estimates_options *options, pp_estimates *s, pp_error *err)
+{
+    make_summary(p, r, s);
+    if (make_items(p, r, s, err) < 0 || make_estimates(p, r, options, s, err) < 0)
+        return -1;
+    return pp_sample_rows_make(p, r, options->tolerance_percent, s, err);
+}
+
+static int attribute(const pp_problem *p, const pp_estimates_options *options,
+                     pp_regression_result **ret, pp_error *err)
+{
+    const pp_regression_input in = {
+        .items = p->names,
+        .n_items = p->n_items,
+        .intervals = p->intervals,
+        .n_intervals = p->n_intervals,
+        .cells = p->cells,
+        .n_cells = p->n_cells,
+        .steps = p->steps,
+        .n_steps = p->n_steps,
+        .stretches = p->stretches,
+        .n_stretches = p->n_stretches,
+        .metrics = p->metrics,
+        .n_metrics = p->n_metrics,
+        .options = options->attribution,
+    };
+    return pp_regression_solve(&in, ret, err);
+}
+
+static int fill(const pp_activity *activity, const char *gpu, const pp_estimates_options *options,
+                pp_problem *p, pp_estimates *s, pp_error *err)
+{
+    pp_regression_result *result = NULL;
+    if (pp_problem_build(activity, gpu, options, p, err) < 0 ||
+        attribute(p, options, &result, err) < 0)
+        return -1;
+    s->gpu = copy(gpu);
+    s->kernels = copy(p->kernels);
+    s->isolated = copy(p->isolated);
+    int rc = s->gpu && s->kernels && s->isolated ? make_rows(p, result, options, s, err)
+                                                 : pp_error_nomem(err);
+    pp_coverage_narrow(&p->reading, result);
+    if (rc == 0)
+        rc = pp_boundaries_find(p, err);
+    if (rc == 0)
+        rc = pp_replay_estimate(activity, p, options, s, err);
+    if (rc == 0)
+        rc = pp_sampled_values_take(activity, gpu, s, err);
+    pp_regression_result_free(result);
+    return rc;
+}
+
+int pp_estimates_solve(const pp_activity *activity, const char *gpu,
+                       const pp_estimates_options *options, pp_estimates **ret, pp_error *err)
+{
+    pp_problem p = {0};
+    pp_estimates *s = calloc(1, sizeof(*s));
+    if (!s)
+        return pp_error_nomem(err);
+    int rc = fill(activity, gpu, options, &p, s, err);
+    pp_problem_done(&p);
+    if (rc < 0) {
+        pp_estimates_free(s);
+        return -1;
+    }
+    *ret = s;
+    return 0;
+}

@@ -1,0 +1,24 @@
+#include "estimate/spans.h"
+
+#include <stdlib.h>
+
+static int compare_spans(const void *a, const void *b)
+{
+    const pp_time_range *x = a;
+    const pp_time_range *y = b;
+    return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
+}
+
+size_t pp_spans_join(pp_time_range *spans, size_t n)
+{
+    size_t kept = 0;
+    qsort(spans, n, sizeof *spans, compare_spans);
+    for (size_t i = 0; i < n; i++) {
+        pp_time_range *last = kept ? &spans[kept - 1] : NULL;
+        if (!last || last->end_ns < spans[i].start_ns)
+            spans[kept++] = spans[i];
+        else if (last->end_ns < spans[i].end_ns)
+            last->end_ns = spans[i].end_ns;
+    }
+    return kept;
+}

@@ -1,0 +1,10 @@
+/* Spans of time. */
+#ifndef PP_ESTIMATE_SPANS_H
+#define PP_ESTIMATE_SPANS_H
+
+#include "estimate/regression/regression.h"
+
+/** Sorts spans in place and joins those that touch or overlap; returns how many are left. */
+size_t pp_spans_join(pp_time_range *spans, size_t n);
+
+#endif

@@ -1,0 +1,127 @@
+#include "operator/addresses.h"
+
+#include "common/log.h"
+#include "controller/service.h"
+#include "operator/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const pp_kube_resource SERVICES = {"", "v1", "services"};
+
+struct pp_addresses {
+    pp_kube_informer *informer; /* of pp_strings: the one Service */
+    char key[330];
+    bool denied; /* by the API server, which was said */
+};
+
+static void release(void *object)
+{
+    pp_strings_free(object);
+    free(object);
+}
+
+static void *decode(void *user, const json_t *object, pp_error *err)
+{
+    (void)user;
+    pp_strings *addresses = calloc(1, sizeof *addresses);
+    if (!addresses)
+        (void)pp_error_nomem(err);
+    else if (pp_service_addresses(object, addresses, err) < 0) {
+        release(addresses);
+        addresses = NULL;
+    }
+    return addresses;
+}
+
+static void on_service(void *user, const char *key, const void *object)
+{
+    const pp_strings *addresses = object;
+    (void)user;
+    if (!addresses->count)
+        pp_warn(key, "the Service has no address of its own: pods that cannot resolve its name "
+                     "will not reach the operator");
+    for (size_t i = 0; i < addresses->count; i++)
+        pp_info(key, "agents that cannot resolve the Service's name come to %s",
+                addresses->items[i]);
+}
+
+static bool same(const pp_strings *a, const pp_strings *b)
+{
+    bool equal = a->count == b->count;
+    for (size_t i = 0; equal && i < a->count; i++)
+        equal = strcmp(a->items[i], b->items[i]) == 0;
+    return equal;
+}
+
+static void on_service_update(void *user, const char *key, const void *old, const void *object)
+{
+    if (!same(old, object))
+        on_service(user, key, object);
+}
+
+/* Without that right injection goes on, as where the Service has no address. */
+static void on_error(void *user, const pp_error *error)
+{
+    struct pp_addresses *addresses = user;
+    const bool denied = error->code == PP_ERR_DENIED;
+    if (!denied || !addresses->denied)
+        pp_warn(addresses->key, "watching the Service: %s%s", error->message,
+                denied ? ": pods that cannot resolve its name will not reach the operator" : "");
+    addresses->denied = denied;
+}
+
+static int watch(pp_operator *op, const char *ns, pp_error *err)
+{
+    char selector[300];
+    (void)snprintf(selector, sizeof selector, "metadata.name=%s", op->config->webhook.service_name);
+    const pp_kube_informer_options options = {.resource = &SERVICES,
+                                              .ns = ns,
+                                              .field_selector = selector,
+                                              .handler = {.decode = decode,
+                                                          .free_object = release,
+                                                          .on_add = on_service,
+                                                          .on_update = on_service_update,
+                                                          .on_error = on_error,
+                                                          .user = op->addresses}};
+    op->addresses->informer = pp_kube_informer_new(op->kube, &options, err);
+    return op->addresses->informer ? 0 : -1;
+}
+
+int pp_addresses_start(pp_operator *op, pp_error *err)
+{
+    const pp_config *config = op->config;
+    const char *ns = *config->webhook.service_namespace ? config->webhook.service_namespace
+                                                        : pp_kube_client_namespace(op->kube);
+    if (!pp_service_has(op->endpoint, config->webhook.service_name, ns))
+        return 0;
+    op->addresses = calloc(1, sizeof *op->addresses);
+    if (!op->addresses)
+        return pp_error_nomem(err);
+    (void)snprintf(op->addresses->key, sizeof op->addresses->key, "%s/%s", ns,
+                   config->webhook.service_name);
+    return watch(op, ns, err);
+}
+
+void pp_addresses_stop(pp_operator *op)
+{
+    if (op->addresses)
+        pp_kube_informer_free(op->addresses->informer);
+    free(op->addresses);
+    op->addresses = NULL;
+}
+
+bool pp_addresses_synced(const pp_operator *op)
+{
+    return !op->addresses || op->addresses->denied ||
+           pp_kube_informer_synced(op->addresses->informer);
+}
+
+const pp_strings *pp_addresses_of(const pp_operator *op)
+{
+    static const pp_strings none = {0};
+    const pp_strings *found =
+        op->addresses ? pp_kube_informer_get(op->addresses->informer, op->addresses->key) : NULL;
+    return found ? found : &none;
+}

@@ -1,0 +1,25 @@
+/*
+ * The addresses of the operator's own Service, watched, so that pods are injected with those it has
+ * now: where it is deleted and made again it has others.
+ */
+#ifndef PP_OPERATOR_ADDRESSES_H
+#define PP_OPERATOR_ADDRESSES_H
+
+#include "common/json.h"
+
+#include <stdbool.h>
+
+typedef struct pp_operator pp_operator;
+
+/** Nothing is watched where agents connect to something else than the Service. */
+int pp_addresses_start(pp_operator *op, pp_error *err);
+void pp_addresses_stop(pp_operator *op);
+
+/** Whether they are known, or will not be. */
+bool pp_addresses_synced(const pp_operator *op);
+
+/** Literal IPs, borrowed until the loop's next turn; none where there is no such Service, or a
+ * headless one. */
+const pp_strings *pp_addresses_of(const pp_operator *op);
+
+#endif
