@@ -501,7 +501,7 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
                                   .end_stored = work && ended(work),
                                   .replays = batch->stretch.dwell != 0};
     pp_error err = {0};
-    if (pp_batch_check(&claim, &err) < 0)
+    if (pp_batch_check(&claim, &err) < 0 || !session || !pod) /* it takes none without both */
         return refuse(op, connection, batch, err.code, err.field, err.message);
     *ret_session = session;
     *ret_pod = pod;

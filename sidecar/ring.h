@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 5,
+    PP_RING_VERSION = 6,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -117,7 +117,9 @@ typedef struct pp_kernel {
 
 enum {
     PP_KERNEL_COLLECTIVE = 1, /**< a kernel of NCCL's */
-    PP_KERNEL_COMPLETE = 2, /**< no kernel: all that were launched before `launched` are written */
+    /** No kernel: all that were launched before `launched` are written, and `start` of the
+     * `kernels_lost` are among them: what is lost later is of later stretches. */
+    PP_KERNEL_COMPLETE = 2,
 };
 
 /** Why a layer is not replayed in a phase (docs/isolated.md); the numbers are the wire's. */
@@ -190,12 +192,12 @@ typedef struct pp_ring_header {
     int64_t steps;              /**< steps ever counted */
     int64_t clock_error; /**< ns: how far GPU times may be off the host clock; 0 for "host" */
     uint32_t layer_count;
-    uint32_t state;       /**< what is installed now, a pp_ring_mode */
-    uint32_t failures;    /**< times that the hook gave up because of an error of its own */
-    uint32_t detached;    /**< 1: the hook has left for good */
-    uint32_t isolating;   /**< 1: inputs are kept, or layers replayed: the stretch is to go on */
-    uint64_t kernel_head; /**< kernels ever written */
-    uint64_t kernels_lost;
+    uint32_t state;        /**< what is installed now, a pp_ring_mode */
+    uint32_t failures;     /**< times that the hook gave up because of an error of its own */
+    uint32_t detached;     /**< 1: the hook has left for good */
+    uint32_t isolating;    /**< 1: inputs are kept, or layers replayed: the stretch is to go on */
+    uint64_t kernel_head;  /**< kernels ever written */
+    uint64_t kernels_lost; /**< ever */
 
     /* Written by the agent. */
     _Alignas(64) uint64_t tail; /**< marks that are in batches, or will be in none */

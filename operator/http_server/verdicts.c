@@ -17,7 +17,9 @@ void http_verdict_drop(pp_http_server *server, verdict *v)
 {
     if (v->kind == VERDICT_OPEN)
         askers_answered(server->askers, &v->question, false);
-    HASH_DEL(server->verdicts[v->kind], v);
+    verdict **of_its_kind = &server->verdicts[v->kind];
+    if (*of_its_kind)
+        HASH_DEL(*of_its_kind, v);
     free(v);
 }
 

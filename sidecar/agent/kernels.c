@@ -32,6 +32,7 @@ struct pp_kernels {
     int64_t newest;   /* the latest launch */
     int64_t complete; /* what was launched before is here */
     bool finished;
+    uint64_t lost;  /* kernels ever, as heeded */
     int64_t since;  /* kernels launched before are not here */
     int64_t passed; /* host time up to which steps were handed out */
     uint64_t late;
@@ -110,6 +111,11 @@ void pp_kernels_finish(pp_kernels *k)
 
 /* ---- what comes in ---- */
 
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static void drop_first_item(pp_kernels *k)
 {
     item *i = &k->items[k->first];
@@ -120,10 +126,11 @@ static void drop_first_item(pp_kernels *k)
     k->items_count--;
 }
 
-void pp_kernels_lose(pp_kernels *k)
+/* Drops what waits of the time before. */
+static void lose_until(pp_kernels *k, int64_t time)
 {
     bool stopped = false;
-    while (k->items_count > 0) {
+    while (k->items_count > 0 && k->items[k->first].step.end <= time) {
         stopped = k->items[k->first].event == PP_PAIRING_STOP;
         drop_first_item(k);
     }
@@ -133,16 +140,31 @@ void pp_kernels_lose(pp_kernels *k)
     k->fresh = !stopped; /* else the hook starts the next one */
 }
 
+void pp_kernels_lost(pp_kernels *k, uint64_t lost)
+{
+    if (lost != k->lost)
+        lose_until(k, INT64_MAX);
+    k->lost = lost;
+}
+
+/* A recording is over. The one after it may have begun before its losses are seen here. */
+static void complete(pp_kernels *k, int64_t until, uint64_t lost)
+{
+    if (lost != k->lost)
+        lose_until(k, until);
+    k->lost = lost;
+    k->complete = later(k->complete, until);
+}
+
 int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
 {
     if (kernel->launched < 0 || kernel->launched > TIME_MAX || kernel->start < 0 ||
         kernel->start > TIME_MAX) {
-        pp_kernels_lose(k);
+        lose_until(k, INT64_MAX);
         return 0;
     }
     if (kernel->flags & PP_KERNEL_COMPLETE) {
-        if (kernel->launched > k->complete)
-            k->complete = kernel->launched;
+        complete(k, kernel->launched, (uint64_t)kernel->start);
         return 0;
     }
     if (kernel->launched < k->passed) {
@@ -155,7 +177,7 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         k->head = 0;
     }
     if (k->count - k->head >= PP_KERNELS_MAX)
-        pp_kernels_lose(k);
+        lose_until(k, INT64_MAX);
     if (pp_array_reserve(&k->kernels, &k->capacity, k->count + 1, sizeof *k->kernels, err) < 0)
         return -1;
     k->kernels[k->count++] = *kernel;
@@ -169,7 +191,7 @@ int pp_kernels_queue(pp_kernels *k, pp_pairing_event event, const pp_step *step,
 {
     size_t count = event == PP_PAIRING_STEP ? step->count : 0;
     if (k->items_count == PP_KERNELS_MAX_STEPS || k->pieces + count > PP_KERNELS_MAX_PIECES)
-        pp_kernels_lose(k);
+        lose_until(k, INT64_MAX);
     k->finished = false;
     item *i = &k->items[(k->first + k->items_count) % PP_KERNELS_MAX_STEPS];
     *i = (item){.event = event, .step = *step};
@@ -220,11 +242,6 @@ static int compare_ends(const void *a, const void *b)
     if (x->end != y->end)
         return x->end < y->end ? -1 : 1;
     return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Pieces as spans, in order of their starts. */

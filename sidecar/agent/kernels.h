@@ -47,8 +47,10 @@ int pp_kernels_add(pp_kernels *kernels, const pp_kernel *kernel, pp_error *err);
 /** Kernels launched before are not here: steps that began before are dropped. */
 void pp_kernels_since(pp_kernels *kernels, int64_t since);
 
-/** Some kernels were lost: the stretch ends before the steps that wait, and starts anew after. */
-void pp_kernels_lose(pp_kernels *kernels);
+/** How many kernels were ever lost, as the ring counts them: after a loss the stretch ends before
+ * the steps that wait, and starts anew after. A loss that a PP_KERNEL_COMPLETE has told of is
+ * heeded already, and costs no step after it. */
+void pp_kernels_lost(pp_kernels *kernels, uint64_t lost);
 
 /** Takes a START, STEP or STOP of pairing; its step is copied. */
 int pp_kernels_queue(pp_kernels *kernels, pp_pairing_event event, const pp_step *step,

@@ -44,7 +44,6 @@ struct pp_process {
     int64_t now;            /* of the last poll, monotonic ns */
     int64_t offset;         /* from there to ns since 1970 */
     int64_t cut_at;         /* when the last batch was cut, or its stretch began, monotonic ns */
-    uint64_t kernels_lost;  /* of the ring's counter, what is heeded already */
     uint64_t at;            /* the position in the ring of the mark that is looked at */
     uint64_t from;          /* that of the first mark of the batch that is gathered */
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
@@ -371,10 +370,7 @@ static int join(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     if (drain_kernels(p, err) < 0)
         return -1;
-    uint64_t lost = pp_reader_header(p->reader)->kernels_lost;
-    if (lost != p->kernels_lost)
-        pp_kernels_lose(p->kernels);
-    p->kernels_lost = lost;
+    pp_kernels_lost(p->kernels, pp_reader_header(p->reader)->kernels_lost);
     uint64_t late = pp_kernels_late(p->kernels);
     if (late > 0 && p->late == 0)
         pp_warn(p->path, "kernels came after their step was told: its busy times lack them");

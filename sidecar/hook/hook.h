@@ -50,6 +50,7 @@ void pp_ring_lose(uint64_t count);
 /** Writes one kernel, counts those that were lost. For kernels.c, which serialises them; no GIL. */
 void pp_ring_push_kernel(const pp_kernel *kernel);
 void pp_ring_lose_kernels(uint64_t count);
+uint64_t pp_ring_kernels_lost(void);
 
 /** Adds to the cost that the hook measured, at once or, while it is held, when the step ends. */
 void pp_ring_cost(int64_t ns);

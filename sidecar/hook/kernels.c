@@ -149,7 +149,8 @@ typedef struct pending {
     pp_kernel kernel;
     uint64_t stream;
     uint32_t correlation;
-    int64_t since; /* it was launched at that time or before */
+    int64_t since;    /* it was launched at that time or before */
+    unsigned flushes; /* that had begun when it came */
 } pending;
 
 /* Chosen as CUPTI is attached, by what the stretches before have shown. */
@@ -190,6 +191,7 @@ static pending waiting[PENDING];
 static size_t waiting_count;
 static _Atomic int64_t cost;     /* ns of the records, not yet counted */
 static _Atomic int64_t attached; /* since CUPTI was attached */
+static unsigned flushes;         /* that have begun */
 static int64_t newest;           /* the latest launch that was seen */
 static int64_t found_at;         /* what that was when those that wait were last looked through */
 static int64_t news_at;          /* when a record came last */
@@ -388,15 +390,17 @@ static void lose(const pending *p)
         atomic_store(&calls_fail, true);
 }
 
-/* After a flush, which hands over all calls that have returned: gives up kernels that have waited
- * long for theirs. */
+/* After a flush, which hands over all calls that had returned when it began: gives up kernels that
+ * were there by then and have waited long for theirs. */
 static void give_up_late(void)
 {
     size_t kept = 0;
     int64_t late = pp_now() - SILENCE;
     for (size_t i = 0; i < waiting_count; i++) {
         const pending *p = &waiting[i];
-        if (newest > p->since + LAUNCH_WAIT || p->kernel.start + p->kernel.duration < late)
+        bool long_ago =
+            newest > p->since + LAUNCH_WAIT || p->kernel.start + p->kernel.duration < late;
+        if (long_ago && p->flushes != flushes)
             lose(p);
         else
             waiting[kept++] = *p;
@@ -471,7 +475,8 @@ static void take_kernel(const uint8_t *r)
         waiting[waiting_count++] = (pending){.kernel = k,
                                              .stream = stream,
                                              .correlation = read_u32(r + AT_CORRELATION),
-                                             .since = k.start < newest ? k.start : newest};
+                                             .since = k.start < newest ? k.start : newest,
+                                             .flushes = flushes};
 }
 
 static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -755,8 +760,9 @@ static void complete(int64_t end)
     (void)pthread_mutex_lock(&lock);
     emit_found();
     give_up_all(end);
-    pp_ring_push_kernel(
-        &(pp_kernel){.launched = pp_now(), .start = pp_now(), .flags = PP_KERNEL_COMPLETE});
+    pp_ring_push_kernel(&(pp_kernel){.launched = pp_now(),
+                                     .start = (int64_t)pp_ring_kernels_lost(),
+                                     .flags = PP_KERNEL_COMPLETE});
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -816,12 +822,20 @@ static news await_kernels(void)
     return here ? ALL_HERE : silent ? SILENT : AWAITED;
 }
 
+static void count_flush(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    flushes++;
+    (void)pthread_mutex_unlock(&lock);
+}
+
 int64_t pp_kernels_poll(bool last)
 {
     if (atomic_load(&state) == OUT || !pp_ring())
         return INT64_MAX;
     (void)pthread_mutex_lock(&api);
     int now = atomic_load(&state);
+    count_flush();
     if (now != OUT)
         (void)cupti.flush(last);
     news came = await_kernels();

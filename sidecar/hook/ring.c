@@ -276,6 +276,11 @@ void pp_ring_lose_kernels(uint64_t count)
         __atomic_fetch_add(&ring.header->kernels_lost, count, __ATOMIC_RELEASE);
 }
 
+uint64_t pp_ring_kernels_lost(void)
+{
+    return ring.header ? __atomic_load_n(&ring.header->kernels_lost, __ATOMIC_RELAXED) : 0;
+}
+
 void pp_ring_push_kernel(const pp_kernel *kernel)
 {
     pp_ring_header *h = ring.header;

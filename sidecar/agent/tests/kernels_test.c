@@ -220,7 +220,7 @@ static void test_losses_end_the_stretch(void **state)
     const pp_step *s = NULL;
     pp_kernels *k = started();
     step(k, 2, 1000, 1100, NULL, 0);
-    pp_kernels_lose(k);
+    pp_kernels_lost(k, 1);
     assert_int_equal(next(k, &s), PP_PAIRING_STOP);
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     kernel(k, 5000, 5000, 10, 0);
@@ -234,6 +234,36 @@ static void test_losses_end_the_stretch(void **state)
     event(k, PP_PAIRING_STOP, 7000);
     assert_int_equal(next(k, &s), PP_PAIRING_STOP);
     assert_false(pp_kernels_waiting(k));
+    pp_kernels_free(k);
+}
+
+/* An agent that was held up sees two recordings at once; only the first one lost a kernel. */
+static void test_losses_of_a_recording_end_with_it(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    step(k, 2, 1000, 1100, NULL, 0);
+    event(k, PP_PAIRING_STOP, 1100);
+    event(k, PP_PAIRING_START, 3000);
+    step(k, 5, 3000, 3100, NULL, 0);
+    step(k, 6, 3100, 3200, NULL, 0);
+    kernel(k, 1050, 1600, 10, 0); /* of step 2, which had another one */
+    kernel(k, 2000, 7, 0, PP_KERNEL_COMPLETE);
+    kernel(k, 3150, 3150, 10, 0);
+    kernel(k, 4000, 7, 0, PP_KERNEL_COMPLETE);
+    pp_kernels_lost(k, 7);
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(next(k, &s), PP_PAIRING_START);
+    assert_int_equal(s->number, 5);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->number, 6);
+    assert_int_equal(s->gap, s->end - s->start - 10);
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    step(k, 7, 3200, 3300, NULL, 0);
+    pp_kernels_lost(k, 8); /* and this one is of the second */
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     pp_kernels_free(k);
 }
 
@@ -393,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_collectives_run_beside),
         cmocka_unit_test(test_two_threads_and_streams),
         cmocka_unit_test(test_losses_end_the_stretch),
+        cmocka_unit_test(test_losses_of_a_recording_end_with_it),
         cmocka_unit_test(test_impossible_kernels_are_losses),
         cmocka_unit_test(test_the_end_of_the_process),
         cmocka_unit_test(test_what_another_agent_took),

@@ -18,6 +18,7 @@
  * With PP_CUPTI_OLD it is one of before CUDA 12.4, which makes no records of single calls.
  * pp_cupti_log() tells the calls since it was asked last; runs of the same call are one.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -131,7 +132,8 @@ TEST(void, pp_cupti_wait, (int collectives))
 {
     int64_t end = collectives && stream_ends[1] > stream_ends[0] ? stream_ends[1] : stream_ends[0];
     struct timespec t = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
-    (void)clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL);
+    while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL) == EINTR)
+        continue; /* whoever halts the training */
 }
 
 /* ---- records ---- */
