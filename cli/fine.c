@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those that have names, by pp_pm_metric. */
-static const pp_metric metrics[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY,
-                                    PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
-
-enum { METRICS = sizeof metrics / sizeof *metrics };
-
 struct pp_cli_fine {
     json_t *reports; /* by the process's number: the GPU, and how its sampling went */
     char why[PP_SAMPLES_TEXT];
@@ -48,8 +42,8 @@ static json_t *real(double value)
 static json_t *closure_of(const pp_sampling_result *r)
 {
     json_t *all = json_object();
-    for (int m = 0; m < METRICS; m++) {
-        (void)json_object_set_new(all, pp_metric_get(metrics[m])->spec_name,
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        (void)json_object_set_new(all, pp_metric_get(pp_metric_sampled(m))->spec_name,
                                   json_pack("{s:o, s:o, s:o}", "held", real(r->held[m]),
                                             "difference", real(r->closure[m]), "noise",
                                             real(r->noise[m])));

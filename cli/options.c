@@ -183,11 +183,11 @@ static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 
 static int set_method(pp_run_options *out, const char *text, pp_error *err)
 {
-    out->method = text;
-    return pp_solve_set_method(&out->solution, text) == 0
-               ? 0
-               : pp_error_field(err, "--method",
-                                "must be Auto, Direct, Fine, Isolated or Job, not %s", text);
+    char names[PP_METHOD_COUNT * 16];
+    if (pp_method_from_spec_name(text, &out->solution.method) == 0)
+        return 0;
+    pp_method_spec_names(names, sizeof names);
+    return pp_error_field(err, "--method", "\"%.20s\" is none of %s", text, names);
 }
 
 static int take(collected *c, int key, char *text)
@@ -283,17 +283,17 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         NULL};
     PP_CLEANUP_JSON json_t *settings = defaults();
     collected c = {.out = ret, .settings = settings, .err = err};
-    *ret = (pp_run_options){
-        .solution = pp_solve_defaults(), .method = "Auto", .fine_period_ns = FINE_PERIOD_NS};
+    *ret = (pp_run_options){.solution = pp_solve_defaults(), .fine_period_ns = FINE_PERIOD_NS};
     if (!settings)
         return pp_error_nomem(err);
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
     if (rc != 0)
         return err->code != PP_OK ? -1 : pp_error_set(err, PP_ERR_INVALID, "wrong arguments");
-    if (strcmp(ret->method, "Auto") == 0 || strcmp(ret->method, "Fine") == 0)
+    const pp_method method = ret->solution.method;
+    if (method == PP_METHOD_AUTO || method == PP_METHOD_SAMPLING)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
                                   json_integer(ret->fine_period_ns));
-    set_dwell(settings, strcmp(ret->method, "Isolated") == 0);
+    set_dwell(settings, method == PP_METHOD_REPLAY);
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)
         return pp_error_nomem(err);

@@ -11,7 +11,6 @@
 typedef struct pp_run_options {
     pp_settings settings;
     pp_estimates_options solution;
-    const char *method;     /**< as asked for; borrowed from argv */
     const char *output;     /**< folder for the results; NULL: none is written */
     const char *hook;       /**< folder with the hook's sitecustomize.py */
     bool quiet;             /**< no progress */

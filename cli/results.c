@@ -12,17 +12,6 @@
 
 enum { FILE_MAX = 256 << 20 };
 
-/* In the table, in this order; shares are shown in percent. */
-static const struct {
-    pp_metric metric;
-    const char *heading;
-    double scale;
-} columns[] = {
-    {PP_METRIC_SM_ACTIVE, "SMActive", 100}, {PP_METRIC_SM_OCCUPANCY, "SMOcc.", 100},
-    {PP_METRIC_DRAM_ACTIVE, "DRAM", 100},   {PP_METRIC_FP32_ACTIVE, "FP32", 100},
-    {PP_METRIC_GPU_UTIL, "GPUUtil", 1},
-};
-
 static json_t *real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -271,10 +260,11 @@ static void print_item(FILE *to, const json_t *item)
     (void)fprintf(to, "%-24.24s %-14.14s %-9.9s", is_layer ? layer : kind, text_of(item, "type"),
                   is_layer ? text_of(item, "phase") : "");
     print_times(to, item);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        print_value(to,
-                    pp_json_get(item, "metrics", pp_metric_get(columns[i].metric)->spec_name, NULL),
-                    columns[i].scale);
+    pp_metric metric;
+    for (int i = 0; (metric = pp_metric_in_column(i)) < PP_METRIC_COUNT; i++) {
+        const pp_metric_info *info = pp_metric_get(metric);
+        print_value(to, pp_json_get(item, "metrics", info->spec_name, NULL), info->shown);
+    }
     (void)fputc('\n', to);
 }
 
@@ -306,8 +296,9 @@ static void print_heading(FILE *to, const json_t *gpu)
     (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known)\n");
     (void)fprintf(to, "%-24s %-14s %-9s %9s %6s %9s %6s", "layer", "type", "phase", "ms/step",
                   "share", "busy ms", "idle");
-    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
-        (void)fprintf(to, " %11s", columns[c].heading);
+    pp_metric metric;
+    for (int i = 0; (metric = pp_metric_in_column(i)) < PP_METRIC_COUNT; i++)
+        (void)fprintf(to, " %11s", pp_metric_get(metric)->heading);
     (void)fputc('\n', to);
 }
 

@@ -283,10 +283,10 @@ static json_t *facts_of(const run *r)
     pp_time_format(pp_time_now(), 3, to, sizeof to);
     return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:I, s:s}", "version", 1,
                      "started", from, "finished", to, "command", command_of(r), "method",
-                     r->options->method, "metrics", metrics_of(r), "exitStatus", r->status,
-                     "sampledSteps", (json_int_t)r->steps, "dropped", (json_int_t)r->dropped,
-                     "costNs", (json_int_t)r->cost_ns, "pausedNs", (json_int_t)r->paused_ns, "note",
-                     pp_gpus_why(r->gpus));
+                     pp_method_spec_name(r->options->solution.method), "metrics", metrics_of(r),
+                     "exitStatus", r->status, "sampledSteps", (json_int_t)r->steps, "dropped",
+                     (json_int_t)r->dropped, "costNs", (json_int_t)r->cost_ns, "pausedNs",
+                     (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus));
 }
 
 static void tell_none_chosen(const pp_settings *s, const json_t *results)
@@ -298,8 +298,9 @@ static void tell_none_chosen(const pp_settings *s, const json_t *results)
 
 static void tell_none_replayed(const run *r, const json_t *results)
 {
-    const char *why =
-        r->options->solution.isolated_only ? pp_results_why_not_replayed(results) : NULL;
+    const char *why = r->options->solution.method == PP_METHOD_REPLAY
+                          ? pp_results_why_not_replayed(results)
+                          : NULL;
     if (why)
         (void)fprintf(stderr, "precisionprobe: no layer has a value of its replays: %s\n", why);
 }

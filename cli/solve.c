@@ -11,24 +11,11 @@
 
 pp_estimates_options pp_solve_defaults(void)
 {
-    return (pp_estimates_options){.attribution = {.window_ns = PP_GPUS_WINDOW_NS,
+    return (pp_estimates_options){.method = PP_METHOD_AUTO,
+                                  .attribution = {.window_ns = PP_GPUS_WINDOW_NS,
                                                   .scrape_ns = PP_GPUS_WINDOW_NS,
                                                   .max_lag_ns = MAX_LAG_NS,
                                                   .max_standard_error = MAX_STANDARD_ERROR}};
-}
-
-int pp_solve_set_method(pp_estimates_options *options, const char *method)
-{
-    static const char *const methods[] = {"Auto", "Direct", "Fine", "Job", "Isolated"};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        if (strcmp(method, methods[i]) != 0)
-            continue;
-        options->fine_only = i == 2;
-        options->job_only = i == 3;
-        options->isolated_only = i == 4;
-        return 0;
-    }
-    return -1;
 }
 
 static int solve_gpu(const pp_activity *activity, const char *gpu,

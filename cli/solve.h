@@ -4,11 +4,9 @@
 
 #include "estimate/estimates.h"
 
-/** For counters that are read every 100 ms, with nothing that passes them on; all metrics. */
+/** For counters that are read every 100 ms, with nothing that passes them on; all metrics, method
+ * Auto. */
 pp_estimates_options pp_solve_defaults(void);
-
-/** "Auto", "Direct", "Fine", "Job" or "Isolated"; -1 for anything else. */
-int pp_solve_set_method(pp_estimates_options *options, const char *method);
 
 /** Borrows the solution for the call. */
 typedef int (*pp_solve_fn)(void *user, const pp_estimates *solution, pp_error *err);

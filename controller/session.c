@@ -106,7 +106,7 @@ void pp_session_allow(pp_session *session, const pp_session_limits *limits)
 
 bool pp_session_asks_replays(const pp_session *session)
 {
-    return strcmp(session->method, "Isolated") == 0;
+    return session->method == PP_METHOD_REPLAY;
 }
 
 const char *pp_session_invalid_reason(const pp_session *session)
@@ -116,8 +116,7 @@ const char *pp_session_invalid_reason(const pp_session *session)
 
 bool pp_session_asks_fine(const pp_session *session, bool by_auto)
 {
-    return strcmp(session->method, "Fine") == 0 ||
-           (by_auto && strcmp(session->method, "Auto") == 0);
+    return session->method == PP_METHOD_SAMPLING || (by_auto && session->method == PP_METHOD_AUTO);
 }
 
 bool pp_session_pod_injected(const pp_session *session, const pp_session_pod *pod)

@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/json.h"
 #include "controller/owner.h"
+#include "estimate/method.h"
 #include "estimate/metric.h"
 
 #include <jansson.h>
@@ -114,7 +115,7 @@ typedef struct pp_session {
     unsigned phases;  /**< PP_SESSION_FORWARD | ... */
     unsigned metrics; /**< bits 1 << pp_metric */
     double overhead_budget_percent;
-    char *method;         /**< "Auto", "Job", "Direct", "Isolated" or "Fine" */
+    pp_method method;
     int64_t dwell_ns;     /**< Isolated: of one layer in one phase; 0: as the operator has it */
     int64_t max_pause_ns; /**< and how long the training may be held in all */
     char *existing_pods;  /**< "Report" */

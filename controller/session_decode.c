@@ -42,7 +42,6 @@ static const pp_json_field spec_fields[] = {
     {"deadline", PP_JSON_DURATION, offsetof(pp_session, deadline_ns), false, 0},
     {"overheadBudgetPercent", PP_JSON_NUMBER, offsetof(pp_session, overhead_budget_percent), false,
      0},
-    {"method", PP_JSON_STRING, offsetof(pp_session, method), false, 0},
     {"existingPods", PP_JSON_STRING, offsetof(pp_session, existing_pods), false, 0},
     {"tolerance", PP_JSON_NUMBER, offsetof(pp_session, tolerance_percent), false, 0},
     {"suspend", PP_JSON_BOOL, offsetof(pp_session, suspend), false, 0},
@@ -259,14 +258,6 @@ static int check_isolation(const json_t *spec, const pp_session *s, pp_error *er
 
 static int check_choices(const pp_session *s, pp_error *err)
 {
-    static const char *const methods[] = {"Auto", "Job", "Direct", "Isolated", "Fine"};
-    size_t m = 0;
-    while (m < sizeof methods / sizeof *methods && strcmp(s->method, methods[m]) != 0)
-        m++;
-    if (m == sizeof methods / sizeof *methods)
-        return pp_error_field(err, "spec.method",
-                              "\"%.20s\" is none of Auto, Job, Direct, Isolated and Fine",
-                              s->method);
     if (strcmp(s->existing_pods, "Report") != 0)
         return pp_error_field(err, "spec.existingPods",
                               "\"%.20s\" is not available in this version; use Report",
@@ -321,6 +312,21 @@ static int check_given(const json_t *spec, pp_error *err)
     return 0;
 }
 
+static int decode_method(const json_t *spec, pp_method *ret, pp_error *err)
+{
+    const json_t *given = json_object_get(spec, "method");
+    char known[PP_METHOD_COUNT * 16];
+    if (!given || json_is_null(given))
+        return 0;
+    if (!json_is_string(given))
+        return pp_error_field(err, "spec.method", "must be a string");
+    if (pp_method_from_spec_name(json_string_value(given), ret) == 0)
+        return 0;
+    pp_method_spec_names(known, sizeof known);
+    return pp_error_field(err, "spec.method", "\"%.20s\" is none of %s", json_string_value(given),
+                          known);
+}
+
 static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
 {
     if (!json_is_object(spec))
@@ -330,7 +336,8 @@ static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
         decode_part(spec, "steps", steps_fields, session, err) < 0 ||
         decode_part(spec, "layers", layers_fields, session, err) < 0 ||
         decode_part(spec, "isolation", isolation_fields, session, err) < 0 ||
-        decode_lists(spec, session, err) < 0 || decode_ttl(spec, &session->ttl_ns, err) < 0)
+        decode_method(spec, &session->method, err) < 0 || decode_lists(spec, session, err) < 0 ||
+        decode_ttl(spec, &session->ttl_ns, err) < 0)
         return -1;
     return check_given(spec, err) < 0 || check_rules(session, err) < 0
                ? -1
@@ -347,9 +354,8 @@ static int set_defaults(pp_session *s, pp_error *err)
     s->tolerance_percent = 5;
     s->ttl_ns = -1;
     s->max_pause_ns = 300 * SECOND;
-    return copy_text("Auto", &s->method, err) < 0 || copy_text("Report", &s->existing_pods, err) < 0
-               ? -1
-               : 0;
+    s->method = PP_METHOD_AUTO;
+    return copy_text("Report", &s->existing_pods, err);
 }
 
 static void decode_pauses(const json_t *list, pp_session *session)

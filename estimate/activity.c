@@ -91,8 +91,6 @@ static void forget_fine(pp_activity *a, uint32_t process)
 static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strings *sources,
                     const pp_wire_fine_row *row)
 {
-    static const pp_metric metrics[PP_WIRE_FINE_METRICS] = {
-        PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY, PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
     for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
         if (row->mean[m] < 0 || row->error[m] < 0)
             continue;
@@ -101,7 +99,7 @@ static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strin
         to->source = index_of(&a->sources, sources->items[m]);
         to->layer = (int32_t)row->layer;
         to->phase = (uint8_t)row->phase;
-        to->metric = metrics[m];
+        to->metric = pp_metric_sampled(m);
         to->mean = (double)row->mean[m] / 1e6;
         to->standard_error = (double)row->error[m] / 1e6;
         to->kernels = row->kernels;

@@ -4,6 +4,7 @@
 
 #include "estimate/activity.h"
 #include "estimate/dedup.h"
+#include "estimate/method.h"
 #include "estimate/metric.h"
 #include "estimate/regression/regression.h"
 
@@ -11,9 +12,8 @@ typedef struct pp_estimates_options {
     pp_regression_options attribution;
     unsigned metrics;         /**< bits of the metrics wanted; 0: all */
     double tolerance_percent; /**< of de-duplication */
-    bool job_only;            /**< method Job: times and job averages, no layer's values */
-    bool fine_only;           /**< method Fine: of layers only what fine sampling told */
-    bool isolated_only;       /**< method Isolated: of layers only what their replays told */
+    /** Job: no layer's values; Sampling, Replay: of layers only what that method told. */
+    pp_method method;
     /** Samples are of an exporter, as Prometheus had them: the newest window that was published by
      * then, which several may have read. Else each is read from the GPU, and says all of the time
      * since the one before it. */

@@ -4,13 +4,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PERCENT(name, column, heading, place)                                                      \
+    {                                                                                              \
+        name, column, heading, 1, place, 0, 100, false, 0                                          \
+    }
+#define SHARE(name, column, heading, place, replayed, sampled)                                     \
+    {                                                                                              \
+        name, column, heading, 100, place, 0, 1, replayed, sampled                                 \
+    }
+#define LEVEL(name, column, heading)                                                               \
+    {                                                                                              \
+        name, column, heading, 1, 0, (double)NAN, (double)NAN, false, 0                            \
+    }
+
+/* All that is known of each, but for the series that exporters have of it. */
 static const pp_metric_info infos[PP_METRIC_COUNT] = {
-    [PP_METRIC_GPU_UTIL] = {"GPUUtil", "gpu_util", 0, 100},
-    [PP_METRIC_GPU_MEM] = {"GPUMem", "gpu_mem", (double)NAN, (double)NAN},
-    [PP_METRIC_DRAM_ACTIVE] = {"DRAMActive", "dram_active", 0, 1},
-    [PP_METRIC_FP32_ACTIVE] = {"FP32Active", "fp32_active", 0, 1},
-    [PP_METRIC_SM_OCCUPANCY] = {"SMOccupancy", "sm_occupancy", 0, 1},
-    [PP_METRIC_SM_ACTIVE] = {"SMActive", "sm_active", 0, 1},
+    [PP_METRIC_GPU_UTIL] = PERCENT("GPUUtil", "gpu_util", "GPUUtil", 5),
+    [PP_METRIC_GPU_MEM] = LEVEL("GPUMem", "gpu_mem", "GPUMem"),
+    [PP_METRIC_DRAM_ACTIVE] = SHARE("DRAMActive", "dram_active", "DRAM", 3, true, 3),
+    [PP_METRIC_FP32_ACTIVE] = SHARE("FP32Active", "fp32_active", "FP32", 4, true, 4),
+    [PP_METRIC_SM_OCCUPANCY] = SHARE("SMOccupancy", "sm_occupancy", "SMOcc.", 2, true, 2),
+    [PP_METRIC_SM_ACTIVE] = SHARE("SMActive", "sm_active", "SMActive", 1, true, 1),
 };
 
 static const struct {
@@ -118,15 +132,25 @@ bool pp_metric_convert(const pp_metric_source *source, pp_metric metric, double 
     return true;
 }
 
-static const pp_metric replayed[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY,
-                                     PP_METRIC_DRAM_ACTIVE, PP_METRIC_FP32_ACTIVE};
-
 bool pp_metric_is_replayed(pp_metric metric)
 {
-    for (size_t k = 0; k < sizeof replayed / sizeof *replayed; k++)
-        if (metric == replayed[k])
-            return true;
-    return false;
+    return infos[metric].replayed;
+}
+
+pp_metric pp_metric_sampled(int i)
+{
+    int metric = 0;
+    while (metric < PP_METRIC_COUNT && infos[metric].sampled != i + 1)
+        metric++;
+    return (pp_metric)metric;
+}
+
+pp_metric pp_metric_in_column(int i)
+{
+    int metric = 0;
+    while (metric < PP_METRIC_COUNT && infos[metric].place != i + 1)
+        metric++;
+    return (pp_metric)metric;
 }
 
 double pp_metric_bound(const pp_metric_info *info, double value, double *variance)

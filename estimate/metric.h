@@ -31,8 +31,13 @@ typedef enum pp_metric {
 typedef struct pp_metric_info {
     const char *spec_name; /**< as in spec.metrics, e.g. "GPUUtil" */
     const char *column;    /**< as in the store, e.g. "gpu_util" */
+    const char *heading;   /**< of its column where people read a table, e.g. "SMOcc." */
+    double shown;          /**< what a value is multiplied by there: shares are percent */
+    int place;             /**< of that column, from 1 on; 0: it has none */
     double min;            /**< lowest value; NaN: unbounded */
     double max;            /**< highest value; NaN: unbounded (GPUMem, in MiB) */
+    bool replayed;         /**< replays of a layer tell it */
+    int sampled; /**< its number, from 1 on, among those that PM sampling tells; 0: none */
 } pp_metric_info;
 
 /** Never NULL for a metric below PP_METRIC_COUNT. */
@@ -40,6 +45,13 @@ const pp_metric_info *pp_metric_get(pp_metric metric);
 
 /** Whether replays tell a metric. */
 bool pp_metric_is_replayed(pp_metric metric);
+
+/** The metric that PM sampling has as its i-th, from 0 on: as the wire counts them,
+ * sidecar/samples.h and estimate/sampling. PP_METRIC_COUNT where there are not so many. */
+pp_metric pp_metric_sampled(int i);
+
+/** The metric in the i-th column of a table, from 0 on; PP_METRIC_COUNT behind the last. */
+pp_metric pp_metric_in_column(int i);
 
 /** A value that was measured, within its metric's range: what it was outside of that it is wrong by
  * at least, so its variance is no less than the square of it. */

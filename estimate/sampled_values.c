@@ -76,7 +76,7 @@ static int take(const pp_activity *a, const pp_activity_fine *f, pp_estimate *to
     to->mean = f->mean;
     to->standard_error = f->standard_error;
     to->windows = (double)f->kernels;
-    to->method = PP_METHOD_FINE;
+    to->method = PP_METHOD_SAMPLING;
     to->reason = NULL;
     return 0;
 }

@@ -108,13 +108,13 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
 static const char *why(const pp_regression_result *r, size_t metric, bool job, bool in_group,
                        bool ran, const pp_estimates_options *options, const char *isolated)
 {
-    if (!job && options->fine_only)
+    if (!job && options->method == PP_METHOD_SAMPLING)
         return pp_sampled_values_none;
-    if (!job && options->isolated_only)
+    if (!job && options->method == PP_METHOD_REPLAY)
         return *isolated ? isolated : "only layers are replayed, forward and backward";
     if (r->fits[metric].job.method == PP_METHOD_NONE)
         return "no samples of this metric";
-    if (!job && options->job_only)
+    if (!job && options->method == PP_METHOD_JOB)
         return "only job averages were asked for";
     if (job)
         return "no samples within the observed time";
@@ -156,11 +156,17 @@ static bool takes_the_jobs(const pp_problem *p, const pp_regression_result *r, s
            r->rows[row].time_ns > 0;
 }
 
+/* Whether layers' values do not come from windows that they share with others. */
+static bool is_not_regression(pp_method asked)
+{
+    return asked == PP_METHOD_JOB || asked == PP_METHOD_SAMPLING || asked == PP_METHOD_REPLAY;
+}
+
 static int make_estimate(const pp_problem *p, const pp_regression_result *r, size_t row,
                          size_t metric, const pp_estimates_options *options, pp_estimates *s,
                          pp_error *err)
 {
-    const bool job_only = options->job_only || options->fine_only || options->isolated_only;
+    const bool job_only = is_not_regression(options->method);
     const bool job = row == r->n_rows;
     const bool level = !job && takes_the_jobs(p, r, row, metric);
     const pp_regression_estimate *from =

@@ -72,7 +72,7 @@ int pp_record_session(pp_work *work, const pp_session *session, const pp_session
                                   .ns = session->namespace_,
                                   .name = session->name,
                                   .spec = spec,
-                                  .method = session->method,
+                                  .method = pp_method_spec_name(session->method),
                                   .phase = phase,
                                   .created_ns = session->created_ns};
     bool final = decision->phase == PP_SESSION_SUCCEEDED || decision->phase == PP_SESSION_FAILED;

@@ -196,9 +196,7 @@ static void set_options(job *j, const pp_session *session)
         .attribution = pp_solve_attribution(j->op->config),
         .metrics = session->metrics,
         .tolerance_percent = session->tolerance_percent,
-        .job_only = strcmp(session->method, "Job") == 0,
-        .fine_only = strcmp(session->method, "Fine") == 0,
-        .isolated_only = pp_session_asks_replays(session),
+        .method = session->method,
         .scraped = true,
     };
 }

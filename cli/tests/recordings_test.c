@@ -36,7 +36,7 @@ static json_t *solve(const char *folder, const char *method)
     pp_estimates_options options = pp_solve_defaults();
     pp_activity_builder *activity = pp_activity_builder_new();
     json_t *gpus = json_array();
-    assert_int_equal(pp_solve_set_method(&options, method), 0);
+    assert_int_equal(pp_method_from_spec_name(method, &options.method), 0);
     if (pp_recording_batches(folder, take_batch, activity, &err) < 0 ||
         pp_recording_samples(folder, activity, &err) < 0 ||
         pp_solve(pp_activity_builder_get(activity), &options, take_solution, gpus, &err) < 0)

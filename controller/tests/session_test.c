@@ -27,7 +27,7 @@ static void test_defaults(void **state)
     assert_int_equal(s->metrics, PP_METRIC_ALL);
     assert_true(s->overhead_budget_percent == 1 && s->tolerance_percent == 5);
     assert_true(s->ttl_ns == -1 && !s->suspend);
-    assert_string_equal(s->method, "Auto");
+    assert_int_equal(s->method, PP_METHOD_AUTO);
     assert_false(s->has_status);
     assert_true(pp_session_live(s) && pp_session_takes_batches(s));
     (void)pp_session_free(s);

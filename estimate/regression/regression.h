@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "estimate/method.h"
 
 /* Limits on one problem; more is refused with PP_ERR_TOO_LARGE and the field's name. */
 #define PP_REGRESSION_MAX_ITEMS 16384 /* a process names 4096 layers at most, each in 3 phases */
@@ -45,14 +46,6 @@ typedef enum pp_phase {
     PP_PHASE_OTHER, /**< in a step, in no item; results only */
     PP_PHASE_IDLE,  /**< observed, outside of any step; results only */
 } pp_phase;
-
-typedef enum pp_method {
-    PP_METHOD_NONE = 0, /**< not known; mean and standard error are NaN */
-    PP_METHOD_JOB,      /**< average over the job's windows */
-    PP_METHOD_DIRECT,   /**< regression of window values on shares of time */
-    PP_METHOD_FINE,     /**< samples of some 25 us joined with kernels; not this solver's */
-    PP_METHOD_ISOLATED, /**< windows in which the layer was replayed alone; not this solver's */
-} pp_method;
 
 /** What was timed: one leaf layer in one phase, or one of the step's own phases. */
 typedef struct pp_regression_item {
@@ -222,8 +215,5 @@ static inline const pp_regression_estimate *pp_regression_get(const pp_regressio
 {
     return &r->estimates[row * r->n_metrics + metric];
 }
-
-/** Lower-case name as stored and shown: "none", "job", "direct". */
-const char *pp_method_name(pp_method method);
 
 #endif

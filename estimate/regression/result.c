@@ -67,12 +67,6 @@ pp_regression_result *pp_regression_result_free(pp_regression_result *r)
     return NULL;
 }
 
-const char *pp_method_name(pp_method method)
-{
-    static const char *const names[] = {"none", "job", "direct", "fine", "isolated"};
-    return (unsigned)method < sizeof names / sizeof *names ? names[method] : "none";
-}
-
 int pp_reg_report_windows(pp_reg_solver *s, pp_error *err)
 {
     pp_regression_result *r = s->ret;
@@ -239,7 +233,7 @@ static pp_regression_estimate range_estimate(const pp_reg_solver *s, size_t metr
     if (e.identifiable) {
         e.mean = sum / time * s->scale[metric];
         e.standard_error = se * s->scale[metric];
-        e.method = PP_METHOD_DIRECT;
+        e.method = PP_METHOD_REGRESSION;
     }
     return e;
 }

@@ -178,7 +178,7 @@ static bool add_up(const pp_estimates *s, pp_metric metric, parts *ret)
         if (item->busy_ns < 0)
             return false;
         const double share = (double)item->busy_ns / (double)s->observed_ns;
-        if (e->method == PP_METHOD_ISOLATED) {
+        if (e->method == PP_METHOD_REPLAY) {
             ret->known += share * e->mean;
             ret->error += share * e->standard_error;
         } else {
@@ -191,8 +191,7 @@ static bool add_up(const pp_estimates *s, pp_metric metric, parts *ret)
 static bool is_left(const pp_estimates *s, const pp_estimate *e, pp_metric metric)
 {
     const pp_estimates_item *item = &s->items[e->item];
-    return e->metric == metric && runs(item) && item->busy_ns > 0 &&
-           e->method != PP_METHOD_ISOLATED;
+    return e->metric == metric && runs(item) && item->busy_ns > 0 && e->method != PP_METHOD_REPLAY;
 }
 
 /* Their names joined by `+`, as groups are called; a long list is cut. */
@@ -218,7 +217,7 @@ static int set_group(const pp_estimates *s, pp_estimate *e, const char *name, do
     e->group_name = strdup(name);
     e->group_mean = mean;
     e->group_standard_error = error;
-    e->method = PP_METHOD_ISOLATED;
+    e->method = PP_METHOD_REPLAY;
     if (s->items[e->item].kind != PP_ITEM_LAYER)
         e->reason = "known only together with its group";
     return e->group_name ? 0 : -1;

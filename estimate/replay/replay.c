@@ -256,7 +256,7 @@ static int set_value(pp_estimate *to, const figure *f, pp_error *err)
     to->mean = f->mean;
     to->standard_error = sqrt(f->variance);
     to->windows = (double)f->windows;
-    to->method = PP_METHOD_ISOLATED;
+    to->method = PP_METHOD_REPLAY;
     to->reason = NULL;
     return 0;
 }
@@ -294,8 +294,8 @@ static int take_metric(const pp_activity *a, const pp_problem *p, const pp_regre
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->n_estimates; i++)
         if (s->estimates[i].metric == metric)
-            rc = take(a, &t, options->attribution.max_standard_error, options->isolated_only, s,
-                      &s->estimates[i], err);
+            rc = take(a, &t, options->attribution.max_standard_error,
+                      options->method == PP_METHOD_REPLAY, s, &s->estimates[i], err);
     free(t.of);
     return rc;
 }
@@ -304,14 +304,15 @@ int pp_replay_estimate(const pp_activity *a, const pp_problem *p,
                        const pp_estimates_options *options, pp_estimates *s, pp_error *err)
 {
     int rc = 0;
-    if (p->dwells.count == 0 && !options->isolated_only)
+    const bool only = options->method == PP_METHOD_REPLAY;
+    if (p->dwells.count == 0 && !only)
         return 0;
     for (size_t m = 0; rc == 0 && m < p->n_metrics; m++)
         if (pp_metric_is_replayed(p->metric_ids[m]))
             rc = take_metric(a, p, &p->all[m], p->metric_ids[m], options, s, err);
-    if (rc == 0 && options->isolated_only && p->dwells.count > 0)
+    if (rc == 0 && only && p->dwells.count > 0)
         rc = pp_hold_out_compare(p, s, err);
-    for (size_t i = 0; i < s->n_estimates && options->isolated_only; i++)
+    for (size_t i = 0; i < s->n_estimates && only; i++)
         if (!pp_metric_is_replayed(s->estimates[i].metric) &&
             s->items[s->estimates[i].item].kind != PP_ITEM_JOB)
             s->estimates[i].reason = "replays do not tell this metric";

@@ -191,7 +191,7 @@ static pp_estimates *solve(pp_activity_builder *b, bool fine_only, unsigned metr
     pp_error err = {0};
     const pp_estimates_options options = {.attribution = {.window_ns = S, .scrape_ns = S},
                                           .metrics = metrics,
-                                          .fine_only = fine_only};
+                                          .method = fine_only ? PP_METHOD_SAMPLING : PP_METHOD_AUTO};
     if (pp_estimates_solve(pp_activity_builder_get(b), "GPU-a", &options, &s, &err) < 0)
         fail_msg("%s", err.message);
     return s;
@@ -241,7 +241,7 @@ static void test_fine_values_are_taken(void **state)
     pp_estimates *s = solve(b, true, 0);
     const pp_estimate *e = estimate_of(s, PP_ITEM_LAYER, "a", PP_METRIC_SM_ACTIVE);
     assert_true(e->mean == 0.5 && e->standard_error == 0.01 && e->windows == 7);
-    assert_int_equal(e->method, PP_METHOD_FINE);
+    assert_int_equal(e->method, PP_METHOD_SAMPLING);
     assert_string_equal(e->source, "sm");
     assert_null(e->reason);
     e = estimate_of(s, PP_ITEM_LAYER, "a", PP_METRIC_DRAM_ACTIVE);

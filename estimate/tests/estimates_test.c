@@ -493,7 +493,7 @@ static pp_estimates *solve(const pp_activity *a, bool job_only)
     const pp_estimates_options options = {.attribution = {.window_ns = S / 4, .scrape_ns = S / 4},
                                           .metrics = 1U << PP_METRIC_SM_ACTIVE,
                                           .tolerance_percent = 5,
-                                          .job_only = job_only};
+                                          .method = job_only ? PP_METHOD_JOB : PP_METHOD_AUTO};
     if (pp_estimates_solve(a, gpu_a, &options, &s, &err) < 0)
         fail_msg("%s: %s", err.field, err.message);
     return s;

@@ -265,7 +265,7 @@ static pp_estimates *solve(world *w, bool only)
                                                           .max_lag_ns = 200 * MS,
                                                           .max_standard_error = 0.05},
                                           .metrics = 1U << metrics[0] | 1U << metrics[1],
-                                          .isolated_only = only};
+                                          .method = only ? PP_METHOD_REPLAY : PP_METHOD_AUTO};
     return solve_as(w, &options);
 }
 
@@ -275,7 +275,7 @@ static pp_estimates *solve_scraped(world *w, int64_t window, int64_t interval)
     const pp_estimates_options options = {
         .attribution = {.window_ns = window, .scrape_ns = interval, .max_standard_error = 0.05},
         .metrics = 1U << metrics[0] | 1U << metrics[1],
-        .isolated_only = true,
+        .method = PP_METHOD_REPLAY,
         .scraped = true};
     return solve_as(w, &options);
 }
@@ -315,7 +315,7 @@ static void check_values(pp_estimates *s, double most, double least_windows, dou
     for (int i = 0; i < LAYERS; i++) {
         for (int m = 0; m < METRICS; m++) {
             const pp_estimate *e = find(s, PP_ITEM_LAYER, name_of(i), m);
-            assert_int_equal(e->method, PP_METHOD_ISOLATED);
+            assert_int_equal(e->method, PP_METHOD_REPLAY);
             assert_string_equal(e->source, "replays");
             assert_null(e->reason);
             const double off = fabs(e->mean - truth[i][m]);
@@ -729,7 +729,7 @@ static void other_metrics_are_not_told(void **state)
     const pp_estimates_options options = {
         .attribution = {.window_ns = WINDOW_MS * MS, .max_lag_ns = 200 * MS},
         .metrics = 1U << PP_METRIC_GPU_MEM,
-        .isolated_only = true};
+        .method = PP_METHOD_REPLAY};
     pp_estimates *s = solve_as(&w, &options);
     for (size_t i = 0; i < s->n_estimates; i++) {
         const pp_estimate *e = &s->estimates[i];
@@ -861,8 +861,8 @@ static void fine_goes_before(void **state)
     give(&w, &batch);
     pp_estimates *s = solve(&w, false);
     assert_true(find(s, PP_ITEM_LAYER, "a", 0)->mean == 0.64);
-    assert_int_equal(find(s, PP_ITEM_LAYER, "a", 1)->method, PP_METHOD_ISOLATED);
-    assert_int_equal(find(s, PP_ITEM_LAYER, "b", 0)->method, PP_METHOD_ISOLATED);
+    assert_int_equal(find(s, PP_ITEM_LAYER, "a", 1)->method, PP_METHOD_REPLAY);
+    assert_int_equal(find(s, PP_ITEM_LAYER, "b", 0)->method, PP_METHOD_REPLAY);
     assert_null(find(s, PP_ITEM_LAYER, "b", 0)->group_name);
     pp_estimates_free(s);
     pp_activity_builder_free(w.builder);

@@ -981,20 +981,20 @@ static void make_solution(pp_estimates *s, double mean)
                                  mean,
                                  0.01,
                                  6,
-                                 PP_METHOD_FINE,
+                                 PP_METHOD_SAMPLING,
                                  (char *)(uintptr_t) "sm__cycles",
                                  NULL,
                                  none,
                                  none,
                                  NULL};
     estimates[1] = (pp_estimate){
-        0, PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_DIRECT, NULL, NULL, none, none, NULL};
+        0, PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_REGRESSION, NULL, NULL, none, none, NULL};
     estimates[2] = (pp_estimate){1,
                                  PP_METRIC_SM_ACTIVE,
                                  none,
                                  none,
                                  0,
-                                 PP_METHOD_DIRECT,
+                                 PP_METHOD_REGRESSION,
                                  NULL,
                                  (char *)(uintptr_t) "bot.0+bot.2",
                                  0.3,

@@ -210,7 +210,9 @@ static void test_stretches_come_whole(void **state)
     assert_string_equal(t.header->gpu, GPU);
     assert_non_null(strstr(t.header->sources[PP_PM_SM_ACTIVE], "sm__cycles_active"));
     UNTIL(GET(state) == PP_SAMPLES_RESTING);
-    assert_int_equal(GET(period), 25000); /* the double decodes fast enough */
+    /* As asked for, or, where this machine decodes too slowly, some steps longer. */
+    assert_in_range(GET(period), 25000, 100000);
+    assert_int_equal(GET(period) % 5000, 0);
     assert_true(GET(offset) == INT64_MAX);
     for (uint64_t stretch = 1; stretch <= 3; stretch++) {
         const uint64_t before = GET(head);
@@ -219,6 +221,7 @@ static void test_stretches_come_whole(void **state)
         assert_int_equal(GET(stretch), stretch);
         assert_int_equal(GET(first), before);
         check_stretch(begun);
+        assert_true(llabs(t.all[before].end - t.all[before].start - (int64_t)GET(period)) <= 32);
     }
     assert_int_equal(GET(lost) + GET(broken), 0);
     assert_true(GET(cpu) > 0);

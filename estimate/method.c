@@ -1,0 +1,46 @@
+#include "estimate/method.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *spec_name;
+} methods[PP_METHOD_COUNT] = {
+    [PP_METHOD_NONE] = {"none", ""},         [PP_METHOD_AUTO] = {"auto", "Auto"},
+    [PP_METHOD_JOB] = {"job", "Job"},        [PP_METHOD_REGRESSION] = {"direct", "Direct"},
+    [PP_METHOD_SAMPLING] = {"fine", "Fine"}, [PP_METHOD_REPLAY] = {"isolated", "Isolated"},
+};
+
+const char *pp_method_name(pp_method method)
+{
+    return methods[(unsigned)method < PP_METHOD_COUNT ? method : PP_METHOD_NONE].name;
+}
+
+const char *pp_method_spec_name(pp_method method)
+{
+    return methods[(unsigned)method < PP_METHOD_COUNT ? method : PP_METHOD_NONE].spec_name;
+}
+
+int pp_method_from_spec_name(const char *name, pp_method *ret)
+{
+    for (int i = PP_METHOD_NONE + 1; i < PP_METHOD_COUNT; i++) {
+        if (strcmp(name, methods[i].spec_name) != 0)
+            continue;
+        *ret = (pp_method)i;
+        return 0;
+    }
+    return -1;
+}
+
+void pp_method_spec_names(char *out, size_t size)
+{
+    size_t len = 0;
+    out[0] = '\0';
+    for (int i = PP_METHOD_NONE + 1; i < PP_METHOD_COUNT && len < size; i++) {
+        const char *between = i == PP_METHOD_NONE + 1    ? ""
+                              : i == PP_METHOD_COUNT - 1 ? " and "
+                                                         : ", ";
+        int n = snprintf(out + len, size - len, "%s%s", between, methods[i].spec_name);
+        len += n > 0 ? (size_t)n : 0;
+    }
+}

@@ -1,0 +1,32 @@
+/*
+ * The methods that a value can come from, and their names: one that a session, a run or the command
+ * line asks for, and one that results carry. Every list of methods is made from this table.
+ */
+#ifndef PP_ESTIMATE_METHOD_H
+#define PP_ESTIMATE_METHOD_H
+
+#include <stddef.h>
+
+typedef enum pp_method {
+    PP_METHOD_NONE = 0,   /**< of a value that is not known; its mean and standard error are NaN */
+    PP_METHOD_AUTO,       /**< to be asked for only: each value by whichever method can tell it */
+    PP_METHOD_JOB,        /**< average over the job's windows */
+    PP_METHOD_REGRESSION, /**< of window values on shares of time (estimate/regression) */
+    PP_METHOD_SAMPLING,   /**< performance monitors joined with kernels (estimate/sampling) */
+    PP_METHOD_REPLAY,     /**< windows within replays of one layer (estimate/replay) */
+    PP_METHOD_COUNT,
+} pp_method;
+
+/** As results have it: "job"; "none" for PP_METHOD_NONE and anything that is no method. */
+const char *pp_method_name(pp_method method);
+
+/** As spec.method has it: "Job"; "" for what cannot be asked for. */
+const char *pp_method_spec_name(pp_method method);
+
+/** Of the spec's name; -1 where it is none. */
+int pp_method_from_spec_name(const char *name, pp_method *ret);
+
+/** All that can be asked for, for a message: "Auto, Job, ... and ..."; out is NUL-terminated. */
+void pp_method_spec_names(char *out, size_t size);
+
+#endif
