@@ -191,7 +191,8 @@ static pp_estimates *solve(pp_activity_builder *b, bool fine_only, unsigned metr
     pp_error err = {0};
     const pp_estimates_options options = {.attribution = {.window_ns = S, .scrape_ns = S},
                                           .metrics = metrics,
-                                          .method = fine_only ? PP_METHOD_SAMPLING : PP_METHOD_AUTO};
+                                          .method =
+                                              fine_only ? PP_METHOD_SAMPLING : PP_METHOD_AUTO};
     if (pp_estimates_solve(pp_activity_builder_get(b), "GPU-a", &options, &s, &err) < 0)
         fail_msg("%s", err.message);
     return s;

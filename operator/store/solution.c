@@ -2,6 +2,7 @@
 #include "operator/store/store_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /*
  * The first statement locks the target, so that two solutions of it follow each other, and lets
@@ -72,12 +73,26 @@ static const char fits_sql[] =
     "$12::float8[], $13::float8[], $14::bigint[]) AS f (metric, r2, noise, step_variation, "
     "closure, windows, dropped, repeated, held, held_difference, held_windows) WHERE " STANDS;
 
-static const char samples_sql[] =
-    "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, first_ns, last_ns, windows, "
-    "share, gpu_util, gpu_mem, dram_active, fp32_active, sm_occupancy, sm_active) "
-    "SELECT $1, $2, $3, s.* FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], "
-    "$8::bigint[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::float8[], "
-    "$14::float8[], $15::float8[]) AS s WHERE " STANDS;
+/* A column for each metric, named as the metric's own. */
+static const char *make_samples_sql(void)
+{
+    static char sql[2048];
+    char columns[512] = "", arrays[512] = "";
+    size_t named = 0, given = 0;
+    for (int m = 0; m < PP_METRIC_COUNT && !sql[0]; m++) {
+        named += (size_t)snprintf(columns + named, sizeof columns - named, ", %s",
+                                  pp_metric_get((pp_metric)m)->column);
+        given += (size_t)snprintf(arrays + given, sizeof arrays - given, ", $%d::float8[]", 10 + m);
+    }
+    if (!sql[0])
+        (void)snprintf(sql, sizeof sql,
+                       "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, "
+                       "first_ns, last_ns, windows, share%s) "
+                       "SELECT $1, $2, $3, s.* FROM unnest($4::text[], $5::text[], $6::bigint[], "
+                       "$7::bigint[], $8::bigint[], $9::float8[]%s) AS s WHERE " STANDS,
+                       columns, arrays);
+    return sql;
+}
 
 #define INT_GETTER(name, type, field)                                                              \
     static int64_t name(const void *p)                                                             \
@@ -195,6 +210,7 @@ typedef struct named {
     const pp_estimates_item *item;
     const pp_estimate *estimate;
     const pp_estimates_sample *sample;
+    pp_metric metric; /* of the sample, whose value is asked for */
 } named;
 
 static const char *named_kind(const void *p)
@@ -333,17 +349,10 @@ ROW_INT_GETTER(row_first, first_ns)
 ROW_INT_GETTER(row_last, last_ns)
 ROW_INT_GETTER(row_windows, windows)
 ROW_FLOAT_GETTER(row_share, share)
-ROW_FLOAT_GETTER(row_gpu_util, values[PP_METRIC_GPU_UTIL])
-ROW_FLOAT_GETTER(row_gpu_mem, values[PP_METRIC_GPU_MEM])
-ROW_FLOAT_GETTER(row_dram, values[PP_METRIC_DRAM_ACTIVE])
-ROW_FLOAT_GETTER(row_fp32, values[PP_METRIC_FP32_ACTIVE])
-ROW_FLOAT_GETTER(row_occupancy, values[PP_METRIC_SM_OCCUPANCY])
-ROW_FLOAT_GETTER(row_sm, values[PP_METRIC_SM_ACTIVE])
+ROW_FLOAT_GETTER(row_value, values[((const named *)p)->metric])
 
-static void add_sample_rows(pp_statement *s, const named *r, size_t n)
+static void add_sample_rows(pp_statement *s, named *r, size_t n)
 {
-    static double (*const values[])(const void *) = {row_gpu_util, row_gpu_mem,   row_dram,
-                                                     row_fp32,     row_occupancy, row_sm};
     const size_t size = sizeof(*r);
     pp_sql_texts(s, r, n, size, named_layer);
     pp_sql_texts(s, r, n, size, named_sample_phase);
@@ -351,8 +360,11 @@ static void add_sample_rows(pp_statement *s, const named *r, size_t n)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_last);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_windows);
     pp_sql_floats(s, r, n, size, row_share);
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        pp_sql_floats(s, r, n, size, values[i]);
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        for (size_t i = 0; i < n; i++)
+            r[i].metric = (pp_metric)m;
+        pp_sql_floats(s, r, n, size, row_value);
+    }
 }
 
 static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
@@ -368,7 +380,8 @@ static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
     for (size_t i = 0; i < in->n_sample_rows; i++)
         names[i] =
             (named){.item = &in->items[in->sample_rows[i].item], .sample = &in->sample_rows[i]};
-    add_sample_rows(add(job, samples_sql, session_uid, pod_uid, in), names, in->n_sample_rows);
+    add_sample_rows(add(job, make_samples_sql(), session_uid, pod_uid, in), names,
+                    in->n_sample_rows);
 }
 
 static int lock_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

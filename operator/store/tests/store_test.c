@@ -988,7 +988,8 @@ static void make_solution(pp_estimates *s, double mean)
                                  none,
                                  NULL};
     estimates[1] = (pp_estimate){
-        0, PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_REGRESSION, NULL, NULL, none, none, NULL};
+        0,   PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_REGRESSION, NULL, NULL, none, none,
+        NULL};
     estimates[2] = (pp_estimate){1,
                                  PP_METRIC_SM_ACTIVE,
                                  none,
