@@ -36,7 +36,7 @@ enum { FINE_PERIOD_NS = 25000, DWELL_MS = 800 };
 
 static const struct argp_option known[] = {
     {"duration", 'd', "TIME", 0,
-     "Sample so long from the first sampled step, e.g. 2m (the whole run)", 0},
+     "Sampling duration, from the first sampled step, e.g. 2m (the whole run)", 0},
     {"output", 'o', "FOLDER", 0,
      "Write the results there: results.json, layers.csv and what was measured", 0},
     {"quiet", 'q', NULL, 0, "Show no progress", 0},

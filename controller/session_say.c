@@ -224,7 +224,7 @@ static void say_metrics(pp_session_turn *turn)
         say_some_missing(turn, missing);
     else if (!turn->to->start_ns || (!turn->obs->prometheus_asked && !st->samples_complete))
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN, "NotAsked",
-                       "Prometheus is asked once steps were sampled");
+                       "Prometheus will be queried once steps have been sampled");
     else
         say_none_seen(turn);
     if (turn->obs->prometheus_warning && !turn->obs->prometheus_error && !turn->obs->prometheus_off)

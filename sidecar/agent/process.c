@@ -506,7 +506,7 @@ static void report_fine(pp_process *p, pp_agent_pod *pod)
     p->told_why = true;
     pp_warn(p->path, "the GPU is not sampled: %s", why);
     if (emit_fine(p, pod, NULL, why, &err) < 0)
-        pp_warn(p->path, "that is not told: %s", err.message);
+        pp_warn(p->path, "failed to report it: %s", err.message);
     if (pod->take_fine)
         pod->take_fine(pod->user, NULL, why);
 }
