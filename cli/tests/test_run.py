@@ -315,7 +315,7 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
     (["--budget", "nan", "--", "true"], "--budget must be a number"),
     (["--budget", "0", "--", "true"], "--budget must be 0.01 to 50, not 0"),
     (["--budget", "50.1", "--", "true"], "--budget must be 0.01 to 50"),
-    (["--method", "Guess", "--", "true"], "--method must be"),
+    (["--method", "Guess", "--", "true"], '--method "Guess" is none of Auto'),
     (["--metric", "Speed", "--", "true"], "no such metric: Speed"),
     (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
     (["--duration", "5", "--", "true"], "--duration"),
