@@ -94,11 +94,8 @@ static int solving_of(const facts *f, pp_estimates_options *ret, pp_error *err)
     if (f->finished < f->started || f->finished > PP_WIRE_TIME_MAX)
         return pp_error_field(err, "finished", "is before started, or after the year 2099");
     *ret = pp_solve_defaults();
-    if (pp_method_from_spec_name(f->method, &ret->method) < 0) {
-        char names[PP_METHOD_COUNT * 16];
-        pp_method_spec_names(names, sizeof names);
-        return pp_error_field(err, "method", "\"%.20s\" is none of %s", f->method, names);
-    }
+    if (pp_method_parse(f->method, "method", &ret->method, err) < 0)
+        return -1;
     for (size_t i = 0; i < f->metrics.count; i++) {
         pp_metric metric;
         if (pp_metric_from_name(f->metrics.items[i], &metric) < 0)

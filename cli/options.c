@@ -181,15 +181,6 @@ static int add_metric(pp_run_options *out, const char *text, pp_error *err)
     return 0;
 }
 
-static int set_method(pp_run_options *out, const char *text, pp_error *err)
-{
-    char names[PP_METHOD_COUNT * 16];
-    if (pp_method_from_spec_name(text, &out->solution.method) == 0)
-        return 0;
-    pp_method_spec_names(names, sizeof names);
-    return pp_error_field(err, "--method", "\"%.20s\" is none of %s", text, names);
-}
-
 static int take(collected *c, int key, char *text)
 {
     json_t *s = c->settings;
@@ -221,7 +212,7 @@ static int take(collected *c, int key, char *text)
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
     case KEY_METHOD:
-        return set_method(c->out, text, c->err);
+        return pp_method_parse(text, "--method", &c->out->solution.method, c->err);
     default:
         append(c, key, text);
         return 0;

@@ -315,16 +315,11 @@ static int check_given(const json_t *spec, pp_error *err)
 static int decode_method(const json_t *spec, pp_method *ret, pp_error *err)
 {
     const json_t *given = json_object_get(spec, "method");
-    char known[PP_METHOD_COUNT * 16];
     if (!given || json_is_null(given))
         return 0;
     if (!json_is_string(given))
         return pp_error_field(err, "spec.method", "must be a string");
-    if (pp_method_from_spec_name(json_string_value(given), ret) == 0)
-        return 0;
-    pp_method_spec_names(known, sizeof known);
-    return pp_error_field(err, "spec.method", "\"%.20s\" is none of %s", json_string_value(given),
-                          known);
+    return pp_method_parse(json_string_value(given), "spec.method", ret, err);
 }
 
 static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)

@@ -44,3 +44,12 @@ void pp_method_spec_names(char *out, size_t size)
         len += n > 0 ? (size_t)n : 0;
     }
 }
+
+int pp_method_parse(const char *text, const char *field, pp_method *ret, pp_error *err)
+{
+    char known[PP_METHOD_COUNT * 16];
+    if (pp_method_from_spec_name(text, ret) == 0)
+        return 0;
+    pp_method_spec_names(known, sizeof known);
+    return pp_error_field(err, field, "\"%.20s\" is none of %s", text, known);
+}

@@ -5,6 +5,8 @@
 #ifndef PP_ESTIMATE_METHOD_H
 #define PP_ESTIMATE_METHOD_H
 
+#include "common/error.h"
+
 #include <stddef.h>
 
 typedef enum pp_method {
@@ -25,6 +27,9 @@ const char *pp_method_spec_name(pp_method method);
 
 /** Of the spec's name; -1 where it is none. */
 int pp_method_from_spec_name(const char *name, pp_method *ret);
+
+/** The same for what a person wrote; the error names `field` and all that can be asked for. */
+int pp_method_parse(const char *text, const char *field, pp_method *ret, pp_error *err);
 
 /** All that can be asked for, for a message: "Auto, Job, ... and ..."; out is NUL-terminated. */
 void pp_method_spec_names(char *out, size_t size);

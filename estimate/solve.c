@@ -156,8 +156,8 @@ static bool takes_the_jobs(const pp_problem *p, const pp_regression_result *r, s
            r->rows[row].time_ns > 0;
 }
 
-/* Whether layers' values do not come from windows that they share with others. */
-static bool is_not_regression(pp_method asked)
+/* Whether layers are not to get values from windows that they share with others. */
+static bool is_without_regression(pp_method asked)
 {
     return asked == PP_METHOD_JOB || asked == PP_METHOD_SAMPLING || asked == PP_METHOD_REPLAY;
 }
@@ -166,7 +166,7 @@ static int make_estimate(const pp_problem *p, const pp_regression_result *r, siz
                          size_t metric, const pp_estimates_options *options, pp_estimates *s,
                          pp_error *err)
 {
-    const bool job_only = is_not_regression(options->method);
+    const bool job_only = is_without_regression(options->method);
     const bool job = row == r->n_rows;
     const bool level = !job && takes_the_jobs(p, r, row, metric);
     const pp_regression_estimate *from =

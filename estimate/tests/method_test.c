@@ -47,12 +47,26 @@ static void test_all_of_them(void **state)
     assert_string_equal(small, "Auto, J");
 }
 
+static void test_what_a_person_wrote(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_method found = PP_METHOD_NONE;
+    assert_int_equal(pp_method_parse("Job", "spec.method", &found, &err), 0);
+    assert_int_equal(found, PP_METHOD_JOB);
+    assert_int_equal(pp_method_parse("Guess", "spec.method", &found, &err), -1);
+    assert_int_equal(found, PP_METHOD_JOB);
+    assert_string_equal(err.field, "spec.method");
+    assert_string_equal(err.message, "\"Guess\" is none of Auto, Job, Direct, Fine and Isolated");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_of_results),
         cmocka_unit_test(test_what_can_be_asked_for),
         cmocka_unit_test(test_all_of_them),
+        cmocka_unit_test(test_what_a_person_wrote),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,18 +79,19 @@ static const char *make_samples_sql(void)
     static char sql[2048];
     char columns[512] = "", arrays[512] = "";
     size_t named = 0, given = 0;
-    for (int m = 0; m < PP_METRIC_COUNT && !sql[0]; m++) {
+    if (sql[0])
+        return sql;
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
         named += (size_t)snprintf(columns + named, sizeof columns - named, ", %s",
                                   pp_metric_get((pp_metric)m)->column);
         given += (size_t)snprintf(arrays + given, sizeof arrays - given, ", $%d::float8[]", 10 + m);
     }
-    if (!sql[0])
-        (void)snprintf(sql, sizeof sql,
-                       "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, "
-                       "first_ns, last_ns, windows, share%s) "
-                       "SELECT $1, $2, $3, s.* FROM unnest($4::text[], $5::text[], $6::bigint[], "
-                       "$7::bigint[], $8::bigint[], $9::float8[]%s) AS s WHERE " STANDS,
-                       columns, arrays);
+    (void)snprintf(sql, sizeof sql,
+                   "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, "
+                   "first_ns, last_ns, windows, share%s) "
+                   "SELECT $1, $2, $3, s.* FROM unnest($4::text[], $5::text[], $6::bigint[], "
+                   "$7::bigint[], $8::bigint[], $9::float8[]%s) AS s WHERE " STANDS,
+                   columns, arrays);
     return sql;
 }
 

@@ -140,20 +140,17 @@ static void lose_until(pp_kernels *k, int64_t time)
     k->fresh = !stopped; /* else the hook starts the next one */
 }
 
-void pp_kernels_lost(pp_kernels *k, uint64_t lost)
-{
-    if (lost != k->lost)
-        lose_until(k, INT64_MAX);
-    k->lost = lost;
-}
-
-/* A recording is over. The one after it may have begun before its losses are seen here. */
-static void complete(pp_kernels *k, int64_t until, uint64_t lost)
+/* What was lost since the last word of it is of the time before. */
+static void heed_losses(pp_kernels *k, uint64_t lost, int64_t until)
 {
     if (lost != k->lost)
         lose_until(k, until);
     k->lost = lost;
-    k->complete = later(k->complete, until);
+}
+
+void pp_kernels_lost(pp_kernels *k, uint64_t lost)
+{
+    heed_losses(k, lost, INT64_MAX);
 }
 
 int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
@@ -164,7 +161,9 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         return 0;
     }
     if (kernel->flags & PP_KERNEL_COMPLETE) {
-        complete(k, kernel->launched, (uint64_t)kernel->start);
+        /* The recording after it may have begun before this is seen here. */
+        heed_losses(k, (uint64_t)kernel->start, kernel->launched);
+        k->complete = later(k->complete, kernel->launched);
         return 0;
     }
     if (kernel->launched < k->passed) {
