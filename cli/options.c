@@ -24,15 +24,15 @@ enum {
     KEY_STRETCH,
     KEY_TIMELINE,
     KEY_METHOD,
-    KEY_DWELL,
+    KEY_REPLAY_DURATION,
     KEY_PAUSE,
     KEY_MEMORY,
-    KEY_FINE_PERIOD,
+    KEY_SAMPLING_PERIOD,
     KEY_METRIC,
     KEY_HOOK,
 };
 
-enum { FINE_PERIOD_NS = 25000, DWELL_MS = 800 };
+enum { SAMPLING_PERIOD_NS = 25000, DWELL_MS = 800 };
 
 static const struct argp_option known[] = {
     {"duration", 'd', "TIME", 0,
@@ -53,18 +53,20 @@ static const struct argp_option known[] = {
     {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
     {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0,
-     "Auto, Direct, Fine, Isolated: each layer replayed by itself while the training waits, or "
-     "Job: "
-     "averages of the job only",
+     "Auto, Regression, Sampling, Replay: each layer replayed by itself while the training waits, "
+     "or Job: averages of the job only",
      2},
-    {"fine-period", KEY_FINE_PERIOD, "TIME", 0,
+    {"sampling-period", KEY_SAMPLING_PERIOD, "TIME", 0,
      "Least time between two samples of the GPU, 20us to 1ms (25us)", 2},
-    {"dwell", KEY_DWELL, "TIME", 0,
-     "Isolated: how long each layer is replayed in each phase (800ms)", 2},
-    {"max-pause", KEY_PAUSE, "TIME", 0, "Isolated: how long the training may be held in all (1m)",
-     2},
+    {"fine-period", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 2},
+    {"replay-duration", KEY_REPLAY_DURATION, "TIME", 0,
+     "Replay: how long each layer is replayed in each phase (800ms)", 2},
+    {"dwell", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 2},
+    {"replay-max-pause", KEY_PAUSE, "TIME", 0,
+     "Replay: how long the training may be paused in all (1m)", 2},
+    {"max-pause", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 2},
     {"replay-memory", KEY_MEMORY, "MIB", 0,
-     "Isolated: how much memory replays may take beside the training (2048)", 2},
+     "Replay: how much memory replays may take beside the training (2048)", 2},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
 };
@@ -166,9 +168,9 @@ static int set_milliseconds(json_t *object, const char *field, const char *optio
 static int set_period(pp_run_options *out, const char *text, pp_error *err)
 {
     pp_error why = {0};
-    if (pp_duration_parse(text, &out->fine_period_ns, &why) < 0 || out->fine_period_ns < 20000 ||
-        out->fine_period_ns > 1000000)
-        return pp_error_field(err, "--fine-period", "must be 20us to 1ms, not %s", text);
+    if (pp_duration_parse(text, &out->sampling_period_ns, &why) < 0 ||
+        out->sampling_period_ns < 20000 || out->sampling_period_ns > 1000000)
+        return pp_error_field(err, "--sampling-period", "must be 20us to 1ms, not %s", text);
     return 0;
 }
 
@@ -199,15 +201,16 @@ static int take(collected *c, int key, char *text)
         return set_number(object_in(s, "steps"), "max", "--steps-max", text, true, c->err);
     case KEY_BUDGET:
         return set_budget(s, text, c->err);
-    case KEY_DWELL:
-        return set_milliseconds(object_in(s, "isolation"), "dwellMs", "--dwell", text, c->err);
+    case KEY_REPLAY_DURATION:
+        return set_milliseconds(object_in(s, "isolation"), "dwellMs", "--replay-duration", text,
+                                c->err);
     case KEY_PAUSE:
-        return set_milliseconds(object_in(s, "isolation"), "maxPauseMs", "--max-pause", text,
+        return set_milliseconds(object_in(s, "isolation"), "maxPauseMs", "--replay-max-pause", text,
                                 c->err);
     case KEY_MEMORY:
         return set_number(object_in(s, "isolation"), "memoryMiB", "--replay-memory", text, true,
                           c->err);
-    case KEY_FINE_PERIOD:
+    case KEY_SAMPLING_PERIOD:
         return set_period(c->out, text, c->err);
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
@@ -254,11 +257,11 @@ static json_t *defaults(void)
 }
 
 /* Layers are replayed where that was asked for, and never else. */
-static void set_dwell(json_t *settings, bool isolated)
+static void set_replay_duration(json_t *settings, bool replayed)
 {
     json_t *isolation = object_in(settings, "isolation");
-    if (!isolated || !json_object_get(isolation, "dwellMs"))
-        (void)json_object_set_new(isolation, "dwellMs", json_integer(isolated ? DWELL_MS : 0));
+    if (!replayed || !json_object_get(isolation, "dwellMs"))
+        (void)json_object_set_new(isolation, "dwellMs", json_integer(replayed ? DWELL_MS : 0));
 }
 
 int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *err)
@@ -274,7 +277,8 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
         NULL};
     PP_CLEANUP_JSON json_t *settings = defaults();
     collected c = {.out = ret, .settings = settings, .err = err};
-    *ret = (pp_run_options){.solution = pp_solve_defaults(), .fine_period_ns = FINE_PERIOD_NS};
+    *ret =
+        (pp_run_options){.solution = pp_solve_defaults(), .sampling_period_ns = SAMPLING_PERIOD_NS};
     if (!settings)
         return pp_error_nomem(err);
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
@@ -283,8 +287,8 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
     const pp_method method = ret->solution.method;
     if (method == PP_METHOD_AUTO || method == PP_METHOD_SAMPLING)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
-                                  json_integer(ret->fine_period_ns));
-    set_dwell(settings, method == PP_METHOD_REPLAY);
+                                  json_integer(ret->sampling_period_ns));
+    set_replay_duration(settings, method == PP_METHOD_REPLAY);
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)
         return pp_error_nomem(err);

@@ -11,11 +11,11 @@
 typedef struct pp_run_options {
     pp_settings settings;
     pp_estimates_options solution;
-    const char *output;     /**< folder for the results; NULL: none is written */
-    const char *hook;       /**< folder with the hook's sitecustomize.py */
-    bool quiet;             /**< no progress */
-    int64_t fine_period_ns; /**< between samples of the GPU, for methods Fine and Auto */
-    char **command;         /**< the training, NULL-terminated; borrowed from argv */
+    const char *output;         /**< folder for the results; NULL: none is written */
+    const char *hook;           /**< folder with the hook's sitecustomize.py */
+    bool quiet;                 /**< no progress */
+    int64_t sampling_period_ns; /**< between samples of the GPU, for methods Sampling and Auto */
+    char **command;             /**< the training, NULL-terminated; borrowed from argv */
 } pp_run_options;
 
 /**

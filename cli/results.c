@@ -334,7 +334,7 @@ static void print_closure(FILE *to, const json_t *closure)
         (void)fprintf(to, " (all rows together, less what was held out of them)\n");
 }
 
-/* Of each process that fine sampling tells of, and of replays. */
+/* Of each process that PM sampling tells of, and of replays. */
 static void print_closures(FILE *to, const json_t *gpu)
 {
     size_t i;

@@ -1,9 +1,9 @@
 #include "cli/run.h"
 
-#include "cli/fine.h"
 #include "cli/gpus.h"
 #include "cli/recording.h"
 #include "cli/results.h"
+#include "cli/sampling.h"
 #include "cli/solve.h"
 #include "common/buf.h"
 #include "common/cleanup.h"

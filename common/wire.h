@@ -94,7 +94,7 @@ typedef struct pp_wire_stretch {
     int64_t end;   /**< ns since 1970, >= start */
     bool last;     /**< no later batch of this stretch follows */
     /** Not 0: no training, but one layer replayed in one phase while the training waited
-     * (docs/isolated.md). Such stretches with the same number differ in the layer only. */
+     * (docs/replay.md). Such stretches with the same number differ in the layer only. */
     int64_t dwell;
     bool background;   /**< of a dwell: its layer was not run, only what goes with its replays */
     int64_t monotonic; /**< start on the node's CLOCK_MONOTONIC, ns; 0: not told */
@@ -146,7 +146,7 @@ typedef struct pp_wire_grid {
     size_t count;
 } pp_wire_grid;
 
-/** What fine sampling (fine.md) tells of a layer in a phase: millionths, -1 where not known. */
+/** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
 enum { PP_WIRE_FINE_METRICS = 4 }; /**< SMActive, SMOccupancy, DRAMActive, FP32Active */
 
 typedef struct pp_wire_fine_row {
@@ -244,7 +244,7 @@ bool pp_wire_is_id(const char *text, size_t max);
 /** Whether a text is a literal IPv4 or IPv6 address, without a zone or brackets. */
 bool pp_wire_is_address(const char *text);
 
-/** Whether it says nothing of any time, and only what fine sampling told, or why it tells nothing.
+/** Whether it says nothing of any time, and only what PM sampling told, or why it tells nothing.
  */
 bool pp_wire_is_fine_only(const pp_wire_batch *batch);
 

@@ -518,8 +518,8 @@ static json_t *events_value(const pp_inject_options *opt)
 
 static json_t *fine_value(const pp_session *s, const pp_inject_options *opt)
 {
-    return pp_session_asks_fine(s, opt->fine_auto)
-               ? json_pack("{s:I}", "periodNs", (json_int_t)opt->fine_period_ns)
+    return pp_session_asks_sampling(s, opt->sampling_auto)
+               ? json_pack("{s:I}", "periodNs", (json_int_t)opt->sampling_period_ns)
                : NULL;
 }
 

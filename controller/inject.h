@@ -46,9 +46,9 @@ typedef struct pp_inject_options {
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
     double stretch_seconds;          /**< least length of a sampled stretch */
     int64_t events_port;             /**< on the pod's loopback, for foreign hooks; 0: none */
-    bool fine_auto;                  /**< sessions of method Auto ask for fine sampling too */
-    const char *fine_memory;         /**< as memory, where fine sampling is asked for */
-    int64_t fine_period_ns;          /**< between samples, where a session asks for them */
+    bool sampling_auto;              /**< sessions of method Auto ask for PM sampling too */
+    const char *sampling_memory;     /**< as memory, where PM sampling is asked for */
+    int64_t sampling_period_ns;      /**< between samples, where a session asks for them */
     int64_t dwell_ns; /**< of replays, where a session asks for them and does not say */
     const pp_inject_limits *limits; /**< of the pod's namespace; NULL: none */
     /** Why pods of what makes this one are left alone for a while; NULL: they are not. */

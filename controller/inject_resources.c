@@ -150,9 +150,9 @@ static json_t *without_others(const pp_inject_turn *turn, json_t *value)
 json_t *pp_inject_agent_resources(const pp_inject_turn *turn)
 {
     const pp_inject_options *opt = turn->opt;
-    const bool fine = turn->session && pp_session_asks_fine(turn->session, opt->fine_auto);
+    const bool fine = turn->session && pp_session_asks_sampling(turn->session, opt->sampling_auto);
     const pair cpu = amounts(turn, "cpu", opt->cpu, CPU);
-    pair memory = fine ? amounts(turn, "memory", opt->fine_memory, FINE_MEMORY)
+    pair memory = fine ? amounts(turn, "memory", opt->sampling_memory, FINE_MEMORY)
                        : amounts(turn, "memory", opt->memory, MEMORY);
     /* A configured amount is a limit too: what asks for more than there is, is killed alone. */
     if (turn->qos == PP_QOS_BURSTABLE && !memory.limit && memory.request &&

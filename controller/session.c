@@ -71,19 +71,19 @@ static void check_dwell(pp_session *session, const pp_session_limits *limits)
     pp_duration_format(limits->dwell_least_ns, least, sizeof least);
     pp_duration_format(limits->dwell_sure_ns, sure, sizeof sure);
     if (dwell < limits->dwell_least_ns)
-        (void)pp_error_field(&session->invalid, "spec.isolation.dwell",
+        (void)pp_error_field(&session->invalid, "spec.replay.duration",
                              "is %s: no metric windows as long as this operator's configuration "
                              "has them lie in less than %s, and 1m is the most",
                              is, least);
     else if (!session->dwell_ns && dwell < limits->dwell_sure_ns)
-        (void)pp_error_field(&session->invalid, "spec.isolation.dwell",
+        (void)pp_error_field(&session->invalid, "spec.replay.duration",
                              "has to be given: with metric windows as long as this operator's "
                              "configuration has them it may take %s, and 1m is the most",
                              sure);
     else if (dwell > session->max_pause_ns)
-        (void)pp_error_field(&session->invalid, "spec.isolation.maxPause",
-                             "must not be shorter than a dwell, which is %s where "
-                             "spec.isolation.dwell does not say",
+        (void)pp_error_field(&session->invalid, "spec.replay.maxPause",
+                             "must not be shorter than a replay run, which is %s where "
+                             "spec.replay.duration is not given",
                              is);
 }
 
@@ -93,14 +93,14 @@ void pp_session_allow(pp_session *session, const pp_session_limits *limits)
         session->phase == PP_SESSION_FINISHING || pp_session_phase_final(session->phase);
     if (sampled || !pp_session_asks_replays(session) || session->invalid.code != PP_OK)
         return;
-    if (limits->isolated) {
+    if (limits->replay) {
         check_dwell(session, limits);
         return;
     }
     (void)pp_error_field(&session->invalid, "spec.method",
-                         "Isolated holds the training while its layers are replayed, which this "
-                         "operator's configuration does not allow: set isolated.allow there (with "
-                         "Helm: config.isolated.allow), then create the session anew");
+                         "Replay pauses the training while its layers are replayed, which this "
+                         "operator's configuration does not allow: set replay.allow there (with "
+                         "Helm: config.replay.allow), then create the session again");
     session->invalid.code = PP_ERR_DENIED;
 }
 
@@ -114,7 +114,7 @@ const char *pp_session_invalid_reason(const pp_session *session)
     return session->invalid.code == PP_ERR_DENIED ? "NotAllowed" : "InvalidSpec";
 }
 
-bool pp_session_asks_fine(const pp_session *session, bool by_auto)
+bool pp_session_asks_sampling(const pp_session *session, bool by_auto)
 {
     return session->method == PP_METHOD_SAMPLING || (by_auto && session->method == PP_METHOD_AUTO);
 }

@@ -116,7 +116,7 @@ typedef struct pp_session {
     unsigned metrics; /**< bits 1 << pp_metric */
     double overhead_budget_percent;
     pp_method method;
-    int64_t dwell_ns;     /**< Isolated: of one layer in one phase; 0: as the operator has it */
+    int64_t dwell_ns;     /**< Replay: of one layer in one phase; 0: as the operator has it */
     int64_t max_pause_ns; /**< and how long the training may be held in all */
     char *existing_pods;  /**< "Report" */
     double tolerance_percent;
@@ -178,9 +178,9 @@ bool pp_session_final(const pp_session *session);
  * 0: never, or it has not ended. */
 int64_t pp_session_expires_ns(const pp_session *session);
 
-/** What the operator's configuration allows of replays (docs/isolated.md). */
+/** What the operator's configuration allows of replays (docs/replay.md). */
 typedef struct pp_session_limits {
-    bool isolated;    /**< whether layers may be replayed, which holds the training */
+    bool replay;      /**< whether layers may be replayed, which pauses the training */
     int64_t dwell_ns; /**< of a layer in a phase, where a session does not say */
     int64_t
         dwell_least_ns; /**< that holds metric windows enough if they come at once; 0: not known */
@@ -194,13 +194,13 @@ int64_t pp_session_dwell(const pp_session *session, int64_t usual);
  * PP_ERR_DENIED for what is not allowed at all. A session whose sampling is over is let end. */
 void pp_session_allow(pp_session *session, const pp_session_limits *limits);
 
-/** Whether its pods' layers are to be replayed (docs/isolated.md): method Isolated, and no other.
+/** Whether its pods' layers are to be replayed (docs/replay.md): method Replay, and no other.
  */
 bool pp_session_asks_replays(const pp_session *session);
 
-/** Whether its pods' GPUs are to be sampled (docs/fine.md): method Fine, and Auto where the
+/** Whether its pods' GPUs are to be sampled (docs/sampling.md): method Sampling, and Auto where the
  * operator is configured so. */
-bool pp_session_asks_fine(const pp_session *session, bool by_auto);
+bool pp_session_asks_sampling(const pp_session *session, bool by_auto);
 
 /** Whether the labels (an object of strings, NULL: none) satisfy the selector. */
 bool pp_selector_matches(const pp_selector *selector, const json_t *labels);
@@ -294,7 +294,7 @@ typedef struct pp_session_pod {
     int64_t steps;         /**< stored, of the process that has fewest */
     int64_t dropped;       /**< marks lost before they reached the operator */
     int64_t epoch, batch;  /**< of its last step; -1: unknown */
-    bool fine;             /**< fine sampling told something of it */
+    bool fine;             /**< PM sampling told something of it */
     const char *fine_why;  /**< why it tells nothing, or nothing more; NULL or "": not known */
     int64_t replays;       /**< of its layers */
     bool replaying;        /**< its last batch is of replays */
@@ -373,7 +373,7 @@ typedef struct pp_session_observation {
     const char *prometheus_warning; /**< what its answers left out or warned of; NULL: nothing */
     int64_t prometheus_shift_ns;    /**< taken out of Prometheus' stamps; 0: nothing is */
     bool prometheus_off;            /**< no Prometheus is configured: layers are timed only */
-    bool fine_asked;                /**< pp_session_asks_fine */
+    bool sampling_asked;            /**< pp_session_asks_sampling */
     bool prometheus_asked;          /**< at least one query for this session was answered */
     const char *solve_error;        /**< why the last attribution failed; NULL: it did not */
     unsigned solve_failures;        /**< in a row, while the store was reachable */
@@ -394,7 +394,7 @@ typedef struct pp_session_options {
     int64_t finish_ns;  /**< from sampling's end until what is missing is not waited for any more;
                            default 15 min */
     int64_t solve_ns;   /**< and then for the last solution and the store; default 10 min */
-    int64_t fine_ns;    /**< after a pod's last batch, for what fine sampling tells; default 10 s */
+    int64_t fine_ns;    /**< after a pod's last batch, for what PM sampling tells; default 10 s */
     int64_t poll_ns;    /**< between looks while something is awaited; default 2 s */
     int64_t stalled_ns; /**< what passes by itself within this is no reason to act; default 60 s */
     unsigned solve_tries; /**< of the final attribution; default 8 */

@@ -54,6 +54,13 @@ static const pp_json_field steps_fields[] = {
     {0},
 };
 
+static const pp_json_field replay_fields[] = {
+    {"duration", PP_JSON_DURATION, offsetof(pp_session, dwell_ns), false, 0},
+    {"maxPause", PP_JSON_DURATION, offsetof(pp_session, max_pause_ns), false, 0},
+    {0},
+};
+
+/* As stored by releases until 0.1.0. */
 static const pp_json_field isolation_fields[] = {
     {"dwell", PP_JSON_DURATION, offsetof(pp_session, dwell_ns), false, 0},
     {"maxPause", PP_JSON_DURATION, offsetof(pp_session, max_pause_ns), false, 0},
@@ -239,21 +246,37 @@ static int check_times(const pp_session *s, pp_error *err)
     return 0;
 }
 
-static int check_isolation(const json_t *spec, const pp_session *s, pp_error *err)
+/* The limits of replays, under the name that the session has them by. */
+static int check_replay_limits(const pp_session *s, const char *duration, const char *max_pause,
+                               bool given, pp_error *err)
 {
-    const json_t *given = json_object_get(spec, "isolation");
-    if (given && !json_is_null(given) && !pp_session_asks_replays(s))
-        return pp_error_field(err, "spec.isolation", "is of the method Isolated only");
-    const json_t *dwell = json_object_get(given, "dwell");
-    if (dwell && !json_is_null(dwell) &&
-        (s->dwell_ns < MIN_DWELL || s->dwell_ns > PP_SESSION_DWELL_MAX))
-        return pp_error_field(err, "spec.isolation.dwell", "must be from 100ms to 1m");
+    if (given && (s->dwell_ns < MIN_DWELL || s->dwell_ns > PP_SESSION_DWELL_MAX))
+        return pp_error_field(err, duration, "must be from 100ms to 1m");
     if (s->max_pause_ns < SECOND || s->max_pause_ns > MAX_PAUSE)
-        return pp_error_field(err, "spec.isolation.maxPause", "must be from 1s to 1h");
+        return pp_error_field(err, max_pause, "must be from 1s to 1h");
     if (s->max_pause_ns < s->dwell_ns)
-        return pp_error_field(err, "spec.isolation.maxPause",
-                              "must not be shorter than spec.isolation.dwell");
+        return pp_error_field(err, max_pause, "must not be shorter than %s", duration);
     return 0;
+}
+
+static bool has(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value && !json_is_null(value);
+}
+
+static int check_replay(const json_t *spec, const pp_session *s, pp_error *err)
+{
+    const bool old = has(spec, "isolation");
+    if (old && has(spec, "replay"))
+        return pp_error_field(err, "spec.isolation", "is the former name of spec.replay: give one");
+    if ((old || has(spec, "replay")) && !pp_session_asks_replays(s))
+        return pp_error_field(err, old ? "spec.isolation" : "spec.replay",
+                              "is for the method Replay only");
+    return old ? check_replay_limits(s, "spec.isolation.dwell", "spec.isolation.maxPause",
+                                     has(json_object_get(spec, "isolation"), "dwell"), err)
+               : check_replay_limits(s, "spec.replay.duration", "spec.replay.maxPause",
+                                     has(json_object_get(spec, "replay"), "duration"), err);
 }
 
 static int check_choices(const pp_session *s, pp_error *err)
@@ -331,12 +354,13 @@ static int decode_spec(const json_t *spec, pp_session *session, pp_error *err)
         decode_part(spec, "steps", steps_fields, session, err) < 0 ||
         decode_part(spec, "layers", layers_fields, session, err) < 0 ||
         decode_part(spec, "isolation", isolation_fields, session, err) < 0 ||
+        decode_part(spec, "replay", replay_fields, session, err) < 0 ||
         decode_method(spec, &session->method, err) < 0 || decode_lists(spec, session, err) < 0 ||
         decode_ttl(spec, &session->ttl_ns, err) < 0)
         return -1;
     return check_given(spec, err) < 0 || check_rules(session, err) < 0
                ? -1
-               : check_isolation(spec, session, err);
+               : check_replay(spec, session, err);
 }
 
 static int set_defaults(pp_session *s, pp_error *err)

@@ -232,13 +232,13 @@ static void say_metrics(pp_session_turn *turn)
                  turn->obs->prometheus_warning);
 }
 
-/* How fine sampling stands, where it is asked for. What is deleted by now stays told. */
+/* How PM sampling stands, where it is asked for. What is deleted by now stays told. */
 static void say_fine(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *denied = t->first_unsampled;
     bool ended = turn->to->completion_ns != 0;
-    if (!turn->obs->fine_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_FINE_SAMPLED)))
+    if (!turn->obs->sampling_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_FINE_SAMPLED)))
         return;
     if (t->reporting == 0)
         pp_session_set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
@@ -249,17 +249,17 @@ static void say_fine(pp_session_turn *turn)
                        (long long)t->reporting, denied->name, denied->fine_why);
     else if (t->fine > 0 && t->fine == t->reporting)
         pp_session_set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_TRUE, "Sampled",
-                       "Every reporting pod has values from fine sampling");
+                       "Every reporting pod has values from PM sampling");
     else if (ended)
         pp_session_set(
             turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_FALSE, "NothingTold",
-            "%lld of %lld pods have no values from fine sampling: too few of their steps were "
+            "%lld of %lld pods have no values from PM sampling: too few of their steps were "
             "sampled, or samples went together with no kernel",
             (long long)(t->reporting - t->fine), (long long)t->reporting);
     else
         pp_session_set(
             turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
-            "%lld of %lld pods have values from fine sampling yet; the first come after a stretch "
+            "%lld of %lld pods have values from PM sampling yet; the first come after a stretch "
             "that was sampled",
             (long long)t->fine, (long long)t->reporting);
 }

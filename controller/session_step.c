@@ -65,7 +65,7 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->fine += pod->last_batch_ns > 0 && pod->fine;
     if (pod->last_batch_ns > 0 && !pod->fine && denied && t->unsampled++ == 0)
         t->first_unsampled = pod;
-    t->solving += turn->obs->fine_asked && pod->connected && !denied;
+    t->solving += turn->obs->sampling_asked && pod->connected && !denied;
     t->replayed += pod->last_batch_ns > 0 && pod->replays > 0;
     if (pod->last_batch_ns > 0 && pod->replays == 0 && pod->isolated && *pod->isolated &&
         t->unreplayed++ == 0)
@@ -334,7 +334,7 @@ static pp_session_phase conclude(pp_session_turn *turn)
                "GPUs; " PP_SESSION_NO_SAMPLE_HINT);
 }
 
-/* What fine sampling tells of a stretch comes after its last batch, once it is solved. */
+/* What PM sampling tells of a stretch comes after its last batch, once it is solved. */
 static bool solved(const pp_session_turn *turn)
 {
     int64_t since = later(turn->to->sampling_end_ns, turn->tally.quiet_since);

@@ -10,23 +10,23 @@
 /** Everything that is counted over the observed pods. */
 typedef struct pp_session_tally {
     int64_t matched, injected, reporting, connected;
-    int64_t unfinished;                    /**< injected and not finished */
-    int64_t running;                       /**< of these, those whose containers run */
-    int64_t awaiting;                      /**< running, and the agent has not come yet */
-    int64_t waiting;                       /**< not injected, and its turn comes after another's */
-    const pp_session_pod *first_running;   /**< NULL: none */
-    const pp_session_pod *first_pending;   /**< injected, and not started; NULL: none */
-    const pp_session_pod *first_lost;      /**< running, and its agent has gone; NULL: none */
-    int64_t undrained;                     /**< unfinished, with a stretch that has not ended */
-    int64_t below_max;                     /**< unfinished, with fewer than steps.max steps */
-    int64_t with_gpu;                      /**< reporting, with at least one GPU */
-    int64_t with_whole;                    /**< of these, with one that is no MIG instance */
-    int64_t fine;                          /**< reporting, and fine sampling told something of it */
-    int64_t unsampled;                     /**< reporting, without, and why is known */
-    const pp_session_pod *first_unsampled; /**< of these; NULL: none */
-    int64_t solving;                       /**< connected, with more to come, as far as is known */
-    int64_t replayed;                      /**< reporting, and layers of it were replayed */
-    int64_t unreplayed;                    /**< reporting, without, and why is known */
+    int64_t unfinished;                     /**< injected and not finished */
+    int64_t running;                        /**< of these, those whose containers run */
+    int64_t awaiting;                       /**< running, and the agent has not come yet */
+    int64_t waiting;                        /**< not injected, and its turn comes after another's */
+    const pp_session_pod *first_running;    /**< NULL: none */
+    const pp_session_pod *first_pending;    /**< injected, and not started; NULL: none */
+    const pp_session_pod *first_lost;       /**< running, and its agent has gone; NULL: none */
+    int64_t undrained;                      /**< unfinished, with a stretch that has not ended */
+    int64_t below_max;                      /**< unfinished, with fewer than steps.max steps */
+    int64_t with_gpu;                       /**< reporting, with at least one GPU */
+    int64_t with_whole;                     /**< of these, with one that is no MIG instance */
+    int64_t fine;                           /**< reporting, and PM sampling told something of it */
+    int64_t unsampled;                      /**< reporting, without, and why is known */
+    const pp_session_pod *first_unsampled;  /**< of these; NULL: none */
+    int64_t solving;                        /**< connected, with more to come, as far as is known */
+    int64_t replayed;                       /**< reporting, and layers of it were replayed */
+    int64_t unreplayed;                     /**< reporting, without, and why is known */
     const pp_session_pod *first_unreplayed; /**< of these; NULL: none */
     int64_t replaying;                      /**< unfinished, and its layers are being replayed */
     const pp_session_owner *maker;          /**< it will make another pod; NULL: none will */

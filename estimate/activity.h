@@ -42,7 +42,7 @@ typedef struct pp_activity_batch {
     int64_t stretch;
     int64_t start_ns;
     int64_t end_ns;
-    int64_t dwell;   /**< not 0: layers replayed, no training (docs/isolated.md) */
+    int64_t dwell;   /**< not 0: layers replayed, no training (docs/replay.md) */
     bool background; /**< of a dwell: without the layer */
 } pp_activity_batch;
 
@@ -82,7 +82,8 @@ typedef struct pp_activity_sample {
     double value;
 } pp_activity_sample;
 
-/** What a GPU's performance monitors told of one layer in one phase (docs/fine.md): one metric. */
+/** What a GPU's performance monitors told of one layer in one phase (docs/sampling.md): one metric.
+ */
 typedef struct pp_activity_fine {
     uint32_t process; /**< index into processes */
     uint32_t gpu;     /**< index into the UUIDs */
@@ -131,12 +132,12 @@ int pp_activity_list_gpus(const pp_activity *activity, pp_strings *ret, pp_error
  */
 int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err);
 
-/** Takes what fine sampling told of a process (its index), in place of what it told before. `room`
+/** Takes what PM sampling told of a process (its index), in place of what it told before. `room`
  * as in pp_activity_grow. Needs as many sources as there are metrics. */
 int pp_activity_take_fine(pp_activity *activity, size_t *room, uint32_t process,
                           const pp_wire_fine *fine, pp_error *err);
 
-/** Bytes of texts of layers, and values of fine sampling, past which what an activity is put
+/** Bytes of texts of layers, and values of PM sampling, past which what an activity is put
  * together from is left out: a pod may say anything of itself. */
 #define PP_ACTIVITY_MAX_TEXT ((size_t)32 << 20)
 #define PP_ACTIVITY_MAX_FINE ((size_t)1000000)

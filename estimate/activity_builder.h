@@ -18,7 +18,7 @@ void pp_activity_builder_free(pp_activity_builder *builder);
 /**
  * Adds what a batch says; the batch stays the caller's. Its `session` and `seq` are not looked at:
  * the caller gives each batch once. What passes the limits of one solution is left out, and the
- * activity `truncated`. Fine values replace all of the same process that came before. Fails with
+ * activity `truncated`. Sampled values replace all of the same process that came before. Fails with
  * PP_ERR_NOMEM, and then holds a part of the batch.
  */
 int pp_activity_builder_add(pp_activity_builder *builder, const pp_wire_batch *batch,

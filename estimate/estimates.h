@@ -80,7 +80,7 @@ typedef struct pp_estimates_fit {
 } pp_estimates_fit;
 
 /** Whether replayed layers and what is left reproduce windows that were held out
- * (docs/isolated.md). */
+ * (docs/replay.md). */
 typedef struct pp_hold_out {
     pp_metric metric;
     double held;       /**< their mean */
@@ -107,7 +107,7 @@ typedef struct pp_estimates {
     int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
     char *kernels;       /**< why busy times are not known; "" where no process says so */
     char *isolated;      /**< why layers were not replayed; "" where no process says so */
-    char *fine;          /**< method Fine: why the GPU was not sampled, as a reason; NULL */
+    char *fine;          /**< method Sampling: why the GPU was not sampled, as a reason; NULL */
     pp_estimates_item *items;
     size_t n_items;
     pp_estimate *estimates;

@@ -19,13 +19,18 @@ typedef enum pp_method {
     PP_METHOD_COUNT,
 } pp_method;
 
+/** The name that results have today for the one that they had until 0.1.0 ("fine": "sampling");
+ * any other is returned as it is. */
+const char *pp_method_current_name(const char *name);
+
 /** As results have it: "job"; "none" for PP_METHOD_NONE and anything that is no method. */
 const char *pp_method_name(pp_method method);
 
 /** As spec.method has it: "Job"; "" for what cannot be asked for. */
 const char *pp_method_spec_name(pp_method method);
 
-/** Of the spec's name; -1 where it is none. */
+/** Of the spec's name, or of the one it had until 0.1.0 (Direct, Fine, Isolated); -1 where it is
+ * none. */
 int pp_method_from_spec_name(const char *name, pp_method *ret);
 
 /** The same for what a person wrote; the error names `field` and all that can be asked for. */

@@ -1,11 +1,11 @@
-/* Fine values (docs/fine.md) in place of those from windows. */
+/* Sampled values (docs/sampling.md) in place of those from windows. */
 #include "estimate/sampled_values.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char pp_sampled_values_none[] = "fine sampling told nothing of it";
+const char pp_sampled_values_none[] = "PM sampling told nothing of it";
 
 /* An item by its phase and layer. */
 typedef struct place {

@@ -1,4 +1,4 @@
-/* Values of fine sampling, which agents have sent, in the place of those solved here. */
+/* Values of PM sampling, which agents have sent, in the place of those solved here. */
 #ifndef PP_ESTIMATE_SAMPLED_VALUES_H
 #define PP_ESTIMATE_SAMPLED_VALUES_H
 

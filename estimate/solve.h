@@ -9,10 +9,10 @@
 #include "estimate/estimates.h"
 
 /**
- * Solves one GPU. Where fine sampling told of a layer (docs/fine.md) that is its value, whatever
+ * Solves one GPU. Where PM sampling told of a layer (docs/sampling.md) that is its value, whatever
  * the windows tell: its error is known to be smaller. Not where several processes were sampled on
  * the GPU, since each has seen the others' work too. Else what replays of it told
- * (docs/isolated.md) is its value, where there are any; their time is none of the training's.
+ * (docs/replay.md) is its value, where there are any; their time is none of the training's.
  * `gpu`: a UUID that a process of the activity names; "": the processes that named none. An
  * activity without samples gives times and no values. Errors: as pp_regression_solve;
  * PP_ERR_NOT_FOUND for an unknown GPU.

@@ -265,9 +265,9 @@ void pp_admission_options(const pp_operator *op, const char *ns, pp_inject_optio
                                .gpu_resources = &config->injection.gpu_resources,
                                .stretch_seconds = config->injection.stretch_seconds,
                                .events_port = config->injection.events_port,
-                               .fine_memory = config->fine.memory,
-                               .fine_auto = config->fine.by_auto,
-                               .fine_period_ns = config->fine.period_us * 1000,
+                               .sampling_memory = config->sampling.memory,
+                               .sampling_auto = config->sampling.by_auto,
+                               .sampling_period_ns = config->sampling.period_us * 1000,
                                .dwell_ns = pp_replay_length(&attribution),
                                .limits = pp_limits_of(op->limits, ns)};
 }

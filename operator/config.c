@@ -23,16 +23,6 @@ static const pp_config_option options[] = {
      "reported"},
     {"attribution.solveInterval", PP_CONFIG_DURATION, AT(attribution.solve_interval), "30s", 1,
      3600, NULL, "How often a live session's estimates are solved again"},
-    {"fine.auto", PP_CONFIG_BOOL, AT(fine.by_auto), "false", 0, 0, NULL,
-     "Whether sessions of method Auto ask for fine sampling too, which takes memory and processor "
-     "of the profiled containers where the driver lets them"},
-    {"fine.memory", PP_CONFIG_QUANTITY, AT(fine.memory), "", 0, 0, NULL,
-     "`injection.memory` of pods that are injected for a session that asks for fine sampling; "
-     "where "
-     "an amount is needed, 192Mi"},
-    {"fine.periodMicroseconds", PP_CONFIG_INTEGER, AT(fine.period_us), "25", 20, 1000, NULL,
-     "Least time between two samples of a GPU's performance monitors, for fine sampling; it is "
-     "longer where decoding them takes longer"},
     {"http.bindAddress", PP_CONFIG_STRING, AT(http.bind_address), "", 0, 0, NULL,
      "Address to listen on; empty: every address"},
     {"http.plainPort", PP_CONFIG_INTEGER, AT(http.plain_port), "8080", 0, 65535, NULL,
@@ -70,9 +60,6 @@ static const pp_config_option options[] = {
      NULL,
      "Least length of a contiguous sampled stretch, in seconds; where 64 steps take less, "
      "as long as they do and half a second at least"},
-    {"isolated.allow", PP_CONFIG_BOOL, AT(isolated.allow), "false", 0, 0, NULL,
-     "Whether sessions of method Isolated are taken, which hold the training while its layers are "
-     "replayed"},
     {"kubernetes.kubeconfig", PP_CONFIG_STRING, AT(kubernetes.kubeconfig), "", 0, 0, NULL,
      "A kubeconfig, for development; empty: the pod's service account"},
     {"kubernetes.namespace", PP_CONFIG_STRING, AT(kubernetes.ns), "", 0, 0, NULL,
@@ -122,6 +109,9 @@ static const pp_config_option options[] = {
      NULL, "Prometheus' scrape interval of the exporter; 0s: estimated from the samples"},
     {"prometheus.url", PP_CONFIG_STRING, AT(prometheus.url), "", 0, 0, NULL,
      "Base URL of Prometheus; empty: no metrics, layers are timed only"},
+    {"replay.allow", PP_CONFIG_BOOL, AT(replay.allow), "false", 0, 0, NULL,
+     "Whether sessions of method Replay are accepted, which pause the training while its layers "
+     "are replayed"},
     {"retention.activity", PP_CONFIG_DURATION, AT(retention.activity), "168h", 0, YEARS, NULL,
      "How long a finished session's intervals are kept; 0s: for ever"},
     {"retention.interval", PP_CONFIG_DURATION, AT(retention.interval), "10m", 1, DAY, NULL,
@@ -130,6 +120,16 @@ static const pp_config_option options[] = {
      "How long a finished session and its estimates are kept; 0s: for ever"},
     {"retention.samples", PP_CONFIG_DURATION, AT(retention.samples), "168h", 0, YEARS, NULL,
      "How long raw metric samples and a finished session's sample rows are kept; 0s: for ever"},
+    {"sampling.auto", PP_CONFIG_BOOL, AT(sampling.by_auto), "false", 0, 0, NULL,
+     "Whether sessions of method Auto ask for PM sampling too, which takes memory and processor "
+     "of the profiled containers where the driver lets them"},
+    {"sampling.memory", PP_CONFIG_QUANTITY, AT(sampling.memory), "", 0, 0, NULL,
+     "`injection.memory` of pods that are injected for a session that asks for PM sampling; "
+     "where "
+     "an amount is needed, 192Mi"},
+    {"sampling.periodMicroseconds", PP_CONFIG_INTEGER, AT(sampling.period_us), "25", 20, 1000, NULL,
+     "Least time between two samples of a GPU's performance monitors, for PM sampling; it is "
+     "longer where decoding them takes longer"},
     {"sessions.ttlSecondsAfterFinished", PP_CONFIG_INTEGER, AT(sessions.ttl_seconds), "0", 0,
      31536000, NULL,
      "How long after its end a ProfileSession that does not say so itself is deleted, in seconds; "
@@ -388,6 +388,30 @@ static int set_defaults(pp_config *config, pp_error *err)
     return 0;
 }
 
+/* Sections as releases until 0.1.0 had them. */
+static const struct {
+    const char *was, *is;
+} renamed[] = {{"fine", "sampling"}, {"isolated", "replay"}};
+
+/* Where both are there, options under the new name count: `helm upgrade --reuse-values --set` gives
+ * both. */
+static int rename_sections(json_t *root, pp_error *err)
+{
+    for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++) {
+        json_t *was = json_object_get(root, renamed[i].was);
+        json_t *is = json_object_get(root, renamed[i].is);
+        if (!was)
+            continue;
+        if (!json_is_null(was) && !json_is_object(was))
+            return pp_error_field(err, renamed[i].was, "must be a map");
+        if ((json_is_object(is) ? json_object_update_missing(is, was)
+                                : json_object_set(root, renamed[i].is, was)) < 0)
+            return pp_error_nomem(err);
+        (void)json_object_del(root, renamed[i].was);
+    }
+    return 0;
+}
+
 static int fill(const char *text, size_t n, pp_config *config, pp_error *err)
 {
     if (set_defaults(config, err) < 0)
@@ -397,7 +421,9 @@ static int fill(const char *text, size_t n, pp_config *config, pp_error *err)
     PP_CLEANUP_JSON json_t *root = pp_yaml_parse(text, n, err);
     if (!root)
         return -1;
-    return json_is_null(root) ? 0 : set_section(config, "", root, err);
+    if (json_is_null(root))
+        return 0;
+    return rename_sections(root, err) < 0 ? -1 : set_section(config, "", root, err);
 }
 
 int pp_config_parse(const char *text, size_t n, pp_config *ret, pp_error *err)

@@ -21,11 +21,6 @@ typedef struct pp_config {
         int64_t solve_interval;
     } attribution;
     struct {
-        bool by_auto; /**< also for method Auto */
-        char *memory; /**< Kubernetes quantity */
-        int64_t period_us;
-    } fine;
-    struct {
         char *bind_address; /**< "": every address */
         int64_t tls_port;   /**< webhook and ingest */
         int64_t plain_port; /**< metrics and health */
@@ -45,9 +40,6 @@ typedef struct pp_config {
         bool release; /**< pods that do not start may be deleted */
         pp_strings gpu_resources;
     } injection;
-    struct {
-        bool allow; /**< sessions of method Isolated */
-    } isolated;
     struct {
         char *kubeconfig;
         char *ns;
@@ -81,11 +73,19 @@ typedef struct pp_config {
         int64_t query_timeout;
     } prometheus;
     struct {
+        bool allow; /**< sessions of method Replay */
+    } replay;
+    struct {
         int64_t activity; /**< 0: kept for ever; so for the two below */
         int64_t samples;
         int64_t results;
         int64_t interval;
     } retention;
+    struct {
+        bool by_auto; /**< also for method Auto */
+        char *memory; /**< Kubernetes quantity */
+        int64_t period_us;
+    } sampling;
     struct {
         int64_t ttl_seconds; /**< of a session that does not say; 0: it is kept */
     } sessions;

@@ -508,7 +508,7 @@ static void step(pp_work *work, const pp_session *session)
         .prometheus_asked = work->asked,
         .prometheus_shift_ns = work->prometheus_shift_ns,
         .prometheus_off = !op->prometheus,
-        .fine_asked = pp_session_asks_fine(session, op->config->fine.by_auto),
+        .sampling_asked = pp_session_asks_sampling(session, op->config->sampling.by_auto),
         .solve_error = work->solve_error[0] ? work->solve_error : NULL,
         .solve_failures = work->solve_failures,
         .serving_since_ns = op->serving_since_ns,

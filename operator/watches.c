@@ -45,7 +45,7 @@ pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *objec
     if (pp_session_decode(object, &session, err) < 0)
         return NULL;
     const pp_regression_options options = pp_solve_attribution(op->config);
-    const pp_session_limits limits = {.isolated = op->config->isolated.allow,
+    const pp_session_limits limits = {.replay = op->config->replay.allow,
                                       .dwell_ns = pp_replay_length(&options),
                                       .dwell_least_ns = pp_replay_length_least(&options, false),
                                       .dwell_sure_ns = pp_replay_length_least(&options, true)};

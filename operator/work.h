@@ -31,7 +31,7 @@ typedef struct pp_work_target {
     int64_t dropped;
     int64_t epoch;
     int64_t batch;
-    bool fine; /**< fine sampling told something of it */
+    bool fine; /**< PM sampling told something of it */
     char fine_why[PP_SESSION_FINE_WHY];
     int64_t replays; /**< of its layers */
     bool replaying;  /**< the last batch of a process of it is of replays */

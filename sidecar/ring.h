@@ -62,7 +62,7 @@ typedef enum pp_mark_kind {
     PP_MARK_END,       /**< layer and phase end; in backward also without a begin, see pairing.h */
     PP_MARK_STEP,      /**< a step ended: value is its number, aux epoch and batch */
     PP_MARK_START,     /**< a stretch starts here, at a step's end: value is its number; of a dwell
-                            (docs/isolated.md) the dwell's, from 1, and its steps count from there */
+                            (docs/replay.md) the dwell's, from 1, and its steps count from there */
     PP_MARK_STOP,      /**< the stretch stops here, at a step's end */
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
 } pp_mark_kind;
@@ -122,7 +122,7 @@ enum {
     PP_KERNEL_COMPLETE = 2,
 };
 
-/** Why a layer is not replayed in a phase (docs/isolated.md); the numbers are the wire's. */
+/** Why a layer is not replayed in a phase (docs/replay.md); the numbers are the wire's. */
 typedef enum pp_left_out {
     PP_LEFT_NOT = 0,
     PP_LEFT_OWN_FORWARD, /**< its forward is not torch's: it may change anything */
@@ -176,7 +176,7 @@ typedef struct pp_ring_header {
     char refusal[PP_RING_TYPE];  /**< why this process is not profiled; "": it can be */
     char fine[PP_RING_TYPE];     /**< "started": there is a sampler (samples.h); else why there is
                                     none; "": none was asked for, or it is not decided */
-    char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/isolated.md); "": they are,
+    char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/replay.md); "": they are,
                                    or none was asked for */
     char gpus[PP_RING_GPUS];     /**< UUIDs, comma-separated */
     int32_t rank;

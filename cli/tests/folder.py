@@ -41,7 +41,7 @@ def batch(seq, first, count):
 
 
 def fine(seq, values, **more):
-    """What fine sampling told, as a batch of its own: {layer's number: SMActive}, each within 0.002; and `more` of it."""
+    """What PM sampling told, as a batch of its own: {layer's number: SMActive}, each within 0.002; and `more` of it."""
     end = T0 + STEPS * 1000 * MS
     whole = batch(seq, STEPS - 1, 1)
     none = {"number": [], "start": [], "duration": [], "epoch": [], "batch": []}

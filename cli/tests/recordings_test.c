@@ -97,16 +97,16 @@ static void solved_again(const char *name, size_t least_values)
                 least_values);
 }
 
-static void test_direct(void **state)
+static void test_regression(void **state)
 {
     (void)state;
-    solved_again("direct", 10);
+    solved_again("regression", 10);
 }
 
-static void test_fine(void **state)
+static void test_sampling(void **state)
 {
     (void)state;
-    solved_again("fine", 40);
+    solved_again("sampling", 40);
 }
 
 static void test_replay(void **state)
@@ -118,8 +118,8 @@ static void test_replay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_fine),
+        cmocka_unit_test(test_regression),
+        cmocka_unit_test(test_sampling),
         cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

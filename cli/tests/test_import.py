@@ -52,13 +52,13 @@ def run(*arguments, **environment):
 
 def test_replays_are_solved_and_are_no_training(database, tmp_path):
     batches = [folder.batch(i, 10 * i, 10) for i in range(folder.STEPS // 10)]
-    results = {**folder.RESULTS, "method": "Isolated"}
+    results = {**folder.RESULTS, "method": "Replay"}
     place = folder.write(tmp_path / "replayed", results, batches + folder.dwells(len(batches)), [folder.samples(True)])
     code, _, complaint = run("--database", database, place)
     assert code == 0, complaint
     told = ask(database, "SELECT layer, method, source, round(mean::numeric, 6), reason FROM result_detail "
                          "WHERE kind = 'layer' AND metric = 'sm_active' ORDER BY layer")
-    assert told == [["bottom", "isolated", "replays", str(folder.REPLAYED) + "0000", ""],
+    assert told == [["bottom", "replay", "replays", str(folder.REPLAYED) + "0000", ""],
                     ["top", "none", "nvml", "", "it was not replayed"]]
     assert ask(database, "SELECT dwell, background, count(*), sum(cardinality(step_number)) FROM activity GROUP BY 1, 2 "
                          "ORDER BY 1, 2") == [["3", "f", "1", "0"], ["3", "t", "1", "0"], ["", "", "6", str(folder.STEPS)]]
@@ -75,12 +75,12 @@ def test_how_right_replayed_values_are(database, tmp_path):
     for batch in batches:
         batch["intervals"]["kernels"] = batch["intervals"]["duration"]
         batch["steps"]["gap"] = [200 * folder.MS] * 10
-    place = folder.write(tmp_path / "replayed", {**folder.RESULTS, "method": "Isolated"},
+    place = folder.write(tmp_path / "replayed", {**folder.RESULTS, "method": "Replay"},
                          batches + folder.dwells(len(batches)), [folder.samples(True)])
     code, _, complaint = run("--database", database, place)
     assert code == 0, complaint
     (metric, held, difference, windows, lag), = ask(database, "SELECT metric, held, difference, windows, lag_ns FROM "
-                                                              "result_quality WHERE method = 'isolated'")
+                                                              "result_quality WHERE method = 'replay'")
     true = folder.samples()["value"]
     assert metric == "sm_active" and abs(float(held) + float(difference) / 2 - sum(true) / len(true)) < 0.005
     assert abs(float(difference)) < 0.05 and 200 < int(windows) <= 300 and lag == ""
@@ -135,8 +135,8 @@ def test_fine_values_go_first(database, tmp_path):
     assert code == 0, complaint
     rows = ask(database, "SELECT layer, method, source, round(mean::numeric, 2), round(stderr::numeric, 3) FROM estimate "
                          "WHERE kind = 'layer' AND metric = 'sm_active' ORDER BY layer")
-    assert rows[0] == ["bottom", "fine", "sm__cycles_active", "0.75", "0.002"]
-    assert rows[1][:4] == ["top", "direct", "nvml", "0.20"]
+    assert rows[0] == ["bottom", "sampling", "sm__cycles_active", "0.75", "0.002"]
+    assert rows[1][:4] == ["top", "regression", "nvml", "0.20"]
     assert ask(database, "SELECT DISTINCT observed_ns FROM attribution") == [["60000000000"]]
 
 
@@ -150,10 +150,10 @@ def test_how_right_fine_values_are(database, tmp_path):
     code, _, complaint = run("--database", database, folder.write(tmp_path / "dlrm", batches=batches))
     assert code == 0, complaint
     assert ask(database, "SELECT process, metric, held, difference, noise, windows, lag_ns, lag_stderr_ns, chip, period_ns, "
-                         "times, failed_times, sampled_ns, sampler_cpu_ns, latest FROM result_quality WHERE method = 'fine'"
+                         "times, failed_times, sampled_ns, sampler_cpu_ns, latest FROM result_quality WHERE method = 'sampling'"
                ) == [["0", "sm_active", "0.4", "-0.0025", "0.03", "150000", "-1400123", "31", "GH100", "25000", "3", "1",
                       "4000000000", "5000000000", "t"]]
-    (direct, lag), = ask(database, "SELECT difference, lag_ns FROM result_quality WHERE method = 'direct'")
+    (direct, lag), = ask(database, "SELECT difference, lag_ns FROM result_quality WHERE method = 'regression'")
     assert abs(float(direct)) < 0.01 and lag
 
 
@@ -203,7 +203,7 @@ def with_samples(**changes):
     ({"results": {**folder.RESULTS, "started": 5}}, "started must be"),
     ({"results": {**folder.RESULTS, "finished": "2020-01-01T00:00:00Z"}}, "finished is before started"),
     ({"results": {**folder.RESULTS, "method": "Guess"}},
-     'method "Guess" is none of Auto, Job, Direct, Fine and Isolated'),
+     'method "Guess" is none of Auto, Job, Regression, Sampling and Replay'),
     ({"results": {**folder.RESULTS, "metrics": ["Speed"]}}, "metrics entry 0 is no metric"),
     ({"results": {**folder.RESULTS, "command": {"a": 1}}}, "command must be"),
     ({"batches": []}, "batches.jsonl holds no step"),

@@ -143,7 +143,7 @@ def test_values_of_replays(tmp_path):
     train = pathlib.Path(__file__).parents[2] / "sidecar/tests/isolated.py"
     command = [python, str(train), "plain", str(doubles / "cuda/libcuda.so.1"), str(doubles / "cupti/libcupti.so.13")]
     plain = run(*command)
-    probed = run(*probe("run", "--method", "Isolated", "--layers-include", "lin", "--layers-include", "own", "--dwell",
+    probed = run(*probe("run", "--method", "Replay", "--layers-include", "lin", "--layers-include", "own", "--replay-duration",
                         "800ms", "--budget", "50", "-o", str(folder), "--", *command),
                  NVIDIA_VISIBLE_DEVICES="GPU-a", PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
     assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
@@ -163,7 +163,7 @@ def test_values_of_replays(tmp_path):
         assert busy > 50000 and behind[2] == 0
         for metric, value in (("SMActive", 0.04), ("SMOccupancy", 0.03), ("DRAMActive", 0.02), ("FP32Active", 0.01)):
             told = items["lin", word][metric]
-            assert (told["method"], told["source"]) == ("isolated", "replays") and told["windows"] >= 2, told
+            assert (told["method"], told["source"]) == ("replay", "replays") and told["windows"] >= 2, told
             # A busy machine replays now faster, now slower: what as many windows of the dwell may say, and no more.
             whole, rest = replay(dwell, told["windows"]), replay(behind, 2)
             least, most = value * (whole[0] - rest[1]) / busy, value * (whole[1] - rest[0]) / busy
@@ -178,10 +178,10 @@ def test_replays_without_a_gpu(tmp_path):
     """They are of no use, and say so."""
     python = os.environ["PP_TORCH_PYTHON"].split(":")[0]
     plain = run(python, TRAIN, "300")
-    probed = run(*probe("run", "--method", "Isolated", "--dwell", "50ms", "--budget", "50", "--", python, TRAIN, "300"))
+    probed = run(*probe("run", "--method", "Replay", "--replay-duration", "50ms", "--budget", "50", "--", python, TRAIN, "300"))
     assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
     assert "no layer has a value of its replays: its kernels were not recorded while it was replayed" in probed.stderr
-    other = run(*probe("run", "--method", "Direct", "--dwell", "50ms", "--budget", "50", "--", python, TRAIN, "300"))
+    other = run(*probe("run", "--method", "Regression", "--replay-duration", "50ms", "--budget", "50", "--", python, TRAIN, "300"))
     assert "replay" not in other.stderr
 
 

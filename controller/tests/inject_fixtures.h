@@ -17,7 +17,7 @@ static inline pp_inject_options options(void)
         .native_sidecar = true,
         .cpu = "",
         .memory = "",
-        .fine_memory = "",
+        .sampling_memory = "",
         .gpu_resources = &fixture_gpus,
         .stretch_seconds = 30,
     };

@@ -224,12 +224,12 @@ static void test_fine_sampling(void **state)
     static const struct {
         const char *given, *guaranteed, *burstable;
     } cases[] = {{"", "192Mi", "0"}, {"1Gi", "1Gi", "1Gi"}};
-    static const char fine[] = "{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Fine'}";
+    static const char fine[] = "{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Sampling'}";
     PP_CLEANUP_JSON json_t *full = pod_of(&kinds[10]);
     PP_CLEANUP_JSON json_t *some = pod_of(&kinds[4]);
     pp_inject_options opt = options();
     for (size_t i = 0; i < 2; i++) {
-        opt.fine_memory = cases[i].given;
+        opt.sampling_memory = cases[i].given;
         PP_CLEANUP_JSON json_t *a = inject_for(full, fine, &opt);
         PP_CLEANUP_JSON json_t *b = inject_for(some, fine, &opt);
         assert_string_equal(stated(a, PP_INJECT_AGENT, "limits", "memory"), cases[i].guaranteed);

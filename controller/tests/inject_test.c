@@ -157,12 +157,12 @@ static void test_settings_of_replays(void **state)
         const char *more;
         int64_t by_itself_ms, dwell, pause; /* 0: not asked for */
     } cases[] = {
-        {"'method': 'Isolated', 'isolation': {'dwell': '2500ms', 'maxPause': '90s'}", 10000, 2500,
+        {"'method': 'Replay', 'replay': {'duration': '2500ms', 'maxPause': '90s'}", 10000, 2500,
          90000},
-        {"'method': 'Isolated'", 3500, 3500, 300000},
-        {"'method': 'Isolated'", 157500, 60000, 300000},
+        {"'method': 'Replay'", 3500, 3500, 300000},
+        {"'method': 'Replay'", 157500, 60000, 300000},
         {"'method': 'Auto'", 3500, 0, 0},
-        {"'method': 'Fine'", 3500, 0, 0},
+        {"'method': 'Sampling'", 3500, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char spec[200];
@@ -188,8 +188,8 @@ static void test_settings_of_fine_sampling(void **state)
         const char *method;
         bool by_auto, asks;
     } cases[] = {
-        {"Fine", false, true}, {"Auto", false, false},  {"Auto", true, true},
-        {"Job", true, false},  {"Direct", true, false},
+        {"Sampling", false, true}, {"Auto", false, false},      {"Auto", true, true},
+        {"Job", true, false},      {"Regression", true, false}, {"Fine", false, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char spec[128];
@@ -198,9 +198,9 @@ static void test_settings_of_fine_sampling(void **state)
                        cases[i].method);
         pp_session *s = fixture_session(spec);
         pp_inject_options opt = options();
-        opt.fine_auto = cases[i].by_auto;
-        opt.fine_period_ns = 40000;
-        assert_int_equal(pp_session_asks_fine(s, cases[i].by_auto), cases[i].asks);
+        opt.sampling_auto = cases[i].by_auto;
+        opt.sampling_period_ns = 40000;
+        assert_int_equal(pp_session_asks_sampling(s, cases[i].by_auto), cases[i].asks);
         PP_CLEANUP_JSON json_t *got = pp_inject_settings(s, &opt);
         const json_t *period = pp_json_get(got, "fine", "periodNs", NULL);
         assert_int_equal(json_integer_value(period), cases[i].asks ? 40000 : 0);

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #define SPEC "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s', 'deadline': '10m'}"
-#define ISOLATED                                                                                   \
+#define REPLAY                                                                                     \
     "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s', 'deadline': '10m', "       \
-    "'method': 'Isolated', 'isolation': {'dwell': '2500ms', 'maxPause': '1m'}}"
+    "'method': 'Replay', 'replay': {'duration': '2500ms', 'maxPause': '1m'}}"
 #define T(seconds) (FIXTURE_CREATED + (int64_t)(seconds)*FIXTURE_SECOND)
 
 /* ---- decoding and validation ---- */
@@ -56,25 +56,30 @@ static void test_every_field(void **state)
     (void)pp_session_free(s);
 }
 
-static void test_isolation(void **state)
+static void test_replay_limits(void **state)
 {
     (void)state;
     static const struct {
         const char *spec;
         int64_t dwell_ms, pause_s;
     } cases[] = {
-        {ISOLATED, 2500, 60},
-        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated'}", 0, 300},
-        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated', 'isolation': null}", 0,
-         300},
-        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated', "
-         "'isolation': {'maxPause': '90s'}}",
+        {REPLAY, 2500, 60},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Replay'}", 0, 300},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Replay', 'replay': null}", 0, 300},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Replay', "
+         "'replay': {'maxPause': '90s'}}",
          0, 90},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated', "
+         "'isolation': {'dwell': '3s', 'maxPause': '80s'}}",
+         3000, 80},
+        {"{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Isolated', "
+         "'replay': {'duration': '4s'}, 'isolation': null}",
+         4000, 300},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pp_session *s = fixture_session(cases[i].spec);
         assert_int_equal(s->invalid.code, PP_OK);
-        assert_true(pp_session_asks_replays(s) && !pp_session_asks_fine(s, true));
+        assert_true(pp_session_asks_replays(s) && !pp_session_asks_sampling(s, true));
         assert_true(s->dwell_ns == cases[i].dwell_ms * 1000000);
         assert_true(s->max_pause_ns == cases[i].pause_s * FIXTURE_SECOND);
         (void)pp_session_free(s);
@@ -86,28 +91,28 @@ static void test_dwells_hold_windows(void **state)
 {
     (void)state;
     static const struct {
-        const char *isolation;
+        const char *replay;
         int64_t usual, least, sure; /* s */
         const char *field;          /* "": it is taken */
     } cases[] = {
         {"{}", 10, 0, 0, ""},
         {"{}", 10, 4, 10, ""},
-        {"{}", 165, 45, 82, "spec.isolation.dwell"},
-        {"{'dwell': '45s'}", 165, 45, 82, ""},
-        {"{'dwell': '44s'}", 165, 45, 82, "spec.isolation.dwell"},
-        {"{'dwell': '1m'}", 300, 90, 165, "spec.isolation.dwell"},
-        {"{'maxPause': '9s'}", 10, 4, 10, "spec.isolation.maxPause"},
+        {"{}", 165, 45, 82, "spec.replay.duration"},
+        {"{'duration': '45s'}", 165, 45, 82, ""},
+        {"{'duration': '44s'}", 165, 45, 82, "spec.replay.duration"},
+        {"{'duration': '1m'}", 300, 90, 165, "spec.replay.duration"},
+        {"{'maxPause': '9s'}", 10, 4, 10, "spec.replay.maxPause"},
         {"{'maxPause': '10s'}", 10, 4, 10, ""},
-        {"{'dwell': '9s', 'maxPause': '9s'}", 10, 4, 10, ""},
+        {"{'duration': '9s', 'maxPause': '9s'}", 10, 4, 10, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char spec[256];
         (void)snprintf(spec, sizeof spec,
                        "{'selector': {'matchLabels': {'a': 'b'}}, 'method': "
-                       "'Isolated', 'isolation': %s}",
-                       cases[i].isolation);
+                       "'Replay', 'replay': %s}",
+                       cases[i].replay);
         pp_session *s = fixture_session(spec);
-        pp_session_allow(s, &(pp_session_limits){.isolated = true,
+        pp_session_allow(s, &(pp_session_limits){.replay = true,
                                                  .dwell_ns = cases[i].usual * FIXTURE_SECOND,
                                                  .dwell_least_ns = cases[i].least * FIXTURE_SECOND,
                                                  .dwell_sure_ns = cases[i].sure * FIXTURE_SECOND});
@@ -118,30 +123,30 @@ static void test_dwells_hold_windows(void **state)
 }
 
 /* What the operator's configuration does not allow is no valid spec, and says what to do. */
-static void test_isolated_has_to_be_allowed(void **state)
+static void test_replay_has_to_be_allowed(void **state)
 {
     (void)state;
     for (int isolated = 0; isolated < 2; isolated++) {
         for (int allowed = 0; allowed < 2; allowed++) {
-            pp_session *s = fixture_session(isolated ? ISOLATED : SPEC);
-            pp_session_allow(s, &(pp_session_limits){.isolated = allowed});
+            pp_session *s = fixture_session(isolated ? REPLAY : SPEC);
+            pp_session_allow(s, &(pp_session_limits){.replay = allowed});
             assert_int_equal(pp_session_live(s), !isolated || allowed);
             assert_int_equal(pp_session_takes_batches(s), !isolated || allowed);
             (void)pp_session_free(s);
         }
     }
     PP_CLEANUP_JSON json_t *sampled =
-        fixture_object(fixture_json(ISOLATED), fixture_json("{'phase': 'Finishing'}"));
+        fixture_object(fixture_json(REPLAY), fixture_json("{'phase': 'Finishing'}"));
     pp_session *s = NULL;
     assert_int_equal(pp_session_decode(sampled, &s, NULL), 0);
     pp_session_allow(s, &(pp_session_limits){0}); /* its training is not held any more */
     assert_true(pp_session_takes_batches(s));
     (void)pp_session_free(s);
-    s = fixture_session("{'selector': {}, 'method': 'Isolated'}");
+    s = fixture_session("{'selector': {}, 'method': 'Replay'}");
     pp_session_allow(s, &(pp_session_limits){0});
     assert_string_equal(s->invalid.field, "spec.selector"); /* its own rules come first */
     (void)pp_session_free(s);
-    s = fixture_session(ISOLATED);
+    s = fixture_session(REPLAY);
     pp_session_allow(s, &(pp_session_limits){0});
     pp_session_observation obs = {.session = s, .now_ns = T(1)};
     pp_session_decision d;
@@ -151,8 +156,8 @@ static void test_isolated_has_to_be_allowed(void **state)
     const pp_condition *c = &d.conditions[PP_CONDITION_ACCEPTED];
     assert_int_equal(c->status, PP_CONDITION_FALSE);
     assert_string_equal(c->reason, "NotAllowed");
-    assert_non_null(strstr(c->message, "spec.method Isolated holds the training"));
-    assert_non_null(strstr(c->message, "set isolated.allow"));
+    assert_non_null(strstr(c->message, "spec.method Replay pauses the training"));
+    assert_non_null(strstr(c->message, "set replay.allow"));
     assert_string_equal(d.conditions[PP_CONDITION_SUCCEEDED].reason, "NotAllowed");
     assert_true(d.n_events == 1 && strcmp(d.events[0].reason, "NotAllowed") == 0);
     pp_session_decision_done(&d);
@@ -2102,7 +2107,7 @@ static void test_fine_condition(void **state)
     report(&w, 1, 10, 20);
     (void)step(&w, 21);
     assert_false(has_condition(&w, "FineSampled")); /* nobody has asked for it */
-    w.obs.fine_asked = true;
+    w.obs.sampling_asked = true;
     w.obs.n_pods = 0;
     (void)step(&w, 21);
     assert_string_equal(condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples")->message,
@@ -2143,7 +2148,7 @@ static void test_fine_values_are_awaited(void **state)
         world_init(&w, SPEC);
         add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
         report(&w, 0, 10, 20);
-        w.obs.fine_asked = true;
+        w.obs.sampling_asked = true;
         w.pods[0].fine_why = denied ? "no CUPTI is loaded" : NULL;
         (void)step(&w, 21);
         assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
@@ -2173,7 +2178,7 @@ static void test_replayed_condition(void **state)
     assert_false(has_condition(&w, "Replayed")); /* nobody has asked for it */
     world_done(&w);
 
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     (void)step(&w, 1);
     assert_string_equal(condition(&w, PP_CONDITION_REPLAYED, "WaitingForReplays")->message,
                         "No pod has reported yet");
@@ -2208,7 +2213,7 @@ static void test_nothing_was_replayed(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 20);
     assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
@@ -2231,7 +2236,7 @@ static void test_pauses_move_the_end(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 20);
     (void)step(&w, 21);
@@ -2262,7 +2267,7 @@ static void test_pauses_that_cannot_be(void **state)
     static const int64_t lies[] = {61 * FIXTURE_SECOND, 900 * FIXTURE_SECOND, INT64_MAX};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         world w;
-        world_init(&w, ISOLATED);
+        world_init(&w, REPLAY);
         add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
         report(&w, 0, 10, 20);
         (void)step(&w, 21);
@@ -2297,7 +2302,7 @@ static void test_replays_are_let_end(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 109);
     w.pods[0].replaying = true;
@@ -2311,7 +2316,7 @@ static void test_replays_are_let_end(void **state)
     assert_int_equal(step(&w, 170), PP_SESSION_FINISHING); /* a minute at most */
     world_done(&w);
 
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 109);
     w.pods[0].replaying = true;
@@ -2319,7 +2324,7 @@ static void test_replays_are_let_end(void **state)
     assert_int_equal(step(&w, 139), PP_SESSION_FINISHING);
     world_done(&w);
 
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 100);
     w.pods[0].replaying = true;
@@ -2329,7 +2334,7 @@ static void test_replays_are_let_end(void **state)
     assert_int_equal(step(&w, 161), PP_SESSION_FINISHING);
     world_done(&w);
 
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 109);
     assert_int_equal(step(&w, 111), PP_SESSION_FINISHING); /* the training goes on */
@@ -2433,7 +2438,7 @@ static void add_skewed_pod(world *w)
     static const pp_session_clock skewed = {.shift_ns = FIXTURE_SECOND};
     add_pod(w, "dlrm-0", FIXTURE_UID, T(0));
     w->pods[0].clock = &skewed;
-    w->obs.fine_asked = true;
+    w->obs.sampling_asked = true;
 }
 
 /* A cut-off text in another script must not break the patch. */
@@ -2441,7 +2446,7 @@ static void test_cut_text(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_skewed_pod(&w);
     char text[700];
     for (size_t i = 0; i + 3 < sizeof text; i += 3)
@@ -2471,7 +2476,7 @@ static void test_conditions_are_complete(void **state)
 {
     (void)state;
     world w;
-    world_init(&w, ISOLATED);
+    world_init(&w, REPLAY);
     add_skewed_pod(&w);
     (void)step(&w, 1);
     const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
@@ -2518,8 +2523,8 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_whose_a_pod_is),
         cmocka_unit_test(test_every_field),
-        cmocka_unit_test(test_isolation),
-        cmocka_unit_test(test_isolated_has_to_be_allowed),
+        cmocka_unit_test(test_replay_limits),
+        cmocka_unit_test(test_replay_has_to_be_allowed),
         cmocka_unit_test(test_dwells_hold_windows),
         cmocka_unit_test(test_shared_specs),
         cmocka_unit_test(test_metadata_is_needed),

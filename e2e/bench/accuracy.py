@@ -1,4 +1,4 @@
-"""Per layer and phase: what fine sampling, or replays, tell of the GPU's counters, against Nsight Compute.
+"""Per layer and phase: what PM sampling, or replays, tell of the GPU's counters, against Nsight Compute.
 
 Three processes of the same training, which share nothing: `precisionprobe run` samples one; Nsight Compute
 measures each kernel of one step of another, in one pass per group of metrics, caches and clocks left alone;
@@ -34,11 +34,11 @@ LANES = 128  # threads whose instructions an SM executes in a cycle
 PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one run each
 # Rows by their busy time; limits of the mean error of a metric, and of all p95, points (errors.py).
 CLASSES = {
-    "Fine": errors.fine_classes(),
-    "Isolated": (("of layers", 0, float("inf"), {"SMActive": 3.0, "SMOccupancy": 3.0, "DRAMActive": 5.0}, None),
+    "Sampling": errors.fine_classes(),
+    "Replay": (("of layers", 0, float("inf"), {"SMActive": 3.0, "SMOccupancy": 3.0, "DRAMActive": 5.0}, None),
                  *((name, low, high, {}, None) for name, low, high, _, _ in errors.fine_classes())),
 }
-COVERAGE = {"Fine": 95, "Isolated": 0}  # percent of the busy time in rows that have a value
+COVERAGE = {"Sampling": 95, "Replay": 0}  # percent of the busy time in rows that have a value
 TO_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
 
 
@@ -85,7 +85,7 @@ def sample(args, folder):
 
 def asked(name, method):
     """ncu's metrics for one of ours."""
-    return (*FP32, CYCLES) if name == "FP32Active" and method == "Isolated" else (METRICS[name] + PEAK,)
+    return (*FP32, CYCLES) if name == "FP32Active" and method == "Replay" else (METRICS[name] + PEAK,)
 
 
 def percent(kernel, name, method):
@@ -136,7 +136,7 @@ def ncu_is_longer(rows, tables):
     return statistics.median(kernel[TIME] - row[1] for found in tables for kernel, row in zip(found, rows))
 
 
-def truth(rows, tables, model, method="Fine"):
+def truth(rows, tables, model, method="Sampling"):
     """{(layer, phase): {"us": of a step, metric: percent}}.
 
     What ncu counts for a kernel it divides by a time that begins before and ends after what the kernel's record has:
@@ -172,9 +172,9 @@ def alike(rows, tables):
 def evaluate(args, folder):
     rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     results = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
-    if args.method == "Fine" and not errors.print_fine(args.model, results["gpus"][0].get("fine")):
+    if args.method == "Sampling" and not errors.print_fine(args.model, results["gpus"][0].get("fine")):
         return []
-    if args.method == "Isolated":
+    if args.method == "Replay":
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
         errors.print_closure(args.model, results["gpus"][0].get("closure") or {})
     tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
@@ -190,8 +190,8 @@ def evaluate(args, folder):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--method", default="Fine", choices=tuple(CLASSES))
-    parser.add_argument("--more", default="", help="further options of precisionprobe run, e.g. '--dwell 600ms'")
+    parser.add_argument("--method", default="Sampling", choices=tuple(CLASSES))
+    parser.add_argument("--more", default="", help="further options of precisionprobe run, e.g. '--replay-duration 600ms'")
     parser.add_argument("--batch", type=int, help="batch size, where it is not the model's own")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the sampled training (60)")
     parser.add_argument("--budget", type=float, default=5.0, help="percent (5)")

@@ -1,6 +1,6 @@
-"""Per layer and phase: what fine sampling tells of the virtual GPU's counters, against what ran there.
+"""Per layer and phase: what PM sampling tells of the virtual GPU's counters, against what ran there.
 
-The counterpart of accuracy.py where there is no GPU: `precisionprobe run --method Fine` of ../training/kernels.py, whose
+The counterpart of accuracy.py where there is no GPU: `precisionprobe run --method Sampling` of ../training/kernels.py, whose
 kernels' levels are drawn from the seed, on the virtual GPU's driver (../gpu/driver). Samples are 100 us long there, four
 times as long as on a GPU, and so are the classes of rows.
 
@@ -33,7 +33,7 @@ def train(args, folder):
     timeline = str(folder / "timeline")
     laid = driver.lay_out(lab.needed("PP_VGPU"), str(folder / "driver"), timeline)
     python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
-    command = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Fine", "--fine-period", f"{PERIOD}us",
+    command = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--sampling-period", f"{PERIOD}us",
                "--budget", str(args.budget), "--stretch", "2s", "-o", str(folder / "results"), "--", *python,
                str(E2E / "training/kernels.py"), laid, timeline, args.model, str(args.seed), str(args.seconds), str(args.times)]
     environment = {**os.environ, "LD_LIBRARY_PATH": laid, "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}
@@ -51,7 +51,7 @@ def truth_of(said):
 def evaluate(args, said, results):
     if not errors.print_fine(args.model, results["gpus"][0].get("fine")):
         return []
-    true, told, page = truth_of(said), errors.estimates(results, "Fine"), []
+    true, told, page = truth_of(said), errors.estimates(results, "Sampling"), []
     for kind in errors.fine_classes(PERIOD):
         errors.print_class(told, true, kind, page, "truth", args.model)
     errors.print_coverage(told, true, args.model, 95, short=10 * PERIOD / 25)

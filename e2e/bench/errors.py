@@ -98,7 +98,7 @@ def print_coverage(told, true, model, least, short=10):
 def print_fine(model, reports):
     """How sampling went, and its closure; False where there was none."""
     if not reports:
-        lab.figure("fine sampling", None, model=model, holds=False, why="the results have none")
+        lab.figure("PM sampling", None, model=model, holds=False, why="the results have none")
         return False
     fine = reports[0]
     lab.figure("samples on known kernels", fine["samples"] * fine["periodNs"] / 1e9, "s", model=model,

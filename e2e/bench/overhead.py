@@ -239,7 +239,7 @@ def main():
                          sessions=(2, "a pair's sessions at the budget"), seconds=(30.0, "seconds of such a session"),
                          budget=(1.0, "its budget, percent"), stretch=(2.0, "its least stretch, seconds"),
                          rounds=(2, "blocks of marked steps in a pair"),
-                         fine=(0, "ns between samples of fine sampling in those sessions; 0: without it"),
+                         fine=(0, "ns between samples of PM sampling in those sessions; 0: without it"),
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
                          peers=(1, "1: with torch.profiler and nsys"), keep=("", "file for all that was measured"))
     pairs = [pair(args) for _ in range(args.pairs)]

@@ -5,7 +5,7 @@ import shutil
 
 GPU = "GPU-00112233-4455-6677-8899-aabbccddeeff"
 METRICS = ("SMActive", "SMOccupancy", "DRAMActive", "FP32Active")
-# As seen on an H200 (docs/fine.md): a clock that is off and drifts, samples that are told late and begin late.
+# As seen on an H200 (docs/sampling.md): a clock that is off and drifts, samples that are told late and begin late.
 REAL = {"offset_ns": -1400000, "ppm": 3, "late_ns": 3000000, "start_ns": 170000000, "noise": 200, "skip": 4001,
         "blank": 701}
 DENIED = {"fault": "cuptiPmSamplingEnable 35"}

@@ -56,10 +56,12 @@ def test_fixed_once_created(everything, place):
                         "-p", json.dumps({"spec": {field: value}}))
 
 
-def test_isolation_is_fixed_once_created(everything, place):
-    cluster = everything.cluster
-    cluster.apply(text(place, {**CASES["accepted"]["isolated"], "suspend": True}, "fixed-isolation"))
-    for value in ({"dwell": "1s"}, None):
-        said = refusal(cluster, "-n", place, "patch", "psess", "fixed-isolation", "--type=merge",
-                       "-p", json.dumps({"spec": {"isolation": value}}))
-        assert "create another session" in said, value
+@pytest.mark.parametrize("accepted, field, value", [("replay", "replay", {"duration": "1s"}), ("replay", "replay", None),
+                                                    ("former-isolated", "isolation", {"dwell": "1s"}),
+                                                    ("former-isolated", "isolation", None)])
+def test_replay_limits_are_fixed_once_created(everything, place, accepted, field, value):
+    cluster, name = everything.cluster, f"fixed-{field}"
+    cluster.apply(text(place, {**CASES["accepted"][accepted], "suspend": True}, name))
+    said = refusal(cluster, "-n", place, "patch", "psess", name, "--type=merge",
+                   "-p", json.dumps({"spec": {field: value}}))
+    assert "create another session" in said

@@ -1,5 +1,5 @@
 /*
- * When the windows end that a GPU's driver gives (docs/isolated.md). It measures back to back, in
+ * When the windows end that a GPU's driver gives (docs/replay.md). It measures back to back, in
  * windows of its own, and whoever asks gets the sums up to the end of the latest one that is
  * published: so a value is of the time between two such ends, each up to a window and more before
  * it was read. Nothing says which; but replays come now faster, now slower, and each dwell has

@@ -1,5 +1,5 @@
 /*
- * The stretches in which layers are replayed (docs/isolated.md): which they are, when in them
+ * The stretches in which layers are replayed (docs/replay.md): which they are, when in them
  * replays were, and how long their kernels ran.
  */
 #include "estimate/replay/dwells.h"

@@ -5,7 +5,7 @@
 #include "estimate/activity.h"
 #include "estimate/regression/regression.h"
 
-/** One stretch of replays (docs/isolated.md). */
+/** One stretch of replays (docs/replay.md). */
 typedef struct pp_replay_run {
     uint32_t process;
     int64_t stretch;

@@ -1,5 +1,5 @@
 /*
- * Whether replayed layers and what is left explain the training's windows (docs/isolated.md). What
+ * Whether replayed layers and what is left explain the training's windows (docs/replay.md). What
  * is left (the optimizer, other code, layers without a value) gets one value for all of it from
  * every other window; the windows between are held out, and what all together say of them is held
  * against their mean. A training that waits for its host makes now more steps, now fewer: what a

@@ -1,5 +1,5 @@
 /*
- * Values of layers that were replayed by themselves (docs/isolated.md): windows that lie within a
+ * Values of layers that were replayed by themselves (docs/replay.md): windows that lie within a
  * dwell, less what the background has in the same number of replays, by the layer's busy time.
  */
 #include "estimate/replay/replay.h"
@@ -16,7 +16,7 @@ enum { LEAST_WINDOWS = 2, LEAST_FREEDOM = 4 };
 /* Windows that what is seen of all dwells counts for beside a dwell's own. */
 #define SHARED 4.0
 
-/* Of the value: the same kernel differs so much from run to run (docs/fine.md). */
+/* Of the value: the same kernel differs so much from run to run (docs/sampling.md). */
 #define REPEATABLE 0.01
 /* What replays' traffic of memory differs by from the step's, whose caches are never quite the
  * same: of the value, less where there is nothing more to move, and of the range
@@ -24,7 +24,7 @@ enum { LEAST_WINDOWS = 2, LEAST_FREEDOM = 4 };
 #define TRAFFIC 0.15
 #define TRAFFIC_LEAST 0.01
 /* Standard deviations, of the whole: of what lies anywhere between nothing and that, and of how
- * long warps of the background are there (docs/isolated.md). */
+ * long warps of the background are there (docs/replay.md). */
 #define UNIFORM_OFF 0.29
 #define THERE_OFF 0.5
 /* Of the value, for each part by which its kernels take longer or shorter there than in steps. */

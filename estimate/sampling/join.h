@@ -8,7 +8,7 @@
  * piece by piece of the stretch, and a line through these.
  *
  * A kernel is cut into parts, by its mean length in the stretch: short ones near its ends, where it
- * begins and runs out, and a sampling period each in between (docs/fine.md).
+ * begins and runs out, and a sampling period each in between (docs/sampling.md).
  *
  * Steps are to be whole, each with all of its kernels: these are counted to tell which is which.
  * Where a layer has as many in seven steps of eight or more, what it has in the others (an
@@ -56,8 +56,8 @@ int pp_sampling_add_sample(pp_sampling *fine, const pp_sampling_sample *sample, 
 /** Forgets kernels and samples. */
 void pp_sampling_clear(pp_sampling *fine);
 
-/** The metric whose edges tell the lag of a piece (SM activity: docs/fine.md), and where the lag of
- * the stretch may lie, which all metrics tell. */
+/** The metric whose edges tell the lag of a piece (SM activity: docs/sampling.md), and where the
+ * lag of the stretch may lie, which all metrics tell. */
 typedef struct pp_sampling_clock {
     int metric;
     int64_t lag;    /**< ns: a first guess of the samples' clock less the kernels' */

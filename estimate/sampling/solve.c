@@ -23,7 +23,8 @@
 #define LAG_STDERR 500.0
 
 /* Of a value: by so much a kernel's own differs from one run of a training to another, with the
- * clocks, the caches and the data; and what counts it from one way to another (docs/fine.md). */
+ * clocks, the caches and the data; and what counts it from one way to another (docs/sampling.md).
+ */
 #define REPEATED 0.01
 /* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
 #define REPEATED_LEAST 0.002

@@ -251,7 +251,7 @@ static void test_fine_values_are_taken(void **state)
     assert_true(estimate_of(s, PP_ITEM_OTHER, "", PP_METRIC_SM_ACTIVE)->mean == 0.125);
     e = estimate_of(s, PP_ITEM_LAYER, "b", PP_METRIC_SM_ACTIVE);
     assert_true(isnan(e->mean) && !e->source && e->method == PP_METHOD_NONE);
-    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    assert_string_equal(e->reason, "PM sampling told nothing of it");
     pp_estimates_free(s);
 
     s = solve(b, false, 1U << PP_METRIC_SM_ACTIVE); /* only what was asked for */
@@ -306,14 +306,14 @@ static void test_why_nothing_was_sampled(void **state)
     s = solve(b, true, 0);
     assert_true(estimate_of(s, PP_ITEM_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean == 0.5);
     e = estimate_of(s, PP_ITEM_LAYER, "b", PP_METRIC_SM_ACTIVE);
-    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    assert_string_equal(e->reason, "PM sampling told nothing of it");
     pp_estimates_free(s);
 
     batch->process.id = 1; /* it was sampled, though for two */
     tell(b, batch, "GPU-a", now, 1);
     s = solve(b, true, 0);
     e = estimate_of(s, PP_ITEM_LAYER, "a", PP_METRIC_SM_ACTIVE);
-    assert_string_equal(e->reason, "fine sampling told nothing of it");
+    assert_string_equal(e->reason, "PM sampling told nothing of it");
     pp_estimates_free(s);
     pp_wire_batch_free(batch);
     pp_activity_builder_free(b);

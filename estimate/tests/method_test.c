@@ -11,7 +11,7 @@
 static void test_names_of_results(void **state)
 {
     (void)state;
-    const char *const names[] = {"none", "auto", "job", "direct", "fine", "isolated"};
+    const char *const names[] = {"none", "auto", "job", "regression", "sampling", "replay"};
     for (int i = 0; i < PP_METHOD_COUNT; i++)
         assert_string_equal(pp_method_name((pp_method)i), names[i]);
     assert_string_equal(pp_method_name((pp_method)99), "none");
@@ -41,7 +41,7 @@ static void test_all_of_them(void **state)
     (void)state;
     char text[64];
     pp_method_spec_names(text, sizeof text);
-    assert_string_equal(text, "Auto, Job, Direct, Fine and Isolated");
+    assert_string_equal(text, "Auto, Job, Regression, Sampling and Replay");
     char small[8];
     pp_method_spec_names(small, sizeof small);
     assert_string_equal(small, "Auto, J");
@@ -57,7 +57,8 @@ static void test_what_a_person_wrote(void **state)
     assert_int_equal(pp_method_parse("Guess", "spec.method", &found, &err), -1);
     assert_int_equal(found, PP_METHOD_JOB);
     assert_string_equal(err.field, "spec.method");
-    assert_string_equal(err.message, "\"Guess\" is none of Auto, Job, Direct, Fine and Isolated");
+    assert_string_equal(err.message,
+                        "\"Guess\" is none of Auto, Job, Regression, Sampling and Replay");
 }
 
 int main(void)

@@ -190,7 +190,7 @@ typedef struct pp_store_target_stats {
     int64_t observed_last_ns;
     int64_t events, steps, dropped;     /**< steps: of the process that has fewest */
     int64_t epoch, batch;               /**< -1: unknown */
-    bool fine;                          /**< fine sampling told something of it */
+    bool fine;                          /**< PM sampling told something of it */
     char fine_why[PP_SESSION_FINE_WHY]; /**< why it tells nothing, or nothing more; "": not known */
     int64_t paused_ns; /**< held for replays, of the process that was held longest */
     int64_t replays;   /**< of its layers */

@@ -56,20 +56,42 @@ static void given_values(void **state)
     (void)state;
     pp_config c = {0};
     pp_error err = {0};
-    const char *text = "http:\n  plainPort: 18080\nlease: {enabled: false}\nfine: {memory: \"\"}\n"
-                       "injection:\n  cpu: 2\n  memory: 128Mi\n  image:\n"
-                       "  gpuResources: [example.com/gpu]\n"
-                       "prometheus: {collectionInterval: 250ms, preset: amd}\n";
+    const char *text =
+        "http:\n  plainPort: 18080\nlease: {enabled: false}\nsampling: {memory: \"\"}\n"
+        "injection:\n  cpu: 2\n  memory: 128Mi\n  image:\n"
+        "  gpuResources: [example.com/gpu]\n"
+        "prometheus: {collectionInterval: 250ms, preset: amd}\n";
     assert_int_equal(parse(text, &c, &err), 0);
     assert_int_equal(c.http.plain_port, 18080);
     assert_false(c.lease.enabled);
     assert_string_equal(c.injection.cpu, "2");
     assert_string_equal(c.injection.memory, "128Mi");
     assert_string_equal(c.injection.image, "");
+    assert_string_equal(c.sampling.memory, "");
     assert_int_equal(c.injection.gpu_resources.count, 1);
     assert_int_equal(c.prometheus.collection_interval, 250000000);
     assert_string_equal(c.prometheus.preset, "amd");
     pp_config_done(&c);
+}
+
+/* As values of earlier releases have them, also beside the new ones. */
+static void former_sections(void **state)
+{
+    (void)state;
+    pp_config c = {0};
+    pp_error err = {0};
+    assert_int_equal(parse("fine: {auto: true, periodMicroseconds: 50}\nisolated: {allow: true}\n"
+                           "sampling: {periodMicroseconds: 30}\n",
+                           &c, &err),
+                     0);
+    assert_true(c.sampling.by_auto && c.replay.allow);
+    assert_int_equal(c.sampling.period_us, 30);
+    pp_config_done(&c);
+    assert_int_equal(parse("fine:\nisolated:\n", &c, &err), 0);
+    assert_false(c.replay.allow);
+    pp_config_done(&c);
+    refused("fine: 1\n", "fine", "a map");
+    refused("fine: {often: true}\n", "sampling.often", "unknown option");
 }
 
 static void bad_values(void **state)
@@ -120,9 +142,13 @@ static void documentation_holds_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_sorted), cmocka_unit_test(defaults),
-        cmocka_unit_test(given_values),    cmocka_unit_test(bad_values),
-        cmocka_unit_test(missing_file),    cmocka_unit_test(documentation_holds_the_table),
+        cmocka_unit_test(table_is_sorted),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(given_values),
+        cmocka_unit_test(former_sections),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(missing_file),
+        cmocka_unit_test(documentation_holds_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,10 +83,10 @@ static const char *const others[] = {
     /* values of fields */
     "Always",
     "Backward",
-    "Direct",
+    "Regression",
     "Forward",
     "IfNotPresent",
-    "Isolated",
+    "Replay",
     "Never",
     "Optimizer",
     "Report",

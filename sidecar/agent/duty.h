@@ -37,7 +37,7 @@ typedef struct pp_duty_input {
     int64_t now;     /**< ns, monotonic */
     bool allowed;    /**< the operator (or, without it, the settings) wants sampling */
     bool running;    /**< a stretch is running: started and not stopped */
-    bool isolating;  /**< within it layers are replayed (docs/isolated.md), which has a limit of its
+    bool isolating;  /**< within it layers are replayed (docs/replay.md), which has a limit of its
                         own: it goes on until that is done */
     int64_t paused;  /**< ns that the training was held for that, since the process was seen */
     bool events;     /**< the running one has events: its kernels could not be recorded */

@@ -1,5 +1,5 @@
 /*
- * What fine sampling tells of a process (monitor.h) as the wire has it: values, how sampling went,
+ * What PM sampling tells of a process (monitor.h) as the wire has it: values, how sampling went,
  * and how the values hold against samples that were held out. No I/O, no clock.
  */
 #ifndef PP_AGENT_ESTIMATES_H

@@ -1,11 +1,12 @@
 /*
- * Fine sampling of one training process (docs/fine.md): the GPU's performance monitors are sampled
- * during a part of each stretch by the sampler beside the training (sidecar/samples.h), its samples
- * are brought together with the stretch's kernels, and all windows so far are solved. Joining and
- * solving take up to a second of a processor, in a thread that goes after everything else.
+ * PM sampling of one training process (docs/sampling.md): the GPU's performance monitors are
+ * sampled during a part of each stretch by the sampler beside the training (sidecar/samples.h), its
+ * samples are brought together with the stretch's kernels, and all windows so far are solved.
+ * Joining and solving take up to a second of a processor, in a thread that goes after everything
+ * else.
  *
  * Files and a thread, but no loop and no clock. A sampler that does not come, or gives up, ends
- * fine sampling and nothing else: `pp_monitor_why` says so.
+ * PM sampling and nothing else: `pp_monitor_why` says so.
  */
 #ifndef PP_AGENT_MONITOR_H
 #define PP_AGENT_MONITOR_H

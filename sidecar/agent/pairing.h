@@ -42,7 +42,7 @@ typedef struct pp_step {
     int64_t gap;      /**< ns in which no kernel ran; -1: not known */
     uint64_t at;      /**< for the caller: where its mark was; pairing leaves it alone */
     bool kernels;     /**< times are the host's; kernels.h turns them into the GPU's */
-    int64_t dwell;    /**< not 0: a part of a dwell of this number (docs/isolated.md), no step */
+    int64_t dwell;    /**< not 0: a part of a dwell of this number (docs/replay.md), no step */
     bool background;  /**< of a dwell, without its layer */
     pp_piece *pieces; /**< in order of their ends, within the step; owned by the pairing */
     size_t count;

@@ -29,7 +29,7 @@ struct pp_process {
     pp_pairing *pairing;
     pp_kernels *kernels;
     pp_batcher *batcher;
-    pp_monitor *monitor; /* NULL: fine sampling is not wanted */
+    pp_monitor *monitor; /* NULL: PM sampling is not wanted */
     bool told_why;       /* why there is no more of it */
     pp_duty duty;
     uint32_t session; /* that the hook has been told */
@@ -398,7 +398,7 @@ static int drain(pp_process *p, pp_agent_pod *pod, pp_error *err)
     return 0;
 }
 
-/* ---- fine sampling ---- */
+/* ---- PM sampling ---- */
 
 static void free_layers(pp_wire_layer *layers, size_t n)
 {

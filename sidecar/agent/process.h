@@ -16,7 +16,7 @@
 
 typedef struct pp_process pp_process;
 
-/** What fine sampling tells of one process, of all that it has sampled so far: the next one
+/** What PM sampling tells of one process, of all that it has sampled so far: the next one
  * replaces it. Its estimates are in a batch that has been emitted. */
 typedef struct pp_sampling_report {
     int64_t process;                       /**< its number */

@@ -7,7 +7,7 @@
  * GPU has one such session at a time. While one is open the driver may hold the GPU's clocks.
  *
  * Decoding a sample takes 15 to 40 us of a processor, by host and number of metrics, and evaluating
- * it about as much (measured on H200s with CUDA 13.0's CUPTI; docs/fine.md): at 25 us a period
+ * it about as much (measured on H200s with CUDA 13.0's CUPTI; docs/sampling.md): at 25 us a period
  * there is time for the one or the other in one thread, not for both. So the caller's thread
  * decodes into an image, while a thread of this library evaluates the one before and then gives it
  * back. A stretch may be of any length, in bounded memory:

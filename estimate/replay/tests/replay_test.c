@@ -844,7 +844,7 @@ static void what_cannot_be_is_in_their_errors(void **state)
     pp_activity_builder_free(w.builder);
 }
 
-/* Fine values are better; others, from windows of the training, are not. */
+/* Sampled values are better; others, from windows of the training, are not. */
 static void fine_goes_before(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Fine sampling from kernels and samples to estimates, against a known truth. */
+/* PM sampling from kernels and samples to estimates, against a known truth. */
 #include "common/tests/cmocka_all.h"
 #include "estimate/sampling/tests/sim.h"
 

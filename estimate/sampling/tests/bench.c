@@ -1,4 +1,4 @@
-/* Prints how right fine sampling is where the truth is known: a line of JSON for each model. */
+/* Prints how right PM sampling is where the truth is known: a line of JSON for each model. */
 #include "estimate/sampling/tests/sim.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * A synthetic GPU with known truth, for the tests and the benchmark of fine sampling: steps of
+ * A synthetic GPU with known truth, for the tests and the benchmark of PM sampling: steps of
  * kernels whose metrics rise at their begin and run out at their end, back to back or with gaps for
  * want of launches, and samples of performance monitors on a clock of their own.
  */

@@ -808,8 +808,8 @@ static void quality_of_fine_values(void **state)
     put_sampled(f, "agent-1", 9, 60, 500000, 500); /* fewer kernels */
     wait_all(f);
     expect(f, quality_sql,
-           "fine|0|dram_active|0.25|7e-05|NULL|70000|-1400123|31|25000|4|1\n"
-           "fine|0|sm_active|0.4|-0.0025|0.03|70000|-1400123|31|25000|4|1");
+           "sampling|0|dram_active|0.25|7e-05|NULL|70000|-1400123|31|25000|4|1\n"
+           "sampling|0|sm_active|0.4|-0.0025|0.03|70000|-1400123|31|25000|4|1");
     expect(f,
            "SELECT DISTINCT namespace, session, session_uid, session_phase, workload_kind, "
            "workload_name, pod_name, pod_uid, node, gpu_uuid, chip, sampled_ns, sampler_cpu_ns, "
@@ -818,8 +818,8 @@ static void quality_of_fine_values(void **state)
     put_fine(f, "agent-1", 10, 80, 500000); /* an earlier release, with more to tell */
     wait_all(f);
     expect(f, quality_sql,
-           "fine|0|dram_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL\n"
-           "fine|0|sm_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
+           "sampling|0|dram_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL\n"
+           "sampling|0|sm_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
     finish(f);
 }
 
@@ -1063,10 +1063,15 @@ static const char old_rows[] =
     "INSERT INTO activity VALUES ('s1', 'p1', 'agent-1', 0, 0, 1, false, 1769000000000000000, "
     "1769000001000000000, 1, 0, 0, '{0}', '{1769000000000000000}', '{1000000000}', '{0}', '{0}', "
     "'{1}', '{0}', '{0}', '{1769000000000000000}', '{250000000}');"
+    "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at) VALUES "
+    "('s2', 'ml', 's2', '{}', 'Isolated', 'Succeeded', now());"
     "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, samples, "
     "observed_ns, step_count, truncated) VALUES ('s1', 'p1', 'GPU-a', 1, false, 0, 0, 1, 1, false);"
     "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, total_ns, "
-    "windows) VALUES ('s1', 'p1', 'GPU-a', 'layer', 'bot.0', 'forward', 1, 250000000, 0)";
+    "windows) VALUES ('s1', 'p1', 'GPU-a', 'layer', 'bot.0', 'forward', 1, 250000000, 0);"
+    "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
+    "stderr, windows, method, source) VALUES "
+    "('s1', 'p1', 'GPU-a', 'layer', 'bot.0', 'forward', 'sm_active', 0.5, 0.1, 9, 'direct', 'p')";
 
 /* As the first release has it. */
 static void make_first_schema(const char *conninfo)
@@ -1084,17 +1089,33 @@ static void make_first_schema(const char *conninfo)
     pp_buf_done(&sql);
 }
 
-static void old_rows_know_no_busy_times(void **state)
+/* What the first release stored, under the store of today. */
+static fixture *start_from_first(const char *name)
 {
-    (void)state;
     fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     assert_int_equal(uv_loop_init(&f->loop), 0);
-    new_database(f, "t_old");
+    new_database(f, name);
     make_first_schema(f->conninfo);
     open_store(f);
     wait_schema(f);
     f->direct = open_direct(f->conninfo);
+    return f;
+}
+
+static void old_rows_have_methods_by_todays_names(void **state)
+{
+    (void)state;
+    fixture *f = start_from_first("t_old_methods");
+    expect(f, "SELECT method FROM estimate", "regression");
+    expect(f, "SELECT uid, method FROM session ORDER BY uid", "s1|Auto\ns2|Replay");
+    finish(f);
+}
+
+static void old_rows_know_no_busy_times(void **state)
+{
+    (void)state;
+    fixture *f = start_from_first("t_old");
     expect(f, "SELECT busy, step_gap, grid_kernels FROM activity", "NULL|NULL|NULL");
     expect(f,
            "SELECT total_ns, busy_ns, busy_ms_per_step, idle_share, busy_reason FROM result_detail",
@@ -1136,7 +1157,7 @@ static void solution_is_replaced(void **state)
            "job|||no samples of this metric|NULL|NULL\n"
            "layer|bot.0|backward|known only together with its group|NULL|NULL");
     expect(f, "SELECT metric, method, source FROM estimate WHERE phase = 'forward' ORDER BY metric",
-           "gpu_util|direct|prometheus\nsm_active|fine|sm__cycles");
+           "gpu_util|regression|prometheus\nsm_active|sampling|sm__cycles");
     expect(f, "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active FROM sample",
            "bot.0|forward|3|80|NULL|0.125");
     expect(f, "SELECT lag_ns, window_ns, truncated, step_ns, gap_ns FROM attribution",
@@ -1195,10 +1216,10 @@ static void quality_of_solutions(void **state)
 {
     (void)state;
     static const char direct[] =
-        "direct|NULL|sm_active|NULL|0.001|0.01|10|123456|10|NULL|NULL|NULL";
+        "regression|NULL|sm_active|NULL|0.001|0.01|10|123456|10|NULL|NULL|NULL";
     char both[256];
     (void)snprintf(both, sizeof(both), "%s\n%s", direct,
-                   "isolated|NULL|sm_active|0.5|-0.01|NULL|9|NULL|NULL|NULL|NULL|NULL");
+                   "replay|NULL|sm_active|0.5|-0.01|NULL|9|NULL|NULL|NULL|NULL|NULL");
     fixture *f = start("t_closure");
     pp_estimates s;
     pp_error err = {0};
@@ -1218,7 +1239,7 @@ static void quality_of_solutions(void **state)
     finish_session(f, "Succeeded", T0 + 100 * SECOND);
     expect(f, "SELECT DISTINCT latest FROM result_quality", "t");
     execute(f->direct, "UPDATE fit SET closure = NULL"); /* no fit */
-    expect(f, "SELECT method FROM result_quality", "isolated");
+    expect(f, "SELECT method FROM result_quality", "replay");
     finish(f);
 }
 
@@ -1718,6 +1739,7 @@ int main(void)
         cmocka_unit_test(large_load),
         cmocka_unit_test(solution_is_replaced),
         cmocka_unit_test(shared_gpus_are_told),
+        cmocka_unit_test(old_rows_have_methods_by_todays_names),
         cmocka_unit_test(old_rows_know_no_busy_times),
         cmocka_unit_test(result_has_the_papers_columns),
         cmocka_unit_test(statistics),

@@ -1,4 +1,4 @@
-/* Fine sampling of a process: this is the sampler, by its file, and the training, by its kernels.
+/* PM sampling of a process: this is the sampler, by its file, and the training, by its kernels.
  */
 #include "common/tests/cmocka_all.h"
 #include "common/tests/random.h"

@@ -1,4 +1,4 @@
-"""Method Isolated (docs/isolated.md): one layer by itself, again and again, while the training waits at a step's end.
+"""Method Replay (docs/replay.md): one layer by itself, again and again, while the training waits at a step's end.
 
 What is replayed is a replica of the module (its parameters' storage, copies of its buffers, none of its hooks) with
 copies of inputs that it had; so nothing that the training has changes, and random numbers are put back.

@@ -1,4 +1,4 @@
-"""Whether replays (precisionprobe run --method Isolated) change any bit of a training, and how long they hold it.
+"""Whether replays (precisionprobe run --method Replay) change any bit of a training, and how long they hold it.
 
 The same training runs twice without the probe and once with it, in processes of their own, with deterministic settings.
 What they hold at the end is compared: losses, parameters, buffers, gradients, the optimizer's state, random numbers.
@@ -96,8 +96,8 @@ def main():
         return 0
     command = command_of(args)
     with tempfile.TemporaryDirectory() as folder:
-        probed = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Isolated", "--budget", "20",
-                  "--dwell", f"{args.dwell}ms", "--max-pause", f"{args.max_pause}ms", "--replay-memory",
+        probed = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Replay", "--budget", "20",
+                  "--replay-duration", f"{args.dwell}ms", "--replay-max-pause", f"{args.max_pause}ms", "--replay-memory",
                   str(args.memory), "-o", folder, "--", *command]
         found, said = state_of(probed, args.limit)
         results = json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))

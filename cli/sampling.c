@@ -1,4 +1,4 @@
-#include "cli/fine.h"
+#include "cli/sampling.h"
 
 #include "common/json.h"
 #include "estimate/metric.h"

@@ -1,6 +1,6 @@
 /*
- * How fine sampling went in a run (docs/fine.md): kept while it runs, and told beside the results.
- * Its estimates come with the batches.
+ * How PM sampling went in a run (docs/sampling.md): kept while it runs, and told beside the
+ * results. Its estimates come with the batches.
  */
 #ifndef PP_CLI_FINE_H
 #define PP_CLI_FINE_H

@@ -26,11 +26,11 @@ def finished(world, namespace, job, seconds):
 
 
 def profile(world, seed):
-    """A session of method Isolated beside a training; (the session, its object)."""
+    """A session of method Replay beside a training; (the session, its object)."""
     world.use(config__isolated__allow="true", config__injection__stretchSeconds="2")
     world.deployment.put_driver()
     world.cluster.apply(
-        manifest("isolated", duration="40s", more="  method: Isolated\n  isolation: {maxPause: 2m}\n"
+        manifest("isolated", duration="40s", more="  method: Replay\n  replay: {maxPause: 2m}\n"
                  "  layers: {types: [Linear]}\n  overheadBudgetPercent: 50\n") + "---\n"
         + train(world, "replays", seed, SECONDS, "yes"))
     session = world.session("isolated")
@@ -82,7 +82,7 @@ def test_values_are_the_truth(trainings):
     layers = [row for row in rows if row["kind"] == "layer" and row["metric"] in METRICS]
     print([(row["layer"], row["phase"], row["metric"], row["mean"], row["stderr"], row["reason"]) for row in layers])
     assert len(layers) == LAYERS * PHASES * len(METRICS) == figures["estimates"]
-    assert {(row["method"], row["source"], row["reason"]) for row in layers} == {("isolated", "replays", None)}
+    assert {(row["method"], row["source"], row["reason"]) for row in layers} == {("replay", "replays", None)}
     # Away from a cluster three such trainings erred by 0.2 to 0.4 points in the mean, all values within 3 standard errors.
     assert figures["mean_error_points"] <= 2 and figures["within_3_se"] >= 0.9
     assert figures["job_error_percent"] <= 5
@@ -98,11 +98,11 @@ def test_values_are_the_truth(trainings):
 
 def test_refused_where_it_is_not_allowed(trainings):
     trainings.use()
-    trainings.cluster.apply(manifest("refused", more="  method: Isolated\n"))
+    trainings.cluster.apply(manifest("refused", more="  method: Replay\n"))
     session = trainings.session("refused")
     item = session.follow(60)
     assert item["status"]["phase"] == "Failed"
     for kind in ("Accepted", "Succeeded"):
         condition = session.condition(kind)
         assert (condition["status"], condition["reason"]) == ("False", "NotAllowed")
-        assert "set isolated.allow" in condition["message"]
+        assert "set replay.allow" in condition["message"]

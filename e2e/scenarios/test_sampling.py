@@ -1,4 +1,4 @@
-"""Fine sampling in a session: values from the GPU's monitors are those of what ran, or it is said why there are none."""
+"""PM sampling in a session: values from the GPU's monitors are those of what ran, or it is said why there are none."""
 import random
 
 import pytest
@@ -48,14 +48,14 @@ def check_quality(rows):
 
 def quality_of(world, session):
     return world.database.rows(f"SELECT * FROM result_quality WHERE session_uid = '{session.get()['metadata']['uid']}' "
-                               "AND method = 'fine'")
+                               "AND method = 'sampling'")
 
 
 def test_values_are_the_truth(trainings):
     """Method Auto takes them, where the configuration lets it ask."""
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
-    session, output, rows = profile(trainings, "Auto", "fine", "random", seed, 60, "40s")
+    session, output, rows = profile(trainings, "Auto", "sampling", "random", seed, 60, "40s")
     truth, values = driver.truth_of(output), {}
     for row in rows:
         if row["metric"] in COLUMNS:
@@ -64,7 +64,7 @@ def test_values_are_the_truth(trainings):
     print(driver.compare(truth, values))
     assert driver.agrees(truth, values)
     assert not driver.agrees(driver.exchanged(truth), values)
-    assert {(row["method"], row["reason"]) for row in of_layers(rows)} == {("fine", None)}
+    assert {(row["method"], row["reason"]) for row in of_layers(rows)} == {("sampling", None)}
     condition = session.condition("FineSampled")
     assert (condition["status"], condition["reason"]) == ("True", "Sampled")
     quality = quality_of(trainings, session)
@@ -75,7 +75,7 @@ def test_values_are_the_truth(trainings):
 def test_a_driver_that_lets_nobody_sample(trainings):
     """The training goes on, the session says so, and no other method's value stands in place of a layer's."""
     why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
-    session, output, rows = profile(trainings, "Fine", "denied", "long", 1, 40, "15s", **driver.DENIED)
+    session, output, rows = profile(trainings, "Sampling", "denied", "long", 1, 40, "15s", **driver.DENIED)
     condition = session.condition("FineSampled")
     assert (condition["status"], condition["reason"]) == ("False", "NotSampled")
     assert condition["message"].startswith("1 of 1 pods are not sampled; kernels-") and why in condition["message"]

@@ -1,4 +1,4 @@
-"""`precisionprobe run --method Fine` of trainings on the virtual GPU, held against what really ran there.
+"""`precisionprobe run --method Sampling` of trainings on the virtual GPU, held against what really ran there.
 
 PP_CLI           the program precisionprobe
 PP_HOOK          the folder with the built hook's Python; the virtual GPU's driver is in the same build
@@ -27,7 +27,7 @@ def run(folder, python, model, seed, length, *options, **settings):
     the program said, results)."""
     timeline = str(folder / "timeline")
     laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
-    command = [os.environ["PP_CLI"], "run", "--fine-period", "100us", "--budget", "0.3", "--stretch", "2s", *options,
+    command = [os.environ["PP_CLI"], "run", "--sampling-period", "100us", "--budget", "0.3", "--stretch", "2s", *options,
                "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), *length]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={
         **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
@@ -57,7 +57,7 @@ def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
     # Sampled once to choose the period, twice for results, and once more: by then both stretches are over.
-    output, said, results = run(tmp_path, python, model, seed, ["20", "4"], "--method", "Fine")
+    output, said, results = run(tmp_path, python, model, seed, ["20", "4"], "--method", "Sampling")
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
@@ -75,12 +75,12 @@ def test_values_are_the_truth(tmp_path, python, model):
     assert not driver.agrees(driver.exchanged(truth), values_of(results))
     layers = [item for item in gpu["items"] if item["kind"] == "layer"]
     assert {value["method"] for item in layers for name, value in item["metrics"].items()
-            if name in driver.METRICS} == {"fine"}
+            if name in driver.METRICS} == {"sampling"}
 
 
 def test_a_run_of_one_stretch(tmp_path):
     """The sampler opens within the run's first stretch, which is begun anew once samples come: it may be the only one."""
-    output, said, results = run(tmp_path, PYTHONS[-1], "long", 5, ["9"], "--method", "Fine", "--budget", "0.05",
+    output, said, results = run(tmp_path, PYTHONS[-1], "long", 5, ["9"], "--method", "Sampling", "--budget", "0.05",
                                 enable_ns=1500000000)
     gpu, = results["gpus"]
     fine, = gpu["fine"]
@@ -92,12 +92,12 @@ def test_a_run_of_one_stretch(tmp_path):
 
 def test_a_run_that_is_over_too_soon(tmp_path):
     """It says why its results have no fine values."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["1"], "--method", "Fine", enable_ns=3000000000)
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["1"], "--method", "Sampling", enable_ns=3000000000)
     assert "monitors were not sampled: none of its stretches was before the end" in said
     gpu, = results["gpus"]
     assert "fine" not in gpu and {
         item["metrics"][name]["reason"] for item in gpu["items"] if item["kind"] == "layer" for name in driver.METRICS
-    } == {"fine sampling told nothing of it"}
+    } == {"PM sampling told nothing of it"}
 
 
 def test_the_bench_holds_them_against_the_truth():
@@ -123,12 +123,12 @@ def test_averages_are_the_truth(tmp_path):
     busy = sum(row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e7)
     assert abs(job["GPUUtil"]["mean"] - busy) < 2 and job["GPUMem"]["mean"] == 4096
     layers = [item for item in gpu["items"] if item["kind"] == "layer"]
-    assert {item["metrics"]["SMActive"]["method"] for item in layers} == {"fine"}
+    assert {item["metrics"]["SMActive"]["method"] for item in layers} == {"sampling"}
 
 
 def test_a_driver_that_lets_nobody_sample(tmp_path):
     """No value of another method stands in their place, and why is told."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, ["8"], "--method", "Fine", **driver.DENIED)
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, ["8"], "--method", "Sampling", **driver.DENIED)
     why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
     assert why in said
     gpu, = results["gpus"]
