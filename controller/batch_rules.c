@@ -11,7 +11,7 @@ int pp_batch_check(const pp_batch_claim *b, pp_error *err)
 {
     if (!b->pod_there)
         return refuse(err, PP_ERR_GONE, "session", "the pod is gone");
-    if (b->session ? !b->suits : !b->was_of)
+    if (b->session ? !b->eligible : !b->was_of)
         return refuse(err, PP_ERR_DENIED, "session", "the pod is not this session's");
     if (!b->session || !pp_session_takes_batches(b->session) || b->end_stored)
         return refuse(err, PP_ERR_GONE, "session", "the session has ended");

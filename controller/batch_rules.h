@@ -8,7 +8,7 @@
 typedef struct pp_batch_claim {
     bool pod_there;            /**< the pod of the token, by its UID */
     bool was_of;               /**< the pod was of a session with the batch's UID */
-    bool suits;                /**< the pod may be the session's; of no use without one */
+    bool eligible;             /**< the pod may be the session's; of no use without one */
     const pp_session *session; /**< NULL: there is none of that UID */
     bool end_stored;           /**< the session's end is in the store */
     bool replays;              /**< it is of layers that were replayed */

@@ -460,7 +460,7 @@ static bool has_containers(const pp_session *session, const char *hooked)
     return named == 0 || named == strlen(hooked) + 1;
 }
 
-bool pp_inject_suits(const pp_session *session, const pp_inject_carrier *pod)
+bool pp_inject_eligible(const pp_session *session, const pp_inject_carrier *pod)
 {
     if (strcmp(session->namespace_, pod->namespace_) != 0)
         return false;
@@ -476,7 +476,7 @@ const pp_session *pp_inject_holder(const pp_session *const *sessions, size_t n,
     const pp_session *best = NULL;
     for (size_t i = 0; i < n; i++) {
         const pp_session *s = sessions[i];
-        if (!s || !pp_session_live(s) || !pp_inject_suits(s, pod))
+        if (!s || !pp_session_live(s) || !pp_inject_eligible(s, pod))
             continue;
         if (pod->session_uid && strcmp(pod->session_uid, s->uid) == 0)
             return s;

@@ -111,7 +111,7 @@ typedef struct pp_inject_carrier {
 
 /** Whether the session may have the pod: it was injected for it, or carries the hook, in the
  * containers that the session wants, and matches. */
-bool pp_inject_suits(const pp_session *session, const pp_inject_carrier *pod);
+bool pp_inject_eligible(const pp_session *session, const pp_inject_carrier *pod);
 
 /**
  * The session that has the pod now: the live one that it was injected for, else of the live ones

@@ -405,7 +405,7 @@ typedef enum pp_condition_type {
     PP_CONDITION_INJECTED,
     PP_CONDITION_COLLECTING,
     PP_CONDITION_METRICS_AVAILABLE,
-    PP_CONDITION_FINE_SAMPLED, /**< only where it is asked for */
+    PP_CONDITION_SAMPLED,      /**< only where it is asked for */
     PP_CONDITION_REPLAYED,     /**< the same */
     PP_CONDITION_CLOCK_SKEWED, /**< only where a clock is wrong */
     PP_CONDITION_STORED,

@@ -1,6 +1,6 @@
 /* What a session says of clocks that are wrong. */
 #include "controller/session_clocks.h"
-#include "controller/session_condition.h"
+#include "controller/condition.h"
 #include "controller/session_query.h"
 
 #include "controller/clock_offset.h"

@@ -1,7 +1,7 @@
 /* How much of what was asked for was measured in each pod, and why it is less where it is. */
 #include "controller/session_cover.h"
+#include "controller/condition.h"
 #include "controller/session_clocks.h"
-#include "controller/session_condition.h"
 #include "controller/session_query.h"
 
 #include "common/time.h"

@@ -1,7 +1,7 @@
 /* What is in a session's way, for how long, and who has to do something about it. */
 #include "controller/session_stalled.h"
+#include "controller/condition.h"
 #include "controller/session_clocks.h"
-#include "controller/session_condition.h"
 #include "controller/session_query.h"
 #include "controller/session_refusal.h"
 

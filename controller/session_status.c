@@ -1,5 +1,5 @@
 /* A decision as the status of the API object. */
-#include "controller/session_condition.h"
+#include "controller/condition.h"
 
 #include "common/cleanup.h"
 #include "common/time.h"

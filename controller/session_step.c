@@ -1,10 +1,10 @@
-/* The session's state machine. Words are in session_say.c. */
+/* The session's state machine. Words are in session_conditions.c. */
 #include "controller/session_turn.h"
 
 #include "common/time.h"
+#include "controller/session_conditions.h"
 #include "controller/session_cover.h"
 #include "controller/session_query.h"
-#include "controller/session_say.h"
 #include "controller/session_stalled.h"
 #include "controller/session_targets.h"
 
@@ -560,7 +560,7 @@ int pp_session_step(const pp_session_observation *obs, const pp_session_options 
         return 0;
     count(&turn);
     measure_progress(&turn);
-    pp_session_say(&turn);
+    pp_session_set_conditions(&turn);
     ret->requeue_ns = requeue_after(&turn);
     if (pp_session_list_targets(&turn, err) < 0) {
         pp_session_decision_done(ret);

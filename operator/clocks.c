@@ -2,7 +2,7 @@
 
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/context.h"
+#include "operator/pending_call.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -23,10 +23,10 @@ static int64_t first_step(const pp_wire_batch *batch)
 }
 
 /* For the session's status, and for people. */
-static void tell_refused(pp_work *work, const pp_pod *pod, const pp_clock_ruling *ruling,
+static void tell_refused(pp_runtime *work, const pp_pod *pod, const pp_clock_ruling *ruling,
                          pp_error *err)
 {
-    pp_work_target *target = pp_work_get_target(work, pod->uid);
+    pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
     char why[PP_SESSION_CLOCK_WHY];
     pp_clock_explain(ruling, pod->node, why, sizeof why);
     (void)pp_error_field(err, "stretch", "%s", why);
@@ -37,11 +37,11 @@ static void tell_refused(pp_work *work, const pp_pod *pod, const pp_clock_ruling
         pp_warn(work->key, "batches of pod %s are refused: %s", pod->name, why);
     target->clock.refusing = true;
     (void)snprintf(target->clock.why, sizeof target->clock.why, "%s", why);
-    pp_work_refused(work, pod->uid, why);
-    pp_watches_touch_soon(work->op, work->key);
+    pp_runtime_refused(work, pod->uid, why);
+    pp_watches_enqueue_soon(work->op, work->key);
 }
 
-static void note_shift(const pp_work *work, pp_work_target *target, const pp_pod *pod,
+static void note_shift(const pp_runtime *work, pp_runtime_target *target, const pp_pod *pod,
                        const pp_clock_ruling *ruling)
 {
     char off[64];
@@ -52,13 +52,13 @@ static void note_shift(const pp_work *work, pp_work_target *target, const pp_pod
     pp_info(work->key, "the clock of node %s, by pod %s, is %s: taken out",
             pod->node ? pod->node : "?", pod->name, off);
     target->clock.shift_ns = ruling->shift_ns;
-    pp_watches_touch_soon(work->op, work->key);
+    pp_watches_enqueue_soon(work->op, work->key);
 }
 
-int pp_clocks_place(pp_work *work, const pp_session *session, const pp_pod *pod,
+int pp_clocks_place(pp_runtime *work, const pp_session *session, const pp_pod *pod,
                     const pp_clock *clock, pp_wire_batch *batch, pp_store_clock *ret, pp_error *err)
 {
-    pp_work_target *target = pp_work_get_target(work, pod->uid);
+    pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
     const pp_clock_now now = pp_clocks_now();
     *ret = (pp_store_clock){.now_ns = now.real_ns};
     if (!target)
@@ -96,7 +96,7 @@ int pp_clocks_place(pp_work *work, const pp_session *session, const pp_pod *pod,
 static const int64_t MILLISECOND = 1000000;
 
 typedef struct question {
-    pp_context context;
+    pp_pending_call context;
     uint64_t number; /* an answer that comes after the next question tells nothing of that one */
 } question;
 
@@ -112,19 +112,19 @@ static void on_time(void *user, int64_t real_ns, const pp_error *error)
     else
         (void)pp_clock_answered(&op->prometheus_clock, q->number, &trip);
     op->prometheus_told_time = true;
-    pp_context_free(q);
+    pp_pending_call_free(q);
 }
 
 static void ask_prometheus(pp_operator *op)
 {
     pp_error err = {0};
-    question *q = pp_context_new(op, sizeof *q, NULL);
+    question *q = pp_pending_call_new(op, sizeof *q, NULL);
     const uint64_t number = pp_clock_ask(&op->prometheus_clock, pp_time_monotonic());
     if (q)
         q->number = number;
     if (q && pp_prometheus_ask_time(op->prometheus, on_time, q, &err) == 0)
         return;
-    pp_context_free(q);
+    pp_pending_call_free(q);
     op->prometheus_told_time = true; /* that it cannot */
 }
 
@@ -145,7 +145,8 @@ static int64_t whole_ms(int64_t ns)
 }
 
 /* The store has to know before anything is solved by it. */
-static int tell_store(pp_work *work, int64_t shift_ns, const pp_clock_offset *offset, pp_error *err)
+static int tell_store(pp_runtime *work, int64_t shift_ns, const pp_clock_offset *offset,
+                      pp_error *err)
 {
     if (pp_store_put_prometheus_clock(work->op->store, work->uid, shift_ns, offset->ahead_ns,
                                       offset->bound_ns, NULL, NULL, err) < 0)
@@ -154,7 +155,7 @@ static int tell_store(pp_work *work, int64_t shift_ns, const pp_clock_offset *of
     return 0;
 }
 
-int pp_clocks_follow_prometheus(pp_work *work, pp_error *err)
+int pp_clocks_follow_prometheus(pp_runtime *work, pp_error *err)
 {
     const pp_clock_now now = pp_clocks_now();
     const pp_clock *clock = &work->op->prometheus_clock;
@@ -179,7 +180,7 @@ int pp_clocks_follow_prometheus(pp_work *work, pp_error *err)
     pp_info(work->key, "the clock of Prometheus is %s: taken out", off);
     work->prometheus_shift_ns = shift;
     pp_plan_again(work->plan);
-    pp_work_unsolved(work);
-    pp_watches_touch_soon(work->op, work->key);
+    pp_runtime_unsolved(work);
+    pp_watches_enqueue_soon(work->op, work->key);
     return 0;
 }

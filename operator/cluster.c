@@ -3,7 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "controller/inject.h"
-#include "operator/context.h"
+#include "operator/pending_call.h"
 #include "operator/state.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 static const pp_kube_resource DEPLOYMENTS = {"apps", "v1", "deployments"};
 
 typedef struct asking {
-    pp_context context;
+    pp_pending_call context;
     pp_cluster_fn done;
     pp_buf version; /* the server's own words about itself */
 } asking;
@@ -25,7 +25,7 @@ static void finish(asking *a, const pp_error *error)
 {
     pp_operator *op = a->context.op;
     pp_cluster_fn done = a->done;
-    pp_context_free(a);
+    pp_pending_call_free(a);
     if (!op->stopping)
         done(op, error);
 }
@@ -84,7 +84,7 @@ static void on_owner(void *user, json_t *object, const pp_error *error)
 
 int pp_cluster_ask(pp_operator *op, pp_cluster_fn done, pp_error *err)
 {
-    asking *a = pp_context_new(op, sizeof *a, asking_release);
+    asking *a = pp_pending_call_new(op, sizeof *a, asking_release);
     if (!a)
         return pp_error_nomem(err);
     a->done = done;

@@ -3,7 +3,7 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "operator/clocks.h"
-#include "operator/context.h"
+#include "operator/pending_call.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -16,8 +16,8 @@
  */
 
 /** One query on its way. */
-typedef struct errand {
-    pp_context context;
+typedef struct query_request {
+    pp_pending_call context;
     char uid[64];
     uint64_t serial; /* of the work */
     uint64_t plan_id;
@@ -29,18 +29,18 @@ typedef struct errand {
     size_t n_samples;
     bool too_large; /* it failed for that */
     bool partial;   /* the answer may lack some */
-} errand;
+} query_request;
 
-static void errand_release(void *context)
+static void query_request_release(void *context)
 {
-    errand *e = context;
+    query_request *e = context;
     pp_strings_free(&e->gpus);
     free(e->newest);
 }
 
-static void finish(errand *e, bool ok)
+static void finish(query_request *e, bool ok)
 {
-    pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
+    pp_runtime *work = pp_runtime_same(e->context.op, e->uid, e->serial);
     if (work) {
         work->queries--;
         for (size_t i = 0; ok && !e->partial && e->newest && i < e->gpus.count * PP_METRIC_COUNT;
@@ -56,17 +56,17 @@ static void finish(errand *e, bool ok)
         else
             pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
         if (ok && e->n_samples) {
-            pp_work_unsolved(work);
+            pp_runtime_unsolved(work);
             work->stats_dirty = true;
         }
-        pp_watches_touch_soon(work->op, work->key);
+        pp_watches_enqueue_soon(work->op, work->key);
     }
-    pp_context_free(e);
+    pp_pending_call_free(e);
 }
 
 static void on_stored(void *user, const pp_error *error)
 {
-    errand *e = user;
+    query_request *e = user;
     if (error)
         pp_warn(NULL, "storing samples: %s", error->message);
     else
@@ -74,7 +74,7 @@ static void on_stored(void *user, const pp_error *error)
     finish(e, !error);
 }
 
-static int note_newest(errand *e, const pp_prometheus_answer *answer)
+static int note_newest(query_request *e, const pp_prometheus_answer *answer)
 {
     e->newest = calloc(answer->gpus.count * PP_METRIC_COUNT + 1, sizeof *e->newest);
     if (!e->newest)
@@ -94,24 +94,24 @@ static int note_newest(errand *e, const pp_prometheus_answer *answer)
 }
 
 /* Logs what is new, where it is not "". */
-static void set_error(pp_work *work, const char *text)
+static void set_error(pp_runtime *work, const char *text)
 {
     if (strcmp(work->prometheus_error, text) != 0 && *text)
         pp_warn(work->key, "Prometheus: %s", text);
     (void)snprintf(work->prometheus_error, sizeof work->prometheus_error, "%s", text);
 }
 
-static void remember_error(const errand *e, const char *text)
+static void remember_error(const query_request *e, const char *text)
 {
-    pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
+    pp_runtime *work = pp_runtime_same(e->context.op, e->uid, e->serial);
     e->context.op->prometheus_failed = true;
     if (work)
         set_error(work, text);
 }
 
-static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
+static void remember_answer(const query_request *e, const pp_prometheus_answer *answer)
 {
-    pp_work *work = pp_work_same(e->context.op, e->uid, e->serial);
+    pp_runtime *work = pp_runtime_same(e->context.op, e->uid, e->serial);
     e->context.op->prometheus_failed = false;
     if (!work)
         return;
@@ -127,7 +127,7 @@ static void remember_answer(const errand *e, const pp_prometheus_answer *answer)
 static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answer,
                       const pp_error *error)
 {
-    errand *e = user;
+    query_request *e = user;
     pp_error err = {0};
     (void)id;
     if (error) {
@@ -151,10 +151,10 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
 }
 
 /* Of a Prometheus without a clock nothing can be asked: `why`, else NULL. */
-static void ask(pp_work *work, const pp_plan_query *query, const pp_error *why)
+static void ask(pp_runtime *work, const pp_plan_query *query, const pp_error *why)
 {
     pp_operator *op = work->op;
-    errand *e = pp_context_new(op, sizeof *e, errand_release);
+    query_request *e = pp_pending_call_new(op, sizeof *e, query_request_release);
     pp_error err = {0};
     if (!e) {
         pp_plan_answered(work->plan, query->id, pp_time_now(), false);
@@ -176,7 +176,7 @@ static void ask(pp_work *work, const pp_plan_query *query, const pp_error *why)
     }
 }
 
-void pp_collect_tick(pp_work *work)
+void pp_collect_tick(pp_runtime *work)
 {
     pp_operator *op = work->op;
     int64_t now = pp_time_now();

@@ -2,9 +2,9 @@
 #ifndef PP_OPERATOR_COLLECT_H
 #define PP_OPERATOR_COLLECT_H
 
-#include "operator/work.h"
+#include "operator/session_runtime.h"
 
 /** Asks what is due. */
-void pp_collect_tick(pp_work *work);
+void pp_collect_tick(pp_runtime *work);
 
 #endif

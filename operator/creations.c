@@ -3,9 +3,9 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "controller/creation.h"
-#include "operator/context.h"
 #include "operator/limits.h"
 #include "operator/owners.h"
+#include "operator/pending_call.h"
 #include "operator/state.h"
 #include "operator/stuck.h"
 #include "operator/watches.h"
@@ -24,7 +24,7 @@ typedef struct pp_creations {
 } pp_creations;
 
 typedef struct inquiry {
-    pp_context context;
+    pp_pending_call context;
     pp_creation creation;
 } inquiry;
 
@@ -44,7 +44,7 @@ static void touch_session(pp_operator *op, const pp_unprobed_owner *owner)
     if (!session || !op->leading)
         return;
     (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
-    pp_watches_touch(op, key);
+    pp_watches_enqueue(op, key);
 }
 
 static void on_owner(void *user, json_t *object, const pp_error *error)
@@ -60,7 +60,7 @@ static void on_owner(void *user, json_t *object, const pp_error *error)
         pp_stuck_leave_alone(op, &owner);
         touch_session(op, &owner);
     }
-    pp_context_free(q);
+    pp_pending_call_free(q);
 }
 
 static void ask(pp_operator *op, const pp_creation *creation)
@@ -69,7 +69,7 @@ static void ask(pp_operator *op, const pp_creation *creation)
     if (!resource || op->stopping || op->creations->inquiries >= MAX_INQUIRIES ||
         creation->at_ns + PP_STARTUP_UNPROBED_NS < pp_time_now())
         return;
-    inquiry *q = pp_context_new(op, sizeof *q, inquiry_release);
+    inquiry *q = pp_pending_call_new(op, sizeof *q, inquiry_release);
     if (!q)
         return;
     op->creations->inquiries++;
@@ -81,7 +81,7 @@ static void ask(pp_operator *op, const pp_creation *creation)
                                .done = on_owner,
                                .user = q};
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
-        pp_context_free(q);
+        pp_pending_call_free(q);
 }
 
 static void *decode(void *user, const json_t *object, pp_error *err)

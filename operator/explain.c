@@ -2,9 +2,9 @@
 
 #include "common/time.h"
 #include "operator/admission.h"
-#include "operator/context.h"
+#include "operator/pending_call.h"
+#include "operator/session_runtime.h"
 #include "operator/state.h"
-#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 enum { MAX_INQUIRIES = 16, ASK_AGAIN_MS = 30000, SOON_MS = 200 };
 
 typedef struct inquiry {
-    pp_context context;
+    pp_pending_call context;
     char key[330];
     char pod_uid[64];
     char session_uid[64];
@@ -30,7 +30,7 @@ static void inquiry_release(void *context)
     ((inquiry *)context)->context.op->inquiries--;
 }
 
-static void look_again(const pp_work *work, int64_t wait_ms)
+static void look_again(const pp_runtime *work, int64_t wait_ms)
 {
     const pp_operator *op = work->op;
     if (op->queue && !op->stopping)
@@ -41,7 +41,7 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
 {
     inquiry *q = user;
     pp_operator *op = q->context.op;
-    pp_work *work = pp_work_same(op, q->session_uid, q->serial);
+    pp_runtime *work = pp_runtime_same(op, q->session_uid, q->serial);
     const pp_session *session = work ? pp_match_session(op->matches, q->session_uid) : NULL;
     pp_refusal *refusal = work ? pp_refusals_find(&work->refusals, q->pod_uid) : NULL;
     const char *uid = error ? NULL : pp_json_get_string(object, "metadata", "uid", NULL);
@@ -56,17 +56,17 @@ static void on_pod(void *user, json_t *object, const pp_error *error)
     }
     if (refusal)
         look_again(work, error ? ASK_AGAIN_MS : SOON_MS);
-    pp_context_free(q);
+    pp_pending_call_free(q);
 }
 
-static void ask(pp_work *work, const pp_pod *pod, pp_refusal *refusal)
+static void ask(pp_runtime *work, const pp_pod *pod, pp_refusal *refusal)
 {
     pp_operator *op = work->op;
     if (op->inquiries >= MAX_INQUIRIES) { /* perhaps all of other sessions */
         look_again(work, SOON_MS);
         return;
     }
-    inquiry *q = pp_context_new(op, sizeof *q, inquiry_release);
+    inquiry *q = pp_pending_call_new(op, sizeof *q, inquiry_release);
     if (!q)
         return;
     op->inquiries++;
@@ -81,12 +81,12 @@ static void ask(pp_work *work, const pp_pod *pod, pp_refusal *refusal)
                                .done = on_pod,
                                .user = q};
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
-        pp_context_free(q);
+        pp_pending_call_free(q);
     else
         refusal->asking = true;
 }
 
-void pp_explain_pod(pp_work *work, const pp_session *session, const pp_pod *pod,
+void pp_explain_pod(pp_runtime *work, const pp_session *session, const pp_pod *pod,
                     pp_session_pod *view)
 {
     pp_refusal *refusal = pp_refusals_get(&work->refusals, pod->uid);

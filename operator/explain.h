@@ -5,14 +5,14 @@
 #include "controller/session.h"
 #include "operator/pod.h"
 
-typedef struct pp_work pp_work;
+typedef struct pp_runtime pp_runtime;
 
 /**
  * Fills what is known of why the pod is not injected for the work's session (texts are borrowed
  * until the session's next look). What is not known is found out, a few pods at a time; the session
  * is looked at again then.
  */
-void pp_explain_pod(pp_work *work, const pp_session *session, const pp_pod *pod,
+void pp_explain_pod(pp_runtime *work, const pp_session *session, const pp_pod *pod,
                     pp_session_pod *view);
 
 #endif

@@ -6,16 +6,16 @@
 #include "controller/claim.h"
 #include "operator/claims.h"
 #include "operator/deployment.h"
+#include "operator/session_runtime.h"
 #include "operator/state.h"
 #include "operator/watches.h"
-#include "operator/work.h"
 
 static void start_leading(pp_operator *op)
 {
     pp_info(NULL, "leading as %s", op->identity);
     op->leading = true;
     op->serving_since_ns = pp_time_now();
-    pp_watches_touch_all(op);
+    pp_watches_enqueue_all(op);
 }
 
 static void stop_leading(pp_operator *op)
@@ -23,7 +23,7 @@ static void stop_leading(pp_operator *op)
     pp_info(NULL, "no longer leading");
     op->leading = false;
     op->prometheus_failed = false; /* it is not asked any more */
-    pp_work_drop_all(op);
+    pp_runtime_drop_all(op);
     if (op->server)
         pp_http_ingest_close_all(op->server, 1012, "another replica leads now");
 }

@@ -4,23 +4,23 @@
 #include "common/time.h"
 #include "operator/addresses.h"
 #include "operator/admission.h"
+#include "operator/agent_connections.h"
 #include "operator/claims.h"
 #include "operator/cluster.h"
 #include "operator/collect.h"
-#include "operator/context.h"
 #include "operator/creations.h"
-#include "operator/intake.h"
 #include "operator/leader.h"
 #include "operator/limits_watch.h"
+#include "operator/pending_call.h"
 #include "operator/reconcile.h"
 #include "operator/retention.h"
 #include "operator/serve.h"
+#include "operator/session_runtime.h"
 #include "operator/silent.h"
 #include "operator/solve.h"
 #include "operator/stuck.h"
 #include "operator/tls.h"
 #include "operator/watches.h"
-#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void on_store_health(void *user, bool is_ready, const char *text)
         pp_info(NULL, "Postgres: %s", text);
     else
         pp_warn(NULL, "Postgres: %s", text);
-    pp_watches_touch_all(op);
+    pp_watches_enqueue_all(op);
 }
 
 static void repeat_store_health(pp_operator *op)
@@ -58,7 +58,7 @@ static void repeat_store_health(pp_operator *op)
         on_store_health(op, false, text);
 }
 
-static void collect_and_solve(pp_work *work)
+static void collect_and_solve(pp_runtime *work)
 {
     pp_collect_tick(work);
     pp_solve_tick(work);
@@ -68,14 +68,14 @@ static void on_tick(uv_timer_t *timer)
 {
     pp_operator *op = timer->data;
     repeat_store_health(op);
-    pp_work_each_awake(op, collect_and_solve);
+    pp_runtime_each_awake(op, collect_and_solve);
 }
 
 /* The last act: also what the Lease calls when it has been handed over. */
 static void finish_stop(void *user)
 {
     pp_operator *op = user;
-    pp_work_drop_all(op);
+    pp_runtime_drop_all(op);
     pp_kube_lease_free(op->lease);
     pp_tls_stop(op);
     pp_admission_stop(op);
@@ -100,7 +100,7 @@ static void finish_stop(void *user)
     pp_prometheus_free(op->prometheus);
     pp_store_free(op->store);
     pp_http_client_free(op->http);
-    pp_context_free_all(op);
+    pp_pending_call_free_all(op);
     pp_turns_stop(&op->turns);
     uv_close((uv_handle_t *)&op->tick, NULL);
     uv_close((uv_handle_t *)&op->retention, NULL);
@@ -121,8 +121,8 @@ static void on_pod_gone(pp_operator *op, const pp_pod *pod)
 
 static void on_certificate(pp_operator *op, const pp_certificates *certificates)
 {
-    static const pp_watches_events events = {.moved = pp_intake_pod_moved,
-                                             .pod = pp_intake_pod_changed,
+    static const pp_watches_events events = {.moved = pp_connections_pod_moved,
+                                             .pod = pp_connections_pod_changed,
                                              .seen = on_pod_seen,
                                              .gone = on_pod_gone,
                                              .session = pp_admission_session_came};
@@ -282,7 +282,7 @@ void pp_operator_stop(pp_operator *op)
 void pp_operator_done(pp_operator *op)
 {
     pp_http_server_free(op->server);
-    pp_intake_forget_all(op);
+    pp_connections_forget_all(op);
     pp_metrics_free(op->meters.registry);
     json_decref(op->owner);
     free(op->ca_bundle);

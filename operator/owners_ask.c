@@ -1,10 +1,10 @@
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/context.h"
 #include "operator/owners.h"
+#include "operator/pending_call.h"
+#include "operator/session_runtime.h"
 #include "operator/state.h"
 #include "operator/watches.h"
-#include "operator/work.h"
 
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ const pp_kube_resource *pp_owners_resource(pp_owner_kind kind)
 }
 
 typedef struct inquiry {
-    pp_context context;
+    pp_pending_call context;
     char session_uid[64];
     uint64_t serial; /* of the work */
     size_t owner;
@@ -33,7 +33,7 @@ typedef struct inquiry {
 static void on_owner(void *user, json_t *object, const pp_error *error)
 {
     inquiry *q = user;
-    pp_work *work = pp_work_same(q->context.op, q->session_uid, q->serial);
+    pp_runtime *work = pp_runtime_same(q->context.op, q->session_uid, q->serial);
     if (work) {
         pp_session_owner *owner = &work->owners.items[q->owner];
         bool gone = error && error->code == PP_ERR_NOT_FOUND;
@@ -45,15 +45,15 @@ static void on_owner(void *user, json_t *object, const pp_error *error)
         if (error && !gone)
             pp_warn(work->key, "asking whether %s %s makes another pod: %s",
                     pp_owner_kind_name(owner->kind), owner->name, error->message);
-        pp_watches_touch(q->context.op, work->key);
+        pp_watches_enqueue(q->context.op, work->key);
     }
-    pp_context_free(q);
+    pp_pending_call_free(q);
 }
 
-static void start(pp_work *work, const pp_session *session, size_t i)
+static void start(pp_runtime *work, const pp_session *session, size_t i)
 {
     pp_session_owner *owner = &work->owners.items[i];
-    inquiry *q = pp_context_new(work->op, sizeof *q, NULL);
+    inquiry *q = pp_pending_call_new(work->op, sizeof *q, NULL);
     if (!q)
         return;
     q->serial = work->serial;
@@ -66,12 +66,12 @@ static void start(pp_work *work, const pp_session *session, size_t i)
                                .done = on_owner,
                                .user = q};
     if (pp_kube_call_start(work->op->kube, &call, NULL, NULL) < 0)
-        pp_context_free(q);
+        pp_pending_call_free(q);
     else
         work->owners.asking = true;
 }
 
-void pp_owners_ask(pp_work *work, const pp_session *session)
+void pp_owners_ask(pp_runtime *work, const pp_session *session)
 {
     int64_t now = pp_time_monotonic(), again;
     int next = pp_owners_next(&work->owners, now, &again);
@@ -82,7 +82,7 @@ void pp_owners_ask(pp_work *work, const pp_session *session)
             return;
         }
         work->owners.items[next].state = PP_OWNER_UNKNOWN;
-        pp_watches_touch(work->op, work->key);
+        pp_watches_enqueue(work->op, work->key);
     }
     if (again)
         (void)pp_workqueue_add_after(work->op->queue, work->key,

@@ -3,15 +3,15 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/context.h"
+#include "operator/agent_connections.h"
 #include "operator/explain.h"
-#include "operator/intake.h"
+#include "operator/pending_call.h"
 #include "operator/record.h"
+#include "operator/session_runtime.h"
 #include "operator/silent.h"
 #include "operator/state.h"
 #include "operator/stuck.h"
 #include "operator/watches.h"
-#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,21 +37,21 @@ static const int64_t MILLISECOND = 1000000;
 typedef struct gather_pods {
     const pp_operator *op;
     const pp_session *session;
-    pp_work *work;
+    pp_runtime *work;
     int64_t now_ns;
     pp_session_pod *items;
     size_t count;
     size_t capacity;
 } gather_pods;
 
-static const pp_work_target *target_of(const gather_pods *g, const char *pod_uid)
+static const pp_runtime_target *target_of(const gather_pods *g, const char *pod_uid)
 {
-    pp_work_target *target = NULL;
+    pp_runtime_target *target = NULL;
     HASH_FIND_STR(g->work->targets, pod_uid, target);
     return target;
 }
 
-static void add_part(const pp_work_target *target, pp_session_pod *view)
+static void add_part(const pp_runtime_target *target, pp_session_pod *view)
 {
     view->owner = target->owner;
     view->owner_name = target->owner_name;
@@ -69,8 +69,8 @@ static void add_part(const pp_work_target *target, pp_session_pod *view)
 
 static void add_what_intake_saw(const gather_pods *g, const pp_pod *pod, pp_session_pod *view)
 {
-    pp_work_target *target = pp_work_get_target(g->work, pod->uid);
-    view->connected = pp_intake_has_peer(g->op, view->uid);
+    pp_runtime_target *target = pp_runtime_get_target(g->work, pod->uid);
+    view->connected = pp_connections_has_peer(g->op, view->uid);
     if (!target)
         return;
     if (!target->name)
@@ -80,7 +80,7 @@ static void add_what_intake_saw(const gather_pods *g, const pp_pod *pod, pp_sess
     target->owner = pod->owner;
     target->turn = g->work->turn;
     pp_owners_note(&g->work->owners, pod);
-    pp_work_see(target, view, g->now_ns);
+    pp_runtime_see(target, view, g->now_ns);
     add_part(target, view);
     view->gpus = (const char *const *)target->gpus.items;
     view->n_gpus = target->gpus.count;
@@ -110,7 +110,7 @@ static void add_silence(const gather_pods *g, pp_session_pod *view)
 /* Whose the pod is, for this session. */
 static const char *whose(const gather_pods *g, const pp_pod *pod, const pp_session *holder)
 {
-    const pp_work_target *target = target_of(g, pod->uid);
+    const pp_runtime_target *target = target_of(g, pod->uid);
     return pp_session_whose(g->session,
                             &(pp_session_claim){.injected_for = pod->session_uid,
                                                 .hooked = pod->hooked,
@@ -171,7 +171,7 @@ static bool look_for_session(void *user, const pp_session *session)
 static void gather_former_pods(gather_pods *g)
 {
     const pp_match_index *matches = g->op->matches;
-    for (const pp_work_target *t = g->work->targets; t; t = t->hh.next) {
+    for (const pp_runtime_target *t = g->work->targets; t; t = t->hh.next) {
         const pp_pod *pod = t->last_batch_ns > 0 ? pp_match_pod(matches, t->pod_uid) : NULL;
         membership m = {.session = g->session};
         if (!pod || strcmp(pod->ns, g->session->namespace_) != 0)
@@ -183,7 +183,7 @@ static void gather_former_pods(gather_pods *g)
 }
 
 /* One that was only offered to the session, and lost its labels before it sent anything. */
-static bool was_never_its_own(const gather_pods *g, const pp_work_target *t)
+static bool was_never_its_own(const gather_pods *g, const pp_runtime_target *t)
 {
     return t->last_batch_ns <= 0 && pp_match_pod(g->op->matches, t->pod_uid);
 }
@@ -191,7 +191,7 @@ static bool was_never_its_own(const gather_pods *g, const pp_work_target *t)
 /* Pods of its own that were deleted: how much was measured in them counts in the end. */
 static void gather_gone_pods(gather_pods *g)
 {
-    for (const pp_work_target *t = g->work->targets; t; t = t->hh.next) {
+    for (const pp_runtime_target *t = g->work->targets; t; t = t->hh.next) {
         bool seen = t->turn == g->work->turn || was_never_its_own(g, t);
         pp_session_pod *view = seen ? NULL : add_view(g);
         if (!view)
@@ -223,7 +223,8 @@ static bool look_at_stranger(void *user, const void *object)
 }
 
 /* No pod matches for a while: whether one nearly does. */
-static void seek_near(pp_work *work, const pp_session *session, pp_session_observation *observation)
+static void seek_near(pp_runtime *work, const pp_session *session,
+                      pp_session_observation *observation)
 {
     if (!pp_session_seeks_near(observation, NULL))
         return;
@@ -244,7 +245,8 @@ static void seek_near(pp_work *work, const pp_session *session, pp_session_obser
 /* The longest pause after status writes that failed. */
 enum { STATUS_RETRY_MS = 60000 };
 
-static void write_row(pp_work *work, const pp_session *session, const pp_session_decision *decision)
+static void write_row(pp_runtime *work, const pp_session *session,
+                      const pp_session_decision *decision)
 {
     if (work->row_written && work->row_generation == session->generation &&
         work->row_phase == decision->phase)
@@ -258,7 +260,7 @@ static void write_row(pp_work *work, const pp_session *session, const pp_session
 
 /* What a status patch needs to find its session's work again, which may have gone meanwhile. */
 typedef struct write_context {
-    pp_context context;
+    pp_pending_call context;
     char uid[64];
     uint64_t serial;
     char ns[64];
@@ -289,7 +291,7 @@ static void emit_events(const write_context *from)
     }
 }
 
-static void status_written(pp_work *work, const write_context *context, const json_t *object)
+static void status_written(pp_runtime *work, const write_context *context, const json_t *object)
 {
     const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
     work->status_failures = 0;
@@ -297,11 +299,11 @@ static void status_written(pp_work *work, const write_context *context, const js
     if (version && strcmp(version, context->version) != 0)
         (void)snprintf(work->stale_version, sizeof work->stale_version, "%s", context->version);
     pp_workqueue_forget(work->op->queue, work->key);
-    pp_watches_touch(work->op, work->key);
+    pp_watches_enqueue(work->op, work->key);
 }
 
 /* Nothing is written before the pause is over, however often the session is looked at. */
-static void status_failed(pp_work *work)
+static void status_failed(pp_runtime *work)
 {
     int64_t wait = pp_workqueue_backoff_ms(work->status_failures);
     if (work->status_failures < 20)
@@ -316,7 +318,7 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
 {
     write_context *context = user;
     pp_operator *op = context->context.op;
-    pp_work *work = pp_work_same(op, context->uid, context->serial);
+    pp_runtime *work = pp_runtime_same(op, context->uid, context->serial);
     if (work)
         work->status_writing = false;
     pp_rights_tell_written(op, error);
@@ -330,17 +332,17 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
         pp_warn(context->key, "writing the status: %s", error->message);
         pp_meter_add(op->meters.status_failures, 1);
     }
-    pp_context_free(context);
+    pp_pending_call_free(context);
 }
 
 /*
  * The patch carries the resourceVersion that the decision was made from: when the object has
  * changed meanwhile the server answers with a conflict, and the newer state is decided upon anew.
  */
-static int send_status(pp_work *work, const pp_session *session,
+static int send_status(pp_runtime *work, const pp_session *session,
                        const pp_session_decision *decision, json_t *patch)
 {
-    write_context *context = pp_context_new(work->op, sizeof *context, NULL);
+    write_context *context = pp_pending_call_new(work->op, sizeof *context, NULL);
     if (!context)
         return -1;
     context->serial = work->serial;
@@ -362,7 +364,7 @@ static int send_status(pp_work *work, const pp_session *session,
                          .done = on_status_written,
                          .user = context};
     if (pp_kube_call_start(work->op->kube, &call, NULL, NULL) < 0) {
-        pp_context_free(context);
+        pp_pending_call_free(context);
         return -1;
     }
     work->status_writing = true;
@@ -380,14 +382,14 @@ static pp_status_news news_of(const pp_session *session, const pp_session_decisi
 }
 
 /* Returns how long what is to be written has to wait, ns; 0: it is written, or nothing differs. */
-static int64_t write_status(pp_work *work, const pp_session *session,
+static int64_t write_status(pp_runtime *work, const pp_session *session,
                             const pp_session_decision *decision)
 {
     PP_CLEANUP_JSON json_t *patch = pp_session_status_json(decision, session->status);
     if (!patch || !json_object_get(patch, "status"))
         return 0;
     int64_t wait =
-        pp_work_status_wait(work, news_of(session, decision, patch), pp_time_monotonic());
+        pp_runtime_status_wait(work, news_of(session, decision, patch), pp_time_monotonic());
     if (wait == 0 && send_status(work, session, decision, patch) < 0)
         status_failed(work);
     return wait;
@@ -395,7 +397,7 @@ static int64_t write_status(pp_work *work, const pp_session *session,
 
 /* An expired session's deletion. */
 typedef struct removal {
-    pp_context context;
+    pp_pending_call context;
     char key[330];
 } removal;
 
@@ -407,7 +409,7 @@ static void on_removed(void *user, json_t *object, const pp_error *error)
         pp_warn(r->key, "deleting an expired session: %s", error->message);
         (void)pp_workqueue_add_after(r->context.op->queue, r->key, STATUS_RETRY_MS, NULL);
     }
-    pp_context_free(r);
+    pp_pending_call_free(r);
 }
 
 static void remove_session(pp_operator *op, const pp_session *session)
@@ -416,7 +418,7 @@ static void remove_session(pp_operator *op, const pp_session *session)
     PP_CLEANUP_JSON json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}}", "apiVersion", "v1", "kind",
                                              "DeleteOptions", "preconditions", "uid", session->uid,
                                              "resourceVersion", session->resource_version);
-    removal *r = pp_context_new(op, sizeof *r, NULL);
+    removal *r = pp_pending_call_new(op, sizeof *r, NULL);
     const pp_kube_call call = {.verb = PP_KUBE_DELETE,
                                .resource = &PP_PROFILESESSIONS,
                                .ns = session->namespace_,
@@ -429,7 +431,7 @@ static void remove_session(pp_operator *op, const pp_session *session)
     (void)snprintf(r->key, sizeof r->key, "%s/%s", session->namespace_, session->name);
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0) {
         (void)pp_workqueue_add_after(op->queue, r->key, STATUS_RETRY_MS, NULL);
-        pp_context_free(r);
+        pp_pending_call_free(r);
     }
 }
 
@@ -448,7 +450,8 @@ static void expire(pp_operator *op, const pp_session *session)
         remove_session(op, session);
 }
 
-static void carry_out(pp_work *work, const pp_session *session, const pp_session_decision *decision)
+static void carry_out(pp_runtime *work, const pp_session *session,
+                      const pp_session_decision *decision)
 {
     pp_operator *op = work->op;
     if (!decision->frozen)
@@ -456,14 +459,14 @@ static void carry_out(pp_work *work, const pp_session *session, const pp_session
     if (!work->decided || decision->sampling != work->sampling) {
         work->decided = true;
         work->sampling = decision->sampling;
-        pp_intake_tell_session(op, session->uid);
+        pp_connections_tell_session(op, session->uid);
     }
     work->collect = decision->collect && work->restored;
     if (work->collect)
-        pp_work_wake(work);
+        pp_runtime_wake(work);
     if (decision->finalise && !work->finalise) {
         work->finalise = true;
-        pp_work_unsolved(work);
+        pp_runtime_unsolved(work);
     }
     int64_t later = write_status(work, session, decision);
     if (decision->ask_owners)
@@ -479,7 +482,7 @@ static void carry_out(pp_work *work, const pp_session *session, const pp_session
 
 /* ---- the turn ---- */
 
-static void step(pp_work *work, const pp_session *session)
+static void step(pp_runtime *work, const pp_session *session)
 {
     pp_operator *op = work->op;
     gather_pods g = {.op = op, .session = session, .work = work, .now_ns = pp_time_now()};
@@ -537,13 +540,13 @@ static void step(pp_work *work, const pp_session *session)
 }
 
 /* It collects until its duration is over: its figures are read for people alone. */
-static bool is_steady(const pp_work *work, const pp_session *session)
+static bool is_steady(const pp_runtime *work, const pp_session *session)
 {
     return session->phase == PP_SESSION_COLLECTING && session->steps_max == 0 &&
            !pp_session_asks_replays(session) && work->stats.steps > 0;
 }
 
-static void refresh_stats(pp_work *work, const pp_session *session)
+static void refresh_stats(pp_runtime *work, const pp_session *session)
 {
     if (!work->stats_dirty || work->stats_loading)
         return;
@@ -559,20 +562,20 @@ static void refresh_stats(pp_work *work, const pp_session *session)
 void pp_reconcile(pp_operator *op, const char *key)
 {
     const pp_session *session = pp_kube_informer_get(op->sessions, key);
-    pp_work *work = pp_work_of_key(op, key);
+    pp_runtime *work = pp_runtime_of_key(op, key);
     if (work && (!session || strcmp(work->uid, session->uid) != 0)) {
-        pp_work_drop(work);
+        pp_runtime_drop(work);
         work = NULL;
     }
     if (!session || session->deleting || !op->leading)
         return;
     if (pp_session_final(session)) {
         if (work && !work->status_writing)
-            pp_work_drop(work);
+            pp_runtime_drop(work);
         expire(op, session);
         return; /* nothing else will ever change */
     }
-    work = pp_work_get(op, session);
+    work = pp_runtime_get(op, session);
     if (!work) {
         (void)pp_workqueue_retry(op->queue, key, NULL);
         return;

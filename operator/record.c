@@ -22,7 +22,7 @@ typedef struct reference {
     uint64_t serial;
 } reference;
 
-static reference *refer(const pp_work *work)
+static reference *refer(const pp_runtime *work)
 {
     reference *r = calloc(1, sizeof *r);
     if (r) {
@@ -33,16 +33,16 @@ static reference *refer(const pp_work *work)
     return r;
 }
 
-static pp_work *resolve(reference *r)
+static pp_runtime *resolve(reference *r)
 {
-    pp_work *work = pp_work_same(r->op, r->uid, r->serial);
+    pp_runtime *work = pp_runtime_same(r->op, r->uid, r->serial);
     free(r);
     return work;
 }
 
 static void on_session_row(void *user, const pp_error *error)
 {
-    pp_work *work = resolve(user);
+    pp_runtime *work = resolve(user);
     if (work && error && error->code != PP_ERR_UNAVAILABLE) {
         pp_warn(work->key, "storing the session: %s", error->message);
         work->row_written = false;
@@ -51,14 +51,15 @@ static void on_session_row(void *user, const pp_error *error)
 
 static void on_finished(void *user, const pp_error *error)
 {
-    pp_work *work = resolve(user);
+    pp_runtime *work = resolve(user);
     if (work && error) {
         pp_warn(work->key, "storing the session's end: %s", error->message);
         work->row_written = false;
     }
 }
 
-int pp_record_session(pp_work *work, const pp_session *session, const pp_session_decision *decision)
+int pp_record_session(pp_runtime *work, const pp_session *session,
+                      const pp_session_decision *decision)
 {
     PP_CLEANUP_FREE char *spec = json_dumps(session->spec, JSON_COMPACT);
     reference *r = refer(work);
@@ -96,8 +97,8 @@ typedef struct target_reference {
 static void on_target_row(void *user, const pp_error *error)
 {
     target_reference *r = user;
-    pp_work *work = pp_work_find(r->op, r->uid);
-    pp_work_target *target = NULL;
+    pp_runtime *work = pp_runtime_find(r->op, r->uid);
+    pp_runtime_target *target = NULL;
     if (work)
         HASH_FIND_STR(work->targets, r->pod_uid, target);
     if (target && error) {
@@ -107,9 +108,9 @@ static void on_target_row(void *user, const pp_error *error)
     free(r);
 }
 
-void pp_record_target(pp_work *work, const pp_pod *pod)
+void pp_record_target(pp_runtime *work, const pp_pod *pod)
 {
-    pp_work_target *target = pp_work_get_target(work, pod->uid);
+    pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
     target_reference *r = calloc(1, sizeof *r);
     bool placed = pod->node && pod->ip;
     if (!target || !r || (target->row_written && (target->row_placed || !placed))) {
@@ -142,7 +143,7 @@ void pp_record_target(pp_work *work, const pp_pod *pod)
 
 /* ---- figures ---- */
 
-static void need(const pp_work *work, const pp_store_target_stats *target)
+static void need(const pp_runtime *work, const pp_store_target_stats *target)
 {
     const pp_session *session = pp_match_session(work->op->matches, work->uid);
     int64_t from = target->observed_first_ns, to = target->observed_last_ns;
@@ -152,9 +153,9 @@ static void need(const pp_work *work, const pp_store_target_stats *target)
         (void)pp_plan_need(work->plan, target->gpus.items[i], from, to, NULL);
 }
 
-static void take_target(pp_work *work, const pp_store_target_stats *from)
+static void take_target(pp_runtime *work, const pp_store_target_stats *from)
 {
-    pp_work_target *target = pp_work_get_target(work, from->pod_uid);
+    pp_runtime_target *target = pp_runtime_get_target(work, from->pod_uid);
     if (!target)
         return;
     for (size_t i = 0; i < from->gpus.count; i++)
@@ -171,14 +172,14 @@ static void take_target(pp_work *work, const pp_store_target_stats *from)
     (void)snprintf(target->fine_why, sizeof target->fine_why, "%s", from->fine_why);
     target->replays = from->replays;
     target->replaying = from->replaying || (target->replaying && work->stats_dirty);
-    pp_work_restore(target, from->observed_first_ns, pp_time_now());
+    pp_runtime_restore(target, from->observed_first_ns, pp_time_now());
     (void)snprintf(target->isolated, sizeof target->isolated, "%s", from->isolated);
     if (!target->clock.shift_ns && !target->clock.refused) /* else it is known better here */
         target->clock.shift_ns = from->clock_shift_ns;
     need(work, from);
 }
 
-static void take_stats(pp_work *work, const pp_store_stats *stats)
+static void take_stats(pp_runtime *work, const pp_store_stats *stats)
 {
     work->stats = stats->session;
     for (size_t i = 0; i < stats->n_targets; i++)
@@ -187,7 +188,7 @@ static void take_stats(pp_work *work, const pp_store_stats *stats)
 
 static void on_stats(void *user, const pp_store_stats *stats, const pp_error *error)
 {
-    pp_work *work = resolve(user);
+    pp_runtime *work = resolve(user);
     if (!work)
         return;
     work->stats_loading = false;
@@ -199,15 +200,15 @@ static void on_stats(void *user, const pp_store_stats *stats, const pp_error *er
         return;
     }
     if (!work->restored && stats->session.events > 0)
-        pp_work_unsolved(work);
+        pp_runtime_unsolved(work);
     if (!work->restored)
         work->prometheus_shift_ns = stats->prometheus_shift_ns;
     work->restored = true;
     take_stats(work, stats);
-    pp_watches_touch(work->op, work->key);
+    pp_watches_enqueue(work->op, work->key);
 }
 
-void pp_record_load_stats(pp_work *work)
+void pp_record_load_stats(pp_runtime *work)
 {
     static const int64_t after_ns = INT64_C(120000000000);
     reference *r = refer(work);
@@ -221,7 +222,7 @@ void pp_record_load_stats(pp_work *work)
     work->stats_dirty = false;
 }
 
-void pp_record_restore(pp_work *work)
+void pp_record_restore(pp_runtime *work)
 {
     if (!work->stats_loading)
         pp_record_load_stats(work);

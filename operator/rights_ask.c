@@ -2,8 +2,8 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/context.h"
 #include "operator/deployment.h"
+#include "operator/pending_call.h"
 #include "operator/rights.h"
 #include "operator/state.h"
 
@@ -30,7 +30,7 @@ enum { QUESTIONS = sizeof questions / sizeof questions[0] };
 
 /** One round: the questions one after another. */
 typedef struct round_of_questions {
-    pp_context context;
+    pp_pending_call context;
     size_t next;
     bool denied[PP_RIGHT_COUNT]; /* a right with several verbs needs all of them */
 } round_of_questions;
@@ -70,7 +70,7 @@ static void end_round(round_of_questions *round)
     for (int i = 0; i <= PP_RIGHT_TOKEN_REVIEWS; i++)
         pp_rights_tell(round->context.op, (pp_right)i, round->denied[i] ? &denial : NULL);
     tell_missing(round->context.op);
-    pp_context_free(round);
+    pp_pending_call_free(round);
 }
 
 /* Where it may not even ask, what calls show is all that there is. */
@@ -80,7 +80,7 @@ static void on_answer(void *user, json_t *object, const pp_error *error)
     if (error) {
         if (error->code == PP_ERR_UNAUTHORIZED)
             pp_rights_tell(round->context.op, PP_RIGHT_TOKEN, error);
-        pp_context_free(round);
+        pp_pending_call_free(round);
         return;
     }
     if (!json_is_true(pp_json_get(object, "status", "allowed", NULL)))
@@ -109,12 +109,12 @@ static void ask(round_of_questions *round)
                                .done = on_answer,
                                .user = round};
     if (!body || pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
-        pp_context_free(round);
+        pp_pending_call_free(round);
 }
 
 static void on_time(uv_timer_t *timer)
 {
-    round_of_questions *round = pp_context_new(timer->data, sizeof *round, NULL);
+    round_of_questions *round = pp_pending_call_new(timer->data, sizeof *round, NULL);
     if (round)
         ask(round);
 }

@@ -5,8 +5,8 @@
 #include "common/time.h"
 #include "operator/addresses.h"
 #include "operator/admission.h"
+#include "operator/agent_connections.h"
 #include "operator/claims.h"
-#include "operator/intake.h"
 #include "operator/limits_watch.h"
 #include "operator/state.h"
 #include "operator/tls.h"
@@ -21,7 +21,7 @@ static void on_review(void *context, pp_http_id id, const pp_http_review *review
 
 static void on_authorize(void *context, pp_http_id id, const char *token)
 {
-    pp_intake_authorize(context, id, token);
+    pp_connections_authorize(context, id, token);
 }
 
 static bool accepting(void *context)
@@ -32,17 +32,17 @@ static bool accepting(void *context)
 
 static pp_http_id on_displace(void *context, const pp_http_identity *identity)
 {
-    return pp_intake_displace(context, identity);
+    return pp_connections_displace(context, identity);
 }
 
 static void on_connected(void *context, pp_http_id connection, const pp_http_identity *identity)
 {
-    pp_intake_connected(context, connection, identity);
+    pp_connections_connected(context, connection, identity);
 }
 
 static void on_batch(void *context, pp_http_id connection, pp_wire_batch *batch)
 {
-    pp_intake_batch(context, connection, batch);
+    pp_connections_batch(context, connection, batch);
 }
 
 static void on_bye(void *context, pp_http_id connection, const pp_wire_bye *bye)
@@ -54,17 +54,17 @@ static void on_bye(void *context, pp_http_id connection, const pp_wire_bye *bye)
 
 static void on_time(void *context, pp_http_id connection, const pp_wire_time *answer)
 {
-    pp_intake_time(context, connection, answer);
+    pp_connections_time(context, connection, answer);
 }
 
 static void on_hook(void *context, pp_http_id connection, const pp_wire_hook *hook)
 {
-    pp_intake_hook(context, connection, hook);
+    pp_connections_hook(context, connection, hook);
 }
 
 static void on_disconnected(void *context, pp_http_id connection)
 {
-    pp_intake_disconnected(context, connection);
+    pp_connections_disconnected(context, connection);
 }
 
 static bool ready(void *context, char *reason, size_t size)

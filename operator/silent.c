@@ -47,7 +47,7 @@ static void touch(pp_operator *op, const silent *u)
 {
     const pp_pod *pod = op->matches ? pp_match_pod(op->matches, u->uid) : NULL;
     if (pod)
-        pp_watches_touch_pod(op, pod);
+        pp_watches_enqueue_pod(op, pod);
 }
 
 static void unname(pp_operator *op, silent *u)

@@ -63,7 +63,7 @@ static void job_free(job *j)
 }
 
 /* A store that is away says nothing about whether the session can be solved. */
-static void note_outcome(pp_work *work, const job *j)
+static void note_outcome(pp_runtime *work, const job *j)
 {
     const char *why = NULL;
     if (!j->failed) {
@@ -77,7 +77,7 @@ static void note_outcome(pp_work *work, const job *j)
 
 static void session_solved(job *j)
 {
-    pp_work *work = pp_work_same(j->op, j->uid, j->serial);
+    pp_runtime *work = pp_runtime_same(j->op, j->uid, j->serial);
     if (work) {
         work->solving = false;
         work->solved_ns = pp_time_monotonic();
@@ -85,12 +85,12 @@ static void session_solved(job *j)
         work->stats_dirty = true;
         note_outcome(work, j);
         if (j->failed) {
-            pp_work_unsolved(work);
+            pp_runtime_unsolved(work);
             pp_warn(work->key, "solving: %s", j->error.message);
         } else {
             pp_meter_add(j->op->meters.solutions, 1);
         }
-        pp_watches_touch(work->op, work->key);
+        pp_watches_enqueue(work->op, work->key);
     }
     job_free(j);
 }
@@ -113,7 +113,7 @@ static void on_written(void *user, const pp_error *error)
 static void on_solved(uv_work_t *request, int status)
 {
     job *j = request->data;
-    bool wanted = status == 0 && pp_work_same(j->op, j->uid, j->serial);
+    bool wanted = status == 0 && pp_runtime_same(j->op, j->uid, j->serial);
     j->writing = 1; /* ours, until all are handed over */
     for (size_t i = 0; wanted && !j->target_failed && i < j->n_solutions; i++) {
         pp_error err = {0};
@@ -177,7 +177,7 @@ static void next_target(job *j)
     static const int64_t after_ns = 120 * SECOND;
     free_data(j);
     j->target_failed = false;
-    if (j->next >= j->left.count || !pp_work_same(j->op, j->uid, j->serial)) {
+    if (j->next >= j->left.count || !pp_runtime_same(j->op, j->uid, j->serial)) {
         session_solved(j);
         return;
     }
@@ -201,7 +201,7 @@ static void set_options(job *j, const pp_session *session)
     };
 }
 
-static bool is_due(const pp_work *work)
+static bool is_due(const pp_runtime *work)
 {
     const pp_solve_state state = {.solving = work->solving,
                                   .unsolved = work->unsolved,
@@ -213,7 +213,7 @@ static bool is_due(const pp_work *work)
                                             pp_time_monotonic());
 }
 
-void pp_solve_tick(pp_work *work)
+void pp_solve_tick(pp_runtime *work)
 {
     const pp_session *session = pp_match_session(work->op->matches, work->uid);
     if (!session || !is_due(work))
@@ -232,7 +232,7 @@ void pp_solve_tick(pp_work *work)
         if (pp_strings_add(&j->shared, work->shared.items[i], &err) < 0)
             note_failure(j, &err);
     }
-    for (pp_work_target *target = work->targets; target; target = target->hh.next) {
+    for (pp_runtime_target *target = work->targets; target; target = target->hh.next) {
         pp_error err = {0};
         if (target->last_batch_ns && pp_strings_add(&j->left, target->pod_uid, &err) < 0)
             note_failure(j, &err);

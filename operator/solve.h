@@ -3,9 +3,9 @@
 #define PP_OPERATOR_SOLVE_H
 
 #include "estimate/estimates.h"
-#include "operator/work.h"
+#include "operator/session_runtime.h"
 
 /** Begins a solution where one is due. */
-void pp_solve_tick(pp_work *work);
+void pp_solve_tick(pp_runtime *work);
 
 #endif

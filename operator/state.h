@@ -68,12 +68,12 @@ struct pp_operator {
     bool stopping;
     bool failed; /**< stopped because of an error */
     uint64_t works_made;
-    struct pp_work *works; /**< by UID of the session */
-    struct pp_work *works_by_key;
-    struct pp_work *awake; /**< those with something to collect or to solve */
-    struct pp_peer *peers; /**< of intake.c */
+    struct pp_runtime *works; /**< by UID of the session */
+    struct pp_runtime *works_by_key;
+    struct pp_runtime *awake; /**< those with something to collect or to solve */
+    struct pp_peer *peers;    /**< of agent_connections.c */
     struct pp_pod_peers *peers_by_pod;
-    struct pp_context *contexts;
+    struct pp_pending_call *contexts;
     unsigned inquiries; /**< of explain.c, under way */
     uv_timer_t tick;    /**< collects and solves what is due */
     uv_timer_t retention;

@@ -4,8 +4,8 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "controller/startup.h"
-#include "operator/context.h"
 #include "operator/owners.h"
+#include "operator/pending_call.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -58,7 +58,7 @@ typedef struct pp_stuck {
 
 /** A question about an owner, then a deletion. */
 typedef struct release {
-    pp_context context;
+    pp_pending_call context;
     char pod_uid[64];
     char ns[64];
     char name[254];
@@ -131,7 +131,7 @@ static void on_deleted(void *user, json_t *object, const pp_error *error)
         op->stuck->denied = true;
         pp_warn(r->name, "pods that do not start cannot be deleted: %s", error->message);
     }
-    pp_context_free(r);
+    pp_pending_call_free(r);
 }
 
 /* Only as it was looked at: one that has started since is not deleted. */
@@ -166,13 +166,13 @@ static void on_owner(void *user, json_t *object, const pp_error *error)
         if (p->released)
             return; /* on_deleted has it from here */
     }
-    pp_context_free(r);
+    pp_pending_call_free(r);
 }
 
 static void ask_owner(pp_operator *op, stuck *p, const pp_pod *pod)
 {
     const pp_startup *startup = pod->startup;
-    release *r = pp_context_new(op, sizeof *r, NULL);
+    release *r = pp_pending_call_new(op, sizeof *r, NULL);
     if (!r)
         return;
     (void)snprintf(r->pod_uid, sizeof r->pod_uid, "%s", pod->uid);
@@ -186,7 +186,7 @@ static void ask_owner(pp_operator *op, stuck *p, const pp_pod *pod)
                                .done = on_owner,
                                .user = r};
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
-        pp_context_free(r);
+        pp_pending_call_free(r);
     p->ask_ns = pp_time_monotonic() + ASK_AGAIN_NS;
 }
 
@@ -274,7 +274,7 @@ static void look_at(pp_operator *op, stuck *p, int64_t now)
         p->named = true;
         pp_startup_tell(pod->startup, &p->trouble);
         pp_info(pod->name, "%s: %s", p->trouble.reason, p->trouble.text);
-        pp_watches_touch_pod(op, pod);
+        pp_watches_enqueue_pod(op, pod);
     }
     if (!p->named)
         return;

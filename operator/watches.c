@@ -3,9 +3,9 @@
 #include "common/log.h"
 #include "estimate/replay/dwell_length.h"
 #include "operator/pod.h"
+#include "operator/session_runtime.h"
 #include "operator/solve_options.h"
 #include "operator/state.h"
-#include "operator/work.h"
 
 #include <string.h>
 
@@ -13,14 +13,14 @@ enum { SOON_MS = 200 };
 
 const pp_kube_resource PP_PROFILESESSIONS = {"precisionprobe.io", "v1alpha1", "profilesessions"};
 
-void pp_watches_touch(pp_operator *op, const char *key)
+void pp_watches_enqueue(pp_operator *op, const char *key)
 {
     pp_error err = {0};
     if (op->queue && !op->stopping && pp_workqueue_add(op->queue, key, &err) < 0)
         pp_warn(key, "cannot be queued: %s", err.message);
 }
 
-void pp_watches_touch_soon(pp_operator *op, const char *key)
+void pp_watches_enqueue_soon(pp_operator *op, const char *key)
 {
     pp_error err = {0};
     if (op->queue && !op->stopping && pp_workqueue_add_after(op->queue, key, SOON_MS, &err) < 0)
@@ -67,7 +67,7 @@ static void touch_session_soon(pp_operator *op, const pp_session *session)
 {
     char key[330];
     (void)snprintf(key, sizeof key, "%s/%s", session->namespace_, session->name);
-    pp_watches_touch_soon(op, key);
+    pp_watches_enqueue_soon(op, key);
 }
 
 static bool touch_one_of_pod(void *user, const pp_session *session)
@@ -83,7 +83,7 @@ static void touch_sessions_of(pp_operator *op, const pp_pod *pod)
         pp_match_each_session(op->matches, pod->uid, touch_one_of_pod, op);
 }
 
-void pp_watches_touch_pod(pp_operator *op, const pp_pod *pod)
+void pp_watches_enqueue_pod(pp_operator *op, const pp_pod *pod)
 {
     touch_sessions_of(op, pod);
 }
@@ -106,7 +106,7 @@ static void put_session(pp_operator *op, const char *key, const pp_session *sess
 static void take_session(pp_operator *op, const char *key, const pp_session *session)
 {
     put_session(op, key, session);
-    pp_watches_touch(op, key);
+    pp_watches_enqueue(op, key);
 }
 
 static void on_session(void *user, const char *key, const void *object)
@@ -135,7 +135,7 @@ static void on_session_delete(void *user, const char *key, const void *last)
     pp_operator *op = user;
     pp_match_drop_session(op->matches, ((const pp_session *)last)->uid);
     pp_meters_session(&op->meters, last, NULL);
-    pp_watches_touch(op, key);
+    pp_watches_enqueue(op, key);
 }
 
 static void *decode_pod(void *user, const json_t *object, pp_error *err)
@@ -194,11 +194,11 @@ static void on_pod_update(void *user, const char *key, const void *old, const vo
 static bool touch_any(void *user, const char *key, const void *object)
 {
     (void)object;
-    pp_watches_touch(user, key);
+    pp_watches_enqueue(user, key);
     return true;
 }
 
-void pp_watches_touch_all(pp_operator *op)
+void pp_watches_enqueue_all(pp_operator *op)
 {
     if (op->sessions && op->leading)
         pp_kube_informer_each(op->sessions, touch_any, op);
@@ -207,7 +207,7 @@ void pp_watches_touch_all(pp_operator *op)
 /* What was looked at before both lists were there was put off: now is the time. */
 static void on_synced(void *user)
 {
-    pp_watches_touch_all(user);
+    pp_watches_enqueue_all(user);
 }
 
 int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error *err)

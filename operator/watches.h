@@ -29,12 +29,12 @@ bool pp_watches_synced(const pp_operator *op);
 /** A session as the API has it, held against what the configuration allows; NULL on error. */
 pp_session *pp_watches_decode_session(const pp_operator *op, const json_t *object, pp_error *err);
 /** Looks at the session again, at once. */
-void pp_watches_touch(pp_operator *op, const char *key);
+void pp_watches_enqueue(pp_operator *op, const char *key);
 /** The same in a moment, so that what comes in crowds (batches, pods) costs one look. */
-void pp_watches_touch_soon(pp_operator *op, const char *key);
+void pp_watches_enqueue_soon(pp_operator *op, const char *key);
 /** Looks at the pod's sessions again in a moment. */
-void pp_watches_touch_pod(pp_operator *op, const pp_pod *pod);
+void pp_watches_enqueue_pod(pp_operator *op, const pp_pod *pod);
 /** Looks at every session again, where this process leads. */
-void pp_watches_touch_all(pp_operator *op);
+void pp_watches_enqueue_all(pp_operator *op);
 
 #endif

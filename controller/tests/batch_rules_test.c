@@ -33,12 +33,12 @@ static void test_of_a_live_session(void **state)
 {
     (void)state;
     pp_session *s = session_in(PP_SESSION_COLLECTING);
-    expect((pp_batch_claim){.pod_there = true, .suits = true, .session = s}, PP_OK, NULL);
-    expect((pp_batch_claim){.suits = true, .session = s}, GONE);
+    expect((pp_batch_claim){.pod_there = true, .eligible = true, .session = s}, PP_OK, NULL);
+    expect((pp_batch_claim){.eligible = true, .session = s}, GONE);
     expect((pp_batch_claim){.pod_there = true, .was_of = true, .session = s}, NOT_ITS);
-    expect((pp_batch_claim){.pod_there = true, .suits = true, .session = s, .end_stored = true},
+    expect((pp_batch_claim){.pod_there = true, .eligible = true, .session = s, .end_stored = true},
            ENDED);
-    expect((pp_batch_claim){.pod_there = true, .suits = true, .session = s, .replays = true},
+    expect((pp_batch_claim){.pod_there = true, .eligible = true, .session = s, .replays = true},
            PP_ERR_INVALID, "the session asks for no replays");
     (void)pp_session_free(s);
 }
@@ -48,8 +48,9 @@ static void test_of_one_that_ends(void **state)
     (void)state;
     pp_session *finishing = session_in(PP_SESSION_FINISHING),
                *over = session_in(PP_SESSION_SUCCEEDED);
-    expect((pp_batch_claim){.pod_there = true, .suits = true, .session = finishing}, PP_OK, NULL);
-    expect((pp_batch_claim){.pod_there = true, .suits = true, .session = over}, ENDED);
+    expect((pp_batch_claim){.pod_there = true, .eligible = true, .session = finishing}, PP_OK,
+           NULL);
+    expect((pp_batch_claim){.pod_there = true, .eligible = true, .session = over}, ENDED);
     (void)pp_session_free(finishing);
     (void)pp_session_free(over);
 }

@@ -617,7 +617,7 @@ static void test_suits_while_finishing(void **state)
     PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
     const pp_inject_carrier pod = {.namespace_ = "ml", .labels = labels, .hooked = true};
     s->phase = PP_SESSION_FINISHING;
-    assert_true(pp_inject_suits(s, &pod));
+    assert_true(pp_inject_eligible(s, &pod));
     assert_null(pp_inject_holder((const pp_session *const[]){s}, 1, &pod));
     (void)pp_session_free(s);
 }

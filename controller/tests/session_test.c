@@ -970,7 +970,8 @@ static void test_not_explained_yet(void **state)
     add_pod(&w, "dlrm-0", NULL, T(5));
     w.pods[0].unexplained = true;
     (void)step(&w, 6);
-    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "Asking")->status, PP_CONDITION_UNKNOWN);
+    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "Diagnosing")->status,
+                     PP_CONDITION_UNKNOWN);
     world_done(&w);
 }
 
@@ -2106,24 +2107,24 @@ static void test_fine_condition(void **state)
     report(&w, 0, 10, 20);
     report(&w, 1, 10, 20);
     (void)step(&w, 21);
-    assert_false(has_condition(&w, "FineSampled")); /* nobody has asked for it */
+    assert_false(has_condition(&w, "Sampled")); /* nobody has asked for it */
     w.obs.sampling_asked = true;
     w.obs.n_pods = 0;
     (void)step(&w, 21);
-    assert_string_equal(condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples")->message,
+    assert_string_equal(condition(&w, PP_CONDITION_SAMPLED, "WaitingForSamples")->message,
                         "No pod has reported yet");
     w.obs.n_pods = 2;
     w.pods[0].fine_why = "";
     (void)step(&w, 22);
-    const pp_condition *c = condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples");
+    const pp_condition *c = condition(&w, PP_CONDITION_SAMPLED, "WaitingForSamples");
     assert_true(c->status == PP_CONDITION_UNKNOWN && strstr(c->message, "0 of 2 pods"));
-    assert_true(has_condition(&w, "FineSampled"));
+    assert_true(has_condition(&w, "Sampled"));
     w.pods[0].fine = true;
     (void)step(&w, 23);
-    condition(&w, PP_CONDITION_FINE_SAMPLED, "WaitingForSamples");
+    condition(&w, PP_CONDITION_SAMPLED, "WaitingForSamples");
     w.pods[1].fine_why = "the driver lets only root read the counters";
     (void)step(&w, 24);
-    c = condition(&w, PP_CONDITION_FINE_SAMPLED, "NotSampled");
+    c = condition(&w, PP_CONDITION_SAMPLED, "NotSampled");
     assert_string_equal(c->message, "1 of 2 pods are not sampled; dlrm-1: "
                                     "the driver lets only root read the counters");
     assert_true(c->status == PP_CONDITION_FALSE && told(&w, "NotSampled", ""));
@@ -2131,11 +2132,10 @@ static void test_fine_condition(void **state)
     assert_false(told(&w, "NotSampled", "")); /* once is enough */
     w.pods[1].fine = true;                    /* its sampler has ended since */
     (void)step(&w, 26);
-    assert_int_equal(condition(&w, PP_CONDITION_FINE_SAMPLED, "Sampled")->status,
-                     PP_CONDITION_TRUE);
+    assert_int_equal(condition(&w, PP_CONDITION_SAMPLED, "Sampled")->status, PP_CONDITION_TRUE);
     w.obs.n_pods = 0; /* deleted: what is said of them stays */
     (void)step(&w, 27);
-    condition(&w, PP_CONDITION_FINE_SAMPLED, "Sampled");
+    condition(&w, PP_CONDITION_SAMPLED, "Sampled");
     world_done(&w);
 }
 
@@ -2162,7 +2162,7 @@ static void test_fine_values_are_awaited(void **state)
         assert_true(w.did.finalise);
         final_solution(&w);
         assert_int_equal(step(&w, 123), PP_SESSION_SUCCEEDED);
-        condition(&w, PP_CONDITION_FINE_SAMPLED, denied ? "NotSampled" : "NothingTold");
+        condition(&w, PP_CONDITION_SAMPLED, denied ? "NotSampled" : "NoEstimates");
         world_done(&w);
     }
 }

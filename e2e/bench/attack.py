@@ -24,7 +24,7 @@ import stage
 from harness.api import PODS, SESSIONS, Api, pod_object, session_object
 from harness.progress import say, wait_until
 from harness.session import manifest
-from harness.world import NAME, SERVICES, SYSTEM
+from harness.environment import NAME, SERVICES, SYSTEM
 from many_sessions import Operator, health, p99
 
 HERE = pathlib.Path(__file__).resolve().parent

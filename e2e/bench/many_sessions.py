@@ -23,7 +23,7 @@ import lab
 import stage
 from harness.api import PODS, SESSIONS, Api, pod_object, session_object
 from harness.progress import say, wait_until
-from harness.world import NAME, SYSTEM
+from harness.environment import NAME, SYSTEM
 
 HERE = pathlib.Path(__file__).resolve().parent
 SPACE = "bench-many"

@@ -5,7 +5,7 @@ import sys
 
 E2E = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(E2E))
-from harness.world import SYSTEM, World  # noqa: E402
+from harness.environment import SYSTEM, World  # noqa: E402
 
 __all__ = ["SYSTEM", "installed", "namespace"]
 

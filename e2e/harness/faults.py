@@ -7,7 +7,7 @@ import time
 from .cluster import E2E, OWN_KUBECONFIG
 from .progress import run, wait_until
 from .session import pods_of
-from .world import AGENT
+from .environment import AGENT
 
 
 def stored(world, session):

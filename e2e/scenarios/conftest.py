@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from harness.progress import LOGS, CommandError
-from harness.world import SERVICES, SHARED, World
+from harness.environment import SERVICES, SHARED, World
 
 # Cheap ones first, then those that mostly wait, then those that measure and want the machine for themselves; those that
 # need other services later, the one that removes the release last.

@@ -7,7 +7,7 @@ from harness.faults import kill_operator, more_batches
 from harness.progress import wait_until
 from harness.replay import check_counted_once, check_results_of_a_replay
 from harness.session import manifest
-from harness.world import SERVICES, SYSTEM
+from harness.environment import SERVICES, SYSTEM
 
 pytestmark = [pytest.mark.long, pytest.mark.kills]
 

@@ -11,7 +11,7 @@ import yaml
 from harness import websocket
 from harness.progress import wait_until
 from harness.session import losses, manifest
-from harness.world import AGENT, NAME, SERVICES, SYSTEM
+from harness.environment import AGENT, NAME, SERVICES, SYSTEM
 
 pytestmark = pytest.mark.extended
 

@@ -10,7 +10,7 @@ import pytest
 from harness import websocket
 from harness.progress import wait_until
 from harness.session import manifest
-from harness.world import NAME, SERVICES, SHARED, SYSTEM
+from harness.environment import NAME, SERVICES, SHARED, SYSTEM
 
 AUDIENCE = "precisionprobe"
 CODES = {"policy": 1008, "large": 1009}

@@ -4,7 +4,7 @@ import json
 import pytest
 from harness.progress import wait_until
 from harness.session import manifest
-from harness.world import AGENT, NAME, SHARED, SYSTEM
+from harness.environment import AGENT, NAME, SHARED, SYSTEM
 
 HOOK = "precisionprobe-hook"
 

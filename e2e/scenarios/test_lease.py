@@ -4,7 +4,7 @@ import time
 
 from harness.progress import wait_until
 from harness.session import manifest
-from harness.world import NAME, SYSTEM
+from harness.environment import NAME, SYSTEM
 
 
 class Watch:

@@ -7,7 +7,7 @@ from harness import overlap, truth
 from harness.demo import compare, observed
 from harness.progress import wait_until
 from harness.session import losses, manifest, pods_of
-from harness.world import SERVICES
+from harness.environment import SERVICES
 
 pytestmark = [pytest.mark.long, pytest.mark.measures]
 

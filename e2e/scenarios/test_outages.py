@@ -10,7 +10,7 @@ from harness.faults import (all_agent_logs, control_plane_pid, kill_agents, kill
 from harness.progress import CommandError, say, wait_until
 from harness.replay import check_counted_once, check_results_of_a_replay
 from harness.session import losses, manifest, pods_of
-from harness.world import NAME, RELEASE, SERVICES, SYSTEM
+from harness.environment import NAME, RELEASE, SERVICES, SYSTEM
 
 pytestmark = [pytest.mark.extended, pytest.mark.kills]
 

@@ -15,7 +15,7 @@ from harness.cluster import E2E
 from harness.deploy import SERVICES
 from harness.progress import LOGS, CommandError, run_shown, wait_until
 from harness.session import LOSS
-from harness.world import AGENT, SANITIZER
+from harness.environment import AGENT, SANITIZER
 
 import kinds
 from kinds import PROBED, UNPROBED, Kind, resources, trainer

@@ -17,7 +17,7 @@ import pytest
 
 from harness.progress import say, wait_until
 from harness.session import losses, manifest, pods_of
-from harness.world import AGENT, SYSTEM
+from harness.environment import AGENT, SYSTEM
 
 pytestmark = [pytest.mark.long, pytest.mark.kills]
 

@@ -4,7 +4,7 @@ import re
 
 from harness.progress import wait_until
 from harness.session import losses, manifest
-from harness.world import SERVICES, SYSTEM
+from harness.environment import SERVICES, SYSTEM
 
 SENT = re.compile(r"batch sent instance=(\S+) seq=(\d+) events=(\d+)")
 ASKS = 'profile: "yes", precisionprobe.io/inject: "true"'

@@ -65,7 +65,7 @@ def test_values_are_the_truth(trainings):
     assert driver.agrees(truth, values)
     assert not driver.agrees(driver.exchanged(truth), values)
     assert {(row["method"], row["reason"]) for row in of_layers(rows)} == {("sampling", None)}
-    condition = session.condition("FineSampled")
+    condition = session.condition("Sampled")
     assert (condition["status"], condition["reason"]) == ("True", "Sampled")
     quality = quality_of(trainings, session)
     print(quality)
@@ -76,7 +76,7 @@ def test_a_driver_that_lets_nobody_sample(trainings):
     """The training goes on, the session says so, and no other method's value stands in place of a layer's."""
     why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
     session, output, rows = profile(trainings, "Sampling", "denied", "long", 1, 40, "15s", **driver.DENIED)
-    condition = session.condition("FineSampled")
+    condition = session.condition("Sampled")
     assert (condition["status"], condition["reason"]) == ("False", "NotSampled")
     assert condition["message"].startswith("1 of 1 pods are not sampled; kernels-") and why in condition["message"]
     said = wait_until("an Event", lambda: dict(trainings.events(session.namespace, "denied")).get("NotSampled"), 20)

@@ -1,6 +1,6 @@
 """On servers without native sidecars the agent is an ordinary container and leaves when the trainer has."""
 from harness.session import manifest
-from harness.world import AGENT
+from harness.environment import AGENT
 
 
 def test_job_completes_beside_an_ordinary_sidecar(trainings):

@@ -13,7 +13,7 @@ from harness.api import Api
 from harness.deploy import ROOT
 from harness.progress import wait_until
 from harness.session import losses, manifest, pods_of
-from harness.world import AGENT, NAME, SERVICES, SYSTEM
+from harness.environment import AGENT, NAME, SERVICES, SYSTEM
 
 extended = pytest.mark.extended
 

@@ -3,7 +3,7 @@ import pytest
 
 from harness.progress import wait_until
 from harness.session import losses, manifest, pods_of
-from harness.world import NAME, RELEASE, SERVICES, SYSTEM
+from harness.environment import NAME, RELEASE, SERVICES, SYSTEM
 
 pytestmark = pytest.mark.intervals  # whatever they are
 

@@ -2,8 +2,8 @@
 
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
-#include "operator/context.h"
 #include "operator/creations.h"
+#include "operator/pending_call.h"
 #include "operator/stuck.h"
 
 #include <netinet/in.h>
@@ -185,7 +185,7 @@ int api_server_teardown(void **state)
     pp_kube_recorder_free(op->recorder);
     pp_kube_client_free(op->kube);
     pp_http_client_free(op->http);
-    pp_context_free_all(op);
+    pp_pending_call_free_all(op);
     uv_close((uv_handle_t *)&api->wake, NULL);
     uv_close((uv_handle_t *)&api->listener, NULL);
     for (api_peer *p = api->peers, *next; p; p = next) {

@@ -101,7 +101,7 @@ static const char *const others[] = {
     "Accepted",
     "Injected",
     "MetricsAvailable",
-    "FineSampled",
+    "Sampled",
     "Ready",
     "Reconciling",
     "Stalled",

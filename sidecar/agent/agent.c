@@ -48,7 +48,7 @@ typedef struct agent {
     pp_trainers *trainers;
     pp_events *events; /* of foreign hooks; NULL: none are taken */
     pp_events_server *events_server;
-    pp_vigil vigil; /* where exit_with_trainer is set */
+    pp_idle_exit idle_exit; /* where exit_with_trainer is set */
     unsigned ticks;
     const char *mode; /* in the control file */
     bool unwritten;   /* the control file could not be written, which was said */
@@ -210,7 +210,7 @@ static void on_post(void *user, const char *text, size_t n, pp_events_answer *re
     }
     pp_events_post(a->events, text, n, &a->pod, pp_time_monotonic(), pp_time_now(), ret);
     a->foreign = a->foreign || ret->accepted > 0;
-    a->vigil.trained = a->vigil.trained || ret->accepted > 0;
+    a->idle_exit.trained = a->idle_exit.trained || ret->accepted > 0;
 }
 
 /* Nothing else of the agent depends on it: a port that is taken is told, no more. */
@@ -247,7 +247,7 @@ static void on_opened(void *user)
 static void write_control(agent *a)
 {
     pp_error err = {0};
-    const pp_duty_policy *policy = &a->pod.policy;
+    const pp_schedule_policy *policy = &a->pod.policy;
     bool over = policy->duration > 0 && a->pod.first > 0 &&
                 pp_time_monotonic() - a->pod.first >= policy->duration;
     bool idle = !a->pod.allowed || a->leaving || over;
@@ -678,14 +678,14 @@ static void on_tick(uv_timer_t *timer)
     if (a->events)
         pp_events_poll(a->events, &a->pod, pp_time_monotonic());
     follow(a);
-    a->vigil.trained = a->vigil.trained || pp_trainers_trained(a->trainers);
+    a->idle_exit.trained = a->idle_exit.trained || pp_trainers_trained(a->trainers);
     write_control(a);
     bool connected = a->link && pp_link_is_open(a->link);
     size_t trainers =
         pp_trainers_count(a->trainers) + (a->events ? pp_events_active(a->events) : 0);
     if (a->options->exit_with_trainer &&
-        pp_vigil_is_over(&a->vigil, pp_time_monotonic(), trainers, connected))
-        leave(a, a->vigil.trained ? "trainer finished" : "no trainer came");
+        pp_idle_exit_is_due(&a->idle_exit, pp_time_monotonic(), trainers, connected))
+        leave(a, a->idle_exit.trained ? "trainer finished" : "no trainer came");
 }
 
 /* ---- start ---- */
@@ -740,7 +740,7 @@ static int start(agent *a, pp_error *err)
     if (read_settings(a, err) < 0 || make_instance(a->instance, sizeof a->instance, err) < 0)
         return -1;
     pp_retry_init(&a->attempts, 0);
-    a->vigil.quiet_since = pp_time_monotonic();
+    a->idle_exit.quiet_since = pp_time_monotonic();
     a->outbox = pp_outbox_new(PP_OUTBOX_BYTES, PP_OUTBOX_SPOOLED, on_gone, a);
     a->trainers = pp_trainers_new(o->ring_directory);
     a->spool = o->dump ? NULL : pp_spool_new(o->spool_directory);

@@ -17,7 +17,7 @@ typedef struct pp_agent_options {
     const char *spool_directory; /**< for batches until they are acknowledged; not with dump */
     const char *last_words;      /**< the container's termination log; NULL or not there: none */
     bool dump;              /**< print batches on standard output; they count as acknowledged */
-    bool exit_with_trainer; /**< leave when the trainers have gone, see pp_vigil */
+    bool exit_with_trainer; /**< leave when the trainers have gone, see pp_idle_exit */
 } pp_agent_options;
 
 /**

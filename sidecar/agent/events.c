@@ -311,7 +311,7 @@ static size_t tidy(stream *s, int64_t start)
 /* Whether a step that ends now is to be taken. */
 static bool is_wanted(const stream *s, const pp_agent_pod *pod, int64_t now)
 {
-    const pp_duty_policy *p = &pod->policy;
+    const pp_schedule_policy *p = &pod->policy;
     return pod->allowed && s->seen > p->skip && (p->max == 0 || s->sampled < p->max) &&
            (p->duration == 0 || pod->first == 0 || now - pod->first < p->duration);
 }
@@ -545,7 +545,7 @@ static bool is_dense(const char *text, size_t n)
 void pp_events_post(pp_events *e, const char *text, size_t n, pp_agent_pod *pod, int64_t now,
                     int64_t real, pp_events_answer *ret)
 {
-    const pp_duty_policy *p = &pod->policy;
+    const pp_schedule_policy *p = &pod->policy;
     *ret = (pp_events_answer){.status = 422};
     if (is_dense(text, n)) {
         (void)pp_error_field(&ret->error, "", "has more brackets than events need");

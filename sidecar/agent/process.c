@@ -31,7 +31,7 @@ struct pp_process {
     pp_batcher *batcher;
     pp_monitor *monitor; /* NULL: PM sampling is not wanted */
     bool told_why;       /* why there is no more of it */
-    pp_duty duty;
+    pp_schedule schedule;
     uint32_t session; /* that the hook has been told */
     bool stale;       /* it may still mark for the session before: to be brought to rest */
     int64_t id;       /* -1: nothing was sampled yet */
@@ -519,7 +519,7 @@ static void heed(pp_process *p, pp_monitor_advice advice, pp_ring_mode *mode)
         if (advice != PP_MONITOR_STOP || pp_reader_header(p->reader)->isolating ||
             p->sampled < FIRST_STEPS)
             return;
-        pp_duty_begin_anew(&p->duty);
+        pp_schedule_begin_anew(&p->schedule);
     }
     *mode = PP_RING_COUNT;
 }
@@ -542,7 +542,7 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
                               .realtime = p->offset,
                               .wanted = *mode == PP_RING_SAMPLE && (recorded || !running),
                               .running = recorded,
-                              .over = p->duty.finished || pod->over,
+                              .over = p->schedule.finished || pod->over,
                               .hook = h->fine};
     heed(p, pp_monitor_poll(p->monitor, &input), mode);
     report_fine(p, pod);
@@ -569,18 +569,18 @@ static int64_t paused_since(const pp_process *p, const pp_ring_header *h)
 static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
-    pp_duty_input input = {.now = now,
-                           .allowed = pod->allowed && !pod->leaving && !p->stale,
-                           .running = pp_pairing_running(p->pairing),
-                           .isolating = h->isolating != 0,
-                           .paused = paused_since(p, h),
-                           .events = strcmp(h->clock, "cuda") == 0,
-                           .cost = h->cost,
-                           .steps = h->steps,
-                           .step = p->step,
-                           .sampled = p->sampled,
-                           .first = pod->first};
-    pp_ring_mode mode = pp_duty_next(&p->duty, &pod->policy, &input);
+    pp_schedule_input input = {.now = now,
+                               .allowed = pod->allowed && !pod->leaving && !p->stale,
+                               .running = pp_pairing_running(p->pairing),
+                               .isolating = h->isolating != 0,
+                               .paused = paused_since(p, h),
+                               .events = strcmp(h->clock, "cuda") == 0,
+                               .cost = h->cost,
+                               .steps = h->steps,
+                               .step = p->step,
+                               .sampled = p->sampled,
+                               .first = pod->first};
+    pp_ring_mode mode = pp_schedule_next(&p->schedule, &pod->policy, &input);
     if (sample_gpu(p, pod, &mode, err) < 0)
         return -1;
     return pp_reader_set_mode(p->reader, mode, err);
@@ -597,7 +597,7 @@ static int take_session(pp_process *p, const pp_agent_pod *pod, pp_error *err)
     p->session = pod->session;
     end_sampling(p);
     p->stale = true;
-    p->duty = (pp_duty){0};
+    p->schedule = (pp_schedule){0};
     p->sampled = 0;
     return pp_reader_set_session(p->reader, p->session, err);
 }

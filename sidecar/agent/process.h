@@ -7,9 +7,9 @@
 
 #include "common/error.h"
 #include "common/wire.h"
-#include "sidecar/agent/duty.h"
 #include "sidecar/agent/monitor.h"
 #include "sidecar/agent/reader.h"
+#include "sidecar/agent/sampling_schedule.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ typedef struct pp_sampling_report {
 
 /** What all processes of the agent share. */
 typedef struct pp_agent_pod {
-    pp_duty_policy policy;
+    pp_schedule_policy policy;
     int64_t timeline; /**< steps of each stretch that go as intervals, whatever their rate */
     bool allowed;     /**< sampling is wanted */
     bool over;        /**< the session is, of this pod: nothing will be sampled any more */

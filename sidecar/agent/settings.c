@@ -218,14 +218,14 @@ uint32_t pp_settings_number(const pp_settings *s)
     return s->session ? hash : 0;
 }
 
-pp_duty_policy pp_settings_policy(const pp_settings *s)
+pp_schedule_policy pp_settings_policy(const pp_settings *s)
 {
-    return (pp_duty_policy){.stretch = (int64_t)(s->stretch * 1e9),
-                            .longest = (int64_t)LONGEST_S * 1000000000,
-                            .budget = s->budget_percent / 100,
-                            .duration = (int64_t)(s->duration * 1e9),
-                            .skip = s->skip,
-                            .max = s->max};
+    return (pp_schedule_policy){.stretch = (int64_t)(s->stretch * 1e9),
+                                .longest = (int64_t)LONGEST_S * 1000000000,
+                                .budget = s->budget_percent / 100,
+                                .duration = (int64_t)(s->duration * 1e9),
+                                .skip = s->skip,
+                                .max = s->max};
 }
 
 static json_t *strings(const pp_strings *from)

@@ -7,7 +7,7 @@
 
 #include "common/error.h"
 #include "common/json.h"
-#include "sidecar/agent/duty.h"
+#include "sidecar/agent/sampling_schedule.h"
 
 typedef struct pp_settings {
     int64_t version;
@@ -58,7 +58,7 @@ int pp_settings_read_kept(const char *directory, pp_settings *ret, pp_error *err
 uint32_t pp_settings_number(const pp_settings *settings);
 
 /** What follows for when to sample. */
-pp_duty_policy pp_settings_policy(const pp_settings *settings);
+pp_schedule_policy pp_settings_policy(const pp_settings *settings);
 
 /**
  * Writes the hook's control file into the ring directory, in one piece: the mode in which trainers

@@ -136,9 +136,9 @@ int64_t pp_kernels_poll(bool last);
 /** In a forked child: nothing is recorded there. */
 void pp_kernels_forget(void);
 
-/** ration.c: whether CUPTI may be attached once more in this session; that it was. */
-bool pp_ration_left(uint32_t session);
-void pp_ration_use(void);
+/** cupti_rate_limit.c: whether CUPTI may be attached once more in this session; that it was. */
+bool pp_cupti_rate_left(uint32_t session);
+void pp_cupti_rate_use(void);
 
 /** Whether CUPTI is attached for us. */
 bool pp_kernels_active(void);
@@ -188,18 +188,18 @@ int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *e
 /** Takes the hooks off the nodes that outlive a step; -1 with an exception set. */
 int pp_nodes_release(void);
 
-/* ---- places.c: which module is which layer, by its address ---- */
+/* ---- module_map.c: which module is which layer, by its address ---- */
 
 #define PP_PLACE_NONE UINT32_MAX
 #define PP_PLACE_ROOT UINT32_C(0) /* not a layer, but no other module calls it */
 
 /** False where there is no room, or the module has a place. */
-bool pp_places_put(const void *module, uint32_t layer);
+bool pp_module_map_put(const void *module, uint32_t layer);
 /** The layer's id, PP_PLACE_ROOT, or PP_PLACE_NONE. */
-uint32_t pp_places_find(const void *module);
+uint32_t pp_module_map_find(const void *module);
 /** The module is gone: its address means nothing any more. */
-void pp_places_drop(const void *module);
-void pp_places_clear(void);
+void pp_module_map_drop(const void *module);
+void pp_module_map_clear(void);
 
 /* ---- thread.c: the hook's own thread ---- */
 

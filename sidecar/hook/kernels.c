@@ -722,7 +722,7 @@ const char *pp_kernels_start(void)
         return NULL; /* the stretch before has just ended: it goes on */
     if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
         return "the stretch before is not read yet";
-    if (!pp_ration_left(pp_ring_session()))
+    if (!pp_cupti_rate_left(pp_ring_session()))
         return "CUPTI was attached as often as it should be";
     if (!alone())
         return "another CUPTI client is attached";
@@ -731,7 +731,7 @@ const char *pp_kernels_start(void)
     if (!set_clock())
         return "a profiler has changed CUPTI's clock";
     reset();
-    pp_ration_use();
+    pp_cupti_rate_use();
     if (!enable()) {
         if (atomic_load(&by_calls))
             atomic_store(&calls_fail, true);

@@ -264,7 +264,7 @@ static bool is_layer(uint32_t place)
 
 static int enter_marking(PyObject *module, PyObject *args)
 {
-    uint32_t place = pp_places_find(module);
+    uint32_t place = pp_module_map_find(module);
     if (pp_ring_mode_now() != PP_RING_SAMPLE && stepless())
         return stop_here(); /* it is over, but no step comes at whose end it could stop */
     pp_ring_cost(hook.call_cost);
@@ -320,7 +320,7 @@ static int on_leave(PyObject *module, PyObject *output)
 {
     if (hook.state != MARKING)
         return 0;
-    uint32_t layer = pp_places_find(module);
+    uint32_t layer = pp_module_map_find(module);
     if (!is_layer(layer))
         return 0;
     frame f;

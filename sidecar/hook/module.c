@@ -128,7 +128,7 @@ static PyObject *m_place(PyObject *self, PyObject *args)
     unsigned long layer;
     if (!PyArg_ParseTuple(args, "Ok", &module, &layer))
         return NULL;
-    return PyBool_FromLong(layer <= PP_RING_LAYERS && pp_places_put(module, (uint32_t)layer));
+    return PyBool_FromLong(layer <= PP_RING_LAYERS && pp_module_map_put(module, (uint32_t)layer));
 }
 
 static PyObject *m_drop(PyObject *self, PyObject *address)
@@ -137,7 +137,7 @@ static PyObject *m_drop(PyObject *self, PyObject *address)
     const void *module = PyLong_AsVoidPtr(address); /* what id() said */
     if (!module && PyErr_Occurred())
         return NULL;
-    pp_places_drop(module);
+    pp_module_map_drop(module);
     return none();
 }
 
@@ -145,7 +145,7 @@ static PyObject *m_clear(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    pp_places_clear();
+    pp_module_map_clear();
     return none();
 }
 

@@ -241,14 +241,14 @@ static void test_only_what_the_session_wants(void **state)
 {
     (void)state;
     fixture *f = begin();
-    f->pod.policy = (pp_duty_policy){.skip = 2, .max = 3};
+    f->pod.policy = (pp_schedule_policy){.skip = 2, .max = 3};
     for (int i = 0; i < 8; i++)
         add(f, 0, i, "a", "forward", 10 * i, 10 * i + 5);
     assert_int_equal(f->count, 1); /* the sixth step ended the stretch */
     assert_true(f->batches[0]->stretch.last);
     assert_int_equal(f->batches[0]->step_count, 3);
     assert_int_equal(f->batches[0]->steps[0].batch, 2);
-    f->pod.policy = (pp_duty_policy){0};
+    f->pod.policy = (pp_schedule_policy){0};
     f->pod.allowed = false;
     assert_false(post(f, "[]").sampling);
     pp_events_finish(f->events, &f->pod, S);

@@ -34,7 +34,7 @@ static void test_all_of_it(void **state)
         "\"stretch\":{\"seconds\":7.5},\"timeline\":{\"steps\":0},\"later\":{\"x\":1}}";
     if (parse(text, &s, &err) < 0)
         fail_msg("%s %s", err.field, err.message);
-    pp_duty_policy policy = pp_settings_policy(&s);
+    pp_schedule_policy policy = pp_settings_policy(&s);
     assert_string_equal(s.session, "u");
     assert_string_equal(s.types.items[0], "Linear");
     assert_int_equal(s.addresses.count, 2);
@@ -55,7 +55,7 @@ static void test_defaults(void **state)
     pp_settings s;
     pp_error err = {0};
     assert_int_equal(parse("{" SESSION "}", &s, &err), 0);
-    pp_duty_policy policy = pp_settings_policy(&s);
+    pp_schedule_policy policy = pp_settings_policy(&s);
     assert_int_equal(policy.duration, 0);
     assert_int_equal(s.timeline, 8);
     assert_int_equal(s.events_port, 0);

@@ -1,4 +1,4 @@
-#include "operator/work.h"
+#include "operator/session_runtime.h"
 
 #include "estimate/regression/regression.h"
 #include "operator/state.h"
@@ -8,22 +8,22 @@
 #include <string.h>
 #include <utlist.h>
 
-pp_work *pp_work_find(const pp_operator *op, const char *uid)
+pp_runtime *pp_runtime_find(const pp_operator *op, const char *uid)
 {
-    pp_work *work = NULL;
+    pp_runtime *work = NULL;
     HASH_FIND_STR(op->works, uid, work);
     return work;
 }
 
-pp_work *pp_work_same(const pp_operator *op, const char *uid, uint64_t serial)
+pp_runtime *pp_runtime_same(const pp_operator *op, const char *uid, uint64_t serial)
 {
-    pp_work *work = pp_work_find(op, uid);
+    pp_runtime *work = pp_runtime_find(op, uid);
     return work && work->serial == serial ? work : NULL;
 }
 
-pp_work *pp_work_of_key(const pp_operator *op, const char *key)
+pp_runtime *pp_runtime_of_key(const pp_operator *op, const char *key)
 {
-    pp_work *work = NULL;
+    pp_runtime *work = NULL;
     HASH_FIND(by_key, op->works_by_key, key, strlen(key), work);
     return work;
 }
@@ -48,9 +48,9 @@ static void set_plan_options(const pp_operator *op, const pp_session *session, p
     }
 }
 
-pp_work *pp_work_get(pp_operator *op, const pp_session *session)
+pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session)
 {
-    pp_work *work = pp_work_find(op, session->uid);
+    pp_runtime *work = pp_runtime_find(op, session->uid);
     if (work)
         return work;
     work = calloc(1, sizeof *work);
@@ -66,38 +66,38 @@ pp_work *pp_work_get(pp_operator *op, const pp_session *session)
     work->op = op;
     work->serial = ++op->works_made;
     (void)snprintf(work->uid, sizeof work->uid, "%s", session->uid);
-    pp_work *older = pp_work_of_key(op, work->key);
+    pp_runtime *older = pp_runtime_of_key(op, work->key);
     if (older) /* of the session that had the name before */
-        pp_work_drop(older);
+        pp_runtime_drop(older);
     HASH_ADD_STR(op->works, uid, work);
     HASH_ADD_KEYPTR(by_key, op->works_by_key, work->key, strlen(work->key), work);
     return work;
 }
 
-void pp_work_wake(pp_work *work)
+void pp_runtime_wake(pp_runtime *work)
 {
     if (!work->awake)
         DL_APPEND(work->op->awake, work);
     work->awake = true;
 }
 
-void pp_work_unsolved(pp_work *work)
+void pp_runtime_unsolved(pp_runtime *work)
 {
     work->unsolved = true;
-    pp_work_wake(work);
+    pp_runtime_wake(work);
 }
 
-static void sleep_again(pp_work *work)
+static void sleep_again(pp_runtime *work)
 {
     if (work->awake)
         DL_DELETE(work->op->awake, work);
     work->awake = false;
 }
 
-void pp_work_each_awake(pp_operator *op, void (*fn)(pp_work *work))
+void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *work))
 {
-    pp_work *work;
-    pp_work *next;
+    pp_runtime *work;
+    pp_runtime *next;
     DL_FOREACH_SAFE(op->awake, work, next)
     {
         if (work->collect || work->unsolved)
@@ -107,11 +107,11 @@ void pp_work_each_awake(pp_operator *op, void (*fn)(pp_work *work))
     }
 }
 
-void pp_work_drop(pp_work *work)
+void pp_runtime_drop(pp_runtime *work)
 {
     sleep_again(work);
-    pp_work_target *target;
-    pp_work_target *next;
+    pp_runtime_target *target;
+    pp_runtime_target *next;
     HASH_ITER(hh, work->targets, target, next)
     {
         HASH_DEL(work->targets, target);
@@ -133,19 +133,19 @@ void pp_work_drop(pp_work *work)
     free(work);
 }
 
-void pp_work_drop_all(pp_operator *op)
+void pp_runtime_drop_all(pp_operator *op)
 {
-    pp_work *work;
-    pp_work *next;
+    pp_runtime *work;
+    pp_runtime *next;
     HASH_ITER(hh, op->works, work, next)
     {
-        pp_work_drop(work);
+        pp_runtime_drop(work);
     }
 }
 
-pp_work_target *pp_work_get_target(pp_work *work, const char *pod_uid)
+pp_runtime_target *pp_runtime_get_target(pp_runtime *work, const char *pod_uid)
 {
-    pp_work_target *target = NULL;
+    pp_runtime_target *target = NULL;
     HASH_FIND_STR(work->targets, pod_uid, target);
     if (target)
         return target;
@@ -161,14 +161,14 @@ pp_work_target *pp_work_get_target(pp_work *work, const char *pod_uid)
 }
 
 /* More stretches than there is room for count as one, with what was between them. */
-static void see_idle(pp_work_target *target, int64_t now_ns)
+static void see_idle(pp_runtime_target *target, int64_t now_ns)
 {
-    if (!target->is_idle && target->n_idle < PP_WORK_MAX_IDLE)
+    if (!target->is_idle && target->n_idle < PP_RUNTIME_MAX_IDLE)
         target->idle[target->n_idle++].from_ns = now_ns;
     target->idle[target->n_idle - 1].to_ns = now_ns;
 }
 
-void pp_work_see(pp_work_target *target, const pp_session_pod *pod, int64_t now_ns)
+void pp_runtime_see(pp_runtime_target *target, const pp_session_pod *pod, int64_t now_ns)
 {
     if (pod->running && !target->lived_from_ns)
         target->lived_from_ns = now_ns;
@@ -189,7 +189,7 @@ void pp_work_see(pp_work_target *target, const pp_session_pod *pod, int64_t now_
     target->over = pod->finished;
 }
 
-void pp_work_restore(pp_work_target *target, int64_t first_ns, int64_t now_ns)
+void pp_runtime_restore(pp_runtime_target *target, int64_t first_ns, int64_t now_ns)
 {
     if (!first_ns)
         return;
@@ -201,9 +201,9 @@ void pp_work_restore(pp_work_target *target, int64_t first_ns, int64_t now_ns)
         target->heard_from_ns = first_ns;
 }
 
-void pp_work_refused(pp_work *work, const char *pod_uid, const char *why)
+void pp_runtime_refused(pp_runtime *work, const char *pod_uid, const char *why)
 {
-    pp_work_target *target = pp_work_get_target(work, pod_uid);
+    pp_runtime_target *target = pp_runtime_get_target(work, pod_uid);
     char *copy = target ? strdup(why) : NULL;
     if (!copy)
         return;
@@ -211,7 +211,7 @@ void pp_work_refused(pp_work *work, const char *pod_uid, const char *why)
     target->refused_why = copy;
 }
 
-int64_t pp_work_status_wait(const pp_work *work, pp_status_news news, int64_t now_ns)
+int64_t pp_runtime_status_wait(const pp_runtime *work, pp_status_news news, int64_t now_ns)
 {
     static const int64_t apart_ms[] = {
         [PP_STATUS_FIGURES] = 30000,

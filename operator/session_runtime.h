@@ -1,6 +1,6 @@
 /* What this process does for each session and its pods. */
-#ifndef PP_OPERATOR_WORK_H
-#define PP_OPERATOR_WORK_H
+#ifndef PP_OPERATOR_SESSION_RUNTIME_H
+#define PP_OPERATOR_SESSION_RUNTIME_H
 
 #include "controller/allowance.h"
 #include "controller/plan.h"
@@ -14,10 +14,10 @@
 
 typedef struct pp_operator pp_operator;
 
-#define PP_WORK_MAX_IDLE 16 /* stretches of a pod without a training that are told apart */
+#define PP_RUNTIME_MAX_IDLE 16 /* stretches of a pod without a training that are told apart */
 
 /** One injected pod of a session, as far as this process has seen it. */
-typedef struct pp_work_target {
+typedef struct pp_runtime_target {
     char pod_uid[64]; /**< key */
     bool row_written; /**< put_target was given to the store */
     bool row_placed;  /**< and it held node and address */
@@ -43,7 +43,7 @@ typedef struct pp_work_target {
     char *owner_name; /**< NULL: nothing made it */
     int64_t lived_from_ns, lived_to_ns;
     int64_t heard_from_ns, heard_to_ns;
-    pp_session_span idle[PP_WORK_MAX_IDLE];
+    pp_session_span idle[PP_RUNTIME_MAX_IDLE];
     size_t n_idle;
     bool is_idle;           /**< the last of these goes on */
     bool over;              /**< it was seen to have ended */
@@ -51,10 +51,10 @@ typedef struct pp_work_target {
     char *refused_why;      /**< why its last refused batch was; NULL: none was */
     pp_session_clock clock; /**< its node's */
     UT_hash_handle hh;
-} pp_work_target;
+} pp_runtime_target;
 
 /** What this process is doing for one session. Rebuilt from the store after a restart. */
-typedef struct pp_work {
+typedef struct pp_runtime {
     char uid[64];    /**< key */
     uint64_t serial; /**< tells it from an earlier work for the same session */
     char *key;       /**< "namespace/name" */
@@ -70,7 +70,7 @@ typedef struct pp_work {
     int64_t row_generation;
     pp_session_phase row_phase;
     pp_session_stats stats;
-    pp_work_target *targets;
+    pp_runtime_target *targets;
     unsigned turn;        /**< counts the session's looks */
     pp_owners owners;     /**< of the pods that it profiles */
     pp_refusals refusals; /**< why pods that match are not injected */
@@ -84,7 +84,7 @@ typedef struct pp_work {
     pp_strings shared; /**< GPUs that several pods held at a time, as the exporter says */
     unsigned queries;  /**< to Prometheus, under way */
     bool solving;      /**< solutions are being made */
-    bool unsolved;     /**< data came in since the last solution began: pp_work_unsolved */
+    bool unsolved;     /**< data came in since the last solution began: pp_runtime_unsolved */
     bool finalise;     /**< the next solution is the final one */
     int64_t solved_ns; /**< monotonic, when the last solution ended */
     int64_t solve_took_ns;
@@ -100,33 +100,33 @@ typedef struct pp_work {
     int64_t status_retry_ns;   /**< monotonic: the pause after a failed write ends */
     unsigned status_failures;
     bool awake; /**< in op->awake */
-    struct pp_work *prev, *next;
+    struct pp_runtime *prev, *next;
     UT_hash_handle hh;
     UT_hash_handle by_key;
-} pp_work;
+} pp_runtime;
 
 /** The work of a session, made when there is none; NULL without memory. */
-pp_work *pp_work_get(pp_operator *op, const pp_session *session);
+pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session);
 /** NULL: there is none. */
-pp_work *pp_work_find(const pp_operator *op, const char *uid);
+pp_runtime *pp_runtime_find(const pp_operator *op, const char *uid);
 /** The same, but only the very work that has this serial: for what outlives a turn of the loop. */
-pp_work *pp_work_same(const pp_operator *op, const char *uid, uint64_t serial);
+pp_runtime *pp_runtime_same(const pp_operator *op, const char *uid, uint64_t serial);
 /** By "namespace/name"; NULL: there is none. */
-pp_work *pp_work_of_key(const pp_operator *op, const char *key);
+pp_runtime *pp_runtime_of_key(const pp_operator *op, const char *key);
 /** From now on it is looked at with each tick, until nothing is to be collected or solved. */
-void pp_work_wake(pp_work *work);
+void pp_runtime_wake(pp_runtime *work);
 /** Data came in that no solution has. */
-void pp_work_unsolved(pp_work *work);
+void pp_runtime_unsolved(pp_runtime *work);
 /** Calls fn for those that are awake; it may drop the one that it is called for. */
-void pp_work_each_awake(pp_operator *op, void (*fn)(pp_work *work));
-void pp_work_drop(pp_work *work);
-void pp_work_drop_all(pp_operator *op);
+void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *work));
+void pp_runtime_drop(pp_runtime *work);
+void pp_runtime_drop_all(pp_operator *op);
 /** Takes note of how the pod stands now, on this process' clock. */
-void pp_work_see(pp_work_target *target, const pp_session_pod *pod, int64_t now_ns);
+void pp_runtime_see(pp_runtime_target *target, const pp_session_pod *pod, int64_t now_ns);
 /** The same of what the store holds: the pod's first observed moment (0: none) on its own clock. */
-void pp_work_restore(pp_work_target *target, int64_t first_ns, int64_t now_ns);
+void pp_runtime_restore(pp_runtime_target *target, int64_t first_ns, int64_t now_ns);
 /** Why a batch of the pod was refused. */
-void pp_work_refused(pp_work *work, const char *pod_uid, const char *why);
+void pp_runtime_refused(pp_runtime *work, const char *pod_uid, const char *why);
 /** What differs between a session's status and what is decided. */
 typedef enum pp_status_news {
     PP_STATUS_FIGURES,   /**< figures that tell nothing */
@@ -136,8 +136,8 @@ typedef enum pp_status_news {
 } pp_status_news;
 /** How long its writing has to wait, ns; 0: it may be written now. Only a phase waits for nothing
  * but the pause after a failure: conditions may follow what an agent says, in turns. */
-int64_t pp_work_status_wait(const pp_work *work, pp_status_news news, int64_t now_ns);
+int64_t pp_runtime_status_wait(const pp_runtime *work, pp_status_news news, int64_t now_ns);
 /** Made when there is none; NULL without memory. */
-pp_work_target *pp_work_get_target(pp_work *work, const char *pod_uid);
+pp_runtime_target *pp_runtime_get_target(pp_runtime *work, const char *pod_uid);
 
 #endif

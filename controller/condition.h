@@ -1,6 +1,6 @@
 /* Conditions: their names, as they were, and as they become. */
-#ifndef PP_CONTROLLER_SESSION_CONDITION_H
-#define PP_CONTROLLER_SESSION_CONDITION_H
+#ifndef PP_CONTROLLER_CONDITION_H
+#define PP_CONTROLLER_CONDITION_H
 
 #include "controller/session_turn.h"
 

@@ -13,7 +13,7 @@ static struct {
     int of_session, of_process;
 } used;
 
-bool pp_ration_left(uint32_t session)
+bool pp_cupti_rate_left(uint32_t session)
 {
     if (session != used.session)
         used.of_session = 0;
@@ -21,7 +21,7 @@ bool pp_ration_left(uint32_t session)
     return used.of_session < OF_A_SESSION && used.of_process < OF_A_PROCESS;
 }
 
-void pp_ration_use(void)
+void pp_cupti_rate_use(void)
 {
     used.of_session++;
     used.of_process++;

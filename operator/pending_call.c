@@ -1,13 +1,13 @@
-#include "operator/context.h"
+#include "operator/pending_call.h"
 
 #include "operator/state.h"
 
 #include <stdlib.h>
 #include <utlist.h>
 
-void *pp_context_new(pp_operator *op, size_t size, void (*release)(void *context))
+void *pp_pending_call_new(pp_operator *op, size_t size, void (*release)(void *context))
 {
-    pp_context *context = calloc(1, size);
+    pp_pending_call *context = calloc(1, size);
     if (!context)
         return NULL;
     context->op = op;
@@ -16,9 +16,9 @@ void *pp_context_new(pp_operator *op, size_t size, void (*release)(void *context
     return context;
 }
 
-void pp_context_free(void *context)
+void pp_pending_call_free(void *context)
 {
-    pp_context *c = context;
+    pp_pending_call *c = context;
     if (!c)
         return;
     DL_DELETE(c->op->contexts, c);
@@ -27,8 +27,8 @@ void pp_context_free(void *context)
     free(c);
 }
 
-void pp_context_free_all(pp_operator *op)
+void pp_pending_call_free_all(pp_operator *op)
 {
     while (op->contexts)
-        pp_context_free(op->contexts);
+        pp_pending_call_free(op->contexts);
 }

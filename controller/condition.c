@@ -1,4 +1,4 @@
-#include "controller/session_condition.h"
+#include "controller/condition.h"
 
 #include "common/time.h"
 
@@ -11,7 +11,7 @@ static const char *const condition_names[PP_CONDITION_COUNT] = {
     [PP_CONDITION_INJECTED] = "Injected",
     [PP_CONDITION_COLLECTING] = "Collecting",
     [PP_CONDITION_METRICS_AVAILABLE] = "MetricsAvailable",
-    [PP_CONDITION_FINE_SAMPLED] = "FineSampled",
+    [PP_CONDITION_SAMPLED] = "Sampled",
     [PP_CONDITION_REPLAYED] = "Replayed",
     [PP_CONDITION_CLOCK_SKEWED] = "ClockSkewed",
     [PP_CONDITION_STORED] = "Stored",

@@ -2,17 +2,17 @@
  * When to sample: policy without I/O or a clock of its own.
  *
  * A stretch lasts at least `stretch` ns, as the metric windows need; where steps are so short that
- * no window tells their layers apart, PP_DUTY_STEPS of them and half a second will do, so that also
- * a short session stays within its budget. Where the hook's cost stays within the budget it goes
- * on; else it ends at that length, and the next one waits until its cost (with what came after the
- * stretch's end) is within the budget again: cost / (time since it was armed) <= 0.6 of it, since
- * what the hook knows of its cost has an error too. After the first one it waits twice as long, so
- * that every later one is paid for before it begins: wherever a session ends, its average is within
- * the budget, as long as stretches cost what the one before them did, and but for sessions that end
- * before they paid for their first.
+ * no window tells their layers apart, PP_SCHEDULE_STEPS of them and half a second will do, so that
+ * also a short session stays within its budget. Where the hook's cost stays within the budget it
+ * goes on; else it ends at that length, and the next one waits until its cost (with what came after
+ * the stretch's end) is within the budget again: cost / (time since it was armed) <= 0.6 of it,
+ * since what the hook knows of its cost has an error too. After the first one it waits twice as
+ * long, so that every later one is paid for before it begins: wherever a session ends, its average
+ * is within the budget, as long as stretches cost what the one before them did, and but for
+ * sessions that end before they paid for their first.
  */
-#ifndef PP_AGENT_DUTY_H
-#define PP_AGENT_DUTY_H
+#ifndef PP_AGENT_SAMPLING_SCHEDULE_H
+#define PP_AGENT_SAMPLING_SCHEDULE_H
 
 #include "sidecar/ring.h"
 
@@ -21,19 +21,19 @@
 #include <stdint.h>
 
 /** Steps that make a stretch, where they take less time than the policy's. */
-#define PP_DUTY_STEPS 64
+#define PP_SCHEDULE_STEPS 64
 
-typedef struct pp_duty_policy {
+typedef struct pp_schedule_policy {
     int64_t stretch; /**< ns, the least length of a stretch */
     int64_t longest; /**< ns, after which a stretch is begun anew: layers and clock are looked at */
     double budget;   /**< share of the time that the hook may cost, e.g. 0.01 */
     int64_t duration; /**< ns from the first sampled step, without pauses; 0: no end */
     int64_t skip;     /**< steps before the first sampled one */
     int64_t max;      /**< sampled steps; 0: no end */
-} pp_duty_policy;
+} pp_schedule_policy;
 
 /** What has been seen of one process. */
-typedef struct pp_duty_input {
+typedef struct pp_schedule_input {
     int64_t now;     /**< ns, monotonic */
     bool allowed;    /**< the operator (or, without it, the settings) wants sampling */
     bool running;    /**< a stretch is running: started and not stopped */
@@ -47,10 +47,10 @@ typedef struct pp_duty_input {
     int64_t sampled; /**< steps taken out of stretches */
     int64_t first; /**< when the first sampled step of the pod began, ns, later by the pauses since;
                       0: none yet */
-} pp_duty_input;
+} pp_schedule_input;
 
 /** State of one process; begins as zeros. */
-typedef struct pp_duty {
+typedef struct pp_schedule {
     bool armed;          /**< SAMPLE is asked for */
     bool stopping;       /**< a stretch was asked to end and may still run */
     bool started;        /**< and the stretch has been seen running */
@@ -59,26 +59,27 @@ typedef struct pp_duty {
     int64_t armed_at;    /**< ns, the last time; 0: never */
     int64_t started_at;  /**< ns */
     int64_t cost_before; /**< the cost when it was armed */
-} pp_duty;
+} pp_schedule;
 
 /**
  * Whether an agent that nobody stops should end by itself: some seconds after the last process is
  * gone, where one has trained. Where none has (it failed early, or only asked torch for something)
  * the operator knows when the pod is done; without the operator, after some minutes.
  */
-typedef struct pp_vigil {
+typedef struct pp_idle_exit {
     bool trained;        /**< a process has counted a step */
     int64_t quiet_since; /**< monotonic ns; set to the start before the first call */
-} pp_vigil;
+} pp_idle_exit;
 
 /** `processes`: those that are there; `connected`: to the operator. True when it is time to end. */
-bool pp_vigil_is_over(pp_vigil *vigil, int64_t now, size_t processes, bool connected);
+bool pp_idle_exit_is_due(pp_idle_exit *idle_exit, int64_t now, size_t processes, bool connected);
 
 /** The mode to ask of the hook now. */
-pp_ring_mode pp_duty_next(pp_duty *duty, const pp_duty_policy *policy, const pp_duty_input *input);
+pp_ring_mode pp_schedule_next(pp_schedule *schedule, const pp_schedule_policy *policy,
+                              const pp_schedule_input *input);
 
 /** The stretch that runs is stopped by somebody else, to be begun anew: it will last as long as
  * any, and is paid for as one with what it has cost so far. */
-void pp_duty_begin_anew(pp_duty *duty);
+void pp_schedule_begin_anew(pp_schedule *schedule);
 
 #endif

@@ -1,14 +1,14 @@
 /* Agents that come and go: how often their session is looked at, and who makes room for whom. */
-#include "operator/intake.h"
+#include "operator/agent_connections.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
 #include "operator/http_server/certificates.h"
+#include "operator/session_runtime.h"
 #include "operator/silent.h"
 #include "operator/tests/api_server.h"
 #include "operator/watches.h"
-#include "operator/work.h"
 
 #include <string.h>
 
@@ -118,7 +118,7 @@ static void start_caches(world *w)
     assert_int_equal(pp_session_decode(object, &w->session, NULL), 0);
     assert_int_equal(pp_match_put_session(op->matches, w->session, NULL), 0);
     assert_true(api_server_run(w->api, is_synced, w));
-    assert_non_null(pp_work_get(op, w->session));
+    assert_non_null(pp_runtime_get(op, w->session));
 }
 
 static int setup(void **state)
@@ -139,8 +139,8 @@ static int teardown(void **state)
     pp_operator *op = &w->api->op;
     void *api = w->api;
     pp_http_server *server = op->server;
-    pp_intake_forget_all(op);
-    pp_work_drop_all(op);
+    pp_connections_forget_all(op);
+    pp_runtime_drop_all(op);
     pp_http_server_stop(server);
     api_server_run_for(w->api, SECOND);
     pp_http_server_free(server);
@@ -171,8 +171,8 @@ static pp_http_identity identity_of(int pod)
 static void connect_agent(world *w, pp_http_id id, int pod)
 {
     const pp_http_identity identity = identity_of(pod);
-    pp_intake_connected(&w->api->op, id, &identity);
-    assert_true(pp_intake_has_peer(&w->api->op, identity.pod_uid));
+    pp_connections_connected(&w->api->op, id, &identity);
+    assert_true(pp_connections_has_peer(&w->api->op, identity.pod_uid));
 }
 
 static bool is_looked_at(void *user)
@@ -202,10 +202,10 @@ static void test_who_makes_room(void **state)
     connect_agent(w, 1, PODS - 1);
     connect_agent(w, 2, 0);
     connect_agent(w, 3, 1);
-    assert_int_equal(pp_intake_displace(&w->api->op, &other), 0);
-    assert_int_equal(pp_intake_displace(&w->api->op, &wanted), 2);
-    assert_int_equal(pp_intake_displace(&w->api->op, &wanted), 3); /* nobody goes twice */
-    assert_int_equal(pp_intake_displace(&w->api->op, &wanted), 0);
+    assert_int_equal(pp_connections_displace(&w->api->op, &other), 0);
+    assert_int_equal(pp_connections_displace(&w->api->op, &wanted), 2);
+    assert_int_equal(pp_connections_displace(&w->api->op, &wanted), 3); /* nobody goes twice */
+    assert_int_equal(pp_connections_displace(&w->api->op, &wanted), 0);
 }
 
 int main(void)

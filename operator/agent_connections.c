@@ -1,4 +1,4 @@
-#include "operator/intake.h"
+#include "operator/agent_connections.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -6,12 +6,12 @@
 #include "controller/batch_rules.h"
 #include "operator/admission.h"
 #include "operator/clocks.h"
-#include "operator/context.h"
+#include "operator/pending_call.h"
 #include "operator/record.h"
+#include "operator/session_runtime.h"
 #include "operator/silent.h"
 #include "operator/state.h"
 #include "operator/watches.h"
-#include "operator/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ struct pp_pod_peers {
 /* ---- who is it ---- */
 
 typedef struct question {
-    pp_context context;
+    pp_pending_call context;
     pp_http_id id;
 } question;
 
@@ -117,12 +117,12 @@ static void on_reviewed(void *user, const pp_kube_identity *who, const pp_error 
     } else {
         decide(op, q->id, who);
     }
-    pp_context_free(q);
+    pp_pending_call_free(q);
 }
 
-void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
+void pp_connections_authorize(pp_operator *op, pp_http_id id, const char *token)
 {
-    question *q = pp_context_new(op, sizeof *q, NULL);
+    question *q = pp_pending_call_new(op, sizeof *q, NULL);
     pp_error err = {0};
     if (!q) {
         answer(op, id, PP_HTTP_UNAVAILABLE, "out of memory");
@@ -130,7 +130,7 @@ void pp_intake_authorize(pp_operator *op, pp_http_id id, const char *token)
     }
     q->id = id;
     if (pp_kube_review(op->reviewer, token, on_reviewed, q, &err) < 0) {
-        pp_context_free(q);
+        pp_pending_call_free(q);
         answer(op, id, err.code == PP_ERR_INVALID ? PP_HTTP_UNAUTHORIZED : PP_HTTP_UNAVAILABLE,
                err.message);
     }
@@ -157,9 +157,9 @@ static void welcome(pp_operator *op, pp_peer *peer, const char *uid, const pp_se
 
 static void touch_work(pp_operator *op, const char *session_uid)
 {
-    const pp_work *work = pp_work_find(op, session_uid);
+    const pp_runtime *work = pp_runtime_find(op, session_uid);
     if (work)
-        pp_watches_touch_soon(op, work->key);
+        pp_watches_enqueue_soon(op, work->key);
 }
 
 /*
@@ -171,7 +171,7 @@ static void tell_peer(pp_operator *op, pp_peer *peer, bool first)
     const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
     bool same = pod && strcmp(pod->uid, peer->identity.pod_uid) == 0;
     const pp_session *session = same ? pp_match_holder(op->matches, pod->uid) : NULL;
-    const pp_work *work = session ? pp_work_get(op, session) : NULL;
+    const pp_runtime *work = session ? pp_runtime_get(op, session) : NULL;
     const char *uid = session ? session->uid : "";
     bool sampling = session && !session->suspend && (!work || !work->decided || work->sampling);
     bool change = strcmp(peer->session_uid, uid) != 0;
@@ -225,7 +225,8 @@ static pp_peer *new_peer(pp_operator *op, pp_http_id connection, const pp_http_i
     return peer;
 }
 
-void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_identity *identity)
+void pp_connections_connected(pp_operator *op, pp_http_id connection,
+                              const pp_http_identity *identity)
 {
     bool serving = op->leading && !op->stopping;
     const pp_pod *pod = serving ? pod_of(op, identity->namespace_name, identity->pod) : NULL;
@@ -241,7 +242,7 @@ void pp_intake_connected(pp_operator *op, pp_http_id connection, const pp_http_i
     tell_to_leave(op, peer, pod);
 }
 
-pp_http_id pp_intake_displace(pp_operator *op, const pp_http_identity *identity)
+pp_http_id pp_connections_displace(pp_operator *op, const pp_http_identity *identity)
 {
     if (!pp_match_holder(op->matches, identity->pod_uid))
         return 0;
@@ -269,7 +270,7 @@ static void ask_time(pp_operator *op, pp_peer *peer)
                                 (int64_t)pp_clock_ask(&peer->clock, now));
 }
 
-void pp_intake_time(pp_operator *op, pp_http_id connection, const pp_wire_time *answer)
+void pp_connections_time(pp_operator *op, pp_http_id connection, const pp_wire_time *answer)
 {
     pp_peer *peer = find_peer(op, connection);
     const pp_clock_trip trip = {.received_ns = pp_time_monotonic(),
@@ -282,7 +283,7 @@ void pp_intake_time(pp_operator *op, pp_http_id connection, const pp_wire_time *
     ask_time(op, peer);
 }
 
-void pp_intake_hook(pp_operator *op, pp_http_id connection, const pp_wire_hook *hook)
+void pp_connections_hook(pp_operator *op, pp_http_id connection, const pp_wire_hook *hook)
 {
     const pp_peer *peer = find_peer(op, connection);
     if (peer)
@@ -302,7 +303,7 @@ static void peer_free(pp_operator *op, pp_peer *peer)
     free(pod);
 }
 
-void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
+void pp_connections_disconnected(pp_operator *op, pp_http_id connection)
 {
     pp_peer *peer = find_peer(op, connection);
     if (!peer)
@@ -313,7 +314,7 @@ void pp_intake_disconnected(pp_operator *op, pp_http_id connection)
     touch_work(op, uid);
 }
 
-void pp_intake_pod_moved(pp_operator *op, const pp_pod *pod)
+void pp_connections_pod_moved(pp_operator *op, const pp_pod *pod)
 {
     pp_pod_peers *of_pod = op->server ? peers_of(op, pod->uid) : NULL;
     pp_peer *peer;
@@ -326,16 +327,16 @@ void pp_intake_pod_moved(pp_operator *op, const pp_pod *pod)
 static bool tell_pod(void *user, const void *object, const pp_session *holder)
 {
     (void)holder;
-    pp_intake_pod_moved(user, object);
+    pp_connections_pod_moved(user, object);
     return true;
 }
 
-void pp_intake_tell_session(pp_operator *op, const char *session_uid)
+void pp_connections_tell_session(pp_operator *op, const char *session_uid)
 {
     pp_match_each_pod(op->matches, session_uid, tell_pod, op);
 }
 
-void pp_intake_pod_changed(pp_operator *op, const pp_pod *pod)
+void pp_connections_pod_changed(pp_operator *op, const pp_pod *pod)
 {
     const pp_pod_peers *of_pod = op->server ? peers_of(op, pod->uid) : NULL;
     const pp_peer *peer;
@@ -345,12 +346,12 @@ void pp_intake_pod_changed(pp_operator *op, const pp_pod *pod)
     }
 }
 
-bool pp_intake_has_peer(const pp_operator *op, const char *pod_uid)
+bool pp_connections_has_peer(const pp_operator *op, const char *pod_uid)
 {
     return peers_of(op, pod_uid) != NULL;
 }
 
-void pp_intake_forget_all(pp_operator *op)
+void pp_connections_forget_all(pp_operator *op)
 {
     pp_peer *peer;
     pp_peer *next;
@@ -381,10 +382,10 @@ static void delivery_free(delivery *d)
 
 /* What the batch says about its pod, for the session's status and for the questions to Prometheus.
  */
-static void take_note(pp_work *work, const delivery *d)
+static void take_note(pp_runtime *work, const delivery *d)
 {
     const pp_wire_batch *batch = d->batch;
-    pp_work_target *target = pp_work_get_target(work, d->pod_uid);
+    pp_runtime_target *target = pp_runtime_get_target(work, d->pod_uid);
     if (!target)
         return;
     for (size_t i = 0; i < batch->process.gpus.count; i++) {
@@ -400,14 +401,14 @@ static void take_note(pp_work *work, const delivery *d)
     }
     target->last_batch_ns = pp_time_now();
     work->stats_dirty = true;
-    pp_work_unsolved(work);
+    pp_runtime_unsolved(work);
 }
 
 static void on_stored(void *user, bool inserted, const pp_error *error)
 {
     delivery *d = user;
     pp_operator *op = d->op;
-    pp_work *work = pp_work_find(op, d->session_uid);
+    pp_runtime *work = pp_runtime_find(op, d->session_uid);
     if (work && work->serial == d->serial)
         work->deliveries--;
     if (!error) {
@@ -417,21 +418,21 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
         }
         if (work) {
             take_note(work, d);
-            pp_watches_touch_soon(op, work->key);
+            pp_watches_enqueue_soon(op, work->key);
         }
         if (op->server)
             pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);
     } else if (error->code == PP_ERR_INVALID || error->code == PP_ERR_TOO_LARGE) {
         pp_warn(work ? work->key : NULL, "a batch is refused: %s", error->message);
         if (work)
-            pp_work_refused(work, d->pod_uid, error->message);
+            pp_runtime_refused(work, d->pod_uid, error->message);
         if (op->server)
             pp_http_ingest_refuse(op->server, d->connection, d->batch->seq, error);
     } else {
         pp_warn(work ? work->key : NULL, "a batch cannot be stored now: %s", error->message);
         if (work && error->code == PP_ERR_NOT_FOUND) { /* its rows are gone: write them again */
             work->row_written = false;
-            pp_work_target *target = pp_work_get_target(work, d->pod_uid);
+            pp_runtime_target *target = pp_runtime_get_target(work, d->pod_uid);
             if (target)
                 target->row_written = false;
         }
@@ -442,7 +443,7 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
 }
 
 /* The rows that the batch refers to are on their way before it. */
-static bool rows_ahead(pp_work *work, const pp_session *session, const pp_pod *pod)
+static bool rows_ahead(pp_runtime *work, const pp_session *session, const pp_pod *pod)
 {
     if (!work->row_written) {
         const pp_session_decision now = {.phase = session->phase};
@@ -453,7 +454,7 @@ static bool rows_ahead(pp_work *work, const pp_session *session, const pp_pod *p
         work->row_phase = session->phase;
     }
     pp_record_target(work, pod);
-    const pp_work_target *target = pp_work_get_target(work, pod->uid);
+    const pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
     return target && target->row_written;
 }
 
@@ -469,7 +470,7 @@ static int refuse(pp_operator *op, pp_http_id connection, pp_wire_batch *batch, 
 }
 
 /* Its end was decided; that its status says so is a matter of moments. */
-static bool ended(const pp_work *work)
+static bool ended(const pp_runtime *work)
 {
     return work->row_written &&
            (work->row_phase == PP_SESSION_SUCCEEDED || work->row_phase == PP_SESSION_FAILED);
@@ -490,13 +491,14 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
     if (pod && strcmp(pod->uid, peer->identity.pod_uid) != 0)
         pod = NULL;
     const pp_session *session = pp_match_session(op->matches, batch->session);
-    const pp_work *work = pp_work_find(op, batch->session);
+    const pp_runtime *work = pp_runtime_find(op, batch->session);
     pp_inject_carrier carrier = {0};
     if (pod)
         pp_pod_carrier(pod, &carrier);
     const pp_batch_claim claim = {.pod_there = pod,
                                   .was_of = pod && was_of(pod, peer, batch->session),
-                                  .suits = pod && session && pp_inject_suits(session, &carrier),
+                                  .eligible =
+                                      pod && session && pp_inject_eligible(session, &carrier),
                                   .session = session,
                                   .end_stored = work && ended(work),
                                   .replays = batch->stretch.dwell != 0};
@@ -513,7 +515,7 @@ static int place(pp_operator *op, pp_peer *peer, const pp_session *session, cons
                  pp_wire_batch *batch, pp_store_clock *ret)
 {
     pp_error err = {.code = PP_ERR_UNAVAILABLE};
-    pp_work *work = pp_work_get(op, session);
+    pp_runtime *work = pp_runtime_get(op, session);
     ask_time(op, peer);
     if (work && pp_clocks_place(work, session, pod, &peer->clock, batch, ret, &err) == 0)
         return 0;
@@ -528,8 +530,8 @@ static int place(pp_operator *op, pp_peer *peer, const pp_session *session, cons
 static int allow(pp_operator *op, pp_http_id connection, const pp_session *session,
                  const pp_pod *pod, pp_wire_batch *batch)
 {
-    pp_work *work = pp_work_get(op, session);
-    pp_work_target *target = work ? pp_work_get_target(work, pod->uid) : NULL;
+    pp_runtime *work = pp_runtime_get(op, session);
+    pp_runtime_target *target = work ? pp_runtime_get_target(work, pod->uid) : NULL;
     pp_error err = {0};
     if (!target) {
         pp_wire_batch_free(batch);
@@ -538,11 +540,11 @@ static int allow(pp_operator *op, pp_http_id connection, const pp_session *sessi
     }
     if (pp_allowance_take(&target->allowance, &batch->process, &err) == 0)
         return 0;
-    pp_work_refused(work, pod->uid, err.message);
+    pp_runtime_refused(work, pod->uid, err.message);
     return refuse(op, connection, batch, err.code, err.field, err.message);
 }
 
-void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch)
+void pp_connections_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batch)
 {
     pp_peer *peer = op->stopping ? NULL : find_peer(op, connection);
     pp_store_clock clock;
@@ -552,7 +554,7 @@ void pp_intake_batch(pp_operator *op, pp_http_id connection, pp_wire_batch *batc
         allow(op, connection, session, pod, batch) < 0 ||
         place(op, peer, session, pod, batch, &clock) < 0)
         return;
-    pp_work *work = pp_work_get(op, session);
+    pp_runtime *work = pp_runtime_get(op, session);
     delivery *d = calloc(1, sizeof *d);
     pp_error err = {0};
     if (!work || !d || !rows_ahead(work, session, pod)) {

@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "operator/work.h"
+#include "operator/session_runtime.h"
 
 #include <string.h>
 
@@ -10,17 +10,18 @@ static pp_session_pod view(bool running, bool connected, bool finished)
     return (pp_session_pod){.running = running, .connected = connected, .finished = finished};
 }
 
-static void see(pp_work_target *target, double second, bool running, bool connected, bool finished)
+static void see(pp_runtime_target *target, double second, bool running, bool connected,
+                bool finished)
 {
     const pp_session_pod seen = view(running, connected, finished);
-    pp_work_see(target, &seen, T(second));
+    pp_runtime_see(target, &seen, T(second));
 }
 
 /* A pod's part in a session is told by this process' clock. */
 static void test_part_of_a_pod(void **state)
 {
     (void)state;
-    pp_work_target t = {0};
+    pp_runtime_target t = {0};
     see(&t, 1, false, false, false); /* it waits for its node */
     assert_true(t.lived_from_ns == 0 && t.heard_from_ns == 0);
     see(&t, 5, true, false, false);
@@ -38,39 +39,39 @@ static void test_part_of_a_pod(void **state)
 static void test_a_part_without_a_training(void **state)
 {
     (void)state;
-    pp_work_target t = {0};
+    pp_runtime_target t = {0};
     pp_session_pod seen = view(true, true, false);
     seen.trainer_waits = true;
-    pp_work_see(&t, &seen, T(5)); /* before the training has begun there is nothing to hear */
+    pp_runtime_see(&t, &seen, T(5)); /* before the training has begun there is nothing to hear */
     assert_true(t.heard_from_ns == 0 && t.n_idle == 0);
     see(&t, 6, true, true, false);
     see(&t, 20, true, true, false);
-    pp_work_see(&t, &seen, T(21));
-    pp_work_see(&t, &seen, T(25));
+    pp_runtime_see(&t, &seen, T(21));
+    pp_runtime_see(&t, &seen, T(25));
     see(&t, 28, true, true, false); /* it runs again */
     see(&t, 40, true, true, false);
     assert_true(t.heard_from_ns == T(6) && t.heard_to_ns == T(40));
     assert_true(t.n_idle == 1 && t.idle[0].from_ns == T(21) && t.idle[0].to_ns == T(28));
-    for (int i = 0; i < 2 * PP_WORK_MAX_IDLE; i++) {
-        pp_work_see(&t, &seen, T(50 + 2 * i));
+    for (int i = 0; i < 2 * PP_RUNTIME_MAX_IDLE; i++) {
+        pp_runtime_see(&t, &seen, T(50 + 2 * i));
         see(&t, 51 + 2 * i, true, true, false);
     }
-    assert_true(t.n_idle == PP_WORK_MAX_IDLE);
-    assert_true(t.idle[t.n_idle - 1].to_ns == T(49 + 4 * PP_WORK_MAX_IDLE));
+    assert_true(t.n_idle == PP_RUNTIME_MAX_IDLE);
+    assert_true(t.idle[t.n_idle - 1].to_ns == T(49 + 4 * PP_RUNTIME_MAX_IDLE));
 }
 
 /* Another process finds it half-way: what is stored of it tells when it began. */
 static void test_part_from_the_store(void **state)
 {
     (void)state;
-    pp_work_target t = {0};
+    pp_runtime_target t = {0};
     see(&t, 60, true, true, false);
-    pp_work_restore(&t, T(10), T(61));
+    pp_runtime_restore(&t, T(10), T(61));
     assert_true(t.lived_from_ns == T(10) && t.heard_from_ns == T(10) && t.heard_to_ns == T(60));
-    pp_work_restore(&t, 0, T(61)); /* nothing is stored yet */
+    pp_runtime_restore(&t, 0, T(61)); /* nothing is stored yet */
     assert_true(t.heard_from_ns == T(10));
-    pp_work_target ahead = {0};
-    pp_work_restore(&ahead, T(3600), T(61)); /* a clock that is ahead */
+    pp_runtime_target ahead = {0};
+    pp_runtime_restore(&ahead, T(3600), T(61)); /* a clock that is ahead */
     assert_true(ahead.heard_from_ns == T(61));
 }
 
@@ -78,14 +79,14 @@ static void test_part_from_the_store(void **state)
 static void test_part_that_ended_before(void **state)
 {
     (void)state;
-    pp_work_target t = {0};
+    pp_runtime_target t = {0};
     pp_session_pod seen = view(false, false, true);
     seen.finished_ns = T(40);
-    pp_work_see(&t, &seen, T(60));
+    pp_runtime_see(&t, &seen, T(60));
     assert_true(t.lived_to_ns == T(40));
-    pp_work_target ahead = {0};
+    pp_runtime_target ahead = {0};
     seen.finished_ns = T(4000);
-    pp_work_see(&ahead, &seen, T(60));
+    pp_runtime_see(&ahead, &seen, T(60));
     assert_true(ahead.lived_to_ns == T(60));
 }
 
@@ -94,17 +95,17 @@ static void test_status_waits(void **state)
 {
     (void)state;
     const int64_t s = INT64_C(1000000000);
-    pp_work work = {0};
+    pp_runtime work = {0};
     for (int news = PP_STATUS_FIGURES; news <= PP_STATUS_PHASE; news++)
-        assert_int_equal(pp_work_status_wait(&work, news, 5 * s), 0); /* the first */
+        assert_int_equal(pp_runtime_status_wait(&work, news, 5 * s), 0); /* the first */
     work.status_written_ns = 5 * s;
-    assert_int_equal(pp_work_status_wait(&work, PP_STATUS_FIGURES, 6 * s), 29 * s);
-    assert_int_equal(pp_work_status_wait(&work, PP_STATUS_TEXTS, 6 * s), 2 * s);
-    assert_int_equal(pp_work_status_wait(&work, PP_STATUS_CONDITION, 5 * s + s / 5), s - s / 5);
-    assert_int_equal(pp_work_status_wait(&work, PP_STATUS_CONDITION, 6 * s), 0);
-    assert_int_equal(pp_work_status_wait(&work, PP_STATUS_PHASE, 5 * s), 0);
+    assert_int_equal(pp_runtime_status_wait(&work, PP_STATUS_FIGURES, 6 * s), 29 * s);
+    assert_int_equal(pp_runtime_status_wait(&work, PP_STATUS_TEXTS, 6 * s), 2 * s);
+    assert_int_equal(pp_runtime_status_wait(&work, PP_STATUS_CONDITION, 5 * s + s / 5), s - s / 5);
+    assert_int_equal(pp_runtime_status_wait(&work, PP_STATUS_CONDITION, 6 * s), 0);
+    assert_int_equal(pp_runtime_status_wait(&work, PP_STATUS_PHASE, 5 * s), 0);
     work.status_retry_ns = 9 * s; /* the last one failed */
-    assert_int_equal(pp_work_status_wait(&work, PP_STATUS_PHASE, 6 * s), 3 * s);
+    assert_int_equal(pp_runtime_status_wait(&work, PP_STATUS_PHASE, 6 * s), 3 * s);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "sidecar/agent/duty.h"
+#include "sidecar/agent/sampling_schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,23 +8,23 @@
 
 #define S INT64_C(1000000000)
 
-static const pp_duty_policy policy = {
+static const pp_schedule_policy policy = {
     .stretch = 10 * S, .longest = 600 * S, .budget = 0.01, .duration = 0};
 
 /* A trainer that obeys at once and whose marks cost `share` of the sampled time. */
 typedef struct world {
-    pp_duty duty;
-    pp_duty_input in;
+    pp_schedule schedule;
+    pp_schedule_input in;
     double share;
     int64_t after; /* ns that each stretch costs once it has ended */
     int64_t sampled_ns;
     int stretches;
 } world;
 
-static void pass(world *w, const pp_duty_policy *p, int64_t ns, int64_t tick)
+static void pass(world *w, const pp_schedule_policy *p, int64_t ns, int64_t tick)
 {
     for (int64_t end = w->in.now + ns; w->in.now < end; w->in.now += tick) {
-        pp_ring_mode mode = pp_duty_next(&w->duty, p, &w->in);
+        pp_ring_mode mode = pp_schedule_next(&w->schedule, p, &w->in);
         bool was = w->in.running;
         w->in.running = mode == PP_RING_SAMPLE;
         w->stretches += w->in.running && !was;
@@ -73,26 +73,26 @@ static void test_replays_are_not_cut_short(void **state)
 static void test_replays_are_no_part_of_the_duration(void **state)
 {
     (void)state;
-    pp_duty_policy bounded = policy;
+    pp_schedule_policy bounded = policy;
     world w = begin(0.001);
     bounded.duration = 20 * S;
     pass(&w, &bounded, 10 * S, S / 20);
     w.in.isolating = true;
     pass(&w, &bounded, 15 * S, S / 20);
-    assert_true(w.in.running && !w.duty.finished);
+    assert_true(w.in.running && !w.schedule.finished);
     w.in.isolating = false;
     w.in.paused = 15 * S;
     pass(&w, &bounded, 9 * S, S / 20);
-    assert_true(w.in.running && !w.duty.finished);
+    assert_true(w.in.running && !w.schedule.finished);
     pass(&w, &bounded, 2 * S, S / 20);
-    assert_true(!w.in.running && w.duty.finished);
+    assert_true(!w.in.running && w.schedule.finished);
 }
 
 /* The program may write into its ring what it likes: its own sampling ends, or goes on. */
 static void test_pauses_that_cannot_be(void **state)
 {
     (void)state;
-    pp_duty_policy bounded = policy;
+    pp_schedule_policy bounded = policy;
     bounded.duration = 20 * S;
     const int64_t lies[] = {INT64_MAX, INT64_MIN, -1};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
@@ -100,7 +100,7 @@ static void test_pauses_that_cannot_be(void **state)
         pass(&w, &bounded, 10 * S, S / 20);
         w.in.paused = lies[i];
         pass(&w, &bounded, 12 * S, S / 20);
-        assert_int_equal(w.duty.finished, lies[i] < 0);
+        assert_int_equal(w.schedule.finished, lies[i] < 0);
     }
 }
 
@@ -182,7 +182,7 @@ static void test_stretches_are_begun_anew(void **state)
 static void test_skip_max_and_duration(void **state)
 {
     (void)state;
-    pp_duty_policy p = policy;
+    pp_schedule_policy p = policy;
     p.skip = 100;
     p.max = 40;
     world w = begin(0);
@@ -194,9 +194,9 @@ static void test_skip_max_and_duration(void **state)
     w = begin(0);
     pass(&w, &p, 100 * S, S / 20);
     assert_int_equal(w.sampled_ns, 30 * S);
-    assert_int_equal(pp_duty_next(&w.duty, &p, &w.in), PP_RING_IDLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &p, &w.in), PP_RING_IDLE);
     w.in.first = 0; /* once over, over */
-    assert_int_equal(pp_duty_next(&w.duty, &p, &w.in), PP_RING_IDLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &p, &w.in), PP_RING_IDLE);
 }
 
 static void test_the_operators_wish(void **state)
@@ -204,16 +204,16 @@ static void test_the_operators_wish(void **state)
     (void)state;
     world w = begin(0);
     w.in.allowed = false;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_IDLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_IDLE);
     w.in.allowed = true;
     pass(&w, &policy, 5 * S, S / 20);
     w.in.allowed = false;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_IDLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_IDLE);
     w.in.allowed = true;
     /* The stretch still runs: it must have ended before another is asked for. */
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_COUNT);
     w.in.running = false;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
 }
 
 static void test_a_running_stretch_is_adopted(void **state)
@@ -221,29 +221,29 @@ static void test_a_running_stretch_is_adopted(void **state)
     (void)state;
     world w = begin(0);
     w.in.running = true; /* the hook began by the control file */
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
-    assert_true(w.duty.started);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
+    assert_true(w.schedule.started);
 }
 
 static void test_a_stretch_lasts_although_it_starts_late(void **state)
 {
     (void)state;
     world w = begin(0);
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
     w.in.cost = 5 * S; /* finding the layers was dear */
     w.in.now += 60 * S;
     w.in.running = true;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
     w.in.now += 10 * S - 1;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
     w.in.now += 1;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_COUNT);
     w.in.running = false;
     /* 5 s of cost are 0.6 % of 833 s, and one more to come */
     w.in.now = 1000 * S + INT64_C(1666666666666) - 1;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_COUNT);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_COUNT);
     w.in.now += 1;
-    assert_int_equal(pp_duty_next(&w.duty, &policy, &w.in), PP_RING_SAMPLE);
+    assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
 }
 
 /* Its sampler was not there yet: it lasts as long as any when it is begun anew, and what it has
@@ -253,7 +253,7 @@ static void test_a_stretch_that_is_begun_anew(void **state)
     (void)state;
     world w = begin(0.02);
     pass(&w, &policy, S, S / 20);
-    pp_duty_begin_anew(&w.duty);
+    pp_schedule_begin_anew(&w.schedule);
     w.in.running = false; /* and the hook is asked for nothing, for four seconds */
     w.in.now += 4 * S;
     pass(&w, &policy, 10 * S - S / 20, S / 20);
@@ -271,16 +271,16 @@ static void test_a_stretch_that_is_begun_anew(void **state)
 static void test_vigil(void **state)
 {
     (void)state;
-    pp_vigil v = {.quiet_since = 5 * S};
-    assert_false(pp_vigil_is_over(&v, 100 * S, 1, false)); /* a helper, which counts no step */
-    assert_false(pp_vigil_is_over(&v, 699 * S, 0, false));
-    assert_false(pp_vigil_is_over(&v, 699 * S, 0, true)); /* the operator is asked instead */
-    assert_false(pp_vigil_is_over(&v, 1298 * S, 0, false));
-    assert_true(pp_vigil_is_over(&v, 1299 * S, 0, false));
+    pp_idle_exit v = {.quiet_since = 5 * S};
+    assert_false(pp_idle_exit_is_due(&v, 100 * S, 1, false)); /* a helper, which counts no step */
+    assert_false(pp_idle_exit_is_due(&v, 699 * S, 0, false));
+    assert_false(pp_idle_exit_is_due(&v, 699 * S, 0, true)); /* the operator is asked instead */
+    assert_false(pp_idle_exit_is_due(&v, 1298 * S, 0, false));
+    assert_true(pp_idle_exit_is_due(&v, 1299 * S, 0, false));
     v.trained = true;
-    assert_false(pp_vigil_is_over(&v, 1400 * S, 1, true));
-    assert_false(pp_vigil_is_over(&v, 1409 * S, 0, true));
-    assert_true(pp_vigil_is_over(&v, 1410 * S, 0, true));
+    assert_false(pp_idle_exit_is_due(&v, 1400 * S, 1, true));
+    assert_false(pp_idle_exit_is_due(&v, 1409 * S, 0, true));
+    assert_true(pp_idle_exit_is_due(&v, 1410 * S, 0, true));
 }
 
 int main(void)

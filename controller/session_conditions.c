@@ -1,9 +1,9 @@
 /* What a session says about itself: conditions and Events. */
-#include "controller/session_say.h"
+#include "controller/session_conditions.h"
 
 #include "common/time.h"
+#include "controller/condition.h"
 #include "controller/session_clocks.h"
-#include "controller/session_condition.h"
 #include "controller/session_query.h"
 #include "controller/session_refusal.h"
 #include "controller/session_stalled.h"
@@ -46,7 +46,7 @@ __attribute__((format(printf, 5, 6))) static void emit(pp_session_turn *turn, bo
     (void)snprintf(e->pod_uid, sizeof e->pod_uid, "%s", pod->uid);
 }
 
-static void say_accepted(pp_session_turn *turn)
+static void set_accepted(pp_session_turn *turn)
 {
     const pp_error *invalid = &turn->session->invalid;
     if (invalid->code == PP_OK)
@@ -58,7 +58,7 @@ static void say_accepted(pp_session_turn *turn)
                        invalid->field[0] ? " " : "", invalid->message);
 }
 
-static void say_refused(pp_session_turn *turn, const pp_session_pod *pod)
+static void set_refused(pp_session_turn *turn, const pp_session_pod *pod)
 {
     const pp_session_tally *t = &turn->tally;
     char message[400];
@@ -70,23 +70,23 @@ static void say_refused(pp_session_turn *turn, const pp_session_pod *pod)
 }
 
 /* As it was, until it is known. */
-static void say_unexplained(pp_session_turn *turn)
+static void set_unexplained(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     if (!keep(turn, PP_CONDITION_INJECTED))
-        pp_session_set(turn, PP_CONDITION_INJECTED, PP_CONDITION_UNKNOWN, "Asking",
+        pp_session_set(turn, PP_CONDITION_INJECTED, PP_CONDITION_UNKNOWN, "Diagnosing",
                        "Why %lld of %lld pods are not injected is being found out",
                        (long long)(t->matched - t->injected), (long long)t->matched);
 }
 
-static void say_injected(pp_session_turn *turn)
+static void set_injected(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *refused = pp_session_first_refused(turn);
     if (refused)
-        say_refused(turn, refused);
+        set_refused(turn, refused);
     else if (t->injected < t->matched)
-        say_unexplained(turn);
+        set_unexplained(turn);
     else if (t->injected > 0)
         pp_session_set(turn, PP_CONDITION_INJECTED, PP_CONDITION_TRUE, "PodsInjected",
                        "Every matching pod carries the hook");
@@ -98,7 +98,7 @@ static void say_injected(pp_session_turn *turn)
             turn->session->namespace_);
 }
 
-static void say_waiting(pp_session_turn *turn)
+static void set_waiting(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     if (turn->obs->store_error) /* no agent is let in meanwhile */
@@ -116,7 +116,7 @@ static void say_waiting(pp_session_turn *turn)
 }
 
 /* Without an agent for so long that Stalled says so, too, nothing is. */
-static void say_sampling(pp_session_turn *turn)
+static void set_sampling(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     if (t->unfinished == 0 && t->maker)
@@ -131,14 +131,14 @@ static void say_sampling(pp_session_turn *turn)
                        "Training steps are sampled");
 }
 
-static void say_collecting(pp_session_turn *turn)
+static void set_collecting(pp_session_turn *turn)
 {
     switch (turn->to->phase) {
     case PP_SESSION_PENDING:
-        say_waiting(turn);
+        set_waiting(turn);
         return;
     case PP_SESSION_COLLECTING:
-        say_sampling(turn);
+        set_sampling(turn);
         return;
     case PP_SESSION_SUSPENDED:
         pp_session_set(turn, PP_CONDITION_COLLECTING, PP_CONDITION_FALSE, "Suspended",
@@ -156,7 +156,7 @@ static void say_collecting(pp_session_turn *turn)
                        just_ended ? turn->end_message : "Sampling has ended");
 }
 
-static void say_some_missing(pp_session_turn *turn, unsigned missing)
+static void set_some_missing(pp_session_turn *turn, unsigned missing)
 {
     char names[128];
     pp_metric_names(missing, names, sizeof names);
@@ -181,7 +181,7 @@ static bool too_early_for_samples(const pp_session_turn *turn)
            strcmp(before.reason, "NoSamples") != 0;
 }
 
-static void say_none_seen(pp_session_turn *turn)
+static void set_none_seen(pp_session_turn *turn)
 {
     if (turn->tally.reporting > 0 && turn->tally.with_gpu == 0)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "NoGPU",
@@ -203,7 +203,7 @@ static void add_note(pp_condition *c, const char *note)
     (void)snprintf(c->message + used, sizeof c->message - used, "; note: %s", note);
 }
 
-static void say_metrics(pp_session_turn *turn)
+static void set_metrics(pp_session_turn *turn)
 {
     const pp_session_stats *st = &turn->obs->stats;
     unsigned missing = turn->session->metrics & ~st->metrics_seen;
@@ -221,51 +221,51 @@ static void say_metrics(pp_session_turn *turn)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_TRUE, "SamplesFound",
                        "Every metric has samples");
     else if (missing != turn->session->metrics)
-        say_some_missing(turn, missing);
+        set_some_missing(turn, missing);
     else if (!turn->to->start_ns || (!turn->obs->prometheus_asked && !st->samples_complete))
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN, "NotAsked",
                        "Prometheus will be queried once steps have been sampled");
     else
-        say_none_seen(turn);
+        set_none_seen(turn);
     if (turn->obs->prometheus_warning && !turn->obs->prometheus_error && !turn->obs->prometheus_off)
         add_note(&turn->to->conditions[PP_CONDITION_METRICS_AVAILABLE],
                  turn->obs->prometheus_warning);
 }
 
 /* How PM sampling stands, where it is asked for. What is deleted by now stays told. */
-static void say_fine(pp_session_turn *turn)
+static void set_fine(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *denied = t->first_unsampled;
     bool ended = turn->to->completion_ns != 0;
-    if (!turn->obs->sampling_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_FINE_SAMPLED)))
+    if (!turn->obs->sampling_asked || (t->reporting == 0 && keep(turn, PP_CONDITION_SAMPLED)))
         return;
     if (t->reporting == 0)
-        pp_session_set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
+        pp_session_set(turn, PP_CONDITION_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
                        "No pod has reported yet");
     else if (denied)
-        pp_session_set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_FALSE, "NotSampled",
+        pp_session_set(turn, PP_CONDITION_SAMPLED, PP_CONDITION_FALSE, "NotSampled",
                        "%lld of %lld pods are not sampled; %s: %s", (long long)t->unsampled,
                        (long long)t->reporting, denied->name, denied->fine_why);
     else if (t->fine > 0 && t->fine == t->reporting)
-        pp_session_set(turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_TRUE, "Sampled",
+        pp_session_set(turn, PP_CONDITION_SAMPLED, PP_CONDITION_TRUE, "Sampled",
                        "Every reporting pod has values from PM sampling");
     else if (ended)
         pp_session_set(
-            turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_FALSE, "NothingTold",
+            turn, PP_CONDITION_SAMPLED, PP_CONDITION_FALSE, "NoEstimates",
             "%lld of %lld pods have no values from PM sampling: too few of their steps were "
             "sampled, or samples went together with no kernel",
             (long long)(t->reporting - t->fine), (long long)t->reporting);
     else
         pp_session_set(
-            turn, PP_CONDITION_FINE_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
+            turn, PP_CONDITION_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
             "%lld of %lld pods have values from PM sampling yet; the first come after a stretch "
             "that was sampled",
             (long long)t->fine, (long long)t->reporting);
 }
 
 /* How replays stand, where they are asked for. What is deleted by now stays told. */
-static void say_replayed(pp_session_turn *turn)
+static void set_replayed(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *denied = t->first_unreplayed;
@@ -300,7 +300,7 @@ static void say_replayed(pp_session_turn *turn)
             (long long)t->replayed, (long long)t->reporting);
 }
 
-static void say_stored(pp_session_turn *turn)
+static void set_stored(pp_session_turn *turn)
 {
     const pp_session_observation *obs = turn->obs;
     if (obs->store_error)
@@ -317,7 +317,7 @@ static void say_stored(pp_session_turn *turn)
 
 /* Ready, Reconciling, Stalled for kstatus; Finished, Succeeded and Failed for kubectl wait; kubectl
  * get prints the reason of Succeeded. */
-static void say_active(pp_session_turn *turn)
+static void set_active(pp_session_turn *turn)
 {
     const char *phase = pp_session_phase_name(turn->to->phase);
     bool suspended = turn->to->phase == PP_SESSION_SUSPENDED;
@@ -336,7 +336,7 @@ static void say_active(pp_session_turn *turn)
     pp_session_say_stalled(turn);
 }
 
-static void say_final(pp_session_turn *turn)
+static void set_final(pp_session_turn *turn)
 {
     bool ok = turn->to->phase == PP_SESSION_SUCCEEDED;
     pp_condition_status yes = ok ? PP_CONDITION_TRUE : PP_CONDITION_FALSE;
@@ -445,21 +445,21 @@ static void emit_phase(pp_session_turn *turn)
         emit(turn, to == PP_SESSION_FAILED, NULL, turn->end_reason, "%s", turn->end_message);
 }
 
-void pp_session_say(pp_session_turn *turn)
+void pp_session_set_conditions(pp_session_turn *turn)
 {
     bool final = turn->to->phase == PP_SESSION_SUCCEEDED || turn->to->phase == PP_SESSION_FAILED;
-    say_accepted(turn);
-    say_injected(turn);
-    say_collecting(turn);
-    say_metrics(turn);
-    say_fine(turn);
-    say_replayed(turn);
+    set_accepted(turn);
+    set_injected(turn);
+    set_collecting(turn);
+    set_metrics(turn);
+    set_fine(turn);
+    set_replayed(turn);
     pp_session_say_clocks(turn);
-    say_stored(turn);
+    set_stored(turn);
     if (final)
-        say_final(turn);
+        set_final(turn);
     else
-        say_active(turn);
+        set_active(turn);
     emit_phase(turn);
     if (turn->session->invalid.code != PP_OK)
         return; /* said already */
@@ -467,7 +467,7 @@ void pp_session_say(pp_session_turn *turn)
     if (strcmp(turn->to->conditions[PP_CONDITION_INJECTED].reason, "NoMatchingPods") != 0)
         emit_if_new(turn, PP_CONDITION_INJECTED); /* before its pods come, nothing is wrong */
     emit_if_new(turn, PP_CONDITION_METRICS_AVAILABLE);
-    emit_if_new(turn, PP_CONDITION_FINE_SAMPLED);
+    emit_if_new(turn, PP_CONDITION_SAMPLED);
     emit_if_new(turn, PP_CONDITION_REPLAYED);
     emit_if_new(turn, PP_CONDITION_STORED);
     emit_skew(turn);

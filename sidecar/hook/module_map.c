@@ -28,7 +28,7 @@ static unsigned slot_of(const void *module)
     return at;
 }
 
-bool pp_places_put(const void *module, uint32_t layer)
+bool pp_module_map_put(const void *module, uint32_t layer)
 {
     unsigned at = slot_of(module);
     if (!table[at].module) {
@@ -43,20 +43,20 @@ bool pp_places_put(const void *module, uint32_t layer)
     return true;
 }
 
-uint32_t pp_places_find(const void *module)
+uint32_t pp_module_map_find(const void *module)
 {
     unsigned at = slot_of(module);
     return table[at].module ? table[at].layer : PP_PLACE_NONE;
 }
 
-void pp_places_drop(const void *module)
+void pp_module_map_drop(const void *module)
 {
     unsigned at = slot_of(module);
     if (table[at].module)
         table[at].layer = PP_PLACE_NONE;
 }
 
-void pp_places_clear(void)
+void pp_module_map_clear(void)
 {
     if (taken)
         memset(table, 0, sizeof table);
