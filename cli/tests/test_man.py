@@ -65,3 +65,11 @@ def test_verbs_are_those_of_help():
     page = PAGE.read_text()
     synopsis = page[page.index(".SH SYNOPSIS"):page.index(".SH DESCRIPTION")]
     assert re.findall(r"precisionprobe (\w+)", shown) == re.findall(r"\.B precisionprobe (\w+)", synopsis)
+
+
+@pytest.mark.parametrize("former, now", [("fine-period", "sampling-period"), ("dwell", "replay-duration"),
+                                         ("max-pause", "replay-max-pause")])
+def test_former_names_are_accepted_and_not_shown(former, now):
+    told = run(os.environ["PP_CLI"], "run", "--method", "Isolated", f"--{former}=never", "--", "true")
+    assert told.returncode == 1 and f"--{now}" in told.stderr and "unrecognized" not in told.stderr, told.stderr
+    assert f"--{former}" not in run(os.environ["PP_CLI"], "run", "--help").stdout
