@@ -36,7 +36,7 @@ def test_what_is_added(world, namespace):
               if "serviceAccountToken" in s]
     assert [t["audience"] for t in tokens] == ["precisionprobe"]
     connected = wait_until("the agent's connection", lambda: any(
-        t.get("reporting") for t in (world.session("all", namespace).get()["status"].get("targets") or [])), 60)
+        t.get("reporting") for t in (world.session("all", namespace).get().get("status", {}).get("targets") or [])), 60)
     assert connected
 
 
@@ -148,5 +148,5 @@ def test_the_operator_by_its_address(world, namespace):
         wait_until("the Service's address", lambda: addresses_told(world, namespace) == addresses, 60)
         world.cluster.apply(world.pod(namespace, name, more=IN_THE_NODES_NETWORK))
         wait_until("the agent's connection", lambda: any(
-            t["pod"] == name and t.get("reporting") for t in session.get()["status"].get("targets") or []), 60)
+            t["pod"] == name and t.get("reporting") for t in session.get().get("status", {}).get("targets") or []), 60)
         assert f"connecting to {address}" in world.agent_logs(namespace)[name]

@@ -95,8 +95,8 @@ class Probe:
         return [json.loads(line) for line in whole.splitlines()]
 
 
-def until(condition, what, seconds=60):
-    """Waits for a condition, not for a time."""
+def until(condition, what, seconds=300):
+    """Waits for a condition, not for a time: only a hang takes as long as the limit."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited %d s for %s" % (seconds, what)
@@ -106,7 +106,7 @@ def until(condition, what, seconds=60):
 def run(python, *arguments, environment=None, check=True):
     clean = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     clean.pop("PYTHONPATH", None)
-    result = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=600,
+    result = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=1200,
                             env=environment or clean)
     if check:
         assert result.returncode == 0, result.stderr

@@ -294,7 +294,7 @@ def test_an_ordinary_sidecar_has_no_last_words(probe, server):
     probe.configure(endpoint="wss://localhost:%d/v1/ingest" % server.port)
     agent = probe.start(*options(probe), "--last-words", str(words), environment={
         "PRECISIONPROBE_EXIT_WITH_TRAINER": "1", **off_by(-820000000, needed("PP_AGENT"))})
-    until(lambda: probe.log.read_text().count("not connected") > 8, "attempts for half a minute", 120)
+    until(lambda: probe.log.read_text().count("not connected") > 8, "attempts for half a minute")
     assert agent.poll() is None and words.read_text() == ""
     assert "clock behind by" in probe.log.read_text()
 
@@ -651,13 +651,13 @@ def test_three_sessions_in_the_life_of_one_training(probe, server, python):
     """Started and stopped while it trains, each with layers of its own; and it trains as without."""
     idle(probe, server)
     training = begin(probe, python, "mixed", "200")
-    until(lambda: list(probe.ring.glob("*.ring")), "the training's ring", 60)
+    until(lambda: list(probe.ring.glob("*.ring")), "the training's ring")
     kinds = {"session-a": "Linear", "session-b": "EmbeddingBag", "session-c": "LSTM"}
     for uid, kind in kinds.items():
         assert mode(probe) == "idle"
         settings = settings_of(uid, layers={"types": [kind]}, stretch={"seconds": 0.1}, durationSeconds=1000)
         server.say(True, session=uid, settings=settings)
-        until(lambda uid=uid: len(of_session(server, uid)) >= 2, "batches of " + uid, 60)
+        until(lambda uid=uid: len(of_session(server, uid)) >= 2, "batches of " + uid)
         server.say(False, session=uid, settings=settings)
         until(lambda uid=uid: of_session(server, uid)[-1]["stretch"]["last"], "the stretch's end")
     with_probe = end(probe, training)
@@ -682,7 +682,7 @@ def test_the_next_session_waits_for_the_last_word_of_the_one_before(probe, serve
     training = begin(probe, python, "mixed", "100")
     server.ack = False
     server.say(True, session="session-a", settings=settings_of("session-a"))
-    until(lambda: server.received >= 2, "batches", 60)
+    until(lambda: server.received >= 2, "batches")
     server.say(True, session="session-b", settings=settings_of("session-b", layers={"types": ["Linear"]}))
     until(lambda: any(json.loads(text)["stretch"]["last"] for text in list(server.texts.values())), "the stretch's end")
     assert mode(probe) == "idle" and "uid=session-b" not in probe.log.read_text()
@@ -735,12 +735,12 @@ def test_an_agent_that_is_killed_leaves_a_later_session_to_the_next(probe, serve
     idle(probe, server)
     training = begin(probe, python, "mixed", "100")
     server.say(True, session="session-a", settings=settings_of("session-a", layers={"types": ["Linear"]}))
-    until(lambda: len(server.batches) >= 2, "batches", 60)
+    until(lambda: len(server.batches) >= 2, "batches")
     probe.agent.kill()
     probe.agent.wait()
     killed_at = len(server.batches)
     probe.start(*options(probe))
-    until(lambda: len(server.batches) >= killed_at + 2, "further batches", 60)
+    until(lambda: len(server.batches) >= killed_at + 2, "further batches")
     assert end(probe, training).returncode == 0
     probe.finish()
     assert {batch["session"] for batch in server.batches} == {"session-a"}
@@ -756,7 +756,7 @@ def test_a_session_that_is_stopped_goes_on(probe, server, python):
     training = begin(probe, python, "mixed", "100")
     settings = settings_of("session-a", durationSeconds=8)
     server.say(True, session="session-a", settings=settings)
-    until(lambda: len(server.batches) >= 2, "batches", 60)
+    until(lambda: len(server.batches) >= 2, "batches")
     begun = time.monotonic()
     server.say(False, session="session-a", settings=settings)
     until(lambda: server.batches[-1]["stretch"]["last"], "the stretch's end")

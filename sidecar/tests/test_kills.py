@@ -45,7 +45,7 @@ class Disturbed(Probe):
         self.out = open(self.folder / "training.txt", "w")
         self.trainer = subprocess.Popen([pythons()[0], TRAIN, "mixed", "40", str(self.folder / "enough")],
                                         stdout=self.out, env=self.environment())
-        until(lambda: losses(self), "the training's first steps", 60)
+        until(lambda: losses(self), "the training's first steps")
 
     @property
     def stdout(self):
@@ -108,7 +108,7 @@ def test_agent_and_server_killed_at_random(disturbed):
     for _ in range(KILLS):
         before = len(d.sent())
         if chance.random() < 0.7:  # some at once, most while batches are under way
-            until(lambda: len(d.sent()) > before, "another batch", 60)
+            until(lambda: len(d.sent()) > before, "another batch")
         if chance.random() < 0.6:
             d.kill(d.agent)
             d.begin()
@@ -118,7 +118,7 @@ def test_agent_and_server_killed_at_random(disturbed):
             d.serve()
         assert d.trainer.poll() is None, "the training has stopped"
     before = len(d.sent())
-    until(lambda: len(d.sent()) > before, "the last agent's first batch", 60)
+    until(lambda: len(d.sent()) > before, "the last agent's first batch")
     d.end_training()
     d.finish()
     batches = d.taken()
@@ -135,7 +135,7 @@ def test_what_a_killed_agent_had_to_send_is_sent_by_the_next(disturbed):
     d.kill(d.server)
     d.begin()
     d.train()
-    until(lambda: len(d.spooled()) >= 3, "three batches in the spool", 60)
+    until(lambda: len(d.spooled()) >= 3, "three batches in the spool")
     d.kill(d.agent)
     waiting = d.spooled()
     (d.spool / ".new").write_text("torn")
@@ -163,7 +163,7 @@ def test_without_a_spool_batches_are_kept_in_memory(disturbed):
     d.spool.write_text("a file")
     d.begin()
     d.train()
-    until(lambda: len(d.sent()) >= 3, "three batches", 60)
+    until(lambda: len(d.sent()) >= 3, "three batches")
     d.end_training()
     d.finish()
     assert d.log.read_text().count("kept in memory only") == 1
