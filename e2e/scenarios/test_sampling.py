@@ -15,8 +15,8 @@ PERIOD = 100000  # ns that are asked for
 
 def profile(world, method, name, model, seed, seconds, duration, **settings):
     """A session beside a training; (the session, what the training has printed, its rows)."""
-    world.use(config__fine__periodMicroseconds=str(PERIOD // 1000), config__injection__stretchSeconds="2",
-              config__fine__auto="true")
+    world.use(config__sampling__periodMicroseconds=str(PERIOD // 1000), config__injection__stretchSeconds="2",
+              config__sampling__auto="true")
     world.deployment.put_driver(**settings)
     world.cluster.apply(
         manifest(name, duration=duration, more=f"  method: {method}\n  overheadBudgetPercent: 0.3\n") + "---\n"
