@@ -53,7 +53,7 @@ typedef struct run {
     int64_t steps;
     int64_t dropped;
     int64_t cost_ns;
-    int64_t paused_ns; /* the training was held for replays */
+    int64_t paused_ns; /* the training was paused for replays */
     int status;        /* the training's */
     bool failed;       /* memory is out: what there is so far is told */
 } run;

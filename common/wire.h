@@ -195,7 +195,7 @@ typedef struct pp_wire_fine {
 typedef struct pp_wire_cost {
     int64_t nanoseconds;
     int64_t marks;
-    int64_t paused; /**< ns that the training was held for replays; in no other cost */
+    int64_t paused; /**< ns that the training was paused for replays; in no other cost */
 } pp_wire_cost;
 
 /**

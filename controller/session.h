@@ -117,7 +117,7 @@ typedef struct pp_session {
     double overhead_budget_percent;
     pp_method method;
     int64_t dwell_ns;     /**< Replay: of one layer in one phase; 0: as the operator has it */
-    int64_t max_pause_ns; /**< and how long the training may be held in all */
+    int64_t max_pause_ns; /**< and how long the training may be paused in all */
     char *existing_pods;  /**< "Report" */
     double tolerance_percent;
     bool suspend;

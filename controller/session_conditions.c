@@ -283,9 +283,9 @@ static void set_replayed(pp_session_turn *turn)
                        (long long)t->unreplayed, (long long)t->reporting, denied->name,
                        denied->isolated);
     else if (t->replayed == t->reporting)
-        pp_session_set(turn, PP_CONDITION_REPLAYED, PP_CONDITION_TRUE, "Replayed",
-                       "Layers of every reporting pod were replayed; the training was held for %s",
-                       paused);
+        pp_session_set(
+            turn, PP_CONDITION_REPLAYED, PP_CONDITION_TRUE, "Replayed",
+            "Layers of every reporting pod were replayed; the training was paused for %s", paused);
     else if (turn->to->completion_ns)
         pp_session_set(
             turn, PP_CONDITION_REPLAYED, PP_CONDITION_FALSE, "NothingReplayed",

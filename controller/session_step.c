@@ -121,7 +121,7 @@ static int64_t previous_pause(const pp_session *s)
     return text && pp_duration_parse(text, &ns, NULL) == 0 ? ns : 0;
 }
 
-/* How much later a session ends where the training was held for so long: what pods say of that is
+/* How much later a session ends where the training was paused for so long: what pods say of that is
  * theirs to say, so no later than the spec lets it be. */
 static int64_t moved_by(const pp_session *s, int64_t paused)
 {
@@ -171,7 +171,7 @@ static void carry_times(pp_session_turn *turn)
         d->ends_at_ns = d->start_ns + s->duration_ns + moved_by(s, d->paused_ns);
 }
 
-/* Replays that are under way are let end: how long they hold the training is known once they have.
+/* Replays that are under way are let end: how long they pause the training is known once they have.
  */
 static bool is_held(const pp_session_turn *turn)
 {

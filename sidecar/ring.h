@@ -188,7 +188,7 @@ typedef struct pp_ring_header {
     uint64_t lost;              /**< marks ever lost */
     uint64_t marks;             /**< marks ever made, the lost ones included */
     int64_t cost;               /**< ns that the hook has cost the training, as it measures it */
-    int64_t paused;             /**< ns that the training was held while layers were replayed */
+    int64_t paused;             /**< ns that the training was paused while layers were replayed */
     int64_t steps;              /**< steps ever counted */
     int64_t clock_error; /**< ns: how far GPU times may be off the host clock; 0 for "host" */
     uint32_t layer_count;

@@ -86,7 +86,7 @@ static void test_replay_limits(void **state)
     }
 }
 
-/* The training is held for no dwell that cannot give a value. */
+/* The training is paused for no dwell that cannot give a value. */
 static void test_dwells_hold_windows(void **state)
 {
     (void)state;
@@ -2231,7 +2231,7 @@ static const char *progress(const world *w, const char *what)
     return pp_json_get_string(w->object, "status", "progress", what, NULL);
 }
 
-/* While the training is held nothing is sampled: the end is later by that, and by no more. */
+/* While the training is paused nothing is sampled: the end is later by that, and by no more. */
 static void test_pauses_move_the_end(void **state)
 {
     (void)state;
@@ -2296,8 +2296,8 @@ static void test_pauses_that_cannot_be(void **state)
     world_done(&w);
 }
 
-/* Replays that are under way are let end, for as long as the training may be held and the agent is
- * heard of. */
+/* Replays that are under way are let end, for as long as the training may be paused and the agent
+ * is heard of. */
 static void test_replays_are_let_end(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-"""Replays in a session: a layer's values are the truth's, the training is held and else untouched; or nothing is held."""
+"""Replays in a session: a layer's values are the truth's, the training is paused and else untouched; or nothing is paused."""
 import random
 
 import pytest
@@ -40,7 +40,7 @@ def profile(world, seed):
 
 
 def check_store(world, uid):
-    """Replays are kept, and in no count of the training; the training was held as long as they took, and not too long."""
+    """Replays are kept, and in no count of the training; the training was paused as long as they took, and not too long."""
     kept, = world.database.rows(
         "SELECT count(*) FILTER (WHERE dwell IS NOT NULL AND NOT background) AS replayed, "
         "count(*) FILTER (WHERE background) AS background, "

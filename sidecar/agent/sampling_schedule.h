@@ -39,7 +39,7 @@ typedef struct pp_schedule_input {
     bool running;    /**< a stretch is running: started and not stopped */
     bool isolating;  /**< within it layers are replayed (docs/replay.md), which has a limit of its
                         own: it goes on until that is done */
-    int64_t paused;  /**< ns that the training was held for that, since the process was seen */
+    int64_t paused;  /**< ns that the training was paused for that, since the process was seen */
     bool events;     /**< the running one has events: its kernels could not be recorded */
     int64_t cost;    /**< ns that the hook has cost so far */
     int64_t steps;   /**< steps that the hook has counted */

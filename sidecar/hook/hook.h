@@ -253,7 +253,7 @@ void pp_pace_step(pp_state state, const pp_pace_kernels *kernels);
 bool pp_pace_extra(bool by_calls, int64_t *ret);
 /** Forgets what marked steps took: others will be marked. */
 void pp_pace_forget(void);
-/** The training was held: the block of steps begins anew. */
+/** The training was paused: the block of steps begins anew. */
 void pp_pace_pause(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** Whether layers are to be replayed at steps' ends of this stretch, once it has gone on a while.

@@ -461,7 +461,7 @@ static int on_isolating(void)
         return -1;
     bool over = more != Py_True;
     Py_DECREF(more);
-    (void)pp_kernels_cost(); /* no cost: the training was held */
+    (void)pp_kernels_cost(); /* no cost: the training was paused */
     pp_pace_pause();
     if (over && hook.state == ISOLATING) {
         hook.isolate = false;

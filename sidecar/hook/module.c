@@ -511,7 +511,7 @@ static PyMethodDef functions[] = {
      "Whether layers are to be replayed in this stretch, and why not."},
     {"dwell", m_dwell, METH_VARARGS, "A mark of a dwell: kind, layer or number, phase or flag."},
     {"left_out", m_left_out, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
-    {"paused", m_paused, METH_VARARGS, "ns that the training was held for replays."},
+    {"paused", m_paused, METH_VARARGS, "ns that the training was paused for replays."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},
     {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},
