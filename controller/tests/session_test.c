@@ -2202,7 +2202,7 @@ static void test_replayed_condition(void **state)
     (void)step(&w, 23);
     c = condition(&w, PP_CONDITION_REPLAYED, "Replayed");
     assert_int_equal(c->status, PP_CONDITION_TRUE);
-    assert_non_null(strstr(c->message, "held for 12s500ms"));
+    assert_non_null(strstr(c->message, "paused for 12s500ms"));
     w.obs.n_pods = 0; /* deleted: what is said of them stays */
     (void)step(&w, 24);
     condition(&w, PP_CONDITION_REPLAYED, "Replayed");
