@@ -157,9 +157,9 @@ static void welcome(pp_operator *op, pp_peer *peer, const char *uid, const pp_se
 
 static void touch_work(pp_operator *op, const char *session_uid)
 {
-    const pp_runtime *work = pp_runtime_find(op, session_uid);
-    if (work)
-        pp_watches_enqueue_soon(op, work->key);
+    const pp_runtime *runtime = pp_runtime_find(op, session_uid);
+    if (runtime)
+        pp_watches_enqueue_soon(op, runtime->key);
 }
 
 /*
@@ -171,9 +171,10 @@ static void tell_peer(pp_operator *op, pp_peer *peer, bool first)
     const pp_pod *pod = pod_of(op, peer->identity.namespace_name, peer->identity.pod);
     bool same = pod && strcmp(pod->uid, peer->identity.pod_uid) == 0;
     const pp_session *session = same ? pp_match_holder(op->matches, pod->uid) : NULL;
-    const pp_runtime *work = session ? pp_runtime_get(op, session) : NULL;
+    const pp_runtime *runtime = session ? pp_runtime_get(op, session) : NULL;
     const char *uid = session ? session->uid : "";
-    bool sampling = session && !session->suspend && (!work || !work->decided || work->sampling);
+    bool sampling =
+        session && !session->suspend && (!runtime || !runtime->decided || runtime->sampling);
     bool change = strcmp(peer->session_uid, uid) != 0;
     if (!first && !change && peer->sampling == sampling)
         return;
@@ -382,16 +383,16 @@ static void delivery_free(delivery *d)
 
 /* What the batch says about its pod, for the session's status and for the questions to Prometheus.
  */
-static void take_note(pp_runtime *work, const delivery *d)
+static void take_note(pp_runtime *runtime, const delivery *d)
 {
     const pp_wire_batch *batch = d->batch;
-    pp_runtime_target *target = pp_runtime_get_target(work, d->pod_uid);
+    pp_runtime_target *target = pp_runtime_get_target(runtime, d->pod_uid);
     if (!target)
         return;
     for (size_t i = 0; i < batch->process.gpus.count; i++) {
         const char *gpu = batch->process.gpus.items[i];
         (void)pp_strings_add_once(&target->gpus, gpu, NULL);
-        (void)pp_plan_need(work->plan, gpu, batch->stretch.start, batch->stretch.end, NULL);
+        (void)pp_plan_need(runtime->plan, gpu, batch->stretch.start, batch->stretch.end, NULL);
     }
     if (target->rank < 0 || batch->process.rank < target->rank)
         target->rank = batch->process.rank;
@@ -400,39 +401,39 @@ static void take_note(pp_runtime *work, const delivery *d)
         target->replaying |= batch->stretch.dwell != 0; /* that none replays the store knows */
     }
     target->last_batch_ns = pp_time_now();
-    work->stats_dirty = true;
-    pp_runtime_unsolved(work);
+    runtime->stats_dirty = true;
+    pp_runtime_unsolved(runtime);
 }
 
 static void on_stored(void *user, bool inserted, const pp_error *error)
 {
     delivery *d = user;
     pp_operator *op = d->op;
-    pp_runtime *work = pp_runtime_find(op, d->session_uid);
-    if (work && work->serial == d->serial)
-        work->deliveries--;
+    pp_runtime *runtime = pp_runtime_find(op, d->session_uid);
+    if (runtime && runtime->serial == d->serial)
+        runtime->deliveries--;
     if (!error) {
         if (inserted) {
             pp_meter_add(op->meters.batches, 1);
             pp_meter_add(op->meters.events, (double)pp_store_count_events(d->batch));
         }
-        if (work) {
-            take_note(work, d);
-            pp_watches_enqueue_soon(op, work->key);
+        if (runtime) {
+            take_note(runtime, d);
+            pp_watches_enqueue_soon(op, runtime->key);
         }
         if (op->server)
             pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);
     } else if (error->code == PP_ERR_INVALID || error->code == PP_ERR_TOO_LARGE) {
-        pp_warn(work ? work->key : NULL, "a batch is refused: %s", error->message);
-        if (work)
-            pp_runtime_refused(work, d->pod_uid, error->message);
+        pp_warn(runtime ? runtime->key : NULL, "a batch is refused: %s", error->message);
+        if (runtime)
+            pp_runtime_refused(runtime, d->pod_uid, error->message);
         if (op->server)
             pp_http_ingest_refuse(op->server, d->connection, d->batch->seq, error);
     } else {
-        pp_warn(work ? work->key : NULL, "a batch cannot be stored now: %s", error->message);
-        if (work && error->code == PP_ERR_NOT_FOUND) { /* its rows are gone: write them again */
-            work->row_written = false;
-            pp_runtime_target *target = pp_runtime_get_target(work, d->pod_uid);
+        pp_warn(runtime ? runtime->key : NULL, "a batch cannot be stored now: %s", error->message);
+        if (runtime && error->code == PP_ERR_NOT_FOUND) { /* its rows are gone: write them again */
+            runtime->row_written = false;
+            pp_runtime_target *target = pp_runtime_get_target(runtime, d->pod_uid);
             if (target)
                 target->row_written = false;
         }
@@ -443,18 +444,18 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
 }
 
 /* The rows that the batch refers to are on their way before it. */
-static bool rows_ahead(pp_runtime *work, const pp_session *session, const pp_pod *pod)
+static bool rows_ahead(pp_runtime *runtime, const pp_session *session, const pp_pod *pod)
 {
-    if (!work->row_written) {
+    if (!runtime->row_written) {
         const pp_session_decision now = {.phase = session->phase};
-        if (pp_record_session(work, session, &now) < 0)
+        if (pp_record_session(runtime, session, &now) < 0)
             return false;
-        work->row_written = true;
-        work->row_generation = session->generation;
-        work->row_phase = session->phase;
+        runtime->row_written = true;
+        runtime->row_generation = session->generation;
+        runtime->row_phase = session->phase;
     }
-    pp_record_target(work, pod);
-    const pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
+    pp_record_target(runtime, pod);
+    const pp_runtime_target *target = pp_runtime_get_target(runtime, pod->uid);
     return target && target->row_written;
 }
 
@@ -470,10 +471,10 @@ static int refuse(pp_operator *op, pp_http_id connection, pp_wire_batch *batch, 
 }
 
 /* Its end was decided; that its status says so is a matter of moments. */
-static bool ended(const pp_runtime *work)
+static bool ended(const pp_runtime *runtime)
 {
-    return work->row_written &&
-           (work->row_phase == PP_SESSION_SUCCEEDED || work->row_phase == PP_SESSION_FAILED);
+    return runtime->row_written &&
+           (runtime->row_phase == PP_SESSION_SUCCEEDED || runtime->row_phase == PP_SESSION_FAILED);
 }
 
 /* Whether the pod has been a session's that is not there any more. */
@@ -491,7 +492,7 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
     if (pod && strcmp(pod->uid, peer->identity.pod_uid) != 0)
         pod = NULL;
     const pp_session *session = pp_match_session(op->matches, batch->session);
-    const pp_runtime *work = pp_runtime_find(op, batch->session);
+    const pp_runtime *runtime = pp_runtime_find(op, batch->session);
     pp_inject_carrier carrier = {0};
     if (pod)
         pp_pod_carrier(pod, &carrier);
@@ -500,7 +501,7 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
                                   .eligible =
                                       pod && session && pp_inject_eligible(session, &carrier),
                                   .session = session,
-                                  .end_stored = work && ended(work),
+                                  .end_stored = runtime && ended(runtime),
                                   .replays = batch->stretch.dwell != 0};
     pp_error err = {0};
     if (pp_batch_check(&claim, &err) < 0 || !session || !pod) /* it takes none without both */
@@ -515,9 +516,9 @@ static int place(pp_operator *op, pp_peer *peer, const pp_session *session, cons
                  pp_wire_batch *batch, pp_store_clock *ret)
 {
     pp_error err = {.code = PP_ERR_UNAVAILABLE};
-    pp_runtime *work = pp_runtime_get(op, session);
+    pp_runtime *runtime = pp_runtime_get(op, session);
     ask_time(op, peer);
-    if (work && pp_clocks_place(work, session, pod, &peer->clock, batch, ret, &err) == 0)
+    if (runtime && pp_clocks_place(runtime, session, pod, &peer->clock, batch, ret, &err) == 0)
         return 0;
     if (err.code == PP_ERR_INVALID)
         return refuse(op, peer->connection, batch, err.code, err.field, err.message);
@@ -530,8 +531,8 @@ static int place(pp_operator *op, pp_peer *peer, const pp_session *session, cons
 static int allow(pp_operator *op, pp_http_id connection, const pp_session *session,
                  const pp_pod *pod, pp_wire_batch *batch)
 {
-    pp_runtime *work = pp_runtime_get(op, session);
-    pp_runtime_target *target = work ? pp_runtime_get_target(work, pod->uid) : NULL;
+    pp_runtime *runtime = pp_runtime_get(op, session);
+    pp_runtime_target *target = runtime ? pp_runtime_get_target(runtime, pod->uid) : NULL;
     pp_error err = {0};
     if (!target) {
         pp_wire_batch_free(batch);
@@ -540,7 +541,7 @@ static int allow(pp_operator *op, pp_http_id connection, const pp_session *sessi
     }
     if (pp_allowance_take(&target->allowance, &batch->process, &err) == 0)
         return 0;
-    pp_runtime_refused(work, pod->uid, err.message);
+    pp_runtime_refused(runtime, pod->uid, err.message);
     return refuse(op, connection, batch, err.code, err.field, err.message);
 }
 
@@ -554,24 +555,24 @@ void pp_connections_batch(pp_operator *op, pp_http_id connection, pp_wire_batch 
         allow(op, connection, session, pod, batch) < 0 ||
         place(op, peer, session, pod, batch, &clock) < 0)
         return;
-    pp_runtime *work = pp_runtime_get(op, session);
+    pp_runtime *runtime = pp_runtime_get(op, session);
     delivery *d = calloc(1, sizeof *d);
     pp_error err = {0};
-    if (!work || !d || !rows_ahead(work, session, pod)) {
+    if (!runtime || !d || !rows_ahead(runtime, session, pod)) {
         pp_wire_batch_free(batch);
         free(d);
         pp_http_ingest_put_off(op->server, connection);
         return;
     }
-    *d = (delivery){.op = op, .serial = work->serial, .connection = connection, .batch = batch};
+    *d = (delivery){.op = op, .serial = runtime->serial, .connection = connection, .batch = batch};
     (void)snprintf(d->session_uid, sizeof d->session_uid, "%s", session->uid);
     (void)snprintf(d->pod_uid, sizeof d->pod_uid, "%s", pod->uid);
-    work->deliveries++;
+    runtime->deliveries++;
     if (pp_store_put_batch(op->store, session->uid, pod->uid, batch, &clock, on_stored, d, &err) <
         0) {
-        work->deliveries--;
+        runtime->deliveries--;
         delivery_free(d);
-        pp_warn(work->key, "a batch cannot be stored now: %s", err.message);
+        pp_warn(runtime->key, "a batch cannot be stored now: %s", err.message);
         pp_http_ingest_put_off(op->server, connection);
     }
 }

@@ -23,25 +23,25 @@ static int64_t first_step(const pp_wire_batch *batch)
 }
 
 /* For the session's status, and for people. */
-static void tell_refused(pp_runtime *work, const pp_pod *pod, const pp_clock_ruling *ruling,
+static void tell_refused(pp_runtime *runtime, const pp_pod *pod, const pp_clock_ruling *ruling,
                          pp_error *err)
 {
-    pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
+    pp_runtime_target *target = pp_runtime_get_target(runtime, pod->uid);
     char why[PP_SESSION_CLOCK_WHY];
     pp_clock_explain(ruling, pod->node, why, sizeof why);
     (void)pp_error_field(err, "stretch", "%s", why);
-    pp_meter_add(work->op->meters.clock_refused[ruling->verdict], 1);
+    pp_meter_add(runtime->op->meters.clock_refused[ruling->verdict], 1);
     if (!target)
         return;
     if (target->clock.refused++ == 0)
-        pp_warn(work->key, "batches of pod %s are refused: %s", pod->name, why);
+        pp_warn(runtime->key, "batches of pod %s are refused: %s", pod->name, why);
     target->clock.refusing = true;
     (void)snprintf(target->clock.why, sizeof target->clock.why, "%s", why);
-    pp_runtime_refused(work, pod->uid, why);
-    pp_watches_enqueue_soon(work->op, work->key);
+    pp_runtime_refused(runtime, pod->uid, why);
+    pp_watches_enqueue_soon(runtime->op, runtime->key);
 }
 
-static void note_shift(const pp_runtime *work, pp_runtime_target *target, const pp_pod *pod,
+static void note_shift(const pp_runtime *runtime, pp_runtime_target *target, const pp_pod *pod,
                        const pp_clock_ruling *ruling)
 {
     char off[64];
@@ -49,16 +49,16 @@ static void note_shift(const pp_runtime *work, pp_runtime_target *target, const 
     if (target->clock.shift_ns == ruling->shift_ns)
         return;
     pp_clock_describe(ruling->shift_ns, off, sizeof off);
-    pp_info(work->key, "the clock of node %s, by pod %s, is %s: taken out",
+    pp_info(runtime->key, "the clock of node %s, by pod %s, is %s: taken out",
             pod->node ? pod->node : "?", pod->name, off);
     target->clock.shift_ns = ruling->shift_ns;
-    pp_watches_enqueue_soon(work->op, work->key);
+    pp_watches_enqueue_soon(runtime->op, runtime->key);
 }
 
-int pp_clocks_place(pp_runtime *work, const pp_session *session, const pp_pod *pod,
+int pp_clocks_place(pp_runtime *runtime, const pp_session *session, const pp_pod *pod,
                     const pp_clock *clock, pp_wire_batch *batch, pp_store_clock *ret, pp_error *err)
 {
-    pp_runtime_target *target = pp_runtime_get_target(work, pod->uid);
+    pp_runtime_target *target = pp_runtime_get_target(runtime, pod->uid);
     const pp_clock_now now = pp_clocks_now();
     *ret = (pp_store_clock){.now_ns = now.real_ns};
     if (!target)
@@ -77,12 +77,12 @@ int pp_clocks_place(pp_runtime *work, const pp_session *session, const pp_pod *p
     if (ruling.verdict != PP_CLOCK_TAKEN && clock->answers && !ruling.offset.known)
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "its node's clock is not known yet");
     if (ruling.verdict != PP_CLOCK_TAKEN) {
-        tell_refused(work, pod, &ruling, err);
+        tell_refused(runtime, pod, &ruling, err);
         return -1;
     }
     if (pp_wire_batch_shift(batch, ruling.shift_ns, err) < 0)
         return -1;
-    note_shift(work, target, pod, &ruling);
+    note_shift(runtime, target, pod, &ruling);
     ret->shift_ns = ruling.shift_ns;
     ret->began_ns = ruling.began_ns;
     ret->known = ruling.offset.known;
@@ -145,22 +145,22 @@ static int64_t whole_ms(int64_t ns)
 }
 
 /* The store has to know before anything is solved by it. */
-static int tell_store(pp_runtime *work, int64_t shift_ns, const pp_clock_offset *offset,
+static int tell_store(pp_runtime *runtime, int64_t shift_ns, const pp_clock_offset *offset,
                       pp_error *err)
 {
-    if (pp_store_put_prometheus_clock(work->op->store, work->uid, shift_ns, offset->ahead_ns,
+    if (pp_store_put_prometheus_clock(runtime->op->store, runtime->uid, shift_ns, offset->ahead_ns,
                                       offset->bound_ns, NULL, NULL, err) < 0)
         return -1;
-    work->prometheus_clock_stored = true;
+    runtime->prometheus_clock_stored = true;
     return 0;
 }
 
-int pp_clocks_follow_prometheus(pp_runtime *work, pp_error *err)
+int pp_clocks_follow_prometheus(pp_runtime *runtime, pp_error *err)
 {
     const pp_clock_now now = pp_clocks_now();
-    const pp_clock *clock = &work->op->prometheus_clock;
+    const pp_clock *clock = &runtime->op->prometheus_clock;
     const pp_clock_offset offset = pp_clock_offset_of(clock, &now);
-    const int64_t shift = whole_ms(pp_clock_shift(work->prometheus_shift_ns, &offset));
+    const int64_t shift = whole_ms(pp_clock_shift(runtime->prometheus_shift_ns, &offset));
     char off[64];
     pp_clock_describe(offset.ahead_ns, off, sizeof off);
     if (!offset.known)
@@ -171,16 +171,16 @@ int pp_clocks_follow_prometheus(pp_runtime *work, pp_error *err)
     if (pp_clock_is_unsteady(clock))
         return pp_error_set(err, PP_ERR_UNAVAILABLE,
                             "its clock jumps to and fro: see what sets it");
-    if (shift == work->prometheus_shift_ns && work->prometheus_clock_stored)
+    if (shift == runtime->prometheus_shift_ns && runtime->prometheus_clock_stored)
         return 0;
-    if (tell_store(work, shift, &offset, err) < 0)
+    if (tell_store(runtime, shift, &offset, err) < 0)
         return -1;
-    if (shift == work->prometheus_shift_ns)
+    if (shift == runtime->prometheus_shift_ns)
         return 0;
-    pp_info(work->key, "the clock of Prometheus is %s: taken out", off);
-    work->prometheus_shift_ns = shift;
-    pp_plan_again(work->plan);
-    pp_runtime_unsolved(work);
-    pp_watches_enqueue_soon(work->op, work->key);
+    pp_info(runtime->key, "the clock of Prometheus is %s: taken out", off);
+    runtime->prometheus_shift_ns = shift;
+    pp_plan_again(runtime->plan);
+    pp_runtime_unsolved(runtime);
+    pp_watches_enqueue_soon(runtime->op, runtime->key);
     return 0;
 }

@@ -16,7 +16,7 @@ pp_clock_now pp_clocks_now(void);
  * PP_ERR_INVALID where the batch is to be refused for its stamps, which the session then says, and
  * with PP_ERR_UNAVAILABLE where it may come again once the agent's clock is known.
  */
-int pp_clocks_place(pp_runtime *work, const pp_session *session, const pp_pod *pod,
+int pp_clocks_place(pp_runtime *runtime, const pp_session *session, const pp_pod *pod,
                     const pp_clock *clock, pp_wire_batch *batch, pp_store_clock *ret,
                     pp_error *err);
 
@@ -26,6 +26,6 @@ bool pp_clocks_prometheus_known(pp_operator *op);
 
 /** Brings work->prometheus_shift_ns up to what is known. Fails with PP_ERR_UNAVAILABLE where that
  * clock is none. */
-int pp_clocks_follow_prometheus(pp_runtime *work, pp_error *err);
+int pp_clocks_follow_prometheus(pp_runtime *runtime, pp_error *err);
 
 #endif

@@ -40,26 +40,26 @@ static void query_request_release(void *context)
 
 static void finish(query_request *e, bool ok)
 {
-    pp_runtime *work = pp_runtime_same(e->context.op, e->uid, e->serial);
-    if (work) {
-        work->queries--;
+    pp_runtime *runtime = pp_runtime_same(e->context.op, e->uid, e->serial);
+    if (runtime) {
+        runtime->queries--;
         for (size_t i = 0; ok && !e->partial && e->newest && i < e->gpus.count * PP_METRIC_COUNT;
              i++) {
             if (e->newest[i])
-                pp_plan_stored(work->plan, e->gpus.items[i / PP_METRIC_COUNT],
+                pp_plan_stored(runtime->plan, e->gpus.items[i / PP_METRIC_COUNT],
                                (pp_metric)(i % PP_METRIC_COUNT), e->newest[i]);
         }
         if (e->too_large)
-            pp_plan_too_large(work->plan, e->plan_id, pp_time_now());
+            pp_plan_too_large(runtime->plan, e->plan_id, pp_time_now());
         else if (ok && e->partial)
-            pp_plan_partial(work->plan, e->plan_id, e->sent_ns);
+            pp_plan_partial(runtime->plan, e->plan_id, e->sent_ns);
         else
-            pp_plan_answered(work->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
+            pp_plan_answered(runtime->plan, e->plan_id, ok ? e->sent_ns : pp_time_now(), ok);
         if (ok && e->n_samples) {
-            pp_runtime_unsolved(work);
-            work->stats_dirty = true;
+            pp_runtime_unsolved(runtime);
+            runtime->stats_dirty = true;
         }
-        pp_watches_enqueue_soon(work->op, work->key);
+        pp_watches_enqueue_soon(runtime->op, runtime->key);
     }
     pp_pending_call_free(e);
 }
@@ -94,34 +94,34 @@ static int note_newest(query_request *e, const pp_prometheus_answer *answer)
 }
 
 /* Logs what is new, where it is not "". */
-static void set_error(pp_runtime *work, const char *text)
+static void set_error(pp_runtime *runtime, const char *text)
 {
-    if (strcmp(work->prometheus_error, text) != 0 && *text)
-        pp_warn(work->key, "Prometheus: %s", text);
-    (void)snprintf(work->prometheus_error, sizeof work->prometheus_error, "%s", text);
+    if (strcmp(runtime->prometheus_error, text) != 0 && *text)
+        pp_warn(runtime->key, "Prometheus: %s", text);
+    (void)snprintf(runtime->prometheus_error, sizeof runtime->prometheus_error, "%s", text);
 }
 
 static void remember_error(const query_request *e, const char *text)
 {
-    pp_runtime *work = pp_runtime_same(e->context.op, e->uid, e->serial);
+    pp_runtime *runtime = pp_runtime_same(e->context.op, e->uid, e->serial);
     e->context.op->prometheus_failed = true;
-    if (work)
-        set_error(work, text);
+    if (runtime)
+        set_error(runtime, text);
 }
 
 static void remember_answer(const query_request *e, const pp_prometheus_answer *answer)
 {
-    pp_runtime *work = pp_runtime_same(e->context.op, e->uid, e->serial);
+    pp_runtime *runtime = pp_runtime_same(e->context.op, e->uid, e->serial);
     e->context.op->prometheus_failed = false;
-    if (!work)
+    if (!runtime)
         return;
-    work->asked = true;
-    set_error(work, "");
+    runtime->asked = true;
+    set_error(runtime, "");
     for (size_t i = 0; i < answer->shared.count; i++)
-        (void)pp_strings_add_once(&work->shared, answer->shared.items[i], NULL);
-    if (pp_prometheus_add_warnings(work->prometheus_warning, sizeof work->prometheus_warning,
+        (void)pp_strings_add_once(&runtime->shared, answer->shared.items[i], NULL);
+    if (pp_prometheus_add_warnings(runtime->prometheus_warning, sizeof runtime->prometheus_warning,
                                    answer->warning))
-        pp_warn(work->key, "Prometheus: %s", work->prometheus_warning);
+        pp_warn(runtime->key, "Prometheus: %s", runtime->prometheus_warning);
 }
 
 static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answer,
@@ -151,21 +151,21 @@ static void on_answer(void *user, uint64_t id, const pp_prometheus_answer *answe
 }
 
 /* Of a Prometheus without a clock nothing can be asked: `why`, else NULL. */
-static void ask(pp_runtime *work, const pp_plan_query *query, const pp_error *why)
+static void ask(pp_runtime *runtime, const pp_plan_query *query, const pp_error *why)
 {
-    pp_operator *op = work->op;
+    pp_operator *op = runtime->op;
     query_request *e = pp_pending_call_new(op, sizeof *e, query_request_release);
     pp_error err = {0};
     if (!e) {
-        pp_plan_answered(work->plan, query->id, pp_time_now(), false);
+        pp_plan_answered(runtime->plan, query->id, pp_time_now(), false);
         return;
     }
-    e->serial = work->serial;
+    e->serial = runtime->serial;
     e->plan_id = query->id;
     e->sent_ns = pp_time_now();
-    e->shift_ns = work->prometheus_shift_ns;
-    (void)snprintf(e->uid, sizeof e->uid, "%s", work->uid);
-    work->queries++;
+    e->shift_ns = runtime->prometheus_shift_ns;
+    (void)snprintf(e->uid, sizeof e->uid, "%s", runtime->uid);
+    runtime->queries++;
     if (why) {
         remember_error(e, why->message);
         finish(e, false);
@@ -176,23 +176,23 @@ static void ask(pp_runtime *work, const pp_plan_query *query, const pp_error *wh
     }
 }
 
-void pp_collect_tick(pp_runtime *work)
+void pp_collect_tick(pp_runtime *runtime)
 {
-    pp_operator *op = work->op;
+    pp_operator *op = runtime->op;
     int64_t now = pp_time_now();
-    if (!work->collect || !op->prometheus || pp_plan_due(work->plan) > now)
+    if (!runtime->collect || !op->prometheus || pp_plan_due(runtime->plan) > now)
         return;
     pp_plan_queries queries;
     pp_error err = {0};
     if (!pp_clocks_prometheus_known(op))
         return;
-    bool clock = pp_clocks_follow_prometheus(work, &err) == 0;
+    bool clock = pp_clocks_follow_prometheus(runtime, &err) == 0;
     const pp_error why = err;
-    if (pp_plan_next(work->plan, now, &queries, &err) < 0) {
-        pp_warn(work->key, "planning queries: %s", err.message);
+    if (pp_plan_next(runtime->plan, now, &queries, &err) < 0) {
+        pp_warn(runtime->key, "planning queries: %s", err.message);
         return;
     }
     for (size_t i = 0; i < queries.count; i++)
-        ask(work, &queries.items[i], clock ? NULL : &why);
+        ask(runtime, &queries.items[i], clock ? NULL : &why);
     pp_plan_queries_done(&queries);
 }

@@ -5,6 +5,6 @@
 #include "operator/session_runtime.h"
 
 /** Asks what is due. */
-void pp_collect_tick(pp_runtime *work);
+void pp_collect_tick(pp_runtime *runtime);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct pp_runtime pp_runtime;
  * until the session's next look). What is not known is found out, a few pods at a time; the session
  * is looked at again then.
  */
-void pp_explain_pod(pp_runtime *work, const pp_session *session, const pp_pod *pod,
+void pp_explain_pod(pp_runtime *runtime, const pp_session *session, const pp_pod *pod,
                     pp_session_pod *view);
 
 #endif

@@ -58,10 +58,10 @@ static void repeat_store_health(pp_operator *op)
         on_store_health(op, false, text);
 }
 
-static void collect_and_solve(pp_runtime *work)
+static void collect_and_solve(pp_runtime *runtime)
 {
-    pp_collect_tick(work);
-    pp_solve_tick(work);
+    pp_collect_tick(runtime);
+    pp_solve_tick(runtime);
 }
 
 static void on_tick(uv_timer_t *timer)

@@ -22,7 +22,7 @@ void pp_owners_note(pp_owners *owners, const pp_pod *pod);
  * Asks the API server about those of which it is not known, or not for long, whether they make
  * another pod: one at a time, until one does. The session is looked at again with each answer.
  */
-void pp_owners_ask(pp_runtime *work, const pp_session *session);
+void pp_owners_ask(pp_runtime *runtime, const pp_session *session);
 /** Pods are there: what was known of pods to come is worth nothing any more. */
 void pp_owners_forget(pp_owners *owners);
 /** Which of them is to be asked at this time, and `again_ns` when it is another's turn; -1: none.

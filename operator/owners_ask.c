@@ -33,58 +33,58 @@ typedef struct inquiry {
 static void on_owner(void *user, json_t *object, const pp_error *error)
 {
     inquiry *q = user;
-    pp_runtime *work = pp_runtime_same(q->context.op, q->session_uid, q->serial);
-    if (work) {
-        pp_session_owner *owner = &work->owners.items[q->owner];
+    pp_runtime *runtime = pp_runtime_same(q->context.op, q->session_uid, q->serial);
+    if (runtime) {
+        pp_session_owner *owner = &runtime->owners.items[q->owner];
         bool gone = error && error->code == PP_ERR_NOT_FOUND;
-        work->owners.asking = false;
+        runtime->owners.asking = false;
         if (!error || gone)
             owner->state = pp_owner_state_of(owner->kind, gone ? NULL : object);
         else if (error->code == PP_ERR_DENIED || error->code == PP_ERR_UNAUTHORIZED)
             owner->state = PP_OWNER_UNKNOWN;
         if (error && !gone)
-            pp_warn(work->key, "asking whether %s %s makes another pod: %s",
+            pp_warn(runtime->key, "asking whether %s %s makes another pod: %s",
                     pp_owner_kind_name(owner->kind), owner->name, error->message);
-        pp_watches_enqueue(q->context.op, work->key);
+        pp_watches_enqueue(q->context.op, runtime->key);
     }
     pp_pending_call_free(q);
 }
 
-static void start(pp_runtime *work, const pp_session *session, size_t i)
+static void start(pp_runtime *runtime, const pp_session *session, size_t i)
 {
-    pp_session_owner *owner = &work->owners.items[i];
-    inquiry *q = pp_pending_call_new(work->op, sizeof *q, NULL);
+    pp_session_owner *owner = &runtime->owners.items[i];
+    inquiry *q = pp_pending_call_new(runtime->op, sizeof *q, NULL);
     if (!q)
         return;
-    q->serial = work->serial;
+    q->serial = runtime->serial;
     q->owner = i;
-    (void)snprintf(q->session_uid, sizeof q->session_uid, "%s", work->uid);
+    (void)snprintf(q->session_uid, sizeof q->session_uid, "%s", runtime->uid);
     const pp_kube_call call = {.verb = PP_KUBE_GET,
                                .resource = &resources[owner->kind],
                                .ns = session->namespace_,
                                .name = owner->name,
                                .done = on_owner,
                                .user = q};
-    if (pp_kube_call_start(work->op->kube, &call, NULL, NULL) < 0)
+    if (pp_kube_call_start(runtime->op->kube, &call, NULL, NULL) < 0)
         pp_pending_call_free(q);
     else
-        work->owners.asking = true;
+        runtime->owners.asking = true;
 }
 
-void pp_owners_ask(pp_runtime *work, const pp_session *session)
+void pp_owners_ask(pp_runtime *runtime, const pp_session *session)
 {
     int64_t now = pp_time_monotonic(), again;
-    int next = pp_owners_next(&work->owners, now, &again);
-    for (; next >= 0; next = pp_owners_next(&work->owners, now, &again)) {
-        work->owners.asked_ns[next] = now;
-        if (work->owners.items[next].kind != PP_OWNER_OTHER) {
-            start(work, session, (size_t)next);
+    int next = pp_owners_next(&runtime->owners, now, &again);
+    for (; next >= 0; next = pp_owners_next(&runtime->owners, now, &again)) {
+        runtime->owners.asked_ns[next] = now;
+        if (runtime->owners.items[next].kind != PP_OWNER_OTHER) {
+            start(runtime, session, (size_t)next);
             return;
         }
-        work->owners.items[next].state = PP_OWNER_UNKNOWN;
-        pp_watches_enqueue(work->op, work->key);
+        runtime->owners.items[next].state = PP_OWNER_UNKNOWN;
+        pp_watches_enqueue(runtime->op, runtime->key);
     }
     if (again)
-        (void)pp_workqueue_add_after(work->op->queue, work->key,
+        (void)pp_workqueue_add_after(runtime->op->queue, runtime->key,
                                      (again - now) / INT64_C(1000000) + 1, NULL);
 }

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /*
- * One session's turn: observe (caches, what the store said last, what intake saw), let the
+ * One session's turn: observe (caches, what the store said last, what agents reported), let the
  * controller decide, carry the decision out. It may run as often as it likes; whatever it needs to
  * remember is in the session's status or in the store.
  */
@@ -37,7 +37,7 @@ static const int64_t MILLISECOND = 1000000;
 typedef struct gather_pods {
     const pp_operator *op;
     const pp_session *session;
-    pp_runtime *work;
+    pp_runtime *runtime;
     int64_t now_ns;
     pp_session_pod *items;
     size_t count;
@@ -47,7 +47,7 @@ typedef struct gather_pods {
 static const pp_runtime_target *target_of(const gather_pods *g, const char *pod_uid)
 {
     pp_runtime_target *target = NULL;
-    HASH_FIND_STR(g->work->targets, pod_uid, target);
+    HASH_FIND_STR(g->runtime->targets, pod_uid, target);
     return target;
 }
 
@@ -67,9 +67,9 @@ static void add_part(const pp_runtime_target *target, pp_session_pod *view)
     view->steps = target->steps;
 }
 
-static void add_what_intake_saw(const gather_pods *g, const pp_pod *pod, pp_session_pod *view)
+static void add_what_agents_reported(const gather_pods *g, const pp_pod *pod, pp_session_pod *view)
 {
-    pp_runtime_target *target = pp_runtime_get_target(g->work, pod->uid);
+    pp_runtime_target *target = pp_runtime_get_target(g->runtime, pod->uid);
     view->connected = pp_connections_has_peer(g->op, view->uid);
     if (!target)
         return;
@@ -78,8 +78,8 @@ static void add_what_intake_saw(const gather_pods *g, const pp_pod *pod, pp_sess
     if (!target->owner_name && pod->owner != PP_OWNER_NONE)
         target->owner_name = strdup(pod->owner_name);
     target->owner = pod->owner;
-    target->turn = g->work->turn;
-    pp_owners_note(&g->work->owners, pod);
+    target->turn = g->runtime->turn;
+    pp_owners_note(&g->runtime->owners, pod);
     pp_runtime_see(target, view, g->now_ns);
     add_part(target, view);
     view->gpus = (const char *const *)target->gpus.items;
@@ -147,10 +147,10 @@ static bool gather_pod(void *user, const void *object, const pp_session *holder)
     view->trouble = pp_stuck_trouble(g->op, pod->uid);
     view->session_name = holder && session_uid == holder->uid ? holder->name : NULL;
     if (injected) {
-        add_what_intake_saw(g, pod, view);
+        add_what_agents_reported(g, pod, view);
         add_silence(g, view);
     } else if (!pod->hooked) {
-        pp_explain_pod(g->work, g->session, pod, view);
+        pp_explain_pod(g->runtime, g->session, pod, view);
     }
     return true;
 }
@@ -171,7 +171,7 @@ static bool look_for_session(void *user, const pp_session *session)
 static void gather_former_pods(gather_pods *g)
 {
     const pp_match_index *matches = g->op->matches;
-    for (const pp_runtime_target *t = g->work->targets; t; t = t->hh.next) {
+    for (const pp_runtime_target *t = g->runtime->targets; t; t = t->hh.next) {
         const pp_pod *pod = t->last_batch_ns > 0 ? pp_match_pod(matches, t->pod_uid) : NULL;
         membership m = {.session = g->session};
         if (!pod || strcmp(pod->ns, g->session->namespace_) != 0)
@@ -191,8 +191,8 @@ static bool was_never_its_own(const gather_pods *g, const pp_runtime_target *t)
 /* Pods of its own that were deleted: how much was measured in them counts in the end. */
 static void gather_gone_pods(gather_pods *g)
 {
-    for (const pp_runtime_target *t = g->work->targets; t; t = t->hh.next) {
-        bool seen = t->turn == g->work->turn || was_never_its_own(g, t);
+    for (const pp_runtime_target *t = g->runtime->targets; t; t = t->hh.next) {
+        bool seen = t->turn == g->runtime->turn || was_never_its_own(g, t);
         pp_session_pod *view = seen ? NULL : add_view(g);
         if (!view)
             continue;
@@ -223,21 +223,21 @@ static bool look_at_stranger(void *user, const void *object)
 }
 
 /* No pod matches for a while: whether one nearly does. */
-static void seek_near(pp_runtime *work, const pp_session *session,
+static void seek_near(pp_runtime *runtime, const pp_session *session,
                       pp_session_observation *observation)
 {
     if (!pp_session_seeks_near(observation, NULL))
         return;
     int64_t now = pp_time_monotonic();
-    if (!work->near)
-        work->near = calloc(1, sizeof *work->near);
-    if (work->near && now >= work->near_after_ns) {
-        *work->near = (pp_selector_near){0};
-        work->near_after_ns = now + SEEK_EVERY_MS * MILLISECOND;
-        seeking s = {.session = session, .near = work->near, .left = SEEK_MOST};
-        pp_match_each_of_namespace(work->op->matches, session->namespace_, look_at_stranger, &s);
+    if (!runtime->near)
+        runtime->near = calloc(1, sizeof *runtime->near);
+    if (runtime->near && now >= runtime->near_after_ns) {
+        *runtime->near = (pp_selector_near){0};
+        runtime->near_after_ns = now + SEEK_EVERY_MS * MILLISECOND;
+        seeking s = {.session = session, .near = runtime->near, .left = SEEK_MOST};
+        pp_match_each_of_namespace(runtime->op->matches, session->namespace_, look_at_stranger, &s);
     }
-    observation->near = work->near;
+    observation->near = runtime->near;
 }
 
 /* ---- carrying out ---- */
@@ -245,16 +245,16 @@ static void seek_near(pp_runtime *work, const pp_session *session,
 /* The longest pause after status writes that failed. */
 enum { STATUS_RETRY_MS = 60000 };
 
-static void write_row(pp_runtime *work, const pp_session *session,
+static void write_row(pp_runtime *runtime, const pp_session *session,
                       const pp_session_decision *decision)
 {
-    if (work->row_written && work->row_generation == session->generation &&
-        work->row_phase == decision->phase)
+    if (runtime->row_written && runtime->row_generation == session->generation &&
+        runtime->row_phase == decision->phase)
         return;
-    if (pp_record_session(work, session, decision) == 0) {
-        work->row_written = true;
-        work->row_generation = session->generation;
-        work->row_phase = decision->phase;
+    if (pp_record_session(runtime, session, decision) == 0) {
+        runtime->row_written = true;
+        runtime->row_generation = session->generation;
+        runtime->row_phase = decision->phase;
     }
 }
 
@@ -291,43 +291,44 @@ static void emit_events(const write_context *from)
     }
 }
 
-static void status_written(pp_runtime *work, const write_context *context, const json_t *object)
+static void status_written(pp_runtime *runtime, const write_context *context, const json_t *object)
 {
     const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
-    work->status_failures = 0;
-    work->status_written_ns = pp_time_monotonic();
+    runtime->status_failures = 0;
+    runtime->status_written_ns = pp_time_monotonic();
     if (version && strcmp(version, context->version) != 0)
-        (void)snprintf(work->stale_version, sizeof work->stale_version, "%s", context->version);
-    pp_workqueue_forget(work->op->queue, work->key);
-    pp_watches_enqueue(work->op, work->key);
+        (void)snprintf(runtime->stale_version, sizeof runtime->stale_version, "%s",
+                       context->version);
+    pp_workqueue_forget(runtime->op->queue, runtime->key);
+    pp_watches_enqueue(runtime->op, runtime->key);
 }
 
 /* Nothing is written before the pause is over, however often the session is looked at. */
-static void status_failed(pp_runtime *work)
+static void status_failed(pp_runtime *runtime)
 {
-    int64_t wait = pp_workqueue_backoff_ms(work->status_failures);
-    if (work->status_failures < 20)
-        work->status_failures++;
+    int64_t wait = pp_workqueue_backoff_ms(runtime->status_failures);
+    if (runtime->status_failures < 20)
+        runtime->status_failures++;
     if (wait > STATUS_RETRY_MS)
         wait = STATUS_RETRY_MS;
-    work->status_retry_ns = pp_time_monotonic() + wait * MILLISECOND;
-    (void)pp_workqueue_add_after(work->op->queue, work->key, wait + 1, NULL);
+    runtime->status_retry_ns = pp_time_monotonic() + wait * MILLISECOND;
+    (void)pp_workqueue_add_after(runtime->op->queue, runtime->key, wait + 1, NULL);
 }
 
 static void on_status_written(void *user, json_t *object, const pp_error *error)
 {
     write_context *context = user;
     pp_operator *op = context->context.op;
-    pp_runtime *work = pp_runtime_same(op, context->uid, context->serial);
-    if (work)
-        work->status_writing = false;
+    pp_runtime *runtime = pp_runtime_same(op, context->uid, context->serial);
+    if (runtime)
+        runtime->status_writing = false;
     pp_rights_tell_written(op, error);
     if (!error)
         emit_events(context);
-    if (work && !error)
-        status_written(work, context, object);
-    else if (work)
-        status_failed(work);
+    if (runtime && !error)
+        status_written(runtime, context, object);
+    else if (runtime)
+        status_failed(runtime);
     if (error && error->code != PP_ERR_NOT_FOUND) {
         pp_warn(context->key, "writing the status: %s", error->message);
         pp_meter_add(op->meters.status_failures, 1);
@@ -339,17 +340,17 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
  * The patch carries the resourceVersion that the decision was made from: when the object has
  * changed meanwhile the server answers with a conflict, and the newer state is decided upon anew.
  */
-static int send_status(pp_runtime *work, const pp_session *session,
+static int send_status(pp_runtime *runtime, const pp_session *session,
                        const pp_session_decision *decision, json_t *patch)
 {
-    write_context *context = pp_pending_call_new(work->op, sizeof *context, NULL);
+    write_context *context = pp_pending_call_new(runtime->op, sizeof *context, NULL);
     if (!context)
         return -1;
-    context->serial = work->serial;
+    context->serial = runtime->serial;
     (void)snprintf(context->uid, sizeof context->uid, "%s", session->uid);
     (void)snprintf(context->ns, sizeof context->ns, "%s", session->namespace_);
     (void)snprintf(context->name, sizeof context->name, "%s", session->name);
-    (void)snprintf(context->key, sizeof context->key, "%s", work->key);
+    (void)snprintf(context->key, sizeof context->key, "%s", runtime->key);
     context->n_events = decision->n_events;
     memcpy(context->events, decision->events, sizeof context->events);
     (void)snprintf(context->version, sizeof context->version, "%s", session->resource_version);
@@ -363,11 +364,11 @@ static int send_status(pp_runtime *work, const pp_session *session,
                          .body = patch,
                          .done = on_status_written,
                          .user = context};
-    if (pp_kube_call_start(work->op->kube, &call, NULL, NULL) < 0) {
+    if (pp_kube_call_start(runtime->op->kube, &call, NULL, NULL) < 0) {
         pp_pending_call_free(context);
         return -1;
     }
-    work->status_writing = true;
+    runtime->status_writing = true;
     return 0;
 }
 
@@ -382,16 +383,16 @@ static pp_status_news news_of(const pp_session *session, const pp_session_decisi
 }
 
 /* Returns how long what is to be written has to wait, ns; 0: it is written, or nothing differs. */
-static int64_t write_status(pp_runtime *work, const pp_session *session,
+static int64_t write_status(pp_runtime *runtime, const pp_session *session,
                             const pp_session_decision *decision)
 {
     PP_CLEANUP_JSON json_t *patch = pp_session_status_json(decision, session->status);
     if (!patch || !json_object_get(patch, "status"))
         return 0;
     int64_t wait =
-        pp_runtime_status_wait(work, news_of(session, decision, patch), pp_time_monotonic());
-    if (wait == 0 && send_status(work, session, decision, patch) < 0)
-        status_failed(work);
+        pp_runtime_status_wait(runtime, news_of(session, decision, patch), pp_time_monotonic());
+    if (wait == 0 && send_status(runtime, session, decision, patch) < 0)
+        status_failed(runtime);
     return wait;
 }
 
@@ -450,48 +451,48 @@ static void expire(pp_operator *op, const pp_session *session)
         remove_session(op, session);
 }
 
-static void carry_out(pp_runtime *work, const pp_session *session,
+static void carry_out(pp_runtime *runtime, const pp_session *session,
                       const pp_session_decision *decision)
 {
-    pp_operator *op = work->op;
+    pp_operator *op = runtime->op;
     if (!decision->frozen)
-        write_row(work, session, decision);
-    if (!work->decided || decision->sampling != work->sampling) {
-        work->decided = true;
-        work->sampling = decision->sampling;
+        write_row(runtime, session, decision);
+    if (!runtime->decided || decision->sampling != runtime->sampling) {
+        runtime->decided = true;
+        runtime->sampling = decision->sampling;
         pp_connections_tell_session(op, session->uid);
     }
-    work->collect = decision->collect && work->restored;
-    if (work->collect)
-        pp_runtime_wake(work);
-    if (decision->finalise && !work->finalise) {
-        work->finalise = true;
-        pp_runtime_unsolved(work);
+    runtime->collect = decision->collect && runtime->restored;
+    if (runtime->collect)
+        pp_runtime_wake(runtime);
+    if (decision->finalise && !runtime->finalise) {
+        runtime->finalise = true;
+        pp_runtime_unsolved(runtime);
     }
-    int64_t later = write_status(work, session, decision);
+    int64_t later = write_status(runtime, session, decision);
     if (decision->ask_owners)
-        pp_owners_ask(work, session);
+        pp_owners_ask(runtime, session);
     else
-        pp_owners_forget(&work->owners);
+        pp_owners_forget(&runtime->owners);
     int64_t wait = decision->requeue_ns;
     if (later && (wait == 0 || wait > later))
         wait = later;
     if (wait > 0)
-        (void)pp_workqueue_add_after(op->queue, work->key, wait / MILLISECOND + 1, NULL);
+        (void)pp_workqueue_add_after(op->queue, runtime->key, wait / MILLISECOND + 1, NULL);
 }
 
 /* ---- the turn ---- */
 
-static void step(pp_runtime *work, const pp_session *session)
+static void step(pp_runtime *runtime, const pp_session *session)
 {
-    pp_operator *op = work->op;
-    gather_pods g = {.op = op, .session = session, .work = work, .now_ns = pp_time_now()};
-    work->turn++;
-    pp_refusals_begin(&work->refusals);
+    pp_operator *op = runtime->op;
+    gather_pods g = {.op = op, .session = session, .runtime = runtime, .now_ns = pp_time_now()};
+    runtime->turn++;
+    pp_refusals_begin(&runtime->refusals);
     pp_match_each_pod(op->matches, session->uid, gather_pod, &g);
     gather_former_pods(&g);
     gather_gone_pods(&g);
-    pp_refusals_end(&work->refusals);
+    pp_refusals_end(&runtime->refusals);
     const pp_unprobed_owner *refused = pp_stuck_refused(op, session);
     const char *store_text = NULL;
     bool store_up = pp_store_ready(op->store, &store_text);
@@ -500,29 +501,30 @@ static void step(pp_runtime *work, const pp_session *session)
         .now_ns = g.now_ns,
         .pods = g.items,
         .n_pods = g.count,
-        .owners = work->owners.items,
-        .n_owners = work->owners.count,
-        .stats = work->stats,
+        .owners = runtime->owners.items,
+        .n_owners = runtime->owners.count,
+        .stats = runtime->stats,
         .creation_refused = refused ? refused->refusal.message : NULL,
         .store_error = store_up ? NULL : store_text,
-        .unread = !work->restored,
-        .prometheus_error = work->prometheus_error[0] ? work->prometheus_error : NULL,
-        .prometheus_warning = work->prometheus_warning[0] ? work->prometheus_warning : NULL,
-        .prometheus_asked = work->asked,
-        .prometheus_shift_ns = work->prometheus_shift_ns,
+        .unread = !runtime->restored,
+        .prometheus_error = runtime->prometheus_error[0] ? runtime->prometheus_error : NULL,
+        .prometheus_warning = runtime->prometheus_warning[0] ? runtime->prometheus_warning : NULL,
+        .prometheus_asked = runtime->asked,
+        .prometheus_shift_ns = runtime->prometheus_shift_ns,
         .prometheus_off = !op->prometheus,
         .sampling_asked = pp_session_asks_sampling(session, op->config->sampling.by_auto),
-        .solve_error = work->solve_error[0] ? work->solve_error : NULL,
-        .solve_failures = work->solve_failures,
+        .solve_error = runtime->solve_error[0] ? runtime->solve_error : NULL,
+        .solve_failures = runtime->solve_failures,
         .serving_since_ns = op->serving_since_ns,
         .expire_s = op->config->sessions.ttl_seconds,
-        .under_way = work->unsolved || work->solving || work->deliveries || work->stats_dirty ||
-                     work->stats_loading,
+        .under_way = runtime->unsolved || runtime->solving || runtime->deliveries ||
+                     runtime->stats_dirty || runtime->stats_loading,
     };
     observation.stats.samples_complete =
-        !op->prometheus || (work->queries == 0 && pp_plan_complete(work->plan));
-    memcpy(observation.trouble_since_ns, work->trouble_since_ns, sizeof work->trouble_since_ns);
-    seek_near(work, session, &observation);
+        !op->prometheus || (runtime->queries == 0 && pp_plan_complete(runtime->plan));
+    memcpy(observation.trouble_since_ns, runtime->trouble_since_ns,
+           sizeof runtime->trouble_since_ns);
+    seek_near(runtime, session, &observation);
     /* Samples are awaited for as long as the configuration says, and then some. */
     const int64_t finish_ns = op->config->prometheus.max_wait + FINISH_MS * MILLISECOND;
     const pp_session_options options = {.finish_ns = finish_ns};
@@ -530,64 +532,66 @@ static void step(pp_runtime *work, const pp_session *session)
     pp_error err = {0};
     if (pp_session_step(&observation, &options, &decision, &err) < 0) {
         pp_err(session->name, "deciding: %s", err.message);
-        (void)pp_workqueue_retry(op->queue, work->key, NULL);
+        (void)pp_workqueue_retry(op->queue, runtime->key, NULL);
     } else {
-        memcpy(work->trouble_since_ns, decision.trouble_since_ns, sizeof work->trouble_since_ns);
-        carry_out(work, session, &decision);
+        memcpy(runtime->trouble_since_ns, decision.trouble_since_ns,
+               sizeof runtime->trouble_since_ns);
+        carry_out(runtime, session, &decision);
         pp_session_decision_done(&decision);
     }
     free(g.items);
 }
 
 /* It collects until its duration is over: its figures are read for people alone. */
-static bool is_steady(const pp_runtime *work, const pp_session *session)
+static bool is_steady(const pp_runtime *runtime, const pp_session *session)
 {
     return session->phase == PP_SESSION_COLLECTING && session->steps_max == 0 &&
-           !pp_session_asks_replays(session) && work->stats.steps > 0;
+           !pp_session_asks_replays(session) && runtime->stats.steps > 0;
 }
 
-static void refresh_stats(pp_runtime *work, const pp_session *session)
+static void refresh_stats(pp_runtime *runtime, const pp_session *session)
 {
-    if (!work->stats_dirty || work->stats_loading)
+    if (!runtime->stats_dirty || runtime->stats_loading)
         return;
-    int64_t every = is_steady(work, session) ? STEADY_EVERY_MS : STATS_EVERY_MS;
-    int64_t from = work->stats_loaded_ns + every * MILLISECOND;
-    int64_t wait = work->stats_loaded_ns ? from - pp_time_monotonic() : 0;
+    int64_t every = is_steady(runtime, session) ? STEADY_EVERY_MS : STATS_EVERY_MS;
+    int64_t from = runtime->stats_loaded_ns + every * MILLISECOND;
+    int64_t wait = runtime->stats_loaded_ns ? from - pp_time_monotonic() : 0;
     if (wait > 0)
-        (void)pp_workqueue_add_after(work->op->queue, work->key, wait / MILLISECOND + 1, NULL);
+        (void)pp_workqueue_add_after(runtime->op->queue, runtime->key, wait / MILLISECOND + 1,
+                                     NULL);
     else
-        pp_record_load_stats(work);
+        pp_record_load_stats(runtime);
 }
 
 void pp_reconcile(pp_operator *op, const char *key)
 {
     const pp_session *session = pp_kube_informer_get(op->sessions, key);
-    pp_runtime *work = pp_runtime_of_key(op, key);
-    if (work && (!session || strcmp(work->uid, session->uid) != 0)) {
-        pp_runtime_drop(work);
-        work = NULL;
+    pp_runtime *runtime = pp_runtime_of_key(op, key);
+    if (runtime && (!session || strcmp(runtime->uid, session->uid) != 0)) {
+        pp_runtime_drop(runtime);
+        runtime = NULL;
     }
     if (!session || session->deleting || !op->leading)
         return;
     if (pp_session_final(session)) {
-        if (work && !work->status_writing)
-            pp_runtime_drop(work);
+        if (runtime && !runtime->status_writing)
+            pp_runtime_drop(runtime);
         expire(op, session);
         return; /* nothing else will ever change */
     }
-    work = pp_runtime_get(op, session);
-    if (!work) {
+    runtime = pp_runtime_get(op, session);
+    if (!runtime) {
         (void)pp_workqueue_retry(op->queue, key, NULL);
         return;
     }
-    if (!work->restored) {
-        pp_record_restore(work);
+    if (!runtime->restored) {
+        pp_record_restore(runtime);
         /* It comes again when the store has answered. While the store is away, that is told. */
         if (pp_store_ready(op->store, NULL))
             return;
     }
-    refresh_stats(work, session);
+    refresh_stats(runtime, session);
     /* A decision is made from what our own last write left, never from what it replaced. */
-    if (!work->status_writing && strcmp(work->stale_version, session->resource_version) != 0)
-        step(work, session);
+    if (!runtime->status_writing && strcmp(runtime->stale_version, session->resource_version) != 0)
+        step(runtime, session);
 }

@@ -5,11 +5,11 @@
 #include "operator/pod.h"
 #include "operator/session_runtime.h"
 
-int pp_record_session(pp_runtime *work, const pp_session *session,
+int pp_record_session(pp_runtime *runtime, const pp_session *session,
                       const pp_session_decision *decision);
-void pp_record_target(pp_runtime *work, const pp_pod *pod);
+void pp_record_target(pp_runtime *runtime, const pp_pod *pod);
 /** Reads what an earlier process left; work->restored is set and the session looked at again. */
-void pp_record_restore(pp_runtime *work);
-void pp_record_load_stats(pp_runtime *work);
+void pp_record_restore(pp_runtime *runtime);
+void pp_record_load_stats(pp_runtime *runtime);
 
 #endif

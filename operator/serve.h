@@ -1,4 +1,4 @@
-/* The HTTP edge's requests, given to those who decide: admission, intake, and whether we are ready.
+/* The HTTP edge's requests, given to those who decide: admission, agents, and whether we are ready.
  */
 #ifndef PP_OPERATOR_SERVE_H
 #define PP_OPERATOR_SERVE_H

@@ -10,22 +10,22 @@
 
 pp_runtime *pp_runtime_find(const pp_operator *op, const char *uid)
 {
-    pp_runtime *work = NULL;
-    HASH_FIND_STR(op->works, uid, work);
-    return work;
+    pp_runtime *runtime = NULL;
+    HASH_FIND_STR(op->runtimes, uid, runtime);
+    return runtime;
 }
 
 pp_runtime *pp_runtime_same(const pp_operator *op, const char *uid, uint64_t serial)
 {
-    pp_runtime *work = pp_runtime_find(op, uid);
-    return work && work->serial == serial ? work : NULL;
+    pp_runtime *runtime = pp_runtime_find(op, uid);
+    return runtime && runtime->serial == serial ? runtime : NULL;
 }
 
 pp_runtime *pp_runtime_of_key(const pp_operator *op, const char *key)
 {
-    pp_runtime *work = NULL;
-    HASH_FIND(by_key, op->works_by_key, key, strlen(key), work);
-    return work;
+    pp_runtime *runtime = NULL;
+    HASH_FIND(by_key, op->runtimes_by_key, key, strlen(key), runtime);
+    return runtime;
 }
 
 /*
@@ -50,71 +50,71 @@ static void set_plan_options(const pp_operator *op, const pp_session *session, p
 
 pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session)
 {
-    pp_runtime *work = pp_runtime_find(op, session->uid);
-    if (work)
-        return work;
-    work = calloc(1, sizeof *work);
+    pp_runtime *runtime = pp_runtime_find(op, session->uid);
+    if (runtime)
+        return runtime;
+    runtime = calloc(1, sizeof *runtime);
     pp_plan_options plan;
     set_plan_options(op, session, &plan);
-    if (!work || !(work->plan = pp_plan_new(&op->source, &plan)) ||
-        asprintf(&work->key, "%s/%s", session->namespace_, session->name) < 0) {
-        if (work)
-            pp_plan_free(work->plan);
-        free(work);
+    if (!runtime || !(runtime->plan = pp_plan_new(&op->source, &plan)) ||
+        asprintf(&runtime->key, "%s/%s", session->namespace_, session->name) < 0) {
+        if (runtime)
+            pp_plan_free(runtime->plan);
+        free(runtime);
         return NULL;
     }
-    work->op = op;
-    work->serial = ++op->works_made;
-    (void)snprintf(work->uid, sizeof work->uid, "%s", session->uid);
-    pp_runtime *older = pp_runtime_of_key(op, work->key);
+    runtime->op = op;
+    runtime->serial = ++op->works_made;
+    (void)snprintf(runtime->uid, sizeof runtime->uid, "%s", session->uid);
+    pp_runtime *older = pp_runtime_of_key(op, runtime->key);
     if (older) /* of the session that had the name before */
         pp_runtime_drop(older);
-    HASH_ADD_STR(op->works, uid, work);
-    HASH_ADD_KEYPTR(by_key, op->works_by_key, work->key, strlen(work->key), work);
-    return work;
+    HASH_ADD_STR(op->runtimes, uid, runtime);
+    HASH_ADD_KEYPTR(by_key, op->runtimes_by_key, runtime->key, strlen(runtime->key), runtime);
+    return runtime;
 }
 
-void pp_runtime_wake(pp_runtime *work)
+void pp_runtime_wake(pp_runtime *runtime)
 {
-    if (!work->awake)
-        DL_APPEND(work->op->awake, work);
-    work->awake = true;
+    if (!runtime->awake)
+        DL_APPEND(runtime->op->awake, runtime);
+    runtime->awake = true;
 }
 
-void pp_runtime_unsolved(pp_runtime *work)
+void pp_runtime_unsolved(pp_runtime *runtime)
 {
-    work->unsolved = true;
-    pp_runtime_wake(work);
+    runtime->unsolved = true;
+    pp_runtime_wake(runtime);
 }
 
-static void sleep_again(pp_runtime *work)
+static void sleep_again(pp_runtime *runtime)
 {
-    if (work->awake)
-        DL_DELETE(work->op->awake, work);
-    work->awake = false;
+    if (runtime->awake)
+        DL_DELETE(runtime->op->awake, runtime);
+    runtime->awake = false;
 }
 
-void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *work))
+void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *runtime))
 {
-    pp_runtime *work;
+    pp_runtime *runtime;
     pp_runtime *next;
-    DL_FOREACH_SAFE(op->awake, work, next)
+    DL_FOREACH_SAFE(op->awake, runtime, next)
     {
-        if (work->collect || work->unsolved)
-            fn(work);
+        if (runtime->collect || runtime->unsolved)
+            fn(runtime);
         else
-            sleep_again(work);
+            sleep_again(runtime);
     }
 }
 
-void pp_runtime_drop(pp_runtime *work)
+void pp_runtime_drop(pp_runtime *runtime)
 {
-    sleep_again(work);
+    sleep_again(runtime);
     pp_runtime_target *target;
     pp_runtime_target *next;
-    HASH_ITER(hh, work->targets, target, next)
+    HASH_ITER(hh, runtime->targets, target, next)
     {
-        HASH_DEL(work->targets, target);
+        HASH_DEL(runtime->targets, target);
         pp_strings_free(&target->gpus);
         pp_allowance_done(&target->allowance);
         free(target->name);
@@ -122,31 +122,31 @@ void pp_runtime_drop(pp_runtime *work)
         free(target->refused_why);
         free(target);
     }
-    HASH_DEL(work->op->works, work);
-    HASH_DELETE(by_key, work->op->works_by_key, work);
-    pp_refusals_done(&work->refusals);
-    pp_owners_done(&work->owners);
-    free(work->near);
-    pp_plan_free(work->plan);
-    pp_strings_free(&work->shared);
-    free(work->key);
-    free(work);
+    HASH_DEL(runtime->op->runtimes, runtime);
+    HASH_DELETE(by_key, runtime->op->runtimes_by_key, runtime);
+    pp_refusals_done(&runtime->refusals);
+    pp_owners_done(&runtime->owners);
+    free(runtime->near);
+    pp_plan_free(runtime->plan);
+    pp_strings_free(&runtime->shared);
+    free(runtime->key);
+    free(runtime);
 }
 
 void pp_runtime_drop_all(pp_operator *op)
 {
-    pp_runtime *work;
+    pp_runtime *runtime;
     pp_runtime *next;
-    HASH_ITER(hh, op->works, work, next)
+    HASH_ITER(hh, op->runtimes, runtime, next)
     {
-        pp_runtime_drop(work);
+        pp_runtime_drop(runtime);
     }
 }
 
-pp_runtime_target *pp_runtime_get_target(pp_runtime *work, const char *pod_uid)
+pp_runtime_target *pp_runtime_get_target(pp_runtime *runtime, const char *pod_uid)
 {
     pp_runtime_target *target = NULL;
-    HASH_FIND_STR(work->targets, pod_uid, target);
+    HASH_FIND_STR(runtime->targets, pod_uid, target);
     if (target)
         return target;
     target = calloc(1, sizeof *target);
@@ -156,7 +156,7 @@ pp_runtime_target *pp_runtime_get_target(pp_runtime *work, const char *pod_uid)
     target->rank = -1;
     target->epoch = -1;
     target->batch = -1;
-    HASH_ADD_STR(work->targets, pod_uid, target);
+    HASH_ADD_STR(runtime->targets, pod_uid, target);
     return target;
 }
 
@@ -201,9 +201,9 @@ void pp_runtime_restore(pp_runtime_target *target, int64_t first_ns, int64_t now
         target->heard_from_ns = first_ns;
 }
 
-void pp_runtime_refused(pp_runtime *work, const char *pod_uid, const char *why)
+void pp_runtime_refused(pp_runtime *runtime, const char *pod_uid, const char *why)
 {
-    pp_runtime_target *target = pp_runtime_get_target(work, pod_uid);
+    pp_runtime_target *target = pp_runtime_get_target(runtime, pod_uid);
     char *copy = target ? strdup(why) : NULL;
     if (!copy)
         return;
@@ -211,7 +211,7 @@ void pp_runtime_refused(pp_runtime *work, const char *pod_uid, const char *why)
     target->refused_why = copy;
 }
 
-int64_t pp_runtime_status_wait(const pp_runtime *work, pp_status_news news, int64_t now_ns)
+int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, int64_t now_ns)
 {
     static const int64_t apart_ms[] = {
         [PP_STATUS_FIGURES] = 30000,
@@ -219,9 +219,9 @@ int64_t pp_runtime_status_wait(const pp_runtime *work, pp_status_news news, int6
         [PP_STATUS_CONDITION] = 1000,
         [PP_STATUS_PHASE] = 0,
     };
-    int64_t from = work->status_retry_ns;
-    int64_t next = work->status_written_ns + apart_ms[news] * INT64_C(1000000);
-    if (work->status_written_ns && next > from)
+    int64_t from = runtime->status_retry_ns;
+    int64_t next = runtime->status_written_ns + apart_ms[news] * INT64_C(1000000);
+    if (runtime->status_written_ns && next > from)
         from = next;
     return from > now_ns ? from - now_ns : 0;
 }

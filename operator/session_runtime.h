@@ -114,19 +114,19 @@ pp_runtime *pp_runtime_same(const pp_operator *op, const char *uid, uint64_t ser
 /** By "namespace/name"; NULL: there is none. */
 pp_runtime *pp_runtime_of_key(const pp_operator *op, const char *key);
 /** From now on it is looked at with each tick, until nothing is to be collected or solved. */
-void pp_runtime_wake(pp_runtime *work);
+void pp_runtime_wake(pp_runtime *runtime);
 /** Data came in that no solution has. */
-void pp_runtime_unsolved(pp_runtime *work);
+void pp_runtime_unsolved(pp_runtime *runtime);
 /** Calls fn for those that are awake; it may drop the one that it is called for. */
-void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *work));
-void pp_runtime_drop(pp_runtime *work);
+void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *runtime));
+void pp_runtime_drop(pp_runtime *runtime);
 void pp_runtime_drop_all(pp_operator *op);
 /** Takes note of how the pod stands now, on this process' clock. */
 void pp_runtime_see(pp_runtime_target *target, const pp_session_pod *pod, int64_t now_ns);
 /** The same of what the store holds: the pod's first observed moment (0: none) on its own clock. */
 void pp_runtime_restore(pp_runtime_target *target, int64_t first_ns, int64_t now_ns);
 /** Why a batch of the pod was refused. */
-void pp_runtime_refused(pp_runtime *work, const char *pod_uid, const char *why);
+void pp_runtime_refused(pp_runtime *runtime, const char *pod_uid, const char *why);
 /** What differs between a session's status and what is decided. */
 typedef enum pp_status_news {
     PP_STATUS_FIGURES,   /**< figures that tell nothing */
@@ -136,8 +136,8 @@ typedef enum pp_status_news {
 } pp_status_news;
 /** How long its writing has to wait, ns; 0: it may be written now. Only a phase waits for nothing
  * but the pause after a failure: conditions may follow what an agent says, in turns. */
-int64_t pp_runtime_status_wait(const pp_runtime *work, pp_status_news news, int64_t now_ns);
+int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, int64_t now_ns);
 /** Made when there is none; NULL without memory. */
-pp_runtime_target *pp_runtime_get_target(pp_runtime *work, const char *pod_uid);
+pp_runtime_target *pp_runtime_get_target(pp_runtime *runtime, const char *pod_uid);
 
 #endif

@@ -63,34 +63,34 @@ static void job_free(job *j)
 }
 
 /* A store that is away says nothing about whether the session can be solved. */
-static void note_outcome(pp_runtime *work, const job *j)
+static void note_outcome(pp_runtime *runtime, const job *j)
 {
     const char *why = NULL;
     if (!j->failed) {
-        work->solve_failures = 0;
-        work->solve_error[0] = '\0';
-    } else if (pp_store_ready(work->op->store, &why)) {
-        work->solve_failures++;
-        (void)snprintf(work->solve_error, sizeof work->solve_error, "%s", j->error.message);
+        runtime->solve_failures = 0;
+        runtime->solve_error[0] = '\0';
+    } else if (pp_store_ready(runtime->op->store, &why)) {
+        runtime->solve_failures++;
+        (void)snprintf(runtime->solve_error, sizeof runtime->solve_error, "%s", j->error.message);
     }
 }
 
 static void session_solved(job *j)
 {
-    pp_runtime *work = pp_runtime_same(j->op, j->uid, j->serial);
-    if (work) {
-        work->solving = false;
-        work->solved_ns = pp_time_monotonic();
-        work->solve_took_ns = work->solved_ns - j->began_ns;
-        work->stats_dirty = true;
-        note_outcome(work, j);
+    pp_runtime *runtime = pp_runtime_same(j->op, j->uid, j->serial);
+    if (runtime) {
+        runtime->solving = false;
+        runtime->solved_ns = pp_time_monotonic();
+        runtime->solve_took_ns = runtime->solved_ns - j->began_ns;
+        runtime->stats_dirty = true;
+        note_outcome(runtime, j);
         if (j->failed) {
-            pp_runtime_unsolved(work);
-            pp_warn(work->key, "solving: %s", j->error.message);
+            pp_runtime_unsolved(runtime);
+            pp_warn(runtime->key, "solving: %s", j->error.message);
         } else {
             pp_meter_add(j->op->meters.solutions, 1);
         }
-        pp_watches_enqueue(work->op, work->key);
+        pp_watches_enqueue(runtime->op, runtime->key);
     }
     job_free(j);
 }
@@ -201,43 +201,44 @@ static void set_options(job *j, const pp_session *session)
     };
 }
 
-static bool is_due(const pp_runtime *work)
+static bool is_due(const pp_runtime *runtime)
 {
-    const pp_solve_state state = {.solving = work->solving,
-                                  .unsolved = work->unsolved,
-                                  .finalise = work->finalise,
-                                  .failures = work->solve_failures,
-                                  .ended_ns = work->solved_ns,
-                                  .took_ns = work->solve_took_ns};
-    return work->targets && pp_solve_is_due(&state, work->op->config->attribution.solve_interval,
-                                            pp_time_monotonic());
+    const pp_solve_state state = {.solving = runtime->solving,
+                                  .unsolved = runtime->unsolved,
+                                  .finalise = runtime->finalise,
+                                  .failures = runtime->solve_failures,
+                                  .ended_ns = runtime->solved_ns,
+                                  .took_ns = runtime->solve_took_ns};
+    return runtime->targets &&
+           pp_solve_is_due(&state, runtime->op->config->attribution.solve_interval,
+                           pp_time_monotonic());
 }
 
-void pp_solve_tick(pp_runtime *work)
+void pp_solve_tick(pp_runtime *runtime)
 {
-    const pp_session *session = pp_match_session(work->op->matches, work->uid);
-    if (!session || !is_due(work))
+    const pp_session *session = pp_match_session(runtime->op->matches, runtime->uid);
+    if (!session || !is_due(runtime))
         return;
     job *j = calloc(1, sizeof *j);
     if (!j)
         return;
-    j->op = work->op;
-    j->serial = work->serial;
-    j->final = work->finalise;
+    j->op = runtime->op;
+    j->serial = runtime->serial;
+    j->final = runtime->finalise;
     j->began_ns = pp_time_monotonic();
-    (void)snprintf(j->uid, sizeof j->uid, "%s", work->uid);
+    (void)snprintf(j->uid, sizeof j->uid, "%s", runtime->uid);
     set_options(j, session);
-    for (size_t i = 0; i < work->shared.count; i++) {
+    for (size_t i = 0; i < runtime->shared.count; i++) {
         pp_error err = {0};
-        if (pp_strings_add(&j->shared, work->shared.items[i], &err) < 0)
+        if (pp_strings_add(&j->shared, runtime->shared.items[i], &err) < 0)
             note_failure(j, &err);
     }
-    for (pp_runtime_target *target = work->targets; target; target = target->hh.next) {
+    for (pp_runtime_target *target = runtime->targets; target; target = target->hh.next) {
         pp_error err = {0};
         if (target->last_batch_ns && pp_strings_add(&j->left, target->pod_uid, &err) < 0)
             note_failure(j, &err);
     }
-    work->solving = true;
-    work->unsolved = false;
+    runtime->solving = true;
+    runtime->unsolved = false;
     next_target(j);
 }

@@ -6,6 +6,6 @@
 #include "operator/session_runtime.h"
 
 /** Begins a solution where one is due. */
-void pp_solve_tick(pp_runtime *work);
+void pp_solve_tick(pp_runtime *runtime);
 
 #endif

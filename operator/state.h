@@ -68,8 +68,8 @@ struct pp_operator {
     bool stopping;
     bool failed; /**< stopped because of an error */
     uint64_t works_made;
-    struct pp_runtime *works; /**< by UID of the session */
-    struct pp_runtime *works_by_key;
+    struct pp_runtime *runtimes; /**< by UID of the session */
+    struct pp_runtime *runtimes_by_key;
     struct pp_runtime *awake; /**< those with something to collect or to solve */
     struct pp_peer *peers;    /**< of agent_connections.c */
     struct pp_pod_peers *peers_by_pod;
