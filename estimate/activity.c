@@ -68,7 +68,7 @@ int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t si
     return 0;
 }
 
-/* ---- fine values ---- */
+/* ---- sampled values ---- */
 
 static uint32_t index_of(const pp_strings *list, const char *text)
 {
