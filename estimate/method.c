@@ -5,14 +5,14 @@
 
 static const struct {
     const char *name, *spec_name;
-    const char *former, *former_spec; /* until 0.1.0; NULL: the same */
+    const char *former_spec; /* until 0.1.0; NULL: the same */
 } methods[PP_METHOD_COUNT] = {
-    [PP_METHOD_NONE] = {"none", "", NULL, NULL},
-    [PP_METHOD_AUTO] = {"auto", "Auto", NULL, NULL},
-    [PP_METHOD_JOB] = {"job", "Job", NULL, NULL},
-    [PP_METHOD_REGRESSION] = {"regression", "Regression", "direct", "Direct"},
-    [PP_METHOD_SAMPLING] = {"sampling", "Sampling", "fine", "Fine"},
-    [PP_METHOD_REPLAY] = {"replay", "Replay", "isolated", "Isolated"},
+    [PP_METHOD_NONE] = {"none", "", NULL},
+    [PP_METHOD_AUTO] = {"auto", "Auto", NULL},
+    [PP_METHOD_JOB] = {"job", "Job", NULL},
+    [PP_METHOD_REGRESSION] = {"regression", "Regression", "Direct"},
+    [PP_METHOD_SAMPLING] = {"sampling", "Sampling", "Fine"},
+    [PP_METHOD_REPLAY] = {"replay", "Replay", "Isolated"},
 };
 
 const char *pp_method_name(pp_method method)
@@ -23,15 +23,6 @@ const char *pp_method_name(pp_method method)
 const char *pp_method_spec_name(pp_method method)
 {
     return methods[(unsigned)method < PP_METHOD_COUNT ? method : PP_METHOD_NONE].spec_name;
-}
-
-const char *pp_method_current_name(const char *name)
-{
-    for (int i = 0; i < PP_METHOD_COUNT; i++) {
-        if (methods[i].former && strcmp(name, methods[i].former) == 0)
-            return methods[i].name;
-    }
-    return name;
 }
 
 int pp_method_from_spec_name(const char *name, pp_method *ret)

@@ -19,10 +19,6 @@ typedef enum pp_method {
     PP_METHOD_COUNT,
 } pp_method;
 
-/** The name that results have today for the one that they had until 0.1.0 ("fine": "sampling");
- * any other is returned as it is. */
-const char *pp_method_current_name(const char *name);
-
 /** As results have it: "job"; "none" for PP_METHOD_NONE and anything that is no method. */
 const char *pp_method_name(pp_method method);
 

@@ -54,6 +54,17 @@ static void test_what_a_person_wrote(void **state)
     pp_method found = PP_METHOD_NONE;
     assert_int_equal(pp_method_parse("Job", "spec.method", &found, &err), 0);
     assert_int_equal(found, PP_METHOD_JOB);
+    static const struct {
+        const char *former;
+        pp_method is;
+    } formers[] = {{"Direct", PP_METHOD_REGRESSION},
+                   {"Fine", PP_METHOD_SAMPLING},
+                   {"Isolated", PP_METHOD_REPLAY}};
+    for (size_t i = 0; i < sizeof formers / sizeof *formers; i++) {
+        assert_int_equal(pp_method_parse(formers[i].former, "spec.method", &found, &err), 0);
+        assert_int_equal(found, formers[i].is);
+    }
+    found = PP_METHOD_JOB;
     assert_int_equal(pp_method_parse("Guess", "spec.method", &found, &err), -1);
     assert_int_equal(found, PP_METHOD_JOB);
     assert_string_equal(err.field, "spec.method");
