@@ -404,6 +404,8 @@ static int rename_sections(json_t *root, pp_error *err)
             continue;
         if (!json_is_null(was) && !json_is_object(was))
             return pp_error_field(err, renamed[i].was, "must be a map");
+        if (is && !json_is_null(is) && !json_is_object(is))
+            return pp_error_field(err, renamed[i].is, "must be a map");
         if ((json_is_object(is) ? json_object_update_missing(is, was)
                                 : json_object_set(root, renamed[i].is, was)) < 0)
             return pp_error_nomem(err);

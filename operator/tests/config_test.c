@@ -91,6 +91,7 @@ static void former_sections(void **state)
     assert_false(c.replay.allow);
     pp_config_done(&c);
     refused("fine: 1\n", "fine", "a map");
+    refused("fine: {auto: true}\nsampling: 5\n", "sampling", "a map");
     refused("fine: {often: true}\n", "sampling.often", "unknown option");
 }
 
