@@ -1,10 +1,11 @@
-"""Many sessions at a time: --sessions of one pod each, whose agents (agents.py) send a batch a second, beside --pods other
-pods; or, with --waiting, so many that wait for pods that never come.
+"""Many sessions at a time: --sessions of one pod each, whose agents (agents.py) play what real ones sent of trainings on a
+GPU, beside --pods other pods; or, with --waiting, so many that wait for pods that never come.
 
-Pods run on a node that does not exist: what they cost is the operator's, the API server's and etcd's. Printed: how long
-after its pod's start a session is Collecting, how fast /healthz answers meanwhile, the operator's processor time and
-memory, status writes beside changes of phase, batches acknowledged and waiting, and how much etcd has grown. With
---replicas 2 the leader is killed in the middle.
+Pods run on a node that does not exist, and their GPUs are exporter.py's: what they cost is the operator's, the API
+server's, etcd's, Postgres' and Prometheus', which scrapes every 15 s. Printed: how long after its pod's start a session
+is Collecting, how fast /healthz answers meanwhile, the operator's processor time and memory, status writes beside
+changes of phase, batches acknowledged and waiting, and how much etcd has grown. With --replicas 2 the leader is killed
+in the middle.
 
 Brings up e2e's cluster and installs the release there; nothing else may run on the machine.
 """
@@ -23,7 +24,7 @@ import lab
 import stage
 from harness.api import PODS, SESSIONS, Api, pod_object, session_object
 from harness.progress import say, wait_until
-from harness.environment import NAME, SYSTEM
+from harness.environment import NAME, SERVICES, SYSTEM
 
 HERE = pathlib.Path(__file__).resolve().parent
 SPACE = "bench-many"
@@ -149,6 +150,48 @@ def statuses(world):
     return dict((line.split() + [""])[:2] for line in text.splitlines())
 
 
+@contextlib.contextmanager
+def gpus(world, operator, count):
+    """exporter.py beside the operator, as another address of the exporter that Prometheus scrapes."""
+    child = subprocess.Popen(operator.inside(PYTHON, str(HERE / "exporter.py"), "9400", str(count)))
+    world.cluster.apply(json.dumps({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": SPACE, "namespace": SERVICES, "labels": {"kubernetes.io/service-name": "vgpu"}},
+        "endpoints": [{"addresses": [operator.address], "conditions": {"ready": True}}],
+        "ports": [{"name": "metrics", "port": 9400, "protocol": "TCP"}]}))
+    try:
+        wait_until("samples of the GPUs", lambda: f"GPU-bench-{count - 1}" in world.cluster.raw(
+            f"/api/v1/namespaces/{SERVICES}/services/prometheus:http/proxy/api/v1/query?query=DCGM_FI_PROF_SM_ACTIVE"), 120)
+        yield
+    finally:
+        child.terminate()
+        child.wait()
+
+
+class Phases:
+    """When each session was first Collecting, as a watch tells: many would not be read in time one by one."""
+
+    def __init__(self, world):
+        self.collecting = {}
+        version = json.loads(world.cluster.raw(SESSIONS.format(SPACE) + "?limit=1"))["metadata"]["resourceVersion"]
+        self.child = subprocess.Popen(
+            ["kubectl", "get", "--raw", f"{SESSIONS.format(SPACE)}?watch=true&resourceVersion={version}"],
+            env={**os.environ, **world.cluster.environment}, stdout=subprocess.PIPE, text=True)
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        for line in self.child.stdout:
+            session = json.loads(line)["object"]
+            if session.get("status", {}).get("phase") == "Collecting":
+                self.collecting.setdefault(session["metadata"]["name"], time.time())
+
+    def end(self):
+        self.child.terminate()
+        self.child.wait()
+        self.thread.join()
+
+
 class Agents:
     """agents.py beside the operator, with what it has told last."""
 
@@ -184,42 +227,48 @@ def p99(values):
     return sorted(values)[int(0.99 * len(values))] if values else None
 
 
-def collecting(world, names, started):
-    """Seconds from each pod's start until its session was seen Collecting; looked at four times a second."""
-    took = {}
-    while len(took) < len(names) and time.time() - max(started.values()) < 120:
-        now = time.time()
-        for name, phase in statuses(world).items():
-            if phase == "Collecting" and name in started and name not in took:
-                took[name] = now - started[name]
-        time.sleep(0.25)
-    return took
+def collecting(phases, started):
+    """Seconds from each pod's start until its session was Collecting, of those that were within two minutes."""
+    until = max(started.values()) + 120
+    while time.time() < until and not started.keys() <= phases.collecting.keys():
+        time.sleep(0.1)
+    return {name: phases.collecting[name] - began for name, began in started.items() if name in phases.collecting}
 
 
-def run_agents(world, args):
-    add_sessions(world, args.sessions, "s")
-    trainers = in_parallel(world, add_trainer, range(args.sessions))
-    operator = Operator(world, world.leader())
-    say(f"{args.sessions} sessions and pods beside {args.pods} pods; operator at {operator.mebibytes():.0f} MiB")
-    writes, size = api_counts(world)
-    agents = Agents(operator, trainers)
+def start_pods(world, count):
+    """{session: when its pod's containers ran}."""
     started = {}
 
     def begin(api, n):
         start_pod(api, f"train-{n}")
         started[f"s-{n}"] = time.time()
 
-    with health(operator) as answers:
-        in_parallel(world, begin, range(args.sessions), threads=2)
-        took = collecting(world, set(started), started)
+    in_parallel(world, begin, range(count), threads=2)
+    return started
+
+
+def run_agents(world, args):
+    add_sessions(world, args.sessions, "s")
+    trainers = in_parallel(world, add_trainer, range(args.sessions))
+    for n, trainer in enumerate(trainers):
+        trainer["plays"] = "slow" if n < args.slow * args.sessions else "gpt"
+    operator = Operator(world, world.leader())
+    with gpus(world, operator, args.sessions), health(operator) as answers:
+        say(f"{args.sessions} sessions and pods beside {args.pods} pods; operator at {operator.mebibytes():.0f} MiB")
+        writes, size = api_counts(world)
+        phases, agents = Phases(world), Agents(operator, trainers)
+        began = time.monotonic()
+        started = start_pods(world, args.sessions)
+        took = collecting(phases, started)
+        phases.end()
         before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
         if args.replicas > 1:
             time.sleep(args.seconds / 2)
             operator = kill_leader(world, operator, agents)
             before, used = time.monotonic(), operator.seconds()
         time.sleep(args.seconds / (2 if args.replicas > 1 else 1))
-        span = time.monotonic() - before
-        share = (operator.seconds() - used) / span
+        now = time.monotonic()
+        span, share = now - before, (operator.seconds() - used) / (now - before)
         writes_after, size_after = api_counts(world)
         last = dict(agents.last)
     agents.end()
@@ -232,9 +281,10 @@ def run_agents(world, args):
     lab.figure("operator's memory", operator.mebibytes(), "MiB", limit=150, most=operator.mebibytes("VmHWM"))
     lab.figure("status writes a session in 30 s", (writes_after - written) / args.sessions / (span / 30), limit=1,
                in_all=writes_after - writes)
-    lab.figure("etcd's growth", size_after - size, "MiB", seconds=span)
-    lab.figure("batches", last.get("acknowledged"), "acknowledged", holds=not last.get("refused"),
-               **{key: last.get(key) for key in ("sent", "waiting", "refused", "connected", "reconnects", "reasons")})
+    lab.figure("etcd's growth", size_after - size, "MiB", seconds=now - began)
+    lab.figure("batches", last.get("acknowledged"), "acknowledged", holds=not last.get("refused") and not last.get("lost"),
+               **{key: last.get(key) for key in ("sent", "bytes", "waiting", "refused", "lost", "connected", "reconnects",
+                                                 "reasons")})
 
 
 def kill_leader(world, operator, agents):
@@ -275,11 +325,12 @@ def main():
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=10000)
     parser.add_argument("--waiting", type=int, default=0, help="sessions that wait, instead of those that collect")
+    parser.add_argument("--slow", type=float, default=0.2, help="share of the trainings of slow layers")
     parser.add_argument("--replicas", type=int, default=1, choices=(1, 2))
     parser.add_argument("--seconds", type=float, default=60, help="that figures are taken over")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     args = parser.parse_args()
-    with stage.installed(args.keep, replicaCount=args.replicas) as world, stage.namespace(world, SPACE):
+    with stage.installed(args.keep, interval="15s", replicaCount=args.replicas) as world, stage.namespace(world, SPACE):
         add_bystanders(world, args.pods)
         if args.waiting:
             run_waiting(world, args)

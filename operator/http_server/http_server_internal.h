@@ -106,8 +106,10 @@ typedef struct connection {
     pod_share *pod;
     struct connection *prev, *next; /* of the same pod */
     holding *held;
-    uint64_t charged; /* bytes that TLS has read, as far as the pod has paid for them */
-    bool open;        /* the handler knows of it */
+    uint64_t charged;  /* bytes that TLS has read, as far as the pod has paid for them */
+    int64_t heard;     /* monotonic ns: when something came last */
+    int64_t confirmed; /* monotonic ns: when libwebsockets was last told that the peer is there */
+    bool open;         /* the handler knows of it */
     pp_buf incoming;
     message *queue;
     message *queue_last;

@@ -193,6 +193,20 @@ static void apply_pause(connection *c)
         (void)lws_rx_flow_control(c->peer.wsi, !is_paused(c));
 }
 
+/** libwebsockets drops a peer that has not answered a ping for so long. One that we do not read, or
+ * that sends so much that its answer waits behind it, is there all the same: it is told so between
+ * the ping, whose writing finds out who is gone, and the end. */
+static void confirm(connection *c, int64_t now)
+{
+    const pp_http_options *o = &c->peer.server->options;
+    const int64_t between = (o->ping_after + o->hangup_after) * SECOND / 2;
+    bool lives = is_paused(c) || now - c->heard < o->hangup_after * SECOND - between;
+    if (!c->open || !lives || now - c->confirmed < between)
+        return;
+    c->confirmed = now;
+    lws_validity_confirmed(c->peer.wsi);
+}
+
 static void apply_pauses(const pod_share *pod)
 {
     connection *c;
@@ -276,6 +290,7 @@ void http_ingest_sweep(pp_http_server *server)
     for (peer *p = server->connections; p; p = p->hh.next) {
         connection *c = (connection *)p;
         charge_rest(c);
+        confirm(c, now);
         if (c->close_code && now >= c->close_by)
             cut(c);
     }
@@ -725,6 +740,7 @@ static int receive(connection *c, const void *data, size_t len)
     struct lws *wsi = c->peer.wsi;
     if (c->close_code) /* closing: what still comes is not looked at */
         return 0;
+    c->heard = pp_time_monotonic();
     if (lws_frame_is_binary(wsi))
         return hang_up(c, NOT_TEXT, "messages are text");
     if (!make_room(c, len))
@@ -758,6 +774,7 @@ static void established(connection *c)
 {
     pp_http_server *server = c->peer.server;
     c->open = true;
+    c->heard = c->confirmed = pp_time_monotonic();
     server->open_connections++;
     pp_meter_set(server->metrics.connections, (double)server->open_connections);
     if (is_paused(c))

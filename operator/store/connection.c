@@ -47,6 +47,7 @@ struct pp_connection {
     bool migrated;     /* what is being read is the end of a migration */
     PGresult *applied;
     pp_buf script;
+    pp_prepared *prepared; /* of this server connection; NULL: nothing is */
     list waiting;
     list sent;
     size_t n_sent;
@@ -135,6 +136,10 @@ static void list_prepend(list *l, list *front)
 
 static void end_job(pp_connection *c, pp_job *job, const pp_error *error)
 {
+    if (job->prepares) { /* nobody has submitted it */
+        pp_job_free(job);
+        return;
+    }
     c->events.left(c->events.user, job, error);
     job->done(job, error);
     pp_job_free(job);
@@ -211,7 +216,12 @@ static void take_back(pp_connection *c)
     list again = {0};
     list given_up = {0};
     unsigned n = 0;
-    for (pp_job *job = list_shift(&c->sent); job; job = list_shift(&c->sent), n++) {
+    for (pp_job *job = list_shift(&c->sent); job; job = list_shift(&c->sent)) {
+        if (job->prepares) { /* what was prepared is gone with the connection */
+            pp_job_free(job);
+            continue;
+        }
+        n++;
         forget_answers(job);
         list_push(job->attempts >= MAX_ATTEMPTS ? &given_up : &again, job);
     }
@@ -239,6 +249,12 @@ static void drop(pp_connection *c)
     c->conn = NULL;
 }
 
+static void forget_prepared(pp_connection *c)
+{
+    pp_prepared_free(c->prepared);
+    c->prepared = NULL;
+}
+
 /* The connection is of no use any more: say why, and try again after a while. */
 static void lose(pp_connection *c, const char *what, const char *detail)
 {
@@ -251,11 +267,48 @@ static void lose(pp_connection *c, const char *what, const char *detail)
     if (was_ready)
         c->events.counted(c->events.user, 0, true);
     take_back(c);
+    forget_prepared(c);
     if (c->state == WAITING)
         retry_later(c);
 }
 
 /* Pipeline */
+
+static void push_sent(pp_connection *c, pp_job *job)
+{
+    list_push(&c->sent, job);
+    c->n_sent++;
+    c->sent_bytes += job->bytes;
+}
+
+/* Has the server prepare a statement: a transaction of its own, so that it fails alone. Without
+ * memory it is not prepared. */
+static int send_prepare(pp_connection *c, pp_prepared_statement *s)
+{
+    pp_job *job = calloc(1, sizeof *job);
+    int n = 0;
+    if (!job)
+        return 0;
+    job->prepares = s;
+    push_sent(c, job);
+    const Oid *types = pp_prepared_types(s, &n);
+    return PQsendPrepare(c->conn, pp_prepared_name(s), pp_prepared_sql(s), n, types) &&
+                   PQpipelineSync(c->conn)
+               ? 0
+               : -1;
+}
+
+/* Those of a job's statements that come often, before the job. */
+static int prepare_statements(pp_connection *c, pp_job *job)
+{
+    for (int i = 0; i < job->n; i++) {
+        pp_statement *s = job->statements[i];
+        pp_prepared_statement *due = pp_prepared_use(c->prepared, s, &s->name);
+        if (due && send_prepare(c, due) < 0)
+            return -1;
+    }
+    return 0;
+}
 
 static int send_statement(PGconn *conn, const pp_statement *s)
 {
@@ -263,27 +316,31 @@ static int send_statement(PGconn *conn, const pp_statement *s)
                                                   1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                   1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                   1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    return PQsendQueryParams(conn, s->sql, s->n, s->types, (const char *const *)s->values,
-                             s->lengths, binary, 1)
-               ? 0
-               : -1;
+    const char *const *values = (const char *const *)s->values;
+    int sent = s->name
+                   ? PQsendQueryPrepared(conn, s->name, s->n, values, s->lengths, binary, 1)
+                   : PQsendQueryParams(conn, s->sql, s->n, s->types, values, s->lengths, binary, 1);
+    return sent ? 0 : -1;
 }
 
 /* Rows one by one, where the statement whose answer comes next wants it. */
 static void prepare_answer(pp_connection *c)
 {
     const pp_job *job = c->sent.first;
-    if (job && job->answered < job->n && job->statements[job->answered]->streamed)
+    if (job && !job->prepares && job->answered < job->n && job->statements[job->answered]->streamed)
         PQsetSingleRowMode(c->conn);
 }
 
 static int send_job(pp_connection *c, pp_job *job)
 {
+    if (prepare_statements(c, job) < 0) {
+        job->attempts++;
+        push_sent(c, job);
+        return -1;
+    }
     const bool first = !c->sent.first;
     job->attempts++;
-    list_push(&c->sent, job);
-    c->n_sent++;
-    c->sent_bytes += job->bytes;
+    push_sent(c, job);
     for (int i = 0; i < job->n; i++) {
         if (send_statement(c->conn, job->statements[i]) < 0)
             return -1;
@@ -339,6 +396,24 @@ static verdict judge(const char *s, pp_error_code *ret_code)
     return REFUSED;
 }
 
+/* Whether any of its statements was sent by the name of a prepared one. */
+static bool has_named(const pp_job *job)
+{
+    for (int i = 0; i < job->n; i++) {
+        if (job->statements[i]->name)
+            return true;
+    }
+    return false;
+}
+
+/* A statement could not be prepared: it is sent whole, and if anything is wrong with it that says
+ * so. */
+static void take_unprepared(pp_job *job)
+{
+    pp_prepared_set(job->prepares, false);
+    job->failed = true;
+}
+
 /* Returns -1 where the connection has to go. */
 static int take_failure(pp_connection *c, pp_job *job, const PGresult *r)
 {
@@ -350,9 +425,16 @@ static int take_failure(pp_connection *c, pp_job *job, const PGresult *r)
         lose(c, "Postgres", message ? message : PQerrorMessage(c->conn));
         return -1;
     }
+    if (job->prepares) {
+        take_unprepared(job);
+        return 0;
+    }
+    const bool lost = pp_prepared_is_lost(sqlstate) && has_named(job);
+    if (lost)
+        pp_prepared_give_up(c->prepared);
     if (!job->failed) {
         job->failed = true;
-        job->again = v == CONFLICT && job->attempts < MAX_ATTEMPTS;
+        job->again = (v == CONFLICT || lost) && job->attempts < MAX_ATTEMPTS;
         pp_error_set(&job->error, code, "%s (SQLSTATE %s)", message, sqlstate);
     }
     return 0;
@@ -372,7 +454,11 @@ static void end_transaction(pp_connection *c)
     pp_job *job = list_shift(&c->sent);
     c->n_sent--;
     c->sent_bytes -= job->bytes;
-    if (job->failed && job->again) {
+    if (job->prepares) {
+        if (!job->failed)
+            pp_prepared_set(job->prepares, true);
+        pp_job_free(job);
+    } else if (job->failed && job->again) {
         list front = {0};
         forget_answers(job);
         list_push(&front, job);
@@ -446,6 +532,7 @@ static void become_ready(pp_connection *c)
         lose(c, "no pipeline mode", PQerrorMessage(c->conn));
         return;
     }
+    c->prepared = pp_prepared_new();
     c->state = READY;
     c->backoff_ns = 0;
     say(c, "connected", NULL);
@@ -678,6 +765,7 @@ static void on_timer_closed(uv_handle_t *handle)
 static void destroy(pp_connection *c)
 {
     drop(c);
+    forget_prepared(c);
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 }
 

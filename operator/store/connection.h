@@ -6,6 +6,7 @@
 #ifndef PP_OPERATOR_STORE_CONNECTION_H
 #define PP_OPERATOR_STORE_CONNECTION_H
 
+#include "operator/store/prepared.h"
 #include "operator/store/statement.h"
 #include "operator/store/store.h"
 
@@ -17,10 +18,11 @@ struct pp_job {
     int room;
     size_t bytes;
     unsigned attempts;
-    int answered;   /**< statements whose answers are complete */
-    bool answering; /**< a result of the next one has been seen */
-    bool failed;    /**< with `error`; the transaction is aborted */
-    bool again;     /**< the failure may pass: send it again */
+    pp_prepared_statement *prepares; /**< it only has the server prepare this; connection.c's own */
+    int answered;                    /**< statements whose answers are complete */
+    bool answering;                  /**< a result of the next one has been seen */
+    bool failed;                     /**< with `error`; the transaction is aborted */
+    bool again;                      /**< the failure may pass: send it again */
     pp_error error;
     /** A row of statement `index`. May be NULL. Failing ends the job with that error. */
     int (*row)(pp_job *job, int index, const PGresult *r, int row, pp_error *err);

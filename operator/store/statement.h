@@ -31,9 +31,10 @@ typedef enum pp_sql_type {
 } pp_sql_type;
 
 typedef struct pp_statement {
-    const char *sql; /**< static */
-    bool streamed;   /**< rows are handed on one by one as they arrive */
-    bool failed;     /**< a parameter could not be made: out of memory, or a text is too long */
+    const char *sql;  /**< static */
+    const char *name; /**< by which the server has it prepared; NULL: it is sent whole. Borrowed */
+    bool streamed;    /**< rows are handed on one by one as they arrive */
+    bool failed;      /**< a parameter could not be made: out of memory, or a text is too long */
     int n;
     size_t bytes; /**< of the parameters */
     Oid types[PP_SQL_MAX_PARAMS];

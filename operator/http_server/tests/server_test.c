@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,13 @@ static int start_hasty(void **state)
                                                .message_timeout = 700 * MS,
                                                .ping_after = 1,
                                                .hangup_after = 8});
+}
+
+/** With room for two batches, and little patience. */
+static int start_loaded(void **state)
+{
+    return start_with(state,
+                      (pp_http_options){.max_batches = 2, .ping_after = 1, .hangup_after = 3});
 }
 
 /** With few places, and little room for reviews. */
@@ -1141,6 +1149,36 @@ static void test_silent_peers_are_pinged_then_dropped(void **state)
     client_close(&silent);
 }
 
+static void test_who_is_not_read_is_not_dropped(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    send_batch(&c, "held", 1, 1);
+    assert_true(fixture_wait(&f->batches, 1));
+    send_batch(&c, "held", 2, 1);
+    sleep(5); /* pings come, and their answers could not be read */
+    assert_int_equal(f->disconnected, 0);
+    fixture_release(f);
+    assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&c);
+}
+
+/** Nor one that sends, and whose answers to pings may wait behind that. */
+static void test_who_sends_is_not_dropped(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    for (int i = 0; i < 20; i++) {
+        char text[256];
+        send_batch(&c, "s-1", i, 1);
+        (void)poll(NULL, 0, 250);
+        while (ws_read(&c, text, sizeof text, NULL, true) == 9)
+            ; /* which is not answered */
+    }
+    assert_int_equal(f->disconnected, 0);
+    client_close(&c);
+}
+
 /* ---- who may ask for reviews -----------------------------------------------------------------
  */
 
@@ -1910,6 +1948,7 @@ static void test_starts_that_fail(void **state)
 #define ON_SLOW_SERVER(test) cmocka_unit_test_setup_teardown(test, start_slow, stop)
 #define ON_WARY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_wary, stop)
 #define ON_HASTY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_hasty, stop)
+#define ON_LOADED_SERVER(test) cmocka_unit_test_setup_teardown(test, start_loaded, stop)
 
 int main(void)
 {
@@ -1956,6 +1995,8 @@ int main(void)
         ON_WIDE_SERVER(test_unfinished_messages_leave_room),
         ON_HASTY_SERVER(test_a_message_has_a_deadline),
         ON_HASTY_SERVER(test_silent_peers_are_pinged_then_dropped),
+        ON_LOADED_SERVER(test_who_is_not_read_is_not_dropped),
+        ON_LOADED_SERVER(test_who_sends_is_not_dropped),
         ON_SERVER(test_reviews_have_a_path_of_their_own),
         ON_SERVER(test_reviews_may_need_a_certificate),
         ON_NARROW_SERVER(test_bodies_are_bounded_in_all),
