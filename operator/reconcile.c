@@ -389,8 +389,9 @@ static int64_t write_status(pp_runtime *runtime, const pp_session *session,
     PP_CLEANUP_JSON json_t *patch = pp_session_status_json(decision, session->status);
     if (!patch || !json_object_get(patch, "status"))
         return 0;
-    int64_t wait =
-        pp_runtime_status_wait(runtime, news_of(session, decision, patch), pp_time_monotonic());
+    const size_t sessions = HASH_COUNT(runtime->op->runtimes);
+    int64_t wait = pp_runtime_status_wait(runtime, news_of(session, decision, patch), sessions,
+                                          pp_time_monotonic());
     if (wait == 0 && send_status(runtime, session, decision, patch) < 0)
         status_failed(runtime);
     return wait;

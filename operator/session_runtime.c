@@ -211,7 +211,8 @@ void pp_runtime_refused(pp_runtime *runtime, const char *pod_uid, const char *wh
     target->refused_why = copy;
 }
 
-int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, int64_t now_ns)
+int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, size_t sessions,
+                               int64_t now_ns)
 {
     static const int64_t apart_ms[] = {
         [PP_STATUS_FIGURES] = 30000,
@@ -219,8 +220,16 @@ int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, i
         [PP_STATUS_CONDITION] = 1000,
         [PP_STATUS_PHASE] = 0,
     };
+    static const int64_t a_second[] = {
+        [PP_STATUS_FIGURES] = 10,
+        [PP_STATUS_TEXTS] = 100,
+        [PP_STATUS_CONDITION] = 300,
+    };
+    int64_t apart = apart_ms[news];
+    if (news != PP_STATUS_PHASE && (int64_t)sessions * 1000 / a_second[news] > apart)
+        apart = (int64_t)sessions * 1000 / a_second[news];
     int64_t from = runtime->status_retry_ns;
-    int64_t next = runtime->status_written_ns + apart_ms[news] * INT64_C(1000000);
+    int64_t next = runtime->status_written_ns + apart * INT64_C(1000000);
     if (runtime->status_written_ns && next > from)
         from = next;
     return from > now_ns ? from - now_ns : 0;

@@ -135,8 +135,11 @@ typedef enum pp_status_news {
     PP_STATUS_PHASE,
 } pp_status_news;
 /** How long its writing has to wait, ns; 0: it may be written now. Only a phase waits for nothing
- * but the pause after a failure: conditions may follow what an agent says, in turns. */
-int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, int64_t now_ns);
+ * but the pause after a failure: conditions may follow what an agent says, in turns. The more
+ * `sessions` are under way, the further apart one's writes are, so that all of them together cost
+ * the API server no more than 10 writes of figures a second, 100 of texts and 300 of conditions. */
+int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, size_t sessions,
+                               int64_t now_ns);
 /** Made when there is none; NULL without memory. */
 pp_runtime_target *pp_runtime_get_target(pp_runtime *runtime, const char *pod_uid);
 

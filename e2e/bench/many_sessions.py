@@ -54,8 +54,42 @@ def in_parallel(world, function, items, threads=8):
         return list(pool.map(work, items))
 
 
+class Heart:
+    """What a kubelet does for its node every 10 s: without it the node's pods would all be marked as not ready."""
+
+    LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+    def __init__(self, world):
+        self.api = Api(world.cluster)
+        self.over = threading.Event()
+        self.api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        self.api.create(self.LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                                      "metadata": {"name": NODE}, "spec": self.spec()})
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.api.call("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastHeartbeatTime": now,
+             "lastTransitionTime": now}]}})
+        self.thread = threading.Thread(target=self.beat, daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def spec():
+        return {"holderIdentity": NODE, "leaseDurationSeconds": 40,
+                "renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())}
+
+    def beat(self):
+        while not self.over.wait(10):
+            self.api.call("PATCH", f"{self.LEASES}/{NODE}", {"spec": self.spec()})
+
+    def end(self):
+        self.over.set()
+        self.thread.join()
+        self.api.call("DELETE", f"/api/v1/nodes/{NODE}")
+        self.api.call("DELETE", f"{self.LEASES}/{NODE}")
+        self.api.close()
+
+
 def add_bystanders(world, count):
-    world.cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}))
     in_parallel(world, lambda api, n: api.create(PODS.format(SPACE), on_node(pod_object(f"by-{n}", {"app": f"by-{n % 500}"}))),
                 range(count))
 
@@ -235,11 +269,13 @@ def collecting(phases, started):
     return {name: phases.collecting[name] - began for name, began in started.items() if name in phases.collecting}
 
 
-def start_pods(world, count):
-    """{session: when its pod's containers ran}."""
+def start_pods(world, count, rate):
+    """{session: when its pod's containers ran}; so many a second."""
     started = {}
+    began = time.time()
 
     def begin(api, n):
+        time.sleep(max(0.0, began + n / rate - time.time()))
         start_pod(api, f"train-{n}")
         started[f"s-{n}"] = time.time()
 
@@ -258,7 +294,7 @@ def run_agents(world, args):
         writes, size = api_counts(world)
         phases, agents = Phases(world), Agents(operator, trainers)
         began = time.monotonic()
-        started = start_pods(world, args.sessions)
+        started = start_pods(world, args.sessions, args.rate)
         took = collecting(phases, started)
         phases.end()
         before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
@@ -326,17 +362,21 @@ def main():
     parser.add_argument("--pods", type=int, default=10000)
     parser.add_argument("--waiting", type=int, default=0, help="sessions that wait, instead of those that collect")
     parser.add_argument("--slow", type=float, default=0.2, help="share of the trainings of slow layers")
+    parser.add_argument("--rate", type=float, default=10, help="pods that start in a second")
     parser.add_argument("--replicas", type=int, default=1, choices=(1, 2))
     parser.add_argument("--seconds", type=float, default=60, help="that figures are taken over")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     args = parser.parse_args()
     with stage.installed(args.keep, interval="15s", replicaCount=args.replicas) as world, stage.namespace(world, SPACE):
-        add_bystanders(world, args.pods)
-        if args.waiting:
-            run_waiting(world, args)
-        else:
-            run_agents(world, args)
-        world.cluster.kubectl("delete", "node", NODE, check=False)
+        heart = Heart(world)
+        try:
+            add_bystanders(world, args.pods)
+            if args.waiting:
+                run_waiting(world, args)
+            else:
+                run_agents(world, args)
+        finally:
+            heart.end()
     return lab.status()
 
 

@@ -97,16 +97,22 @@ static void test_status_waits(void **state)
     const int64_t s = INT64_C(1000000000);
     pp_runtime runtime = {0};
     for (int news = PP_STATUS_FIGURES; news <= PP_STATUS_PHASE; news++)
-        assert_int_equal(pp_runtime_status_wait(&runtime, news, 5 * s), 0); /* the first */
+        assert_int_equal(pp_runtime_status_wait(&runtime, news, 1, 5 * s), 0); /* the first */
     runtime.status_written_ns = 5 * s;
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_FIGURES, 6 * s), 29 * s);
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_TEXTS, 6 * s), 2 * s);
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 5 * s + s / 5),
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_FIGURES, 1, 6 * s), 29 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_TEXTS, 1, 6 * s), 2 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 1, 5 * s + s / 5),
                      s - s / 5);
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 6 * s), 0);
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 5 * s), 0);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 1, 6 * s), 0);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 1, 5 * s), 0);
+    /* Of many sessions each is written less often, but for its phase. */
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_FIGURES, 300, 6 * s), 29 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_FIGURES, 1000, 6 * s), 99 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_TEXTS, 1000, 6 * s), 9 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 1200, 6 * s), 3 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 10000, 6 * s), 0);
     runtime.status_retry_ns = 9 * s; /* the last one failed */
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 6 * s), 3 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 1, 6 * s), 3 * s);
 }
 
 int main(void)
