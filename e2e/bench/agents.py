@@ -6,8 +6,8 @@ for, as sidecar/agent/sampling_schedule.c has it. `slow` (cli/tests/recordings/r
 cost so little that the stretch goes on: a batch of 3 KB a second.
 
 Reads one JSON object from its standard input: {"ca": PEM, "server": name, "agents": [{"session", "token", "pod", "plays"}]},
-and lines {"address": [host, port]} (with "loopback": each agent has an address of its own) then and whenever the leader has
-moved. Prints a JSON line a second: {"connected", "sent", "acknowledged", "refused", "reconnects"}. Ends when its input does.
+then {"address": [host, port]} (with "loopback": each agent has an address of its own), the same whenever the leader has
+moved, and {"start": N} when the pod of agent N starts. Prints a JSON line a second: {"connected", "sent", "acknowledged", "refused", "reconnects"}. Ends when its input does.
 """
 import asyncio
 import gzip
@@ -165,6 +165,7 @@ async def speak(agent, socket, totals):
 
 
 async def live(agent, place, context, totals):
+    await agent["starts"].wait()
     while True:
         host, port = place["address"]
         own = {"local_addr": (agent["address"], 0)} if place.get("loopback") else {}
@@ -208,7 +209,7 @@ async def main():
     tasks = []
     for n, agent in enumerate(place["agents"]):
         agent.update(instance=str(uuid.uuid4()), gpu=f"GPU-bench-{n}", seq=0, stretch=0, bytes=0, waiting={}, flying=set(),
-                     samples=asyncio.Event(), welcome=asyncio.Event(), more=asyncio.Event(),
+                     starts=asyncio.Event(), samples=asyncio.Event(), welcome=asyncio.Event(), more=asyncio.Event(),
                      address=f"127.1.{n // 250}.{n % 250 + 1}")
         tasks.append(asyncio.create_task(live(agent, place, context, totals)))
         tasks.append(asyncio.create_task(play(agent, recordings[agent["plays"]], totals)))
@@ -224,7 +225,11 @@ async def main():
         line = await reader.readline()
         if not line:
             break
-        place.update(json.loads(line))
+        told = json.loads(line)
+        if "start" in told:
+            place["agents"][told["start"]]["starts"].set()
+        else:
+            place.update(told)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

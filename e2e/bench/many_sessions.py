@@ -233,6 +233,7 @@ class Agents:
         self.child = subprocess.Popen(operator.inside(PYTHON, str(HERE / "agents.py")), text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.last = {}
+        self.lock = threading.Lock()
         self.count = len(agents)
         self.write({"ca": agents[0]["ca"], "server": f"{NAME}.{SYSTEM}.svc", "agents": agents})
         self.write({"address": ["127.0.0.1", 9443], "loopback": True})
@@ -246,6 +247,10 @@ class Agents:
     def read(self):
         for line in self.child.stdout:
             self.last = json.loads(line)
+
+    def start(self, n):
+        with self.lock:
+            self.write({"start": n})
 
     def move(self, address):
         self.write({"address": [address, 9443], "loopback": False})
@@ -269,8 +274,8 @@ def collecting(phases, started):
     return {name: phases.collecting[name] - began for name, began in started.items() if name in phases.collecting}
 
 
-def start_pods(world, count, rate):
-    """{session: when its pod's containers ran}; so many a second."""
+def start_pods(world, agents, rate):
+    """{session: when its pod's containers ran}; so many a second, each with its agent."""
     started = {}
     began = time.time()
 
@@ -278,8 +283,9 @@ def start_pods(world, count, rate):
         time.sleep(max(0.0, began + n / rate - time.time()))
         start_pod(api, f"train-{n}")
         started[f"s-{n}"] = time.time()
+        agents.start(n)
 
-    in_parallel(world, begin, range(count), threads=2)
+    in_parallel(world, begin, range(agents.count), threads=2)
     return started
 
 
@@ -294,7 +300,7 @@ def run_agents(world, args):
         writes, size = api_counts(world)
         phases, agents = Phases(world), Agents(operator, trainers)
         began = time.monotonic()
-        started = start_pods(world, args.sessions, args.rate)
+        started = start_pods(world, agents, args.rate)
         took = collecting(phases, started)
         phases.end()
         before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
