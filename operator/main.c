@@ -1,3 +1,4 @@
+#include "operator/memory.h"
 #include "operator/operator.h"
 
 #include "common/log.h"
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
         .doc = "The PrecisionProbe operator: per-layer GPU metrics of PyTorch trainings.",
     };
     arguments args = {.config = "/etc/precisionprobe/config.yaml"};
+    pp_memory_configure();
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     if (args.help_config)
         return pp_config_print_help(stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

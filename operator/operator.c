@@ -11,6 +11,7 @@
 #include "operator/creations.h"
 #include "operator/leader.h"
 #include "operator/limits_watch.h"
+#include "operator/memory.h"
 #include "operator/pending_call.h"
 #include "operator/reconcile.h"
 #include "operator/retention.h"
@@ -27,7 +28,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { TICK_MS = 500, ASK_AGAIN_MS = 2000 };
+enum { TICK_MS = 500, ASK_AGAIN_MS = 2000, TRIM_EVERY_TICKS = 10 };
 
 /* Between repetitions of why the store is away. */
 static const int64_t STORE_TOLD_EVERY_NS = INT64_C(300000000000);
@@ -69,6 +70,8 @@ static void on_tick(uv_timer_t *timer)
     pp_operator *op = timer->data;
     repeat_store_health(op);
     pp_runtime_each_awake(op, collect_and_solve);
+    if (++op->ticks % TRIM_EVERY_TICKS == 0)
+        pp_memory_trim();
 }
 
 /* The last act: also what the Lease calls when it has been handed over. */

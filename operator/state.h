@@ -76,6 +76,7 @@ struct pp_operator {
     struct pp_pending_call *contexts;
     unsigned inquiries; /**< of explain.c, under way */
     uv_timer_t tick;    /**< collects and solves what is due */
+    unsigned ticks;
     uv_timer_t retention;
     pp_rights rights;
     char rights_told[256]; /**< what the last Event about them said is missing */
