@@ -9,6 +9,7 @@
 
 #include "common/buf.h"
 #include "operator/http_server/askers.h"
+#include "operator/http_server/decoder.h"
 #include "operator/http_server/server.h"
 #include "operator/http_server/visitors.h"
 
@@ -80,7 +81,8 @@ typedef struct pod_share {
     size_t connections;
     struct connection *members; /* these, the oldest first */
     size_t receiving;           /* bytes of unfinished messages */
-    size_t batches; /* handed over and not answered, whether their connection is there or not */
+    size_t batches; /* being decoded, or handed over and not answered, whether their connection is
+                       there or not */
     size_t batch_bytes;
     bool paused;  /* it holds more of these than its part: nothing of it is read */
     int64_t paid; /* monotonic ns: when its bytes so far are what it may send */
@@ -111,6 +113,7 @@ typedef struct connection {
     int64_t confirmed; /* monotonic ns: when libwebsockets was last told that the peer is there */
     bool open;         /* the handler knows of it */
     pp_buf incoming;
+    size_t decoding; /* messages of it that decoder.c has */
     message *queue;
     message *queue_last;
     size_t queued;
@@ -209,6 +212,7 @@ struct pp_http_server {
     pod_share *holders;               /* those of which batches are not answered */
     verdict *verdicts[VERDICT_KINDS]; /* by digest */
     askers *askers;
+    decoder *decoder;
     size_t open_connections;
     size_t displaced; /* connections that have no place any more */
     size_t pending_batches;
@@ -305,6 +309,10 @@ void http_readyz_begin(exchange *ex);
 /** Pods pay for what they sent beside messages, and are read again when they have rested; what
  * does not close is cut. */
 void http_ingest_sweep(pp_http_server *server);
+/** Before anybody can connect; -1 without memory or a thread. */
+int http_ingest_start(pp_http_server *server);
+/** No message is decoded any more. */
+void http_ingest_stop(pp_http_server *server);
 /** When no connection is left. */
 void http_ingest_free(pp_http_server *server);
 int http_ingest_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,

@@ -1,4 +1,4 @@
-/* The agents' WebSocket: messages in, decoded and handed over; answers out, queued. */
+/* The agents' WebSocket: messages in, and what they say handed over; answers out, queued. */
 #include "operator/http_server/http_server_internal.h"
 
 #include "common/cleanup.h"
@@ -17,6 +17,8 @@ enum { POLICY_VIOLATION = 1008, TOO_LARGE = 1009, TRY_LATER = 1013, NOT_TEXT = 1
 #define POD_BURST (4 * SECOND)
 /** For a peer to take its close and answer it. */
 #define CLOSE_GRACE SECOND
+/** Bytes of a message from which it is decoded in a thread of its own. */
+#define LARGE (8 << 10)
 /** What TLS may have read that no message has yet, bytes: records that are not whole. */
 #define UNFINISHED_RECORDS (64 << 10)
 
@@ -304,20 +306,37 @@ void http_ingest_sweep(pp_http_server *server)
     }
 }
 
+/** One batch more that waits. */
+static void count_waiting(pp_http_server *server, pod_share *pod, size_t bytes)
+{
+    if (!pod->batches)
+        DL_APPEND(server->holders, pod);
+    pod->batches++;
+    pod->batch_bytes += bytes;
+    server->pending_batches++;
+    server->pending_bytes += bytes;
+}
+
+static void discount_waiting(pp_http_server *server, pod_share *pod, size_t bytes)
+{
+    pod->batches--;
+    pod->batch_bytes -= bytes;
+    server->pending_batches--;
+    server->pending_bytes -= bytes;
+    if (!pod->batches) {
+        DL_DELETE(server->holders, pod);
+        regulate_pod(server, pod);
+    }
+}
+
 /** A batch is handed over. */
 static void take_up(connection *c, size_t bytes)
 {
-    pp_http_server *server = c->peer.server;
     holding *h = c->held;
     h->bytes[(h->first + h->count) % PP_WIRE_MAX_IN_FLIGHT] = bytes;
     h->count++;
-    if (!c->pod->batches)
-        DL_APPEND(server->holders, c->pod);
-    c->pod->batches++;
-    c->pod->batch_bytes += bytes;
-    server->pending_batches++;
-    server->pending_bytes += bytes;
-    regulate(server);
+    count_waiting(c->peer.server, c->pod, bytes);
+    regulate(c->peer.server);
 }
 
 /** The oldest batch is answered: answers come in the order of batches, but for refused ones. */
@@ -327,14 +346,7 @@ static void let_go(pp_http_server *server, holding *h)
     pod_share *pod = h->pod;
     h->first = (h->first + 1) % PP_WIRE_MAX_IN_FLIGHT;
     h->count--;
-    pod->batches--;
-    pod->batch_bytes -= bytes;
-    server->pending_batches--;
-    server->pending_bytes -= bytes;
-    if (!pod->batches) {
-        DL_DELETE(server->holders, pod);
-        regulate_pod(server, pod);
-    }
+    discount_waiting(server, pod, bytes);
     release_holding(server, h);
     release_pod(server, pod);
 }
@@ -608,96 +620,91 @@ static void take_malformed(connection *c, const pp_error *why)
         begin_close(c, POLICY_VIOLATION, "too many malformed messages");
 }
 
-/** The sequence number of a batch that may be wrong otherwise; -1 when it has none. */
-static int64_t seq_of(const json_t *object)
-{
-    const json_t *seq = json_object_get(object, "seq");
-    json_int_t value = json_integer_value(seq);
-    return json_is_integer(seq) && value >= 0 && value <= PP_WIRE_MAX_COUNT ? value : -1;
-}
-
-static void take_batch(connection *c, const json_t *object)
+static void take_batch(connection *c, agent_message *m)
 {
     pp_http_server *server = c->peer.server;
-    pp_error err = {0};
-    pp_wire_batch *batch = NULL;
+    pp_wire_batch *batch = m->batch;
     if (c->held->count >= PP_WIRE_MAX_IN_FLIGHT) {
         begin_close(c, POLICY_VIOLATION, "too many batches in flight");
         return;
     }
-    if (pp_wire_batch_decode(object, &batch, &err) < 0) {
-        refuse_batch(c, &err, seq_of(object));
-        return;
-    }
+    m->batch = NULL;
     pp_meter_add(server->metrics.batches_taken, 1);
     take_up(c, pp_wire_batch_bytes(batch));
     server->handlers.batch(server->handlers.context, c->peer.id, batch);
 }
 
-static void take_bye(connection *c, const json_t *object)
+static void take_message(connection *c, agent_message *m)
 {
-    pp_http_server *server = c->peer.server;
-    pp_wire_bye bye;
-    pp_error err = {0};
-    if (pp_wire_bye_decode(object, &bye, &err) < 0)
-        take_malformed(c, &err);
-    else
-        server->handlers.bye(server->handlers.context, c->peer.id, &bye);
-}
-
-static void take_time(connection *c, const json_t *object)
-{
-    pp_http_server *server = c->peer.server;
-    pp_wire_time answer = {0};
-    pp_error err = {0};
-    int rc = pp_wire_time_decode(object, &answer, &err);
-    if (rc == 0 && !answer.realtime)
-        rc = pp_error_field(&err, "realtime", "is required");
-    if (rc < 0)
-        take_malformed(c, &err);
-    else
-        server->handlers.time(server->handlers.context, c->peer.id, &answer);
-}
-
-static void take_hook(connection *c, const json_t *object)
-{
-    pp_http_server *server = c->peer.server;
-    pp_wire_hook hook;
-    pp_error err = {0};
-    if (pp_wire_hook_decode(object, &hook, &err) < 0)
-        take_malformed(c, &err);
-    else
-        server->handlers.hook(server->handlers.context, c->peer.id, &hook);
-}
-
-static json_t *parse(const char *text, size_t len, pp_error *err)
-{
-    if (pp_wire_count_containers(text, len) <= PP_WIRE_MAX_CONTAINERS)
-        return pp_json_parse(text, len, err);
-    (void)pp_error_set(err, PP_ERR_TOO_LARGE, "has more than %d lists and objects",
-                       PP_WIRE_MAX_CONTAINERS);
-    return NULL;
-}
-
-static void take_message(connection *c, const char *text, size_t len)
-{
-    pp_error err = {0};
-    pp_wire_type type = PP_WIRE_BATCH;
-    PP_CLEANUP_JSON json_t *object = parse(text, len, &err);
-    if (!object || pp_wire_type_of(object, &type, &err) < 0) {
-        take_malformed(c, &err);
-    } else if (type == PP_WIRE_BATCH) {
-        take_batch(c, object);
-    } else if (type == PP_WIRE_BYE) {
-        take_bye(c, object);
-    } else if (type == PP_WIRE_TIME) {
-        take_time(c, object);
-    } else if (type == PP_WIRE_HOOK) {
-        take_hook(c, object);
-    } else {
-        (void)pp_error_field(&err, "type", "is not for an agent to send");
-        take_malformed(c, &err);
+    const pp_http_handlers *handlers = &c->peer.server->handlers;
+    switch (m->kind) {
+    case MESSAGE_MALFORMED:
+        take_malformed(c, &m->error);
+        break;
+    case MESSAGE_REFUSED: /* whatever else is wrong with it, there are too many */
+        if (c->held->count >= PP_WIRE_MAX_IN_FLIGHT)
+            begin_close(c, POLICY_VIOLATION, "too many batches in flight");
+        else
+            refuse_batch(c, &m->error, m->seq);
+        break;
+    case MESSAGE_BATCH:
+        take_batch(c, m);
+        break;
+    case MESSAGE_BYE:
+        handlers->bye(handlers->context, c->peer.id, &m->bye);
+        break;
+    case MESSAGE_TIME:
+        handlers->time(handlers->context, c->peer.id, &m->time);
+        break;
+    case MESSAGE_HOOK:
+        handlers->hook(handlers->context, c->peer.id, &m->hook);
+        break;
     }
+}
+
+/** Back from the decoder. A connection that is gone, or closing, brings it again elsewhere. */
+static void on_decoded(void *user, agent_message *m)
+{
+    pp_http_server *server = user;
+    connection *c = find(server, m->from);
+    pod_share *pod = m->pod;
+    discount_waiting(server, pod, m->bytes);
+    if (c) {
+        c->decoding--;
+        if (!c->close_code)
+            take_message(c, m);
+    }
+    agent_message_free(m);
+    regulate(server);
+    release_pod(server, pod);
+}
+
+/** Until it is decoded it waits like a batch, so that no more is read than can be handled. */
+static void submit(connection *c, agent_message *m)
+{
+    pp_http_server *server = c->peer.server;
+    if (!server->decoder) {
+        agent_message_free(m);
+        return;
+    }
+    m->from = c->peer.id;
+    m->pod = c->pod;
+    c->decoding++;
+    count_waiting(server, c->pod, m->bytes);
+    decoder_submit(server->decoder, m);
+    regulate(server);
+}
+
+int http_ingest_start(pp_http_server *server)
+{
+    server->decoder = decoder_new(server->options.loop, on_decoded, server);
+    return server->decoder ? 0 : -1;
+}
+
+void http_ingest_stop(pp_http_server *server)
+{
+    decoder_stop(server->decoder);
+    server->decoder = NULL;
 }
 
 /** Cuts the oldest unfinished message of the pod, or of the one that holds most, until there is
@@ -720,6 +727,8 @@ static bool make_room(connection *c, size_t len)
     }
 }
 
+/** Small ones are read at once. What says what time it is there is worth less with every moment; of
+ * anything else none comes before one that the decoder still has. */
 static void take_whole(connection *c)
 {
     pp_http_server *server = c->peer.server;
@@ -729,8 +738,19 @@ static void take_whole(connection *c)
     c->pod->receiving -= whole.len;
     pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
     charge(c);
-    take_message(c, whole.data ? whole.data : "", whole.len);
-    pp_buf_done(&whole);
+    agent_message *m = agent_message_new(&whole);
+    if (!m) {
+        begin_close(c, TRY_LATER, "no memory");
+        return;
+    }
+    if (m->bytes < LARGE)
+        agent_message_decode(m);
+    if (!m->decoded || (c->decoding && m->kind != MESSAGE_TIME)) {
+        submit(c, m);
+        return;
+    }
+    take_message(c, m);
+    agent_message_free(m);
 }
 
 /** Gathers a message's pieces; -1 ends the connection. */

@@ -278,6 +278,7 @@ static void destroy(pp_http_server *server)
     server->stopping = server->destroyed = true;
     if (server->visitors)
         http_arrivals_stop(server);
+    http_ingest_stop(server);
     lws_context_destroy(server->context);
 }
 
@@ -300,7 +301,8 @@ int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *h
         *ret = NULL;
         return -1;
     }
-    if (http_verdicts_start(server) < 0 || http_arrivals_start(server) < 0) {
+    if (http_verdicts_start(server) < 0 || http_arrivals_start(server) < 0 ||
+        http_ingest_start(server) < 0) {
         destroy(server);
         return pp_error_nomem(err);
     }

@@ -920,6 +920,75 @@ static void send_padded(client *c, const char *session, int seq)
     assert_true(ws_send(c, 1, true, padded, n));
 }
 
+/** Large messages are decoded elsewhere; what is small comes after those sent before it all the
+ * same. */
+static void test_large_messages_keep_their_order(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    for (int round = 0; round < 10; round++) {
+        send_padded(&c, "s-1", 1);
+        send_batch(&c, "s-1", 2, 1);
+        send_batch(&c, "s-1", 3, 1);
+        for (int seq = 1; seq <= 3; seq++) {
+            char expected[80];
+            (void)snprintf(expected, sizeof expected,
+                           "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":%d}", seq);
+            assert_text(&c, expected);
+        }
+    }
+    client_close(&c);
+}
+
+/** What is wrong with a large one is said as with a small one. */
+static void test_a_large_message_may_be_wrong(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    char got[1024] = "";
+    PP_CLEANUP_FREE char *large = malloc(100000);
+    (void)memset(large, ' ', 100000);
+    (void)memcpy(large, "{\"type\":", 8);
+    assert_true(ws_send(&c, 1, true, large, 100000));
+    assert_int_equal(ws_read(&c, got, sizeof got, NULL, false), 1);
+    assert_non_null(strstr(got, "{\"type\":\"refused\",\"seq\":-1,\"code\":\"invalid\""));
+    PP_CLEANUP_FREE char *text = batch_text("s-1", 7, 1);
+    char *end = strrchr(text, '}'); /* room for padding behind it, and a field that cannot be */
+    (void)memset(large, ' ', 100000);
+    (void)memcpy(large, text, (size_t)(end - text));
+    (void)memcpy(large + (end - text), ",\"dropped\":-1}", 14);
+    assert_true(ws_send(&c, 1, true, large, 100000));
+    assert_int_equal(ws_read(&c, got, sizeof got, NULL, false), 1);
+    assert_non_null(strstr(got, "\"seq\":7,\"code\":\"invalid\",\"field\":\"dropped\""));
+    assert_served(&c);
+    client_close(&c);
+}
+
+/** Its messages are for nobody then; the next connection brings them again. */
+static void test_a_connection_goes_while_it_is_decoded(void **state)
+{
+    fixture *f = *state;
+    for (int round = 1; round <= 5; round++) {
+        client c = connect_agent(f, "good-a");
+        send_padded(&c, "s-1", 1);
+        send_batch(&c, "s-1", 2, 1);
+        client_close(&c);
+        assert_true(fixture_wait(&f->disconnected, round));
+    }
+    client other = connect_agent(f, "good-b");
+    assert_served(&other);
+    client_close(&other);
+}
+
+static void test_the_server_stops_while_it_decodes(void **state)
+{
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    for (int i = 0; i < 3; i++)
+        send_padded(&c, "s-1", i);
+    client_close(&c); /* and the fixture ends */
+}
+
 /** A pod that sends more than its rate is not read for a while; others are. */
 static void test_a_pod_that_sends_too_much_rests(void **state)
 {
@@ -1983,6 +2052,10 @@ int main(void)
         ON_SERVER(test_a_pod_that_hoards_leaves_room),
         ON_SERVER(test_a_pod_that_comes_again_leaves_room),
         ON_CRAMPED_SERVER(test_a_pod_that_hoards_bytes_leaves_room),
+        ON_SERVER(test_large_messages_keep_their_order),
+        ON_SERVER(test_a_large_message_may_be_wrong),
+        ON_SERVER(test_a_connection_goes_while_it_is_decoded),
+        ON_SERVER(test_the_server_stops_while_it_decodes),
         ON_SLOW_SERVER(test_a_pod_that_sends_too_much_rests),
         ON_SLOW_SERVER(test_a_pod_rests_whoever_it_comes_as),
         ON_SLOW_SERVER(test_a_closing_connection_is_paid_for),
