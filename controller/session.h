@@ -396,6 +396,7 @@ typedef struct pp_session_options {
     int64_t solve_ns;   /**< and then for the last solution and the store; default 10 min */
     int64_t fine_ns;    /**< after a pod's last batch, for what PM sampling tells; default 10 s */
     int64_t poll_ns;    /**< between looks while something is awaited; default 2 s */
+    int64_t watch_ns;   /**< between looks while it collects; default 5 s */
     int64_t stalled_ns; /**< what passes by itself within this is no reason to act; default 60 s */
     unsigned solve_tries; /**< of the final attribution; default 8 */
 } pp_session_options;

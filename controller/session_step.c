@@ -449,8 +449,10 @@ static int64_t requeue_after(const pp_session_turn *turn)
     int64_t at = d->deadline_at_ns;
     if (d->ends_at_ns && d->ends_at_ns < at && !turn->held)
         at = d->ends_at_ns;
-    if (d->phase == PP_SESSION_COLLECTING && at > now + turn->opt.poll_ns)
-        at = now + turn->opt.poll_ns;
+    bool awaited = d->ends_at_ns && d->ends_at_ns <= now; /* it is over but for what still runs */
+    int64_t every = awaited ? turn->opt.poll_ns : turn->opt.watch_ns;
+    if (d->phase == PP_SESSION_COLLECTING && at > now + every)
+        at = now + every;
     int64_t stalled_at = pp_session_stalled_at(turn);
     if (stalled_at && stalled_at < at)
         at = stalled_at;
@@ -532,6 +534,7 @@ static pp_session_options with_defaults(const pp_session_options *opt)
     o.drain_ns = o.drain_ns ? o.drain_ns : 60 * SECOND;
     o.fine_ns = o.fine_ns ? o.fine_ns : 10 * SECOND;
     o.poll_ns = o.poll_ns ? o.poll_ns : 2 * SECOND;
+    o.watch_ns = o.watch_ns ? o.watch_ns : 5 * SECOND;
     o.finish_ns = o.finish_ns ? o.finish_ns : 900 * SECOND;
     o.solve_ns = o.solve_ns ? o.solve_ns : 600 * SECOND;
     o.stalled_ns = o.stalled_ns ? o.stalled_ns : PP_SESSION_STALLED_NS;

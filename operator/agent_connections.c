@@ -418,8 +418,13 @@ static void on_stored(void *user, bool inserted, const pp_error *error)
             pp_meter_add(op->meters.events, (double)pp_store_count_events(d->batch));
         }
         if (runtime) {
+            const pp_session *session = pp_kube_informer_get(op->sessions, runtime->key);
+            /* Its figures are dirty already: it will be looked at when it is time to read them. */
+            bool expected =
+                runtime->stats_dirty && session && pp_runtime_is_steady(runtime, session);
             take_note(runtime, d);
-            pp_watches_enqueue_soon(op, runtime->key);
+            if (!expected)
+                pp_watches_enqueue_soon(op, runtime->key);
         }
         if (op->server)
             pp_http_ingest_ack(op->server, d->connection, d->batch->instance, d->batch->seq);

@@ -543,18 +543,11 @@ static void step(pp_runtime *runtime, const pp_session *session)
     free(g.items);
 }
 
-/* It collects until its duration is over: its figures are read for people alone. */
-static bool is_steady(const pp_runtime *runtime, const pp_session *session)
-{
-    return session->phase == PP_SESSION_COLLECTING && session->steps_max == 0 &&
-           !pp_session_asks_replays(session) && runtime->stats.steps > 0;
-}
-
 static void refresh_stats(pp_runtime *runtime, const pp_session *session)
 {
     if (!runtime->stats_dirty || runtime->stats_loading)
         return;
-    int64_t every = is_steady(runtime, session) ? STEADY_EVERY_MS : STATS_EVERY_MS;
+    int64_t every = pp_runtime_is_steady(runtime, session) ? STEADY_EVERY_MS : STATS_EVERY_MS;
     int64_t from = runtime->stats_loaded_ns + every * MILLISECOND;
     int64_t wait = runtime->stats_loaded_ns ? from - pp_time_monotonic() : 0;
     if (wait > 0)

@@ -211,23 +211,26 @@ void pp_runtime_refused(pp_runtime *runtime, const char *pod_uid, const char *wh
     target->refused_why = copy;
 }
 
+bool pp_runtime_is_steady(const pp_runtime *runtime, const pp_session *session)
+{
+    return session->phase == PP_SESSION_COLLECTING && session->steps_max == 0 &&
+           !pp_session_asks_replays(session) && runtime->stats.steps > 0;
+}
+
 int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, size_t sessions,
                                int64_t now_ns)
 {
-    static const int64_t apart_ms[] = {
-        [PP_STATUS_FIGURES] = 30000,
-        [PP_STATUS_TEXTS] = 3000,
-        [PP_STATUS_CONDITION] = 1000,
-        [PP_STATUS_PHASE] = 0,
+    static const struct {
+        int64_t apart_ms, a_second, most_ms;
+    } pace[] = {
+        [PP_STATUS_FIGURES] = {30000, 10, INT64_MAX},
+        [PP_STATUS_TEXTS] = {3000, 30, 60000},
+        [PP_STATUS_CONDITION] = {1000, 100, 20000},
+        [PP_STATUS_PHASE] = {0, 1, 0},
     };
-    static const int64_t a_second[] = {
-        [PP_STATUS_FIGURES] = 10,
-        [PP_STATUS_TEXTS] = 100,
-        [PP_STATUS_CONDITION] = 300,
-    };
-    int64_t apart = apart_ms[news];
-    if (news != PP_STATUS_PHASE && (int64_t)sessions * 1000 / a_second[news] > apart)
-        apart = (int64_t)sessions * 1000 / a_second[news];
+    int64_t apart = (int64_t)sessions * 1000 / pace[news].a_second;
+    apart = apart > pace[news].most_ms ? pace[news].most_ms : apart;
+    apart = apart < pace[news].apart_ms ? pace[news].apart_ms : apart;
     int64_t from = runtime->status_retry_ns;
     int64_t next = runtime->status_written_ns + apart * INT64_C(1000000);
     if (runtime->status_written_ns && next > from)

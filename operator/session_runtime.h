@@ -128,6 +128,10 @@ void pp_runtime_restore(pp_runtime_target *target, int64_t first_ns, int64_t now
 /** Why a batch of the pod was refused. */
 void pp_runtime_refused(pp_runtime *runtime, const char *pod_uid, const char *why);
 /** What differs between a session's status and what is decided. */
+/** It collects until its duration is over: its figures are read for people alone, and nothing is
+ * decided by the next batch. */
+bool pp_runtime_is_steady(const pp_runtime *runtime, const pp_session *session);
+
 typedef enum pp_status_news {
     PP_STATUS_FIGURES,   /**< figures that tell nothing */
     PP_STATUS_TEXTS,     /**< what else matters */
@@ -137,7 +141,8 @@ typedef enum pp_status_news {
 /** How long its writing has to wait, ns; 0: it may be written now. Only a phase waits for nothing
  * but the pause after a failure: conditions may follow what an agent says, in turns. The more
  * `sessions` are under way, the further apart one's writes are, so that all of them together cost
- * the API server no more than 10 writes of figures a second, 100 of texts and 300 of conditions. */
+ * the API server no more than 10 writes of figures a second, 30 of texts and 100 of conditions; but
+ * a condition waits for 20 s at most, and a text for 60. */
 int64_t pp_runtime_status_wait(const pp_runtime *runtime, pp_status_news news, size_t sessions,
                                int64_t now_ns);
 /** Made when there is none; NULL without memory. */

@@ -515,7 +515,7 @@ static void test_main_path(void **state)
     const json_t *status = json_object_get(w.object, "status");
     assert_string_equal(pp_json_get_string(status, "progress", "sampled", NULL), "50s/1m40s");
     assert_string_equal(pp_json_get_string(status, "pods", NULL), "1/1");
-    assert_true(w.did.requeue_ns == 2 * FIXTURE_SECOND);
+    assert_true(w.did.requeue_ns == 5 * FIXTURE_SECOND);
 
     assert_int_equal(step(&w, 109.9), PP_SESSION_COLLECTING);
     assert_true(w.did.requeue_ns <= FIXTURE_SECOND / 10);

@@ -108,8 +108,9 @@ static void test_status_waits(void **state)
     /* Of many sessions each is written less often, but for its phase. */
     assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_FIGURES, 300, 6 * s), 29 * s);
     assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_FIGURES, 1000, 6 * s), 99 * s);
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_TEXTS, 1000, 6 * s), 9 * s);
-    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 1200, 6 * s), 3 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_TEXTS, 600, 6 * s), 19 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 500, 6 * s), 4 * s);
+    assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_CONDITION, 10000, 6 * s), 19 * s);
     assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 10000, 6 * s), 0);
     runtime.status_retry_ns = 9 * s; /* the last one failed */
     assert_int_equal(pp_runtime_status_wait(&runtime, PP_STATUS_PHASE, 1, 6 * s), 3 * s);
