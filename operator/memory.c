@@ -11,7 +11,7 @@ enum {
 
 /* Resident bytes beside what is in use: free ones, which the next burst may well need, and the
  * programs' own. */
-#define A_LOT ((size_t)40 << 20)
+#define A_LOT ((size_t)28 << 20)
 
 void pp_memory_configure(void)
 {

@@ -28,7 +28,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { TICK_MS = 500, ASK_AGAIN_MS = 2000, TRIM_EVERY_TICKS = 10 };
+enum { TICK_MS = 500, ASK_AGAIN_MS = 2000, TRIM_EVERY_TICKS = 4 };
 
 /* Between repetitions of why the store is away. */
 static const int64_t STORE_TOLD_EVERY_NS = INT64_C(300000000000);

@@ -2,6 +2,7 @@
 #include "operator/solve_options.h"
 
 #include "common/log.h"
+#include "common/thread.h"
 #include "common/time.h"
 #include "controller/solve_due.h"
 #include "estimate/solve.h"
@@ -131,6 +132,7 @@ static void on_solved(uv_work_t *request, int status)
 /* On a thread of the pool, on the job's own data. */
 static void solve(uv_work_t *request)
 {
+    pp_thread_step_back();
     job *j = request->data;
     pp_strings gpus = {0};
     bool ok = pp_activity_list_gpus(j->activity, &gpus, &j->error) == 0;

@@ -1,5 +1,7 @@
 #include "operator/http_server/decoder.h"
 
+#include "common/thread.h"
+
 #include <stdlib.h>
 
 typedef struct list {
@@ -54,6 +56,7 @@ static agent_message *wait_for_one(decoder *d)
 static void work(void *argument)
 {
     decoder *d = argument;
+    pp_thread_step_back();
     for (agent_message *m = wait_for_one(d); m; m = wait_for_one(d)) {
         agent_message_decode(m);
         uv_mutex_lock(&d->lock);

@@ -33,7 +33,7 @@ enum {
     PP_HTTP_MAX_REVIEW = 3 << 20,       /**< bytes of an admission review */
     PP_HTTP_MAX_TOKEN = 6144,           /**< bytes of a bearer token */
     PP_HTTP_MAX_BATCHES = 256,          /**< default of max_batches */
-    PP_HTTP_MAX_BATCH_BYTES = 64 << 20, /**< default of max_batch_bytes */
+    PP_HTTP_MAX_BATCH_BYTES = 32 << 20, /**< default of max_batch_bytes */
     PP_HTTP_POD_RATE = 1 << 20,         /**< default of pod_rate */
     PP_HTTP_MAX_RECEIVING = 64 << 20, /**< bytes of unfinished messages, all connections together */
     PP_HTTP_MAX_POD_RECEIVING = 2 << 20, /**< the same of one pod; past either the oldest goes */

@@ -7,6 +7,7 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/file.h"
+#include "common/thread.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -131,6 +132,7 @@ static void answer_error(query *q, const pp_error *error)
 
 static void decode(uv_work_t *work)
 {
+    pp_thread_step_back();
     query *q = work->data;
     q->failed = pp_prometheus_decode(q->body, q->n, &q->source, &q->answer, &q->error) < 0;
     if (!q->failed && q->range_ns > 0) /* before Prometheus 3 both ends are part of it */
