@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -21,17 +23,16 @@ void pp_memory_configure(void)
 }
 
 #ifdef __GLIBC__
-/* Bytes; 0 where it cannot be known. */
+/* Bytes; 0 where it cannot be known. The file's second number, in pages. */
 static size_t resident(void)
 {
-    unsigned long pages = 0;
+    char line[128] = "";
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file)
         return 0;
-    if (fscanf(file, "%*u %lu", &pages) != 1)
-        pages = 0;
+    const char *second = fgets(line, sizeof line, file) ? strchr(line, ' ') : NULL;
     (void)fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
+    return second ? strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) : 0;
 }
 #endif
 
