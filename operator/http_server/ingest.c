@@ -624,10 +624,6 @@ static void take_batch(connection *c, agent_message *m)
 {
     pp_http_server *server = c->peer.server;
     pp_wire_batch *batch = m->batch;
-    if (c->held->count >= PP_WIRE_MAX_IN_FLIGHT) {
-        begin_close(c, POLICY_VIOLATION, "too many batches in flight");
-        return;
-    }
     m->batch = NULL;
     pp_meter_add(server->metrics.batches_taken, 1);
     take_up(c, pp_wire_batch_bytes(batch));
@@ -637,15 +633,17 @@ static void take_batch(connection *c, agent_message *m)
 static void take_message(connection *c, agent_message *m)
 {
     const pp_http_handlers *handlers = &c->peer.server->handlers;
+    bool is_batch = m->kind == MESSAGE_BATCH || m->kind == MESSAGE_REFUSED;
+    if (is_batch && c->held->count >= PP_WIRE_MAX_IN_FLIGHT) {
+        begin_close(c, POLICY_VIOLATION, "too many batches in flight");
+        return;
+    }
     switch (m->kind) {
     case MESSAGE_MALFORMED:
         take_malformed(c, &m->error);
         break;
-    case MESSAGE_REFUSED: /* whatever else is wrong with it, there are too many */
-        if (c->held->count >= PP_WIRE_MAX_IN_FLIGHT)
-            begin_close(c, POLICY_VIOLATION, "too many batches in flight");
-        else
-            refuse_batch(c, &m->error, m->seq);
+    case MESSAGE_REFUSED:
+        refuse_batch(c, &m->error, m->seq);
         break;
     case MESSAGE_BATCH:
         take_batch(c, m);

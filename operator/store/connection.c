@@ -327,7 +327,7 @@ static int send_statement(PGconn *conn, const pp_statement *s)
 static void prepare_answer(pp_connection *c)
 {
     const pp_job *job = c->sent.first;
-    if (job && !job->prepares && job->answered < job->n && job->statements[job->answered]->streamed)
+    if (job && job->answered < job->n && job->statements[job->answered]->streamed)
         PQsetSingleRowMode(c->conn);
 }
 
@@ -406,14 +406,6 @@ static bool has_named(const pp_job *job)
     return false;
 }
 
-/* A statement could not be prepared: it is sent whole, and if anything is wrong with it that says
- * so. */
-static void take_unprepared(pp_job *job)
-{
-    pp_prepared_set(job->prepares, false);
-    job->failed = true;
-}
-
 /* Returns -1 where the connection has to go. */
 static int take_failure(pp_connection *c, pp_job *job, const PGresult *r)
 {
@@ -424,10 +416,6 @@ static int take_failure(pp_connection *c, pp_job *job, const PGresult *r)
     if (v == BROKEN) {
         lose(c, "Postgres", message ? message : PQerrorMessage(c->conn));
         return -1;
-    }
-    if (job->prepares) {
-        take_unprepared(job);
-        return 0;
     }
     const bool lost = pp_prepared_is_lost(sqlstate) && has_named(job);
     if (lost)
@@ -454,9 +442,8 @@ static void end_transaction(pp_connection *c)
     pp_job *job = list_shift(&c->sent);
     c->n_sent--;
     c->sent_bytes -= job->bytes;
-    if (job->prepares) {
-        if (!job->failed)
-            pp_prepared_set(job->prepares, true);
+    if (job->prepares) { /* else it is sent whole, and if anything is wrong with it that says so */
+        pp_prepared_set(job->prepares, !job->failed);
         pp_job_free(job);
     } else if (job->failed && job->again) {
         list front = {0};
