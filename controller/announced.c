@@ -92,16 +92,31 @@ void pp_announced_came(pp_announced *announced, const pp_session *session)
     }
 }
 
+/* The last announced of those that match; NULL: none does. */
+static const announcement *find(const pp_announced *announced, const char *namespace_,
+                                const json_t *labels, int64_t now_ns)
+{
+    const announcement *last = NULL;
+    for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
+        const announcement *a = &announced->ring[i];
+        if (a->session && a->until_ns > now_ns && (!last || a->until_ns > last->until_ns) &&
+            strcmp(a->session->namespace_, namespace_) == 0 &&
+            pp_selector_matches(&a->session->selector, labels))
+            last = a;
+    }
+    return last;
+}
+
 int64_t pp_announced_until(const pp_announced *announced, const char *namespace_,
                            const json_t *labels, int64_t now_ns)
 {
-    int64_t until = 0;
-    for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
-        const announcement *a = &announced->ring[i];
-        if (a->session && a->until_ns > now_ns && a->until_ns > until &&
-            strcmp(a->session->namespace_, namespace_) == 0 &&
-            pp_selector_matches(&a->session->selector, labels))
-            until = a->until_ns;
-    }
-    return until;
+    const announcement *a = find(announced, namespace_, labels, now_ns);
+    return a ? a->until_ns : 0;
+}
+
+const char *pp_announced_name(const pp_announced *announced, const char *namespace_,
+                              const json_t *labels, int64_t now_ns)
+{
+    const announcement *a = find(announced, namespace_, labels, now_ns);
+    return a && !a->prefix ? a->session->name : NULL;
 }

@@ -18,8 +18,8 @@
 enum { PP_ANNOUNCED_MAX = 256 }; /* past it the oldest is forgotten */
 
 /** How long after its announcement a session may still come, in ns: what creates it goes through
- * the webhooks of others and is written to etcd. */
-#define PP_ANNOUNCED_FOR INT64_C(2000000000)
+ * the webhooks of others and is written to etcd, by an API server that may be busy. */
+#define PP_ANNOUNCED_FOR INT64_C(10000000000)
 
 typedef struct pp_announced pp_announced;
 
@@ -44,5 +44,10 @@ void pp_announced_came(pp_announced *announced, const pp_session *session);
  * matches it; 0: there is none. */
 int64_t pp_announced_until(const pp_announced *announced, const char *namespace_,
                            const json_t *labels, int64_t now_ns);
+
+/** The name of the session that it waits for, the one announced last; NULL: there is none, or its
+ * name is to be generated. Borrowed until the next call that is not const. */
+const char *pp_announced_name(const pp_announced *announced, const char *namespace_,
+                              const json_t *labels, int64_t now_ns);
 
 #endif

@@ -7,6 +7,7 @@
 #include "estimate/replay/dwell_length.h"
 #include "operator/addresses.h"
 #include "operator/limits.h"
+#include "operator/pending_call.h"
 #include "operator/solve_options.h"
 #include "operator/state.h"
 #include "operator/stuck.h"
@@ -20,15 +21,21 @@
  * A pod is about to be created. Its session is the one that the index of the watched sessions has
  * for it. A session that is about to be created passes here too, before the watch has it: a pod
  * that would be that session's waits for it, so that a session and a pod applied in one file meet;
- * no other pod waits. Where there is no session, a pod that asks for it by its label, or its
- * namespace's, gets a hook that waits for sessions. A pod that cannot be injected is let through as
- * it is; nothing is written on a review's word: the session's condition and Events tell of the pod
- * once the watch has it (explain.h).
+ * no other pod waits. An API server that is busy may bring it late: where the watch has not, the
+ * session is asked for by its name. Where there is no session, a pod that asks for it by its label,
+ * or its namespace's, gets a hook that waits for sessions. A pod that cannot be injected is let
+ * through as it is; nothing is written on a review's word: the session's condition and Events tell
+ * of the pod once the watch has it (explain.h).
  */
 
 /* Of a pod, for its announced session; less than the webhook's timeout. */
 static const int64_t WAIT_NS = INT64_C(1000000000);
+/* How long the watch alone is waited for; then between two questions. */
+static const int64_t ASK_AFTER_NS = INT64_C(100000000);
+static const int64_t ASK_AGAIN_NS = INT64_C(300000000);
 static const int64_t MILLISECOND = 1000000;
+
+enum { MAX_QUESTIONS = 16 };
 
 /** A review that waits for a session that is announced. */
 typedef struct waiting {
@@ -37,6 +44,7 @@ typedef struct waiting {
     char ns[64];
     bool labelled;
     int64_t until_ns;
+    int64_t ask_ns; /* when to ask for the session */
     struct waiting *prev, *next;
 } waiting;
 
@@ -44,7 +52,8 @@ typedef struct pp_admission {
     pp_operator *op;
     pp_announced *announced;
     waiting *waiting;
-    uv_timer_t timer; /* of the first that has waited long enough */
+    unsigned questions; /* under way */
+    uv_timer_t timer;   /* of the first that has waited long enough */
 } pp_admission;
 
 static void answer_none(pp_operator *op, pp_http_id id)
@@ -114,13 +123,91 @@ static void stop_waiting(pp_admission *admission, waiting *w)
     free(w);
 }
 
+/* ---- asking for the session ---- */
+
+static void question_release(void *call)
+{
+    pp_operator *op = ((pp_pending_call *)call)->op;
+    if (op->admission)
+        op->admission->questions--;
+}
+
+/* For those that wait for it. */
+static void take_session(pp_admission *admission, const pp_session *session)
+{
+    waiting *w;
+    waiting *next;
+    if (!pp_session_live(session))
+        return;
+    DL_FOREACH_SAFE(admission->waiting, w, next)
+    {
+        if (strcmp(w->ns, session->namespace_) != 0 ||
+            !pp_selector_matches(&session->selector, labels_of(w->pod)))
+            continue;
+        decide(admission->op, w->id, w->ns, session, w->pod, w->labelled);
+        stop_waiting(admission, w);
+    }
+}
+
+/* Not found: it is not stored yet. */
+static void on_session_answer(void *user, json_t *object, const pp_error *error)
+{
+    pp_operator *op = ((pp_pending_call *)user)->op;
+    pp_session *session = error ? NULL : pp_watches_decode_session(op, object, NULL);
+    if (session && op->admission && !op->stopping)
+        take_session(op->admission, session);
+    (void)pp_session_free(session);
+    pp_pending_call_free(user);
+}
+
+static void ask(pp_admission *admission, const char *ns, const char *name)
+{
+    pp_operator *op = admission->op;
+    if (admission->questions >= MAX_QUESTIONS)
+        return;
+    pp_pending_call *question = pp_pending_call_new(op, sizeof *question, question_release);
+    if (!question)
+        return;
+    admission->questions++;
+    const pp_kube_call call = {.verb = PP_KUBE_GET,
+                               .resource = &PP_PROFILESESSIONS,
+                               .ns = ns,
+                               .name = name,
+                               .timeout_ms = WAIT_NS / MILLISECOND,
+                               .done = on_session_answer,
+                               .user = question};
+    if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)
+        pp_pending_call_free(question);
+}
+
+/* One question serves all that wait for the same session. */
+static void ask_for(pp_admission *admission, const waiting *first, int64_t now)
+{
+    const char *name =
+        pp_announced_name(admission->announced, first->ns, labels_of(first->pod), now);
+    waiting *w;
+    DL_FOREACH(admission->waiting, w)
+    {
+        const char *its = pp_announced_name(admission->announced, w->ns, labels_of(w->pod), now);
+        if (w == first || (name && its && strcmp(w->ns, first->ns) == 0 && strcmp(its, name) == 0))
+            w->ask_ns = now + ASK_AGAIN_NS;
+    }
+    if (name)
+        ask(admission, first->ns, name);
+}
+
+/* ---- waiting ---- */
+
 static void look_again(pp_admission *admission, waiting *w, int64_t now)
 {
     pp_operator *op = admission->op;
     const pp_session *match = pp_match_new_pod(op->matches, w->ns, labels_of(w->pod));
     if (!match && w->until_ns > now &&
-        pp_announced_until(admission->announced, w->ns, labels_of(w->pod), now))
+        pp_announced_until(admission->announced, w->ns, labels_of(w->pod), now)) {
+        if (w->ask_ns <= now)
+            ask_for(admission, w, now);
         return;
+    }
     decide(op, w->id, w->ns, match, w->pod, w->labelled);
     stop_waiting(admission, w);
 }
@@ -134,6 +221,7 @@ static void set_timer(pp_admission *admission)
     DL_FOREACH(admission->waiting, w)
     {
         first = w->until_ns < first ? w->until_ns : first;
+        first = w->ask_ns < first ? w->ask_ns : first;
     }
     int64_t left = first - pp_time_monotonic();
     if (admission->waiting)
@@ -166,11 +254,13 @@ static int let_wait(pp_admission *admission, pp_http_id id, const pp_http_review
     waiting *w = calloc(1, sizeof *w);
     if (!w)
         return -1;
-    int64_t longest = pp_time_monotonic() + WAIT_NS;
+    int64_t now = pp_time_monotonic();
+    int64_t longest = now + WAIT_NS;
     w->id = id;
     w->pod = json_incref((json_t *)(uintptr_t)review->pod);
     w->labelled = review->labelled;
     w->until_ns = until_ns < longest ? until_ns : longest;
+    w->ask_ns = now + ASK_AFTER_NS;
     (void)snprintf(w->ns, sizeof w->ns, "%s", review->namespace_name);
     DL_APPEND(admission->waiting, w);
     set_timer(admission);

@@ -229,6 +229,7 @@ def verbs_on(where, group, plural, name, *verbs):
 
 # What each file of operator/ asks of the API server: of the cluster, of the watched namespaces, of its own.
 RIGHTS = {
+    "admission.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "get"),
     "addresses.c": verbs_on("own", "", "services", OWN, "list", "watch"),
     "claims.c": verbs_on("cluster", "coordination.k8s.io", "leases", None, "list", "watch"),
     "cluster.c": verbs_on("own", "apps", "deployments", OWN, "get"),  # and /version, which everybody may read

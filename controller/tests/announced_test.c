@@ -34,6 +34,25 @@ static void test_only_its_pods_wait_and_only_so_long(void **state)
     pp_announced_free(a);
 }
 
+static void test_the_name_of_the_last_one(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
+    PP_CLEANUP_JSON json_t *others = fixture_json("{'app': 'other'}");
+    assert_null(pp_announced_name(a, "ml", labels, start));
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", SPEC), 0);
+    assert_string_equal(pp_announced_name(a, "ml", labels, start), "dlrm");
+    assert_null(pp_announced_name(a, "ml", others, start));
+    assert_null(pp_announced_name(a, "nlp", labels, start));
+    assert_null(pp_announced_name(a, "ml", labels, start + PP_ANNOUNCED_FOR));
+    pp_announced_free(a);
+    a = pp_announced_new();
+    assert_int_equal(announce(a, "{'generateName': 'dlrm-'}", SPEC), 0);
+    assert_null(pp_announced_name(a, "ml", labels, start));
+    pp_announced_free(a);
+}
+
 static void came(pp_announced *a, const char *name, const char *ns)
 {
     pp_session *s = fixture_session(SPEC);
@@ -101,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_its_pods_wait_and_only_so_long),
+        cmocka_unit_test(test_the_name_of_the_last_one),
         cmocka_unit_test(test_that_it_came_ends_the_wait),
         cmocka_unit_test(test_nothing_waits_for_what_matches_no_pod),
         cmocka_unit_test(test_the_oldest_make_room),

@@ -267,8 +267,9 @@ class World:
 # The GPUs' counters as Prometheus has them, of the last ten minutes, and how its scrapes went.
 SAMPLES = "prometheus:http/proxy/api/v1/query?query=" + urllib.parse.quote(
     '{__name__=~"DCGM_.*|up|scrape_duration_seconds"}[10m]')
-# Sanitizers need more memory than what is shipped does.
-BASE = {"resources.limits.memory": "2Gi", "config.injection.memory": "512Mi", "config.sampling.memory": "1Gi"}
+# Sanitizers need more memory and processor time than what is shipped does.
+BASE = {"resources.limits.memory": "2Gi", "resources.requests.cpu": "500m",
+        "config.injection.memory": "512Mi", "config.sampling.memory": "1Gi"}
 if SHARED:
     BASE.update({"crds.install": "false", "config.kubernetes.namespace": SERVICES})
 

@@ -1,6 +1,11 @@
-/* The I/O of an informer: carries out what the reflector asks for. */
+/*
+ * The I/O of an informer: carries out what the reflector asks for. What a watch brings is kept and
+ * read a little in each turn of the loop: libcurl hands over all that the server has sent, and in a
+ * busy cluster that is more than others can wait for.
+ */
 #include "operator/kube/informer.h"
 
+#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/time.h"
@@ -14,7 +19,12 @@ enum {
     LIST_TIMEOUT_MS = 60 * 1000,
     STREAM_LIST_MAX_MS = 60 * 1000, /* then the streamed list is given up for a paged one */
     WATCH_GRACE_MS = 30 * 1000,     /* beyond the time after which the server ends a watch */
+    MAX_UNREAD = 2 * 1024 * 1024,   /* what comes past it is made room for at once */
+    SLICE = 16 * 1024,              /* between two looks at the clock */
 };
+
+/** For reading, in a turn of the loop. */
+static const int64_t MAX_TURN_NS = 5 * 1000000;
 
 struct pp_kube_informer {
     pp_kube_client *client;
@@ -24,25 +34,104 @@ struct pp_kube_informer {
     uv_timer_t timer;
     pp_kube_id call; /**< the list or watch under way; 0: none */
     bool watching;   /**< the timer guards a streamed list, rather than a pause */
+    pp_buf bytes;    /**< of the watch, of which so many are read */
+    size_t read;
+    uv_idle_t reader; /**< runs while there are others */
+    bool ended;       /**< the watch, which is told once all is read */
+    pp_error end;     /**< why; without a code: the server ended it */
+    unsigned handles; /**< that are not closed */
     bool closing;
 };
 
 static void step(pp_kube_informer *informer);
 
+/* ---- what a watch brings ---- */
+
+static void forget_bytes(pp_kube_informer *informer)
+{
+    pp_buf_done(&informer->bytes);
+    informer->read = 0;
+    uv_idle_stop(&informer->reader);
+}
+
+/** No more comes of the watch, and what is not read is not wanted. */
+static void end_watch(pp_kube_informer *informer, const pp_error *error)
+{
+    const pp_error why = error ? *error : (pp_error){0};
+    pp_kube_call_cancel(informer->client, informer->call);
+    informer->call = 0;
+    informer->watching = informer->ended = false;
+    uv_timer_stop(&informer->timer);
+    forget_bytes(informer);
+    if (why.code)
+        pp_reflector_failed(informer->reflector, &why, pp_time_monotonic());
+    else
+        pp_reflector_ended(informer->reflector, pp_time_monotonic());
+    step(informer);
+}
+
+static int read_slice(pp_kube_informer *informer, pp_error *err)
+{
+    const size_t left = informer->bytes.len - informer->read;
+    const size_t n = left < SLICE ? left : SLICE;
+    const char *data = informer->bytes.data + informer->read;
+    informer->read += n;
+    return pp_reflector_bytes(informer->reflector, data, n, err);
+}
+
+static void prefix_watch(const pp_kube_informer *informer, pp_error *err)
+{
+    (void)pp_error_prefix(err, "watch %s", informer->resource.plural);
+}
+
+static void on_read(uv_idle_t *reader)
+{
+    pp_kube_informer *informer = reader->data;
+    const int64_t end = pp_time_monotonic() + MAX_TURN_NS;
+    pp_error err = {0};
+    int rc = 0;
+    do {
+        if (informer->read < informer->bytes.len)
+            rc = read_slice(informer, &err);
+    } while (rc >= 0 && !informer->closing && informer->read < informer->bytes.len &&
+             pp_time_monotonic() < end);
+    if (informer->closing)
+        return;
+    if (rc < 0) {
+        prefix_watch(informer, &err);
+        end_watch(informer, &err);
+    } else if (informer->read == informer->bytes.len) {
+        forget_bytes(informer);
+        if (informer->ended)
+            end_watch(informer, &informer->end);
+    }
+}
+
+/** Reads until n more have room; what is read makes it. */
+static int make_room(pp_kube_informer *informer, size_t n, pp_error *err)
+{
+    while (informer->bytes.len - informer->read + n > MAX_UNREAD &&
+           informer->read < informer->bytes.len) {
+        if (read_slice(informer, err) < 0)
+            return -1;
+        if (informer->closing)
+            return pp_error_set(err, PP_ERR_INTERNAL, "stopped");
+    }
+    if (informer->read > MAX_UNREAD) {
+        informer->bytes.len -= informer->read;
+        memmove(informer->bytes.data, informer->bytes.data + informer->read, informer->bytes.len);
+        informer->read = 0;
+    }
+    return 0;
+}
+
 static void on_wait_over(uv_timer_t *timer)
 {
     pp_kube_informer *informer = timer->data;
-    if (!informer->watching) {
+    if (!informer->watching)
         step(informer);
-        return;
-    }
-    if (!pp_reflector_streaming(informer->reflector))
-        return;
-    pp_kube_call_cancel(informer->client, informer->call);
-    informer->call = 0;
-    informer->watching = false;
-    pp_reflector_ended(informer->reflector, pp_time_monotonic());
-    step(informer);
+    else if (pp_reflector_streaming(informer->reflector))
+        end_watch(informer, NULL);
 }
 
 static void on_list_done(void *user, json_t *object, const pp_error *error)
@@ -62,7 +151,10 @@ static int on_watch_bytes(void *user, pp_http_client_id id, int status, const ch
     (void)id;
     (void)status;
     pp_kube_informer *informer = user;
-    return pp_reflector_bytes(informer->reflector, data, n, err);
+    if (make_room(informer, n, err) < 0 || pp_buf_append(&informer->bytes, data, n, err) < 0)
+        return -1;
+    uv_idle_start(&informer->reader, on_read);
+    return 0;
 }
 
 static void on_watch_done(void *user, pp_http_client_id id, const pp_http_client_response *response,
@@ -71,8 +163,6 @@ static void on_watch_done(void *user, pp_http_client_id id, const pp_http_client
     (void)id;
     pp_kube_informer *informer = user;
     informer->call = 0;
-    informer->watching = false;
-    uv_timer_stop(&informer->timer);
     pp_error err = {0};
     if (error) {
         err = *error;
@@ -80,13 +170,11 @@ static void on_watch_done(void *user, pp_http_client_id id, const pp_http_client
         PP_CLEANUP_JSON json_t *status = kube_json_parse(response->body, response->body_len, NULL);
         (void)pp_kube_status_error(response->status, status, &err);
     }
-    if (err.code) {
-        (void)pp_error_prefix(&err, "watch %s", informer->resource.plural);
-        pp_reflector_failed(informer->reflector, &err, pp_time_monotonic());
-    } else {
-        pp_reflector_ended(informer->reflector, pp_time_monotonic());
-    }
-    step(informer);
+    if (err.code)
+        prefix_watch(informer, &err);
+    informer->ended = true;
+    informer->end = err;
+    uv_idle_start(&informer->reader, on_read);
 }
 
 static pp_kube_call list_call(const pp_kube_informer *informer)
@@ -154,7 +242,10 @@ static void on_first_turn(uv_timer_t *timer)
 static void on_closed(uv_handle_t *handle)
 {
     pp_kube_informer *informer = handle->data;
+    if (--informer->handles)
+        return;
     pp_reflector_free(informer->reflector);
+    pp_buf_done(&informer->bytes);
     free(informer->ns);
     free(informer->label_selector);
     free(informer->field_selector);
@@ -178,7 +269,11 @@ pp_kube_informer *pp_kube_informer_new(pp_kube_client *client,
     informer->client = client;
     informer->resource = *options->resource;
     uv_timer_init(pp_kube_client_loop(client), &informer->timer);
+    uv_idle_init(pp_kube_client_loop(client), &informer->reader);
     informer->timer.data = informer;
+    informer->reader.data = informer;
+    informer->handles = 2;
+    pp_buf_init(&informer->bytes, 3 * (size_t)MAX_UNREAD);
     informer->reflector = pp_reflector_new(options, 0, err);
     bool copied = copy(&informer->ns, options->ns) &&
                   copy(&informer->label_selector, options->label_selector) &&
@@ -202,6 +297,7 @@ void pp_kube_informer_free(pp_kube_informer *informer)
         pp_reflector_stop(informer->reflector);
     pp_kube_call_cancel(informer->client, informer->call);
     uv_close((uv_handle_t *)&informer->timer, on_closed);
+    uv_close((uv_handle_t *)&informer->reader, on_closed);
 }
 
 bool pp_kube_informer_synced(const pp_kube_informer *informer)

@@ -15,6 +15,8 @@ enum {
     MAX_STARTS_PER_TURN = 32, /* then the loop serves its descriptors before the next ones */
 };
 static const int64_t NS_PER_MS = 1000000;
+/* The same where one look takes long, or the process does not get the processor. */
+static const int64_t MAX_TURN_NS = 5 * 1000000;
 
 typedef struct work_item {
     bool queued;
@@ -32,7 +34,11 @@ typedef struct work_item {
 
 struct pp_workqueue {
     pp_workqueue_options options;
-    uv_timer_t timer;
+    uv_timer_t timer; /**< for the first delayed item */
+    /** Runs while items are ready, once in a turn of the loop. A timer of 0 ms would not do: before
+     * libuv 1.45 one that is started anew by its callback is run again in the same turn. */
+    uv_idle_t ready;
+    unsigned handles; /**< of both, that are not closed */
     work_item *items; /**< by key: all that is known */
     work_item *queue; /**< in the order added */
     size_t depth;
@@ -163,24 +169,30 @@ static void make_ready(pp_workqueue *q, work_item *item)
 /* ---- the loop ---- */
 
 static void on_timer(uv_timer_t *timer);
+static void on_ready(uv_idle_t *ready);
+
+static void arm_timer(pp_workqueue *q)
+{
+    if (!q->heap_count) {
+        uv_timer_stop(&q->timer);
+        return;
+    }
+    int64_t wait_ns = q->heap[0]->due_ns - pp_time_monotonic();
+    /* Rounded up: a timer that fires early would spin. */
+    uint64_t wait_ms = wait_ns > 0 ? (uint64_t)((wait_ns + NS_PER_MS - 1) / NS_PER_MS) : 0;
+    uv_update_time(q->timer.loop);
+    uv_timer_start(&q->timer, on_timer, wait_ms, 0);
+}
 
 static void arm(pp_workqueue *q)
 {
     if (q->closing || q->dispatching)
         return;
-    int64_t wait_ns = -1;
     if (q->queue && q->processing < q->options.concurrency)
-        wait_ns = 0;
-    else if (q->heap_count > 0)
-        wait_ns = q->heap[0]->due_ns - pp_time_monotonic();
-    else {
-        uv_timer_stop(&q->timer);
-        return;
-    }
-    /* Rounded up: a timer that fires early would spin. */
-    uint64_t wait_ms = wait_ns > 0 ? (uint64_t)((wait_ns + NS_PER_MS - 1) / NS_PER_MS) : 0;
-    uv_update_time(q->timer.loop);
-    uv_timer_start(&q->timer, on_timer, wait_ms, 0);
+        uv_idle_start(&q->ready, on_ready);
+    else
+        uv_idle_stop(&q->ready);
+    arm_timer(q);
 }
 
 static void take_due(pp_workqueue *q)
@@ -193,10 +205,18 @@ static void take_due(pp_workqueue *q)
 static void on_timer(uv_timer_t *timer)
 {
     pp_workqueue *q = timer->data;
+    take_due(q);
+    arm(q);
+}
+
+static void on_ready(uv_idle_t *ready)
+{
+    pp_workqueue *q = ready->data;
     q->dispatching = true;
     take_due(q);
+    const int64_t end = pp_time_monotonic() + MAX_TURN_NS;
     for (int i = 0; i < MAX_STARTS_PER_TURN && q->queue && !q->closing &&
-                    q->processing < q->options.concurrency;
+                    q->processing < q->options.concurrency && (!i || pp_time_monotonic() < end);
          i++) {
         work_item *item = q->queue;
         DL_DELETE(q->queue, item);
@@ -226,7 +246,10 @@ pp_workqueue *pp_workqueue_new(uv_loop_t *loop, const pp_workqueue_options *opti
     if (!q->options.max_keys)
         q->options.max_keys = DEFAULT_MAX_KEYS;
     uv_timer_init(loop, &q->timer);
+    uv_idle_init(loop, &q->ready);
     q->timer.data = q;
+    q->ready.data = q;
+    q->handles = 2;
     return q;
 }
 
@@ -234,6 +257,8 @@ static void on_closed(uv_handle_t *handle)
 {
     pp_workqueue *q = handle->data;
     work_item *item, *tmp;
+    if (--q->handles)
+        return;
     HASH_ITER(hh, q->items, item, tmp)
     {
         HASH_DEL(q->items, item);
@@ -249,6 +274,7 @@ void pp_workqueue_free(pp_workqueue *q)
         return;
     q->closing = true;
     uv_close((uv_handle_t *)&q->timer, on_closed);
+    uv_close((uv_handle_t *)&q->ready, on_closed);
 }
 
 /* ---- verbs ---- */

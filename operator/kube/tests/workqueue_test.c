@@ -185,6 +185,37 @@ static void test_delay(void **state)
     assert_true(w->at_ns - start >= INT64_C(40000000));
 }
 
+/* Those of one turn of the loop; what else is ready goes between them. */
+static size_t take_turn(world *w)
+{
+    const size_t before = w->log.len;
+    (void)uv_run(&w->loop, UV_RUN_NOWAIT);
+    return (w->log.len - before) / strlen("000 ");
+}
+
+static void test_a_crowd_takes_turns(void **state)
+{
+    world *w = *state;
+    char key[32];
+    size_t taken = 0;
+    int turns = 0;
+    for (int i = 0; i < 200; i++) {
+        (void)snprintf(key, sizeof key, "%03d", i);
+        if (i % 2)
+            assert_int_equal(pp_workqueue_add_after(w->queue, key, 1, NULL), 0);
+        else
+            add(w, key);
+    }
+    for (; taken < 200; turns++) {
+        const size_t now = take_turn(w);
+        assert_in_range(now, 0, 32);
+        taken += now;
+    }
+    assert_true(turns >= 200 / 32);
+    run_dry(w);
+    assert_int_equal(w->log.len, 200 * strlen("000 "));
+}
+
 static void test_many_delays_in_order(void **state)
 {
     world *w = *state;
@@ -254,6 +285,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_added_while_worked_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_concurrency_and_limit, setup_small, teardown),
         cmocka_unit_test_setup_teardown(test_delay, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_crowd_takes_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_delays_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retries_wait_longer, setup, teardown),
         cmocka_unit_test(test_backoff_bounds),
