@@ -79,6 +79,7 @@ static void finish_stop(void *user)
 {
     pp_operator *op = user;
     pp_runtime_drop_all(op);
+    pp_solve_stop(op);
     pp_kube_lease_free(op->lease);
     pp_tls_stop(op);
     pp_admission_stop(op);
@@ -250,7 +251,7 @@ int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config,
     if (pp_meters_make(op, err) < 0 ||
         pp_meters_add_build(op->meters.registry, PP_VERSION, PP_ARCHITECTURE, err) < 0 ||
         pp_turns_start(&op->turns, loop, op->meters.turn_seconds, err) < 0 ||
-        connect_edges(op, err) < 0 || set_endpoint(op, err) < 0)
+        pp_solve_start(op, err) < 0 || connect_edges(op, err) < 0 || set_endpoint(op, err) < 0)
         return -1;
     const pp_workqueue_options queue = {.process = process_key, .user = op};
     op->queue = pp_workqueue_new(loop, &queue, err);
@@ -286,6 +287,7 @@ void pp_operator_done(pp_operator *op)
 {
     pp_http_server_free(op->server);
     pp_connections_forget_all(op);
+    pp_solve_done(op);
     pp_metrics_free(op->meters.registry);
     json_decref(op->owner);
     free(op->ca_bundle);

@@ -11,15 +11,19 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 /*
  * Solving a session: each target in turn is loaded from the store, solved on the thread pool for
  * each of its GPUs, and its solutions are written. One target at a time, so that a large session
- * never takes more memory or more than one core. While data still comes in a solution is made again
- * when the interval has passed, and no sooner than ten times what the last one took.
+ * never takes more memory or more than one core; and a few of all sessions', the others wait, so
+ * that many sessions do not either. While data still comes in a solution is made again when the
+ * interval has passed, and no sooner than ten times what the last one took.
  */
 
 static const int64_t SECOND = 1000000000;
+
+enum { MAX_TARGETS = 4 }; /* in memory at once: threads of the pool */
 
 /** One target's way from the store through the thread pool and back. */
 typedef struct job {
@@ -29,7 +33,9 @@ typedef struct job {
     uint64_t serial; /* of the work */
     char pod_uid[64];
     bool final;
-    int64_t began_ns;
+    bool placed;      /* one of the targets in memory is its */
+    int64_t began_ns; /* the target that is */
+    int64_t took_ns;  /* those before it, without what they waited */
     pp_estimates_options options;
     pp_activity *activity;
     pp_estimates **solutions; /* one per GPU of the target's processes */
@@ -41,7 +47,15 @@ typedef struct job {
     pp_strings shared; /* GPUs, as the exporter says */
     pp_strings left;   /* targets still to come */
     size_t next;
+    struct job *prev, *next_waiting;
 } job;
+
+/** Those of all sessions. */
+struct pp_solves {
+    unsigned placed;
+    job *waiting; /* for a place, the first come first */
+    bool filling;
+};
 
 static void next_target(job *j);
 
@@ -82,7 +96,7 @@ static void session_solved(job *j)
     if (runtime) {
         runtime->solving = false;
         runtime->solved_ns = pp_time_monotonic();
-        runtime->solve_took_ns = runtime->solved_ns - j->began_ns;
+        runtime->solve_took_ns = j->took_ns;
         runtime->stats_dirty = true;
         note_outcome(runtime, j);
         if (j->failed) {
@@ -173,23 +187,87 @@ static void on_loaded(void *user, pp_activity **activity, const pp_error *error)
     }
 }
 
-static void next_target(job *j)
+static bool is_over(const job *j)
+{
+    return j->next >= j->left.count || !pp_runtime_same(j->op, j->uid, j->serial);
+}
+
+static void begin_target(job *j)
 {
     static const int64_t before_ns = 90 * SECOND;
     static const int64_t after_ns = 120 * SECOND;
-    free_data(j);
-    j->target_failed = false;
-    if (j->next >= j->left.count || !pp_runtime_same(j->op, j->uid, j->serial)) {
-        session_solved(j);
-        return;
-    }
-    (void)snprintf(j->pod_uid, sizeof j->pod_uid, "%s", j->left.items[j->next++]);
     pp_error err = {0};
+    j->placed = true;
+    j->op->solves->placed++;
+    j->began_ns = pp_time_monotonic();
+    (void)snprintf(j->pod_uid, sizeof j->pod_uid, "%s", j->left.items[j->next++]);
     if (pp_store_load(j->op->store, j->uid, j->pod_uid, before_ns, after_ns, on_loaded, j, &err) <
         0) {
         note_failure(j, &err);
-        session_solved(j);
+        j->next = j->left.count; /* the store takes no more of them, either */
+        next_target(j);
     }
+}
+
+/* What ends at once comes back here: the loop below goes on with the next. */
+static void fill_places(struct pp_solves *solves)
+{
+    if (solves->filling)
+        return;
+    solves->filling = true;
+    while (solves->waiting && solves->placed < MAX_TARGETS) {
+        job *j = solves->waiting;
+        DL_DELETE2(solves->waiting, j, prev, next_waiting);
+        if (is_over(j))
+            session_solved(j);
+        else
+            begin_target(j);
+    }
+    solves->filling = false;
+}
+
+static void leave_place(job *j)
+{
+    if (!j->placed)
+        return;
+    j->placed = false;
+    j->op->solves->placed--;
+    j->took_ns += pp_time_monotonic() - j->began_ns;
+}
+
+/* Behind those of other sessions. */
+static void next_target(job *j)
+{
+    struct pp_solves *solves = j->op->solves;
+    leave_place(j);
+    free_data(j);
+    j->target_failed = false;
+    if (is_over(j))
+        session_solved(j);
+    else
+        DL_APPEND2(solves->waiting, j, prev, next_waiting);
+    fill_places(solves);
+}
+
+int pp_solve_start(pp_operator *op, pp_error *err)
+{
+    op->solves = calloc(1, sizeof *op->solves);
+    return op->solves ? 0 : pp_error_nomem(err);
+}
+
+void pp_solve_stop(pp_operator *op)
+{
+    while (op->solves && op->solves->waiting) {
+        job *j = op->solves->waiting;
+        DL_DELETE2(op->solves->waiting, j, prev, next_waiting);
+        job_free(j);
+    }
+}
+
+void pp_solve_done(pp_operator *op)
+{
+    free(op->solves);
+    op->solves = NULL;
 }
 
 static void set_options(job *j, const pp_session *session)
@@ -227,7 +305,6 @@ void pp_solve_tick(pp_runtime *runtime)
     j->op = runtime->op;
     j->serial = runtime->serial;
     j->final = runtime->finalise;
-    j->began_ns = pp_time_monotonic();
     (void)snprintf(j->uid, sizeof j->uid, "%s", runtime->uid);
     set_options(j, session);
     for (size_t i = 0; i < runtime->shared.count; i++) {

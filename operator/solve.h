@@ -5,7 +5,13 @@
 #include "estimate/estimates.h"
 #include "operator/session_runtime.h"
 
-/** Begins a solution where one is due. */
+int pp_solve_start(pp_operator *op, pp_error *err);
+/** Those that wait are not made any more; those under way end by themselves. */
+void pp_solve_stop(pp_operator *op);
+/** When all have. */
+void pp_solve_done(pp_operator *op);
+
+/** Begins a solution where one is due, as soon as it has a place. */
 void pp_solve_tick(pp_runtime *runtime);
 
 #endif

@@ -373,7 +373,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=60, help="that figures are taken over")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     args = parser.parse_args()
-    with stage.installed(args.keep, interval="15s", replicaCount=args.replicas) as world, stage.namespace(world, SPACE):
+    with stage.installed(args.keep, interval="15s", replicaCount=args.replicas,
+                         resources__requests__cpu="500m") as world, stage.namespace(world, SPACE):
         heart = Heart(world)
         try:
             add_bystanders(world, args.pods)
