@@ -128,6 +128,18 @@ def add_trainer(api, n):
 
 # ---- what is watched ----
 
+def inside(pid, *command):
+    """A command, in the network that a process has."""
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", *command]
+
+
+def kube_proxy():
+    """The pid of the cluster's kube-proxy, which has nothing to do here."""
+    run = os.environ.get("PP_RUN", "/run/precisionprobe-e2e")
+    with open(f"{run}/pids/kube-proxy", encoding="ascii") as file:
+        return int(file.read().split()[0])
+
+
 class Operator:
     """One operator process: its network, its processor time, its memory."""
 
@@ -138,7 +150,7 @@ class Operator:
         self.pid = world.process_of(pod)
 
     def inside(self, *command):
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *command]
+        return inside(self.pid, *command)
 
     def seconds(self):
         with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
@@ -151,9 +163,9 @@ class Operator:
 
 
 @contextlib.contextmanager
-def health(operator):
-    """A list that fills with the ms that /healthz takes."""
-    child = subprocess.Popen(operator.inside(PYTHON, str(HERE / "poll.py"), "127.0.0.1", "8080", "/healthz", "50"),
+def health(pid, port):
+    """A list that fills with the ms that a process' /healthz takes."""
+    child = subprocess.Popen(inside(pid, PYTHON, str(HERE / "poll.py"), "127.0.0.1", str(port), "/healthz", "50"),
                              stdout=subprocess.PIPE, text=True)
     values = []
     reader = threading.Thread(target=lambda: values.extend(float(line) for line in child.stdout))
@@ -266,6 +278,10 @@ def p99(values):
     return sorted(values)[int(0.99 * len(values))] if values else None
 
 
+def p50(values):
+    return sorted(values)[len(values) // 2] if values else None
+
+
 def collecting(phases, started):
     """Seconds from each pod's start until its session was Collecting, of those that were within two minutes."""
     until = max(started.values()) + 120
@@ -295,7 +311,8 @@ def run_agents(world, args):
     for n, trainer in enumerate(trainers):
         trainer["plays"] = "slow" if n < args.slow * args.sessions else "gpt"
     operator = Operator(world, world.leader())
-    with gpus(world, operator, args.sessions), health(operator) as answers:
+    with gpus(world, operator, args.sessions), health(operator.pid, 8080) as answers, \
+            health(kube_proxy(), 10256) as peers:
         say(f"{args.sessions} sessions and pods beside {args.pods} pods; operator at {operator.mebibytes():.0f} MiB")
         writes, size = api_counts(world)
         phases, agents = Phases(world), Agents(operator, trainers)
@@ -318,7 +335,9 @@ def run_agents(world, args):
     lab.figure("sessions collecting", len(took), "sessions", holds=len(took) == args.sessions, must=args.sessions)
     lab.figure("slowest to collect", max(took.values(), default=None), "s", limit=10, late=len(slow))
     lab.figure("/healthz p99", p99(answers), "ms", limit=50, worst=max(answers, default=None),
-               unanswered=sum(1 for a in answers if a < 0), asked=len(answers))
+               unanswered=sum(1 for a in answers if a < 0), asked=len(answers), median=p50(answers))
+    lab.figure("kube-proxy's /healthz p99", p99(peers), "ms", peer="an idle process of the same machine",
+               worst=max(peers, default=None), median=p50(peers))
     lab.figure("operator's processor time", share, "cores", limit=0.5)
     lab.figure("operator's memory", operator.mebibytes(), "MiB", limit=150, most=operator.mebibytes("VmHWM"))
     lab.figure("status writes a session in 30 s", (writes_after - written) / args.sessions / (span / 30), limit=1,
@@ -349,7 +368,7 @@ def run_waiting(world, args):
     wait_until(f"a status of {args.waiting} sessions",
                lambda: sum(bool(phase) for phase in statuses(world).values()) >= args.waiting, 1800)
     time.sleep(args.seconds)
-    with health(operator) as answers:
+    with health(operator.pid, 8080) as answers:
         before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
         time.sleep(args.seconds)
         share = (operator.seconds() - used) / (time.monotonic() - before)
@@ -375,6 +394,7 @@ def main():
     args = parser.parse_args()
     with stage.installed(args.keep, interval="15s", replicaCount=args.replicas,
                          resources__requests__cpu="500m") as world, stage.namespace(world, SPACE):
+        stage.weigh_pods()
         heart = Heart(world)
         try:
             add_bystanders(world, args.pods)

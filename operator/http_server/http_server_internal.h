@@ -113,7 +113,8 @@ typedef struct connection {
     int64_t confirmed; /* monotonic ns: when libwebsockets was last told that the peer is there */
     bool open;         /* the handler knows of it */
     pp_buf incoming;
-    size_t decoding; /* messages of it that decoder.c has */
+    int64_t finish_by; /* monotonic ns: what comes in is to be whole then; 0: nothing does */
+    size_t decoding;   /* messages of it that decoder.c has */
     message *queue;
     message *queue_last;
     size_t queued;

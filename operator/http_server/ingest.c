@@ -285,27 +285,6 @@ static void charge_rest(connection *c)
         charge(c);
 }
 
-void http_ingest_sweep(pp_http_server *server)
-{
-    int64_t now = pp_time_monotonic();
-    pod_share *pod, *next;
-    for (peer *p = server->connections; p; p = p->hh.next) {
-        connection *c = (connection *)p;
-        charge_rest(c);
-        confirm(c, now);
-        if (c->close_code && now >= c->close_by)
-            cut(c);
-    }
-    HASH_ITER(hh, server->pods, pod, next)
-    {
-        if (pod->resting && pod->paid - now <= POD_BURST / 2) {
-            pod->resting = false;
-            apply_pauses(pod);
-        }
-        release_pod(server, pod);
-    }
-}
-
 /** One batch more that waits. */
 static void count_waiting(pp_http_server *server, pod_share *pod, size_t bytes)
 {
@@ -735,6 +714,7 @@ static void take_whole(connection *c)
     server->receiving -= whole.len;
     c->pod->receiving -= whole.len;
     pp_buf_init(&c->incoming, PP_WIRE_MAX_MESSAGE);
+    c->finish_by = 0;
     charge(c);
     agent_message *m = agent_message_new(&whole);
     if (!m) {
@@ -771,21 +751,42 @@ static int receive(connection *c, const void *data, size_t len)
     if (lws_is_final_fragment(wsi) && !lws_remaining_packet_payload(wsi))
         take_whole(c);
     else if (first)
-        lws_set_timer_usecs(wsi, server->options.message_timeout / 1000);
+        c->finish_by = c->heard + server->options.message_timeout;
     return 0;
 }
 
-/** A close that is due, or a message that is not finished in time. */
-static int timer_fired(connection *c)
+/** A message that is not finished in time ends its connection, unless it is we who do not read. A
+ * timer of libwebsockets for each message would cost a walk through those of all connections. */
+static void see_to_the_rest(connection *c, int64_t now)
 {
-    pp_http_server *server = c->peer.server;
-    if (c->close_code)
-        return close_now(c);
-    if (is_paused(c)) /* it is we who do not read */
-        lws_set_timer_usecs(c->peer.wsi, server->options.message_timeout / 1000);
-    else if (c->incoming.len) /* a timer of a finished message has nothing to say */
+    if (!c->finish_by || now < c->finish_by || c->close_code)
+        return;
+    if (is_paused(c))
+        c->finish_by = now + c->peer.server->options.message_timeout;
+    else
         begin_close(c, POLICY_VIOLATION, "a message was not finished in time");
-    return 0;
+}
+
+void http_ingest_sweep(pp_http_server *server)
+{
+    int64_t now = pp_time_monotonic();
+    pod_share *pod, *next;
+    for (peer *p = server->connections; p; p = p->hh.next) {
+        connection *c = (connection *)p;
+        charge_rest(c);
+        confirm(c, now);
+        see_to_the_rest(c, now);
+        if (c->close_code && now >= c->close_by)
+            cut(c);
+    }
+    HASH_ITER(hh, server->pods, pod, next)
+    {
+        if (pod->resting && pod->paid - now <= POD_BURST / 2) {
+            pod->resting = false;
+            apply_pauses(pod);
+        }
+        release_pod(server, pod);
+    }
 }
 
 static void established(connection *c)
@@ -820,7 +821,7 @@ int http_ingest_callback(struct lws *wsi, enum lws_callback_reasons reason, void
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return c ? write_one(c) : -1;
     case LWS_CALLBACK_TIMER:
-        return c ? timer_fired(c) : 0;
+        return c ? close_now(c) : 0;
     case LWS_CALLBACK_CLOSED:
         if (c) {
             lws_set_opaque_user_data(wsi, NULL);
