@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PP_ANNOUNCED_MAX = 256 }; /* past it the oldest is forgotten */
+enum { PP_ANNOUNCED_MAX = 1024 }; /* past it the oldest is forgotten */
 
 /** How long after its announcement a session may still come, in ns: what creates it goes through
  * the webhooks of others and is written to etcd, by an API server that may be busy. */

@@ -11,6 +11,9 @@
 
 enum { SOON_MS = 200 };
 
+/* Sessions are few, and pods that are created wait for them: read before the crowds of pods. */
+static const int64_t SESSIONS_TURN_NS = 20 * 1000000;
+
 const pp_kube_resource PP_PROFILESESSIONS = {"precisionprobe.io", "v1alpha1", "profilesessions"};
 
 void pp_watches_enqueue(pp_operator *op, const char *key)
@@ -219,6 +222,7 @@ int pp_watches_start(pp_operator *op, const pp_watches_events *events, pp_error 
     const char *ns = *op->config->kubernetes.ns ? op->config->kubernetes.ns : NULL;
     const pp_kube_informer_options sessions = {.resource = &PP_PROFILESESSIONS,
                                                .ns = ns,
+                                               .turn_ns = SESSIONS_TURN_NS,
                                                .handler = {.decode = decode_session,
                                                            .free_object = free_session,
                                                            .on_add = on_session,

@@ -24,7 +24,7 @@ enum {
 };
 
 /** For reading, in a turn of the loop. */
-static const int64_t MAX_TURN_NS = 5 * 1000000;
+static const int64_t TURN_NS = 5 * 1000000;
 
 struct pp_kube_informer {
     pp_kube_client *client;
@@ -36,6 +36,7 @@ struct pp_kube_informer {
     bool watching;   /**< the timer guards a streamed list, rather than a pause */
     pp_buf bytes;    /**< of the watch, of which so many are read */
     size_t read;
+    int64_t turn_ns;
     uv_idle_t reader; /**< runs while there are others */
     bool ended;       /**< the watch, which is told once all is read */
     pp_error end;     /**< why; without a code: the server ended it */
@@ -87,7 +88,7 @@ static void prefix_watch(const pp_kube_informer *informer, pp_error *err)
 static void on_read(uv_idle_t *reader)
 {
     pp_kube_informer *informer = reader->data;
-    const int64_t end = pp_time_monotonic() + MAX_TURN_NS;
+    const int64_t end = pp_time_monotonic() + informer->turn_ns;
     pp_error err = {0};
     int rc = 0;
     do {
@@ -268,6 +269,7 @@ pp_kube_informer *pp_kube_informer_new(pp_kube_client *client,
     }
     informer->client = client;
     informer->resource = *options->resource;
+    informer->turn_ns = options->turn_ns ? options->turn_ns : TURN_NS;
     uv_timer_init(pp_kube_client_loop(client), &informer->timer);
     uv_idle_init(pp_kube_client_loop(client), &informer->reader);
     informer->timer.data = informer;

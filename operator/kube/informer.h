@@ -42,6 +42,7 @@ typedef struct pp_kube_informer_options {
     int page_limit;          /**< objects per page of a list; 0: 250 */
     size_t max_objects;      /**< in the cache, more are left out and reported; 0: 200,000 */
     bool no_watch_list;      /**< never ask for a streamed list */
+    int64_t turn_ns;         /**< for what a watch brings, in a turn of the loop; 0: 5 ms */
     pp_kube_handler handler; /**< copied */
 } pp_kube_informer_options;
 
