@@ -55,6 +55,7 @@ void pp_session_previous_condition(const pp_session *session, pp_condition_type 
         (void)snprintf(ret->message, sizeof ret->message, "%s", message ? message : "");
         if (since)
             (void)pp_time_parse(since, &ret->transition_ns, NULL);
+        return; /* there is one of each: the list is a map by type */
     }
 }
 

@@ -5,9 +5,9 @@ with the default settings, at that agent's rate. Used by many_sessions.py; runs 
 for, as sidecar/agent/sampling_schedule.c has it. `slow` (cli/tests/recordings/regression): layers of 30 to 230 ms, which
 cost so little that the stretch goes on: a batch of 3 KB a second.
 
-Reads one JSON object from its standard input: {"ca": PEM, "server": name, "agents": [{"session", "token", "pod", "plays"}]},
-then {"address": [host, port]} (with "loopback": each agent has an address of its own), the same whenever the leader has
-moved, and {"start": N} when the pod of agent N starts. Prints a JSON line a second: {"connected", "sent", "acknowledged", "refused", "reconnects"}. Ends when its input does.
+Reads one JSON object from its standard input: {"ca": PEM, "server": name, "from": the first two bytes of the agents' own
+addresses, "agents": [{"session", "token", "pod", "plays"}]}, then {"address": [host, port]}, the same whenever the leader
+has moved, and {"start": N} when the pod of agent N starts. Prints a JSON line a second: {"connected", "sent", "acknowledged", "refused", "reconnects"}. Ends when its input does.
 """
 import asyncio
 import gzip
@@ -168,13 +168,13 @@ async def live(agent, place, context, totals):
     await agent["starts"].wait()
     while True:
         host, port = place["address"]
-        own = {"local_addr": (agent["address"], 0)} if place.get("loopback") else {}
         agent["welcome"].clear()
         try:
             async with websockets.connect(
                     f"wss://{place['server']}:{port}/v1/ingest", host=host, port=port, ssl=context,
-                    server_hostname=place["server"], subprotocols=["precisionprobe.v1"], compression=None, ping_interval=None, **own,
-                    extra_headers={"Authorization": f"Bearer {agent['token']}"}, open_timeout=30) as socket:
+                    server_hostname=place["server"], subprotocols=["precisionprobe.v1"], compression=None, ping_interval=None,
+                    local_addr=(agent["address"], 0), extra_headers={"Authorization": f"Bearer {agent['token']}"},
+                    open_timeout=30) as socket:
                 totals.connected += 1
                 tasks = [asyncio.create_task(listen(agent, socket, totals)), asyncio.create_task(speak(agent, socket, totals))]
                 try:
@@ -210,7 +210,7 @@ async def main():
     for n, agent in enumerate(place["agents"]):
         agent.update(instance=str(uuid.uuid4()), gpu=f"GPU-bench-{n}", seq=0, stretch=0, bytes=0, waiting={}, flying=set(),
                      starts=asyncio.Event(), samples=asyncio.Event(), welcome=asyncio.Event(), more=asyncio.Event(),
-                     address=f"127.1.{n // 250}.{n % 250 + 1}")
+                     address=f"{place['from']}.{n // 250}.{n % 250 + 1}")
         tasks.append(asyncio.create_task(live(agent, place, context, totals)))
         tasks.append(asyncio.create_task(play(agent, recordings[agent["plays"]], totals)))
 

@@ -239,16 +239,20 @@ class Phases:
 
 
 class Agents:
-    """agents.py beside the operator, with what it has told last."""
+    """agents.py on the node, where each agent has an address of its own, with what it has told last."""
+
+    FROM = "10.200"
 
     def __init__(self, operator, agents):
-        self.child = subprocess.Popen(operator.inside(PYTHON, str(HERE / "agents.py")), text=True,
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        node = kube_proxy()
+        subprocess.run(inside(node, "ip", "route", "replace", "local", f"{self.FROM}.0.0/16", "dev", "lo"), check=True)
+        self.child = subprocess.Popen(inside(node, PYTHON, str(HERE / "agents.py")), text=True, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE)
         self.last = {}
         self.lock = threading.Lock()
         self.count = len(agents)
-        self.write({"ca": agents[0]["ca"], "server": f"{NAME}.{SYSTEM}.svc", "agents": agents})
-        self.write({"address": ["127.0.0.1", 9443], "loopback": True})
+        self.write({"ca": agents[0]["ca"], "server": f"{NAME}.{SYSTEM}.svc", "from": self.FROM, "agents": agents})
+        self.move(operator.address)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
@@ -265,7 +269,7 @@ class Agents:
             self.write({"start": n})
 
     def move(self, address):
-        self.write({"address": [address, 9443], "loopback": False})
+        self.write({"address": [address, 9443]})
 
     def end(self):
         self.child.stdin.close()

@@ -113,8 +113,10 @@ static int make_room(pp_kube_informer *informer, size_t n, pp_error *err)
 {
     while (informer->bytes.len - informer->read + n > MAX_UNREAD &&
            informer->read < informer->bytes.len) {
-        if (read_slice(informer, err) < 0)
+        if (read_slice(informer, err) < 0) {
+            informer->read = informer->bytes.len; /* the watch ends here: nothing after it counts */
             return -1;
+        }
         if (informer->closing)
             return pp_error_set(err, PP_ERR_INTERNAL, "stopped");
     }

@@ -25,7 +25,7 @@ LAYERS = {  # name: kernels in ns of forward and backward, and how each of the t
     "2": ([200000, 200000], [400000], ORDINARY, TOLD_LATE),
 }
 REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
-LATE = 180000000  # ns; a stream is waited for 0.2 s
+LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
 # As the compiler mangles it.
 COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 

@@ -277,6 +277,21 @@ static void test_what_is_no_event(void **state)
     assert_int_equal(w->errors, 1);
 }
 
+/* The same, read to make room for what comes. */
+static void test_what_is_no_event_among_many(void **state)
+{
+    world *w = *state;
+    add_lines(w, 800);
+    end_of_list(w);
+    add_text(w, "{\"type\":7}");
+    add_lines(w, MAX_LINES - 800);
+    w->slow_ns = MILLISECOND;
+    start(w);
+    run_until_watched_again(w);
+    assert_int_equal(w->seen, 800);
+    assert_int_equal(w->errors, 1);
+}
+
 static void test_freed_by_its_handler(void **state)
 {
     world *w = *state;
@@ -297,6 +312,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_crowd_takes_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_more_than_is_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_no_event, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_no_event_among_many, setup, teardown),
         cmocka_unit_test_setup_teardown(test_freed_by_its_handler, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
