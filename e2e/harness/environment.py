@@ -268,7 +268,7 @@ class World:
 SAMPLES = "prometheus:http/proxy/api/v1/query?query=" + urllib.parse.quote(
     '{__name__=~"DCGM_.*|up|scrape_duration_seconds"}[10m]')
 # Sanitizers need more memory and processor time than what is shipped does.
-BASE = {"resources.limits.memory": "2Gi", "resources.requests.cpu": "500m",
+BASE = {"resources.limits.memory": "2Gi", "resources.requests.cpu": "200m",
         "config.injection.memory": "512Mi", "config.sampling.memory": "1Gi"}
 if SHARED:
     BASE.update({"crds.install": "false", "config.kubernetes.namespace": SERVICES})
