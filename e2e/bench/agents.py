@@ -13,6 +13,7 @@ import asyncio
 import gzip
 import json
 import pathlib
+import random
 import ssl
 import sys
 import time
@@ -25,6 +26,7 @@ RECORDINGS = {"gpt": HERE / "recordings/gpt.jsonl.gz", "slow": HERE.parents[1] /
 IN_FLIGHT = 32  # PP_OUTBOX_IN_FLIGHT
 SPOOL = 64 << 20  # bytes that wait for an operator; then the oldest are lost
 AIM = 0.6 * 0.01  # of the time, what a stretch may cost
+FIRST_WAIT, LONGEST_WAIT, AT_ONCE, AT_ONCE_MAX = 0.2, 10.0, 0.02, 8  # sidecar/agent/retry.c
 
 
 class Totals:
@@ -140,6 +142,7 @@ async def listen(agent, socket, totals):
             await socket.send(clock(message["id"]))
         elif message["type"] == "welcome":
             samples = bool(message.get("sampling")) and message.get("session") == agent["session"]
+            agent["retry"].reset()
             (agent["samples"].set if samples else agent["samples"].clear)()
             agent["welcome"].set()
             if message.get("time"):
@@ -164,8 +167,28 @@ async def speak(agent, socket, totals):
         await agent["more"].wait()
 
 
+class Retry:
+    """Seconds before the next attempt to connect."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.step, self.at_once = FIRST_WAIT, 0
+
+    def next(self, asked=None):
+        """`asked`: what the operator's Retry-After says."""
+        if asked == 0 and self.at_once < AT_ONCE_MAX:
+            self.at_once += 1
+            return AT_ONCE
+        wait = self.step * random.uniform(1, 2)
+        self.step = min(2 * self.step, LONGEST_WAIT / 2)
+        return max(wait, asked or 0)
+
+
 async def live(agent, place, context, totals):
     await agent["starts"].wait()
+    retry = agent["retry"]
     while True:
         host, port = place["address"]
         agent["welcome"].clear()
@@ -189,11 +212,12 @@ async def live(agent, place, context, totals):
         except websockets.InvalidStatusCode as error:
             if error.status_code != 503:
                 totals.reasons[f"HTTP {error.status_code}"] = totals.reasons.get(f"HTTP {error.status_code}", 0) + 1
-            await asyncio.sleep(0.2 if error.headers.get("Retry-After") == "0" else 2)
+            asked = error.headers.get("Retry-After")
+            await asyncio.sleep(retry.next(int(asked) if asked else None))
             continue
         except (OSError, asyncio.TimeoutError, websockets.WebSocketException) as error:
             totals.reasons[type(error).__name__] = totals.reasons.get(type(error).__name__, 0) + 1
-            await asyncio.sleep(1)
+        await asyncio.sleep(retry.next())
         totals.reconnects += 1
 
 
@@ -209,7 +233,7 @@ async def main():
     tasks = []
     for n, agent in enumerate(place["agents"]):
         agent.update(instance=str(uuid.uuid4()), gpu=f"GPU-bench-{n}", seq=0, stretch=0, bytes=0, waiting={}, flying=set(),
-                     starts=asyncio.Event(), samples=asyncio.Event(), welcome=asyncio.Event(), more=asyncio.Event(),
+                     retry=Retry(), starts=asyncio.Event(), samples=asyncio.Event(), welcome=asyncio.Event(), more=asyncio.Event(),
                      address=f"{place['from']}.{n // 250}.{n % 250 + 1}")
         tasks.append(asyncio.create_task(live(agent, place, context, totals)))
         tasks.append(asyncio.create_task(play(agent, recordings[agent["plays"]], totals)))

@@ -324,14 +324,14 @@ def run_agents(world, args):
         started = start_pods(world, agents, args.rate)
         took = collecting(phases, started)
         phases.end()
-        before, used, written = time.monotonic(), operator.seconds(), api_counts(world)[0]
+        since, written = time.monotonic(), api_counts(world)[0]
         if args.replicas > 1:
             time.sleep(args.seconds / 2)
             operator = kill_leader(world, operator, agents)
-            before, used = time.monotonic(), operator.seconds()
+        before, used = time.monotonic(), operator.seconds()
         time.sleep(args.seconds / (2 if args.replicas > 1 else 1))
         now = time.monotonic()
-        span, share = now - before, (operator.seconds() - used) / (now - before)
+        share = (operator.seconds() - used) / (now - before)
         writes_after, size_after = api_counts(world)
         last = dict(agents.last)
     agents.end()
@@ -344,8 +344,8 @@ def run_agents(world, args):
                worst=max(peers, default=None), median=p50(peers))
     lab.figure("operator's processor time", share, "cores", limit=0.5)
     lab.figure("operator's memory", operator.mebibytes(), "MiB", limit=150, most=operator.mebibytes("VmHWM"))
-    lab.figure("status writes a session in 30 s", (writes_after - written) / args.sessions / (span / 30), limit=1,
-               in_all=writes_after - writes)
+    lab.figure("status writes a session in 30 s", (writes_after - written) / args.sessions / ((now - since) / 30),
+               limit=1, in_all=writes_after - writes, seconds=now - since)
     lab.figure("etcd's growth", size_after - size, "MiB", seconds=now - began)
     lab.figure("batches", last.get("acknowledged"), "acknowledged", holds=not last.get("refused") and not last.get("lost"),
                **{key: last.get(key) for key in ("sent", "bytes", "waiting", "refused", "lost", "connected", "reconnects",
