@@ -108,23 +108,17 @@ int pp_gpus_describe(const pp_gpus *g, json_t *to, pp_error *err)
 
 static bool is_silent(const pp_nvml_reading *r)
 {
-    return isnan(r->gpu_util) && isnan(r->memory_mib) && isnan(r->sm_active);
+    bool silent = true;
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        silent = silent && isnan(r->values[m]);
+    return silent;
 }
 
 static int add(const gpu *one, const pp_nvml_reading *r, pp_activity_builder *to, pp_error *err)
 {
-    const struct {
-        pp_metric metric;
-        double value;
-    } values[] = {
-        {PP_METRIC_GPU_UTIL, r->gpu_util},         {PP_METRIC_GPU_MEM, r->memory_mib},
-        {PP_METRIC_DRAM_ACTIVE, r->dram_active},   {PP_METRIC_FP32_ACTIVE, r->fp32_active},
-        {PP_METRIC_SM_OCCUPANCY, r->sm_occupancy}, {PP_METRIC_SM_ACTIVE, r->sm_active},
-    };
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        if (!isnan(values[i].value) &&
-            pp_activity_builder_sample(to, one->uuid, values[i].metric, r->stamp_ns,
-                                       values[i].value, err) < 0)
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        if (!isnan(r->values[m]) && pp_activity_builder_sample(to, one->uuid, (pp_metric)m,
+                                                               r->stamp_ns, r->values[m], err) < 0)
             return -1;
     }
     return 0;

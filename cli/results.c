@@ -29,14 +29,24 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-static json_t *estimate_object(const pp_estimate *e)
+/* Of a rate: its amount in the item's time of a step. */
+static json_t *amount(const pp_estimates *s, const pp_estimate *e)
 {
-    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "mean", real(e->mean),
-                     "standardError", real(e->standard_error), "windows", real(e->windows),
-                     "method", pp_method_name(e->method), "source", text_or_null(e->source),
-                     "group", text_or_null(e->group_name), "groupMean", real(e->group_mean),
-                     "groupStandardError", real(e->group_standard_error), "reason",
-                     text_or_null(e->reason));
+    const double seconds = (double)s->items[e->item].total_ns / 1e9;
+    return real(s->step_count ? e->mean * seconds / (double)s->step_count : (double)NAN);
+}
+
+static json_t *estimate_object(const pp_estimates *s, const pp_estimate *e)
+{
+    json_t *object = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "mean",
+                               real(e->mean), "standardError", real(e->standard_error), "windows",
+                               real(e->windows), "method", pp_method_name(e->method), "source",
+                               text_or_null(e->source), "group", text_or_null(e->group_name),
+                               "groupMean", real(e->group_mean), "groupStandardError",
+                               real(e->group_standard_error), "reason", text_or_null(e->reason));
+    if (object && pp_metric_get(e->metric)->per_step)
+        (void)json_object_set_new(object, "perStep", amount(s, e));
+    return object;
 }
 
 static json_t *integer_or_null(int64_t value)
@@ -84,7 +94,8 @@ json_t *pp_results_of_solution(const pp_estimates *s)
     for (size_t i = 0; items && i < s->n_estimates; i++) {
         const pp_estimate *e = &s->estimates[i];
         json_t *metrics = json_object_get(json_array_get(items, e->item), "metrics");
-        (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
+        (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name,
+                                  estimate_object(s, e));
     }
     json_t *gpu =
         json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
@@ -281,6 +292,30 @@ static void print_device(FILE *to, const json_t *device)
                       json_number_value(most));
 }
 
+static const json_t *job_of(const json_t *gpu)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(json_object_get(gpu, "items"), i, item)
+    {
+        if (strcmp(text_of(item, "kind"), "job") == 0)
+            return item;
+    }
+    return NULL;
+}
+
+/* What a step takes of each rate that is known of the job, e.g. "; 512 joules a step". */
+static void print_amounts(FILE *to, const json_t *job)
+{
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const pp_metric_info *info = pp_metric_get((pp_metric)m);
+        const json_t *value = pp_json_get(job, "metrics", info->spec_name, "perStep", NULL);
+        if (json_is_number(value) && json_number_value(value) > 0)
+            (void)fprintf(to, "; %s %.4g %s a step", info->heading, json_number_value(value),
+                          info->per_step);
+    }
+}
+
 static void print_heading(FILE *to, const json_t *gpu)
 {
     const char *uuid = text_of(gpu, "gpu");
@@ -293,6 +328,7 @@ static void print_heading(FILE *to, const json_t *gpu)
         (void)fprintf(to, ", in %.1f%% of which no kernel ran",
                       100 * json_number_value(gap) / steps);
     print_device(to, json_object_get(gpu, "device"));
+    print_amounts(to, job_of(gpu));
     (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known)\n");
     (void)fprintf(to, "%-24s %-14s %-9s %9s %6s %9s %6s", "layer", "type", "phase", "ms/step",
                   "share", "busy ms", "idle");

@@ -1,7 +1,7 @@
 #include "cli/sampling.h"
 
 #include "common/json.h"
-#include "estimate/metric.h"
+#include "common/metric.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static json_t *closure_of(const pp_sampling_result *r)
 {
     json_t *all = json_object();
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
-        (void)json_object_set_new(all, pp_metric_get(pp_metric_sampled(m))->spec_name,
+        (void)json_object_set_new(all, pp_metric_get((pp_metric)m)->spec_name,
                                   json_pack("{s:o, s:o, s:o}", "held", real(r->held[m]),
                                             "difference", real(r->closure[m]), "noise",
                                             real(r->noise[m])));

@@ -177,20 +177,19 @@ static const column cell_columns[] = {
     {0},
 };
 
+enum { FINE_VALUES = 3 };           /* columns before the metrics' */
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
+
+#define FINE_COLUMNS(id, name, ...)                                                                \
+    {name, UNKNOWN, offsetof(pp_wire_fine_row, mean[PP_METRIC_##id]), -1, MILLIONTHS_MAX},         \
+        {name "Error", UNKNOWN, offsetof(pp_wire_fine_row, error[PP_METRIC_##id]), -1,             \
+         MILLIONTHS_MAX},
 
 static const column fine_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_fine_row, layer), 0, INT32_MAX},
     {"phase", PHASE, offsetof(pp_wire_fine_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
     {"kernels", PLAIN, offsetof(pp_wire_fine_row, kernels), 0, PP_WIRE_MAX_COUNT},
-    {"smActive", UNKNOWN, offsetof(pp_wire_fine_row, mean[0]), -1, MILLIONTHS_MAX},
-    {"smActiveError", UNKNOWN, offsetof(pp_wire_fine_row, error[0]), -1, MILLIONTHS_MAX},
-    {"smOccupancy", UNKNOWN, offsetof(pp_wire_fine_row, mean[1]), -1, MILLIONTHS_MAX},
-    {"smOccupancyError", UNKNOWN, offsetof(pp_wire_fine_row, error[1]), -1, MILLIONTHS_MAX},
-    {"dramActive", UNKNOWN, offsetof(pp_wire_fine_row, mean[2]), -1, MILLIONTHS_MAX},
-    {"dramActiveError", UNKNOWN, offsetof(pp_wire_fine_row, error[2]), -1, MILLIONTHS_MAX},
-    {"fp32Active", UNKNOWN, offsetof(pp_wire_fine_row, mean[3]), -1, MILLIONTHS_MAX},
-    {"fp32ActiveError", UNKNOWN, offsetof(pp_wire_fine_row, error[3]), -1, MILLIONTHS_MAX},
+    PP_METRIC_TABLE_SAMPLED(FINE_COLUMNS) /* from FINE_VALUES on */
     {0},
 };
 
@@ -533,6 +532,21 @@ static int check_closures(const pp_wire_fine *fine, pp_error *err)
         if (fine->closures[i].metric <= fine->closures[i - 1].metric)
             return refuse_element(err, closure_group.name, "metric", i,
                                   "must be greater than the one before");
+    if (fine->closure_count > 0 &&
+        fine->closures[fine->closure_count - 1].metric >= (int64_t)fine->sources.count)
+        return refuse_element(err, closure_group.name, "metric", fine->closure_count - 1,
+                              "has no source");
+    return 0;
+}
+
+/* A value without its source's name would be nobody's. */
+static int check_sourced(const pp_wire_fine *fine, pp_error *err)
+{
+    for (size_t i = 0; i < fine->count; i++)
+        for (size_t m = fine->sources.count; m < PP_WIRE_FINE_METRICS; m++)
+            if (fine->rows[i].mean[m] >= 0)
+                return refuse_element(err, fine_group.name, fine_columns[FINE_VALUES + 2 * m].name,
+                                      i, "has no source");
     return 0;
 }
 
@@ -547,15 +561,16 @@ static int check_fine(const pp_wire_batch *batch, const int64_t *ids, pp_error *
         return 0;
     if (check_id(fine->gpu, PP_WIRE_MAX_GPU, "fine.gpu", err) < 0)
         return -1;
-    if (fine->sources.count != PP_WIRE_FINE_METRICS)
-        return pp_error_field(err, "fine.sources", "must have %d items", PP_WIRE_FINE_METRICS);
+    if (fine->sources.count < PP_WIRE_FINE_LEAST)
+        return pp_error_field(err, "fine.sources", "must have %d items or more",
+                              PP_WIRE_FINE_LEAST);
     for (size_t i = 0; i < fine->sources.count; i++)
         if (*fine->sources.items[i] &&
             check_id(fine->sources.items[i], PP_WIRE_MAX_GPU, "fine.sources", err) < 0)
             return -1;
     if (check_columns(&fine_group, fine->rows, fine->count, err) < 0 ||
         (fine->sampling.period && check_sampling(&fine->sampling, err) < 0) ||
-        check_closures(fine, err) < 0)
+        check_closures(fine, err) < 0 || check_sourced(fine, err) < 0)
         return -1;
     for (size_t i = 0; i < fine->count; i++)
         if (check_layer_phase(batch, ids, "fine", i, fine->rows[i].layer, fine->rows[i].phase,

@@ -10,6 +10,7 @@
 #include "common/buf.h"
 #include "common/error.h"
 #include "common/json.h"
+#include "common/metric.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -147,7 +148,10 @@ typedef struct pp_wire_grid {
 } pp_wire_grid;
 
 /** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
-enum { PP_WIRE_FINE_METRICS = 4 }; /**< SMActive, SMOccupancy, DRAMActive, FP32Active */
+enum {
+    PP_WIRE_FINE_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
+    PP_WIRE_FINE_LEAST = 4,                         /**< as agents of 0.1 have them */
+};
 
 typedef struct pp_wire_fine_row {
     int64_t layer; /**< as in an interval */
@@ -183,7 +187,8 @@ typedef struct pp_wire_fine_closure {
 typedef struct pp_wire_fine {
     char *why; /**< 1 to PP_WIRE_MAX_REASON bytes, and nothing of what follows; NULL: none */
     char *gpu; /**< UUID; NULL: the batch carries no values */
-    pp_strings sources; /**< of each metric, by its own name; "": not offered */
+    pp_strings sources; /**< of each metric, by its own name; "": not offered. At least
+                           PP_WIRE_FINE_LEAST; of metrics behind them nothing is known */
     pp_wire_fine_row *rows;
     size_t count;
     pp_wire_fine_sampling sampling;

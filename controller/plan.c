@@ -31,6 +31,7 @@ typedef struct gpu {
 
 struct pp_plan {
     pp_metric_source source;
+    unsigned seen; /* metrics of which a GPU had a sample */
     pp_plan_options opt;
     gpu **gpus; /* ordered by UUID */
     size_t n_gpus;
@@ -178,13 +179,22 @@ void pp_plan_again(pp_plan *plan)
 void pp_plan_stored(pp_plan *plan, const char *uuid, pp_metric metric, int64_t stamp_ns)
 {
     size_t at;
-    if (find(plan, uuid, &at) && stamp_ns > plan->gpus[at]->stored[metric])
+    if (find(plan, uuid, &at) && stamp_ns > plan->gpus[at]->stored[metric]) {
         plan->gpus[at]->stored[metric] = stamp_ns;
+        plan->seen |= 1U << metric;
+    }
 }
 
 static bool wanted(const pp_plan *plan, int metric)
 {
     return (plan->opt.metrics & (1U << metric)) && plan->source.series[metric].name[0];
+}
+
+/* Whether it is waited for: one that exporters need not have is once it has come. */
+static bool awaited(const pp_plan *plan, const gpu *g, int metric)
+{
+    const bool expected = pp_metric_expected(plan->opt.metrics) & (1U << metric);
+    return wanted(plan, metric) && (expected || g->stored[metric]);
 }
 
 static int64_t end_of(const pp_plan *plan, const gpu *g)
@@ -197,7 +207,7 @@ static int64_t covered(const pp_plan *plan, const gpu *g)
 {
     int64_t least = INT64_MAX;
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
-        if (!wanted(plan, m))
+        if (!awaited(plan, g, m))
             continue;
         int64_t until = g->stored[m] > g->settled ? g->stored[m] : g->settled;
         if (until < least)
@@ -234,9 +244,10 @@ static bool askable(const pp_plan *plan, const gpu *g, int64_t now_ns)
 /* The longest range whose answer about n GPUs stays within the expected number of samples. */
 static int64_t longest_range(const pp_plan *plan, size_t n_gpus)
 {
+    const unsigned expected = pp_metric_expected(plan->opt.metrics);
     int64_t series = 0;
     for (int m = 0; m < PP_METRIC_COUNT; m++)
-        series += wanted(plan, m);
+        series += wanted(plan, m) && ((expected | plan->seen) & (1U << m));
     series *= (int64_t)n_gpus;
     int64_t scrapes = (plan->opt.samples_max >> plan->halvings) / (series > 0 ? series : 1);
     int64_t floor = 10 * plan->opt.scrape_ns;

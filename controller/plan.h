@@ -15,7 +15,7 @@
 
 #include "common/buf.h"
 #include "common/error.h"
-#include "estimate/metric.h"
+#include "common/metric.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,7 +15,7 @@
 #include "common/json.h"
 #include "controller/owner.h"
 #include "estimate/method.h"
-#include "estimate/metric.h"
+#include "common/metric.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -206,7 +206,8 @@ static void add_note(pp_condition *c, const char *note)
 static void set_metrics(pp_session_turn *turn)
 {
     const pp_session_stats *st = &turn->obs->stats;
-    unsigned missing = turn->session->metrics & ~st->metrics_seen;
+    const unsigned asked = turn->session->metrics;
+    const unsigned missing = pp_metric_expected(asked) & ~st->metrics_seen;
     if (turn->obs->unread && turn->to->start_ns && keep(turn, PP_CONDITION_METRICS_AVAILABLE))
         return;
     if (turn->obs->prometheus_off)
@@ -220,7 +221,7 @@ static void set_metrics(pp_session_turn *turn)
     else if (missing == 0)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_TRUE, "SamplesFound",
                        "Every metric has samples");
-    else if (missing != turn->session->metrics)
+    else if (asked & st->metrics_seen)
         set_some_missing(turn, missing);
     else if (!turn->to->start_ns || (!turn->obs->prometheus_asked && !st->samples_complete))
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN, "NotAsked",

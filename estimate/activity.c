@@ -91,7 +91,7 @@ static void forget_fine(pp_activity *a, uint32_t process)
 static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strings *sources,
                     const pp_wire_fine_row *row)
 {
-    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
+    for (size_t m = 0; m < sources->count && m < PP_WIRE_FINE_METRICS; m++) {
         if (row->mean[m] < 0 || row->error[m] < 0)
             continue;
         pp_activity_fine *to = &a->fine[a->n_fine++];
@@ -99,7 +99,7 @@ static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strin
         to->source = index_of(&a->sources, sources->items[m]);
         to->layer = (int32_t)row->layer;
         to->phase = (uint8_t)row->phase;
-        to->metric = pp_metric_sampled(m);
+        to->metric = (pp_metric)m;
         to->mean = (double)row->mean[m] / 1e6;
         to->standard_error = (double)row->error[m] / 1e6;
         to->kernels = row->kernels;

@@ -9,8 +9,8 @@
 #define PP_ESTIMATE_ACTIVITY_H
 
 #include "common/json.h"
+#include "common/metric.h"
 #include "common/wire.h"
-#include "estimate/metric.h"
 
 #include <stdbool.h>
 #include <stddef.h>

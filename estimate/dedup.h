@@ -6,7 +6,7 @@
 #ifndef PP_ESTIMATE_DEDUP_H
 #define PP_ESTIMATE_DEDUP_H
 
-#include "estimate/metric.h"
+#include "common/metric.h"
 
 #include <stdbool.h>
 #include <stddef.h>

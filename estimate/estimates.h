@@ -2,10 +2,10 @@
 #ifndef PP_ESTIMATE_ESTIMATES_H
 #define PP_ESTIMATE_ESTIMATES_H
 
+#include "common/metric.h"
 #include "estimate/activity.h"
 #include "estimate/dedup.h"
 #include "estimate/method.h"
-#include "estimate/metric.h"
 #include "estimate/regression/regression.h"
 
 typedef struct pp_estimates_options {

@@ -543,22 +543,36 @@ static int find_reading(const pp_estimates_options *options, pp_problem *p, pp_e
     return 0;
 }
 
+/* Where all are asked for, those that somebody misses and those that there are. */
+static unsigned wanted_metrics(const pp_activity *a, unsigned asked)
+{
+    unsigned wanted = pp_metric_expected(asked ? asked : PP_METRIC_ALL);
+    if (asked && asked != PP_METRIC_ALL)
+        return wanted;
+    for (size_t i = 0; i < a->n_samples; i++)
+        wanted |= 1U << a->samples[i].metric;
+    for (size_t i = 0; i < a->n_fine; i++)
+        wanted |= 1U << a->fine[i].metric;
+    return wanted;
+}
+
 static int collect_metrics(const pp_activity *a, const char *gpu,
                            const pp_estimates_options *options, pp_problem *p, pp_error *err)
 {
-    const unsigned wanted = options->metrics;
+    const unsigned wanted = wanted_metrics(a, options->metrics);
     size_t n = 0;
     if (allocate(&p->samples, a->n_samples, sizeof(*p->samples), err) < 0 ||
         allocate(&p->all_samples, a->n_samples, sizeof(*p->all_samples), err) < 0)
         return -1;
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
-        if (wanted && !(wanted & (1U << m)))
+        if (!(wanted & (1U << m)))
             continue;
         const pp_metric_info *info = pp_metric_get((pp_metric)m);
         pp_regression_metric *to = &p->all[p->n_metrics];
         *to = (pp_regression_metric){.name = info->column,
                                      .min = info->min,
                                      .max = info->max,
+                                     .job_only = info->kind == PP_METRIC_RATE,
                                      .samples = &p->all_samples[n]};
         for (size_t i = 0; i < a->n_samples && to->n_samples < PP_REGRESSION_MAX_SAMPLES; i++) {
             const pp_activity_sample *s = &a->samples[i];

@@ -152,7 +152,7 @@ static int set_group(const pp_regression_result *r, const pp_regression_estimate
 static bool takes_the_jobs(const pp_problem *p, const pp_regression_result *r, size_t row,
                            size_t metric)
 {
-    return isnan(pp_metric_get(p->metric_ids[metric])->max) && r->lag_known &&
+    return pp_metric_get(p->metric_ids[metric])->kind == PP_METRIC_LEVEL && r->lag_known &&
            r->rows[row].time_ns > 0;
 }
 
@@ -169,10 +169,11 @@ static int make_estimate(const pp_problem *p, const pp_regression_result *r, siz
     const bool job_only = is_without_regression(options->method);
     const bool job = row == r->n_rows;
     const bool level = !job && takes_the_jobs(p, r, row, metric);
+    const bool rate = !job && pp_metric_get(p->metric_ids[metric])->kind == PP_METRIC_RATE;
     const pp_regression_estimate *from =
         job || level ? &r->fits[metric].job : pp_regression_get(r, row, metric);
     const bool known = from->method != PP_METHOD_NONE && isfinite(from->mean) &&
-                       (job || ((level || from->identifiable) && !job_only));
+                       (job || ((level || from->identifiable) && !job_only && !rate));
     pp_estimate *to = &s->estimates[s->n_estimates++];
     *to = (pp_estimate){
         .item = (uint32_t)row,
@@ -182,12 +183,14 @@ static int make_estimate(const pp_problem *p, const pp_regression_result *r, siz
         .windows = from->windows,
         .method = known ? from->method : PP_METHOD_NONE,
     };
-    if (set_group(r, job_only || level ? NULL : from, to, err) < 0)
+    if (set_group(r, job_only || level || rate ? NULL : from, to, err) < 0)
         return -1;
     /* What a group says was solved as well; only its members' own share of it is unknown. */
     if (to->group_name)
         to->method = r->groups[from->group].estimate.method;
-    if (!known)
+    if (!known && rate)
+        to->reason = "it is told of the job alone";
+    else if (!known)
         to->reason = why(r, metric, job, to->group_name != NULL, job || r->rows[row].time_ns > 0,
                          options, s->isolated);
     return 0;

@@ -4,7 +4,7 @@
 
 #include "controller/clock_offset.h"
 #include "controller/match_index.h"
-#include "estimate/metric.h"
+#include "common/metric.h"
 #include "operator/config.h"
 #include "operator/http_client/http_client.h"
 #include "operator/http_server/server.h"

@@ -10,11 +10,13 @@
  * - Samples flow through a single-producer single-consumer queue: `head` is the sampler's, `tail`
  *   the agent's. Where the queue is full the sampler drops samples and counts them.
  *
- * Depends on nothing; both sides are compiled from it, and `PP_SAMPLES_VERSION` guards against two
- * sides of different builds.
+ * Both sides are compiled from it and from the table of metrics, and `PP_SAMPLES_VERSION` guards
+ * against two sides of different builds.
  */
 #ifndef PP_SIDECAR_SAMPLES_H
 #define PP_SIDECAR_SAMPLES_H
+
+#include "common/metric.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,9 +25,9 @@
 #define PP_SAMPLES_SUFFIX ".samples"
 
 enum {
-    PP_SAMPLES_VERSION = 2,
-    PP_SAMPLES_COUNT = 131072, /**< a power of two: 3.3 s of 25 us */
-    PP_SAMPLES_METRICS = 4,    /**< by pp_pm_metric */
+    PP_SAMPLES_VERSION = 3,
+    PP_SAMPLES_COUNT = 131072,                    /**< a power of two: 3.3 s of 25 us */
+    PP_SAMPLES_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
     PP_SAMPLES_TEXT = 256,
     PP_SAMPLES_NAME = 96,
 };
@@ -46,7 +48,7 @@ typedef enum pp_samples_state {
     PP_SAMPLES_FAILED = 4,   /**< for good: `why` says it */
 } pp_samples_state;
 
-/** One sample, 32 bytes. */
+/** One sample, 40 bytes. */
 typedef struct pp_samples_one {
     int64_t start; /**< ns of the GPU's own clock */
     int64_t end;
@@ -89,7 +91,7 @@ typedef struct pp_samples_header {
     uint32_t beat; /**< changes once a second while the agent is there */
 } pp_samples_header;
 
-_Static_assert(sizeof(pp_samples_one) == 32, "the layout is shared between builds");
+_Static_assert(sizeof(pp_samples_one) == 40, "the layout is shared between builds");
 _Static_assert(offsetof(pp_samples_header, tail) - offsetof(pp_samples_header, head) == 64,
                "each side writes to lines of its own");
 _Static_assert(sizeof(pp_samples_header) % 64 == 0, "samples start on a line of their own");

@@ -90,7 +90,7 @@ static void known_times_are_shown(void **state)
     json_t *read = NULL;
     char *csv = written(of, &read);
     char *table = printed(read);
-    holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,gpu_util");
+    holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,sm_active");
     holds(csv, "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,0,8000000,4,0.8,3000000,1.5,0.625,");
     holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,0.2,0,0,1,");
     holds(table, "2 steps of 5.000 ms, in 70.0% of which no kernel ran (");

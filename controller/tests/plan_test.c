@@ -53,7 +53,9 @@ static void answer(prometheus *p, pp_plan *plan, const pp_plan_query *q, const c
                    size_t n, int64_t now)
 {
     p->queries++;
-    if (p->limit && q->n_gpus * PP_METRIC_COUNT * (size_t)(q->range_ns / p->scrape) > p->limit) {
+    if (p->limit &&
+        q->n_gpus * (size_t)__builtin_popcount(p->metrics) * (size_t)(q->range_ns / p->scrape) >
+            p->limit) {
         p->refused++;
         pp_plan_too_large(plan, q->id, now);
         return;
@@ -87,7 +89,7 @@ static void test_query_text(void **state)
     assert_int_equal(pp_plan_next(plan, T0 + 12 * S, &q, NULL), 0);
     assert_int_equal(q.count, 1);
     assert_string_equal(q.items[0].text,
-                        "{__name__=~\"DCGM_FI_DEV_GPU_UTIL|DCGM_FI_PROF_SM_ACTIVE\","
+                        "{__name__=~\"DCGM_FI_PROF_SM_ACTIVE|DCGM_FI_DEV_GPU_UTIL\","
                         "UUID=~\"GPU-a\\\\.1|GPU-b\"}[27001ms]");
     assert_true(q.items[0].time_ns == T0 + 12 * S);
     assert_int_equal(q.items[0].n_gpus, 2);
@@ -202,7 +204,10 @@ static void test_done_by_samples(void **state)
     (void)state;
     pp_plan_options opt = {.lag_ns = 5 * S, .interval_ns = 2 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = S / 2,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(pp_plan_need(plan, two[i], T0, T0 + 60 * S, NULL), 0);
     int64_t end = run(plan, &p, two, 2, T0 + 30 * S, 200);
@@ -236,7 +241,7 @@ static void test_series_ends(void **state)
     (void)state;
     pp_plan_options opt = {.lag_ns = 5 * S, .interval_ns = 2 * S, .settle_ns = 10 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.scrape = S, .metrics = PP_METRIC_ALL, .last = T0 + 20 * S};
+    prometheus p = {.scrape = S, .metrics = pp_metric_expected(PP_METRIC_ALL), .last = T0 + 20 * S};
     assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 60 * S, NULL), 0);
     assert_in_range(run(plan, &p, two, 2, T0 + 10 * S, 300) - T0, 75 * S, 80 * S);
     (void)pp_plan_free(plan);
@@ -248,7 +253,10 @@ static void test_late_samples(void **state)
     (void)state;
     pp_plan_options opt = {.lag_ns = 5 * S, .interval_ns = 2 * S, .settle_ns = 15 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.delay = 12 * S, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = 12 * S,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 60 * S, NULL), 0);
     assert_in_range(run(plan, &p, two, 2, T0, 300) - T0, 76 * S, 80 * S);
     (void)pp_plan_free(plan);
@@ -260,7 +268,10 @@ static void test_long_past(void **state)
     (void)state;
     pp_plan_options opt = {.samples_max = 6 * 600, .lag_ns = 5 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = S / 2,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 6000 * S, NULL), 0);
     int64_t at = T0 + 7000 * S, covered = T0 - 15 * S;
     size_t queries = 0;
@@ -295,8 +306,10 @@ static void test_limited_prometheus(void **state)
         size_t n = cases[c].gpus;
         pp_plan_options opt = {.lag_ns = 5 * S};
         pp_plan *plan = make(&opt);
-        prometheus p = {
-            .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX, .limit = cases[c].limit};
+        prometheus p = {.scrape = S,
+                        .metrics = pp_metric_expected(PP_METRIC_ALL),
+                        .last = INT64_MAX,
+                        .limit = cases[c].limit};
         for (size_t i = 0; i < n; i++) {
             (void)snprintf(names[i], sizeof names[i], "GPU-%03zu-", i);
             gpus[i] = names[i];
@@ -420,7 +433,10 @@ static void test_many_gpus(void **state)
     for (size_t j = 0; j < q.count; j++)
         pp_plan_answered(plan, q.items[j].id, T0 + 31 * S, false);
     pp_plan_queries_done(&q);
-    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = S / 2,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     assert_true(run(plan, &p, gpus, N, T0 + 40 * S, 200) > 0);
     (void)pp_plan_free(plan);
 }
@@ -462,7 +478,10 @@ static void test_back_in_a_pause(void **state)
     pp_plan_options opt = {.lag_ns = 5 * S, .wait_ns = 120 * S};
     for (size_t i = 0; i < 2; i++) {
         pp_plan *plan = make(&opt);
-        prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+        prometheus p = {.delay = S / 2,
+                        .scrape = S,
+                        .metrics = pp_metric_expected(PP_METRIC_ALL),
+                        .last = INT64_MAX};
         int64_t now = T0 + 100 * S;
         assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + ends[i] * S, NULL), 0);
         while (!pp_plan_complete(plan) && now < T0 + 1000 * S) {
@@ -486,7 +505,10 @@ static void test_outage(void **state)
     (void)state;
     pp_plan_options opt = {.lag_ns = 5 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = S / 2,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 120 * S, NULL), 0);
     assert_int_equal(run(plan, &p, two, 1, T0, 30), 0);
     for (int64_t now = T0 + 30 * S; now < T0 + 90 * S; now += S) {
@@ -506,7 +528,10 @@ static void test_earlier_need(void **state)
     (void)state;
     pp_plan_options opt = {.lag_ns = 5 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = S / 2,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     assert_int_equal(pp_plan_need(plan, two[0], T0 + 50 * S, T0 + 60 * S, NULL), 0);
     int64_t end = run(plan, &p, two, 1, T0 + 61 * S, 200);
     assert_int_equal(pp_plan_need(plan, two[0], T0, T0 + 10 * S, NULL), 0);
@@ -522,7 +547,10 @@ static void test_earlier_need_meanwhile(void **state)
     (void)state;
     pp_plan_options opt = {.lag_ns = 5 * S};
     pp_plan *plan = make(&opt);
-    prometheus p = {.delay = S / 2, .scrape = S, .metrics = PP_METRIC_ALL, .last = INT64_MAX};
+    prometheus p = {.delay = S / 2,
+                    .scrape = S,
+                    .metrics = pp_metric_expected(PP_METRIC_ALL),
+                    .last = INT64_MAX};
     int64_t now = T0 + 90 * S;
     pp_plan_queries q;
     assert_int_equal(pp_plan_need(plan, two[0], T0 + 50 * S, T0 + 60 * S, NULL), 0);

@@ -2073,7 +2073,7 @@ static void test_metrics_condition(void **state)
     w.obs.stats.metrics_seen = 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_GPU_MEM;
     (void)step(&w, 172);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "MetricsMissing")->message,
-                           "DRAMActive, FP32Active, SMOccupancy, SMActive"));
+                           "SMActive, SMOccupancy, DRAMActive, FP32Active"));
     assert_true(told(&w, "MetricsMissing", ""));
     w.obs.prometheus_error = "connection refused";
     (void)step(&w, 173);

@@ -26,12 +26,12 @@ import lab
 PEAK = ".avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
 METRICS = {"SMActive": "sm__cycles_active", "SMOccupancy": "sm__warps_active", "DRAMActive": "dram__throughput",
-           "FP32Active": "sm__inst_executed_pipe_fma"}
+           "FP32Active": "sm__inst_executed_pipe_fma", "TensorActive": "sm__pipe_tensor_cycles_active"}
 # What NVML counts as FP32Active (docs/accuracy.md): no integer instructions of that pipe.
 FP32 = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("ffma", "fadd", "fmul"))
 CYCLES = "sm__cycles_elapsed.sum"
 LANES = 128  # threads whose instructions an SM executes in a cycle
-PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",))  # what ncu measures in one run each
+PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",), ("TensorActive",))  # what ncu measures in one run each
 # Rows by their busy time; limits of the mean error of a metric, and of all p95, points (errors.py).
 CLASSES = {
     "Sampling": errors.fine_classes(),
@@ -211,7 +211,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(args.keep or scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for made, make in (("results/results.json", sample), ("rows.json", record), ("ncu1.csv", measure)):
+        for made, make in (("results/results.json", sample), ("rows.json", record), (f"ncu{len(PASSES) - 1}.csv", measure)):
             if not (folder / made).exists():
                 make(args, folder)
         page = evaluate(args, folder)

@@ -7,7 +7,7 @@ import statistics
 
 import lab
 
-METRICS = ("SMActive", "SMOccupancy", "DRAMActive", "FP32Active")
+METRICS = ("SMActive", "SMOccupancy", "DRAMActive", "FP32Active", "TensorActive")
 # Limits: of a metric's mean error, SMActive's, and of all p95 (None: none); points.
 FINE = ((1.0, 1.0, 3.0), (1.5, 2.0, None))
 
@@ -44,7 +44,7 @@ def compare(told, true, metric, low, high):
     """[(error, us, within two standard errors, row)] of a class of rows."""
     found = []
     for key, row in true.items():
-        if metric in told.get(key, {}) and low <= row["us"] < high:
+        if metric in told.get(key, {}) and metric in row and low <= row["us"] < high:
             mean, error = told[key][metric]
             found.append((abs(mean - row[metric]), row["us"], abs(mean - row[metric]) <= 2 * error, key))
     return found

@@ -9,12 +9,14 @@ import (
 
 // describe holds the help lines of dcgm-exporter's counters file.
 var describe = map[string]string{
-	"DCGM_FI_DEV_GPU_UTIL":          "GPU utilization (in %).",
-	"DCGM_FI_DEV_FB_USED":           "Framebuffer memory used (in MiB).",
-	"DCGM_FI_PROF_DRAM_ACTIVE":      "Ratio of cycles the device memory interface is active sending or receiving data.",
-	"DCGM_FI_PROF_PIPE_FP32_ACTIVE": "Ratio of cycles the fp32 pipes are active.",
-	"DCGM_FI_PROF_SM_ACTIVE":        "The ratio of cycles an SM has at least 1 warp assigned.",
-	"DCGM_FI_PROF_SM_OCCUPANCY":     "The ratio of number of warps resident on an SM.",
+	"DCGM_FI_DEV_GPU_UTIL":            "GPU utilization (in %).",
+	"DCGM_FI_DEV_FB_USED":             "Framebuffer memory used (in MiB).",
+	"DCGM_FI_PROF_DRAM_ACTIVE":        "Ratio of cycles the device memory interface is active sending or receiving data.",
+	"DCGM_FI_PROF_PIPE_FP32_ACTIVE":   "Ratio of cycles the fp32 pipes are active.",
+	"DCGM_FI_PROF_SM_ACTIVE":          "The ratio of cycles an SM has at least 1 warp assigned.",
+	"DCGM_FI_PROF_SM_OCCUPANCY":       "The ratio of number of warps resident on an SM.",
+	"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "Ratio of cycles the tensor (HMMA) pipe is active.",
+	"DCGM_FI_DEV_POWER_USAGE":         "Power draw (in W).",
 }
 
 // exporter answers scrapes in dcgm-exporter's format.
@@ -50,6 +52,7 @@ func (e *exporter) format(r *reading) []byte {
 		scale := scaleOf(metric)
 		write(metric, func(i int) string { return trimmed(r.shares[i][m]*scale, 6) })
 	}
+	write(powerMetric, func(i int) string { return strconv.FormatFloat(power(r.shares[i][smActive]), 'f', 3, 64) })
 	write(memoryMetric, func(i int) string { return strconv.FormatFloat(r.memory[i], 'f', 0, 64) })
 	return out.Bytes()
 }

@@ -17,12 +17,28 @@ var shareMetrics = [...]string{
 	"DCGM_FI_PROF_PIPE_FP32_ACTIVE",
 	"DCGM_FI_PROF_SM_ACTIVE",
 	"DCGM_FI_PROF_SM_OCCUPANCY",
+	"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
 }
+
+// smActive is the place of the SMs' activity in shareMetrics, which power follows.
+const smActive = 3
 
 const shares = len(shareMetrics)
 
 // memoryMetric is a level in MiB, not a share.
 const memoryMetric = "DCGM_FI_DEV_FB_USED"
+
+// powerMetric is in watts: so much idle, and so much more where all SMs are active.
+const (
+	powerMetric = "DCGM_FI_DEV_POWER_USAGE"
+	idleWatts   = 80.0
+	fullWatts   = 580.0
+)
+
+// power is what a GPU draws whose SMs are active for that share of the time.
+func power(active float64) float64 {
+	return idleWatts + (fullWatts-idleWatts)*active
+}
 
 // values holds one number per share metric, in the order of shareMetrics.
 type values [shares]float64

@@ -302,7 +302,7 @@ func TestExporterText(t *testing.T) {
 	if answer.Body.Len() != 0 {
 		t.Error("something was served before the first window")
 	}
-	c.latest.Store(&reading{shares: []values{{.421234, .5, 0, .0123456, 1}, {}}, memory: []float64{8192.4, 0}})
+	c.latest.Store(&reading{shares: []values{{.421234, .5, 0, .0123456, 1, .25}, {}}, memory: []float64{8192.4, 0}})
 	answer = httptest.NewRecorder()
 	e.ServeHTTP(answer, nil)
 	got := answer.Body.String()
@@ -316,6 +316,8 @@ func TestExporterText(t *testing.T) {
 		"DCGM_FI_PROF_PIPE_FP32_ACTIVE" + a + "0\n",
 		"DCGM_FI_PROF_SM_ACTIVE" + a + "0.012346\n",
 		"DCGM_FI_PROF_SM_OCCUPANCY" + a + "1\n",
+		"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE" + a + "0.250000\n",
+		"DCGM_FI_DEV_POWER_USAGE" + a + "86.173\nDCGM_FI_DEV_POWER_USAGE" + b + "80.000\n",
 		"# TYPE DCGM_FI_DEV_FB_USED gauge\nDCGM_FI_DEV_FB_USED" + a + "8192\nDCGM_FI_DEV_FB_USED" + b + "0\n",
 	} {
 		if !strings.Contains(got, want) {

@@ -7,7 +7,8 @@ from .deploy import SERVICES
 # Column of the store -> (the exporter's series, points per unit: a point is a hundredth of the range).
 SHARES = {"gpu_util": ("DCGM_FI_DEV_GPU_UTIL", 1.0), "dram_active": ("DCGM_FI_PROF_DRAM_ACTIVE", 100.0),
           "fp32_active": ("DCGM_FI_PROF_PIPE_FP32_ACTIVE", 100.0),
-          "sm_occupancy": ("DCGM_FI_PROF_SM_OCCUPANCY", 100.0), "sm_active": ("DCGM_FI_PROF_SM_ACTIVE", 100.0)}
+          "sm_occupancy": ("DCGM_FI_PROF_SM_OCCUPANCY", 100.0), "sm_active": ("DCGM_FI_PROF_SM_ACTIVE", 100.0),
+          "tensor_active": ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 100.0)}
 MEMORY = "DCGM_FI_DEV_FB_USED"
 MAX_STANDARD_ERROR = 5.0  # points
 
@@ -34,6 +35,11 @@ def key(row):
     return (row["layer"], row["phase"])
 
 
+def watts(active):
+    """What a virtual GPU draws whose SMs are active for that share (e2e/gpu/oracle.go)."""
+    return 80 + 500 * active
+
+
 class Comparison:
     """Rows of result_detail of one run against the truth of the same stretches."""
 
@@ -49,6 +55,8 @@ class Comparison:
         for row in rows:
             row = dict(row)
             self.rows.append(row)
+            if row["kind"] == "job" and row["metric"] == "power":
+                self.jobs.append((pod, "power", row["mean"], watts(item["mean"][SHARES["sm_active"][0]])))
             if row["metric"] not in SHARES:
                 if row["kind"] == "job" and row["metric"] == "gpu_mem" and row["mean"] is not None:
                     self.jobs.append((pod, "gpu_mem", row["mean"], item["mean"][MEMORY]))

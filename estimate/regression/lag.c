@@ -84,6 +84,8 @@ static void metrics_pick(const pp_reg_problem *q, const pp_reg_windows *w, sampl
                 present += !isnan(v[i]);
             if (moments(v, w->n, &mean) < PP_REG_CONSTANT_SD * q->scale[m])
                 continue;
+            if (q->in->metrics[q->order[m]].job_only)
+                continue;
             if (pass == 0 && present > most)
                 most = present;
             if (pass == 1 && present * 5 >= most * 4 && present > 0)

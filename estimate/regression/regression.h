@@ -86,6 +86,7 @@ typedef struct pp_regression_metric {
     double max;       /**< highest, e.g. 1 or 100; both NaN: unbounded (GPUMem in MiB) */
     double
         max_standard_error; /**< absolute, in the metric's unit; 0: options' share of the range */
+    bool job_only;          /**< says nothing of when windows lie: its own may be others */
     const pp_regression_sample *samples; /**< borrowed; any order; exact repeats are folded */
     size_t n_samples;
 } pp_regression_metric;

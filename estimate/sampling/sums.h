@@ -12,12 +12,13 @@
 #define PP_ESTIMATE_SAMPLING_SUMS_H
 
 #include "common/error.h"
+#include "common/metric.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PP_SAMPLING_METRICS = 4 };
+enum { PP_SAMPLING_METRICS = PP_METRIC_SAMPLED_COUNT }; /**< by pp_metric */
 
 typedef struct pp_sampling_key {
     uint32_t layer;  /**< 0: none, the phase is the step's */

@@ -218,7 +218,7 @@ static void tell(pp_activity_builder *b, pp_wire_batch *batch, const char *gpu,
     one.step_count = one.interval_count = 0;
     one.stretch.start = one.stretch.end;
     one.fine = (pp_wire_fine){.gpu = (char *)(uintptr_t)gpu,
-                              .sources = {sources, PP_WIRE_FINE_METRICS},
+                              .sources = {sources, PP_WIRE_FINE_LEAST},
                               .rows = rows,
                               .count = n};
     assert_int_equal(pp_activity_builder_add(b, &one, &err), 0);

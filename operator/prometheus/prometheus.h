@@ -13,7 +13,7 @@
 
 #include "common/error.h"
 #include "estimate/activity.h"
-#include "estimate/metric.h"
+#include "common/metric.h"
 #include "operator/http_client/http_client.h"
 
 #include <stddef.h>

@@ -246,8 +246,9 @@ static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error
     pp_row_array in[3], values[2];
     if (open_arrays(r, row, 4, 3, in, err) < 0 || open_arrays(r, row, 7, 2, values, err) < 0)
         return -1;
-    if (values[0].count != in[0].count * PP_WIRE_FINE_METRICS ||
-        to->sources.count != PP_WIRE_FINE_METRICS)
+    /* As many as the release knew that stored them; one that is newer may have more. */
+    const size_t each = to->sources.count;
+    if (values[0].count != in[0].count * each)
         return pp_error_set(err, PP_ERR_INTERNAL, "arrays of fine values differ in length");
     to->rows = calloc(in[0].count + 1, sizeof(*to->rows));
     if (!to->rows)
@@ -258,9 +259,14 @@ static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error
         v->layer = pp_row_array_int(&in[0]);
         v->phase = (pp_wire_phase)pp_row_array_int(&in[1]);
         v->kernels = pp_row_array_int(&in[2]);
-        for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
-            v->mean[m] = pp_row_array_int(&values[0]);
-            v->error[m] = pp_row_array_int(&values[1]);
+        memset(v->mean, 0xff, sizeof(v->mean)); /* -1: not known */
+        memset(v->error, 0xff, sizeof(v->error));
+        for (size_t m = 0; m < each; m++) {
+            const int64_t mean = pp_row_array_int(&values[0]), error = pp_row_array_int(&values[1]);
+            if (m >= PP_WIRE_FINE_METRICS)
+                continue;
+            v->mean[m] = mean;
+            v->error[m] = error;
         }
     }
     return 0;

@@ -27,9 +27,9 @@ const char *pp_migrate_begin(void);
 
 /**
  * `applied` holds version, name and checksum as text, by version. Puts the rest of the transaction
- * into *out: the next migration, or nothing but its end. Returns 1 when a migration is in it (begin
- * again afterwards), 0 when the schema is up to date, -1 where the schema is not ours: newer than
- * this program, or another history.
+ * into *out: the next migration, or the program's metrics and its end. Returns 1 when a migration
+ * is in it (begin again afterwards), 0 when the schema is up to date, -1 where the schema is not
+ * ours: newer than this program, or another history.
  */
 int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n, pp_buf *out,
                     pp_error *err);

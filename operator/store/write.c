@@ -443,7 +443,8 @@ GETTER(fine_error, fine_value, error)
 
 static void add_fine_values(pp_job *job, pp_statement *s, const pp_wire_fine *f)
 {
-    const size_t n = f->count * PP_WIRE_FINE_METRICS;
+    const size_t each = f->sources.count;
+    const size_t n = f->count * each;
     fine_value *values = calloc(n + 1, sizeof(*values));
     if (!values) {
         job->failed = true;
@@ -451,9 +452,8 @@ static void add_fine_values(pp_job *job, pp_statement *s, const pp_wire_fine *f)
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const pp_wire_fine_row *row = &f->rows[i / PP_WIRE_FINE_METRICS];
-        values[i] =
-            (fine_value){row->mean[i % PP_WIRE_FINE_METRICS], row->error[i % PP_WIRE_FINE_METRICS]};
+        const pp_wire_fine_row *row = &f->rows[i / each];
+        values[i] = (fine_value){row->mean[i % each], row->error[i % each]};
     }
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), fine_mean);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), fine_error);
@@ -505,9 +505,9 @@ static void add_closures(pp_statement *s, const pp_wire_fine *f)
         all[c->metric] = (fine_closure){(double)c->held / 1e6, (double)c->difference / 1e6,
                                         c->noise < 0 ? none : (double)c->noise / 1e6};
     }
-    pp_sql_floats(s, all, PP_WIRE_FINE_METRICS, sizeof(*all), closure_held);
-    pp_sql_floats(s, all, PP_WIRE_FINE_METRICS, sizeof(*all), closure_difference);
-    pp_sql_floats(s, all, PP_WIRE_FINE_METRICS, sizeof(*all), closure_noise);
+    pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_held);
+    pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_difference);
+    pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_noise);
 }
 
 static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,

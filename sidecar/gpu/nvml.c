@@ -33,10 +33,6 @@ enum {
     NVML_SUCCESS = 0,
     GPM_VERSION = 1,
     GPM_METRICS_MAX = 512, /* more than any nvml.h so far has; the first of them are used */
-    GPM_SM_UTIL = 2,
-    GPM_SM_OCCUPANCY = 3,
-    GPM_DRAM_BANDWIDTH = 10,
-    GPM_FP32 = 12,
     CLOCK_SM = 1,
 };
 
@@ -83,6 +79,8 @@ struct pp_nvml_gpu {
     nvml_gpm_sample last, next; /* NULL: no GPM */
     bool primed;                /* `last` holds a sample */
     int64_t last_ns;            /* when it was taken */
+    int64_t energy_ns;          /* when the counter of energy was read last; 0: not yet ... */
+    double joules;              /* ... and what it was */
     nvml_gpm_request request;
 };
 
@@ -216,19 +214,26 @@ bool pp_nvml_gpu_has_gpm(const pp_nvml_gpu *g)
     return g->last;
 }
 
-/* A share in percent as one of 1; NaN where it was not given. */
-static double share_of(const nvml_gpm_metric *m)
+/* In the metric's unit; NaN where it was not given. */
+static double value_of(const nvml_gpm_metric *m, const pp_metric_info *info)
 {
     bool known = m->status == NVML_SUCCESS && isfinite(m->value) && m->value >= 0;
-    return known ? fmin(m->value / 100, 1) : (double)NAN;
+    double value = m->value * info->gpm.scale;
+    if (!known)
+        return (double)NAN;
+    return info->kind == PP_METRIC_SHARE ? fmin(value, info->max) : value;
 }
 
 /* Within a window the driver may give the sample before once more, between which and itself all
  * counters are 0. */
 static bool is_repeated(const pp_nvml_gpu *g, const pp_nvml_reading *r)
 {
-    return r->stamp_ns - g->last_ns < PP_NVML_WINDOW_NS && r->sm_active == 0 &&
-           r->sm_occupancy == 0 && r->dram_active == 0 && r->fp32_active == 0;
+    bool none = r->stamp_ns - g->last_ns < PP_NVML_WINDOW_NS;
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const bool told = pp_metric_get((pp_metric)m)->gpm.id && !isnan(r->values[m]);
+        none = none && (!told || r->values[m] == 0);
+    }
+    return none;
 }
 
 static int take_gpm(pp_nvml_gpu *g)
@@ -238,29 +243,37 @@ static int take_gpm(pp_nvml_gpu *g)
                    : n->gpm_sample(g->device, g->next);
 }
 
+/* Asks for what GPM tells; returns how many they are, and which. */
+static unsigned ask(pp_nvml_gpu *g, pp_metric *which)
+{
+    nvml_gpm_request *r = &g->request;
+    r->version = GPM_VERSION;
+    r->count = 0;
+    r->from = g->last;
+    r->to = g->next;
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const unsigned id = pp_metric_get((pp_metric)m)->gpm.id;
+        if (!id)
+            continue;
+        which[r->count] = (pp_metric)m;
+        r->metrics[r->count++] = (nvml_gpm_metric){.id = id};
+    }
+    return r->count;
+}
+
 static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
 {
-    static const unsigned ids[] = {GPM_SM_UTIL, GPM_SM_OCCUPANCY, GPM_DRAM_BANDWIDTH, GPM_FP32};
-    double *const to[] = {&ret->sm_active, &ret->sm_occupancy, &ret->dram_active,
-                          &ret->fp32_active};
-    enum { WANTED = sizeof ids / sizeof ids[0] };
+    pp_metric which[PP_METRIC_COUNT];
     if (take_gpm(g) != NVML_SUCCESS)
         return;
     ret->stamp_ns = pp_time_now();
-    nvml_gpm_request *r = &g->request;
-    r->version = GPM_VERSION;
-    r->count = WANTED;
-    r->from = g->last;
-    r->to = g->next;
-    for (size_t i = 0; i < WANTED; i++)
-        r->metrics[i] = (nvml_gpm_metric){.id = ids[i]};
-    if (g->primed && g->nvml->gpm_metrics(r) == NVML_SUCCESS) {
-        for (size_t i = 0; i < WANTED; i++)
-            *to[i] = share_of(&r->metrics[i]);
-    }
+    const unsigned n = ask(g, which);
+    const bool told = g->primed && g->nvml->gpm_metrics(&g->request) == NVML_SUCCESS;
+    for (unsigned i = 0; i < n && told; i++)
+        ret->values[which[i]] = value_of(&g->request.metrics[i], pp_metric_get(which[i]));
     if (is_repeated(g, ret)) {
-        for (size_t i = 0; i < WANTED; i++)
-            *to[i] = (double)NAN;
+        for (unsigned i = 0; i < n; i++)
+            ret->values[which[i]] = (double)NAN;
         return;
     }
     nvml_gpm_sample spare = g->last;
@@ -270,7 +283,20 @@ static void read_gpm(pp_nvml_gpu *g, pp_nvml_reading *ret)
     g->primed = true;
 }
 
-static void read_power(const pp_nvml_gpu *g, pp_nvml_reading *ret)
+/* Mean power since the counter was read last, once that is a window ago. */
+static double mean_power(pp_nvml_gpu *g, double joules, int64_t now)
+{
+    double watts = (double)NAN;
+    if (isnan(joules) || (g->energy_ns && now - g->energy_ns < PP_NVML_WINDOW_NS))
+        return watts;
+    if (g->energy_ns && joules >= g->joules)
+        watts = (joules - g->joules) / ((double)(now - g->energy_ns) / 1e9);
+    g->joules = joules;
+    g->energy_ns = now;
+    return watts;
+}
+
+static void read_power(pp_nvml_gpu *g, pp_nvml_reading *ret)
 {
     const pp_nvml *n = g->nvml;
     unsigned milliwatts, megahertz;
@@ -281,6 +307,9 @@ static void read_power(const pp_nvml_gpu *g, pp_nvml_reading *ret)
         ret->joules = (double)millijoules / 1e3;
     if (n->clock && n->clock(g->whole, CLOCK_SM, &megahertz) == NVML_SUCCESS)
         ret->sm_mhz = megahertz;
+    /* The whole GPU's: of a part nothing is known. */
+    if (!g->part)
+        ret->values[PP_METRIC_POWER] = mean_power(g, ret->joules, ret->stamp_ns);
 }
 
 void pp_nvml_gpu_read(pp_nvml_gpu *g, pp_nvml_reading *ret)
@@ -288,13 +317,15 @@ void pp_nvml_gpu_read(pp_nvml_gpu *g, pp_nvml_reading *ret)
     const double unknown = (double)NAN;
     nvml_utilization utilization;
     nvml_memory memory;
-    *ret = (pp_nvml_reading){pp_time_now(), unknown, unknown, unknown, unknown,
-                             unknown,       unknown, unknown, unknown, unknown};
+    *ret = (pp_nvml_reading){
+        .stamp_ns = pp_time_now(), .watts = unknown, .joules = unknown, .sm_mhz = unknown};
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        ret->values[m] = unknown;
     read_power(g, ret);
     if (g->nvml->utilization(g->device, &utilization) == NVML_SUCCESS)
-        ret->gpu_util = utilization.gpu;
+        ret->values[PP_METRIC_GPU_UTIL] = utilization.gpu;
     if (g->nvml->memory(g->device, &memory) == NVML_SUCCESS)
-        ret->memory_mib = (double)memory.used / (1024 * 1024);
+        ret->values[PP_METRIC_GPU_MEM] = (double)memory.used / (1024 * 1024);
     if (g->last)
         read_gpm(g, ret);
 }

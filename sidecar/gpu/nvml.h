@@ -13,6 +13,7 @@
 #define PP_SIDECAR_GPU_NVML_H
 
 #include "common/error.h"
+#include "common/metric.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,18 +24,20 @@ typedef struct pp_nvml_gpu pp_nvml_gpu;
 /** The shortest window that GPM's counters have. */
 #define PP_NVML_WINDOW_NS INT64_C(100000000)
 
-/** One reading; NaN where the GPU does not tell. */
+/**
+ * One reading; NaN where the GPU does not tell.
+ *
+ * Of the values GPUUtil is percent of the driver's own last sample period with a kernel running,
+ * GPUMem what is used now; Power the energy since it was read last by the time in between, read
+ * where that is a window or more (the driver brings its counter up to date every 20 to 100 ms);
+ * what GPM tells is of the time since the reading before.
+ */
 typedef struct pp_nvml_reading {
-    int64_t stamp_ns;  /**< end of the window, ns since 1970 */
-    double gpu_util;   /**< percent of the driver's own last sample period with a kernel running */
-    double memory_mib; /**< used now */
-    double sm_active;  /**< 0 to 1, over the time since the reading before; so below */
-    double sm_occupancy; /**< 0 to 1 */
-    double dram_active;  /**< 0 to 1 */
-    double fp32_active;  /**< 0 to 1 */
-    double watts;        /**< the driver's own mean of about the last second */
-    double joules;       /**< since the driver was loaded */
-    double sm_mhz;       /**< the SMs' clock now */
+    int64_t stamp_ns; /**< end of the window, ns since 1970 */
+    double values[PP_METRIC_COUNT];
+    double watts;  /**< the driver's own mean of about the last second */
+    double joules; /**< since the driver was loaded */
+    double sm_mhz; /**< the SMs' clock now */
 } pp_nvml_reading;
 
 /** PP_ERR_NOT_FOUND where there is no NVML, PP_ERR_INTERNAL with its code where it does not start.

@@ -11,25 +11,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { NAMES_MAX = 6, UUID_SIZE = 48 };
+enum { UUID_SIZE = 48 };
 enum { USUAL_IMAGES = 3, USUAL_IMAGE_SAMPLES = 2048, USUAL_SAMPLES = 200000 };
 
-#define SHARE(metric) metric ".avg.pct_of_peak_sustained_elapsed"
+#define CUPTI_NAMES(id, wire, ...) [PP_METRIC_##id] = {__VA_ARGS__},
 
-/* In order of importance: what does not go into one pass with those before is left out. Of the
- * first four the first names were held against ncu on an H200; of the names for other chips is
- * known only that CUPTI schedules them so. `tpc__warps_active_realtime` reads double on an H200. */
-static const char *const offered[PP_PM_METRIC_COUNT][NAMES_MAX] = {
-    [PP_PM_SM_ACTIVE] = {SHARE("sm__cycles_active")},
-    [PP_PM_SM_OCCUPANCY] = {SHARE("sm__warps_active")},
-    [PP_PM_DRAM_ACTIVE] = {SHARE("dram__throughput")},
-    [PP_PM_FP32_ACTIVE] = {SHARE("TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime"),
-                           SHARE("SM_C.TriageAC.smsp__inst_executed_pipe_fma"),
-                           SHARE("sm__inst_executed_pipe_fma_realtime"),
-                           SHARE("sm__inst_executed_pipe_fma"),
-                           SHARE("TPC.TriageCompute.sm__pipe_fma_cycles_active_realtime"),
-                           SHARE("sm__pipe_fma_cycles_active")},
-};
+/* In order of importance: what does not go into one pass with those before is left out. */
+static const pp_metric_info offered[PP_METRIC_SAMPLED_COUNT] = {
+    PP_METRIC_TABLE_SAMPLED(CUPTI_NAMES)};
 
 /* Metrics that go into one pass, and how they are collected. */
 typedef struct config {
@@ -72,9 +61,9 @@ struct pp_pm {
     size_t device;
     char chip[64];
     uint8_t *availability;
-    config config;                            /* kept as long as the session: CUPTI has pointers */
-    const char *names[PP_PM_METRIC_COUNT];    /* those that are sampled ... */
-    pp_pm_metric metrics[PP_PM_METRIC_COUNT]; /* ... and what each stands for */
+    config config; /* kept as long as the session: CUPTI has pointers */
+    const char *names[PP_METRIC_SAMPLED_COUNT]; /* those that are sampled ... */
+    pp_metric metrics[PP_METRIC_SAMPLED_COUNT]; /* ... and what each stands for */
     size_t count;
     pm_object *object; /* the session with the device; NULL: none */
     image images[PP_PM_IMAGES];
@@ -258,7 +247,7 @@ static int make_config(const pp_pm *pm, config *c, pp_error *err)
 }
 
 /* Whether the metric goes into one pass with those that are sampled; it is then one of them. */
-static bool add_metric(pp_pm *pm, pp_pm_metric metric, const char *name, pp_error *err)
+static bool add_metric(pp_pm *pm, pp_metric metric, const char *name, pp_error *err)
 {
     config c = {0};
     pm->names[pm->count] = name;
@@ -280,9 +269,9 @@ static int choose_metrics(pp_pm *pm, pp_error *err)
 {
     pp_error why = {0};
     (void)pp_error_set(&why, PP_ERR_NOT_FOUND, "CUPTI offers none of the metrics on %s", pm->chip);
-    for (int m = 0; m < PP_PM_METRIC_COUNT; m++)
-        for (int i = 0; i < NAMES_MAX && offered[m][i]; i++)
-            if (add_metric(pm, (pp_pm_metric)m, offered[m][i], &why))
+    for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++)
+        for (int i = 0; i < PP_METRIC_CUPTI_NAMES && offered[m].cupti[i]; i++)
+            if (add_metric(pm, (pp_metric)m, offered[m].cupti[i], &why))
                 break;
     if (pm->count > 0)
         return 0;
@@ -312,8 +301,8 @@ static int read_times(const pp_pm *pm, const image *i, size_t index, pp_pm_sampl
 static int read_values(const pp_pm *pm, const image *i, size_t index, pp_pm_sample *ret,
                        pp_error *err)
 {
-    double values[PP_PM_METRIC_COUNT];
-    for (int m = 0; m < PP_PM_METRIC_COUNT; m++) {
+    double values[PP_METRIC_SAMPLED_COUNT];
+    for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++) {
         values[m] = (double)NAN;
         ret->values[m] = NAN;
     }
@@ -654,7 +643,7 @@ const char *pp_pm_chip(const pp_pm *pm)
     return pm->chip;
 }
 
-const char *pp_pm_source(const pp_pm *pm, pp_pm_metric metric)
+const char *pp_pm_source(const pp_pm *pm, pp_metric metric)
 {
     for (size_t i = 0; i < pm->count; i++)
         if (pm->metrics[i] == metric)

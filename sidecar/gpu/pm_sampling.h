@@ -33,6 +33,7 @@
 #define PP_SIDECAR_GPU_PM_SAMPLING_H
 
 #include "common/error.h"
+#include "common/metric.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,15 +44,6 @@ enum {
     PP_PM_IMAGE_SAMPLES = 4, /**< of an image, at least */
 };
 
-/** What is sampled; each has several names, of which the first that the chip offers is taken. */
-typedef enum pp_pm_metric {
-    PP_PM_SM_ACTIVE,    /**< share of cycles with a warp resident, mean of all SMs */
-    PP_PM_SM_OCCUPANCY, /**< resident warps by the most that there could be */
-    PP_PM_DRAM_ACTIVE,  /**< share of the memory's bandwidth */
-    PP_PM_FP32_ACTIVE,  /**< instructions, else cycles, of the FMA pipe by the most possible */
-    PP_PM_METRIC_COUNT,
-} pp_pm_metric;
-
 typedef struct pp_pm_options {
     const char *cupti;      /**< path of libcupti.so.N; NULL: as the loader finds it */
     const char *gpu;        /**< UUID, "GPU-..." */
@@ -59,15 +51,15 @@ typedef struct pp_pm_options {
     size_t hardware_bytes;  /**< buffer for samples that are not decoded yet: several KiB each */
     uint32_t image_samples; /**< of one image, 25 KB of memory each; 0: 2,048, which are 50 MB */
     uint32_t images;        /**< 1 to PP_PM_IMAGES; a stretch is no longer than one alone; 0: 3 */
-    uint32_t samples;       /**< evaluated and not taken, at most; 32 bytes each; 0: 200,000 */
+    uint32_t samples;       /**< evaluated and not taken, at most; 40 bytes each; 0: 200,000 */
 } pp_pm_options;
 
-/** One sample; `values` by pp_pm_metric, shares of 1 that noise may carry past 1; NaN where the
+/** One sample; `values` by pp_metric, shares of 1 that noise may carry past 1; NaN where the
  * chip does not offer it. */
 typedef struct pp_pm_sample {
     int64_t start; /**< ns of the GPU's own clock, near that since 1970 but not the host's */
     int64_t end;
-    float values[PP_PM_METRIC_COUNT];
+    float values[PP_METRIC_SAMPLED_COUNT];
 } pp_pm_sample;
 
 typedef struct pp_pm pp_pm;
@@ -85,7 +77,7 @@ void pp_pm_close(pp_pm *pm);
 /** The chip's name, e.g. "GH100". */
 const char *pp_pm_chip(const pp_pm *pm);
 /** Which of CUPTI's metrics stands for one of ours; NULL: none. */
-const char *pp_pm_source(const pp_pm *pm, pp_pm_metric metric);
+const char *pp_pm_source(const pp_pm *pm, pp_metric metric);
 /** Bytes of one image. */
 size_t pp_pm_image_bytes(const pp_pm *pm);
 

@@ -29,8 +29,6 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert((int)PP_SAMPLES_METRICS == (int)PP_PM_METRIC_COUNT, "one is the other's");
-
 enum {
     NICE = 5, /* the training's threads go first */
     HARDWARE_BYTES = 512 << 20,
@@ -310,8 +308,8 @@ static int serve(pp_pm *pm, pp_error *err)
 static void tell_sources(const pp_pm *pm)
 {
     (void)snprintf(out.header->chip, sizeof out.header->chip, "%s", pp_pm_chip(pm));
-    for (int m = 0; m < PP_PM_METRIC_COUNT; m++) {
-        const char *source = pp_pm_source(pm, (pp_pm_metric)m);
+    for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++) {
+        const char *source = pp_pm_source(pm, (pp_metric)m);
         (void)snprintf(out.header->sources[m], sizeof out.header->sources[m], "%s",
                        source ? source : "");
     }

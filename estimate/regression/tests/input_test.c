@@ -450,8 +450,12 @@ static void wild_fill(wild *w, uint64_t *rng)
     }
     static const char *const names[] = {"a", "b", "c"};
     for (size_t m = 0; m < 3; m++)
-        w->metrics[m] = (pp_regression_metric){
-            names[m], m == 2 ? (double)NAN : 0, m == 2 ? (double)NAN : 1, 0, w->samples[m], WILD};
+        w->metrics[m] = (pp_regression_metric){.name = names[m],
+                                               .min = m == 2 ? (double)NAN : 0,
+                                               .max = m == 2 ? (double)NAN : 1,
+                                               .job_only = m == 1,
+                                               .samples = w->samples[m],
+                                               .n_samples = WILD};
 }
 
 /* No input may crash it, hang it, or make it report what is not a number within the range. */

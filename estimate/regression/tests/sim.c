@@ -373,9 +373,11 @@ static void samples_make(sim *s, run *r)
     static const char *const names[] = {"SMActive",   "SMOccupancy", "DRAMActive",
                                         "FP32Active", "GPUUtil",     "GPUMem"};
     for (int m = 0; m < SIM_METRICS; m++)
-        s->metrics[m] = (pp_regression_metric){
-            names[m], m == 5 ? (double)NAN : 0, m == 5 ? (double)NAN : scale[m], 0, s->samples[m],
-            n};
+        s->metrics[m] = (pp_regression_metric){.name = names[m],
+                                               .min = m == 5 ? (double)NAN : 0,
+                                               .max = m == 5 ? (double)NAN : scale[m],
+                                               .samples = s->samples[m],
+                                               .n_samples = n};
     s->in.metrics = s->metrics;
     s->in.n_metrics = SIM_METRICS;
 }

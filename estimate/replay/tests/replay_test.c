@@ -855,7 +855,7 @@ static void fine_goes_before(void **state)
     pp_wire_fine_row row = {1, PP_WIRE_FORWARD, 9, {640000, -1, -1, -1}, {1000, -1, -1, -1}};
     pp_wire_batch batch = {.stretch = {.start = w.now, .end = w.now},
                            .fine = {.gpu = (char *)(uintptr_t) "GPU-a",
-                                    .sources = {sources, PP_WIRE_FINE_METRICS},
+                                    .sources = {sources, PP_WIRE_FINE_LEAST},
                                     .rows = &row,
                                     .count = 1}};
     give(&w, &batch);

@@ -37,6 +37,7 @@ typedef struct fixture {
     pp_error last;
     bool expired;
     bool limit_closed;
+    size_t n_sources; /* that sampled batches have */
 } fixture;
 
 static void server(const char *verb)
@@ -178,6 +179,7 @@ static fixture *start(const char *database)
     fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     assert_int_equal(uv_loop_init(&f->loop), 0);
+    f->n_sources = PP_WIRE_FINE_LEAST;
     new_database(f, database);
     open_store(f);
     wait_schema(f);
@@ -675,20 +677,21 @@ static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t k
                         int64_t mean, int64_t lag)
 {
     static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
-                              (char *)(uintptr_t) "dram", (char *)(uintptr_t) ""};
+                              (char *)(uintptr_t) "dram", (char *)(uintptr_t) "",
+                              (char *)(uintptr_t) "tensor"};
     sample_batch b;
     pp_error err = {0};
     make_batch(&b, seq);
     pp_wire_fine_row rows[] = {
-        {1, PP_WIRE_FORWARD, kernels, {mean, -1, 20, -1}, {300, -1, -1, -1}},
-        {0, PP_WIRE_OTHER, 1, {-1, -1, 250000, -1}, {-1, -1, 400, -1}},
+        {1, PP_WIRE_FORWARD, kernels, {mean, -1, 20, -1, 125000}, {300, -1, -1, -1, 500}},
+        {0, PP_WIRE_OTHER, 1, {-1, -1, 250000, -1, -1}, {-1, -1, 400, -1, -1}},
     };
     b.batch.instance = (char *)(uintptr_t)instance;
     b.batch.stretch = (pp_wire_stretch){
         .id = 9, .start = b.batch.stretch.end, .end = b.batch.stretch.end, .last = true};
     b.batch.step_count = b.batch.interval_count = 0;
     b.batch.fine = (pp_wire_fine){.gpu = (char *)(uintptr_t) "GPU-a",
-                                  .sources = {sources, PP_WIRE_FINE_METRICS},
+                                  .sources = {sources, f->n_sources},
                                   .rows = rows,
                                   .count = 2};
     pp_wire_fine_closure closures[] = {{0, 400000, -2500, 30000}, {2, 250000, kernels, -1}};
@@ -756,6 +759,48 @@ static void fine_values_are_replaced(void **state)
     check_fine(f, 0.75);
     put_fine(f, "agent-2", 9, 80, 31250);
     check_fine(f, 0.03125);
+    finish(f);
+}
+
+/* An agent of 0.1 tells four metrics; a database may hold both. */
+static void agents_of_two_releases(void **state)
+{
+    (void)state;
+    fixture *f = start("t_releases");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_fine(f, "agent-1", 2, 50, 500000);
+    check_fine(f, 0.5);
+    expect(f, "SELECT cardinality(sources), cardinality(mean), cardinality(layer) FROM fine",
+           "4|8|2");
+    f->n_sources = PP_WIRE_FINE_METRICS;
+    put_fine(f, "agent-1", 3, 60, 500000);
+    wait_all(f);
+    expect(f, "SELECT cardinality(sources), cardinality(mean), cardinality(layer) FROM fine",
+           "5|10|2");
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_fine, 3);
+    assert_int_equal(a->fine[1].metric, PP_METRIC_TENSOR_ACTIVE);
+    assert_true(a->fine[1].mean == 0.125 && a->fine[1].standard_error == 0.0005);
+    assert_string_equal(a->sources.items[a->fine[1].source], "tensor");
+    pp_activity_free(a);
+    finish(f);
+}
+
+/* The table of metrics is the program's, and `sample` has a column for each. */
+static void metrics_are_the_programs(void **state)
+{
+    (void)state;
+    fixture *f = start("t_metrics");
+    char all[32];
+    (void)snprintf(all, sizeof all, "%d|%d", PP_METRIC_COUNT, PP_METRIC_SAMPLED_COUNT);
+    expect(f, "SELECT count(*), count(sampled) FROM metric", all);
+    expect(f, "SELECT spec_name, unit, per_step, sampled FROM metric WHERE name = 'power'",
+           "Power|watts|joules|NULL");
+    expect(f,
+           "SELECT count(*) FROM metric m WHERE NOT EXISTS (SELECT FROM information_schema.columns "
+           "WHERE table_name = 'sample' AND column_name = m.name)",
+           "0");
     finish(f);
 }
 
@@ -1006,9 +1051,11 @@ static void make_solution(pp_estimates *s, double mean)
     estimates[4] = (pp_estimate){
         3,    PP_METRIC_FP32_ACTIVE,      none, none, 0, PP_METHOD_NONE, NULL, NULL, none,
         none, "no samples of this metric"};
-    rows[0] = (pp_estimates_sample){
-        0,
-        {T0, T0 + SECOND, 3, 0.5, {80, (double)NAN, (double)NAN, (double)NAN, (double)NAN, mean}}};
+    rows[0] = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        rows[0].row.values[m] = (double)NAN;
+    rows[0].row.values[PP_METRIC_GPU_UTIL] = 80;
+    rows[0].row.values[PP_METRIC_SM_ACTIVE] = mean;
     fits[0] = (pp_estimates_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
     fits[1] = (pp_estimates_fit){PP_METRIC_GPU_UTIL, none, none, none, none, 0, 0, 0};
     *s = (pp_estimates){.gpu = (char *)(uintptr_t) "GPU-a",
@@ -1727,6 +1774,8 @@ int main(void)
         cmocka_unit_test(stored_is_loaded),
         cmocka_unit_test(texts_without_end_are_cut),
         cmocka_unit_test(fine_values_are_replaced),
+        cmocka_unit_test(agents_of_two_releases),
+        cmocka_unit_test(metrics_are_the_programs),
         cmocka_unit_test(how_it_was_sampled_is_replaced),
         cmocka_unit_test(quality_of_fine_values),
         cmocka_unit_test(quality_of_solutions),

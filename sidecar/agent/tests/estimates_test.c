@@ -17,7 +17,7 @@ static pp_sampling_item items[] = {
 static const pp_sampling_result result = {.items = items,
                                           .n = 1,
                                           .windows = 80000,
-                                          .held = {0.4, 0.25, UNKNOWN, 11},
+                                          .held = {0.4, 0.25, UNKNOWN, 11, UNKNOWN},
                                           .closure = {-0.0123456, 0.001, UNKNOWN, 0},
                                           .noise = {0.02, UNKNOWN, UNKNOWN, 0.5}};
 

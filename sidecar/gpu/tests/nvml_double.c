@@ -50,10 +50,12 @@ typedef enum counter {
     POWER,
     ENERGY,
     CLOCK,
+    TENSOR,
+    PCIE_TX, /* MiB per second */
     COUNTERS
 } counter;
-static const char *const names[COUNTERS] = {"sm",  "occ", "dram", "fp32", "util",
-                                            "mem", "mw",  "mj",   "mhz"};
+static const char *const names[COUNTERS] = {"sm", "occ", "dram", "fp32",   "util", "mem",
+                                            "mw", "mj",  "mhz",  "tensor", "pcie"};
 
 typedef struct gpu {
     char uuid[64];
@@ -363,7 +365,11 @@ static double mean_of(const request *r, counter c)
 
 int nvmlGpmMetricsGet(request *r)
 {
-    static const unsigned ids[] = {[SM] = 2, [OCCUPANCY] = 3, [DRAM] = 10, [FP32] = 12};
+    static const struct {
+        unsigned id;
+        counter counter;
+    } told[] = {{2, SM}, {3, OCCUPANCY}, {10, DRAM}, {12, FP32}, {5, TENSOR}, {20, PCIE_TX}};
+    const gpu *g = r->to->of;
     if (r->version != 1 || r->from->magic != MAGIC || r->to->magic != MAGIC || !r->from->number ||
         r->from->of != r->to->of || r->from->number > r->to->number)
         return INVALID_ARGUMENT;
@@ -371,8 +377,9 @@ int nvmlGpmMetricsGet(request *r)
         return GPU_IS_LOST;
     for (unsigned i = 0; i < r->count; i++) {
         r->metrics[i].status = INVALID_ARGUMENT;
-        for (counter c = SM; c <= FP32; c++) {
-            if (r->metrics[i].id != ids[c])
+        for (size_t k = 0; k < sizeof told / sizeof *told; k++) {
+            const counter c = told[k].counter;
+            if (r->metrics[i].id != told[k].id || (c > FP32 && !g->count[c]))
                 continue;
             r->metrics[i].status = SUCCESS;
             r->metrics[i].value = mean_of(r, c);

@@ -52,26 +52,52 @@ static void assert_near(double got, double wanted)
 
 static void assert_no_gpm(const pp_nvml_reading *r)
 {
-    assert_true(isnan(r->sm_active) && isnan(r->sm_occupancy));
-    assert_true(isnan(r->dram_active) && isnan(r->fp32_active));
+    assert_true(isnan(r->values[PP_METRIC_SM_ACTIVE]) && isnan(r->values[PP_METRIC_SM_OCCUPANCY]));
+    assert_true(isnan(r->values[PP_METRIC_DRAM_ACTIVE]) && isnan(r->values[PP_METRIC_FP32_ACTIVE]));
 }
 
 static void values_in_their_units(void **state)
 {
     (void)state;
     pp_nvml_reading r;
-    pp_nvml *n = open_nvml("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10\n");
+    pp_nvml *n = open_nvml("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 "
+                           "tensor=35 pcie=3\n");
     pp_nvml_gpu *g = open_gpu(n, "GPU-a");
     assert_true(pp_nvml_gpu_has_gpm(g));
     pp_nvml_gpu_read(g, &r);
     assert_no_gpm(&r); /* a window needs two ends */
-    assert_near(r.gpu_util, 57);
-    assert_near(r.memory_mib, 2048);
+    assert_near(r.values[PP_METRIC_GPU_UTIL], 57);
+    assert_near(r.values[PP_METRIC_GPU_MEM], 2048);
     pp_nvml_gpu_read(g, &r);
-    assert_near(r.sm_active, 0.8);
-    assert_near(r.sm_occupancy, 0.4);
-    assert_near(r.dram_active, 0.2);
-    assert_near(r.fp32_active, 0.1);
+    assert_near(r.values[PP_METRIC_SM_ACTIVE], 0.8);
+    assert_near(r.values[PP_METRIC_SM_OCCUPANCY], 0.4);
+    assert_near(r.values[PP_METRIC_DRAM_ACTIVE], 0.2);
+    assert_near(r.values[PP_METRIC_FP32_ACTIVE], 0.1);
+    assert_near(r.values[PP_METRIC_TENSOR_ACTIVE], 0.35);
+    assert_near(r.values[PP_METRIC_PCIE_TX], 3 << 20);
+    assert_true(isnan(r.values[PP_METRIC_PCIE_RX])); /* not offered */
+    assert_true(isnan(r.values[PP_METRIC_POWER]));
+    pp_nvml_gpu_close(g);
+    pp_nvml_close(n);
+}
+
+/* The counter's energy by the time between two readings, a window or more apart. */
+static void power_is_what_the_counter_says(void **state)
+{
+    (void)state;
+    pp_nvml_reading first, r;
+    pp_nvml *n = open_nvml("GPU-a gpm=1 mw=999000 mj=1000,3500,2000\n");
+    pp_nvml_gpu *g = open_gpu(n, "GPU-a");
+    pp_nvml_gpu_read(g, &first);
+    assert_true(isnan(first.values[PP_METRIC_POWER])); /* one reading is no difference */
+    usleep(PP_NVML_WINDOW_NS / 1000);
+    pp_nvml_gpu_read(g, &r);
+    const double seconds = (double)(r.stamp_ns - first.stamp_ns) / 1e9;
+    if (!(fabs(r.values[PP_METRIC_POWER] * seconds - 2.5) < 0.1))
+        fail_msg("%g W in %g s", r.values[PP_METRIC_POWER], seconds);
+    usleep(PP_NVML_WINDOW_NS / 1000);
+    pp_nvml_gpu_read(g, &r);
+    assert_true(isnan(r.values[PP_METRIC_POWER])); /* a counter that went back began anew */
     pp_nvml_gpu_close(g);
     pp_nvml_close(n);
 }
@@ -106,9 +132,9 @@ static void a_part_of_a_gpu(void **state)
         assert_true(pp_nvml_gpu_has_gpm(g));
         pp_nvml_gpu_read(g, &r);
         pp_nvml_gpu_read(g, &r);
-        assert_near(r.sm_active, 0.2);
-        assert_near(r.sm_occupancy, 0.1);
-        assert_near(r.memory_mib, 512);
+        assert_near(r.values[PP_METRIC_SM_ACTIVE], 0.2);
+        assert_near(r.values[PP_METRIC_SM_OCCUPANCY], 0.1);
+        assert_near(r.values[PP_METRIC_GPU_MEM], 512);
         assert_near(r.watts, 400);
         assert_near(r.sm_mhz, 1500);
         pp_nvml_gpu_close(g);
@@ -127,7 +153,7 @@ static void each_window_is_its_own(void **state)
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         int64_t before = r.stamp_ns;
         pp_nvml_gpu_read(g, &r);
-        assert_near(r.sm_active, wanted[i]);
+        assert_near(r.values[PP_METRIC_SM_ACTIVE], wanted[i]);
         assert_true(r.stamp_ns >= before);
     }
     pp_nvml_gpu_close(g);
@@ -143,8 +169,8 @@ static void an_idle_gpu_is_zero(void **state)
     pp_nvml_gpu_read(g, &r);
     usleep(PP_NVML_WINDOW_NS / 1000);
     pp_nvml_gpu_read(g, &r);
-    assert_near(r.sm_active, 0);
-    assert_near(r.fp32_active, 0);
+    assert_near(r.values[PP_METRIC_SM_ACTIVE], 0);
+    assert_near(r.values[PP_METRIC_FP32_ACTIVE], 0);
     pp_nvml_gpu_close(g);
     pp_nvml_close(n);
 }
@@ -167,11 +193,11 @@ static void a_repeated_sample_is_not_zero(void **state)
         pp_nvml_gpu_read(g, &first);
         pp_nvml_gpu_read(g, &again);
     } while (again.stamp_ns - first.stamp_ns >= PP_NVML_WINDOW_NS);
-    assert_near(first.sm_active, 0.4);
+    assert_near(first.values[PP_METRIC_SM_ACTIVE], 0.4);
     assert_no_gpm(&again);
-    assert_near(again.gpu_util, 5);
+    assert_near(again.values[PP_METRIC_GPU_UTIL], 5);
     pp_nvml_gpu_read(g, &again);
-    assert_near(again.sm_active, 0.8);
+    assert_near(again.values[PP_METRIC_SM_ACTIVE], 0.8);
     pp_nvml_gpu_close(g);
     pp_nvml_close(n);
 }
@@ -186,8 +212,8 @@ static void a_gpu_without_gpm(void **state)
     for (int i = 0; i < 3; i++) {
         pp_nvml_gpu_read(g, &r);
         assert_no_gpm(&r);
-        assert_near(r.gpu_util, 30);
-        assert_near(r.memory_mib, 5);
+        assert_near(r.values[PP_METRIC_GPU_UTIL], 30);
+        assert_near(r.values[PP_METRIC_GPU_MEM], 5);
     }
     pp_nvml_gpu_close(g);
     pp_nvml_close(n);
@@ -201,11 +227,11 @@ static void a_driver_that_goes(void **state)
     pp_nvml_gpu *g = open_gpu(n, "GPU-a");
     pp_nvml_gpu_read(g, &r);
     pp_nvml_gpu_read(g, &r);
-    assert_near(r.sm_active, 0.8);
+    assert_near(r.values[PP_METRIC_SM_ACTIVE], 0.8);
     for (int i = 0; i < 3; i++)
         pp_nvml_gpu_read(g, &r);
     assert_no_gpm(&r);
-    assert_true(isnan(r.gpu_util) && isnan(r.memory_mib));
+    assert_true(isnan(r.values[PP_METRIC_GPU_UTIL]) && isnan(r.values[PP_METRIC_GPU_MEM]));
     assert_true(r.stamp_ns > 0);
     pp_nvml_gpu_close(g);
     pp_nvml_close(n);
@@ -224,12 +250,12 @@ static void several_gpus(void **state)
     for (int i = 0; i < 2; i++) {
         pp_nvml_gpu_read(b, &r);
         pp_nvml_gpu_read(c, &r);
-        assert_near(r.gpu_util, 1);
+        assert_near(r.values[PP_METRIC_GPU_UTIL], 1);
         pp_nvml_gpu_read(a, &r);
     }
-    assert_near(r.sm_active, 0.8);
+    assert_near(r.values[PP_METRIC_SM_ACTIVE], 0.8);
     pp_nvml_gpu_read(b, &r);
-    assert_near(r.sm_active, 0.3);
+    assert_near(r.values[PP_METRIC_SM_ACTIVE], 0.3);
     assert_int_equal(pp_nvml_gpu_open(n, "GPU-x", &none, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "GPU-x"));
@@ -247,8 +273,9 @@ static void values_past_a_whole_are_cut(void **state)
     pp_nvml_gpu *g = open_gpu(n, "GPU-a");
     pp_nvml_gpu_read(g, &r);
     pp_nvml_gpu_read(g, &r);
-    assert_near(r.sm_active, 1);
-    assert_true(isnan(r.sm_occupancy) && isnan(r.dram_active) && isnan(r.fp32_active));
+    assert_near(r.values[PP_METRIC_SM_ACTIVE], 1);
+    assert_true(isnan(r.values[PP_METRIC_SM_OCCUPANCY]) && isnan(r.values[PP_METRIC_DRAM_ACTIVE]) &&
+                isnan(r.values[PP_METRIC_FP32_ACTIVE]));
     pp_nvml_gpu_close(g);
     pp_nvml_close(n);
 }
@@ -286,6 +313,7 @@ static void no_library(void **state)
 
 static const struct CMUnitTest full[] = {
     cmocka_unit_test(values_in_their_units),
+    cmocka_unit_test(power_is_what_the_counter_says),
     cmocka_unit_test(power_energy_and_clock),
     cmocka_unit_test(a_part_of_a_gpu),
     cmocka_unit_test(each_window_is_its_own),

@@ -78,7 +78,8 @@ typedef enum setting {
     SETTINGS,
 } setting;
 
-typedef enum counter { SM, WARPS, DRAM, FMA, COUNTERS } counter;
+/* A timeline has those up to FMA. */
+typedef enum counter { SM, WARPS, DRAM, FMA, TENSOR, COUNTERS } counter;
 
 typedef struct moment {
     double at; /* ns after the beginning */
@@ -105,7 +106,7 @@ static struct {
 
 static void read_moment(moment *m, char *text)
 {
-    static const char *const names[COUNTERS] = {"sm", "warps", "dram", "fma"};
+    static const char *const names[COUNTERS] = {"sm", "warps", "dram", "fma", "tensor"};
     char *rest = NULL;
     m->at = strtod(strtok_r(text, " \n", &rest), NULL);
     for (char *word; (word = strtok_r(NULL, " \n", &rest));)
@@ -405,6 +406,7 @@ static const struct {
     {"dram__throughput", DRAM, false, false},
     {"TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime", FMA, false, false},
     {"sm__inst_executed_pipe_fma", FMA, true, false},
+    {"sm__pipe_tensor_cycles_active", TENSOR, false, false},
 };
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
@@ -433,8 +435,11 @@ CUPTI(cuptiProfilerHostInitialize, pm_host_initialize *p)
     never(!p->host, "no memory");
     p->host->magic = MAGIC;
     bool triage = strcmp(p->chip, "GH100") == 0;
-    for (int m = 0; m < METRICS; m++)
-        p->host->offered |= triage || !strstr(metrics[m].name, ".Triage") ? 1U << (16 + m) : 0;
+    for (int m = 0; m < METRICS; m++) {
+        const bool known = triage || !strstr(metrics[m].name, ".Triage");
+        const bool told = !table.timeline || metrics[m].counter <= FMA;
+        p->host->offered |= known && told ? 1U << (16 + m) : 0;
+    }
     state.hosts++;
     return OK;
 }

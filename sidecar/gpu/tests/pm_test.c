@@ -18,7 +18,7 @@
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
 #define OTHER_GPU "GPU-ffeeddcc-bbaa-9988-7766-554433221100"
 #define GPUS "gpu " OTHER_GPU " GX100\ngpu " GPU " GH100\n"
-#define BUSY "at 0 sm=80 warps=40 dram=20 fma=10\n"
+#define BUSY "at 0 sm=80 warps=40 dram=20 fma=10 tensor=30\n"
 
 enum {
     PERIOD = 25000,
@@ -231,17 +231,18 @@ static void metrics_of_a_known_chip(void **state)
     pp_pm *pm = open_with(GPUS BUSY, &o);
     static const char rest[] = ".avg.pct_of_peak_sustained_elapsed";
     static const char *const sources[] = {
-        [PP_PM_SM_ACTIVE] = "sm__cycles_active",
-        [PP_PM_SM_OCCUPANCY] = "sm__warps_active",
-        [PP_PM_DRAM_ACTIVE] = "dram__throughput",
-        [PP_PM_FP32_ACTIVE] = "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime"};
-    static const double values[] = {.8, .4, .2, .1};
+        [PP_METRIC_SM_ACTIVE] = "sm__cycles_active",
+        [PP_METRIC_SM_OCCUPANCY] = "sm__warps_active",
+        [PP_METRIC_DRAM_ACTIVE] = "dram__throughput",
+        [PP_METRIC_FP32_ACTIVE] = "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime",
+        [PP_METRIC_TENSOR_ACTIVE] = "sm__pipe_tensor_cycles_active"};
+    static const double values[] = {.8, .4, .2, .1, .3};
     assert_string_equal(pp_pm_chip(pm), "GH100");
     assert_true(pp_pm_image_bytes(pm) > 1000);
     sample(pm, 3);
     assert_int_equal(got.count, 4 * STEP / PERIOD - 1);
-    for (int m = 0; m < PP_PM_METRIC_COUNT; m++) {
-        const char *source = pp_pm_source(pm, (pp_pm_metric)m);
+    for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++) {
+        const char *source = pp_pm_source(pm, (pp_metric)m);
         assert_true(strncmp(source, sources[m], strlen(sources[m])) == 0);
         assert_string_equal(source + strlen(sources[m]), rest);
         for (size_t i = 0; i < got.count; i++)
@@ -258,14 +259,14 @@ static void metrics_that_take_another_pass(void **state)
     o.gpu = OTHER_GPU;
     pp_pm *pm = open_with(GPUS BUSY, &o);
     assert_string_equal(pp_pm_chip(pm), "GX100");
-    assert_null(pp_pm_source(pm, PP_PM_FP32_ACTIVE));
-    assert_string_equal(pp_pm_source(pm, PP_PM_DRAM_ACTIVE),
+    assert_null(pp_pm_source(pm, PP_METRIC_FP32_ACTIVE));
+    assert_string_equal(pp_pm_source(pm, PP_METRIC_DRAM_ACTIVE),
                         "dram__throughput.avg.pct_of_peak_sustained_elapsed");
     sample(pm, 1);
     assert_true(got.count > 0);
-    assert_near((double)got.all[0].values[PP_PM_SM_ACTIVE], .8, 1e-6);
-    assert_near((double)got.all[0].values[PP_PM_DRAM_ACTIVE], .2, 1e-6);
-    assert_true(isnan(got.all[0].values[PP_PM_FP32_ACTIVE]));
+    assert_near((double)got.all[0].values[PP_METRIC_SM_ACTIVE], .8, 1e-6);
+    assert_near((double)got.all[0].values[PP_METRIC_DRAM_ACTIVE], .2, 1e-6);
+    assert_true(isnan(got.all[0].values[PP_METRIC_FP32_ACTIVE]));
     close_all(pm);
 }
 
@@ -274,11 +275,11 @@ static void a_metric_that_fails_leaves_the_others(void **state)
     (void)state;
     pp_pm_options o = options(1000, 1);
     pp_pm *pm = open_with(GPUS BUSY "fault cuptiProfilerHostGetNumOfPasses 999 2\n", &o);
-    assert_non_null(pp_pm_source(pm, PP_PM_SM_OCCUPANCY));
-    assert_null(pp_pm_source(pm, PP_PM_DRAM_ACTIVE));
+    assert_non_null(pp_pm_source(pm, PP_METRIC_SM_OCCUPANCY));
+    assert_null(pp_pm_source(pm, PP_METRIC_DRAM_ACTIVE));
     sample(pm, 1);
-    assert_near((double)got.all[0].values[PP_PM_SM_OCCUPANCY], .4, 1e-6);
-    assert_true(isnan(got.all[0].values[PP_PM_DRAM_ACTIVE]));
+    assert_near((double)got.all[0].values[PP_METRIC_SM_OCCUPANCY], .4, 1e-6);
+    assert_true(isnan(got.all[0].values[PP_METRIC_DRAM_ACTIVE]));
     close_all(pm);
 }
 
@@ -289,9 +290,9 @@ static void values_that_are_none(void **state)
     pp_pm *pm = open_with(GPUS "at 0 sm=-1 warps=nan dram=inf fma=100.4\n", &o);
     sample(pm, 1);
     const float *v = got.all[0].values;
-    assert_true(isnan(v[PP_PM_SM_ACTIVE]) && isnan(v[PP_PM_SM_OCCUPANCY]));
-    assert_true(isnan(v[PP_PM_DRAM_ACTIVE]));
-    assert_near((double)v[PP_PM_FP32_ACTIVE], 1.004, 1e-6);
+    assert_true(isnan(v[PP_METRIC_SM_ACTIVE]) && isnan(v[PP_METRIC_SM_OCCUPANCY]));
+    assert_true(isnan(v[PP_METRIC_DRAM_ACTIVE]));
+    assert_near((double)v[PP_METRIC_FP32_ACTIVE], 1.004, 1e-6);
     close_all(pm);
 }
 
@@ -351,7 +352,7 @@ static void check_stretch(double began, double ended)
         double from = host_time(got.all[i].start);
         double to = host_time(got.all[i].end);
         double busy = fmin(fmax((7.01e6 - from) / (to - from), 0), 1);
-        assert_near((double)got.all[i].values[PP_PM_SM_ACTIVE], .2 + .6 * busy, .002);
+        assert_near((double)got.all[i].values[PP_METRIC_SM_ACTIVE], .2 + .6 * busy, .002);
     }
 }
 
@@ -714,7 +715,7 @@ static void check_losses(pp_pm *pm, size_t kept)
     sample(pm, 3);
     assert_int_equal(got.count, 4 * STEP / PERIOD - 1);
     assert_int_equal(gaps(), 0);
-    assert_near((double)got.all[0].values[PP_PM_SM_ACTIVE], .8, 1e-6);
+    assert_near((double)got.all[0].values[PP_METRIC_SM_ACTIVE], .8, 1e-6);
     assert_int_equal(number_of("pm_double_sessions"), sessions + 1);
     close_all(pm);
 }

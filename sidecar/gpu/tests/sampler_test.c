@@ -24,7 +24,7 @@
 
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
 /* Patient, so that no stretch breaks because its evaluation finds no processor. */
-#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10\npatient 1\n"
+#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10 tensor=30\npatient 1\n"
 #define ID "0123456789abcdef"
 
 enum { LIMIT = 250 }; /* s: that anything is waited for */
@@ -188,7 +188,7 @@ static void sample(uint64_t count)
 /* Samples of the latest stretch: one follows on the other, and the values are the table's. */
 static void check_stretch(int64_t begun)
 {
-    static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F};
+    static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F, 0.3F};
     const uint64_t first = GET(first), head = GET(head);
     for (uint64_t i = first; i < head; i++) {
         assert_true(t.all[i].end > t.all[i].start);
@@ -208,7 +208,7 @@ static void test_stretches_come_whole(void **state)
     assert_int_equal(GET(head), 0);
     assert_string_equal(t.header->chip, "GH100");
     assert_string_equal(t.header->gpu, GPU);
-    assert_non_null(strstr(t.header->sources[PP_PM_SM_ACTIVE], "sm__cycles_active"));
+    assert_non_null(strstr(t.header->sources[PP_METRIC_SM_ACTIVE], "sm__cycles_active"));
     UNTIL(GET(state) == PP_SAMPLES_RESTING);
     /* As asked for, or, where this machine decodes too slowly, some steps longer. */
     assert_in_range(GET(period), 25000, 100000);

@@ -1,55 +1,20 @@
-#include "estimate/metric.h"
+#include "common/metric.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define PERCENT(name, column, heading, place)                                                      \
-    {                                                                                              \
-        name, column, heading, 1, place, 0, 100, false, 0                                          \
-    }
-#define SHARE(name, column, heading, place, replayed, sampled)                                     \
-    {                                                                                              \
-        name, column, heading, 100, place, 0, 1, replayed, sampled                                 \
-    }
-#define LEVEL(name, column, heading)                                                               \
-    {                                                                                              \
-        name, column, heading, 1, 0, (double)NAN, (double)NAN, false, 0                            \
-    }
+#define INFO(id, wire, ...) [PP_METRIC_##id] = {__VA_ARGS__},
 
-/* All that is known of each, but for the series that exporters have of it. */
-static const pp_metric_info infos[PP_METRIC_COUNT] = {
-    [PP_METRIC_GPU_UTIL] = PERCENT("GPUUtil", "gpu_util", "GPUUtil", 5),
-    [PP_METRIC_GPU_MEM] = LEVEL("GPUMem", "gpu_mem", "GPUMem"),
-    [PP_METRIC_DRAM_ACTIVE] = SHARE("DRAMActive", "dram_active", "DRAM", 3, true, 3),
-    [PP_METRIC_FP32_ACTIVE] = SHARE("FP32Active", "fp32_active", "FP32", 4, true, 4),
-    [PP_METRIC_SM_OCCUPANCY] = SHARE("SMOccupancy", "sm_occupancy", "SMOcc.", 2, true, 2),
-    [PP_METRIC_SM_ACTIVE] = SHARE("SMActive", "sm_active", "SMActive", 1, true, 1),
-};
+static const pp_metric_info infos[PP_METRIC_COUNT] = {PP_METRIC_TABLE(INFO)};
 
-static const struct {
+static const struct preset {
     const char *name;
-    pp_metric_source source;
+    const char *uuid_label;
+    size_t series; /* offset in a pp_metric_info */
 } presets[] = {
-    {"dcgm",
-     {"UUID",
-      {
-          [PP_METRIC_GPU_UTIL] = {"DCGM_FI_DEV_GPU_UTIL", 1},
-          [PP_METRIC_GPU_MEM] = {"DCGM_FI_DEV_FB_USED", 1},
-          [PP_METRIC_DRAM_ACTIVE] = {"DCGM_FI_PROF_DRAM_ACTIVE", 1},
-          [PP_METRIC_FP32_ACTIVE] = {"DCGM_FI_PROF_PIPE_FP32_ACTIVE", 1},
-          [PP_METRIC_SM_OCCUPANCY] = {"DCGM_FI_PROF_SM_OCCUPANCY", 1},
-          [PP_METRIC_SM_ACTIVE] = {"DCGM_FI_PROF_SM_ACTIVE", 1},
-      }}},
-    /* It has no share of time in which memory or the FP32 pipes are active. */
-    {"amd",
-     {"gpu_uuid",
-      {
-          [PP_METRIC_GPU_UTIL] = {"gpu_gfx_activity", 1},
-          [PP_METRIC_GPU_MEM] = {"gpu_used_vram", 1},
-          [PP_METRIC_SM_OCCUPANCY] = {"gpu_prof_occupancy_percent", 0.01},
-          [PP_METRIC_SM_ACTIVE] = {"gpu_prof_sm_active", 0.01},
-      }}},
+    {"dcgm", "UUID", offsetof(pp_metric_info, dcgm)},
+    {"amd", "gpu_uuid", offsetof(pp_metric_info, amd)},
 };
 
 const pp_metric_info *pp_metric_get(pp_metric metric)
@@ -80,12 +45,20 @@ void pp_metric_names(unsigned set, char *out, size_t size)
     }
 }
 
+static void use_preset(const struct preset *preset, pp_metric_source *ret)
+{
+    *ret = (pp_metric_source){0};
+    (void)snprintf(ret->uuid_label, sizeof ret->uuid_label, "%s", preset->uuid_label);
+    for (int i = 0; i < PP_METRIC_COUNT; i++)
+        memcpy(&ret->series[i], (const char *)&infos[i] + preset->series, sizeof ret->series[i]);
+}
+
 int pp_metric_preset(const char *name, pp_metric_source *ret, pp_error *err)
 {
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
         if (strcmp(name, presets[i].name) != 0)
             continue;
-        *ret = presets[i].source;
+        use_preset(&presets[i], ret);
         return 0;
     }
     return pp_error_set(err, PP_ERR_NOT_FOUND,
@@ -137,12 +110,12 @@ bool pp_metric_is_replayed(pp_metric metric)
     return infos[metric].replayed;
 }
 
-pp_metric pp_metric_sampled(int i)
+unsigned pp_metric_expected(unsigned asked)
 {
-    int metric = 0;
-    while (metric < PP_METRIC_COUNT && infos[metric].sampled != i + 1)
-        metric++;
-    return (pp_metric)metric;
+    unsigned usual = 0;
+    for (int i = 0; i < PP_METRIC_COUNT; i++)
+        usual |= infos[i].usual ? 1U << i : 0;
+    return asked == PP_METRIC_ALL ? usual : asked;
 }
 
 pp_metric pp_metric_in_column(int i)

@@ -4,40 +4,67 @@
  * A metric has one name in a ProfileSession (spec.metrics), one in the store (the column), a unit
  * and a range. Which series of Prometheus carries it, under which label the GPU's UUID stands, and
  * with which factor it is multiplied, is an exporter's matter; prometheus.preset chooses one:
- * dcgm-exporter or AMD's device-metrics-exporter.
+ * dcgm-exporter or AMD's device-metrics-exporter. All of it is in metric_table.h, one entry a
+ * metric.
  */
-#ifndef PP_ESTIMATE_METRIC_H
-#define PP_ESTIMATE_METRIC_H
+#ifndef PP_COMMON_METRIC_H
+#define PP_COMMON_METRIC_H
 
 #include "common/error.h"
+#include "common/metric_table.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/** In the order of the result view's columns. */
-typedef enum pp_metric {
-    PP_METRIC_GPU_UTIL = 0,
-    PP_METRIC_GPU_MEM,
-    PP_METRIC_DRAM_ACTIVE,
-    PP_METRIC_FP32_ACTIVE,
-    PP_METRIC_SM_OCCUPANCY,
-    PP_METRIC_SM_ACTIVE,
-    PP_METRIC_COUNT,
-} pp_metric;
+#define PP_METRIC_ID(id, ...) PP_METRIC_##id,
+#define PP_METRIC_ONE(...) +1
 
-/** A set of metrics: bit 1 << metric. */
+/** In the table's order: those that PM sampling tells are the first PP_METRIC_SAMPLED_COUNT, as the
+ * wire, sidecar/samples.h and estimate/sampling count them. */
+typedef enum pp_metric { PP_METRIC_TABLE(PP_METRIC_ID) PP_METRIC_COUNT } pp_metric;
+
+enum { PP_METRIC_SAMPLED_COUNT = 0 PP_METRIC_TABLE_SAMPLED(PP_METRIC_ONE) };
+
+/** A set of metrics: bit 1 << metric. All of them: those that the exporter has. */
 #define PP_METRIC_ALL ((1U << PP_METRIC_COUNT) - 1)
+
+/** No limit of a range. */
+#define PP_METRIC_OPEN ((double)NAN)
+
+typedef enum pp_metric_kind {
+    PP_METRIC_SHARE, /**< of a limit: a layer has its own */
+    PP_METRIC_LEVEL, /**< of the whole GPU, open: a layer's is the job's */
+    PP_METRIC_RATE,  /**< an amount in a second, open: known of the job alone */
+} pp_metric_kind;
+
+/** One series of an exporter. */
+typedef struct pp_metric_series {
+    char name[128]; /**< the series' name; "": this exporter has no such metric */
+    double scale;   /**< the series' value times this is in our unit */
+} pp_metric_series;
+
+enum { PP_METRIC_CUPTI_NAMES = 6 };
 
 typedef struct pp_metric_info {
     const char *spec_name; /**< as in spec.metrics, e.g. "GPUUtil" */
     const char *column;    /**< as in the store, e.g. "gpu_util" */
     const char *heading;   /**< of its column where people read a table, e.g. "SMOcc." */
-    double shown;          /**< what a value is multiplied by there: shares are percent */
-    int place;             /**< of that column, from 1 on; 0: it has none */
-    double min;            /**< lowest value; NaN: unbounded */
-    double max;            /**< highest value; NaN: unbounded (GPUMem, in MiB) */
-    bool replayed;         /**< replays of a layer tell it */
-    int sampled; /**< its number, from 1 on, among those that PM sampling tells; 0: none */
+    pp_metric_kind kind;
+    const char *unit;     /**< of its values, e.g. "share of 1" */
+    const char *per_step; /**< of a rate: the unit of its amount in a step; NULL: it has none */
+    double shown;         /**< what a value is multiplied by for people: shares are percent */
+    int place;            /**< of that column, from 1 on; 0: it has none */
+    double min;           /**< lowest value; NaN: open */
+    double max;           /**< highest value; NaN: open */
+    bool usual;           /**< missed where an exporter lacks it, unless others are asked for */
+    bool replayed;        /**< replays of a layer tell it */
+    pp_metric_series dcgm, amd;
+    struct {
+        unsigned id;  /**< nvmlGpmMetricId_t; 0: GPM does not tell it */
+        double scale; /**< GPM's value times this is in our unit */
+    } gpm;
+    const char *cupti[PP_METRIC_CUPTI_NAMES]; /**< in order of preference; NULL: no more */
 } pp_metric_info;
 
 /** Never NULL for a metric below PP_METRIC_COUNT. */
@@ -45,10 +72,6 @@ const pp_metric_info *pp_metric_get(pp_metric metric);
 
 /** Whether replays tell a metric. */
 bool pp_metric_is_replayed(pp_metric metric);
-
-/** The metric that PM sampling has as its i-th, from 0 on: as the wire counts them,
- * sidecar/samples.h and estimate/sampling. PP_METRIC_COUNT where there are not so many. */
-pp_metric pp_metric_sampled(int i);
 
 /** The metric in the i-th column of a table, from 0 on; PP_METRIC_COUNT behind the last. */
 pp_metric pp_metric_in_column(int i);
@@ -63,11 +86,9 @@ int pp_metric_from_name(const char *name, pp_metric *ret);
 /** The set's names in the spec's spelling, e.g. "FP32Active, SMActive"; out is NUL-terminated. */
 void pp_metric_names(unsigned set, char *out, size_t size);
 
-/** One series of an exporter. */
-typedef struct pp_metric_series {
-    char name[128]; /**< the series' name; "": this exporter has no such metric */
-    double scale;   /**< the series' value times this is in our unit */
-} pp_metric_series;
+/** Of the metrics that a session asks for those that have to be there: where all are asked for the
+ * usual ones. */
+unsigned pp_metric_expected(unsigned asked);
 
 /** How one exporter shows its GPUs. A plain value: copy and change it. */
 typedef struct pp_metric_source {

@@ -1,0 +1,80 @@
+-- The metrics by name, as the program that migrates knows them: it fills this table from its own whenever it connects, and
+-- makes the columns of `sample` that are missing (metric_columns). A metric that is added later needs no migration.
+
+CREATE TABLE metric (
+    name           text PRIMARY KEY,          -- as in estimate.metric; a column of sample
+    spec_name      text NOT NULL,             -- as in spec.metrics
+    unit           text NOT NULL,
+    per_step       text,                      -- unit of a rate's amount in a step; NULL: it is no rate
+    sampled        integer                    -- its place in fine.sources, from 1 on; NULL: PM sampling does not tell it
+);
+
+CREATE FUNCTION metric_columns() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    missing text;
+BEGIN
+    FOR missing IN
+        SELECT m.name FROM metric m
+        WHERE NOT EXISTS (SELECT FROM pg_attribute a
+                          WHERE a.attrelid = 'sample'::regclass AND a.attname = m.name AND NOT a.attisdropped)
+    LOOP
+        EXECUTE format('ALTER TABLE sample ADD COLUMN %I double precision', missing);
+    END LOOP;
+END $$;
+
+-- New columns come last: views of others may stand on this one.
+CREATE OR REPLACE VIEW result_detail AS
+SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
+       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, i.gpu_uuid,
+       i.kind, i.layer, i.phase, i.type, i.parameters, i.calls, i.total_ns, i.windows AS data_num,
+       i.total_ns / 1e6 / nullif(a.step_count, 0) AS ms_per_step, i.share,
+       e.metric, e.mean, e.stderr, e.windows, e.method, e.source,
+       e.group_name, e.group_mean, e.group_stderr, e.reason,
+       a.lag_ns, a.lag_stderr_ns, a.window_ns, a.revision, a.final,
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
+               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest,
+       i.busy_ns, i.busy_ns / 1e6 / nullif(a.step_count, 0) AS busy_ms_per_step, i.idle_share, i.busy_reason,
+       a.step_ns, a.gap_ns, a.shared,
+       m.unit,
+       CASE WHEN m.per_step IS NOT NULL THEN e.mean * i.total_ns / 1e9 / nullif(a.step_count, 0) END AS amount_per_step,
+       m.per_step AS amount_unit
+FROM item i
+JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
+JOIN target t USING (session_uid, pod_uid)
+JOIN session s ON s.uid = t.session_uid
+LEFT JOIN estimate e ON e.session_uid = i.session_uid AND e.pod_uid = i.pod_uid AND e.gpu_uuid = i.gpu_uuid
+                    AND e.kind = i.kind AND e.layer = i.layer AND e.phase = i.phase
+LEFT JOIN metric m ON m.name = e.metric;
+
+-- One row per method, GPU and metric: how right its values are as a whole.
+CREATE OR REPLACE VIEW result_quality AS
+SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
+       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, q.gpu_uuid, q.method, q.process, q.metric,
+       q.held, q.difference, q.noise, q.windows, q.lag_ns, q.lag_stderr_ns,
+       q.chip, q.period_ns, q.times, q.failed_times, q.sampled_ns, q.sampler_cpu_ns,
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
+               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+FROM (
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'regression' AS method, NULL::integer AS process, f.metric,
+           NULL::double precision AS held, f.closure AS difference, f.noise, f.windows,
+           a.lag_ns, a.lag_stderr_ns,
+           NULL::text AS chip, NULL::bigint AS period_ns, NULL::bigint AS times, NULL::bigint AS failed_times,
+           NULL::bigint AS sampled_ns, NULL::bigint AS sampler_cpu_ns
+    FROM fit f JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
+    WHERE f.closure IS NOT NULL
+    UNION ALL
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'replay', NULL, f.metric, f.held, f.held_difference, NULL,
+           f.held_windows, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM fit f
+    WHERE f.held_windows IS NOT NULL
+    UNION ALL
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'sampling', f.process, m.name, f.held[m.sampled], f.difference[m.sampled],
+           f.noise[m.sampled], f.samples, f.lag_ns, f.lag_stderr_ns,
+           f.chip, f.period_ns, f.times, f.failed_times, f.sampled_ns, f.sampler_cpu_ns
+    FROM (SELECT DISTINCT ON (session_uid, pod_uid, process) * FROM fine
+          -- of several agents' the one that solutions are made with
+          ORDER BY session_uid, pod_uid, process, kernel_count DESC, instance COLLATE "C") f
+    JOIN metric m ON f.sources[m.sampled] <> '') q
+JOIN target t USING (session_uid, pod_uid)
+JOIN session s ON s.uid = t.session_uid;
