@@ -13,9 +13,10 @@ typedef struct announcement {
 } announcement;
 
 struct pp_announced {
-    announcement ring[PP_ANNOUNCED_MAX];
-    size_t next;
+    announcement all[PP_ANNOUNCED_MAX];
 };
+
+enum { GENERATED = 5 }; /* characters that the API server adds to a generateName */
 
 pp_announced *pp_announced_new(void)
 {
@@ -31,7 +32,7 @@ static void forget(announcement *a)
 void pp_announced_free(pp_announced *announced)
 {
     for (size_t i = 0; announced && i < PP_ANNOUNCED_MAX; i++)
-        forget(&announced->ring[i]);
+        forget(&announced->all[i]);
     free(announced);
 }
 
@@ -52,6 +53,36 @@ static json_t *completed(const json_t *object, const char *namespace_, bool *ret
     return whole;
 }
 
+static bool is_older(const announcement *a, const announcement *than)
+{
+    return a->session && (!than || a->until_ns < than->until_ns);
+}
+
+/* Where to note a session: in place of the same one, or of one whose time is over; of the oldest of
+ * its namespace where that has its share, else of all where there is no room. */
+static announcement *place_for(pp_announced *announced, const pp_session *session, bool prefix,
+                               int64_t now_ns)
+{
+    announcement *room = NULL, *oldest = NULL, *oldest_here = NULL;
+    size_t here = 0;
+    for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
+        announcement *a = &announced->all[i];
+        if (a->session && a->until_ns <= now_ns)
+            forget(a);
+        const bool same_space =
+            a->session && strcmp(a->session->namespace_, session->namespace_) == 0;
+        if (same_space && !prefix && !a->prefix && strcmp(a->session->name, session->name) == 0)
+            return a;
+        here += same_space;
+        room = !room && !a->session ? a : room;
+        oldest = is_older(a, oldest) ? a : oldest;
+        oldest_here = same_space && is_older(a, oldest_here) ? a : oldest_here;
+    }
+    if (here >= PP_ANNOUNCED_EACH)
+        return oldest_here;
+    return room ? room : oldest;
+}
+
 int pp_announced_add(pp_announced *announced, const char *namespace_, const json_t *object,
                      int64_t now_ns, pp_error *err)
 {
@@ -65,7 +96,7 @@ int pp_announced_add(pp_announced *announced, const char *namespace_, const json
         (void)pp_session_free(session);
         return -1;
     }
-    announcement *a = &announced->ring[announced->next++ % PP_ANNOUNCED_MAX];
+    announcement *a = place_for(announced, session, prefix, now_ns);
     forget(a);
     *a = (announcement){session, prefix, now_ns + PP_ANNOUNCED_FOR};
     return 0;
@@ -76,20 +107,24 @@ static bool is_it(const announcement *a, const pp_session *session)
     const pp_session *announced = a->session;
     if (!announced || strcmp(announced->namespace_, session->namespace_) != 0)
         return false;
-    return a->prefix ? strncmp(session->name, announced->name, strlen(announced->name)) == 0
+    const size_t n = strlen(announced->name);
+    return a->prefix ? strncmp(session->name, announced->name, n) == 0 &&
+                           strlen(session->name) == n + GENERATED
                      : strcmp(session->name, announced->name) == 0;
 }
 
-/* Oldest first: of two of one prefix the first comes first. */
+/* Its own name goes before a prefix; of two of one prefix the first comes first. */
 void pp_announced_came(pp_announced *announced, const pp_session *session)
 {
+    announcement *found = NULL;
     for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
-        announcement *a = &announced->ring[(announced->next + i) % PP_ANNOUNCED_MAX];
-        if (is_it(a, session)) {
-            forget(a);
-            return;
-        }
+        announcement *a = &announced->all[i];
+        if (is_it(a, session) && (!found || (found->prefix && !a->prefix) ||
+                                  (found->prefix == a->prefix && is_older(a, found))))
+            found = a;
     }
+    if (found)
+        forget(found);
 }
 
 /* The last announced of those that match; NULL: none does. */
@@ -98,7 +133,7 @@ static const announcement *find(const pp_announced *announced, const char *names
 {
     const announcement *last = NULL;
     for (size_t i = 0; i < PP_ANNOUNCED_MAX; i++) {
-        const announcement *a = &announced->ring[i];
+        const announcement *a = &announced->all[i];
         if (a->session && a->until_ns > now_ns && (!last || a->until_ns > last->until_ns) &&
             strcmp(a->session->namespace_, namespace_) == 0 &&
             pp_selector_matches(&a->session->selector, labels))

@@ -15,7 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PP_ANNOUNCED_MAX = 1024 }; /* past it the oldest is forgotten */
+enum {
+    PP_ANNOUNCED_MAX = 1024, /* past it the oldest is forgotten */
+    PP_ANNOUNCED_EACH = 128, /* of a namespace; past it its oldest */
+};
 
 /** How long after its announcement a session may still come, in ns: what creates it goes through
  * the webhooks of others and is written to etcd, by an API server that may be busy. */
@@ -32,7 +35,7 @@ void pp_announced_free(pp_announced *announced);
 /**
  * Notes a session of this namespace from the object of its admission review, which may have no UID,
  * and a generateName in place of a name. Borrows the object. What cannot be decoded, or would match
- * no pod, is not noted: -1 with err set.
+ * no pod, is not noted: -1 with err set. One of the same name is noted once.
  */
 int pp_announced_add(pp_announced *announced, const char *namespace_, const json_t *object,
                      int64_t now_ns, pp_error *err);

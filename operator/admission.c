@@ -174,6 +174,7 @@ static void ask(pp_admission *admission, const char *ns, const char *name)
                                .ns = ns,
                                .name = name,
                                .timeout_ms = WAIT_NS / MILLISECOND,
+                               .first = true,
                                .done = on_session_answer,
                                .user = question};
     if (pp_kube_call_start(op->kube, &call, NULL, NULL) < 0)

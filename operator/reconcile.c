@@ -565,9 +565,12 @@ void pp_reconcile(pp_operator *op, const char *key)
         pp_runtime_drop(runtime);
         runtime = NULL;
     }
-    if (!session || session->deleting || !op->leading)
+    if (!session || session->deleting || !op->leading) {
+        pp_workqueue_forget(op->queue, key);
         return;
+    }
     if (pp_session_final(session)) {
+        pp_workqueue_forget(op->queue, key);
         if (runtime && !runtime->status_writing)
             pp_runtime_drop(runtime);
         expire(op, session);

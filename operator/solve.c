@@ -23,7 +23,7 @@
 
 static const int64_t SECOND = 1000000000;
 
-enum { MAX_TARGETS = 4 }; /* in memory at once: threads of the pool */
+enum { MAX_TARGETS = 4 }; /* in memory at once; half of the pool (main.c) */
 
 /** One target's way from the store through the thread pool and back. */
 typedef struct job {

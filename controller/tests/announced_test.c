@@ -100,19 +100,80 @@ static void test_nothing_waits_for_what_matches_no_pod(void **state)
     pp_announced_free(a);
 }
 
+#define OTHERS "{'selector': {'matchLabels': {'app': 'x'}}}"
+
+static void announce_many(pp_announced *a, const char *ns, int n, int64_t at)
+{
+    for (int i = 0; i < n; i++) {
+        pp_error err = {0};
+        char name[32];
+        (void)snprintf(name, sizeof name, "more-%d", i);
+        PP_CLEANUP_JSON json_t *object =
+            json_pack("{s:{s:s}, s:o}", "metadata", "name", name, "spec", fixture_json(OTHERS));
+        assert_int_equal(pp_announced_add(a, ns, object, at, &err), 0);
+    }
+}
+
+/* A namespace that announces many sessions pushes its own oldest out, and nobody else's. */
+static void test_a_namespace_has_its_share(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", SPEC), 0);
+    announce_many(a, "nlp", 3 * PP_ANNOUNCED_MAX, start + 1);
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start + 1), 0);
+    announce_many(a, "ml", PP_ANNOUNCED_EACH - 1, start + 1);
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start + 1), 0);
+    assert_int_equal(announce(a, "{'name': 'last'}", "{'selector': {'matchLabels': {'app': 'y'}}}"),
+                     0);
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start + 1), 0);
+    assert_int_not_equal(until(a, "ml", "{'app': 'y'}", start + 1), 0);
+    pp_announced_free(a);
+}
+
 static void test_the_oldest_make_room(void **state)
 {
     (void)state;
     pp_announced *a = pp_announced_new();
     assert_int_equal(announce(a, "{'name': 'first'}", SPEC), 0);
-    for (int i = 0; i < PP_ANNOUNCED_MAX - 1; i++)
-        assert_int_equal(
-            announce(a, "{'name': 'more'}", "{'selector': {'matchLabels': {'app': 'x'}}}"), 0);
+    for (int i = 0; i < PP_ANNOUNCED_MAX / PP_ANNOUNCED_EACH; i++) {
+        char ns[16];
+        (void)snprintf(ns, sizeof ns, "ns-%d", i);
+        assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start + 1), 0);
+        announce_many(a, ns, PP_ANNOUNCED_EACH, start + 1);
+    }
+    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start + 1), 0);
+    /* Those whose time is over make room for others. */
+    const int64_t later = start + 1 + PP_ANNOUNCED_FOR;
+    announce_many(a, "ml", 1, later);
+    assert_int_not_equal(until(a, "ml", "{'app': 'x'}", later), 0);
+    pp_announced_free(a);
+}
+
+/* A create that is tried again, or refused for its name. */
+static void test_one_name_is_noted_once(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(announce(a, "{'name': 'dlrm'}", SPEC), 0);
+    for (int i = 0; i < PP_ANNOUNCED_EACH + 1; i++)
+        assert_int_equal(announce(a, "{'name': 'other'}", OTHERS), 0);
     assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
-    assert_int_equal(announce(a, "{'name': 'last'}", "{'selector': {'matchLabels': {'app': 'y'}}}"),
-                     0);
-    assert_int_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
-    assert_int_not_equal(until(a, "ml", "{'app': 'y'}", start), 0);
+    pp_announced_free(a);
+}
+
+/* A session that was given its name ends no wait for one whose name is generated. */
+static void test_a_prefix_is_of_generated_names(void **state)
+{
+    (void)state;
+    pp_announced *a = pp_announced_new();
+    assert_int_equal(announce(a, "{'generateName': 'dlrm-'}", SPEC), 0);
+    came(a, "dlrm-nightly", "ml");
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    assert_int_equal(announce(a, "{'name': 'dlrm-abcde'}", OTHERS), 0);
+    came(a, "dlrm-abcde", "ml"); /* the one that has this name */
+    assert_int_not_equal(until(a, "ml", "{'app': 'dlrm'}", start), 0);
+    assert_int_equal(until(a, "ml", "{'app': 'x'}", start), 0);
     pp_announced_free(a);
 }
 
@@ -123,7 +184,10 @@ int main(void)
         cmocka_unit_test(test_the_name_of_the_last_one),
         cmocka_unit_test(test_that_it_came_ends_the_wait),
         cmocka_unit_test(test_nothing_waits_for_what_matches_no_pod),
+        cmocka_unit_test(test_a_namespace_has_its_share),
         cmocka_unit_test(test_the_oldest_make_room),
+        cmocka_unit_test(test_one_name_is_noted_once),
+        cmocka_unit_test(test_a_prefix_is_of_generated_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

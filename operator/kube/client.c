@@ -70,6 +70,7 @@ typedef struct kube_call {
     char *what; /**< "GET /api/v1/pods", for errors */
     int64_t timeout_ms;
     size_t max_body;
+    bool first;
     int64_t deadline_ns; /**< monotonic; of a verb's call, waiting included */
     pp_kube_done_fn done;
     pp_http_client_chunk_fn chunk;
@@ -429,18 +430,19 @@ static int64_t take_turn(lane *l, pp_http_client_share share, int64_t now)
     return pp_pace_take(&l->pace, now);
 }
 
-/** Few, and all that is decided depends on what they bring: they wait for no other call. */
-static bool fills_cache(const kube_call *call)
+/** Few, and all that is decided depends on what they bring: they wait for no other call. So does
+ * what somebody waits for. */
+static bool goes_first(const kube_call *call)
 {
-    return call->verb == PP_KUBE_LIST || call->verb == PP_KUBE_WATCH;
+    return call->first || call->verb == PP_KUBE_LIST || call->verb == PP_KUBE_WATCH;
 }
 
 /** Before all others (`again`: it has had its turn), or behind those that it has to wait for. */
 static void wait_for_turn(kube_call *call, bool again)
 {
     lane *l = &call->client->lanes[call->share];
-    kube_call *next = again || fills_cache(call) ? l->waiting : NULL;
-    while (!again && next && fills_cache(next))
+    kube_call *next = again || goes_first(call) ? l->waiting : NULL;
+    while (!again && next && goes_first(next))
         next = next->next;
     if (next)
         DL_PREPEND_ELEM(l->waiting, next, call);
@@ -529,7 +531,7 @@ static int start(pp_kube_client *client, kube_call *call, pp_kube_id *ret_id, pp
         rc = pp_error_nomem(err);
     else if (!wait)
         rc = send_call(call, err);
-    else if (l->n_waiting >= MAX_WAITING && !fills_cache(call))
+    else if (l->n_waiting >= MAX_WAITING && !goes_first(call))
         rc = pp_error_set(err, PP_ERR_TOO_LARGE, "%s: %d calls wait for their turn already",
                           call->what, MAX_WAITING);
     if (rc < 0) {
@@ -676,6 +678,7 @@ int pp_kube_call_start(pp_kube_client *client, const pp_kube_call *options, pp_k
     call->method = v->method;
     call->content_type = v->content_type;
     call->max_body = options->max_body ? options->max_body : MAX_ANSWER;
+    call->first = options->first;
     call->share = share_of(options->resource);
     return start(client, call, ret_id, err);
 }

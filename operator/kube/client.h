@@ -69,6 +69,7 @@ typedef struct pp_kube_call {
     const json_t *body;               /**< serialized at once, not kept */
     int64_t timeout_ms;               /**< 0: 30 s */
     size_t max_body;                  /**< 0: 16 MiB */
+    bool first;                       /**< somebody waits for it: before calls that wait */
     pp_kube_done_fn done;             /**< needed */
     void *user;
 } pp_kube_call;

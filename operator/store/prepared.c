@@ -1,5 +1,7 @@
 #include "operator/store/prepared.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -43,6 +45,22 @@ void pp_prepared_free(pp_prepared *p)
     free(p);
 }
 
+static uint64_t add_bytes(uint64_t digest, const void *data, size_t n)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < n; i++)
+        digest = (digest ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+/* FNV-1a of the text and its types. A name that follows from the statement is the same statement
+ * wherever it is met: behind a pooler a connection may find what another process has prepared. */
+static uint64_t digest(const pp_statement *s)
+{
+    const uint64_t text = add_bytes(UINT64_C(0xcbf29ce484222325), s->sql, strlen(s->sql));
+    return add_bytes(text, s->types, (size_t)s->n * sizeof *s->types);
+}
+
 static pp_prepared_statement *find(pp_prepared *p, const pp_statement *statement)
 {
     pp_prepared_statement *s = NULL;
@@ -55,7 +73,7 @@ static pp_prepared_statement *find(pp_prepared *p, const pp_statement *statement
     s->sql = statement->sql;
     s->n = statement->n;
     (void)memcpy(s->types, statement->types, (size_t)s->n * sizeof *s->types);
-    (void)snprintf(s->name, sizeof s->name, "pp%u", HASH_COUNT(p->by_sql));
+    (void)snprintf(s->name, sizeof s->name, "pp%016" PRIx64, digest(statement));
     HASH_ADD_PTR(p->by_sql, sql, s);
     return s;
 }

@@ -4,6 +4,7 @@
 #include "common/error.h"
 #include "common/tests/cmocka_all.h"
 #include "operator/store/connection.h"
+#include "operator/store/prepared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,7 @@ static int stop(void **state)
 }
 
 static const char plus_sql[] = "SELECT $1 + 1";
+static const char minus_sql[] = "SELECT $1 - 1";
 static const char count_sql[] = "SELECT count(*) FROM pg_prepared_statements";
 
 static void test_what_comes_often_is_prepared_once(void **state)
@@ -181,11 +183,45 @@ static void test_a_server_that_forgets_is_asked_in_full(void **state)
     assert_int_equal(ask(f, count_sql, -1), 0);
 }
 
+/* What a connection that has used `before` first calls a statement with one parameter. */
+static void name_of(const char *before, const char *sql, char *out, size_t size)
+{
+    const char *ready;
+    pp_prepared *p = pp_prepared_new();
+    const pp_statement first = {.sql = before, .n = 1, .types = {PP_SQL_INT8}};
+    const pp_statement s = {.sql = sql, .n = 1, .types = {PP_SQL_INT8}};
+    pp_prepared_statement *due = NULL;
+    if (before)
+        (void)pp_prepared_use(p, &first, &ready);
+    for (int i = 0; i < 10 && !due; i++)
+        due = pp_prepared_use(p, &s, &ready);
+    assert_non_null(due);
+    (void)snprintf(out, size, "%s", pp_prepared_name(due));
+    pp_prepared_free(p);
+}
+
+/** A pooler may bring a connection to what another process has prepared: the same name has to be
+ * the same statement, in whatever order it was met. */
+static void test_names_are_the_statements(void **state)
+{
+    (void)state;
+    char name[32], again[32], other[32];
+    name_of(NULL, plus_sql, name, sizeof name);
+    name_of(minus_sql, plus_sql, again, sizeof again);
+    name_of(NULL, minus_sql, other, sizeof other);
+    assert_string_equal(name, again);
+    assert_string_not_equal(name, other);
+}
+
 /** A pooler's server connection may have another's statement of that name. */
 static void test_a_name_that_is_taken(void **state)
 {
     fixture *f = *state;
-    (void)ask(f, "PREPARE pp0 AS SELECT 7::bigint", -1);
+    static char prepare[128];
+    char name[32];
+    name_of(NULL, plus_sql, name, sizeof name);
+    (void)snprintf(prepare, sizeof prepare, "PREPARE %s AS SELECT 7::bigint", name);
+    (void)ask(f, prepare, -1);
     for (int64_t i = 0; i < 10; i++)
         assert_int_equal(ask(f, plus_sql, i), i + 1);
 }
@@ -224,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_SERVER(test_what_comes_often_is_prepared_once),
         ON_SERVER(test_a_server_that_forgets_is_asked_in_full),
+        cmocka_unit_test(test_names_are_the_statements),
         ON_SERVER(test_a_name_that_is_taken),
         ON_SERVER(test_a_plan_that_is_out_of_date),
         ON_SERVER(test_a_statement_that_cannot_be_prepared),
