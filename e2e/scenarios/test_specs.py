@@ -43,6 +43,15 @@ def test_accepted(everything, place):
         everything.cluster.kubectl("create", "--dry-run=server", "-f", "-", input=text(place, spec, name))
 
 
+def test_what_is_not_named_stays_so(everything, place):
+    """Rules on fields without a default hold for sessions that lack them: else no status could be written either."""
+    cluster = everything.cluster
+    cluster.apply(text(place, {"selector": {"matchLabels": {"app": "none"}}}, "bare"))
+    cluster.kubectl("-n", place, "patch", "psess", "bare", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    said = refusal(cluster, "-n", place, "patch", "psess", "bare", "--type=merge", "-p", '{"spec": {"metrics": ["Power"]}}')
+    assert "only suspend and ttlSecondsAfterFinished can be changed" in said and "evaluating rule" not in said
+
+
 def test_fixed_once_created(everything, place):
     cluster = everything.cluster
     cluster.apply(text(place, CASES["accepted"]["everything"], "fixed"))
