@@ -13,9 +13,9 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/metric.h"
 #include "controller/owner.h"
 #include "estimate/method.h"
-#include "common/metric.h"
 
 #include <jansson.h>
 #include <stdbool.h>

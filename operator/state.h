@@ -2,9 +2,9 @@
 #ifndef PP_OPERATOR_STATE_H
 #define PP_OPERATOR_STATE_H
 
+#include "common/metric.h"
 #include "controller/clock_offset.h"
 #include "controller/match_index.h"
-#include "common/metric.h"
 #include "operator/config.h"
 #include "operator/http_client/http_client.h"
 #include "operator/http_server/server.h"

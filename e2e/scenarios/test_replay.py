@@ -8,7 +8,7 @@ from harness.demo import compare, observed
 from harness.session import losses, manifest, pods_of
 
 pytestmark = [pytest.mark.measures]
-LAYERS, PHASES, METRICS = 3, 2, ("sm_active", "sm_occupancy", "dram_active", "fp32_active")
+LAYERS, PHASES, METRICS = 3, 2, ("sm_active", "sm_occupancy", "dram_active", "fp32_active", "tensor_active")
 MAX_PAUSE = 120e9
 SECONDS = 150  # of the training: until it is up, sampled for the duration, and held
 

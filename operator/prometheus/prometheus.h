@@ -12,8 +12,8 @@
 #define PP_OPERATOR_PROMETHEUS_PROMETHEUS_H
 
 #include "common/error.h"
-#include "estimate/activity.h"
 #include "common/metric.h"
+#include "estimate/activity.h"
 #include "operator/http_client/http_client.h"
 
 #include <stddef.h>
