@@ -252,34 +252,37 @@ static void amd_names_and_units(void **state)
     static const struct {
         pp_metric metric;
         double value;
-    } expected[] = {{PP_METRIC_GPU_UTIL, 97},
-                    {PP_METRIC_GPU_MEM, 283},
+    } expected[] = {{PP_METRIC_SM_ACTIVE, 0.5},
                     {PP_METRIC_SM_OCCUPANCY, 0.25},
-                    {PP_METRIC_SM_ACTIVE, 0.5}};
+                    {PP_METRIC_GPU_UTIL, 97},
+                    {PP_METRIC_GPU_MEM, 283},
+                    {PP_METRIC_POWER, 512}};
     pp_metric_source amd;
     pp_prometheus_answer a;
     assert_int_equal(pp_metric_preset("amd", &amd, NULL), 0);
     read_series(&amd,
                 AMD("gpu_gfx_activity", "97") AND AMD("gpu_used_vram", "283")
                     AND AMD("gpu_prof_occupancy_percent", "25") AND AMD("gpu_prof_sm_active", "50")
-                        AND AMD("gpu_umc_activity", "3") AND UTIL("'gpu': '0'", "[1, '10']"),
+                        AND AMD("gpu_umc_activity", "3") AND AMD("gpu_power_usage", "512")
+                            AND UTIL("'gpu': '0'", "[1, '10']"),
                 &a);
     assert_int_equal(a.gpus.count, 1);
     assert_string_equal(a.gpus.items[0], "ccff74a1-0000-1000-80e0-c6d49f5b0d86");
-    assert_int_equal(a.n_samples, 4);
-    for (int i = 0; i < 4; i++) {
+    assert_int_equal(a.n_samples, 5);
+    for (int i = 0; i < 5; i++) {
         assert_int_equal(a.samples[i].metric, expected[i].metric);
         assert_true(a.samples[i].value == expected[i].value);
     }
     pp_prometheus_answer_done(&a);
 }
 
-/* Values are taken as they stand: a counter would need its increase, and a look at resets. */
+/* Values are taken as they stand: a counter would need its increase, and a look at resets. DCGM's
+ * profiling fields of bytes are rates, whatever an exporter's counters file calls them. */
 static void no_preset_has_a_counter(void **state)
 {
     (void)state;
     static const char *const presets[] = {"dcgm", "amd"};
-    static const char *const words[] = {"total", "count", "energy", "consum", "_bytes"};
+    static const char *const words[] = {"total", "count", "energy", "consum"};
     for (size_t p = 0; p < 2; p++) {
         pp_metric_source source;
         assert_int_equal(pp_metric_preset(presets[p], &source, NULL), 0);
@@ -299,7 +302,7 @@ static void mig_and_foreign_series_are_left_out(void **state)
             MATRIX(SERIES(
                 "DCGM_FI_DEV_GPU_UTIL", "\"UUID\":\"g\",\"GPU_I_ID\":\"3\"",
                 "[1,\"10\"]") "," SERIES("DCGM_FI_DEV_GPU_UTIL", "\"UUID\":\"g\",\"GPU_I_ID\":\"\"",
-                                         "[1,\"90\"]") "," SERIES("DCGM_FI_DEV_POWER_USAGE",
+                                         "[1,\"90\"]") "," SERIES("DCGM_FI_DEV_GPU_TEMP",
                                                                   "\"UUID\":\"g\"",
                                                                   "[1,\"10\"]") "," SERIES("DCGM_"
                                                                                            "FI_DEV_"
