@@ -158,7 +158,7 @@ static void set_collecting(pp_session_turn *turn)
 
 static void set_some_missing(pp_session_turn *turn, unsigned missing)
 {
-    char names[128];
+    char names[192]; /* all of them */
     pp_metric_names(missing, names, sizeof names);
     pp_session_set(
         turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "MetricsMissing",
