@@ -203,8 +203,8 @@ static void raw_samples_have_their_own_stamps(void **state)
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(s->reply.answer.samples[i].stamp_ns,
                          s->reply.answer.samples[n + i].stamp_ns);
-        assert_true(fabs(s->reply.answer.samples[i].value -
-                         100 * s->reply.answer.samples[n + i].value) < 1e-9);
+        assert_true(fabs(s->reply.answer.samples[n + i].value -
+                         100 * s->reply.answer.samples[i].value) < 1e-9);
     }
     assert_int_equal(s->reply.answer.n_samples,
                      2 * n); /* the second pod's are merged, GPU-b's are blank */
