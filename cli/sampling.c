@@ -39,10 +39,13 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* As on the wire, of metrics with samples that were held out. */
 static json_t *closure_of(const pp_sampling_result *r)
 {
     json_t *all = json_object();
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        if (isnan(r->held[m]))
+            continue; /* no sample of it was held out: the GPU may not offer it */
         (void)json_object_set_new(all, pp_metric_get((pp_metric)m)->spec_name,
                                   json_pack("{s:o, s:o, s:o}", "held", real(r->held[m]),
                                             "difference", real(r->closure[m]), "noise",

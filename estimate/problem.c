@@ -543,23 +543,26 @@ static int find_reading(const pp_estimates_options *options, pp_problem *p, pp_e
     return 0;
 }
 
-/* Where all are asked for, those that somebody misses and those that there are. */
-static unsigned wanted_metrics(const pp_activity *a, unsigned asked)
+/* Where all are asked for, those that somebody misses and those that the GPU has. */
+static unsigned wanted_metrics(const pp_activity *a, const char *gpu, unsigned asked)
 {
     unsigned wanted = pp_metric_expected(asked ? asked : PP_METRIC_ALL);
     if (asked && asked != PP_METRIC_ALL)
         return wanted;
+    size_t at = 0;
+    while (at < a->gpus.count && strcmp(a->gpus.items[at], gpu) != 0)
+        at++;
     for (size_t i = 0; i < a->n_samples; i++)
-        wanted |= 1U << a->samples[i].metric;
+        wanted |= a->samples[i].gpu == at ? 1U << a->samples[i].metric : 0;
     for (size_t i = 0; i < a->n_fine; i++)
-        wanted |= 1U << a->fine[i].metric;
+        wanted |= a->fine[i].gpu == at ? 1U << a->fine[i].metric : 0;
     return wanted;
 }
 
 static int collect_metrics(const pp_activity *a, const char *gpu,
                            const pp_estimates_options *options, pp_problem *p, pp_error *err)
 {
-    const unsigned wanted = wanted_metrics(a, options->metrics);
+    const unsigned wanted = wanted_metrics(a, gpu, options->metrics);
     size_t n = 0;
     if (allocate(&p->samples, a->n_samples, sizeof(*p->samples), err) < 0 ||
         allocate(&p->all_samples, a->n_samples, sizeof(*p->all_samples), err) < 0)

@@ -72,7 +72,7 @@ def test_results_of_a_training(python, tmp_path):
 
 def test_counters_of_two_gpus(python, tmp_path):
     table = tmp_path / "table"
-    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 mw=500000 mj=7000 mhz=1980,1755\n"
+    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 tensor=30 mw=500000 mj=7000 mhz=1980,1755\n"
                      "GPU-b util=11 mem=5 gpm=0\n")
     probed = run_with_gpus(table, tmp_path / "results", python, "2000")
     assert probed.returncode == 0 and "GPU-b has no GPM counters" in probed.stderr, probed.stderr
@@ -80,7 +80,7 @@ def test_counters_of_two_gpus(python, tmp_path):
     jobs = {g["gpu"]: {name: m["mean"] for i in g["items"] if i["kind"] == "job" for name, m in i["metrics"].items()}
             for g in results["gpus"]}
     assert jobs["GPU-a"] == pytest.approx({"SMActive": 0.8, "SMOccupancy": 0.4, "DRAMActive": 0.2, "FP32Active": 0.1,
-                                           "GPUUtil": 57, "GPUMem": 2048})
+                                           "TensorActive": 0.3, "GPUUtil": 57, "GPUMem": 2048, "Power": 0})
     assert jobs["GPU-b"] == {"SMActive": None, "SMOccupancy": None, "DRAMActive": None, "FP32Active": None,
                              "GPUUtil": pytest.approx(11), "GPUMem": pytest.approx(5)}
     device = next(g["device"] for g in results["gpus"] if g["gpu"] == "GPU-a")
