@@ -82,7 +82,7 @@ def test_counters_of_two_gpus(python, tmp_path):
     assert jobs["GPU-a"] == pytest.approx({"SMActive": 0.8, "SMOccupancy": 0.4, "DRAMActive": 0.2, "FP32Active": 0.1,
                                            "TensorActive": 0.3, "GPUUtil": 57, "GPUMem": 2048, "Power": 0})
     assert jobs["GPU-b"] == {"SMActive": None, "SMOccupancy": None, "DRAMActive": None, "FP32Active": None,
-                             "GPUUtil": pytest.approx(11), "GPUMem": pytest.approx(5)}
+                             "GPUUtil": pytest.approx(11), "GPUMem": pytest.approx(5), "Power": 0}
     device = next(g["device"] for g in results["gpus"] if g["gpu"] == "GPU-a")
     clock = device["smClockMHz"]
     assert (device["meanWatts"], device["joules"], clock["least"], clock["most"]) == (500, 0, 1755, 1980)
