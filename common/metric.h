@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 #define PP_METRIC_ID(id, ...) PP_METRIC_##id,
-#define PP_METRIC_ONE(...) +1
+#define PP_METRIC_ONE(...) +1 /* NOLINT(bugprone-macro-parentheses): a sum is made of them */
 
 /** In the table's order: those that PM sampling tells are the first PP_METRIC_SAMPLED_COUNT, as the
  * wire, sidecar/samples.h and estimate/sampling count them. */

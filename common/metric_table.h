@@ -25,9 +25,9 @@
 /* What the range, the factor of tables for people and GPM's unit of a kind are. */
 #define PP_METRIC_IS_SHARE   .kind = PP_METRIC_SHARE, .unit = "share of 1", .shown = 100, .min = 0, .max = 1
 #define PP_METRIC_IS_PERCENT .kind = PP_METRIC_SHARE, .unit = "percent", .shown = 1, .min = 0, .max = 100
-#define PP_METRIC_IS_LEVEL(of)  .kind = PP_METRIC_LEVEL, .unit = of, .shown = 1, .min = PP_METRIC_OPEN, .max = PP_METRIC_OPEN
+#define PP_METRIC_IS_LEVEL(of)  .kind = PP_METRIC_LEVEL, .unit = (of), .shown = 1, .min = PP_METRIC_OPEN, .max = PP_METRIC_OPEN
 #define PP_METRIC_IS_RATE(of, amount) \
-    .kind = PP_METRIC_RATE, .unit = of, .per_step = amount, .shown = 1, .min = PP_METRIC_OPEN, .max = PP_METRIC_OPEN
+    .kind = PP_METRIC_RATE, .unit = (of), .per_step = (amount), .shown = 1, .min = PP_METRIC_OPEN, .max = PP_METRIC_OPEN
 
 #define PP_GPM_PERCENT 0.01     /* of GPM's, to a share of 1 */
 #define PP_GPM_MIB 1048576.0    /* GPM's MiB per second, to bytes */
