@@ -34,13 +34,17 @@ int pp_strings_add(pp_strings *strings, const char *text, pp_error *err)
     return 0;
 }
 
+size_t pp_strings_index(const pp_strings *strings, const char *text)
+{
+    size_t i = 0;
+    while (i < strings->count && strcmp(strings->items[i], text) != 0)
+        i++;
+    return i;
+}
+
 bool pp_strings_contain(const pp_strings *strings, const char *text)
 {
-    for (size_t i = 0; i < strings->count; i++) {
-        if (strcmp(strings->items[i], text) == 0)
-            return true;
-    }
-    return false;
+    return pp_strings_index(strings, text) < strings->count;
 }
 
 int pp_strings_add_once(pp_strings *strings, const char *text, pp_error *err)

@@ -71,5 +71,7 @@ int pp_strings_add(pp_strings *strings, const char *text, pp_error *err);
 /** As pp_strings_add, unless the text is there already. */
 int pp_strings_add_once(pp_strings *strings, const char *text, pp_error *err);
 bool pp_strings_contain(const pp_strings *strings, const char *text);
+/** Where the text is first; `count` where it is not. */
+size_t pp_strings_index(const pp_strings *strings, const char *text);
 
 #endif

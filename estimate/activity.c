@@ -70,14 +70,6 @@ int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t si
 
 /* ---- sampled values ---- */
 
-static uint32_t index_of(const pp_strings *list, const char *text)
-{
-    uint32_t i = 0;
-    while (strcmp(list->items[i], text) != 0)
-        i++;
-    return i;
-}
-
 static void forget_fine(pp_activity *a, uint32_t process)
 {
     size_t kept = 0;
@@ -96,7 +88,7 @@ static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strin
             continue;
         pp_activity_fine *to = &a->fine[a->n_fine++];
         *to = *like;
-        to->source = index_of(&a->sources, sources->items[m]);
+        to->source = (uint32_t)pp_strings_index(&a->sources, sources->items[m]);
         to->layer = (int32_t)row->layer;
         to->phase = (uint8_t)row->phase;
         to->metric = (pp_metric)m;
@@ -117,7 +109,8 @@ int pp_activity_take_fine(pp_activity *a, size_t *room, uint32_t process, const 
         pp_activity_grow(&a->fine, room, a->n_fine, fine->count * PP_WIRE_FINE_METRICS,
                          sizeof *a->fine, err) < 0)
         return -1;
-    const pp_activity_fine like = {.process = process, .gpu = index_of(&a->gpus, fine->gpu)};
+    const pp_activity_fine like = {.process = process,
+                                   .gpu = (uint32_t)pp_strings_index(&a->gpus, fine->gpu)};
     for (size_t i = 0; i < fine->count; i++)
         add_row(a, &like, &fine->sources, &fine->rows[i]);
     return 0;

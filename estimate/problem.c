@@ -549,9 +549,7 @@ static unsigned wanted_metrics(const pp_activity *a, const char *gpu, unsigned a
     unsigned wanted = pp_metric_expected(asked ? asked : PP_METRIC_ALL);
     if (asked && asked != PP_METRIC_ALL)
         return wanted;
-    size_t at = 0;
-    while (at < a->gpus.count && strcmp(a->gpus.items[at], gpu) != 0)
-        at++;
+    const size_t at = pp_strings_index(&a->gpus, gpu);
     for (size_t i = 0; i < a->n_samples; i++)
         wanted |= a->samples[i].gpu == at ? 1U << a->samples[i].metric : 0;
     for (size_t i = 0; i < a->n_fine; i++)

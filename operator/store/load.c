@@ -296,9 +296,7 @@ static int take_sample(load_call *c, const PGresult *r, int row, pp_error *err)
     pp_activity *a = c->activity;
     pp_metric metric = PP_METRIC_COUNT;
     const char *gpu = pp_row_text(r, row, 0);
-    size_t i = 0;
-    while (i < a->gpus.count && strcmp(a->gpus.items[i], gpu) != 0)
-        i++;
+    const size_t i = pp_strings_index(&a->gpus, gpu);
     if (i == a->gpus.count || pp_metric_from_name(pp_row_text(r, row, 1), &metric) < 0)
         return 0;
     if (pp_activity_grow(&a->samples, &c->room.samples, a->n_samples, 1, sizeof(*a->samples), err) <

@@ -228,12 +228,13 @@ static double value_of(const nvml_gpm_metric *m, const pp_metric_info *info)
  * counters are 0. */
 static bool is_repeated(const pp_nvml_gpu *g, const pp_nvml_reading *r)
 {
-    bool none = r->stamp_ns - g->last_ns < PP_NVML_WINDOW_NS;
+    bool any = false, nothing = true;
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
         const bool told = pp_metric_get((pp_metric)m)->gpm.id && !isnan(r->values[m]);
-        none = none && (!told || r->values[m] == 0);
+        any = any || told;
+        nothing = nothing && (!told || r->values[m] == 0);
     }
-    return none;
+    return r->stamp_ns - g->last_ns < PP_NVML_WINDOW_NS && any && nothing;
 }
 
 static int take_gpm(pp_nvml_gpu *g)
