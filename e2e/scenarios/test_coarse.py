@@ -52,16 +52,19 @@ def fast(world):
 
 
 def groups(comparison):
-    """(error, standard error) in points of each group: its mean against its members', weighted by time."""
-    members = {}
-    for row in comparison.rows:
-        if row["kind"] == "layer" and row["group_mean"] is not None and "truth" in row:
-            members.setdefault((row["pod_name"], row["metric"], row["group_name"]), []).append(row)
+    """(error, standard error) in points of each group: its mean against its members', weighted by time.
+
+    All that the group's name lists are members, of which some may be told alone too: these carry no group."""
+    rows = [r for r in comparison.rows if r["kind"] == "layer" and "truth" in r]
+    told = {(r["pod_name"], r["metric"], r["phase"], r["group_name"]): r for r in rows if r["group_mean"] is not None}
     found = []
-    for (_, metric, _), rows in members.items():
+    for (pod, metric, phase, name), row in told.items():
+        members = [r for r in rows if (r["pod_name"], r["metric"], r["phase"]) == (pod, metric, phase)
+                   and r["layer"] in name.split("+")]
+        assert len(members) == len(name.split("+")), f"{name} has members that are not known"
         points = truth.SHARES[metric][1]
-        true = sum(r["truth"] * r["share"] for r in rows) / sum(r["share"] for r in rows)
-        found.append(((rows[0]["group_mean"] - true) * points, rows[0]["group_stderr"] * points))
+        true = sum(r["truth"] * r["share"] for r in members) / sum(r["share"] for r in members)
+        found.append(((row["group_mean"] - true) * points, row["group_stderr"] * points))
     return found
 
 
