@@ -29,14 +29,7 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-/* Of a rate: its amount in the item's time of a step. */
-static json_t *amount(const pp_estimates *s, const pp_estimate *e)
-{
-    const double seconds = (double)s->items[e->item].total_ns / 1e9;
-    return real(s->step_count ? e->mean * seconds / (double)s->step_count : (double)NAN);
-}
-
-static json_t *estimate_object(const pp_estimates *s, const pp_estimate *e)
+static json_t *estimate_object(const pp_estimate *e)
 {
     json_t *object = json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "mean",
                                real(e->mean), "standardError", real(e->standard_error), "windows",
@@ -45,7 +38,7 @@ static json_t *estimate_object(const pp_estimates *s, const pp_estimate *e)
                                "groupMean", real(e->group_mean), "groupStandardError",
                                real(e->group_standard_error), "reason", text_or_null(e->reason));
     if (object && pp_metric_get(e->metric)->per_step)
-        (void)json_object_set_new(object, "perStep", amount(s, e));
+        (void)json_object_set_new(object, "perStep", real(e->amount_per_step));
     return object;
 }
 
@@ -94,16 +87,17 @@ json_t *pp_results_of_solution(const pp_estimates *s)
     for (size_t i = 0; items && i < s->n_estimates; i++) {
         const pp_estimate *e = &s->estimates[i];
         json_t *metrics = json_object_get(json_array_get(items, e->item), "metrics");
-        (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name,
-                                  estimate_object(s, e));
+        (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }
-    json_t *gpu =
-        json_pack("{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
-                  (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
-                  (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns, "gapNs",
-                  integer_or_null(s->gap_ns), "windows", (json_int_t)s->windows, "samples",
-                  (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6), "lagStandardErrorMs",
-                  real(s->lag_stderr_ns / 1e6), "items", items);
+    json_t *gpu = json_pack(
+        "{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
+        (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
+        (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns, "gapNs",
+        integer_or_null(s->gap_ns), "countedSteps", (json_int_t)s->counted_steps, "countedStepMs",
+        real(s->counted_steps ? (double)s->counted_ns / (double)s->counted_steps / 1e6
+                              : (double)NAN),
+        "windows", (json_int_t)s->windows, "samples", (json_int_t)s->samples, "lagMs",
+        real(s->lag_ns / 1e6), "lagStandardErrorMs", real(s->lag_stderr_ns / 1e6), "items", items);
     if (gpu)
         add_closures(gpu, s);
     return gpu;
@@ -320,10 +314,13 @@ static void print_heading(FILE *to, const json_t *gpu)
 {
     const char *uuid = text_of(gpu, "gpu");
     const json_t *gap = json_object_get(gpu, "gapNs");
+    const json_t *counted = json_object_get(gpu, "countedStepMs");
     const double steps = json_number_value(json_object_get(gpu, "stepNs"));
     (void)fprintf(to, "\n%s: %lld steps of %.3f ms", *uuid ? uuid : "no GPU",
                   (long long)json_integer_value(json_object_get(gpu, "steps")),
                   json_number_value(json_object_get(gpu, "stepMs")));
+    if (json_is_number(counted))
+        (void)fprintf(to, " (%.3f ms between captures)", json_number_value(counted));
     if (json_is_number(gap) && steps > 0)
         (void)fprintf(to, ", in %.1f%% of which no kernel ran",
                       100 * json_number_value(gap) / steps);

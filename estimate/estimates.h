@@ -64,7 +64,9 @@ typedef struct pp_estimate {
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;
-    const char *reason; /**< the solution's or static; why mean is NaN; NULL where it is not */
+    const char *reason;     /**< the solution's or static; why mean is NaN; NULL where it is not */
+    double amount_per_step; /**< of a rate that is known of the job, as pp_metric_info.per_step
+                                 has it; NaN: it is none, or is not known */
 } pp_estimate;
 
 /** How one metric's fit stands. */
@@ -102,12 +104,14 @@ typedef struct pp_estimates {
     int64_t window_ns;    /**< the exporter's collection interval; 0: not known */
     int64_t observed_ns;
     int64_t step_count;
-    double step_mean_ns; /**< NaN: no step */
-    int64_t step_ns;     /**< of the steps, in the observed time */
-    int64_t gap_ns;      /**< of that, in which no kernel of their process ran; -1: not known */
-    char *kernels;       /**< why busy times are not known; "" where no process says so */
-    char *isolated;      /**< why layers were not replayed; "" where no process says so */
-    char *fine;          /**< method Sampling: why the GPU was not sampled, as a reason; NULL */
+    double step_mean_ns;   /**< NaN: no step */
+    int64_t step_ns;       /**< of the steps, in the observed time */
+    int64_t gap_ns;        /**< of that, in which no kernel of their process ran; -1: not known */
+    int64_t counted_steps; /**< between captures, in which nothing was marked */
+    int64_t counted_ns;    /**< that they took */
+    char *kernels;         /**< why busy times are not known; "" where no process says so */
+    char *isolated;        /**< why layers were not replayed; "" where no process says so */
+    char *fine;            /**< method Sampling: why the GPU was not sampled, as a reason; NULL */
     pp_estimates_item *items;
     size_t n_items;
     pp_estimate *estimates;

@@ -21,6 +21,7 @@ void pp_problem_done(pp_problem *p)
     free(p->samples);
     free(p->all_samples);
     pp_replay_runs_done(&p->dwells);
+    pp_counted_steps_done(&p->counted);
     memset(p, 0, sizeof(*p));
 }
 
@@ -601,9 +602,10 @@ static int build(const layer_index *x, const char *gpu, const pp_estimates_optio
         return -1;
     collect_gaps(x, p);
     find_reasons(x, p);
-    return pp_replay_runs_make(x->activity, gpu, &p->dwells, err) < 0
-               ? -1
-               : collect_metrics(x->activity, gpu, options, p, err);
+    if (pp_replay_runs_make(x->activity, gpu, &p->dwells, err) < 0 ||
+        pp_counted_steps_find(x->activity, x->uses, &p->dwells, &p->counted, err) < 0)
+        return -1;
+    return collect_metrics(x->activity, gpu, options, p, err);
 }
 
 int pp_problem_build(const pp_activity *activity, const char *gpu,

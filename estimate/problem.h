@@ -2,6 +2,7 @@
 #ifndef PP_ESTIMATE_PROBLEM_H
 #define PP_ESTIMATE_PROBLEM_H
 
+#include "estimate/counted_steps.h"
 #include "estimate/estimates.h"
 #include "estimate/replay/dwells.h"
 #include "estimate/replay/sample_coverage.h"
@@ -42,6 +43,7 @@ typedef struct pp_problem {
     pp_problem_time step_time;  /**< and the time in which no kernel ran */
     pp_problem_time other_time; /**< pieces of phase other, and the time of their kernels */
     pp_problem_time piece_time; /**< all pieces */
+    pp_counted_steps counted;   /**< the steps between captures */
     const char *kernels;  /**< why busy times are not known; borrowed; "": no process says so */
     const char *isolated; /**< why layers were not replayed; the same */
     pp_replay_runs dwells;

@@ -162,6 +162,17 @@ static bool is_without_regression(pp_method asked)
     return asked == PP_METHOD_JOB || asked == PP_METHOD_SAMPLING || asked == PP_METHOD_REPLAY;
 }
 
+/* Steps that nobody marked tell best what one takes; where there is none, the sampled ones do. */
+static double amount_per_step(const pp_problem *p, size_t metric, double mean)
+{
+    if (pp_metric_get(p->metric_ids[metric])->kind != PP_METRIC_RATE)
+        return (double)NAN;
+    if (p->counted.steps > 0)
+        return pp_counted_steps_amount(&p->counted, &p->reading, &p->metrics[metric], mean);
+    return p->n_steps ? mean * (double)p->step_time.total_ns / 1e9 / (double)p->n_steps
+                      : (double)NAN;
+}
+
 static int make_estimate(const pp_problem *p, const pp_regression_result *r, size_t row,
                          size_t metric, const pp_estimates_options *options, pp_estimates *s,
                          pp_error *err)
@@ -182,6 +193,7 @@ static int make_estimate(const pp_problem *p, const pp_regression_result *r, siz
         .standard_error = known ? from->standard_error : (double)NAN,
         .windows = from->windows,
         .method = known ? from->method : PP_METHOD_NONE,
+        .amount_per_step = known && job ? amount_per_step(p, metric, from->mean) : (double)NAN,
     };
     if (set_group(r, job_only || level || rate ? NULL : from, to, err) < 0)
         return -1;
@@ -244,6 +256,8 @@ static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_
         p->n_steps ? (double)span_sum(p->steps, p->n_steps) / (double)p->n_steps : (double)NAN;
     s->step_ns = p->step_time.total_ns;
     s->gap_ns = pp_problem_part(&p->step_time, &p->step_time);
+    s->counted_steps = p->counted.steps;
+    s->counted_ns = p->counted.ns;
     for (size_t i = 0; i < r->n_windows; i++)
         s->windows += r->windows[i].usable;
     for (size_t m = 0; m < p->n_metrics; m++)

@@ -15,19 +15,20 @@ static const char lock_sql[] =
 static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
     "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
-    "step_ns, gap_ns, shared) "
+    "step_ns, gap_ns, shared, counted_steps, counted_ns) "
     "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1), "
     "$16 OR EXISTS (SELECT 1 FROM process p JOIN target o USING (session_uid, pod_uid), target t "
     "WHERE p.session_uid = $1 AND p.pod_uid <> $2 AND $3 = ANY (p.gpus) "
     "AND t.session_uid = $1 AND t.pod_uid = $2 AND o.observed_first_ns < t.observed_last_ns "
-    "AND t.observed_first_ns < o.observed_last_ns)) "
+    "AND t.observed_first_ns < o.observed_last_ns), $17, $18) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
     "window_ns = excluded.window_ns, observed_ns = excluded.observed_ns, "
     "step_count = excluded.step_count, step_mean_ns = excluded.step_mean_ns, "
     "truncated = excluded.truncated, step_ns = excluded.step_ns, gap_ns = excluded.gap_ns, "
-    "shared = a.shared OR excluded.shared "
+    "shared = a.shared OR excluded.shared, counted_steps = excluded.counted_steps, "
+    "counted_ns = excluded.counted_ns "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -55,13 +56,15 @@ static const char items_sql[] =
 static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
     "stderr, "
-    "windows, method, source, group_name, group_mean, group_stderr, reason) "
+    "windows, method, source, group_name, group_mean, group_stderr, reason, amount_per_step) "
     "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, "
-    "coalesce(own_source, $16), group_name, group_mean, group_stderr, reason FROM "
+    "coalesce(own_source, $16), group_name, group_mean, group_stderr, reason, amount FROM "
     "unnest($4::text[], $5::text[], $6::text[], "
     "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
-    "$13::float8[], $14::float8[], $15::text[], $17::text[]) AS e (kind, layer, phase, metric, "
-    "mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, own_source) "
+    "$13::float8[], $14::float8[], $15::text[], $17::text[], $18::float8[]) AS e (kind, layer, "
+    "phase, metric, "
+    "mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, own_source, "
+    "amount) "
     "WHERE " STANDS;
 
 static const char fits_sql[] =
@@ -187,6 +190,8 @@ static void add_attribution(pp_statement *s, const pp_estimates *in, bool final)
     pp_sql_int8(s, in->step_ns);
     pp_sql_int8(s, in->gap_ns);
     pp_sql_bool(s, in->shared);
+    pp_sql_int8(s, in->counted_steps);
+    pp_sql_int8(s, in->counted_ns);
 }
 
 static void add_items(pp_statement *s, const pp_estimates *in)
@@ -270,6 +275,7 @@ ESTIMATE_GETTER(get_stderr, standard_error)
 ESTIMATE_GETTER(get_windows, windows)
 ESTIMATE_GETTER(get_group_mean, group_mean)
 ESTIMATE_GETTER(get_group_stderr, group_standard_error)
+ESTIMATE_GETTER(get_amount, amount_per_step)
 
 static void add_estimates(pp_statement *s, const named *e, size_t n, const char *source)
 {
@@ -288,6 +294,7 @@ static void add_estimates(pp_statement *s, const named *e, size_t n, const char 
     pp_sql_texts(s, e, n, size, get_reason);
     pp_sql_text(s, source);
     pp_sql_texts(s, e, n, size, get_source);
+    pp_sql_floats(s, e, n, size, get_amount);
 }
 
 /* A metric's fit, and how values of replays stand; zeros and NaN where there are none. */

@@ -23,6 +23,12 @@ BEGIN
     END LOOP;
 END $$;
 
+ALTER TABLE attribution
+    ADD COLUMN counted_steps bigint,          -- between captures, in which nothing was marked
+    ADD COLUMN counted_ns bigint;             -- that they took
+ALTER TABLE estimate
+    ADD COLUMN amount_per_step double precision;  -- of a rate, in metric.per_step; of the job alone
+
 -- New columns come last: views of others may stand on this one.
 CREATE OR REPLACE VIEW result_detail AS
 SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
@@ -37,8 +43,8 @@ SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_
        i.busy_ns, i.busy_ns / 1e6 / nullif(a.step_count, 0) AS busy_ms_per_step, i.idle_share, i.busy_reason,
        a.step_ns, a.gap_ns, a.shared,
        m.unit,
-       CASE WHEN m.per_step IS NOT NULL THEN e.mean * i.total_ns / 1e9 / nullif(a.step_count, 0) END AS amount_per_step,
-       m.per_step AS amount_unit
+       e.amount_per_step, m.per_step AS amount_unit,
+       a.counted_steps, a.counted_ns / 1e6 / nullif(a.counted_steps, 0) AS counted_ms_per_step
 FROM item i
 JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
 JOIN target t USING (session_uid, pod_uid)

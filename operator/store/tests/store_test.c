@@ -1011,7 +1011,7 @@ static void make_solution(pp_estimates *s, double mean)
         {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, 0.25, 7, 0, 1, NULL},
         {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, 0.1, 1, 0, 1, NULL},
     };
-    static pp_estimate estimates[5];
+    static pp_estimate estimates[6];
     static pp_estimates_sample rows[1];
     static pp_estimates_fit fits[2];
     for (int i = 0; i < 6; i++) {
@@ -1031,10 +1031,14 @@ static void make_solution(pp_estimates *s, double mean)
                                  NULL,
                                  none,
                                  none,
-                                 NULL};
-    estimates[1] = (pp_estimate){
-        0,   PP_METRIC_GPU_UTIL, 100 * mean, 1, 6, PP_METHOD_REGRESSION, NULL, NULL, none, none,
-        NULL};
+                                 NULL,
+                                 none};
+    estimates[1] = (pp_estimate){0,          PP_METRIC_GPU_UTIL,
+                                 100 * mean, 1,
+                                 6,          PP_METHOD_REGRESSION,
+                                 NULL,       NULL,
+                                 none,       none,
+                                 NULL,       none};
     estimates[2] = (pp_estimate){1,
                                  PP_METRIC_SM_ACTIVE,
                                  none,
@@ -1045,12 +1049,16 @@ static void make_solution(pp_estimates *s, double mean)
                                  (char *)(uintptr_t) "bot.0+bot.2",
                                  0.3,
                                  0.02,
-                                 "known only together with its group"};
+                                 "known only together with its group",
+                                 none};
     estimates[3] = (pp_estimate){
-        3, PP_METRIC_SM_ACTIVE, mean / 2, 0.001, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL};
+        3,   PP_METRIC_SM_ACTIVE, mean / 2, 0.001, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL,
+        none};
     estimates[4] = (pp_estimate){
-        3,    PP_METRIC_FP32_ACTIVE,      none, none, 0, PP_METHOD_NONE, NULL, NULL, none,
-        none, "no samples of this metric"};
+        3,    PP_METRIC_FP32_ACTIVE,       none, none, 0, PP_METHOD_NONE, NULL, NULL, none,
+        none, "no samples of this metric", none};
+    estimates[5] = (pp_estimate){
+        3, PP_METRIC_POWER, 400, 2, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL, 180};
     rows[0] = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
     for (int m = 0; m < PP_METRIC_COUNT; m++)
         rows[0].row.values[m] = (double)NAN;
@@ -1069,10 +1077,12 @@ static void make_solution(pp_estimates *s, double mean)
                         .step_mean_ns = 0.5e9,
                         .step_ns = 5 * SECOND / 2,
                         .gap_ns = SECOND / 2,
+                        .counted_steps = 40,
+                        .counted_ns = 18 * SECOND,
                         .items = items,
                         .n_items = 6,
                         .estimates = estimates,
-                        .n_estimates = 5,
+                        .n_estimates = 6,
                         .fits = fits,
                         .n_fits = 2,
                         .closures = {{PP_METRIC_SM_ACTIVE, 0.5, -0.01, 9}},
@@ -1220,6 +1230,10 @@ static void solution_is_replaced(void **state)
            "layer|recompute|0|0.0|1|NULL|500000000");
     expect(f, "SELECT share FROM item WHERE kind = 'job'", "NULL");
     expect(f,
+           "SELECT kind, metric, mean, amount_per_step, amount_unit, counted_steps, "
+           "round(counted_ms_per_step) FROM result_detail WHERE amount_per_step IS NOT NULL",
+           "job|power|400|180|joules|40|450");
+    expect(f,
            "SELECT metric, r2, windows, held, held_difference, held_windows FROM fit ORDER BY r2",
            "sm_active|0.9|10|0.5|-0.01|9\ngpu_util|NULL|0|NULL|NULL|NULL");
     finish(f);
@@ -1312,8 +1326,9 @@ static void result_has_the_papers_columns(void **state)
            "SELECT layer, phase, metric, group_name, group_mean, latest FROM result_detail "
            "WHERE group_name IS NOT NULL",
            "bot.0|backward|sm_active|bot.0+bot.2|0.3|t");
-    expect(f, "SELECT workload_kind, workload_name, metric, mean, p95 FROM pattern ORDER BY metric",
-           "Job|dlrm|fp32_active|NULL|NULL\nJob|dlrm|sm_active|0.25|0.4875");
+    expect(
+        f, "SELECT workload_kind, workload_name, metric, mean, p95 FROM pattern ORDER BY metric",
+        "Job|dlrm|fp32_active|NULL|NULL\nJob|dlrm|power|400|NULL\nJob|dlrm|sm_active|0.25|0.4875");
     expect(f,
            "SELECT phase, first_step_ns, last_step_ns, extract(epoch FROM finished_at)::bigint "
            "FROM session",
@@ -1588,7 +1603,7 @@ static void statistics(void **state)
     assert_int_equal(s.session.metrics_seen, 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_SM_ACTIVE);
     assert_true(s.session.final_written);
     assert_int_equal(s.session.final_layers, 1);
-    assert_int_equal(s.session.final_job_means, 1);
+    assert_int_equal(s.session.final_job_means, 2);
     assert_true(s.session.final_phases == 3 && s.session.final_pods == 1);
     assert_int_equal(s.session.final_own, 2);
     assert_int_equal(s.session.final_groups, 1);

@@ -1,0 +1,38 @@
+/*
+ * Steps that were counted and not sampled: those between two captures of a process, of which the
+ * hook tells how many there were. They are the training's own: nothing is marked in them.
+ */
+#ifndef PP_ESTIMATE_COUNTED_STEPS_H
+#define PP_ESTIMATE_COUNTED_STEPS_H
+
+#include "estimate/activity.h"
+#include "estimate/regression/regression.h"
+#include "estimate/replay/dwells.h"
+#include "estimate/replay/sample_coverage.h"
+
+typedef struct pp_counted_steps {
+    int64_t steps;
+    int64_t ns;             /**< that they took, each process' own */
+    pp_time_range *between; /**< in which they ran; sorted, apart from each other; owned */
+    size_t count;
+} pp_counted_steps;
+
+/**
+ * Finds them in the activity of the processes with uses[process]. Time in which layers were
+ * replayed is no step's: where some lies between two captures, what they enclose is left out.
+ */
+int pp_counted_steps_find(const pp_activity *activity, const bool *uses,
+                          const pp_replay_runs *dwells, pp_counted_steps *ret, pp_error *err);
+void pp_counted_steps_done(pp_counted_steps *counted);
+
+/** What such a step took on average, ns; NaN where there is none. */
+double pp_counted_step_ns(const pp_counted_steps *counted);
+
+/**
+ * What such a step takes of a rate: the mean of the samples that say nothing of captures, times
+ * its length in seconds; of all samples, `mean`, where too few do. NaN where no step was counted.
+ */
+double pp_counted_steps_amount(const pp_counted_steps *counted, const pp_coverage *reading,
+                               const pp_regression_metric *metric, double mean);
+
+#endif
