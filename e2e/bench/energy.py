@@ -79,7 +79,8 @@ def probed(args):
 
 
 def main():
-    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), seconds=(40.0, "seconds of each training: several captures'"),
+    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"),
+                         seconds=(40.0, "seconds of each training, enough for several captures"),
                          rounds=(3, "trainings of each kind"), budget=(5.0, "percent"), stretch=("200ms", "a capture"))
     if os.environ.get("PP_ENERGY_ROLE") == "train":
         train(args)

@@ -62,9 +62,8 @@ static const char estimates_sql[] =
     "unnest($4::text[], $5::text[], $6::text[], "
     "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
     "$13::float8[], $14::float8[], $15::text[], $17::text[], $18::float8[]) AS e (kind, layer, "
-    "phase, metric, "
-    "mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, own_source, "
-    "amount) "
+    "phase, metric, mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, "
+    "own_source, amount) "
     "WHERE " STANDS;
 
 static const char fits_sql[] =
