@@ -5,7 +5,7 @@
 #ifndef PP_ESTIMATE_COUNTED_STEPS_H
 #define PP_ESTIMATE_COUNTED_STEPS_H
 
-#include "estimate/activity.h"
+#include "estimate/marked_steps.h"
 #include "estimate/regression/regression.h"
 #include "estimate/replay/dwells.h"
 #include "estimate/replay/sample_coverage.h"
@@ -18,11 +18,12 @@ typedef struct pp_counted_steps {
 } pp_counted_steps;
 
 /**
- * Finds them in the activity of the processes with uses[process]. Time in which layers were
- * replayed is no step's: where some lies between two captures, what they enclose is left out.
+ * Finds them between the n marked steps, which are as pp_marked_steps_collect() gives them. Time in
+ * which layers were replayed is no step's: where some lies between two captures, what they enclose
+ * is left out.
  */
-int pp_counted_steps_find(const pp_activity *activity, const bool *uses,
-                          const pp_replay_runs *dwells, pp_counted_steps *ret, pp_error *err);
+int pp_counted_steps_find(const pp_marked_step *marked, size_t n, const pp_replay_runs *dwells,
+                          pp_counted_steps *ret, pp_error *err);
 void pp_counted_steps_done(pp_counted_steps *counted);
 
 /** What such a step took on average, ns; NaN where there is none. */

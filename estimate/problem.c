@@ -277,24 +277,6 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
 
 /* Steps and observed time */
 
-typedef struct step_ref {
-    uint32_t process;
-    int64_t stretch;
-    int64_t number;
-    pp_time_range span;
-} step_ref;
-
-static int compare_steps(const void *a, const void *b)
-{
-    const step_ref *x = a;
-    const step_ref *y = b;
-    if (x->process != y->process)
-        return x->process < y->process ? -1 : 1;
-    if (x->stretch != y->stretch)
-        return x->stretch < y->stretch ? -1 : 1;
-    return x->span.start_ns < y->span.start_ns ? -1 : x->span.start_ns > y->span.start_ns;
-}
-
 /* A piece of time: what a process was observed in, or lost. */
 typedef struct piece {
     uint32_t process;
@@ -342,14 +324,14 @@ static size_t join_pieces(piece *pieces, size_t n)
  * that are open come with a later batch; only whole steps count), and the time of steps that were
  * left out because marks were lost (their numbers are missing). Writes at most n + n_steps spans.
  */
-static size_t cut_pieces(const piece *pieces, size_t n, const step_ref *steps, size_t n_steps,
+static size_t cut_pieces(const piece *pieces, size_t n, const pp_marked_step *steps, size_t n_steps,
                          piece *ret)
 {
     size_t kept = 0;
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         piece now = pieces[i];
-        const step_ref *before = NULL;
+        const pp_marked_step *before = NULL;
         while (at < n_steps &&
                (steps[at].process < now.process ||
                 (steps[at].process == now.process && steps[at].stretch < now.stretch)))
@@ -357,7 +339,7 @@ static size_t cut_pieces(const piece *pieces, size_t n, const step_ref *steps, s
         for (; at < n_steps && same_stretch(steps[at].process, steps[at].stretch, &now) &&
                steps[at].span.start_ns < pieces[i].span.end_ns;
              at++) {
-            const step_ref *s = &steps[at];
+            const pp_marked_step *s = &steps[at];
             if (before && s->number != before->number + 1 &&
                 before->span.end_ns < s->span.start_ns) {
                 now.span.end_ns = before->span.end_ns;
@@ -443,37 +425,32 @@ static int intersect(const piece *pieces, size_t n, pp_problem *p, pp_error *err
     return 0;
 }
 
-static int take_steps(const layer_index *x, step_ref **ret, size_t *ret_n, pp_problem *p,
-                      pp_error *err)
+static int take_steps(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
-    if (allocate(ret, a->n_steps, sizeof(**ret), err) < 0 ||
-        allocate(&p->steps, a->n_steps, sizeof(*p->steps), err) < 0)
+    if (allocate(&p->steps, a->n_steps, sizeof(*p->steps), err) < 0)
         return -1;
     for (size_t i = 0; i < a->n_steps; i++) {
         const pp_activity_step *s = &a->steps[i];
-        const pp_activity_batch *b = batch_of(x, s->batch);
-        if (!b)
-            continue;
-        const pp_time_range span = {s->start_ns, s->start_ns + s->duration_ns};
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocate() has made it */
-        (*ret)[(*ret_n)++] = (step_ref){b->process, b->stretch, s->number, span};
-        p->steps[p->n_steps++] = span;
+        if (batch_of(x, s->batch))
+            p->steps[p->n_steps++] = (pp_time_range){s->start_ns, s->start_ns + s->duration_ns};
     }
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): allocate() has made it */
-    qsort(*ret, *ret_n, sizeof(**ret), compare_steps);
     return 0;
 }
 
 static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
-    step_ref *steps = NULL;
+    pp_marked_step *steps = NULL;
     piece *pieces = NULL;
     piece *cut = NULL;
     size_t n_steps = 0;
     size_t n = 0;
-    int rc = take_steps(x, &steps, &n_steps, p, err);
+    int rc = take_steps(x, p, err);
+    if (rc == 0)
+        rc = pp_marked_steps_collect(a, x->uses, &steps, &n_steps, err);
+    if (rc == 0)
+        rc = pp_counted_steps_find(steps, n_steps, &p->dwells, &p->counted, err);
     if (rc == 0)
         rc = allocate(&pieces, a->n_batches, sizeof(*pieces), err);
     if (rc == 0)
@@ -597,14 +574,12 @@ static int build(const layer_index *x, const char *gpu, const pp_estimates_optio
                  pp_problem *p, pp_error *err)
 {
     p->truncated = x->activity->truncated;
-    if (collect_items(x, p, err) < 0 || collect_time(x, p, err) < 0 ||
+    if (pp_replay_runs_make(x->activity, gpu, &p->dwells, err) < 0 ||
+        collect_items(x, p, err) < 0 || collect_time(x, p, err) < 0 ||
         collect_intervals(x, p, err) < 0 || drop_unused(p, err) < 0 || name_items(p, err) < 0)
         return -1;
     collect_gaps(x, p);
     find_reasons(x, p);
-    if (pp_replay_runs_make(x->activity, gpu, &p->dwells, err) < 0 ||
-        pp_counted_steps_find(x->activity, x->uses, &p->dwells, &p->counted, err) < 0)
-        return -1;
     return collect_metrics(x->activity, gpu, options, p, err);
 }
 

@@ -22,3 +22,17 @@ size_t pp_spans_join(pp_time_range *spans, size_t n)
     }
     return kept;
 }
+
+size_t pp_spans_find(const pp_time_range *spans, size_t n, int64_t at)
+{
+    size_t low = 0;
+    size_t high = n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (spans[middle].end_ns <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

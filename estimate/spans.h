@@ -7,4 +7,7 @@
 /** Sorts spans in place and joins those that touch or overlap; returns how many are left. */
 size_t pp_spans_join(pp_time_range *spans, size_t n);
 
+/** Of spans that are sorted and apart, the index of the first that ends after `at`; n: none. */
+size_t pp_spans_find(const pp_time_range *spans, size_t n, int64_t at);
+
 #endif

@@ -238,14 +238,6 @@ void pp_replay_runs_done(pp_replay_runs *d)
 
 bool pp_replay_runs_touch(const pp_replay_runs *d, pp_time_range time)
 {
-    size_t low = 0;
-    size_t high = d->n_spans;
-    while (low < high) { /* the first that ends after the time begins */
-        const size_t middle = low + (high - low) / 2;
-        if (d->spans[middle].end_ns <= time.start_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < d->n_spans && d->spans[low].start_ns < time.end_ns;
+    const size_t at = pp_spans_find(d->spans, d->n_spans, time.start_ns);
+    return at < d->n_spans && d->spans[at].start_ns < time.end_ns;
 }
