@@ -37,6 +37,10 @@ static json_t *estimate_object(const pp_estimate *e)
                                text_or_null(e->source), "group", text_or_null(e->group_name),
                                "groupMean", real(e->group_mean), "groupStandardError",
                                real(e->group_standard_error), "reason", text_or_null(e->reason));
+    if (object && isfinite(e->peak)) {
+        (void)json_object_set_new(object, "achieved", real(e->achieved));
+        (void)json_object_set_new(object, "peak", real(e->peak));
+    }
     if (object && pp_metric_get(e->metric)->per_step)
         (void)json_object_set_new(object, "perStep", real(e->amount_per_step));
     return object;
@@ -310,6 +314,20 @@ static void print_amounts(FILE *to, const json_t *job)
     }
 }
 
+/* A number of 10^12 is one of people: "4.1 of 4.9 TB/s". */
+static void print_achieved(FILE *to, const json_t *job)
+{
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const pp_metric_info *info = pp_metric_get((pp_metric)m);
+        const json_t *of = pp_json_get(job, "metrics", info->spec_name, NULL);
+        const double achieved = json_number_value(json_object_get(of, "achieved"));
+        const double peak = json_number_value(json_object_get(of, "peak"));
+        if (achieved > 0 && peak > 0)
+            (void)fprintf(to, "; %s %.3g of %.3g T%s/s", info->heading, achieved / 1e12,
+                          peak / 1e12, info->peak == PP_PEAK_MEMORY ? "B" : "FLOP");
+    }
+}
+
 static void print_heading(FILE *to, const json_t *gpu)
 {
     const char *uuid = text_of(gpu, "gpu");
@@ -326,6 +344,7 @@ static void print_heading(FILE *to, const json_t *gpu)
                       100 * json_number_value(gap) / steps);
     print_device(to, json_object_get(gpu, "device"));
     print_amounts(to, job_of(gpu));
+    print_achieved(to, job_of(gpu));
     (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known)\n");
     (void)fprintf(to, "%-24s %-14s %-9s %9s %6s %9s %6s", "layer", "type", "phase", "ms/step",
                   "share", "busy ms", "idle");

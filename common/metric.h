@@ -10,6 +10,7 @@
 #ifndef PP_COMMON_METRIC_H
 #define PP_COMMON_METRIC_H
 
+#include "common/chip.h"
 #include "common/error.h"
 #include "common/metric_table.h"
 
@@ -54,6 +55,7 @@ typedef struct pp_metric_info {
     const char *unit;     /**< of its values, e.g. "share of 1" */
     const char *per_step; /**< of a rate: the unit of its amount in a step; NULL: it has none */
     double shown;         /**< what a value is multiplied by for people: shares are percent */
+    pp_peak peak;         /**< what a share of it is a share of; a share of 1 */
     int place;            /**< of that column, from 1 on; 0: it has none */
     double min;           /**< lowest value; NaN: open */
     double max;           /**< highest value; NaN: open */

@@ -44,9 +44,9 @@
     ENTRY(DRAM_ACTIVE, "dramActive", .spec_name = "DRAMActive", .column = "dram_active", .heading = "DRAM", \
           PP_METRIC_IS_SHARE, .place = 3, .usual = true, .replayed = true, \
           .dcgm = {"DCGM_FI_PROF_DRAM_ACTIVE", 1}, .gpm = {10, PP_GPM_PERCENT}, \
-          .cupti = {PP_OF_PEAK("dram__throughput")}) \
+          .cupti = {PP_OF_PEAK("dram__throughput")}, .peak = PP_PEAK_MEMORY) \
     ENTRY(FP32_ACTIVE, "fp32Active", .spec_name = "FP32Active", .column = "fp32_active", .heading = "FP32", \
-          PP_METRIC_IS_SHARE, .place = 4, .usual = true, .replayed = true, \
+          PP_METRIC_IS_SHARE, .place = 4, .usual = true, .replayed = true, .peak = PP_PEAK_FP32, \
           .dcgm = {"DCGM_FI_PROF_PIPE_FP32_ACTIVE", 1}, .gpm = {12, PP_GPM_PERCENT}, \
           .cupti = {PP_OF_PEAK("TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime"), \
                     PP_OF_PEAK("SM_C.TriageAC.smsp__inst_executed_pipe_fma"), \
@@ -56,7 +56,7 @@
                     PP_OF_PEAK("sm__pipe_fma_cycles_active")}) \
     /* Cycles, not instructions: on Hopper one wgmma keeps the pipe busy for many. */ \
     ENTRY(TENSOR_ACTIVE, "tensorActive", .spec_name = "TensorActive", .column = "tensor_active", .heading = "Tensor", \
-          PP_METRIC_IS_SHARE, .place = 5, .replayed = true, \
+          PP_METRIC_IS_SHARE, .place = 5, .replayed = true, .peak = PP_PEAK_TENSOR, \
           .dcgm = {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 1}, .amd = {"gpu_prof_tensor_active_percent", 0.01}, \
           .gpm = {5, PP_GPM_PERCENT}, \
           .cupti = {PP_OF_PEAK("sm__pipe_tensor_cycles_active"), \
@@ -88,7 +88,10 @@
           .dcgm = {"DCGM_FI_PROF_NVLINK_RX_BYTES", 1}, .gpm = {60, PP_GPM_MIB}) \
     ENTRY(POWER, "", .spec_name = "Power", .column = "power", .heading = "Power", \
           PP_METRIC_IS_RATE("watts", "joules"), \
-          .dcgm = {"DCGM_FI_DEV_POWER_USAGE", 1}, .amd = {"gpu_power_usage", 1})
+          .dcgm = {"DCGM_FI_DEV_POWER_USAGE", 1}, .amd = {"gpu_power_usage", 1}) \
+    ENTRY(SM_CLOCK, "", .spec_name = "SMClock", .column = "sm_clock", .heading = "SMClock", \
+          PP_METRIC_IS_LEVEL("MHz"), \
+          .dcgm = {"DCGM_FI_DEV_SM_CLOCK", 1})
 
 #define PP_METRIC_TABLE(ENTRY) PP_METRIC_TABLE_SAMPLED(ENTRY) PP_METRIC_TABLE_OTHER(ENTRY)
 

@@ -71,6 +71,15 @@ static const pp_json_field process_fields[] = {
     {0},
 };
 
+static const pp_json_field chip_fields[] = {
+    {"capability", PP_JSON_INT, offsetof(pp_chip, capability), true, INT32_MAX},
+    {"multiprocessors", PP_JSON_INT, offsetof(pp_chip, multiprocessors), false, INT32_MAX},
+    {"smKHz", PP_JSON_INT, offsetof(pp_chip, sm_khz), false, INT32_MAX},
+    {"memoryKHz", PP_JSON_INT, offsetof(pp_chip, memory_khz), false, INT32_MAX},
+    {"memoryBits", PP_JSON_INT, offsetof(pp_chip, memory_bits), false, INT32_MAX},
+    {0},
+};
+
 static const pp_json_field stretch_fields[] = {
     {"id", PP_JSON_INT, offsetof(pp_wire_stretch, id), true, PP_WIRE_MAX_COUNT},
     {"start", PP_JSON_INT, offsetof(pp_wire_stretch, start), true, PP_WIRE_TIME_MAX},
@@ -773,6 +782,22 @@ static int decode_cost(const json_t *object, pp_wire_cost *cost, pp_error *err)
     return value ? pp_json_decode(value, cost_fields, false, "cost", cost, err) : 0;
 }
 
+bool pp_wire_chip_is_known(const pp_chip *chip)
+{
+    pp_error err = {0};
+    return chip->capability > 0 && check_fields(chip_fields, "process.chip", chip, &err) == 0;
+}
+
+static int decode_chip(const json_t *process, pp_chip *chip, pp_error *err)
+{
+    const json_t *object = json_object_get(process, "chip");
+    if (!object)
+        return 0;
+    if (pp_json_decode(object, chip_fields, false, "process.chip", chip, err) < 0)
+        return -1;
+    return check_fields(chip_fields, "process.chip", chip, err);
+}
+
 static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err)
 {
     void *steps = NULL;
@@ -780,6 +805,7 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
         pp_json_decode(object, batch_fields, false, "", batch, err) < 0 ||
         pp_json_decode(json_object_get(object, "process"), process_fields, false, "process",
                        &batch->process, err) < 0 ||
+        decode_chip(json_object_get(object, "process"), &batch->process.chip, err) < 0 ||
         pp_json_decode(json_object_get(object, "stretch"), stretch_fields, false, "stretch",
                        &batch->stretch, err) < 0 ||
         decode_cost(object, &batch->cost, err) < 0 ||
@@ -930,15 +956,25 @@ static const char *text_or_empty(const char *text)
     return text ? text : "";
 }
 
+static json_t *chip_json(const pp_chip *c)
+{
+    return pp_wire_chip_is_known(c)
+               ? json_pack("{sIsIsIsIsI}", "capability", (json_int_t)c->capability,
+                           "multiprocessors", (json_int_t)c->multiprocessors, "smKHz",
+                           (json_int_t)c->sm_khz, "memoryKHz", (json_int_t)c->memory_khz,
+                           "memoryBits", (json_int_t)c->memory_bits)
+               : NULL;
+}
+
 static json_t *process_json(const pp_wire_process *p)
 {
-    return json_pack("{sIsIsIsossssssssssss*ss*}", "id", (json_int_t)p->id, "rank",
+    return json_pack("{sIsIsIsossssssssssss*ss*so*}", "id", (json_int_t)p->id, "rank",
                      (json_int_t)p->rank, "worldSize", (json_int_t)p->world_size, "gpus",
                      strings_json(&p->gpus), "hostname", p->hostname, "python",
                      text_or_empty(p->python), "torch", text_or_empty(p->torch), "clock", p->clock,
                      "model", text_or_empty(p->model), "kernels",
                      p->kernels && *p->kernels ? p->kernels : NULL, "isolated",
-                     p->isolated && *p->isolated ? p->isolated : NULL);
+                     p->isolated && *p->isolated ? p->isolated : NULL, "chip", chip_json(&p->chip));
 }
 
 /* Absent where it is 0: most agents have none. */

@@ -8,6 +8,7 @@
 #define PP_COMMON_WIRE_H
 
 #include "common/buf.h"
+#include "common/chip.h"
 #include "common/error.h"
 #include "common/json.h"
 #include "common/metric.h"
@@ -86,7 +87,11 @@ typedef struct pp_wire_process {
     char *model;    /**< class of the model; never NULL, "" when not known */
     char *kernels;  /**< why busy times are not known; never NULL, "" where they are */
     char *isolated; /**< why layers are not replayed; never NULL, "": they are, or need not be */
+    pp_chip chip;   /**< what its one GPU is; zeros: not known */
 } pp_wire_process;
+
+/** Whether anything is known of a chip, and nothing is out of range. */
+bool pp_wire_chip_is_known(const pp_chip *chip);
 
 /** The time that a batch says everything about. */
 typedef struct pp_wire_stretch {

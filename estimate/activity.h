@@ -24,6 +24,7 @@ typedef struct pp_activity_process {
     char *kernels;  /**< why busy times are not known; NULL or "" where they are */
     char *isolated; /**< why layers are not replayed; NULL or "": they are, or need not be */
     char *fine; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
+    pp_chip chip; /**< what its one GPU is; zeros: not known */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {

@@ -68,6 +68,8 @@ static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch 
         set_reason(&p->fine, batch->fine.why, err) < 0 ||
         set_reason(&p->isolated, in->isolated, err) < 0)
         return -1;
+    if (in->chip.capability)
+        p->chip = in->chip;
     return add_gpus(a, p, &in->gpus, err);
 }
 

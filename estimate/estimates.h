@@ -67,6 +67,9 @@ typedef struct pp_estimate {
     const char *reason;     /**< the solution's or static; why mean is NaN; NULL where it is not */
     double amount_per_step; /**< of a rate that is known of the job, as pp_metric_info.per_step
                                  has it; NaN: it is none, or is not known */
+    double peak;     /**< what its metric is a share of, at the SMs' highest clock, in bytes or
+                          FLOP per second; NaN: of nothing, or it is not known */
+    double achieved; /**< of that, the mean, at the clock that the SMs had; NaN: not known */
 } pp_estimate;
 
 /** How one metric's fit stands. */

@@ -1,5 +1,6 @@
 #include "estimate/solve.h"
 
+#include "estimate/achieved.h"
 #include "estimate/problem.h"
 #include "estimate/replay/boundary_search.h"
 #include "estimate/replay/replay.h"
@@ -314,6 +315,8 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_estimates
         rc = pp_replay_estimate(activity, p, options, s, err);
     if (rc == 0)
         rc = pp_sampled_values_take(activity, gpu, s, err);
+    if (rc == 0)
+        pp_achieved_fill(activity, gpu, s);
     pp_regression_result_free(result);
     return rc;
 }

@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 6,
+    PP_RING_VERSION = 7,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -179,6 +179,12 @@ typedef struct pp_ring_header {
     char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/replay.md); "": they are,
                                    or none was asked for */
     char gpus[PP_RING_GPUS];     /**< UUIDs, comma-separated */
+    /* As the driver tells them of the one GPU in `gpus`; 0: not known. */
+    int32_t capability; /**< CUDA's: 10 times the major number, and the minor */
+    int32_t multiprocessors;
+    int32_t sm_khz; /**< the highest */
+    int32_t memory_khz;
+    int32_t memory_bits; /**< width of the bus */
     int32_t rank;
     int32_t world_size;
     int64_t process_id; /**< in the trainer's own pid namespace; for people */

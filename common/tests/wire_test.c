@@ -53,6 +53,45 @@ static void assert_comes_round(const pp_wire_batch *b, const json_t *object)
     pp_buf_done(&text);
 }
 
+/* The example with its process' chip; NULL where it is refused, which `err` then says. */
+static pp_wire_batch *with_chip(const char *chip, pp_error *err)
+{
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    pp_wire_batch *b = NULL;
+    (void)json_object_set_new(json_object_get(object, "process"), "chip", parse(chip));
+    (void)pp_wire_batch_decode(object, &b, err);
+    return b;
+}
+
+static void test_chips(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_buf text;
+    const pp_chip h200 = {90, 132, 1980000, 3201000, 6144};
+    pp_wire_batch *b = with_chip("{\"capability\":90,\"multiprocessors\":132,\"smKHz\":1980000,"
+                                 "\"memoryKHz\":3201000,\"memoryBits\":6144}",
+                                 &err);
+    assert_non_null(b);
+    assert_memory_equal(&b->process.chip, &h200, sizeof h200);
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    pp_wire_batch_free(b);
+    PP_CLEANUP_JSON json_t *again = parse(text.data);
+    assert_int_equal(pp_wire_batch_decode(again, &b, &err), 0);
+    assert_memory_equal(&b->process.chip, &h200, sizeof h200);
+    pp_wire_batch_free(b);
+    pp_buf_done(&text);
+    b = with_chip("{\"capability\":87}", &err); /* of its memory nothing is known */
+    assert_non_null(b);
+    assert_true(b->process.chip.capability == 87 && b->process.chip.memory_bits == 0);
+    pp_wire_batch_free(b);
+    assert_null(with_chip("{\"multiprocessors\":132}", &err));
+    assert_string_equal(err.field, "process.chip.capability");
+    assert_null(with_chip("{\"capability\":90,\"smKHz\":-1}", &err));
+    assert_string_equal(err.field, "process.chip.smKHz");
+}
+
 static void test_fine_values(void **state)
 {
     (void)state;
@@ -1247,6 +1286,7 @@ int main(void)
         cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
         cmocka_unit_test(test_text_that_needs_escapes),
         cmocka_unit_test(test_fine_values),
+        cmocka_unit_test(test_chips),
         cmocka_unit_test(test_how_sampling_went),
         cmocka_unit_test(test_less_of_how_sampling_went),
         cmocka_unit_test(test_wrong_sampling),

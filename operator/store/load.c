@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
-static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine, isolated "
+static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine, isolated, chip "
                                     "FROM process WHERE session_uid = $1 AND pod_uid = $2 "
                                     "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
@@ -56,6 +56,22 @@ static int copy_text(const PGresult *r, int row, int column, char **ret, pp_erro
     return *ret ? 0 : pp_error_nomem(err);
 }
 
+/* As pp_chip has them; a row of an older program has none. */
+static int take_chip(const PGresult *r, int row, int column, pp_chip *ret, pp_error *err)
+{
+    pp_row_array array;
+    if (pp_row_array_open(r, row, column, &array, err) < 0)
+        return -1;
+    if (array.count != PP_STORE_CHIP)
+        return 0;
+    ret->capability = pp_row_array_int(&array);
+    ret->multiprocessors = pp_row_array_int(&array);
+    ret->sm_khz = pp_row_array_int(&array);
+    ret->memory_khz = pp_row_array_int(&array);
+    ret->memory_bits = pp_row_array_int(&array);
+    return 0;
+}
+
 static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     pp_activity *a = c->activity;
@@ -67,7 +83,7 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
         copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->fine, err) < 0 ||
-        copy_text(r, row, 5, &p->isolated, err) < 0)
+        copy_text(r, row, 5, &p->isolated, err) < 0 || take_chip(r, row, 6, &p->chip, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
         if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)

@@ -46,21 +46,26 @@ static int put_text(pp_buf *out, const char *text, const char *behind, pp_error 
 /* The table of metrics is the program's: its texts hold no quote. */
 static int put_metrics(pp_buf *out, pp_error *err)
 {
-    if (pp_buf_printf(out, err,
-                      "INSERT INTO metric (name, spec_name, unit, per_step, sampled) VALUES ") < 0)
+    if (pp_buf_printf(
+            out, err,
+            "INSERT INTO metric (name, spec_name, unit, peak_unit, per_step, sampled) VALUES ") < 0)
         return -1;
     for (int i = 0; i < PP_METRIC_COUNT; i++) {
         const pp_metric_info *m = pp_metric_get((pp_metric)i);
         if (pp_buf_printf(out, err, "%s(", i ? ", " : "") < 0 ||
             put_text(out, m->column, ", ", err) < 0 || put_text(out, m->spec_name, ", ", err) < 0 ||
-            put_text(out, m->unit, ", ", err) < 0 || put_text(out, m->per_step, ", ", err) < 0 ||
+            put_text(out, m->unit, ", ", err) < 0 ||
+            put_text(out, pp_peak_unit(m->peak), ", ", err) < 0 ||
+            put_text(out, m->per_step, ", ", err) < 0 ||
             pp_buf_printf(out, err, "nullif(%d, 0))", i < PP_METRIC_SAMPLED_COUNT ? i + 1 : 0) < 0)
             return -1;
     }
-    return pp_buf_printf(out, err,
-                         " ON CONFLICT (name) DO UPDATE SET (spec_name, unit, per_step, sampled) = "
-                         "(excluded.spec_name, excluded.unit, excluded.per_step, excluded.sampled) "
-                         "WHERE metric IS DISTINCT FROM excluded; SELECT metric_columns(); COMMIT");
+    return pp_buf_printf(
+        out, err,
+        " ON CONFLICT (name) DO UPDATE SET (spec_name, unit, peak_unit, per_step, sampled) = "
+        "(excluded.spec_name, excluded.unit, excluded.peak_unit, "
+        "excluded.per_step, excluded.sampled) "
+        "WHERE metric IS DISTINCT FROM excluded; SELECT metric_columns(); COMMIT");
 }
 
 int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n, pp_buf *out,

@@ -56,14 +56,17 @@ static const char items_sql[] =
 static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
     "stderr, "
-    "windows, method, source, group_name, group_mean, group_stderr, reason, amount_per_step) "
+    "windows, method, source, group_name, group_mean, group_stderr, reason, amount_per_step, "
+    "achieved, peak) "
     "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, "
-    "coalesce(own_source, $16), group_name, group_mean, group_stderr, reason, amount FROM "
+    "coalesce(own_source, $16), group_name, group_mean, group_stderr, reason, amount, "
+    "achieved, peak FROM "
     "unnest($4::text[], $5::text[], $6::text[], "
     "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
-    "$13::float8[], $14::float8[], $15::text[], $17::text[], $18::float8[]) AS e (kind, layer, "
+    "$13::float8[], $14::float8[], $15::text[], $17::text[], $18::float8[], "
+    "$19::float8[], $20::float8[]) AS e (kind, layer, "
     "phase, metric, mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, "
-    "own_source, amount) "
+    "own_source, amount, achieved, peak) "
     "WHERE " STANDS;
 
 static const char fits_sql[] =
@@ -275,6 +278,8 @@ ESTIMATE_GETTER(get_windows, windows)
 ESTIMATE_GETTER(get_group_mean, group_mean)
 ESTIMATE_GETTER(get_group_stderr, group_standard_error)
 ESTIMATE_GETTER(get_amount, amount_per_step)
+ESTIMATE_GETTER(get_achieved, achieved)
+ESTIMATE_GETTER(get_peak, peak)
 
 static void add_estimates(pp_statement *s, const named *e, size_t n, const char *source)
 {
@@ -294,6 +299,8 @@ static void add_estimates(pp_statement *s, const named *e, size_t n, const char 
     pp_sql_text(s, source);
     pp_sql_texts(s, e, n, size, get_source);
     pp_sql_floats(s, e, n, size, get_amount);
+    pp_sql_floats(s, e, n, size, get_achieved);
+    pp_sql_floats(s, e, n, size, get_peak);
 }
 
 /* A metric's fit, and how values of replays stand; zeros and NaN where there are none. */

@@ -5,6 +5,9 @@
 #include "operator/store/connection.h"
 #include "operator/store/store.h"
 
+/** Numbers in process.chip, in pp_chip's order. */
+enum { PP_STORE_CHIP = 5 };
+
 /** Which connection: what the ingest waits for, or what is large or slow. */
 typedef enum pp_lane { PP_LANE_INGEST, PP_LANE_BULK, PP_LANES } pp_lane;
 

@@ -120,10 +120,11 @@ static const char batch_sql[] =
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
-    "  replays, paused_ns, replaying) "
+    "  replays, paused_ns, replaying, chip) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
-    "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL FROM new "
+    "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL, "
+    "  nullif($63::bigint[], '{}') FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -141,6 +142,7 @@ static const char batch_sql[] =
     "  isolated = greatest(p.isolated, excluded.isolated), "
     "  events = p.events + excluded.events, steps = p.steps + excluded.steps, "
     "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns), "
+    "  chip = coalesce(excluded.chip, p.chip), "
     "  kernels = greatest(p.kernels, excluded.kernels)), "
     "advanced AS ("
     " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
@@ -433,6 +435,20 @@ static void add_clock(pp_statement *s, const pp_wire_batch *b, const pp_store_cl
     add_int_or_null(s, clock->known, clock->bound_ns);
 }
 
+static int64_t number_of(const void *number)
+{
+    return *(const int64_t *)number;
+}
+
+/* $63, in the order of load.c */
+static void add_chip(pp_statement *s, const pp_chip *c)
+{
+    const int64_t numbers[PP_STORE_CHIP] = {c->capability, c->multiprocessors, c->sm_khz,
+                                            c->memory_khz, c->memory_bits};
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, numbers, c->capability ? PP_STORE_CHIP : 0, sizeof *numbers,
+                number_of);
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct fine_value {
     int64_t mean, error;
@@ -578,6 +594,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_busy(s, b);
     add_replays(s, b);
     add_clock(s, b, clock);
+    add_chip(s, &b->process.chip);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

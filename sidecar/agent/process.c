@@ -155,6 +155,13 @@ static const char *clock_name(const char *text)
     return "host";
 }
 
+static pp_chip chip_of(const pp_ring_header *h)
+{
+    const pp_chip chip = {h->capability, h->multiprocessors, h->sm_khz, h->memory_khz,
+                          h->memory_bits};
+    return pp_wire_chip_is_known(&chip) ? chip : (pp_chip){0};
+}
+
 static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
@@ -171,6 +178,7 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->model ||
         !to->clock)
         return pp_error_nomem(err);
+    to->chip = chip_of(h);
     return fill_gpus(h->gpus, &to->gpus, err);
 }
 

@@ -307,7 +307,7 @@ static void read_power(pp_nvml_gpu *g, pp_nvml_reading *ret)
     if (n->energy && n->energy(g->whole, &millijoules) == NVML_SUCCESS)
         ret->joules = (double)millijoules / 1e3;
     if (n->clock && n->clock(g->whole, CLOCK_SM, &megahertz) == NVML_SUCCESS)
-        ret->sm_mhz = megahertz;
+        ret->sm_mhz = ret->values[PP_METRIC_SM_CLOCK] = megahertz;
     /* The whole GPU's: of a part nothing is known. */
     if (!g->part)
         ret->values[PP_METRIC_POWER] = mean_power(g, ret->joules, ret->stamp_ns);

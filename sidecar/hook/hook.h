@@ -145,6 +145,12 @@ bool pp_kernels_active(void);
 /** ns that recording kernels has cost since this was asked last, where a launch is waited for. */
 int64_t pp_kernels_cost(void);
 
+/* ---- chip.c: what the GPU is ---- */
+
+/** Fills the header's fields of the chip, where the process has one whole GPU and its driver is
+ * loaded; called with a context of it current. */
+void pp_chip_describe(pp_ring_header *header);
+
 /* ---- sampler.c: starts the program that samples the GPU ---- */
 
 /** Why it was not started, or "", into the ring. */

@@ -54,6 +54,7 @@ static PyObject *m_describe(PyObject *self, PyObject *args)
         pp_copy_text(h->gpus, sizeof h->gpus, gpus);
         h->rank = rank;
         h->world_size = world;
+        pp_chip_describe(h);
     }
     return none();
 }

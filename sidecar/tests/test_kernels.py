@@ -88,7 +88,8 @@ def stretches_of(calls):
     ("stretches", OLD_CUPTI, [OWN, OWN, OWN])], ids=["behind", "waiting", "graphs", "untold", "old"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
     told, batches = trained(probe, case, cupti)
-    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
+    clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), (clocks, told["ring"], probe.log.read_text()[-2000:])
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
     assert stretches_of(told["calls"])[:len(begun)] == begun
 
@@ -172,6 +173,8 @@ def test_why_nothing_is_sampled_is_told(probe):
     told = [batch for batch in batches if "fine" in batch]
     assert [batch["fine"] for batch in told] == [{"why": "this libcuda lacks functions"}]
     assert told[0]["stretch"]["start"] == told[0]["stretch"]["end"] and not told[0]["steps"]["number"]
+    assert told[0]["process"]["chip"] == {"capability": 90, "multiprocessors": 132, "smKHz": 1980000,
+                                          "memoryKHz": 3201000, "memoryBits": 6144}
     assert told[0]["process"]["id"] == batches[0]["process"]["id"] and told[0]["process"]["clock"] in ("kernels", "cuda")
 
 

@@ -5,6 +5,7 @@ CREATE TABLE metric (
     name           text PRIMARY KEY,          -- as in estimate.metric; a column of sample
     spec_name      text NOT NULL,             -- as in spec.metrics
     unit           text NOT NULL,
+    peak_unit      text,                      -- of what a share of it is of, per second; NULL: of nothing known
     per_step       text,                      -- unit of a rate's amount in a step; NULL: it is no rate
     sampled        integer                    -- its place in fine.sources, from 1 on; NULL: PM sampling does not tell it
 );
@@ -27,7 +28,11 @@ ALTER TABLE attribution
     ADD COLUMN counted_steps bigint,          -- between captures, in which nothing was marked
     ADD COLUMN counted_ns bigint;             -- that they took
 ALTER TABLE estimate
-    ADD COLUMN amount_per_step double precision;  -- of a rate, in metric.per_step; of the job alone
+    ADD COLUMN amount_per_step double precision,  -- of a rate, in metric.per_step; of the job alone
+    ADD COLUMN achieved double precision,         -- of peak, at the clock that the SMs had; in metric.peak_unit
+    ADD COLUMN peak double precision;             -- at the SMs' highest clock; NULL: not known
+ALTER TABLE process
+    ADD COLUMN chip bigint[];                     -- compute capability, SMs, their kHz; memory's kHz, bits of its bus
 
 -- New columns come last: views of others may stand on this one.
 CREATE OR REPLACE VIEW result_detail AS
@@ -44,7 +49,8 @@ SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_
        a.step_ns, a.gap_ns, a.shared,
        m.unit,
        e.amount_per_step, m.per_step AS amount_unit,
-       a.counted_steps, a.counted_ns / 1e6 / nullif(a.counted_steps, 0) AS counted_ms_per_step
+       a.counted_steps, a.counted_ns / 1e6 / nullif(a.counted_steps, 0) AS counted_ms_per_step,
+       e.achieved, e.peak, m.peak_unit
 FROM item i
 JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
 JOIN target t USING (session_uid, pod_uid)

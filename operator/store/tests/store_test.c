@@ -1032,13 +1032,16 @@ static void make_solution(pp_estimates *s, double mean)
                                  none,
                                  none,
                                  NULL,
+                                 none,
+                                 none,
                                  none};
     estimates[1] = (pp_estimate){0,          PP_METRIC_GPU_UTIL,
                                  100 * mean, 1,
                                  6,          PP_METHOD_REGRESSION,
                                  NULL,       NULL,
                                  none,       none,
-                                 NULL,       none};
+                                 NULL,       none,
+                                 none,       none};
     estimates[2] = (pp_estimate){1,
                                  PP_METRIC_SM_ACTIVE,
                                  none,
@@ -1050,15 +1053,22 @@ static void make_solution(pp_estimates *s, double mean)
                                  0.3,
                                  0.02,
                                  "known only together with its group",
+                                 none,
+                                 none,
                                  none};
-    estimates[3] = (pp_estimate){
-        3,   PP_METRIC_SM_ACTIVE, mean / 2, 0.001, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL,
-        none};
+    estimates[3] = (pp_estimate){3,        PP_METRIC_SM_ACTIVE,
+                                 mean / 2, 0.001,
+                                 10,       PP_METHOD_JOB,
+                                 NULL,     NULL,
+                                 none,     none,
+                                 NULL,     none,
+                                 none,     none};
     estimates[4] = (pp_estimate){
-        3,    PP_METRIC_FP32_ACTIVE,       none, none, 0, PP_METHOD_NONE, NULL, NULL, none,
-        none, "no samples of this metric", none};
+        3,    PP_METRIC_FP32_ACTIVE,       none, none,  0,     PP_METHOD_NONE, NULL, NULL, none,
+        none, "no samples of this metric", none, 67e12, 2.5e12};
     estimates[5] = (pp_estimate){
-        3, PP_METRIC_POWER, 400, 2, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL, 180};
+        3,   PP_METRIC_POWER, 400, 2, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL, 180, none,
+        none};
     rows[0] = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
     for (int m = 0; m < PP_METRIC_COUNT; m++)
         rows[0].row.values[m] = (double)NAN;
@@ -1233,6 +1243,8 @@ static void solution_is_replaced(void **state)
            "SELECT kind, metric, mean, amount_per_step, amount_unit, counted_steps, "
            "round(counted_ms_per_step) FROM result_detail WHERE amount_per_step IS NOT NULL",
            "job|power|400|180|joules|40|450");
+    expect(f, "SELECT metric, achieved, peak, peak_unit FROM result_detail WHERE peak IS NOT NULL",
+           "fp32_active|2500000000000|67000000000000|FLOP per second");
     expect(f,
            "SELECT metric, r2, windows, held, held_difference, held_windows FROM fit ORDER BY r2",
            "sm_active|0.9|10|0.5|-0.01|9\ngpu_util|NULL|0|NULL|NULL|NULL");
@@ -1447,6 +1459,8 @@ static void clocks_are_kept(void **state)
     finish(f);
 }
 
+static const pp_chip h200 = {90, 132, 1980000, 3201000, 6144};
+
 /* A second of one layer's replays; number 3, of which the agent tells what kept it from others. */
 static void put_replays(fixture *f, int64_t seq, bool background)
 {
@@ -1465,6 +1479,8 @@ static void put_replays(fixture *f, int64_t seq, bool background)
     b.layers[1].forward_left_out = background ? 4 : 0;  /* told by the first that names it, */
     b.layers[0].backward_left_out = background ? 0 : 8; /* and later */
     b.batch.process.isolated = (char *)(uintptr_t) "compiled code";
+    if (background) /* the later batch says nothing of it */
+        b.batch.process.chip = h200;
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     assert_int_equal(pp_store_count_events(&b.batch), 0);
 }
@@ -1481,6 +1497,7 @@ static void check_replays(fixture *f)
     assert_true(a->cells[2].batch == 2 && a->cells[2].calls == 300);
     assert_int_equal(a->cells[2].kernels_ns, 6000000);
     assert_string_equal(a->processes[0].isolated, "compiled code");
+    assert_memory_equal(&a->processes[0].chip, &h200, sizeof h200);
     assert_true(a->layers[0].left_out[0] == 0 && a->layers[0].left_out[1] == 8);
     assert_true(a->layers[1].left_out[0] == 4 && a->layers[1].left_out[1] == 0);
     pp_activity_free(a);
