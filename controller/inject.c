@@ -537,10 +537,9 @@ json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
     if (!s)
         return json_pack("{s:i, s:s, s:o*, s:o*}", "version", 1, "endpoint", opt->endpoint,
                          "addresses", addresses_value(opt), "events", events_value(opt));
-    json_t *layers =
-        json_pack("{s:o, s:o, s:o, s:I, s:I}", "include", strings_value(&s->include), "exclude",
-                  strings_value(&s->exclude), "types", strings_value(&s->types), "depth",
-                  (json_int_t)s->depth, "minParameters", (json_int_t)s->min_parameters);
+    json_t *layers = json_pack("{s:o, s:o, s:o, s:I}", "include", strings_value(&s->include),
+                               "exclude", strings_value(&s->exclude), "types",
+                               strings_value(&s->types), "depth", (json_int_t)s->depth);
     return json_pack("{s:i, s:{s:s, s:s, s:s}, s:s, s:o*, s:o, s:o, s:{s:I, s:I}, s:f, s:f, "
                      "s:{s:f}, s:o*, s:o*, s:o*}",
                      "version", 1, "session", "uid", s->uid, "namespace", s->namespace_, "name",

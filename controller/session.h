@@ -112,10 +112,9 @@ typedef struct pp_session {
     int64_t steps_max; /**< 0: no limit */
     int64_t steps_min; /**< fewer are not enough; 0: time alone counts */
     pp_strings include, exclude, types;
-    int64_t depth;          /**< 0: leaves at any depth */
-    int64_t min_parameters; /**< layers with fewer are not timed */
-    unsigned phases;        /**< PP_SESSION_FORWARD | ... */
-    unsigned metrics;       /**< bits 1 << pp_metric */
+    int64_t depth;    /**< 0: leaves at any depth */
+    unsigned phases;  /**< PP_SESSION_FORWARD | ... */
+    unsigned metrics; /**< bits 1 << pp_metric */
     double overhead_budget_percent;
     pp_method method;
     int64_t dwell_ns;     /**< Replay: of one layer in one phase; 0: as the operator has it */

@@ -73,7 +73,6 @@ static const pp_json_field layers_fields[] = {
     {"exclude", PP_JSON_STRINGS, offsetof(pp_session, exclude), false, MAX_GLOBS},
     {"types", PP_JSON_STRINGS, offsetof(pp_session, types), false, MAX_GLOBS},
     {"depth", PP_JSON_INT, offsetof(pp_session, depth), false, MAX_DEPTH},
-    {"minParameters", PP_JSON_INT, offsetof(pp_session, min_parameters), false, INT64_MAX},
     {0},
 };
 

@@ -127,8 +127,7 @@ static void test_settings(void **state)
     PP_CLEANUP_JSON json_t *want = fixture_json(
         "{'version': 1, 'session': {'uid': '" FIXTURE_UID "', 'namespace': 'ml', 'name': 'dlrm'},"
         " 'endpoint': 'wss://precisionprobe.system.svc:443/v1/ingest',"
-        " 'layers': {'include': ['top.*'], 'exclude': [], 'types': [], 'depth': 2, "
-        "'minParameters': 0},"
+        " 'layers': {'include': ['top.*'], 'exclude': [], 'types': [], 'depth': 2},"
         " 'phases': ['Backward'], 'steps': {'skip': 2, 'max': 50}, 'durationSeconds': 90.0,"
         " 'overheadBudgetPercent': 0.5, 'stretch': {'seconds': 30.0}}");
     assert_true(json_equal(got, want));

@@ -56,7 +56,6 @@ static const pp_json_field layer_fields[] = {
     {"exclude", PP_JSON_STRINGS, AT(exclude), false, 1000},
     {"types", PP_JSON_STRINGS, AT(types), false, 1000},
     {"depth", PP_JSON_INT, AT(depth), false, 1000},
-    {"minParameters", PP_JSON_INT, AT(min_parameters), false, 0},
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
@@ -291,13 +290,12 @@ int pp_settings_read_kept(const char *directory, pp_settings *ret, pp_error *err
 int pp_settings_control(const pp_settings *s, const char *directory, const char *mode,
                         pp_error *err)
 {
-    PP_CLEANUP_JSON json_t *root =
-        json_pack("{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I, s:I}, s:o, s:{s:I}, s:{s:I, s:I, s:I}}",
-                  "version", 1, "mode", mode, "session", (json_int_t)pp_settings_number(s),
-                  "layers", "include", strings(&s->include), "exclude", strings(&s->exclude),
-                  "types", strings(&s->types), "depth", (json_int_t)s->depth, "minParameters",
-                  (json_int_t)s->min_parameters, "phases", strings(&s->phases), "fine", "periodNs",
-                  (json_int_t)s->fine, "isolation", "dwellMs", (json_int_t)s->dwell_ms,
-                  "maxPauseMs", (json_int_t)s->pause_ms, "memoryMiB", (json_int_t)s->memory_mib);
+    PP_CLEANUP_JSON json_t *root = json_pack(
+        "{s:i, s:s, s:I, s:{s:o, s:o, s:o, s:I}, s:o, s:{s:I}, s:{s:I, s:I, s:I}}", "version", 1,
+        "mode", mode, "session", (json_int_t)pp_settings_number(s), "layers", "include",
+        strings(&s->include), "exclude", strings(&s->exclude), "types", strings(&s->types), "depth",
+        (json_int_t)s->depth, "phases", strings(&s->phases), "fine", "periodNs",
+        (json_int_t)s->fine, "isolation", "dwellMs", (json_int_t)s->dwell_ms, "maxPauseMs",
+        (json_int_t)s->pause_ms, "memoryMiB", (json_int_t)s->memory_mib);
     return replace_file(directory, PP_RING_CONTROL, root, err);
 }

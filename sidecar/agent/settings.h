@@ -20,7 +20,6 @@ typedef struct pp_settings {
     pp_strings exclude;
     pp_strings types;
     int64_t depth;
-    int64_t min_parameters;
     pp_strings phases; /**< empty: all */
     int64_t skip;
     int64_t max;

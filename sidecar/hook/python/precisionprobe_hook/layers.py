@@ -42,7 +42,6 @@ class _Filter:
         self.exclude = layers.get("exclude") or []
         self.types = layers.get("types") or []
         self.depth = layers.get("depth") or 0
-        self.min_parameters = layers.get("minParameters") or 0
 
     def takes(self, name, type_name):
         return ((not self.types or type_name in self.types)
@@ -119,7 +118,7 @@ def choose(called, filters, regions=()):
             name = "%s#%d" % (name, names[name])
         if wanted.takes(name, type(module).__name__):
             size = _parameters(module) if hasattr(module, "parameters") else 0
-            for place in compiled.get(id(module), [module]) if size >= wanted.min_parameters else ():
+            for place in compiled.get(id(module), [module]):
                 layers.append((place, name, type(module).__name__, size))
     return layers, model
 
