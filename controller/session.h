@@ -110,7 +110,6 @@ typedef struct pp_session {
     int64_t deadline_ns;
     int64_t steps_skip;
     int64_t steps_max; /**< 0: no limit */
-    int64_t steps_min; /**< fewer are not enough; 0: time alone counts */
     pp_strings include, exclude, types;
     int64_t depth;    /**< 0: leaves at any depth */
     unsigned phases;  /**< PP_SESSION_FORWARD | ... */

@@ -105,8 +105,6 @@ static int64_t lived(const pp_session_turn *turn, const window *w, const pp_sess
 static bool has_enough(const pp_session_turn *turn, const window *w, const pp_session_pod *pod)
 {
     int64_t max = turn->session->steps_max;
-    if (pod->steps < turn->session->steps_min)
-        return false;
     return (max > 0 && pod->steps * 100 >= max * ENOUGH) || is_most(w, covered(turn, w, pod));
 }
 

@@ -51,7 +51,6 @@ static const pp_json_field spec_fields[] = {
 static const pp_json_field steps_fields[] = {
     {"skip", PP_JSON_INT, offsetof(pp_session, steps_skip), false, MAX_STEPS},
     {"max", PP_JSON_INT, offsetof(pp_session, steps_max), false, MAX_STEPS},
-    {"min", PP_JSON_INT, offsetof(pp_session, steps_min), false, MAX_STEPS},
     {0},
 };
 
@@ -299,8 +298,6 @@ static int check_numbers(const pp_session *s, pp_error *err)
     if (s->steps_skip < 0 || s->steps_max < 0)
         return pp_error_field(err, s->steps_max < 0 ? "spec.steps.max" : "spec.steps.skip",
                               "must not be negative");
-    if (s->steps_min < 0 || (s->steps_max > 0 && s->steps_min > s->steps_max))
-        return pp_error_field(err, "spec.steps.min", "must be from 0 to steps.max");
     return 0;
 }
 
