@@ -21,7 +21,7 @@ enum {
     KEY_SKIP,
     KEY_MAX,
     KEY_BUDGET,
-    KEY_STRETCH,
+    KEY_CAPTURE,
     KEY_TIMELINE,
     KEY_METHOD,
     KEY_REPLAY_DURATION,
@@ -50,8 +50,10 @@ static const struct argp_option known[] = {
     {"steps-max", KEY_MAX, "N", 0, "Sample N steps at most", 2},
     {"budget", KEY_BUDGET, "PERCENT", 0, "How much slower the training may become, 0.01 to 50 (1)",
      2},
-    {"stretch", KEY_STRETCH, "TIME", 0, "Least length of a sampled stretch (10s)", 2},
-    {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each stretch in full (8)", 2},
+    {"capture", KEY_CAPTURE, "TIME", 0,
+     "Least length of a capture, which is a run of sampled steps (10s)", 2},
+    {"stretch", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 2},
+    {"timeline", KEY_TIMELINE, "STEPS", 0, "Keep so many steps of each capture in full (8)", 2},
     {"method", KEY_METHOD, "METHOD", 0,
      "Auto, Regression, Sampling, Replay: each layer replayed by itself while the training waits, "
      "or Job: averages of the job only",
@@ -189,8 +191,8 @@ static int take(collected *c, int key, char *text)
     switch (key) {
     case 'd':
         return set_seconds(s, "durationSeconds", "--duration", text, c->err);
-    case KEY_STRETCH:
-        return set_seconds(object_in(s, "stretch"), "seconds", "--stretch", text, c->err);
+    case KEY_CAPTURE:
+        return set_seconds(object_in(s, "stretch"), "seconds", "--capture", text, c->err);
     case KEY_TIMELINE:
         return set_number(object_in(s, "timeline"), "steps", "--timeline", text, true, c->err);
     case KEY_DEPTH:

@@ -390,9 +390,9 @@ static void print_closure(FILE *to, const json_t *closure)
 static void print_closures(FILE *to, const json_t *gpu)
 {
     size_t i;
-    json_t *fine;
-    json_array_foreach(json_object_get(gpu, "fine"), i, fine)
-        print_closure(to, json_object_get(fine, "closure"));
+    json_t *sampling;
+    json_array_foreach(json_object_get(gpu, "fine"), i, sampling)
+        print_closure(to, json_object_get(sampling, "closure"));
     print_closure(to, json_object_get(gpu, "closure"));
 }
 

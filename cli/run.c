@@ -46,7 +46,7 @@ typedef struct run {
     pp_trainers *trainers;
     pp_activity_builder *activity;
     pp_gpus *gpus;
-    pp_cli_fine *fine;
+    pp_cli_sampling *sampling;
     pp_recording *recording; /* NULL: no results are written */
     int64_t started;         /* ns since 1970 */
     unsigned ticks;
@@ -77,18 +77,18 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     /* What no solution can hold is of no use later either, which bounds the files. */
     if (r->recording && !pp_activity_builder_get(r->activity)->truncated)
         pp_recording_add(r->recording, batch);
-    r->steps += batch->stretch.dwell ? 0 : (int64_t)batch->step_count;
+    r->steps += batch->capture.dwell ? 0 : (int64_t)batch->step_count;
     r->paused_ns += batch->cost.paused;
     r->dropped += batch->dropped;
     r->cost_ns += batch->cost.nanoseconds;
     on_gpus(r, &batch->process.gpus);
 }
 
-static void on_fine(void *user, const pp_sampling_report *report, const char *why)
+static void on_pm(void *user, const pp_sampling_report *report, const char *why)
 {
     run *r = user;
     pp_error err = {0};
-    if (pp_cli_fine_take(r->fine, report, why, &err) < 0)
+    if (pp_cli_sampling_take(r->sampling, report, why, &err) < 0)
         r->failed = true;
 }
 
@@ -242,14 +242,15 @@ static int describe_gpus(const run *r, json_t *gpus, pp_error *err)
     json_array_foreach(gpus, i, gpu)
     {
         const bool is_gpu = *pp_json_get_string(gpu, "gpu", NULL);
-        if (pp_cli_fine_describe(r->fine, gpu, err) < 0 || pp_gpus_describe(r->gpus, gpu, err) < 0)
+        if (pp_cli_sampling_describe(r->sampling, gpu, err) < 0 ||
+            pp_gpus_describe(r->gpus, gpu, err) < 0)
             return -1;
         used = used || is_gpu;
         unsampled = unsampled || (is_gpu && !json_object_get(gpu, "fine"));
     }
-    const char *why = pp_cli_fine_why(r->fine);
-    if (!*why && unsampled && r->options->settings.fine > 0)
-        why = "none of its stretches was before the end";
+    const char *why = pp_cli_sampling_why(r->sampling);
+    if (!*why && unsampled && r->options->settings.sampling_period > 0)
+        why = "none of its captures was before the end";
     if (used && *why)
         (void)fprintf(stderr,
                       "precisionprobe: the GPU's performance monitors were not sampled: %s\n", why);
@@ -338,8 +339,8 @@ static int prepare(run *r, pp_error *err)
                             .session = pp_settings_number(&r->options->settings),
                             .emit = on_batch,
                             .use_gpus = on_gpus,
-                            .fine = r->options->settings.fine,
-                            .take_fine = on_fine,
+                            .sampling_period = r->options->settings.sampling_period,
+                            .take_pm = on_pm,
                             .user = r};
     r->started = pp_time_now();
     if (r->options->output && pp_recording_start(r->options->output, &r->recording, err) < 0)
@@ -349,9 +350,9 @@ static int prepare(run *r, pp_error *err)
     r->trainers = pp_trainers_new(r->ring);
     r->activity = pp_activity_builder_new();
     r->gpus = pp_gpus_new();
-    r->fine = pp_cli_fine_new();
-    return r->trainers && r->activity && r->gpus && r->fine ? set_environment(r, err)
-                                                            : pp_error_nomem(err);
+    r->sampling = pp_cli_sampling_new();
+    return r->trainers && r->activity && r->gpus && r->sampling ? set_environment(r, err)
+                                                                : pp_error_nomem(err);
 }
 
 static void release(run *r)
@@ -362,7 +363,7 @@ static void release(run *r)
     pp_trainers_free(r->trainers);
     pp_activity_builder_free(r->activity);
     pp_gpus_free(r->gpus);
-    pp_cli_fine_free(r->fine);
+    pp_cli_sampling_free(r->sampling);
     remove_ring(r);
 }
 

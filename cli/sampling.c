@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pp_cli_fine {
+struct pp_cli_sampling {
     json_t *reports; /* by the process's number: the GPU, and how its sampling went */
     char why[PP_SAMPLES_TEXT];
 };
 
-pp_cli_fine *pp_cli_fine_new(void)
+pp_cli_sampling *pp_cli_sampling_new(void)
 {
-    pp_cli_fine *f = calloc(1, sizeof *f);
+    pp_cli_sampling *f = calloc(1, sizeof *f);
     if (f)
         f->reports = json_object();
     return f;
 }
 
-void pp_cli_fine_free(pp_cli_fine *f)
+void pp_cli_sampling_free(pp_cli_sampling *f)
 {
     if (!f)
         return;
@@ -29,7 +29,7 @@ void pp_cli_fine_free(pp_cli_fine *f)
     free(f);
 }
 
-const char *pp_cli_fine_why(const pp_cli_fine *f)
+const char *pp_cli_sampling_why(const pp_cli_sampling *f)
 {
     return f->why;
 }
@@ -66,8 +66,8 @@ static json_t *facts_of(const pp_sampling_report *report)
         "samplerCpuSeconds", (double)e->sampler->cpu / 1e9, "closure", closure_of(e->result));
 }
 
-int pp_cli_fine_take(pp_cli_fine *f, const pp_sampling_report *report, const char *why,
-                     pp_error *err)
+int pp_cli_sampling_take(pp_cli_sampling *f, const pp_sampling_report *report, const char *why,
+                         pp_error *err)
 {
     if (*why)
         (void)snprintf(f->why, sizeof f->why, "%s", why);
@@ -79,7 +79,7 @@ int pp_cli_fine_take(pp_cli_fine *f, const pp_sampling_report *report, const cha
     return json_object_set_new(f->reports, number, about) < 0 ? pp_error_nomem(err) : 0;
 }
 
-int pp_cli_fine_describe(const pp_cli_fine *f, json_t *gpu, pp_error *err)
+int pp_cli_sampling_describe(const pp_cli_sampling *f, json_t *gpu, pp_error *err)
 {
     const char *name, *uuid = pp_json_get_string(gpu, "gpu", NULL);
     json_t *report;

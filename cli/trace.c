@@ -131,7 +131,7 @@ static int take_batch(void *user, const pp_wire_batch *b, pp_error *err)
 {
     trace *t = user;
     if (t->start == 0)
-        t->start = b->stretch.start;
+        t->start = b->capture.start;
     if (b->grid.cell) /* sums have no times of their own */
         return 0;
     if (name_process(t, &b->process, err) < 0)

@@ -80,14 +80,14 @@ static const pp_json_field chip_fields[] = {
     {0},
 };
 
-static const pp_json_field stretch_fields[] = {
-    {"id", PP_JSON_INT, offsetof(pp_wire_stretch, id), true, PP_WIRE_MAX_COUNT},
-    {"start", PP_JSON_INT, offsetof(pp_wire_stretch, start), true, PP_WIRE_TIME_MAX},
-    {"end", PP_JSON_INT, offsetof(pp_wire_stretch, end), true, PP_WIRE_TIME_MAX},
-    {"last", PP_JSON_BOOL, offsetof(pp_wire_stretch, last), true, 0},
-    {"dwell", PP_JSON_INT, offsetof(pp_wire_stretch, dwell), false, PP_WIRE_MAX_DWELL},
-    {"background", PP_JSON_BOOL, offsetof(pp_wire_stretch, background), false, 0},
-    {"monotonic", PP_JSON_INT, offsetof(pp_wire_stretch, monotonic), false, PP_WIRE_TIME_MAX},
+static const pp_json_field capture_fields[] = {
+    {"id", PP_JSON_INT, offsetof(pp_wire_capture, id), true, PP_WIRE_MAX_COUNT},
+    {"start", PP_JSON_INT, offsetof(pp_wire_capture, start), true, PP_WIRE_TIME_MAX},
+    {"end", PP_JSON_INT, offsetof(pp_wire_capture, end), true, PP_WIRE_TIME_MAX},
+    {"last", PP_JSON_BOOL, offsetof(pp_wire_capture, last), true, 0},
+    {"dwell", PP_JSON_INT, offsetof(pp_wire_capture, dwell), false, PP_WIRE_MAX_DWELL},
+    {"background", PP_JSON_BOOL, offsetof(pp_wire_capture, background), false, 0},
+    {"monotonic", PP_JSON_INT, offsetof(pp_wire_capture, monotonic), false, PP_WIRE_TIME_MAX},
     {0},
 };
 
@@ -96,10 +96,9 @@ static const pp_json_field layer_fields[] = {
     {"name", PP_JSON_STRING, offsetof(pp_wire_layer, name), true, PP_WIRE_MAX_TEXT},
     {"type", PP_JSON_STRING, offsetof(pp_wire_layer, type), true, PP_WIRE_MAX_TEXT},
     {"parameters", PP_JSON_INT, offsetof(pp_wire_layer, parameters), false, PP_WIRE_MAX_COUNT},
-    {"forwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, forward_left_out), false,
-     PP_WIRE_MAX_LEFT_OUT},
-    {"backwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, backward_left_out), false,
-     PP_WIRE_MAX_LEFT_OUT},
+    {"forwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, forward_skip), false, PP_WIRE_MAX_SKIP},
+    {"backwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, backward_skip), false,
+     PP_WIRE_MAX_SKIP},
     {0},
 };
 
@@ -109,33 +108,33 @@ static const pp_json_field grid_fields[] = {
     {0},
 };
 
-static const pp_json_field fine_fields[] = {
-    {"gpu", PP_JSON_STRING, offsetof(pp_wire_fine, gpu), true, PP_WIRE_MAX_GPU},
-    {"sources", PP_JSON_STRINGS, offsetof(pp_wire_fine, sources), true, PP_WIRE_FINE_METRICS},
+static const pp_json_field pm_fields[] = {
+    {"gpu", PP_JSON_STRING, offsetof(pp_wire_pm, gpu), true, PP_WIRE_MAX_GPU},
+    {"sources", PP_JSON_STRINGS, offsetof(pp_wire_pm, sources), true, PP_WIRE_PM_METRICS},
     {0},
 };
 
 static const pp_json_field sampling_fields[] = {
-    {"chip", PP_JSON_STRING, offsetof(pp_wire_fine_sampling, chip), false, PP_WIRE_MAX_VERSION},
-    {"period", PP_JSON_INT, offsetof(pp_wire_fine_sampling, period), true, PP_WIRE_PERIOD_MAX},
-    {"times", PP_JSON_INT, offsetof(pp_wire_fine_sampling, times), true, PP_WIRE_MAX_COUNT},
-    {"failed", PP_JSON_INT, offsetof(pp_wire_fine_sampling, failed), true, PP_WIRE_MAX_COUNT},
-    {"sampled", PP_JSON_INT, offsetof(pp_wire_fine_sampling, sampled), true, PP_WIRE_MAX_COUNT},
-    {"samples", PP_JSON_INT, offsetof(pp_wire_fine_sampling, samples), true, PP_WIRE_MAX_COUNT},
-    {"lagError", PP_JSON_INT, offsetof(pp_wire_fine_sampling, lag_error), true, PP_WIRE_MAX_COUNT},
-    {"samplerCpu", PP_JSON_INT, offsetof(pp_wire_fine_sampling, sampler_cpu), true,
+    {"chip", PP_JSON_STRING, offsetof(pp_wire_pm_sampling, chip), false, PP_WIRE_MAX_VERSION},
+    {"period", PP_JSON_INT, offsetof(pp_wire_pm_sampling, period), true, PP_WIRE_PERIOD_MAX},
+    {"times", PP_JSON_INT, offsetof(pp_wire_pm_sampling, times), true, PP_WIRE_MAX_COUNT},
+    {"failed", PP_JSON_INT, offsetof(pp_wire_pm_sampling, failed), true, PP_WIRE_MAX_COUNT},
+    {"sampled", PP_JSON_INT, offsetof(pp_wire_pm_sampling, sampled), true, PP_WIRE_MAX_COUNT},
+    {"samples", PP_JSON_INT, offsetof(pp_wire_pm_sampling, samples), true, PP_WIRE_MAX_COUNT},
+    {"lagError", PP_JSON_INT, offsetof(pp_wire_pm_sampling, lag_error), true, PP_WIRE_MAX_COUNT},
+    {"samplerCpu", PP_JSON_INT, offsetof(pp_wire_pm_sampling, sampler_cpu), true,
      PP_WIRE_MAX_COUNT},
     {0},
 };
 
 /** The one that may be negative: check_sampling has its limits. */
 static const pp_json_field lag_fields[] = {
-    {"lag", PP_JSON_INT, offsetof(pp_wire_fine_sampling, lag), true, 0},
+    {"lag", PP_JSON_INT, offsetof(pp_wire_pm_sampling, lag), true, 0},
     {0},
 };
 
 static const pp_json_field why_fields[] = {
-    {"why", PP_JSON_STRING, offsetof(pp_wire_fine, why), true, PP_WIRE_MAX_REASON},
+    {"why", PP_JSON_STRING, offsetof(pp_wire_pm, why), true, PP_WIRE_MAX_REASON},
     {0},
 };
 
@@ -186,28 +185,28 @@ static const column cell_columns[] = {
     {0},
 };
 
-enum { FINE_VALUES = 3 };           /* columns before the metrics' */
+enum { PM_VALUES = 3 };             /* columns before the metrics' */
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
 
-#define FINE_COLUMNS(id, name, ...)                                                                \
-    {name, UNKNOWN, offsetof(pp_wire_fine_row, mean[PP_METRIC_##id]), -1, MILLIONTHS_MAX},         \
-        {name "Error", UNKNOWN, offsetof(pp_wire_fine_row, error[PP_METRIC_##id]), -1,             \
+#define PM_COLUMNS(id, name, ...)                                                                  \
+    {name, UNKNOWN, offsetof(pp_wire_pm_row, mean[PP_METRIC_##id]), -1, MILLIONTHS_MAX},           \
+        {name "Error", UNKNOWN, offsetof(pp_wire_pm_row, error[PP_METRIC_##id]), -1,               \
          MILLIONTHS_MAX},
 
-static const column fine_columns[] = {
-    {"layer", PLAIN, offsetof(pp_wire_fine_row, layer), 0, INT32_MAX},
-    {"phase", PHASE, offsetof(pp_wire_fine_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
-    {"kernels", PLAIN, offsetof(pp_wire_fine_row, kernels), 0, PP_WIRE_MAX_COUNT},
-    PP_METRIC_TABLE_SAMPLED(FINE_COLUMNS) /* from FINE_VALUES on */
+static const column pm_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_pm_row, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_pm_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
+    {"kernels", PLAIN, offsetof(pp_wire_pm_row, kernels), 0, PP_WIRE_MAX_COUNT},
+    PP_METRIC_TABLE_SAMPLED(PM_COLUMNS) /* from FINE_VALUES on */
     {0},
 };
 
 static const column closure_columns[] = {
-    {"metric", PLAIN, offsetof(pp_wire_fine_closure, metric), 0, PP_WIRE_FINE_METRICS - 1},
-    {"held", PLAIN, offsetof(pp_wire_fine_closure, held), 0, MILLIONTHS_MAX},
-    {"difference", PLAIN, offsetof(pp_wire_fine_closure, difference), -MILLIONTHS_MAX,
+    {"metric", PLAIN, offsetof(pp_wire_pm_closure, metric), 0, PP_WIRE_PM_METRICS - 1},
+    {"held", PLAIN, offsetof(pp_wire_pm_closure, held), 0, MILLIONTHS_MAX},
+    {"difference", PLAIN, offsetof(pp_wire_pm_closure, difference), -MILLIONTHS_MAX,
      MILLIONTHS_MAX},
-    {"noise", UNKNOWN, offsetof(pp_wire_fine_closure, noise), -1, MILLIONTHS_MAX},
+    {"noise", UNKNOWN, offsetof(pp_wire_pm_closure, noise), -1, MILLIONTHS_MAX},
     {0},
 };
 
@@ -225,10 +224,9 @@ static const column_group intervals_group = {"intervals", interval_columns,
                                              sizeof(pp_wire_interval), PP_WIRE_MAX_INTERVALS};
 static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cell),
                                         PP_WIRE_MAX_CELLS};
-static const column_group fine_group = {"fine", fine_columns, sizeof(pp_wire_fine_row),
-                                        PP_WIRE_MAX_FINE};
+static const column_group pm_group = {"fine", pm_columns, sizeof(pp_wire_pm_row), PP_WIRE_MAX_PM};
 static const column_group closure_group = {"fine.closure", closure_columns,
-                                           sizeof(pp_wire_fine_closure), PP_WIRE_FINE_METRICS};
+                                           sizeof(pp_wire_pm_closure), PP_WIRE_PM_METRICS};
 
 /* ---- small helpers -----------------------------------------------------------------------------
  */
@@ -350,17 +348,17 @@ static int check_process(const pp_wire_process *process, pp_error *err)
     return check_gpus(&process->gpus, err);
 }
 
-static int check_stretch(const pp_wire_stretch *stretch, pp_error *err)
+static int check_capture(const pp_wire_capture *capture, pp_error *err)
 {
-    if (check_fields(stretch_fields, "stretch", stretch, err) < 0)
+    if (check_fields(capture_fields, "stretch", capture, err) < 0)
         return -1;
-    if (stretch->start < PP_WIRE_TIME_MIN)
+    if (capture->start < PP_WIRE_TIME_MIN)
         return pp_error_field(err, "stretch.start", "must not be before the year 2000");
-    if (stretch->end < stretch->start)
+    if (capture->end < capture->start)
         return pp_error_field(err, "stretch.end", "must not be before stretch.start");
-    if (stretch->end - stretch->start > PP_WIRE_MAX_STRETCH)
+    if (capture->end - capture->start > PP_WIRE_MAX_CAPTURE)
         return pp_error_field(err, "stretch.end", "must be within a day of stretch.start");
-    if (stretch->background && stretch->dwell == 0)
+    if (capture->background && capture->dwell == 0)
         return pp_error_field(err, "stretch.background", "is of a dwell only");
     return 0;
 }
@@ -446,8 +444,8 @@ static int check_steps(const pp_wire_batch *batch, pp_error *err)
         return -1;
     for (size_t i = 0; i < batch->step_count; i++) {
         int64_t end = steps[i].start + steps[i].duration; /* both bounded: cannot overflow */
-        if (end < batch->stretch.start || end > batch->stretch.end)
-            return refuse_element(err, "steps", "duration", i, "the step ends outside the stretch");
+        if (end < batch->capture.start || end > batch->capture.end)
+            return refuse_element(err, "steps", "duration", i, "the step ends outside the capture");
         if (steps[i].gap > steps[i].duration)
             return refuse_element(err, "steps", "gap", i, "is more than the step's duration");
         if (i && steps[i].number <= steps[i - 1].number)
@@ -467,11 +465,11 @@ static int check_intervals(const pp_wire_batch *batch, const int64_t *ids, pp_er
         /* An interval may have begun in an earlier batch, but it belongs to the one with its end.
          */
         int64_t end = v->start + v->duration;
-        if (v->start > batch->stretch.end)
+        if (v->start > batch->capture.end)
             return refuse_element(err, "intervals", "start", i, "is after stretch.end");
-        if (end < batch->stretch.start || end > batch->stretch.end)
+        if (end < batch->capture.start || end > batch->capture.end)
             return refuse_element(err, "intervals", "duration", i,
-                                  "the interval ends outside the stretch");
+                                  "the interval ends outside the capture");
         if (v->kernels > v->duration)
             return refuse_element(err, "intervals", "kernels", i, "is more than the duration");
     }
@@ -486,8 +484,8 @@ static int check_grid_span(const pp_wire_batch *batch, pp_error *err)
     if (grid->cell < PP_WIRE_CELL_MIN)
         return pp_error_field(err, "grid.cell", "must be at least %" PRId64 " ns",
                               PP_WIRE_CELL_MIN);
-    if (grid->start < batch->stretch.start - grid->cell || grid->start > batch->stretch.end)
-        return pp_error_field(err, "grid.start", "must be within the stretch, or a cell before");
+    if (grid->start < batch->capture.start - grid->cell || grid->start > batch->capture.end)
+        return pp_error_field(err, "grid.start", "must be within the capture, or a cell before");
     return 0;
 }
 
@@ -499,7 +497,7 @@ static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *
     if (check_grid_span(batch, err) < 0 ||
         check_columns(&grid_group, grid->cells, grid->count, err) < 0)
         return -1;
-    int64_t last = (batch->stretch.end - grid->start) / grid->cell;
+    int64_t last = (batch->capture.end - grid->start) / grid->cell;
     for (size_t i = 0; i < grid->count; i++) {
         const pp_wire_cell *c = &grid->cells[i];
         if (check_layer_phase(batch, ids, "grid", i, c->layer, c->phase, err) < 0)
@@ -516,7 +514,7 @@ static int check_grid(const pp_wire_batch *batch, const int64_t *ids, pp_error *
     return 0;
 }
 
-static int check_sampling(const pp_wire_fine_sampling *s, pp_error *err)
+static int check_sampling(const pp_wire_pm_sampling *s, pp_error *err)
 {
     if (check_fields(sampling_fields, "fine.sampling", s, err) < 0)
         return -1;
@@ -533,57 +531,55 @@ static int check_sampling(const pp_wire_fine_sampling *s, pp_error *err)
     return 0;
 }
 
-static int check_closures(const pp_wire_fine *fine, pp_error *err)
+static int check_closures(const pp_wire_pm *pm, pp_error *err)
 {
-    if (check_columns(&closure_group, fine->closures, fine->closure_count, err) < 0)
+    if (check_columns(&closure_group, pm->closures, pm->closure_count, err) < 0)
         return -1;
-    for (size_t i = 1; i < fine->closure_count; i++)
-        if (fine->closures[i].metric <= fine->closures[i - 1].metric)
+    for (size_t i = 1; i < pm->closure_count; i++)
+        if (pm->closures[i].metric <= pm->closures[i - 1].metric)
             return refuse_element(err, closure_group.name, "metric", i,
                                   "must be greater than the one before");
-    if (fine->closure_count > 0 &&
-        fine->closures[fine->closure_count - 1].metric >= (int64_t)fine->sources.count)
-        return refuse_element(err, closure_group.name, "metric", fine->closure_count - 1,
+    if (pm->closure_count > 0 &&
+        pm->closures[pm->closure_count - 1].metric >= (int64_t)pm->sources.count)
+        return refuse_element(err, closure_group.name, "metric", pm->closure_count - 1,
                               "has no source");
     return 0;
 }
 
 /* A value without its source's name would be nobody's. */
-static int check_sourced(const pp_wire_fine *fine, pp_error *err)
+static int check_sourced(const pp_wire_pm *pm, pp_error *err)
 {
-    for (size_t i = 0; i < fine->count; i++)
-        for (size_t m = fine->sources.count; m < PP_WIRE_FINE_METRICS; m++)
-            if (fine->rows[i].mean[m] >= 0)
-                return refuse_element(err, fine_group.name, fine_columns[FINE_VALUES + 2 * m].name,
-                                      i, "has no source");
+    for (size_t i = 0; i < pm->count; i++)
+        for (size_t m = pm->sources.count; m < PP_WIRE_PM_METRICS; m++)
+            if (pm->rows[i].mean[m] >= 0)
+                return refuse_element(err, pm_group.name, pm_columns[PM_VALUES + 2 * m].name, i,
+                                      "has no source");
     return 0;
 }
 
-static int check_fine(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+static int check_pm(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
-    const pp_wire_fine *fine = &batch->fine;
-    if (fine->why && (!*fine->why || fine->gpu))
+    const pp_wire_pm *pm = &batch->pm;
+    if (pm->why && (!*pm->why || pm->gpu))
         return pp_error_field(err, "fine.why", "must not be empty, nor beside values");
-    if (fine->why)
-        return check_fields(why_fields, "fine", fine, err);
-    if (!fine->gpu)
+    if (pm->why)
+        return check_fields(why_fields, "fine", pm, err);
+    if (!pm->gpu)
         return 0;
-    if (check_id(fine->gpu, PP_WIRE_MAX_GPU, "fine.gpu", err) < 0)
+    if (check_id(pm->gpu, PP_WIRE_MAX_GPU, "fine.gpu", err) < 0)
         return -1;
-    if (fine->sources.count < PP_WIRE_FINE_LEAST)
-        return pp_error_field(err, "fine.sources", "must have %d items or more",
-                              PP_WIRE_FINE_LEAST);
-    for (size_t i = 0; i < fine->sources.count; i++)
-        if (*fine->sources.items[i] &&
-            check_id(fine->sources.items[i], PP_WIRE_MAX_GPU, "fine.sources", err) < 0)
+    if (pm->sources.count < PP_WIRE_PM_LEAST)
+        return pp_error_field(err, "fine.sources", "must have %d items or more", PP_WIRE_PM_LEAST);
+    for (size_t i = 0; i < pm->sources.count; i++)
+        if (*pm->sources.items[i] &&
+            check_id(pm->sources.items[i], PP_WIRE_MAX_GPU, "fine.sources", err) < 0)
             return -1;
-    if (check_columns(&fine_group, fine->rows, fine->count, err) < 0 ||
-        (fine->sampling.period && check_sampling(&fine->sampling, err) < 0) ||
-        check_closures(fine, err) < 0 || check_sourced(fine, err) < 0)
+    if (check_columns(&pm_group, pm->rows, pm->count, err) < 0 ||
+        (pm->sampling.period && check_sampling(&pm->sampling, err) < 0) ||
+        check_closures(pm, err) < 0 || check_sourced(pm, err) < 0)
         return -1;
-    for (size_t i = 0; i < fine->count; i++)
-        if (check_layer_phase(batch, ids, "fine", i, fine->rows[i].layer, fine->rows[i].phase,
-                              err) < 0)
+    for (size_t i = 0; i < pm->count; i++)
+        if (check_layer_phase(batch, ids, "fine", i, pm->rows[i].layer, pm->rows[i].phase, err) < 0)
             return -1;
     return 0;
 }
@@ -593,12 +589,12 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
     if (check_id(batch->session, PP_WIRE_MAX_ID, "session", err) < 0 ||
         check_id(batch->instance, PP_WIRE_MAX_ID, "instance", err) < 0 ||
         check_fields(batch_fields, "", batch, err) < 0 || check_process(&batch->process, err) < 0 ||
-        check_stretch(&batch->stretch, err) < 0 ||
+        check_capture(&batch->capture, err) < 0 ||
         check_fields(cost_fields, "cost", &batch->cost, err) < 0)
         return -1;
     PP_CLEANUP_FREE int64_t *ids = NULL;
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
-        check_fine(batch, ids, err) < 0)
+        check_pm(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -730,37 +726,36 @@ static int decode_activity(const json_t *object, pp_wire_batch *batch, pp_error 
 }
 
 /* Both are absent where the agent does not know them, or is of an earlier release. */
-static int decode_sampling(const json_t *object, pp_wire_fine *fine, pp_error *err)
+static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
     const json_t *sampling = json_object_get(object, "sampling");
     const json_t *closure = json_object_get(object, "closure");
     void *closures = NULL;
     if (sampling &&
-        (pp_json_decode(sampling, sampling_fields, false, "fine.sampling", &fine->sampling, err) <
+        (pp_json_decode(sampling, sampling_fields, false, "fine.sampling", &pm->sampling, err) <
              0 ||
-         pp_json_decode(sampling, lag_fields, false, "fine.sampling", &fine->sampling, err) < 0 ||
-         check_sampling(&fine->sampling, err) < 0)) /* a period of 0 would read as "none" later */
+         pp_json_decode(sampling, lag_fields, false, "fine.sampling", &pm->sampling, err) < 0 ||
+         check_sampling(&pm->sampling, err) < 0)) /* a period of 0 would read as "none" later */
         return -1;
-    if (closure &&
-        decode_columns(closure, &closure_group, &closures, &fine->closure_count, err) < 0)
+    if (closure && decode_columns(closure, &closure_group, &closures, &pm->closure_count, err) < 0)
         return -1;
-    fine->closures = closures;
+    pm->closures = closures;
     return 0;
 }
 
-static int decode_fine(const json_t *object, pp_wire_fine *fine, pp_error *err)
+static int decode_pm(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
     const json_t *value = json_object_get(object, "fine");
     void *rows = NULL;
     if (!value)
         return 0;
     if (json_object_get(value, "why"))
-        return pp_json_decode(value, why_fields, false, "fine", fine, err);
-    if (pp_json_decode(value, fine_fields, false, "fine", fine, err) < 0 ||
-        decode_columns(value, &fine_group, &rows, &fine->count, err) < 0)
+        return pp_json_decode(value, why_fields, false, "fine", pm, err);
+    if (pp_json_decode(value, pm_fields, false, "fine", pm, err) < 0 ||
+        decode_columns(value, &pm_group, &rows, &pm->count, err) < 0)
         return -1;
-    fine->rows = rows;
-    return decode_sampling(value, fine, err);
+    pm->rows = rows;
+    return decode_sampling(value, pm, err);
 }
 
 /** The texts that may be absent are empty rather than NULL. */
@@ -806,15 +801,15 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
         pp_json_decode(json_object_get(object, "process"), process_fields, false, "process",
                        &batch->process, err) < 0 ||
         decode_chip(json_object_get(object, "process"), &batch->process.chip, err) < 0 ||
-        pp_json_decode(json_object_get(object, "stretch"), stretch_fields, false, "stretch",
-                       &batch->stretch, err) < 0 ||
+        pp_json_decode(json_object_get(object, "stretch"), capture_fields, false, "stretch",
+                       &batch->capture, err) < 0 ||
         decode_cost(object, &batch->cost, err) < 0 ||
         decode_layers(json_object_get(object, "layers"), batch, err) < 0 ||
         decode_columns(json_object_get(object, "steps"), &steps_group, &steps, &batch->step_count,
                        err) < 0)
         return -1;
     batch->steps = steps;
-    if (decode_activity(object, batch, err) < 0 || decode_fine(object, &batch->fine, err) < 0)
+    if (decode_activity(object, batch, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -832,9 +827,9 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
     return 0;
 }
 
-bool pp_wire_is_fine_only(const pp_wire_batch *batch)
+bool pp_wire_is_pm_only(const pp_wire_batch *batch)
 {
-    return (batch->fine.gpu || batch->fine.why) && batch->step_count == 0 &&
+    return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 &&
            batch->interval_count == 0 && batch->grid.count == 0;
 }
 
@@ -844,7 +839,7 @@ size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
                    batch->step_count * sizeof *batch->steps +
                    batch->interval_count * sizeof *batch->intervals +
                    batch->grid.count * sizeof *batch->grid.cells +
-                   batch->fine.count * sizeof *batch->fine.rows;
+                   batch->pm.count * sizeof *batch->pm.rows;
     for (size_t i = 0; i < batch->layer_count; i++)
         bytes += strlen(batch->layers[i].name) + strlen(batch->layers[i].type) + 2;
     return bytes;
@@ -877,11 +872,11 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->steps);
     free(batch->intervals);
     free(batch->grid.cells);
-    pp_json_free_fields(why_fields, &batch->fine);
-    pp_json_free_fields(fine_fields, &batch->fine);
-    pp_json_free_fields(sampling_fields, &batch->fine.sampling);
-    free(batch->fine.rows);
-    free(batch->fine.closures);
+    pp_json_free_fields(why_fields, &batch->pm);
+    pp_json_free_fields(pm_fields, &batch->pm);
+    pp_json_free_fields(sampling_fields, &batch->pm.sampling);
+    free(batch->pm.rows);
+    free(batch->pm.closures);
     free(batch);
 }
 
@@ -983,7 +978,7 @@ static int append_number(pp_buf *out, const char *name, int64_t value, pp_error 
     return value ? pp_buf_printf(out, err, ",\"%s\":%" PRId64, name, value) : 0;
 }
 
-static int append_stretch(pp_buf *out, const pp_wire_stretch *s, pp_error *err)
+static int append_capture(pp_buf *out, const pp_wire_capture *s, pp_error *err)
 {
     if (pp_buf_printf(out, err,
                       ",\"stretch\":{\"id\":%" PRId64 ",\"start\":%" PRId64 ",\"end\":%" PRId64
@@ -1011,7 +1006,7 @@ static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
                       ",\"process\":",
                       b->session, b->instance, b->seq) < 0 ||
         append_json(out, process_json(&b->process), err) < 0 ||
-        append_stretch(out, &b->stretch, err) < 0 ||
+        append_capture(out, &b->capture, err) < 0 ||
         pp_buf_printf(out, err, ",\"dropped\":%" PRId64, b->dropped) < 0)
         return -1;
     return append_cost(out, &b->cost, err);
@@ -1022,10 +1017,10 @@ static json_t *layer_json(const pp_wire_layer *l)
 {
     json_t *object = json_pack("{sIsssssI}", "id", (json_int_t)l->id, "name", l->name, "type",
                                l->type, "parameters", (json_int_t)l->parameters);
-    if (object && l->forward_left_out)
-        (void)json_object_set_new(object, "forwardLeftOut", json_integer(l->forward_left_out));
-    if (object && l->backward_left_out)
-        (void)json_object_set_new(object, "backwardLeftOut", json_integer(l->backward_left_out));
+    if (object && l->forward_skip)
+        (void)json_object_set_new(object, "forwardLeftOut", json_integer(l->forward_skip));
+    if (object && l->backward_skip)
+        (void)json_object_set_new(object, "backwardLeftOut", json_integer(l->backward_skip));
     return object;
 }
 
@@ -1054,7 +1049,7 @@ static int append_activity(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     return append_columns(out, &grid_group, b->grid.cells, b->grid.count, err);
 }
 
-static json_t *sampling_json(const pp_wire_fine_sampling *s)
+static json_t *sampling_json(const pp_wire_pm_sampling *s)
 {
     return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
                      "times", (json_int_t)s->times, "failed", (json_int_t)s->failed, "sampled",
@@ -1063,33 +1058,33 @@ static json_t *sampling_json(const pp_wire_fine_sampling *s)
                      (json_int_t)s->sampler_cpu);
 }
 
-static int append_sampling(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
+static int append_sampling(pp_buf *out, const pp_wire_pm *pm, pp_error *err)
 {
-    if (fine->sampling.period && (append_text(out, "\"sampling\":", err) < 0 ||
-                                  append_json(out, sampling_json(&fine->sampling), err) < 0 ||
-                                  append_text(out, ",", err) < 0))
+    if (pm->sampling.period &&
+        (append_text(out, "\"sampling\":", err) < 0 ||
+         append_json(out, sampling_json(&pm->sampling), err) < 0 || append_text(out, ",", err) < 0))
         return -1;
-    if (fine->closure_count == 0)
+    if (pm->closure_count == 0)
         return 0;
     if (append_text(out, "\"closure\":{", err) < 0 ||
-        append_columns(out, &closure_group, fine->closures, fine->closure_count, err) < 0)
+        append_columns(out, &closure_group, pm->closures, pm->closure_count, err) < 0)
         return -1;
     return append_text(out, ",", err);
 }
 
-static int append_fine(pp_buf *out, const pp_wire_fine *fine, pp_error *err)
+static int append_pm(pp_buf *out, const pp_wire_pm *pm, pp_error *err)
 {
-    if (fine->why && append_text(out, ",\"fine\":", err) < 0)
+    if (pm->why && append_text(out, ",\"fine\":", err) < 0)
         return -1;
-    if (fine->why)
-        return append_json(out, json_pack("{ss}", "why", fine->why), err);
-    if (!fine->gpu)
+    if (pm->why)
+        return append_json(out, json_pack("{ss}", "why", pm->why), err);
+    if (!pm->gpu)
         return 0;
-    if (pp_buf_printf(out, err, ",\"fine\":{\"gpu\":\"%s\",\"sources\":", fine->gpu) < 0 ||
-        append_json(out, strings_json(&fine->sources), err) < 0 || append_text(out, ",", err) < 0 ||
-        append_sampling(out, fine, err) < 0)
+    if (pp_buf_printf(out, err, ",\"fine\":{\"gpu\":\"%s\",\"sources\":", pm->gpu) < 0 ||
+        append_json(out, strings_json(&pm->sources), err) < 0 || append_text(out, ",", err) < 0 ||
+        append_sampling(out, pm, err) < 0)
         return -1;
-    return append_columns(out, &fine_group, fine->rows, fine->count, err);
+    return append_columns(out, &pm_group, pm->rows, pm->count, err);
 }
 
 static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
@@ -1097,7 +1092,7 @@ static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     if (append_head(out, b, err) < 0 || append_layers(out, b, err) < 0 ||
         append_text(out, ",\"steps\":{", err) < 0 ||
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
-        append_activity(out, b, err) < 0 || append_fine(out, &b->fine, err) < 0)
+        append_activity(out, b, err) < 0 || append_pm(out, &b->pm, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }
@@ -1131,7 +1126,7 @@ static bool may_shift(int64_t stamp, int64_t by)
 
 static bool may_shift_all(const pp_wire_batch *b, int64_t by)
 {
-    bool may = may_shift(b->stretch.start, by) && may_shift(b->stretch.end, by) &&
+    bool may = may_shift(b->capture.start, by) && may_shift(b->capture.end, by) &&
                (!b->grid.cell || may_shift(b->grid.start, by));
     for (size_t i = 0; i < b->step_count && may; i++)
         may = may_shift(b->steps[i].start, by);
@@ -1146,8 +1141,8 @@ int pp_wire_batch_shift(pp_wire_batch *b, int64_t by_ns, pp_error *err)
         return 0;
     if (!may_shift_all(b, by_ns))
         return pp_error_field(err, "stretch.start", "would leave the years 2000 to 2099");
-    b->stretch.start -= by_ns;
-    b->stretch.end -= by_ns;
+    b->capture.start -= by_ns;
+    b->capture.end -= by_ns;
     if (b->grid.cell)
         b->grid.start -= by_ns;
     for (size_t i = 0; i < b->step_count; i++)

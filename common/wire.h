@@ -23,36 +23,37 @@
 #define PP_WIRE_AUDIENCE "precisionprobe"
 
 enum {
-    PP_WIRE_MAX_MESSAGE = 1 << 20,  /**< bytes of one message */
-    PP_WIRE_MAX_INTERVALS = 20000,  /**< per batch */
-    PP_WIRE_MAX_STEPS = 10000,      /**< per batch */
-    PP_WIRE_MAX_LAYERS = 4096,      /**< per batch */
-    PP_WIRE_MAX_CELLS = 40000,      /**< entries of a grid */
-    PP_WIRE_MAX_DWELL = 1 << 24,    /**< number of a dwell */
-    PP_WIRE_MAX_LEFT_OUT = 255,     /**< reason why a layer is not replayed, by number */
-    PP_WIRE_MAX_FINE = 12293,       /**< rows: each layer in three phases, and the step's own */
-    PP_WIRE_MAX_TEXT = 512,         /**< bytes of a layer name, type, model, hostname */
-    PP_WIRE_MAX_ID = 64,            /**< bytes of a session UID or an agent instance */
-    PP_WIRE_MAX_GPU = 128,          /**< bytes of a GPU's UUID */
-    PP_WIRE_MAX_LIBC = 16,          /**< bytes of a libc's name */
-    PP_WIRE_MAX_VERSION = 64,       /**< bytes of the python, torch, clock and kernels texts */
-    PP_WIRE_MAX_GPUS = 16,          /**< per process */
-    PP_WIRE_MAX_PROCESS = 65535,    /**< greatest process id, rank and world size */
-    PP_WIRE_MAX_IN_FLIGHT = 64,     /**< unacknowledged batches per connection */
-    PP_WIRE_MAX_MALFORMED = 3,      /**< the connection is closed at this many */
-    PP_WIRE_MAX_REASON = 256,       /**< bytes of bye's reason, refused's message, fine's why */
+    PP_WIRE_MAX_MESSAGE = 1 << 20, /**< bytes of one message */
+    PP_WIRE_MAX_INTERVALS = 20000, /**< per batch */
+    PP_WIRE_MAX_STEPS = 10000,     /**< per batch */
+    PP_WIRE_MAX_LAYERS = 4096,     /**< per batch */
+    PP_WIRE_MAX_CELLS = 40000,     /**< entries of a grid */
+    PP_WIRE_MAX_DWELL = 1 << 24,   /**< number of a dwell */
+    PP_WIRE_MAX_SKIP = 255,        /**< reason why a layer is not replayed, by number */
+    PP_WIRE_MAX_PM = 12293,        /**< rows: each layer in three phases, and the step's own */
+    PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
+    PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
+    PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
+    PP_WIRE_MAX_LIBC = 16,         /**< bytes of a libc's name */
+    PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch, clock and kernels texts */
+    PP_WIRE_MAX_GPUS = 16,         /**< per process */
+    PP_WIRE_MAX_PROCESS = 65535,   /**< greatest process id, rank and world size */
+    PP_WIRE_MAX_IN_FLIGHT = 64,    /**< unacknowledged batches per connection */
+    PP_WIRE_MAX_MALFORMED = 3,     /**< the connection is closed at this many */
+    PP_WIRE_MAX_REASON =
+        256, /**< bytes of bye's reason, refused's message, why there is no PM sampling */
     PP_WIRE_MAX_CONTAINERS = 8192,  /**< lists and objects of one message */
     PP_WIRE_MAX_ANSWER = 128 << 10, /**< bytes of one message to an agent */
 };
 
 #define PP_WIRE_TIME_MIN INT64_C(946684800000000000)  /**< 2000-01-01 */
 #define PP_WIRE_TIME_MAX INT64_C(4102444800000000000) /**< 2100-01-01 */
-#define PP_WIRE_MAX_STRETCH INT64_C(86400000000000)   /**< a day: what one batch may cover */
+#define PP_WIRE_MAX_CAPTURE INT64_C(86400000000000)   /**< a day: what one batch may cover */
 #define PP_WIRE_MAX_DURATION INT64_C(86400000000000)  /**< of an interval or a step */
 #define PP_WIRE_MAX_COUNT (INT64_C(1) << 53)          /**< seq, step, epoch, batch, dropped, ... */
 #define PP_WIRE_CELL_MIN INT64_C(100000)              /**< a grid's cell, ns */
 #define PP_WIRE_CELL_MAX INT64_C(10000000)            /**< 10 ms: a coarser one loses the lag */
-#define PP_WIRE_PERIOD_MIN INT64_C(1000)              /**< between fine samples, ns */
+#define PP_WIRE_PERIOD_MIN INT64_C(1000)              /**< between samples of PM sampling, ns */
 #define PP_WIRE_PERIOD_MAX INT64_C(10000000)          /**< 10 ms */
 
 typedef enum pp_wire_phase {
@@ -94,28 +95,28 @@ typedef struct pp_wire_process {
 bool pp_wire_chip_is_known(const pp_chip *chip);
 
 /** The time that a batch says everything about. */
-typedef struct pp_wire_stretch {
+typedef struct pp_wire_capture {
     int64_t id;
     int64_t start; /**< ns since 1970 */
     int64_t end;   /**< ns since 1970, >= start */
-    bool last;     /**< no later batch of this stretch follows */
+    bool last;     /**< no later batch of this capture follows */
     /** Not 0: no training, but one layer replayed in one phase while the training waited
-     * (docs/replay.md). Such stretches with the same number differ in the layer only. */
+     * (docs/replay.md). Such captures with the same number differ in the layer only. */
     int64_t dwell;
     bool background;   /**< of a dwell: its layer was not run, only what goes with its replays */
     int64_t monotonic; /**< start on the node's CLOCK_MONOTONIC, ns; 0: not told */
-} pp_wire_stretch;
+} pp_wire_capture;
 
 typedef struct pp_wire_layer {
     int64_t id; /**< >= 1, unique in the batch */
     char *name; /**< qualified module name */
     char *type; /**< class name */
     int64_t parameters;
-    int64_t forward_left_out; /**< why it is not replayed (pp_left_out); 0: no reason */
-    int64_t backward_left_out;
+    int64_t forward_skip; /**< why it is not replayed (pp_replay_skip); 0: no reason */
+    int64_t backward_skip;
 } pp_wire_layer;
 
-/** A step that ended within the batch's stretch. */
+/** A step that ended within the batch's capture. */
 typedef struct pp_wire_step {
     int64_t number;
     int64_t start;    /**< ns since 1970 */
@@ -146,7 +147,7 @@ typedef struct pp_wire_cell {
 } pp_wire_cell;
 
 typedef struct pp_wire_grid {
-    int64_t start; /**< ns since 1970; at most one cell before stretch.start */
+    int64_t start; /**< ns since 1970; at most one cell before capture.start */
     int64_t cell;  /**< ns; 0: the batch carries intervals and no grid */
     pp_wire_cell *cells;
     size_t count;
@@ -154,20 +155,20 @@ typedef struct pp_wire_grid {
 
 /** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
 enum {
-    PP_WIRE_FINE_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
-    PP_WIRE_FINE_LEAST = 4,                         /**< as agents of 0.1 have them */
+    PP_WIRE_PM_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
+    PP_WIRE_PM_LEAST = 4,                         /**< as agents of 0.1 have them */
 };
 
-typedef struct pp_wire_fine_row {
+typedef struct pp_wire_pm_row {
     int64_t layer; /**< as in an interval */
     pp_wire_phase phase;
     int64_t kernels; /**< of it that ran while it was sampled */
-    int64_t mean[PP_WIRE_FINE_METRICS];
-    int64_t error[PP_WIRE_FINE_METRICS]; /**< standard errors */
-} pp_wire_fine_row;
+    int64_t mean[PP_WIRE_PM_METRICS];
+    int64_t error[PP_WIRE_PM_METRICS]; /**< standard errors */
+} pp_wire_pm_row;
 
 /** How all of a process's sampling went so far. */
-typedef struct pp_wire_fine_sampling {
+typedef struct pp_wire_pm_sampling {
     char *chip;      /**< "GH100", an id; NULL: not known */
     int64_t period;  /**< ns between samples, as they are taken by now; 0: none of this is known */
     int64_t times;   /**< that the GPU was sampled */
@@ -177,29 +178,29 @@ typedef struct pp_wire_fine_sampling {
     int64_t lag;     /**< ns: the samples' clock, the GPU's, less the host's CLOCK_REALTIME */
     int64_t lag_error;   /**< ns: its standard error */
     int64_t sampler_cpu; /**< ns of a processor that the sampler has taken */
-} pp_wire_fine_sampling;
+} pp_wire_pm_sampling;
 
 /** Estimates of a metric against samples that were held out; millionths. */
-typedef struct pp_wire_fine_closure {
+typedef struct pp_wire_pm_closure {
     int64_t metric;     /**< by its place in `sources` */
     int64_t held;       /**< mean of the samples held out */
     int64_t difference; /**< what the estimates say of them, less that; may be negative */
     int64_t noise;      /**< what is left of a sample, standard deviation; -1: not known */
-} pp_wire_fine_closure;
+} pp_wire_pm_closure;
 
 /** All that is known of one process by now: the next one of it replaces it. Or why nothing more
  * will be known: what was told before stays. */
-typedef struct pp_wire_fine {
+typedef struct pp_wire_pm {
     char *why; /**< 1 to PP_WIRE_MAX_REASON bytes, and nothing of what follows; NULL: none */
     char *gpu; /**< UUID; NULL: the batch carries no values */
     pp_strings sources; /**< of each metric, by its own name; "": not offered. At least
                            PP_WIRE_FINE_LEAST; of metrics behind them nothing is known */
-    pp_wire_fine_row *rows;
+    pp_wire_pm_row *rows;
     size_t count;
-    pp_wire_fine_sampling sampling;
-    pp_wire_fine_closure *closures; /**< of metrics with samples held out, each once */
+    pp_wire_pm_sampling sampling;
+    pp_wire_pm_closure *closures; /**< of metrics with samples held out, each once */
     size_t closure_count;
-} pp_wire_fine;
+} pp_wire_pm;
 
 /** What the hook measured of its own cost in this batch. */
 typedef struct pp_wire_cost {
@@ -217,7 +218,7 @@ typedef struct pp_wire_batch {
     char *instance; /**< UUID of the agent process */
     int64_t seq;    /**< >= 0, counted by the agent process */
     pp_wire_process process;
-    pp_wire_stretch stretch;
+    pp_wire_capture capture;
     pp_wire_layer *layers;
     size_t layer_count;
     pp_wire_step *steps;
@@ -225,7 +226,7 @@ typedef struct pp_wire_batch {
     pp_wire_interval *intervals;
     size_t interval_count;
     pp_wire_grid grid;
-    pp_wire_fine fine;
+    pp_wire_pm pm;
     int64_t dropped; /**< marks lost since the batch before */
     pp_wire_cost cost;
 } pp_wire_batch;
@@ -256,9 +257,9 @@ bool pp_wire_is_address(const char *text);
 
 /** Whether it says nothing of any time, and only what PM sampling told, or why it tells nothing.
  */
-bool pp_wire_is_fine_only(const pp_wire_batch *batch);
+bool pp_wire_is_pm_only(const pp_wire_batch *batch);
 
-/** Makes every stamp of the batch earlier by so many ns: they go on another clock. What fine
+/** Makes every stamp of the batch earlier by so many ns: they go on another clock. What PM
  * sampling told keeps its lag, which is the node's own. Fails with PP_ERR_INVALID, and changes
  * nothing, where a stamp would leave the years 2000 to 2099. */
 int pp_wire_batch_shift(pp_wire_batch *batch, int64_t by_ns, pp_error *err);
@@ -294,7 +295,7 @@ typedef struct pp_wire_bye {
     char reason[PP_WIRE_MAX_REASON + 1];
 } pp_wire_bye;
 
-/** Whose stretches shall be sampled, and whether now. */
+/** Whose captures shall be sampled, and whether now. */
 typedef struct pp_wire_welcome {
     char session[PP_WIRE_MAX_ID + 1]; /**< "": no session wants this pod now */
     bool sampling;

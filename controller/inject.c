@@ -460,7 +460,7 @@ static bool has_containers(const pp_session *session, const char *hooked)
     return named == 0 || named == strlen(hooked) + 1;
 }
 
-bool pp_inject_eligible(const pp_session *session, const pp_inject_carrier *pod)
+bool pp_inject_eligible(const pp_session *session, const pp_inject_pod_view *pod)
 {
     if (strcmp(session->namespace_, pod->namespace_) != 0)
         return false;
@@ -471,7 +471,7 @@ bool pp_inject_eligible(const pp_session *session, const pp_inject_carrier *pod)
 }
 
 const pp_session *pp_inject_holder(const pp_session *const *sessions, size_t n,
-                                   const pp_inject_carrier *pod)
+                                   const pp_inject_pod_view *pod)
 {
     const pp_session *best = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -516,7 +516,7 @@ static json_t *events_value(const pp_inject_options *opt)
     return opt->events_port ? json_pack("{s:I}", "port", (json_int_t)opt->events_port) : NULL;
 }
 
-static json_t *fine_value(const pp_session *s, const pp_inject_options *opt)
+static json_t *pm_value(const pp_session *s, const pp_inject_options *opt)
 {
     return pp_session_asks_sampling(s, opt->sampling_auto)
                ? json_pack("{s:I}", "periodNs", (json_int_t)opt->sampling_period_ns)
@@ -547,7 +547,7 @@ json_t *pp_inject_settings(const pp_session *s, const pp_inject_options *opt)
                      "layers", layers, "phases", phases_value(s->phases), "steps", "skip",
                      (json_int_t)s->steps_skip, "max", (json_int_t)s->steps_max, "durationSeconds",
                      (double)s->duration_ns / 1e9, "overheadBudgetPercent",
-                     s->overhead_budget_percent, "stretch", "seconds", opt->stretch_seconds,
-                     "events", events_value(opt), "fine", fine_value(s, opt), "isolation",
+                     s->overhead_budget_percent, "stretch", "seconds", opt->capture_seconds,
+                     "events", events_value(opt), "fine", pm_value(s, opt), "isolation",
                      isolation_value(s, opt));
 }

@@ -44,7 +44,7 @@ typedef struct pp_inject_options {
     const char *cpu;    /**< what the agent asks for; "": nothing, unless the pod makes it ask */
     const char *memory; /**< the same, and its limit */
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
-    double stretch_seconds;          /**< least length of a sampled stretch */
+    double capture_seconds;          /**< least length of a sampled capture */
     int64_t events_port;             /**< on the pod's loopback, for foreign hooks; 0: none */
     bool sampling_auto;              /**< sessions of method Auto ask for PM sampling too */
     const char *sampling_memory;     /**< as memory, where PM sampling is asked for */
@@ -101,24 +101,24 @@ bool pp_inject_is_ours(const char *name);
 bool pp_inject_carried(const json_t *pod);
 
 /** What decides which session has a pod; texts and labels are borrowed. */
-typedef struct pp_inject_carrier {
+typedef struct pp_inject_pod_view {
     const char *namespace_;
     const json_t *labels;
     const char *session_uid; /**< of the session that it was injected for; NULL: none */
     const char *containers;  /**< that have the hook, joined by ","; NULL: not known */
     bool hooked;             /**< pp_inject_carried */
-} pp_inject_carrier;
+} pp_inject_pod_view;
 
 /** Whether the session may have the pod: it was injected for it, or carries the hook, in the
  * containers that the session wants, and matches. */
-bool pp_inject_eligible(const pp_session *session, const pp_inject_carrier *pod);
+bool pp_inject_eligible(const pp_session *session, const pp_inject_pod_view *pod);
 
 /**
  * The session that has the pod now: the live one that it was injected for, else of the live ones
  * that may have it the oldest, then the first by name. NULL: none. Entries may be NULL.
  */
 const pp_session *pp_inject_holder(const pp_session *const *sessions, size_t n,
-                                   const pp_inject_carrier *pod);
+                                   const pp_inject_pod_view *pod);
 
 /**
  * Whether a server that says this of its version (/version) has native sidecars on every node that

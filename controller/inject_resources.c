@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Where an amount is needed and the configuration has none. */
-static const char CPU[] = "50m", MEMORY[] = "64Mi", FINE_MEMORY[] = "192Mi";
+static const char CPU[] = "50m", MEMORY[] = "64Mi", PM_MEMORY[] = "192Mi";
 
 /* Twice what the agent allows itself. Its logs come to 50 MiB where the kubelet is not told
  * otherwise. */
@@ -150,10 +150,10 @@ static json_t *without_others(const pp_inject_turn *turn, json_t *value)
 json_t *pp_inject_agent_resources(const pp_inject_turn *turn)
 {
     const pp_inject_options *opt = turn->opt;
-    const bool fine = turn->session && pp_session_asks_sampling(turn->session, opt->sampling_auto);
+    const bool pm = turn->session && pp_session_asks_sampling(turn->session, opt->sampling_auto);
     const pair cpu = amounts(turn, "cpu", opt->cpu, CPU);
-    pair memory = fine ? amounts(turn, "memory", opt->sampling_memory, FINE_MEMORY)
-                       : amounts(turn, "memory", opt->memory, MEMORY);
+    pair memory = pm ? amounts(turn, "memory", opt->sampling_memory, PM_MEMORY)
+                     : amounts(turn, "memory", opt->memory, MEMORY);
     /* A configured amount is a limit too: what asks for more than there is, is killed alone. */
     if (turn->qos == PP_QOS_BURSTABLE && !memory.limit && memory.request &&
         strcmp(memory.request, "0") != 0)

@@ -29,7 +29,7 @@ typedef struct edge edge;
 
 typedef struct pod_entry {
     char *uid; /* key */
-    pp_inject_carrier carrier;
+    pp_inject_pod_view view;
     const void *object;
     struct session_entry *holder;
     edge *edges;
@@ -125,7 +125,7 @@ static void drop_if_empty(pp_match_index *index, posting *p)
 
 static int add_term(pp_match_index *index, pod_entry *pod, const char *key, const char *value)
 {
-    posting *p = get_posting(index, pod->carrier.namespace_, key, value);
+    posting *p = get_posting(index, pod->view.namespace_, key, value);
     if (!p)
         return -1;
     term *t = &pod->terms[pod->n_terms++];
@@ -193,7 +193,7 @@ static session_entry *choose_holder(const pod_entry *pod)
     DL_FOREACH2(pod->edges, e, pod_next)
     {
         const pp_session *const two[] = {best ? best->session : NULL, e->session->session};
-        if (pp_inject_holder(two, 2, &pod->carrier) == e->session->session)
+        if (pp_inject_holder(two, 2, &pod->view) == e->session->session)
             best = e->session;
     }
     return best;
@@ -229,7 +229,7 @@ static void disconnect(edge *e)
 
 static bool injected_for(const pod_entry *pod, const session_entry *s)
 {
-    return pod->carrier.session_uid && strcmp(pod->carrier.session_uid, s->uid) == 0;
+    return pod->view.session_uid && strcmp(pod->view.session_uid, s->uid) == 0;
 }
 
 /* ---- pods ---- */
@@ -247,12 +247,12 @@ static int add_pod_terms(pp_match_index *index, pod_entry *pod)
 {
     const char *key;
     json_t *value;
-    pod->terms = calloc(json_object_size(pod->carrier.labels) + 2, sizeof *pod->terms);
+    pod->terms = calloc(json_object_size(pod->view.labels) + 2, sizeof *pod->terms);
     if (!pod->terms || add_term(index, pod, WHOLE_NAMESPACE, "") < 0)
         return -1;
-    if (pod->carrier.session_uid)
-        (void)add_term(index, pod, INJECTED_FOR, pod->carrier.session_uid);
-    json_object_foreach((json_t *)(uintptr_t)pod->carrier.labels, key, value)
+    if (pod->view.session_uid)
+        (void)add_term(index, pod, INJECTED_FOR, pod->view.session_uid);
+    json_object_foreach((json_t *)(uintptr_t)pod->view.labels, key, value)
     {
         if (json_is_string(value))
             (void)add_term(index, pod, key, json_string_value(value));
@@ -262,10 +262,9 @@ static int add_pod_terms(pp_match_index *index, pod_entry *pod)
 
 static int connect_pod(pp_match_index *index, pod_entry *pod)
 {
-    session_entry *own =
-        pod->carrier.session_uid ? find_session(index, pod->carrier.session_uid) : NULL;
+    session_entry *own = pod->view.session_uid ? find_session(index, pod->view.session_uid) : NULL;
     if (own && !pp_session_final(own->session) &&
-        strcmp(own->session->namespace_, pod->carrier.namespace_) == 0 && connect(pod, own) < 0)
+        strcmp(own->session->namespace_, pod->view.namespace_) == 0 && connect(pod, own) < 0)
         return -1;
     for (size_t i = 0; i < pod->n_terms; i++) {
         const term *t;
@@ -273,8 +272,7 @@ static int connect_pod(pp_match_index *index, pod_entry *pod)
         {
             session_entry *s = t->owner;
             if (!injected_for(pod, s) &&
-                pp_selector_matches(&s->session->selector, pod->carrier.labels) &&
-                connect(pod, s) < 0)
+                pp_selector_matches(&s->session->selector, pod->view.labels) && connect(pod, s) < 0)
                 return -1;
         }
     }
@@ -287,7 +285,7 @@ static bool same_text(const char *a, const char *b)
 }
 
 /* Whether it is of the same sessions as before. */
-static bool same_terms(const pp_inject_carrier *a, const pp_inject_carrier *b)
+static bool same_terms(const pp_inject_pod_view *a, const pp_inject_pod_view *b)
 {
     const json_t *x = a->labels;
     const json_t *y = b->labels;
@@ -306,15 +304,15 @@ static pod_entry *new_pod(pp_match_index *index, const char *uid)
     return pod;
 }
 
-int pp_match_put_pod(pp_match_index *index, const char *uid, const pp_inject_carrier *carrier,
+int pp_match_put_pod(pp_match_index *index, const char *uid, const pp_inject_pod_view *view,
                      const void *object, pp_error *err)
 {
     pod_entry *pod = find_pod(index, uid);
     bool is_new = !pod;
     if (is_new && !(pod = new_pod(index, uid)))
         return pp_error_nomem(err);
-    bool same = !is_new && same_terms(&pod->carrier, carrier);
-    pod->carrier = *carrier;
+    bool same = !is_new && same_terms(&pod->view, view);
+    pod->view = *view;
     pod->object = object;
     if (!same) {
         while (pod->edges)
@@ -394,8 +392,7 @@ static int connect_session(pp_match_index *index, session_entry *s)
         {
             pod_entry *pod = t->owner;
             if (!injected_for(pod, s) &&
-                pp_selector_matches(&s->session->selector, pod->carrier.labels) &&
-                connect(pod, s) < 0)
+                pp_selector_matches(&s->session->selector, pod->view.labels) && connect(pod, s) < 0)
                 return -1;
         }
     }

@@ -10,8 +10,8 @@
  * selector demands beyond that one is held against the few that meet there. A selector that demands
  * no value of any label is held against every pod of its namespace.
  *
- * No I/O. Sessions, carriers and objects are borrowed: each stays valid until it is put again under
- * the same UID, or dropped.
+ * No I/O. Sessions, views of pods and objects are borrowed: each stays valid until it is put again
+ * under the same UID, or dropped.
  */
 #ifndef PP_CONTROLLER_MATCH_INDEX_H
 #define PP_CONTROLLER_MATCH_INDEX_H
@@ -43,7 +43,7 @@ int pp_match_put_session(pp_match_index *index, const pp_session *session, pp_er
 void pp_match_drop_session(pp_match_index *index, const char *uid);
 
 /** The same for a pod; `object` is what the calls below give back for it. */
-int pp_match_put_pod(pp_match_index *index, const char *uid, const pp_inject_carrier *pod,
+int pp_match_put_pod(pp_match_index *index, const char *uid, const pp_inject_pod_view *pod,
                      const void *object, pp_error *err);
 
 void pp_match_drop_pod(pp_match_index *index, const char *uid);

@@ -28,7 +28,7 @@
 #define PP_SESSION_MAX_LABELS 64      /* matchLabels */
 #define PP_SESSION_MAX_EXPRESSIONS 32 /* matchExpressions */
 #define PP_SESSION_CLOCK_WHY 256      /* bytes of why a batch's stamps are refused, with the NUL */
-#define PP_SESSION_FINE_WHY 257       /* bytes of why a pod is not sampled, with the NUL */
+#define PP_SESSION_PM_WHY 257         /* bytes of why a pod is not sampled, with the NUL */
 #define PP_SESSION_DWELL_MAX INT64_C(60000000000) /* ns; as agents take it */
 #define PP_SESSION_ISOLATED_WHY 65                /* and of why its layers are not replayed */
 
@@ -86,7 +86,7 @@ typedef struct pp_selector {
     size_t n_requirements;
 } pp_selector;
 
-/** A stretch of time, on the operator's clock. */
+/** A capture of time, on the operator's clock. */
 typedef struct pp_session_span {
     int64_t from_ns, to_ns;
 } pp_session_span;
@@ -288,14 +288,14 @@ typedef struct pp_session_pod {
     size_t n_gpus;
     int64_t rank;          /**< lowest of its processes; -1: unknown */
     bool connected;        /**< its agent is connected now */
-    bool open_stretch;     /**< its last batch did not end a stretch */
+    bool open_capture;     /**< its last batch did not end a capture */
     int64_t last_batch_ns; /**< when the last batch was stored; 0: none yet */
     int64_t events;        /**< stored */
     int64_t steps;         /**< stored, of the process that has fewest */
     int64_t dropped;       /**< marks lost before they reached the operator */
     int64_t epoch, batch;  /**< of its last step; -1: unknown */
-    bool fine;             /**< PM sampling told something of it */
-    const char *fine_why;  /**< why it tells nothing, or nothing more; NULL or "": not known */
+    bool pm;               /**< PM sampling told something of it */
+    const char *pm_why;    /**< why it tells nothing, or nothing more; NULL or "": not known */
     int64_t replays;       /**< of its layers */
     bool replaying;        /**< its last batch is of replays */
     const char *isolated;  /**< why its layers are not replayed; NULL or "": no reason */
@@ -394,7 +394,7 @@ typedef struct pp_session_options {
     int64_t finish_ns;  /**< from sampling's end until what is missing is not waited for any more;
                            default 15 min */
     int64_t solve_ns;   /**< and then for the last solution and the store; default 10 min */
-    int64_t fine_ns;    /**< after a pod's last batch, for what PM sampling tells; default 10 s */
+    int64_t pm_ns;      /**< after a pod's last batch, for what PM sampling tells; default 10 s */
     int64_t poll_ns;    /**< between looks while something is awaited; default 2 s */
     int64_t watch_ns;   /**< between looks while it collects; default 5 s */
     int64_t stalled_ns; /**< what passes by itself within this is no reason to act; default 60 s */

@@ -167,7 +167,7 @@ static void set_some_missing(pp_session_turn *turn, unsigned missing)
         names);
 }
 
-/* A step becomes known when its stretch is stored, its samples later still by the exporter's lag;
+/* A step becomes known when its capture is stored, its samples later still by the exporter's lag;
  * and as long as steps are sampled, what was asked for so far is not all. */
 static bool too_early_for_samples(const pp_session_turn *turn)
 {
@@ -234,7 +234,7 @@ static void set_metrics(pp_session_turn *turn)
 }
 
 /* How PM sampling stands, where it is asked for. What is deleted by now stays told. */
-static void set_fine(pp_session_turn *turn)
+static void set_pm(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *denied = t->first_unsampled;
@@ -247,8 +247,8 @@ static void set_fine(pp_session_turn *turn)
     else if (denied)
         pp_session_set(turn, PP_CONDITION_SAMPLED, PP_CONDITION_FALSE, "NotSampled",
                        "%lld of %lld pods are not sampled; %s: %s", (long long)t->unsampled,
-                       (long long)t->reporting, denied->name, denied->fine_why);
-    else if (t->fine > 0 && t->fine == t->reporting)
+                       (long long)t->reporting, denied->name, denied->pm_why);
+    else if (t->pm > 0 && t->pm == t->reporting)
         pp_session_set(turn, PP_CONDITION_SAMPLED, PP_CONDITION_TRUE, "Sampled",
                        "Every reporting pod has values from PM sampling");
     else if (ended)
@@ -256,13 +256,13 @@ static void set_fine(pp_session_turn *turn)
             turn, PP_CONDITION_SAMPLED, PP_CONDITION_FALSE, "NoEstimates",
             "%lld of %lld pods have no values from PM sampling: too few of their steps were "
             "sampled, or samples went together with no kernel",
-            (long long)(t->reporting - t->fine), (long long)t->reporting);
+            (long long)(t->reporting - t->pm), (long long)t->reporting);
     else
         pp_session_set(
             turn, PP_CONDITION_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
-            "%lld of %lld pods have values from PM sampling yet; the first come after a stretch "
+            "%lld of %lld pods have values from PM sampling yet; the first come after a capture "
             "that was sampled",
-            (long long)t->fine, (long long)t->reporting);
+            (long long)t->pm, (long long)t->reporting);
 }
 
 /* How replays stand, where they are asked for. What is deleted by now stays told. */
@@ -453,7 +453,7 @@ void pp_session_set_conditions(pp_session_turn *turn)
     set_injected(turn);
     set_collecting(turn);
     set_metrics(turn);
-    set_fine(turn);
+    set_pm(turn);
     set_replayed(turn);
     pp_session_say_clocks(turn);
     set_stored(turn);

@@ -38,7 +38,7 @@ static int64_t overlap(pp_session_span a, pp_session_span b)
     return to > from ? to - from : 0;
 }
 
-/* Of a stretch what is in no pause, ns. */
+/* Of a capture what is in no pause, ns. */
 static int64_t outside_pauses(const window *w, pp_session_span span)
 {
     int64_t ns = overlap(span, span);
@@ -79,7 +79,7 @@ static bool is_refused(const pp_session_pod *pod)
 }
 
 /* How long an agent that has brought something was there, and a training to bring more of. Between
- * stretches nothing is brought. */
+ * captures nothing is brought. */
 static int64_t covered(const pp_session_turn *turn, const window *w, const pp_session_pod *pod)
 {
     int64_t to = pod->heard_to_ns > pod->last_batch_ns ? pod->heard_to_ns : pod->last_batch_ns;

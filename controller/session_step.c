@@ -61,9 +61,9 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->awaiting += !pod->finished && pod->running && pod->awaits_agent;
     t->connected += pod->connected;
     t->reporting += pod->last_batch_ns > 0;
-    bool denied = pod->fine_why && *pod->fine_why;
-    t->fine += pod->last_batch_ns > 0 && pod->fine;
-    if (pod->last_batch_ns > 0 && !pod->fine && denied && t->unsampled++ == 0)
+    bool denied = pod->pm_why && *pod->pm_why;
+    t->pm += pod->last_batch_ns > 0 && pod->pm;
+    if (pod->last_batch_ns > 0 && !pod->pm && denied && t->unsampled++ == 0)
         t->first_unsampled = pod;
     t->solving += turn->obs->sampling_asked && pod->connected && !denied;
     t->replayed += pod->last_batch_ns > 0 && pod->replays > 0;
@@ -78,7 +78,7 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     if (pod->finished)
         return;
     t->unfinished++;
-    t->undrained += pod->open_stretch;
+    t->undrained += pod->open_capture;
     t->replaying += pod->replaying &&
                     turn->obs->now_ns < later(pod->last_batch_ns, turn->obs->serving_since_ns) +
                                             REPLAYING_HEARD_WITHIN;
@@ -334,11 +334,11 @@ static pp_session_phase conclude(pp_session_turn *turn)
                "GPUs; " PP_SESSION_NO_SAMPLE_HINT);
 }
 
-/* What PM sampling tells of a stretch comes after its last batch, once it is solved. */
+/* What PM sampling tells of a capture comes after its last batch, once it is solved. */
 static bool solved(const pp_session_turn *turn)
 {
     int64_t since = later(turn->to->sampling_end_ns, turn->tally.quiet_since);
-    return turn->tally.solving == 0 || turn->obs->now_ns >= since + turn->opt.fine_ns;
+    return turn->tally.solving == 0 || turn->obs->now_ns >= since + turn->opt.pm_ns;
 }
 
 /* An agent that went keeps what it has, and brings it once it is back. */
@@ -351,7 +351,7 @@ static bool more_may_come(const pp_session_turn *turn)
     return false;
 }
 
-/* The last batches of stretches that were cut off by the end of sampling. */
+/* The last batches of captures that were cut off by the end of sampling. */
 static bool drained(const pp_session_turn *turn)
 {
     int64_t since = later(turn->to->sampling_end_ns, turn->obs->serving_since_ns);
@@ -532,7 +532,7 @@ static pp_session_options with_defaults(const pp_session_options *opt)
     o.owner_ns = o.owner_ns ? o.owner_ns : 60 * SECOND;
     o.job_ns = o.job_ns ? o.job_ns : 360 * SECOND;
     o.drain_ns = o.drain_ns ? o.drain_ns : 60 * SECOND;
-    o.fine_ns = o.fine_ns ? o.fine_ns : 10 * SECOND;
+    o.pm_ns = o.pm_ns ? o.pm_ns : 10 * SECOND;
     o.poll_ns = o.poll_ns ? o.poll_ns : 2 * SECOND;
     o.watch_ns = o.watch_ns ? o.watch_ns : 5 * SECOND;
     o.finish_ns = o.finish_ns ? o.finish_ns : 900 * SECOND;

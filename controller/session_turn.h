@@ -17,11 +17,11 @@ typedef struct pp_session_tally {
     const pp_session_pod *first_running;    /**< NULL: none */
     const pp_session_pod *first_pending;    /**< injected, and not started; NULL: none */
     const pp_session_pod *first_lost;       /**< running, and its agent has gone; NULL: none */
-    int64_t undrained;                      /**< unfinished, with a stretch that has not ended */
+    int64_t undrained;                      /**< unfinished, with a capture that has not ended */
     int64_t below_max;                      /**< unfinished, with fewer than steps.max steps */
     int64_t with_gpu;                       /**< reporting, with at least one GPU */
     int64_t with_whole;                     /**< of these, with one that is no MIG instance */
-    int64_t fine;                           /**< reporting, and PM sampling told something of it */
+    int64_t pm;                             /**< reporting, and PM sampling told something of it */
     int64_t unsampled;                      /**< reporting, without, and why is known */
     const pp_session_pod *first_unsampled;  /**< of these; NULL: none */
     int64_t solving;                        /**< connected, with more to come, as far as is known */

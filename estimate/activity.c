@@ -14,7 +14,7 @@ pp_activity *pp_activity_free(pp_activity *a)
         free(a->processes[i].instance);
         free(a->processes[i].kernels);
         free(a->processes[i].isolated);
-        free(a->processes[i].fine);
+        free(a->processes[i].pm);
         pp_strings_free(&a->processes[i].gpus);
     }
     for (size_t i = 0; i < a->n_layers; i++) {
@@ -23,7 +23,7 @@ pp_activity *pp_activity_free(pp_activity *a)
     }
     pp_strings_free(&a->gpus);
     pp_strings_free(&a->sources);
-    free(a->fine);
+    free(a->pm);
     free(a->processes);
     free(a->layers);
     free(a->batches);
@@ -70,23 +70,23 @@ int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t si
 
 /* ---- sampled values ---- */
 
-static void forget_fine(pp_activity *a, uint32_t process)
+static void forget_pm(pp_activity *a, uint32_t process)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < a->n_fine; i++)
-        if (a->fine[i].process != process)
-            a->fine[kept++] = a->fine[i];
-    a->n_fine = kept;
+    for (size_t i = 0; i < a->n_pm; i++)
+        if (a->pm[i].process != process)
+            a->pm[kept++] = a->pm[i];
+    a->n_pm = kept;
 }
 
 /* Room for all of a row is there. */
-static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strings *sources,
-                    const pp_wire_fine_row *row)
+static void add_row(pp_activity *a, const pp_activity_pm *like, const pp_strings *sources,
+                    const pp_wire_pm_row *row)
 {
-    for (size_t m = 0; m < sources->count && m < PP_WIRE_FINE_METRICS; m++) {
+    for (size_t m = 0; m < sources->count && m < PP_WIRE_PM_METRICS; m++) {
         if (row->mean[m] < 0 || row->error[m] < 0)
             continue;
-        pp_activity_fine *to = &a->fine[a->n_fine++];
+        pp_activity_pm *to = &a->pm[a->n_pm++];
         *to = *like;
         to->source = (uint32_t)pp_strings_index(&a->sources, sources->items[m]);
         to->layer = (int32_t)row->layer;
@@ -98,21 +98,21 @@ static void add_row(pp_activity *a, const pp_activity_fine *like, const pp_strin
     }
 }
 
-int pp_activity_take_fine(pp_activity *a, size_t *room, uint32_t process, const pp_wire_fine *fine,
-                          pp_error *err)
+int pp_activity_take_pm(pp_activity *a, size_t *room, uint32_t process, const pp_wire_pm *pm,
+                        pp_error *err)
 {
-    forget_fine(a, process);
-    for (size_t m = 0; m < fine->sources.count; m++)
-        if (pp_strings_add_once(&a->sources, fine->sources.items[m], err) < 0)
+    forget_pm(a, process);
+    for (size_t m = 0; m < pm->sources.count; m++)
+        if (pp_strings_add_once(&a->sources, pm->sources.items[m], err) < 0)
             return -1;
-    if (pp_strings_add_once(&a->gpus, fine->gpu, err) < 0 ||
-        pp_activity_grow(&a->fine, room, a->n_fine, fine->count * PP_WIRE_FINE_METRICS,
-                         sizeof *a->fine, err) < 0)
+    if (pp_strings_add_once(&a->gpus, pm->gpu, err) < 0 ||
+        pp_activity_grow(&a->pm, room, a->n_pm, pm->count * PP_WIRE_PM_METRICS, sizeof *a->pm,
+                         err) < 0)
         return -1;
-    const pp_activity_fine like = {.process = process,
-                                   .gpu = (uint32_t)pp_strings_index(&a->gpus, fine->gpu)};
-    for (size_t i = 0; i < fine->count; i++)
-        add_row(a, &like, &fine->sources, &fine->rows[i]);
+    const pp_activity_pm like = {.process = process,
+                                 .gpu = (uint32_t)pp_strings_index(&a->gpus, pm->gpu)};
+    for (size_t i = 0; i < pm->count; i++)
+        add_row(a, &like, &pm->sources, &pm->rows[i]);
     return 0;
 }
 

@@ -23,7 +23,7 @@ typedef struct pp_activity_process {
     pp_strings gpus;
     char *kernels;  /**< why busy times are not known; NULL or "" where they are */
     char *isolated; /**< why layers are not replayed; NULL or "": they are, or need not be */
-    char *fine; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
+    char *pm; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
     pp_chip chip; /**< what its one GPU is; zeros: not known */
 } pp_activity_process;
 
@@ -33,14 +33,14 @@ typedef struct pp_activity_layer {
     int64_t parameters;
     char *name;
     char *type;
-    uint8_t left_out[2]; /**< why it is not replayed forward, and backward, by wire.h's number */
+    uint8_t skip_reason[2]; /**< why it is not replayed forward, and backward, by wire.h's number */
 } pp_activity_layer;
 
 /** The time that one batch says everything about. */
 typedef struct pp_activity_batch {
     uint32_t process; /**< index into processes */
-    bool last;        /**< its stretch ends with it */
-    int64_t stretch;
+    bool last;        /**< its capture ends with it */
+    int64_t capture;
     int64_t start_ns;
     int64_t end_ns;
     int64_t dwell;   /**< not 0: layers replayed, no training (docs/replay.md) */
@@ -85,7 +85,7 @@ typedef struct pp_activity_sample {
 
 /** What a GPU's performance monitors told of one layer in one phase (docs/sampling.md): one metric.
  */
-typedef struct pp_activity_fine {
+typedef struct pp_activity_pm {
     uint32_t process; /**< index into processes */
     uint32_t gpu;     /**< index into the UUIDs */
     uint32_t source;  /**< index into sources */
@@ -95,7 +95,7 @@ typedef struct pp_activity_fine {
     double mean; /**< in the metric's unit, as the standard error; neither is NaN */
     double standard_error;
     int64_t kernels; /**< of it that ran while it was sampled */
-} pp_activity_fine;
+} pp_activity_pm;
 
 /** All of one pod in one session; owned. Layers are sorted by process and id, samples of one GPU
  * and metric by stamp; everything else may be in any order. */
@@ -115,9 +115,9 @@ typedef struct pp_activity {
     pp_strings gpus; /**< UUIDs that the samples name, and those of the processes */
     pp_activity_sample *samples;
     size_t n_samples;
-    pp_activity_fine *fine;
-    size_t n_fine;
-    pp_strings sources; /**< what the fine values are by their own names */
+    pp_activity_pm *pm;
+    size_t n_pm;
+    pp_strings sources; /**< what the PM values are by their own names */
     bool truncated;     /**< more was stored than one problem may hold: the earliest are here */
 } pp_activity;
 
@@ -135,13 +135,13 @@ int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t si
 
 /** Takes what PM sampling told of a process (its index), in place of what it told before. `room`
  * as in pp_activity_grow. Needs as many sources as there are metrics. */
-int pp_activity_take_fine(pp_activity *activity, size_t *room, uint32_t process,
-                          const pp_wire_fine *fine, pp_error *err);
+int pp_activity_take_pm(pp_activity *activity, size_t *room, uint32_t process, const pp_wire_pm *pm,
+                        pp_error *err);
 
 /** Bytes of texts of layers, and values of PM sampling, past which what an activity is put
  * together from is left out: a pod may say anything of itself. */
 #define PP_ACTIVITY_MAX_TEXT ((size_t)32 << 20)
-#define PP_ACTIVITY_MAX_FINE ((size_t)1000000)
+#define PP_ACTIVITY_MAX_PM ((size_t)1000000)
 
 /** Whether another batch may pass what one problem may hold: from there on it is `truncated`. */
 bool pp_activity_is_full(const pp_activity *activity);

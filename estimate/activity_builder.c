@@ -5,7 +5,7 @@
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, intervals, cells, samples, fine;
+    size_t processes, layers, batches, steps, intervals, cells, samples, pm;
 } capacities;
 
 struct pp_activity_builder {
@@ -65,7 +65,7 @@ static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch 
 {
     const pp_wire_process *in = &batch->process;
     if (set_reason(&p->kernels, in->kernels, err) < 0 ||
-        set_reason(&p->fine, batch->fine.why, err) < 0 ||
+        set_reason(&p->pm, batch->pm.why, err) < 0 ||
         set_reason(&p->isolated, in->isolated, err) < 0)
         return -1;
     if (in->chip.capability)
@@ -106,12 +106,12 @@ static pp_activity_layer *find_layer(const pp_activity *a, uint32_t process, int
 }
 
 /* Reasons come while the session runs, and stay. */
-static void set_left_out(pp_activity_layer *l, const pp_wire_layer *in)
+static void set_skip(pp_activity_layer *l, const pp_wire_layer *in)
 {
-    if (in->forward_left_out)
-        l->left_out[0] = (uint8_t)in->forward_left_out;
-    if (in->backward_left_out)
-        l->left_out[1] = (uint8_t)in->backward_left_out;
+    if (in->forward_skip)
+        l->skip_reason[0] = (uint8_t)in->forward_skip;
+    if (in->backward_skip)
+        l->skip_reason[1] = (uint8_t)in->backward_skip;
 }
 
 static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_layer *in,
@@ -120,7 +120,7 @@ static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_lay
     pp_activity *a = b->activity;
     pp_activity_layer *l = find_layer(a, process, in->id);
     if (l) {
-        set_left_out(l, in);
+        set_skip(l, in);
         return 0;
     }
     if (GROW(b, layers, 1, err) < 0)
@@ -132,7 +132,7 @@ static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_lay
                              .name = strdup(in->name),
                              .type = strdup(in->type)};
     a->n_layers++;
-    set_left_out(l, in);
+    set_skip(l, in);
     return l->name && l->type ? 0 : pp_error_nomem(err);
 }
 
@@ -204,20 +204,20 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
         if (add_layer(b, process, &batch->layers[i], err) < 0)
             return -1;
     }
-    if (batch->fine.gpu && pp_activity_take_fine(a, &b->room.fine, process, &batch->fine, err) < 0)
+    if (batch->pm.gpu && pp_activity_take_pm(a, &b->room.pm, process, &batch->pm, err) < 0)
         return -1;
-    if (pp_wire_is_fine_only(batch))
+    if (pp_wire_is_pm_only(batch))
         return 0;
     if (GROW(b, batches, 1, err) < 0)
         return -1;
     const uint32_t index = (uint32_t)a->n_batches;
     a->batches[a->n_batches++] = (pp_activity_batch){.process = process,
-                                                     .last = batch->stretch.last,
-                                                     .stretch = batch->stretch.id,
-                                                     .start_ns = batch->stretch.start,
-                                                     .end_ns = batch->stretch.end,
-                                                     .dwell = batch->stretch.dwell,
-                                                     .background = batch->stretch.background};
+                                                     .last = batch->capture.last,
+                                                     .capture = batch->capture.id,
+                                                     .start_ns = batch->capture.start,
+                                                     .end_ns = batch->capture.end,
+                                                     .dwell = batch->capture.dwell,
+                                                     .background = batch->capture.background};
     return add_steps(b, index, batch, err) < 0 || add_intervals(b, index, batch, err) < 0
                ? -1
                : add_cells(b, index, &batch->grid, err);

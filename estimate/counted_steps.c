@@ -16,7 +16,7 @@ static void add_between(const pp_marked_step *left, const pp_marked_step *right,
 {
     const pp_time_range range = {left->span.end_ns, right->span.start_ns};
     const int64_t steps = right->number - left->number - 1;
-    if (left->process != right->process || left->stretch == right->stretch || steps <= 0 ||
+    if (left->process != right->process || left->capture == right->capture || steps <= 0 ||
         range.end_ns <= range.start_ns || pp_replay_runs_touch(dwells, range))
         return;
     const int64_t ns = range.end_ns - range.start_ns;

@@ -33,7 +33,7 @@ pp_estimates *pp_estimates_free(pp_estimates *s)
     free(s->gpu);
     free(s->kernels);
     free(s->isolated);
-    free(s->fine);
+    free(s->pm);
     free(s->items);
     free(s->estimates);
     free(s->fits);

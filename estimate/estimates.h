@@ -60,7 +60,7 @@ typedef struct pp_estimate {
     double standard_error;
     double windows;
     pp_method method;
-    char *source; /**< of a fine value what it is by its own name, of an isolated one "replays" */
+    char *source;     /**< of a PM value what it is by its own name, of an isolated one "replays" */
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;
@@ -114,7 +114,7 @@ typedef struct pp_estimates {
     int64_t counted_ns;    /**< that they took */
     char *kernels;         /**< why busy times are not known; "" where no process says so */
     char *isolated;        /**< why layers were not replayed; "" where no process says so */
-    char *fine;            /**< method Sampling: why the GPU was not sampled, as a reason; NULL */
+    char *pm;              /**< method Sampling: why the GPU was not sampled, as a reason; NULL */
     pp_estimates_item *items;
     size_t n_items;
     pp_estimate *estimates;

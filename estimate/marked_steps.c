@@ -8,8 +8,8 @@ static int compare_steps(const void *a, const void *b)
     const pp_marked_step *y = b;
     if (x->process != y->process)
         return x->process < y->process ? -1 : 1;
-    if (x->stretch != y->stretch)
-        return x->stretch < y->stretch ? -1 : 1;
+    if (x->capture != y->capture)
+        return x->capture < y->capture ? -1 : 1;
     return x->span.start_ns < y->span.start_ns ? -1 : x->span.start_ns > y->span.start_ns;
 }
 
@@ -27,7 +27,7 @@ int pp_marked_steps_collect(const pp_activity *activity, const bool *uses, pp_ma
         const pp_activity_batch *b = &activity->batches[s->batch];
         if (uses[b->process] && b->dwell == 0)
             steps[n++] = (pp_marked_step){
-                b->process, b->stretch, s->number, {s->start_ns, s->start_ns + s->duration_ns}};
+                b->process, b->capture, s->number, {s->start_ns, s->start_ns + s->duration_ns}};
     }
     qsort(steps, n, sizeof *steps, compare_steps);
     *ret_n = n;

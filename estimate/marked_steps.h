@@ -7,13 +7,13 @@
 
 typedef struct pp_marked_step {
     uint32_t process;
-    int64_t stretch; /**< the capture's, of this process */
+    int64_t capture; /**< the capture's, of this process */
     int64_t number;
     pp_time_range span;
 } pp_marked_step;
 
 /**
- * The steps of the processes with uses[process], by process, stretch and start; those in which
+ * The steps of the processes with uses[process], by process, capture and start; those in which
  * layers were replayed are not among them. The caller frees *ret, which is NULL after an error.
  */
 int pp_marked_steps_collect(const pp_activity *activity, const bool *uses, pp_marked_step **ret,

@@ -17,7 +17,7 @@ void pp_problem_done(pp_problem *p)
     free(p->intervals);
     free(p->cells);
     free(p->steps);
-    free(p->stretches);
+    free(p->observed);
     free(p->samples);
     free(p->all_samples);
     pp_replay_runs_done(&p->dwells);
@@ -168,16 +168,16 @@ static int64_t observed(const pp_problem *p, int64_t start, int64_t end)
 {
     int64_t sum = 0;
     size_t low = 0;
-    size_t high = p->n_stretches;
+    size_t high = p->n_observed;
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (p->stretches[middle].end_ns <= start)
+        if (p->observed[middle].end_ns <= start)
             low = middle + 1;
         else
             high = middle;
     }
-    for (; low < p->n_stretches && p->stretches[low].start_ns < end; low++) {
-        const pp_time_range s = p->stretches[low];
+    for (; low < p->n_observed && p->observed[low].start_ns < end; low++) {
+        const pp_time_range s = p->observed[low];
         sum += (s.end_ns < end ? s.end_ns : end) - (s.start_ns > start ? s.start_ns : start);
     }
     return sum;
@@ -280,7 +280,7 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
 /* A piece of time: what a process was observed in, or lost. */
 typedef struct piece {
     uint32_t process;
-    int64_t stretch;
+    int64_t capture;
     bool last;
     pp_time_range span;
 } piece;
@@ -291,23 +291,23 @@ static int compare_pieces(const void *a, const void *b)
     const piece *y = b;
     if (x->process != y->process)
         return x->process < y->process ? -1 : 1;
-    if (x->stretch != y->stretch)
-        return x->stretch < y->stretch ? -1 : 1;
+    if (x->capture != y->capture)
+        return x->capture < y->capture ? -1 : 1;
     return x->span.start_ns < y->span.start_ns ? -1 : x->span.start_ns > y->span.start_ns;
 }
 
-static bool same_stretch(uint32_t process, int64_t stretch, const piece *p)
+static bool same_capture(uint32_t process, int64_t capture, const piece *p)
 {
-    return p->process == process && p->stretch == stretch;
+    return p->process == process && p->capture == capture;
 }
 
-/* Back-to-back batches of a stretch become one piece; a batch that is missing leaves a gap. */
+/* Back-to-back batches of a capture become one piece; a batch that is missing leaves a gap. */
 static size_t join_pieces(piece *pieces, size_t n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         piece *last = kept ? &pieces[kept - 1] : NULL;
-        if (last && same_stretch(pieces[i].process, pieces[i].stretch, last) &&
+        if (last && same_capture(pieces[i].process, pieces[i].capture, last) &&
             pieces[i].span.start_ns <= last->span.end_ns) {
             if (pieces[i].span.end_ns > last->span.end_ns)
                 last->span.end_ns = pieces[i].span.end_ns;
@@ -334,9 +334,9 @@ static size_t cut_pieces(const piece *pieces, size_t n, const pp_marked_step *st
         const pp_marked_step *before = NULL;
         while (at < n_steps &&
                (steps[at].process < now.process ||
-                (steps[at].process == now.process && steps[at].stretch < now.stretch)))
+                (steps[at].process == now.process && steps[at].capture < now.capture)))
             at++;
-        for (; at < n_steps && same_stretch(steps[at].process, steps[at].stretch, &now) &&
+        for (; at < n_steps && same_capture(steps[at].process, steps[at].capture, &now) &&
                steps[at].span.start_ns < pieces[i].span.end_ns;
              at++) {
             const pp_marked_step *s = &steps[at];
@@ -399,7 +399,7 @@ static int intersect(const piece *pieces, size_t n, pp_problem *p, pp_error *err
 {
     edge *edges = NULL;
     if (allocate(&edges, 4 * n, sizeof(*edges), err) < 0 ||
-        allocate(&p->stretches, 2 * n, sizeof(*p->stretches), err) < 0) {
+        allocate(&p->observed, 2 * n, sizeof(*p->observed), err) < 0) {
         free(edges);
         return -1;
     }
@@ -415,11 +415,11 @@ static int intersect(const piece *pieces, size_t n, pp_problem *p, pp_error *err
         }
         if (observed == 0 || observed < alive || i == count)
             continue;
-        pp_time_range *last = p->n_stretches ? &p->stretches[p->n_stretches - 1] : NULL;
+        pp_time_range *last = p->n_observed ? &p->observed[p->n_observed - 1] : NULL;
         if (last && last->end_ns == at)
             last->end_ns = edges[i].at;
         else
-            p->stretches[p->n_stretches++] = (pp_time_range){at, edges[i].at};
+            p->observed[p->n_observed++] = (pp_time_range){at, edges[i].at};
     }
     free(edges);
     return 0;
@@ -458,7 +458,7 @@ static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
     for (size_t i = 0; rc == 0 && i < a->n_batches; i++) {
         const pp_activity_batch *b = &a->batches[i];
         if (counts(x, b))
-            pieces[n++] = (piece){b->process, b->stretch, b->last, {b->start_ns, b->end_ns}};
+            pieces[n++] = (piece){b->process, b->capture, b->last, {b->start_ns, b->end_ns}};
     }
     if (rc == 0) {
         qsort(pieces, n, sizeof(*pieces), compare_pieces);
@@ -530,8 +530,8 @@ static unsigned wanted_metrics(const pp_activity *a, const char *gpu, unsigned a
     const size_t at = pp_strings_index(&a->gpus, gpu);
     for (size_t i = 0; i < a->n_samples; i++)
         wanted |= a->samples[i].gpu == at ? 1U << a->samples[i].metric : 0;
-    for (size_t i = 0; i < a->n_fine; i++)
-        wanted |= a->fine[i].gpu == at ? 1U << a->fine[i].metric : 0;
+    for (size_t i = 0; i < a->n_pm; i++)
+        wanted |= a->pm[i].gpu == at ? 1U << a->pm[i].metric : 0;
     return wanted;
 }
 

@@ -38,8 +38,8 @@ typedef struct pp_problem {
     size_t n_cells;
     pp_time_range *steps;
     size_t n_steps;
-    pp_time_range *stretches; /**< sorted, apart from each other */
-    size_t n_stretches;
+    pp_time_range *observed; /**< sorted, apart from each other */
+    size_t n_observed;
     pp_problem_time step_time;  /**< and the time in which no kernel ran */
     pp_problem_time other_time; /**< pieces of phase other, and the time of their kernels */
     pp_problem_time piece_time; /**< all pieces */

@@ -62,13 +62,13 @@ static int64_t covered(const cover *c, const pp_regression_window *w)
     return covered_until(c, w->end_ns) - covered_until(c, w->start_ns);
 }
 
-/* One cover per item, all items together, steps, stretches. */
+/* One cover per item, all items together, steps, captures. */
 typedef struct covers {
     cover *items;
     size_t n_items;
     cover any;
     cover steps;
-    cover stretches;
+    cover captures;
 } covers;
 
 static void covers_done(covers *c)
@@ -78,7 +78,7 @@ static void covers_done(covers *c)
     free(c->items);
     cover_done(&c->any);
     cover_done(&c->steps);
-    cover_done(&c->stretches);
+    cover_done(&c->captures);
 }
 
 static int cover_alloc(cover *c, size_t n, pp_error *err)
@@ -147,7 +147,7 @@ static int covers_make(const pp_problem *p, covers *c, pp_error *err)
     if (cover_alloc(&c->any, p->n_intervals + p->n_cells, err) < 0 || cover_items(p, c, err) < 0 ||
         cover_copy(&c->steps, p->steps, p->n_steps, err) < 0)
         return -1;
-    return cover_copy(&c->stretches, p->stretches, p->n_stretches, err);
+    return cover_copy(&c->captures, p->observed, p->n_observed, err);
 }
 
 /* Share of the window that a row of the result (items, other, idle) took. */
@@ -160,7 +160,7 @@ static double share_of(const covers *c, size_t row, const pp_regression_window *
     else if (row == c->n_items)
         time = covered(&c->steps, w) - covered(&c->any, w);
     else
-        time = covered(&c->stretches, w) - covered(&c->steps, w);
+        time = covered(&c->captures, w) - covered(&c->steps, w);
     return fmin(fmax((double)time / length, 0), 1);
 }
 

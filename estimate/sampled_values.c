@@ -31,7 +31,7 @@ static place *list_places(const pp_estimates *s)
     return places;
 }
 
-static const char *layer_of(const pp_activity *a, const pp_activity_fine *f)
+static const char *layer_of(const pp_activity *a, const pp_activity_pm *f)
 {
     for (size_t i = 0; f->layer > 0 && i < a->n_layers; i++)
         if (a->layers[i].process == f->process && a->layers[i].id == f->layer)
@@ -43,12 +43,12 @@ static const char *layer_of(const pp_activity *a, const pp_activity_fine *f)
 static int64_t sampled_process(const pp_activity *a, const char *gpu)
 {
     int64_t found = -1;
-    for (size_t i = 0; i < a->n_fine; i++) {
-        if (strcmp(a->gpus.items[a->fine[i].gpu], gpu) != 0)
+    for (size_t i = 0; i < a->n_pm; i++) {
+        if (strcmp(a->gpus.items[a->pm[i].gpu], gpu) != 0)
             continue;
-        if (found >= 0 && found != a->fine[i].process)
+        if (found >= 0 && found != a->pm[i].process)
             return -1;
-        found = a->fine[i].process;
+        found = a->pm[i].process;
     }
     return found;
 }
@@ -63,7 +63,7 @@ static pp_estimate *find_estimate(pp_estimates *s, uint32_t item, pp_metric metr
     return NULL;
 }
 
-static int take(const pp_activity *a, const pp_activity_fine *f, pp_estimate *to, pp_error *err)
+static int take(const pp_activity *a, const pp_activity_pm *f, pp_estimate *to, pp_error *err)
 {
     char *source = strdup(a->sources.items[f->source]);
     if (!source)
@@ -88,8 +88,8 @@ static bool uses(const pp_activity_process *p, const char *gpu)
 
 static bool is_sampled(const pp_activity *a, const char *gpu)
 {
-    for (size_t i = 0; i < a->n_fine; i++)
-        if (strcmp(a->gpus.items[a->fine[i].gpu], gpu) == 0)
+    for (size_t i = 0; i < a->n_pm; i++)
+        if (strcmp(a->gpus.items[a->pm[i].gpu], gpu) == 0)
             return true;
     return false;
 }
@@ -99,21 +99,21 @@ static const char *find_why(const pp_activity *a, const char *gpu)
 {
     const char *found = "";
     for (size_t i = 0; i < a->n_processes; i++)
-        if (a->processes[i].fine && strcmp(a->processes[i].fine, found) > 0 &&
+        if (a->processes[i].pm && strcmp(a->processes[i].pm, found) > 0 &&
             uses(&a->processes[i], gpu))
-            found = a->processes[i].fine;
+            found = a->processes[i].pm;
     return found;
 }
 
 static int say_why(const char *text, pp_estimates *s, pp_error *err)
 {
-    if (asprintf(&s->fine, "the GPU was not sampled: %s", text) < 0) {
-        s->fine = NULL;
+    if (asprintf(&s->pm, "the GPU was not sampled: %s", text) < 0) {
+        s->pm = NULL;
         return pp_error_nomem(err);
     }
     for (size_t i = 0; i < s->n_estimates; i++)
         if (s->estimates[i].reason == pp_sampled_values_none)
-            s->estimates[i].reason = s->fine;
+            s->estimates[i].reason = s->pm;
     return 0;
 }
 
@@ -124,8 +124,8 @@ static int take_values(const pp_activity *a, const char *gpu, int64_t process, p
     place *places = list_places(s);
     if (!places)
         return pp_error_nomem(err);
-    for (size_t i = 0; rc == 0 && i < a->n_fine; i++) {
-        const pp_activity_fine *f = &a->fine[i];
+    for (size_t i = 0; rc == 0 && i < a->n_pm; i++) {
+        const pp_activity_pm *f = &a->pm[i];
         if (f->process != process || strcmp(a->gpus.items[f->gpu], gpu) != 0)
             continue;
         const place wanted = {f->phase, layer_of(a, f), 0};

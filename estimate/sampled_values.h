@@ -4,10 +4,10 @@
 
 #include "estimate/estimates.h"
 
-/** The reason of a layer without a fine value where there are no others. */
+/** The reason of a layer without a PM value where there are no others. */
 extern const char pp_sampled_values_none[];
 
-/** Puts fine values in the place of those that windows tell; where the GPU was not sampled, why
+/** Puts PM values in the place of those that windows tell; where the GPU was not sampled, why
  * goes in the place of that reason. */
 int pp_sampled_values_take(const pp_activity *activity, const char *gpu, pp_estimates *s,
                            pp_error *err);

@@ -251,7 +251,7 @@ static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_
     s->lag_ns = r->lag_known ? r->lag_ns : (double)NAN;
     s->lag_stderr_ns = r->lag_known ? r->lag_se_ns : (double)NAN;
     s->window_ns = r->window_ns;
-    s->observed_ns = span_sum(p->stretches, p->n_stretches);
+    s->observed_ns = span_sum(p->observed, p->n_observed);
     s->step_count = (int64_t)p->n_steps;
     s->step_mean_ns =
         p->n_steps ? (double)span_sum(p->steps, p->n_steps) / (double)p->n_steps : (double)NAN;
@@ -287,8 +287,8 @@ static int attribute(const pp_problem *p, const pp_estimates_options *options,
         .n_cells = p->n_cells,
         .steps = p->steps,
         .n_steps = p->n_steps,
-        .stretches = p->stretches,
-        .n_stretches = p->n_stretches,
+        .observed = p->observed,
+        .n_observed = p->n_observed,
         .metrics = p->metrics,
         .n_metrics = p->n_metrics,
         .options = options->attribution,

@@ -354,7 +354,7 @@ void pp_admission_options(const pp_operator *op, const char *ns, pp_inject_optio
                                .cpu = config->injection.cpu,
                                .memory = config->injection.memory,
                                .gpu_resources = &config->injection.gpu_resources,
-                               .stretch_seconds = config->injection.stretch_seconds,
+                               .capture_seconds = config->injection.capture_seconds,
                                .events_port = config->injection.events_port,
                                .sampling_memory = config->sampling.memory,
                                .sampling_auto = config->sampling.by_auto,

@@ -155,7 +155,7 @@ static void welcome(pp_operator *op, pp_peer *peer, const char *uid, const pp_se
     pp_http_ingest_welcome(op->server, peer->connection, &text);
 }
 
-static void touch_work(pp_operator *op, const char *session_uid)
+static void enqueue_session(pp_operator *op, const char *session_uid)
 {
     const pp_runtime *runtime = pp_runtime_find(op, session_uid);
     if (runtime)
@@ -180,12 +180,12 @@ static void tell_peer(pp_operator *op, pp_peer *peer, bool first)
         return;
     if (change && *peer->session_uid) {
         welcome(op, peer, peer->session_uid, NULL, false);
-        touch_work(op, peer->session_uid);
+        enqueue_session(op, peer->session_uid);
     }
     welcome(op, peer, uid, session, sampling);
     (void)snprintf(peer->session_uid, sizeof peer->session_uid, "%s", uid);
     peer->sampling = sampling;
-    touch_work(op, uid);
+    enqueue_session(op, uid);
 }
 
 static void tell_to_leave(pp_operator *op, const pp_peer *peer, const pp_pod *pod)
@@ -312,7 +312,7 @@ void pp_connections_disconnected(pp_operator *op, pp_http_id connection)
     char uid[sizeof peer->session_uid];
     (void)snprintf(uid, sizeof uid, "%s", peer->session_uid);
     peer_free(op, peer);
-    touch_work(op, uid);
+    enqueue_session(op, uid);
 }
 
 void pp_connections_pod_moved(pp_operator *op, const pp_pod *pod)
@@ -392,13 +392,13 @@ static void take_note(pp_runtime *runtime, const delivery *d)
     for (size_t i = 0; i < batch->process.gpus.count; i++) {
         const char *gpu = batch->process.gpus.items[i];
         (void)pp_strings_add_once(&target->gpus, gpu, NULL);
-        (void)pp_plan_need(runtime->plan, gpu, batch->stretch.start, batch->stretch.end, NULL);
+        (void)pp_plan_need(runtime->plan, gpu, batch->capture.start, batch->capture.end, NULL);
     }
     if (target->rank < 0 || batch->process.rank < target->rank)
         target->rank = batch->process.rank;
-    if (!pp_wire_is_fine_only(batch)) { /* which is of no stretch */
-        target->open_stretch = !batch->stretch.last;
-        target->replaying |= batch->stretch.dwell != 0; /* that none replays the store knows */
+    if (!pp_wire_is_pm_only(batch)) { /* which is of no capture */
+        target->open_capture = !batch->capture.last;
+        target->replaying |= batch->capture.dwell != 0; /* that none replays the store knows */
     }
     target->last_batch_ns = pp_time_now();
     runtime->stats_dirty = true;
@@ -498,16 +498,15 @@ static int check(pp_operator *op, const pp_peer *peer, pp_http_id connection, pp
         pod = NULL;
     const pp_session *session = pp_match_session(op->matches, batch->session);
     const pp_runtime *runtime = pp_runtime_find(op, batch->session);
-    pp_inject_carrier carrier = {0};
+    pp_inject_pod_view view = {0};
     if (pod)
-        pp_pod_carrier(pod, &carrier);
+        pp_pod_for_inject(pod, &view);
     const pp_batch_claim claim = {.pod_there = pod,
                                   .was_of = pod && was_of(pod, peer, batch->session),
-                                  .eligible =
-                                      pod && session && pp_inject_eligible(session, &carrier),
+                                  .eligible = pod && session && pp_inject_eligible(session, &view),
                                   .session = session,
                                   .end_stored = runtime && ended(runtime),
-                                  .replays = batch->stretch.dwell != 0};
+                                  .replays = batch->capture.dwell != 0};
     pp_error err = {0};
     if (pp_batch_check(&claim, &err) < 0 || !session || !pod) /* it takes none without both */
         return refuse(op, connection, batch, err.code, err.field, err.message);
@@ -554,6 +553,11 @@ void pp_connections_batch(pp_operator *op, pp_http_id connection, pp_wire_batch 
 {
     pp_peer *peer = op->stopping ? NULL : find_peer(op, connection);
     pp_store_clock clock;
+    if (!op->leading) { /* it was being decoded when the Lease was lost */
+        pp_wire_batch_free(batch);
+        pp_http_ingest_put_off(op->server, connection);
+        return;
+    }
     const pp_session *session = NULL;
     const pp_pod *pod = NULL;
     if (check(op, peer, connection, batch, &session, &pod) < 0 ||

@@ -17,7 +17,7 @@ pp_clock_now pp_clocks_now(void)
 static int64_t first_step(const pp_wire_batch *batch)
 {
     int64_t first = 0;
-    for (size_t i = 0; i < batch->step_count && !batch->stretch.dwell; i++)
+    for (size_t i = 0; i < batch->step_count && !batch->capture.dwell; i++)
         first = first == 0 || batch->steps[i].start < first ? batch->steps[i].start : first;
     return first;
 }
@@ -63,12 +63,12 @@ int pp_clocks_place(pp_runtime *runtime, const pp_session *session, const pp_pod
     *ret = (pp_store_clock){.now_ns = now.real_ns};
     if (!target)
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "out of memory");
-    if (pp_wire_is_fine_only(batch)) /* it is of no time */
+    if (pp_wire_is_pm_only(batch)) /* it is of no time */
         return 0;
-    const pp_clock_stamps stamps = {.start_ns = batch->stretch.start,
-                                    .end_ns = batch->stretch.end,
+    const pp_clock_stamps stamps = {.start_ns = batch->capture.start,
+                                    .end_ns = batch->capture.end,
                                     .first_ns = first_step(batch),
-                                    .monotonic_ns = batch->stretch.monotonic};
+                                    .monotonic_ns = batch->capture.monotonic};
     const pp_clock_frame frame = {.now = now,
                                   .session_ns = session->created_ns,
                                   .pod_ns = pod->created_ns,

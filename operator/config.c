@@ -34,6 +34,10 @@ static const pp_config_option options[] = {
      "`webhook.serviceNamespace`, port 443"},
     {"ingest.maxConnections", PP_CONFIG_INTEGER, AT(ingest.max_connections), "2000", 1, 100000,
      NULL, "Agents connected at once; more are answered 503, unless one of no session makes room"},
+    {"injection.captureSeconds", PP_CONFIG_NUMBER, AT(injection.capture_seconds), "30", 1, 3600,
+     NULL,
+     "Least length of a capture, which is a contiguous run of sampled steps, in seconds; where 64 "
+     "steps take less, as long as they do and half a second at least"},
     {"injection.cpu", PP_CONFIG_QUANTITY, AT(injection.cpu), "", 0, 0, NULL,
      "CPU that the agent requests, but in BestEffort pods; empty: none, but in Guaranteed pods, "
      "50m"},
@@ -56,10 +60,6 @@ static const pp_config_option options[] = {
     {"injection.release", PP_CONFIG_BOOL, AT(injection.release), "false", 0, 0, NULL,
      "Whether a pod that does not start because of what was added is deleted once, so that its "
      "controller makes another, which is left alone"},
-    {"injection.stretchSeconds", PP_CONFIG_NUMBER, AT(injection.stretch_seconds), "30", 1, 3600,
-     NULL,
-     "Least length of a contiguous sampled stretch, in seconds; where 64 steps take less, "
-     "as long as they do and half a second at least"},
     {"kubernetes.kubeconfig", PP_CONFIG_STRING, AT(kubernetes.kubeconfig), "", 0, 0, NULL,
      "A kubeconfig, for development; empty: the pod's service account"},
     {"kubernetes.namespace", PP_CONFIG_STRING, AT(kubernetes.ns), "", 0, 0, NULL,
@@ -414,6 +414,26 @@ static int rename_sections(json_t *root, pp_error *err)
     return 0;
 }
 
+/* The same for options of a section that kept its name. */
+static const struct {
+    const char *section, *was, *is;
+} renamed_options[] = {{"injection", "stretchSeconds", "captureSeconds"}};
+
+static int rename_options(json_t *root, pp_error *err)
+{
+    for (size_t i = 0; i < sizeof(renamed_options) / sizeof(renamed_options[0]); i++) {
+        json_t *section = json_object_get(root, renamed_options[i].section);
+        json_t *was = json_object_get(section, renamed_options[i].was);
+        if (!was)
+            continue;
+        if (!json_object_get(section, renamed_options[i].is) &&
+            json_object_set(section, renamed_options[i].is, was) < 0)
+            return pp_error_nomem(err);
+        (void)json_object_del(section, renamed_options[i].was);
+    }
+    return 0;
+}
+
 static int fill(const char *text, size_t n, pp_config *config, pp_error *err)
 {
     if (set_defaults(config, err) < 0)
@@ -425,7 +445,9 @@ static int fill(const char *text, size_t n, pp_config *config, pp_error *err)
         return -1;
     if (json_is_null(root))
         return 0;
-    return rename_sections(root, err) < 0 ? -1 : set_section(config, "", root, err);
+    if (rename_sections(root, err) < 0 || rename_options(root, err) < 0)
+        return -1;
+    return set_section(config, "", root, err);
 }
 
 int pp_config_parse(const char *text, size_t n, pp_config *ret, pp_error *err)

@@ -35,7 +35,7 @@ typedef struct pp_config {
         char *native_sidecar; /**< Auto, Always, Never */
         char *cpu;            /**< Kubernetes quantity */
         char *memory;
-        double stretch_seconds;
+        double capture_seconds;
         int64_t events_port;
         bool release; /**< pods that do not start may be deleted */
         pp_strings gpu_resources;

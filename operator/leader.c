@@ -10,12 +10,47 @@
 #include "operator/state.h"
 #include "operator/watches.h"
 
+#include <string.h>
+
+/** As long as the Lease that was lost may still keep others from leading. */
+enum { RECALL_MS = 15000 };
+
 static void start_leading(pp_operator *op)
 {
     pp_info(NULL, "leading as %s", op->identity);
     op->leading = true;
     op->serving_since_ns = pp_time_now();
+    (void)uv_timer_stop(&op->recall);
+    if (op->server)
+        pp_http_ingest_hold(op->server, false);
     pp_watches_enqueue_all(op);
+}
+
+/* Agents go to the replica that leads now, or wait for one. */
+static void send_agents_away(pp_operator *op)
+{
+    (void)uv_timer_stop(&op->recall);
+    if (!op->server)
+        return;
+    pp_http_ingest_close_all(op->server, 1012, "another replica leads now");
+    pp_http_ingest_hold(op->server, false);
+}
+
+static void on_recall(uv_timer_t *timer)
+{
+    send_agents_away(timer->data);
+}
+
+/*
+ * An API server that is too busy to renew the Lease often gives it back soon. Agents that had to
+ * come again meanwhile, each with a token to be reviewed, would keep it busy: so they are kept for
+ * a while, and nothing is read of them.
+ */
+static void keep_agents(pp_operator *op)
+{
+    if (op->server)
+        pp_http_ingest_hold(op->server, true);
+    (void)uv_timer_start(&op->recall, on_recall, RECALL_MS, 0);
 }
 
 static void stop_leading(pp_operator *op)
@@ -24,8 +59,10 @@ static void stop_leading(pp_operator *op)
     op->leading = false;
     op->prometheus_failed = false; /* it is not asked any more */
     pp_runtime_drop_all(op);
-    if (op->server)
-        pp_http_ingest_close_all(op->server, 1012, "another replica leads now");
+    if (op->idle || op->stopping)
+        send_agents_away(op);
+    else
+        keep_agents(op);
 }
 
 /* To the log, and to whoever describes the Deployment. */
@@ -69,6 +106,13 @@ static void on_lease_lost(void *user)
     consider(op);
 }
 
+static void on_leader(void *user, const char *identity)
+{
+    pp_operator *op = user;
+    if (!op->leading && strcmp(identity, op->identity) != 0)
+        send_agents_away(op);
+}
+
 static void on_lease_error(void *user, const pp_error *error)
 {
     (void)user;
@@ -95,6 +139,7 @@ int pp_leader_start(pp_operator *op, void (*released)(void *op), pp_error *err)
         .annotations = annotations,
         .on_started = on_lease_held,
         .on_stopped = on_lease_lost,
+        .on_leader = on_leader,
         .on_error = on_lease_error,
         .on_released = released,
         .user = op,

@@ -108,6 +108,7 @@ static void finish_stop(void *user)
     pp_turns_stop(&op->turns);
     uv_close((uv_handle_t *)&op->tick, NULL);
     uv_close((uv_handle_t *)&op->retention, NULL);
+    uv_close((uv_handle_t *)&op->recall, NULL);
     uv_close((uv_handle_t *)&op->rights_timer, NULL);
 }
 
@@ -243,6 +244,8 @@ int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config,
     *op = (pp_operator){.loop = loop, .config = config};
     uv_timer_init(loop, &op->tick);
     uv_timer_init(loop, &op->retention);
+    uv_timer_init(loop, &op->recall);
+    op->recall.data = op;
     uv_timer_init(loop, &op->rights_timer);
     op->rights_timer.data = op;
     op->tick.data = op;

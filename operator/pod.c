@@ -224,11 +224,11 @@ void pp_pod_view(const pp_pod *pod, pp_session_pod *ret)
                          .batch = -1};
 }
 
-void pp_pod_carrier(const pp_pod *pod, pp_inject_carrier *ret)
+void pp_pod_for_inject(const pp_pod *pod, pp_inject_pod_view *ret)
 {
-    *ret = (pp_inject_carrier){.namespace_ = pod->ns,
-                               .labels = pod->labels,
-                               .session_uid = pod->session_uid,
-                               .containers = pod->container,
-                               .hooked = pod->hooked};
+    *ret = (pp_inject_pod_view){.namespace_ = pod->ns,
+                                .labels = pod->labels,
+                                .session_uid = pod->session_uid,
+                                .containers = pod->container,
+                                .hooked = pod->hooked};
 }

@@ -50,7 +50,7 @@ void pp_pod_free(pp_pod *pod);
 void pp_pod_view(const pp_pod *pod, pp_session_pod *ret);
 
 /** What decides which session has it; borrowed from the pod. */
-void pp_pod_carrier(const pp_pod *pod, pp_inject_carrier *ret);
+void pp_pod_for_inject(const pp_pod *pod, pp_inject_pod_view *ret);
 
 /** "250m", "1.5", "2" (a Kubernetes quantity of cores) into cores; -1 when it is none. */
 double pp_pod_parse_cores(const char *quantity);

@@ -85,13 +85,13 @@ static void add_what_agents_reported(const gather_pods *g, const pp_pod *pod, pp
     view->gpus = (const char *const *)target->gpus.items;
     view->n_gpus = target->gpus.count;
     view->rank = target->rank;
-    view->open_stretch = target->open_stretch;
+    view->open_capture = target->open_capture;
     view->events = target->events;
     view->dropped = target->dropped;
     view->epoch = target->epoch;
     view->batch = target->batch;
-    view->fine = target->fine;
-    view->fine_why = target->fine_why;
+    view->pm = target->pm;
+    view->pm_why = target->pm_why;
     view->replays = target->replays;
     view->replaying = target->replaying;
     view->isolated = target->isolated;
@@ -243,7 +243,7 @@ static void seek_near(pp_runtime *runtime, const pp_session *session,
 /* ---- carrying out ---- */
 
 /* The longest pause after status writes that failed. */
-enum { STATUS_RETRY_MS = 60000 };
+enum { STATUS_RETRY_MS = 60000, STALE_MS = 10000 };
 
 static void write_row(pp_runtime *runtime, const pp_session *session,
                       const pp_session_decision *decision)
@@ -295,12 +295,29 @@ static void status_written(pp_runtime *runtime, const write_context *context, co
 {
     const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
     runtime->status_failures = 0;
+    runtime->stale_until_ns = 0;
     runtime->status_written_ns = pp_time_monotonic();
     if (version && strcmp(version, context->version) != 0)
         (void)snprintf(runtime->stale_version, sizeof runtime->stale_version, "%s",
                        context->version);
     pp_workqueue_forget(runtime->op->queue, runtime->key);
     pp_watches_enqueue(runtime->op, runtime->key);
+}
+
+/* Somebody has written since: a decision waits for what the watch brings of that, or would meet the
+ * same conflict. Should nothing come, it is tried again after a while. */
+static void status_conflicted(pp_runtime *runtime, const write_context *context)
+{
+    (void)snprintf(runtime->stale_version, sizeof runtime->stale_version, "%s", context->version);
+    runtime->stale_until_ns = pp_time_monotonic() + STALE_MS * MILLISECOND;
+    (void)pp_workqueue_add_after(runtime->op->queue, runtime->key, STALE_MS + 1, NULL);
+}
+
+/* Whether the session as it is known here is the one that a write has replaced. */
+static bool is_stale(const pp_runtime *runtime, const pp_session *session)
+{
+    return strcmp(runtime->stale_version, session->resource_version) == 0 &&
+           (!runtime->stale_until_ns || pp_time_monotonic() < runtime->stale_until_ns);
 }
 
 /* Nothing is written before the pause is over, however often the session is looked at. */
@@ -327,10 +344,13 @@ static void on_status_written(void *user, json_t *object, const pp_error *error)
         emit_events(context);
     if (runtime && !error)
         status_written(runtime, context, object);
+    else if (runtime && error->code == PP_ERR_CONFLICT)
+        status_conflicted(runtime, context);
     else if (runtime)
         status_failed(runtime);
     if (error && error->code != PP_ERR_NOT_FOUND) {
-        pp_warn(context->key, "writing the status: %s", error->message);
+        if (error->code != PP_ERR_CONFLICT)
+            pp_warn(context->key, "writing the status: %s", error->message);
         pp_meter_add(op->meters.status_failures, 1);
     }
     pp_pending_call_free(context);
@@ -589,6 +609,6 @@ void pp_reconcile(pp_operator *op, const char *key)
     }
     refresh_stats(runtime, session);
     /* A decision is made from what our own last write left, never from what it replaced. */
-    if (!runtime->status_writing && strcmp(runtime->stale_version, session->resource_version) != 0)
+    if (!runtime->status_writing && !is_stale(runtime, session))
         step(runtime, session);
 }

@@ -161,15 +161,15 @@ static void take_target(pp_runtime *runtime, const pp_store_target_stats *from)
     for (size_t i = 0; i < from->gpus.count; i++)
         (void)pp_strings_add_once(&target->gpus, from->gpus.items[i], NULL);
     target->rank = from->rank;
-    target->open_stretch = from->open_stretch;
+    target->open_capture = from->open_capture;
     target->last_batch_ns = from->last_batch_ns;
     target->events = from->events;
     target->steps = from->steps;
     target->dropped = from->dropped;
     target->epoch = from->epoch;
     target->batch = from->batch;
-    target->fine = from->fine;
-    (void)snprintf(target->fine_why, sizeof target->fine_why, "%s", from->fine_why);
+    target->pm = from->pm;
+    (void)snprintf(target->pm_why, sizeof target->pm_why, "%s", from->pm_why);
     target->replays = from->replays;
     target->replaying = from->replaying || (target->replaying && runtime->stats_dirty);
     pp_runtime_restore(target, from->observed_first_ns, pp_time_now());

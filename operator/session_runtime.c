@@ -160,7 +160,7 @@ pp_runtime_target *pp_runtime_get_target(pp_runtime *runtime, const char *pod_ui
     return target;
 }
 
-/* More stretches than there is room for count as one, with what was between them. */
+/* More captures than there is room for count as one, with what was between them. */
 static void see_idle(pp_runtime_target *target, int64_t now_ns)
 {
     if (!target->is_idle && target->n_idle < PP_RUNTIME_MAX_IDLE)

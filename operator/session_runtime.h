@@ -14,7 +14,7 @@
 
 typedef struct pp_operator pp_operator;
 
-#define PP_RUNTIME_MAX_IDLE 16 /* stretches of a pod without a training that are told apart */
+#define PP_RUNTIME_MAX_IDLE 16 /* captures of a pod without a training that are told apart */
 
 /** One injected pod of a session, as far as this process has seen it. */
 typedef struct pp_runtime_target {
@@ -24,15 +24,15 @@ typedef struct pp_runtime_target {
     pp_strings gpus;  /**< UUIDs that its processes named */
     pp_allowance allowance;
     int64_t rank;          /**< lowest of its processes; -1: unknown */
-    bool open_stretch;     /**< its last batch did not end a stretch */
+    bool open_capture;     /**< its last batch did not end a capture */
     int64_t last_batch_ns; /**< when the last batch was stored; 0: none yet */
     int64_t events;
     int64_t steps;
     int64_t dropped;
     int64_t epoch;
     int64_t batch;
-    bool fine; /**< PM sampling told something of it */
-    char fine_why[PP_SESSION_FINE_WHY];
+    bool pm; /**< PM sampling told something of it */
+    char pm_why[PP_SESSION_PM_WHY];
     int64_t replays; /**< of its layers */
     bool replaying;  /**< the last batch of a process of it is of replays */
     char isolated[PP_SESSION_ISOLATED_WHY];
@@ -96,6 +96,7 @@ typedef struct pp_runtime {
     bool collect;                               /**< Prometheus is to be asked */
     bool status_writing;                        /**< a status patch is under way */
     char stale_version[64]; /**< resourceVersion that our last patch replaced: wait for a newer */
+    int64_t stale_until_ns; /**< monotonic: the version is taken again, whatever it is; 0: never */
     int64_t status_written_ns; /**< monotonic, the last time; 0: not yet */
     int64_t status_retry_ns;   /**< monotonic: the pause after a failed write ends */
     unsigned status_failures;

@@ -154,10 +154,10 @@ static void free_pod(void *object)
 
 static void put_pod(pp_operator *op, const pp_pod *pod)
 {
-    pp_inject_carrier carrier;
+    pp_inject_pod_view view;
     pp_error err = {0};
-    pp_pod_carrier(pod, &carrier);
-    if (pp_match_put_pod(op->matches, pod->uid, &carrier, pod, &err) < 0)
+    pp_pod_for_inject(pod, &view);
+    if (pp_match_put_pod(op->matches, pod->uid, &view, pod, &err) < 0)
         pp_err(pod->name, "the pod cannot be looked at: %s", err.message);
 }
 

@@ -61,9 +61,9 @@ typedef enum pp_mark_kind {
     PP_MARK_BEGIN = 1, /**< layer and phase begin */
     PP_MARK_END,       /**< layer and phase end; in backward also without a begin, see pairing.h */
     PP_MARK_STEP,      /**< a step ended: value is its number, aux epoch and batch */
-    PP_MARK_START,     /**< a stretch starts here, at a step's end: value is its number; of a dwell
+    PP_MARK_START,     /**< a capture starts here, at a step's end: value is its number; of a dwell
                             (docs/replay.md) the dwell's, from 1, and its steps count from there */
-    PP_MARK_STOP,      /**< the stretch stops here, at a step's end */
+    PP_MARK_STOP,      /**< the capture stops here, at a step's end */
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
 } pp_mark_kind;
 
@@ -118,12 +118,12 @@ typedef struct pp_kernel {
 enum {
     PP_KERNEL_COLLECTIVE = 1, /**< a kernel of NCCL's */
     /** No kernel: all that were launched before `launched` are written, and `start` of the
-     * `kernels_lost` are among them: what is lost later is of later stretches. */
+     * `kernels_lost` are among them: what is lost later is of later captures. */
     PP_KERNEL_COMPLETE = 2,
 };
 
 /** Why a layer is not replayed in a phase (docs/replay.md); the numbers are the wire's. */
-typedef enum pp_left_out {
+typedef enum pp_replay_skip {
     PP_LEFT_NOT = 0,
     PP_LEFT_OWN_FORWARD, /**< its forward is not torch's: it may change anything */
     PP_LEFT_OWN_DATA,    /**< its forward changes its weights, or waits for other processes */
@@ -134,12 +134,12 @@ typedef enum pp_left_out {
     PP_LEFT_CALL,     /**< it was not called in the steps in which inputs were kept */
     PP_LEFT_GRADIENT, /**< it has no backward */
     PP_LEFT_COUNT,
-} pp_left_out;
+} pp_replay_skip;
 
 /** One layer; written once, before the header's layer_count covers it, but for left_out. */
 typedef struct pp_ring_layer {
     int64_t parameters;
-    uint8_t left_out[2]; /**< a pp_left_out each for forward and backward */
+    uint8_t skip_reason[2]; /**< a pp_replay_skip each for forward and backward */
     char name[PP_RING_NAME];
     char type[PP_RING_TYPE];
 } pp_ring_layer;
@@ -174,8 +174,8 @@ typedef struct pp_ring_header {
     char clock[16];              /**< "host", "kernels" or "cuda": docs/timing.md */
     char kernels[PP_RING_TYPE];  /**< why busy times are not known; "": they are */
     char refusal[PP_RING_TYPE];  /**< why this process is not profiled; "": it can be */
-    char fine[PP_RING_TYPE];     /**< "started": there is a sampler (samples.h); else why there is
-                                    none; "": none was asked for, or it is not decided */
+    char pm[PP_RING_TYPE];       /**< "started": there is a sampler (samples.h); else why there is
+                                      none; "": none was asked for, or it is not decided */
     char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/replay.md); "": they are,
                                    or none was asked for */
     char gpus[PP_RING_GPUS];     /**< UUIDs, comma-separated */
@@ -201,7 +201,7 @@ typedef struct pp_ring_header {
     uint32_t state;        /**< what is installed now, a pp_ring_mode */
     uint32_t failures;     /**< times that the hook gave up because of an error of its own */
     uint32_t detached;     /**< 1: the hook has left for good */
-    uint32_t isolating;    /**< 1: inputs are kept, or layers replayed: the stretch is to go on */
+    uint32_t isolating;    /**< 1: inputs are kept, or layers replayed: the capture is to go on */
     uint64_t kernel_head;  /**< kernels ever written */
     uint64_t kernels_lost; /**< ever */
 

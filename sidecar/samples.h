@@ -44,7 +44,7 @@ typedef enum pp_samples_state {
     PP_SAMPLES_OPENING = 0, /**< ... and choosing the period */
     PP_SAMPLES_RESTING = 1,
     PP_SAMPLES_SAMPLING = 2, /**< samples come */
-    PP_SAMPLES_ENDING = 3,   /**< those of the stretch that are still evaluated come */
+    PP_SAMPLES_ENDING = 3,   /**< those of the capture that are still evaluated come */
     PP_SAMPLES_FAILED = 4,   /**< for good: `why` says it */
 } pp_samples_state;
 
@@ -74,11 +74,11 @@ typedef struct pp_samples_header {
     /* Written by the sampler. */
     _Alignas(64) uint64_t head; /**< samples ever written */
     uint64_t lost;              /**< samples dropped here for want of room */
-    uint64_t broken;            /**< stretches that CUPTI lost samples of, or that ended early */
-    uint64_t stretch;           /**< number of the latest stretch, from 1; written after ... */
+    uint64_t broken;            /**< captures that CUPTI lost samples of, or that ended early */
+    uint64_t capture;           /**< number of the latest capture, from 1; written after ... */
     uint64_t first;             /**< ... the head at which its samples begin */
     int64_t offset; /**< ns: the host's CLOCK_MONOTONIC less the samples' clock, as the least that
-                       was seen in this stretch: what a sample waited until it was decoded is in it.
+                       was seen in this capture: what a sample waited until it was decoded is in it.
                        INT64_MAX: none seen yet */
     int64_t cpu;    /**< ns of processors that the sampler has used */
     uint32_t state; /**< a pp_samples_state */

@@ -39,7 +39,7 @@ def run(*command, **environment):
 def run_with_gpus(table, folder, python, steps):
     """A training that names all GPUs of the table, in a process of its own."""
     names = [line.split()[0] for line in table.read_text().splitlines()]
-    return run(*probe("run", "--budget", "50", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, steps),
+    return run(*probe("run", "--budget", "50", "--capture", "100ms", "-o", str(folder), "--", python, TRAIN, steps),
                NVIDIA_VISIBLE_DEVICES=",".join(names), PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
 
 
@@ -51,7 +51,7 @@ def test_results_of_a_training(python, tmp_path):
     before = left_behind()
     plain = run(python, TRAIN, "400")
     folder = tmp_path / "results"
-    probed = run(*probe("run", "--budget", "50", "--stretch", "100ms", "-o", str(folder), "--", python, TRAIN, "400"))
+    probed = run(*probe("run", "--budget", "50", "--capture", "100ms", "-o", str(folder), "--", python, TRAIN, "400"))
     assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
     results = json.loads((folder / "results.json").read_text())
     assert results["command"] == [python, TRAIN, "400"] and results["exitStatus"] == 0
@@ -106,14 +106,14 @@ def replays_of(name, phase, number, background, batches):
     """Of the dwell: [(when, replays that began then)], its spans, and ns in which the layer's kernels ran."""
     begun, spans, busy = [], [], 0
     for batch in batches:
-        stretch, pieces = batch["stretch"], batch.get("grid") or batch["intervals"]
+        capture, pieces = batch["stretch"], batch.get("grid") or batch["intervals"]
         names = {layer["id"]: layer["name"] for layer in batch["layers"]}
         some = [i for i, layer in enumerate(pieces["layer"]) if layer]
-        if stretch.get("dwell") != number or stretch.get("background", False) != background or not some:
+        if capture.get("dwell") != number or capture.get("background", False) != background or not some:
             continue
         if not background and (names[pieces["layer"][some[0]]], pieces["phase"][some[0]]) != (name, phase):
             continue
-        spans.append((stretch["start"], stretch["end"]))
+        spans.append((capture["start"], capture["end"]))
         if "cells" in pieces:
             times = [pieces["start"] + n * pieces["cell"] for n in itertools.accumulate(pieces["cells"])]
         else:
@@ -140,7 +140,7 @@ def test_values_of_replays(tmp_path):
     table, folder = tmp_path / "table", tmp_path / "results"
     table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=4 occ=3 dram=2 fp32=1\n")
     doubles = pathlib.Path(os.environ["PP_HOOK"]).parent / "tests"
-    train = pathlib.Path(__file__).parents[2] / "sidecar/tests/isolated.py"
+    train = pathlib.Path(__file__).parents[2] / "sidecar/tests/replay.py"
     command = [python, str(train), "plain", str(doubles / "cuda/libcuda.so.1"), str(doubles / "cupti/libcupti.so.13")]
     plain = run(*command)
     probed = run(*probe("run", "--method", "Replay", "--layers-include", "lin", "--layers-include", "own", "--replay-duration",

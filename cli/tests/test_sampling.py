@@ -28,7 +28,7 @@ def run(folder, python, model, seed, length, *options, **settings):
     the program said, results)."""
     timeline = str(folder / "timeline")
     laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
-    command = [os.environ["PP_CLI"], "run", "--sampling-period", "100us", "--budget", "0.3", "--stretch", "2s", *options,
+    command = [os.environ["PP_CLI"], "run", "--sampling-period", "100us", "--budget", "0.3", "--capture", "2s", *options,
                "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), *length]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={
         **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
@@ -58,7 +58,7 @@ def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
     begun = time.monotonic()
-    # Sampled once to choose the period, twice for results, and once more: by then both stretches are over.
+    # Sampled once to choose the period, twice for results, and once more: by then both captures are over.
     output, said, results = run(tmp_path, python, model, seed, ["20", "4"], "--method", "Sampling")
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
@@ -80,8 +80,8 @@ def test_values_are_the_truth(tmp_path, python, model):
             if name in driver.METRICS} == {"sampling"}
 
 
-def test_a_run_of_one_stretch(tmp_path):
-    """The sampler opens within the run's first stretch, which is begun anew once samples come: it may be the only one."""
+def test_a_run_of_one_capture(tmp_path):
+    """The sampler opens within the run's first capture, which is begun anew once samples come: it may be the only one."""
     output, said, results = run(tmp_path, PYTHONS[-1], "long", 5, ["9"], "--method", "Sampling", "--budget", "0.05",
                                 enable_ns=1500000000)
     gpu, = results["gpus"]
@@ -95,7 +95,7 @@ def test_a_run_of_one_stretch(tmp_path):
 def test_a_run_that_is_over_too_soon(tmp_path):
     """It says why its results have no fine values."""
     _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["1"], "--method", "Sampling", enable_ns=3000000000)
-    assert "monitors were not sampled: none of its stretches was before the end" in said
+    assert "monitors were not sampled: none of its captures was before the end" in said
     gpu, = results["gpus"]
     assert "fine" not in gpu and {
         item["metrics"][name]["reason"] for item in gpu["items"] if item["kind"] == "layer" for name in driver.METRICS

@@ -9,7 +9,7 @@
 
 #define T0 INT64_C(1769000000000000000)
 
-/* The example of docs/wire.md, its stretch shortened to what the intervals need. */
+/* The example of docs/wire.md, its capture shortened to what the intervals need. */
 static const char example[] =
     "{\"type\":\"batch\",\"session\":\"5d7f0a5e-1111\",\"instance\":\"a-b-c\",\"seq\":7,"
     "\"process\":{\"id\":0,\"rank\":0,\"worldSize\":2,\"gpus\":[\"GPU-1\",\"GPU-2\"],"
@@ -37,7 +37,7 @@ static json_t *parse(const char *text)
     return value;
 }
 
-static const char example_fine[] =
+static const char example_pm[] =
     "{\"gpu\":\"GPU-1\",\"sources\":[\"sm__cycles_active.avg\",\"\",\"dram__x\",\"\"],"
     "\"layer\":[1,0],\"phase\":[1,7],\"kernels\":[12,3],\"smActive\":[951234,-1],"
     "\"smActiveError\":[1500,-1],\"dramActive\":[10,1000001],\"dramActiveError\":[0,20]}";
@@ -92,25 +92,25 @@ static void test_chips(void **state)
     assert_string_equal(err.field, "process.chip.smKHz");
 }
 
-static void test_fine_values(void **state)
+static void test_pm_values(void **state)
 {
     (void)state;
     PP_CLEANUP_JSON json_t *object = parse(example);
     pp_wire_batch *b = NULL;
     pp_error err = {0};
-    assert_int_equal(json_object_set_new(object, "fine", parse(example_fine)), 0);
+    assert_int_equal(json_object_set_new(object, "fine", parse(example_pm)), 0);
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
-    assert_string_equal(b->fine.gpu, "GPU-1");
-    assert_string_equal(b->fine.sources.items[2], "dram__x");
-    assert_int_equal(b->fine.count, 2);
-    assert_int_equal(b->fine.rows[0].layer, 1);
-    assert_int_equal(b->fine.rows[0].phase, PP_WIRE_BACKWARD);
-    assert_int_equal(b->fine.rows[0].kernels, 12);
-    assert_int_equal(b->fine.rows[0].mean[0], 951234);
-    assert_int_equal(b->fine.rows[0].error[0], 1500);
-    assert_int_equal(b->fine.rows[1].mean[0], -1);
-    assert_int_equal(b->fine.rows[1].mean[1], -1); /* in no column */
-    assert_int_equal(b->fine.rows[1].mean[2], 1000001);
+    assert_string_equal(b->pm.gpu, "GPU-1");
+    assert_string_equal(b->pm.sources.items[2], "dram__x");
+    assert_int_equal(b->pm.count, 2);
+    assert_int_equal(b->pm.rows[0].layer, 1);
+    assert_int_equal(b->pm.rows[0].phase, PP_WIRE_BACKWARD);
+    assert_int_equal(b->pm.rows[0].kernels, 12);
+    assert_int_equal(b->pm.rows[0].mean[0], 951234);
+    assert_int_equal(b->pm.rows[0].error[0], 1500);
+    assert_int_equal(b->pm.rows[1].mean[0], -1);
+    assert_int_equal(b->pm.rows[1].mean[1], -1); /* in no column */
+    assert_int_equal(b->pm.rows[1].mean[2], 1000001);
     assert_comes_round(b, object);
     pp_wire_batch_free(b);
 }
@@ -123,32 +123,32 @@ static const char example_closure[] = "{\"metric\":[0,2],\"held\":[412345,0],"
                                       "\"difference\":[-312,40],\"noise\":[20111,-1]}";
 
 /* The example's values with `more` as `key` of them. */
-static json_t *fine_with(const char *key, json_t *more)
+static json_t *pm_with(const char *key, json_t *more)
 {
     json_t *object = parse(example);
-    json_t *fine = parse(example_fine);
-    (void)json_object_set_new(fine, "sampling", parse(example_sampling));
-    (void)json_object_set_new(fine, "closure", parse(example_closure));
+    json_t *pm = parse(example_pm);
+    (void)json_object_set_new(pm, "sampling", parse(example_sampling));
+    (void)json_object_set_new(pm, "closure", parse(example_closure));
     if (key)
-        (void)json_object_set_new(fine, key, more);
-    (void)json_object_set_new(object, "fine", fine);
+        (void)json_object_set_new(pm, key, more);
+    (void)json_object_set_new(object, "fine", pm);
     return object;
 }
 
 static void test_how_sampling_went(void **state)
 {
     (void)state;
-    PP_CLEANUP_JSON json_t *object = fine_with(NULL, NULL);
+    PP_CLEANUP_JSON json_t *object = pm_with(NULL, NULL);
     pp_wire_batch *b = NULL;
     pp_error err = {0};
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
-    const pp_wire_fine_sampling *s = &b->fine.sampling;
+    const pp_wire_pm_sampling *s = &b->pm.sampling;
     assert_string_equal(s->chip, "GH100");
     assert_true(s->period == 25000 && s->times == 5 && s->failed == 1 && s->sampled == 8012345678);
     assert_true(s->samples == 320400 && s->lag == -1400123 && s->lag_error == 31);
     assert_true(s->sampler_cpu == 11000000000);
-    assert_int_equal(b->fine.closure_count, 2);
-    const pp_wire_fine_closure *c = b->fine.closures;
+    assert_int_equal(b->pm.closure_count, 2);
+    const pp_wire_pm_closure *c = b->pm.closures;
     assert_true(c[0].metric == 0 && c[0].held == 412345 && c[0].difference == -312);
     assert_true(c[0].noise == 20111);
     assert_true(c[1].metric == 2 && c[1].held == 0 && c[1].difference == 40 && c[1].noise == -1);
@@ -159,27 +159,27 @@ static void test_how_sampling_went(void **state)
 static void test_less_of_how_sampling_went(void **state)
 {
     (void)state;
-    PP_CLEANUP_JSON json_t *object = fine_with(
+    PP_CLEANUP_JSON json_t *object = pm_with(
         "closure", parse("{\"metric\":[3],\"held\":[10000000],\"difference\":[-10000000]}"));
-    json_t *fine = json_object_get(object, "fine");
+    json_t *pm = json_object_get(object, "fine");
     pp_wire_batch *b = NULL;
     pp_error err = {0};
-    (void)json_object_del(json_object_get(fine, "sampling"), "chip");
+    (void)json_object_del(json_object_get(pm, "sampling"), "chip");
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
-    assert_null(b->fine.sampling.chip);
-    assert_int_equal(b->fine.closures[0].noise, -1);
+    assert_null(b->pm.sampling.chip);
+    assert_int_equal(b->pm.closures[0].noise, -1);
     assert_comes_round(b, object);
     pp_wire_batch_free(b);
-    (void)json_object_del(fine, "sampling");
-    (void)json_object_del(fine, "closure");
+    (void)json_object_del(pm, "sampling");
+    (void)json_object_del(pm, "closure");
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0); /* an earlier release's */
-    assert_int_equal(b->fine.sampling.period, 0);
-    assert_int_equal(b->fine.closure_count, 0);
+    assert_int_equal(b->pm.sampling.period, 0);
+    assert_int_equal(b->pm.closure_count, 0);
     assert_comes_round(b, object);
     pp_wire_batch_free(b);
 }
 
-static void assert_fine_refused(const json_t *object, const char *field)
+static void assert_pm_refused(const json_t *object, const char *field)
 {
     pp_wire_batch *b = NULL;
     pp_error err = {0};
@@ -225,11 +225,11 @@ static void test_wrong_sampling(void **state)
                                       json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
         else
             (void)json_object_del(sampling, cases[i].key);
-        PP_CLEANUP_JSON json_t *object = fine_with("sampling", sampling);
-        assert_fine_refused(object, cases[i].field);
+        PP_CLEANUP_JSON json_t *object = pm_with("sampling", sampling);
+        assert_pm_refused(object, cases[i].field);
     }
-    PP_CLEANUP_JSON json_t *object = fine_with("sampling", json_null());
-    assert_fine_refused(object, "fine.sampling");
+    PP_CLEANUP_JSON json_t *object = pm_with("sampling", json_null());
+    assert_pm_refused(object, "fine.sampling");
 }
 
 static void test_wrong_closure(void **state)
@@ -256,19 +256,19 @@ static void test_wrong_closure(void **state)
         json_t *closure = parse(example_closure);
         (void)json_object_set_new(closure, cases[i].key,
                                   json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
-        PP_CLEANUP_JSON json_t *object = fine_with("closure", closure);
-        assert_fine_refused(object, cases[i].field);
+        PP_CLEANUP_JSON json_t *object = pm_with("closure", closure);
+        assert_pm_refused(object, cases[i].field);
     }
-    PP_CLEANUP_JSON json_t *object = fine_with("closure", parse("{\"metric\":[0]}"));
-    assert_fine_refused(object, "fine.closure.held");
+    PP_CLEANUP_JSON json_t *object = pm_with("closure", parse("{\"metric\":[0]}"));
+    assert_pm_refused(object, "fine.closure.held");
 }
 
 /* Why there are none is a batch's whole word on them. */
-static void test_why_no_fine_values(void **state)
+static void test_why_no_pm_values(void **state)
 {
     (void)state;
     static const struct {
-        const char *fine, *field;
+        const char *pm, *field;
     } cases[] = {
         {"{\"why\":\"the driver lets only root \\\"read\\\" \\u00b5s\"}", NULL},
         {"{\"why\":\"\"}", "fine.why"},
@@ -278,15 +278,15 @@ static void test_why_no_fine_values(void **state)
         PP_CLEANUP_JSON json_t *object = parse(example);
         pp_wire_batch *b = NULL;
         pp_error err = {0};
-        (void)json_object_set_new(object, "fine", parse(cases[i].fine));
+        (void)json_object_set_new(object, "fine", parse(cases[i].pm));
         assert_int_equal(pp_wire_batch_decode(object, &b, &err), cases[i].field ? -1 : 0);
         if (cases[i].field) {
             assert_string_equal(err.field, cases[i].field);
             continue;
         }
-        assert_false(pp_wire_is_fine_only(b));
+        assert_false(pp_wire_is_pm_only(b));
         b->step_count = b->interval_count = 0;
-        assert_true(pp_wire_is_fine_only(b));
+        assert_true(pp_wire_is_pm_only(b));
         assert_comes_round(b, object);
         pp_wire_batch_free(b);
     }
@@ -310,7 +310,7 @@ static void test_a_long_why(void **state)
     pp_wire_batch_free(b);
 }
 
-static void test_wrong_fine_values(void **state)
+static void test_wrong_pm_values(void **state)
 {
     (void)state;
     static const struct {
@@ -336,10 +336,10 @@ static void test_wrong_fine_values(void **state)
         PP_CLEANUP_JSON json_t *object = parse(example);
         pp_wire_batch *b = NULL;
         pp_error err = {0};
-        json_t *fine = parse(example_fine);
-        (void)json_object_set_new(fine, cases[i].key,
+        json_t *pm = parse(example_pm);
+        (void)json_object_set_new(pm, cases[i].key,
                                   json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
-        (void)json_object_set_new(object, "fine", fine);
+        (void)json_object_set_new(object, "fine", pm);
         assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
         assert_string_equal(err.field, cases[i].field);
     }
@@ -368,12 +368,12 @@ static void test_dwells(void **state)
     (void)json_object_set_new(layer, "forwardLeftOut", json_integer(4));
     (void)json_object_set_new(layer, "backwardLeftOut", json_integer(8));
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
-    assert_int_equal(b->stretch.dwell, 9);
-    assert_true(b->stretch.background);
+    assert_int_equal(b->capture.dwell, 9);
+    assert_true(b->capture.background);
     assert_string_equal(b->process.isolated, "compiled code");
     assert_int_equal(b->cost.paused, 812000000);
-    assert_int_equal(b->layers[0].forward_left_out, 4);
-    assert_int_equal(b->layers[0].backward_left_out, 8);
+    assert_int_equal(b->layers[0].forward_skip, 4);
+    assert_int_equal(b->layers[0].backward_skip, 8);
     pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
     assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
     pp_wire_batch_free(b);
@@ -383,7 +383,7 @@ static void test_dwells(void **state)
 
     PP_CLEANUP_JSON json_t *plain = parse(example);
     assert_int_equal(pp_wire_batch_decode(plain, &b, &err), 0);
-    assert_true(b->stretch.dwell == 0 && !b->stretch.background && b->cost.paused == 0);
+    assert_true(b->capture.dwell == 0 && !b->capture.background && b->cost.paused == 0);
     assert_string_equal(b->process.isolated, "");
     pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
     assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
@@ -434,8 +434,8 @@ static void test_decodes_absolute_values(void **state)
     assert_int_equal(b->seq, 7);
     assert_int_equal(b->process.gpus.count, 2);
     assert_string_equal(b->process.hostname, "dlrm-0");
-    assert_int_equal(b->stretch.end - b->stretch.start, 4200000000);
-    assert_false(b->stretch.last);
+    assert_int_equal(b->capture.end - b->capture.start, 4200000000);
+    assert_false(b->capture.last);
     assert_string_equal(b->layers[0].type, "Linear");
     assert_int_equal(b->step_count, 2);
     assert_int_equal(b->steps[1].number, 42);
@@ -749,10 +749,10 @@ static void test_each_busy_time_is_named(void **state)
         PP_CLEANUP_JSON json_t *object = busy_grid_example();
         assert_refused(object, &grids[i]);
     }
-    PP_CLEANUP_JSON json_t *fine = busy_grid_example();
-    set_at(fine, "grid.cell", "5000000");
-    set_at(fine, "grid.busy", "[1,2]");
-    assert_refused(fine, &(broken){"grid.kernels[1]", "5000001", NULL});
+    PP_CLEANUP_JSON json_t *pm = busy_grid_example();
+    set_at(pm, "grid.cell", "5000000");
+    set_at(pm, "grid.busy", "[1,2]");
+    assert_refused(pm, &(broken){"grid.kernels[1]", "5000001", NULL});
 }
 
 static void fill(json_t *group, const char *name, size_t count, int64_t value)
@@ -1199,10 +1199,10 @@ static void test_batches_are_shifted(void **state)
         (void)json_object_set_new(json_object_get(object, "stretch"), "monotonic",
                                   json_integer(123456789));
         assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
-        assert_true(b->stretch.monotonic == 123456789);
+        assert_true(b->capture.monotonic == 123456789);
         assert_int_equal(pp_wire_batch_shift(b, -3600000000123, &err), 0);
-        assert_true(b->stretch.start == T0 + 3600000000123);
-        assert_true(b->stretch.end == T0 + 3604200000123);
+        assert_true(b->capture.start == T0 + 3600000000123);
+        assert_true(b->capture.end == T0 + 3604200000123);
         assert_true(b->steps[0].start == T0 + 3600000000123);
         assert_true(b->steps[1].start == T0 + 3601500000123);
         if (grid)
@@ -1219,7 +1219,7 @@ static void test_batches_are_shifted(void **state)
         assert_int_equal(pp_wire_batch_shift(b, T0, &err), -1);
         assert_int_equal(pp_wire_batch_shift(b, INT64_MIN, &err), -1);
         assert_int_equal(pp_wire_batch_shift(b, INT64_MAX, &err), -1);
-        assert_true(b->stretch.start == T0 && b->stretch.end == T0 + 4200000000);
+        assert_true(b->capture.start == T0 && b->capture.end == T0 + 4200000000);
         pp_buf_done(&text);
         pp_wire_batch_free(b);
     }
@@ -1285,15 +1285,15 @@ int main(void)
         cmocka_unit_test(test_not_an_object),
         cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
         cmocka_unit_test(test_text_that_needs_escapes),
-        cmocka_unit_test(test_fine_values),
+        cmocka_unit_test(test_pm_values),
         cmocka_unit_test(test_chips),
         cmocka_unit_test(test_how_sampling_went),
         cmocka_unit_test(test_less_of_how_sampling_went),
         cmocka_unit_test(test_wrong_sampling),
         cmocka_unit_test(test_wrong_closure),
-        cmocka_unit_test(test_why_no_fine_values),
+        cmocka_unit_test(test_why_no_pm_values),
         cmocka_unit_test(test_a_long_why),
-        cmocka_unit_test(test_wrong_fine_values),
+        cmocka_unit_test(test_wrong_pm_values),
         cmocka_unit_test(test_random_mutations),
         cmocka_unit_test(test_small_messages),
         cmocka_unit_test(test_small_messages_refuse),

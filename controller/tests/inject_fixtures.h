@@ -19,7 +19,7 @@ static inline pp_inject_options options(void)
         .memory = "",
         .sampling_memory = "",
         .gpu_resources = &fixture_gpus,
-        .stretch_seconds = 30,
+        .capture_seconds = 30,
     };
 }
 

@@ -218,20 +218,20 @@ static void test_given_amounts(void **state)
     assert_string_equal(stated(got, PP_INJECT_AGENT, "limits", "memory"), "100Mi");
 }
 
-static void test_fine_sampling(void **state)
+static void test_pm_sampling(void **state)
 {
     (void)state;
     static const struct {
         const char *given, *guaranteed, *burstable;
     } cases[] = {{"", "192Mi", "0"}, {"1Gi", "1Gi", "1Gi"}};
-    static const char fine[] = "{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Sampling'}";
+    static const char pm[] = "{'selector': {'matchLabels': {'a': 'b'}}, 'method': 'Sampling'}";
     PP_CLEANUP_JSON json_t *full = pod_of(&kinds[10]);
     PP_CLEANUP_JSON json_t *some = pod_of(&kinds[4]);
     pp_inject_options opt = options();
     for (size_t i = 0; i < 2; i++) {
         opt.sampling_memory = cases[i].given;
-        PP_CLEANUP_JSON json_t *a = inject_for(full, fine, &opt);
-        PP_CLEANUP_JSON json_t *b = inject_for(some, fine, &opt);
+        PP_CLEANUP_JSON json_t *a = inject_for(full, pm, &opt);
+        PP_CLEANUP_JSON json_t *b = inject_for(some, pm, &opt);
         assert_string_equal(stated(a, PP_INJECT_AGENT, "limits", "memory"), cases[i].guaranteed);
         assert_string_equal(stated(b, PP_INJECT_AGENT, "requests", "memory"), cases[i].burstable);
     }
@@ -295,7 +295,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_asked_for),
         cmocka_unit_test(test_guaranteed),
         cmocka_unit_test(test_given_amounts),
-        cmocka_unit_test(test_fine_sampling),
+        cmocka_unit_test(test_pm_sampling),
         cmocka_unit_test(test_what_all_state_ours_states),
         cmocka_unit_test(test_early_ones_have_the_trainers_amounts),
         cmocka_unit_test(test_storage_limits),

@@ -181,7 +181,7 @@ static void test_settings_of_replays(void **state)
 }
 
 /* Samples are asked for by name, or by Auto where the operator is configured so. */
-static void test_settings_of_fine_sampling(void **state)
+static void test_settings_of_pm_sampling(void **state)
 {
     (void)state;
     static const struct {
@@ -555,7 +555,7 @@ static void test_wanted(void **state)
 }
 
 /* Of two sessions, the second a second older, the pod is whose? */
-static int holder(const char *first, const char *second, const pp_inject_carrier *pod)
+static int holder(const char *first, const char *second, const pp_inject_pod_view *pod)
 {
     pp_session *a = fixture_session(first), *b = fixture_session(second);
     a->uid[0] = 'a';
@@ -582,7 +582,7 @@ static void test_holder(void **state)
         "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'containers': ['cc', 'c']}";
     static const char stranger[] = "{'selector': {'matchLabels': {'app': 'other'}}}";
     PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
-    pp_inject_carrier pod = {
+    pp_inject_pod_view pod = {
         .namespace_ = "ml", .labels = labels, .containers = "c", .hooked = true};
     assert_int_equal(holder(SPEC, SPEC, &pod), 2); /* the oldest */
     assert_int_equal(holder(SPEC, stranger, &pod), 1);
@@ -615,7 +615,7 @@ static void test_suits_while_finishing(void **state)
     (void)state;
     pp_session *s = fixture_session(SPEC);
     PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'dlrm'}");
-    const pp_inject_carrier pod = {.namespace_ = "ml", .labels = labels, .hooked = true};
+    const pp_inject_pod_view pod = {.namespace_ = "ml", .labels = labels, .hooked = true};
     s->phase = PP_SESSION_FINISHING;
     assert_true(pp_inject_eligible(s, &pod));
     assert_null(pp_inject_holder((const pp_session *const[]){s}, 1, &pod));
@@ -811,7 +811,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_realistic_pod),
         cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_settings_of_fine_sampling),
+        cmocka_unit_test(test_settings_of_pm_sampling),
         cmocka_unit_test(test_settings_of_replays),
         cmocka_unit_test(test_no_events_in_the_nodes_network),
         cmocka_unit_test(test_native_sidecar_by_version),

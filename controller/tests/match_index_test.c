@@ -13,7 +13,7 @@ typedef struct world_pod {
     char uid[64];
     const char *ns;
     json_t *labels;
-    pp_inject_carrier carrier;
+    pp_inject_pod_view view;
     bool there;
 } world_pod;
 
@@ -131,13 +131,13 @@ static void put_pod(world *w, unsigned i)
     if (pod->labels && pick(w, 2))
         json_object_set_new(pod->labels, "tier", json_string(pick_text(w, tiers, 2)));
     bool injected = pick(w, 3) == 0;
-    pod->carrier = (pp_inject_carrier){.namespace_ = pod->ns,
-                                       .labels = pod->labels,
-                                       .session_uid = injected ? w->uids[pick(w, SESSIONS)] : NULL,
-                                       .containers = pick(w, 2) ? "c" : NULL,
-                                       .hooked = injected || pick(w, 2)};
+    pod->view = (pp_inject_pod_view){.namespace_ = pod->ns,
+                                     .labels = pod->labels,
+                                     .session_uid = injected ? w->uids[pick(w, SESSIONS)] : NULL,
+                                     .containers = pick(w, 2) ? "c" : NULL,
+                                     .hooked = injected || pick(w, 2)};
     pod->there = true;
-    assert_int_equal(pp_match_put_pod(w->index, pod->uid, &pod->carrier, pod, NULL), 0);
+    assert_int_equal(pp_match_put_pod(w->index, pod->uid, &pod->view, pod, NULL), 0);
     json_decref(old);
 }
 
@@ -174,7 +174,7 @@ static void change(world *w)
 
 static bool is_of(const world_pod *pod, const pp_session *s)
 {
-    bool injected = pod->carrier.session_uid && strcmp(pod->carrier.session_uid, s->uid) == 0;
+    bool injected = pod->view.session_uid && strcmp(pod->view.session_uid, s->uid) == 0;
     return strcmp(pod->ns, s->namespace_) == 0 && !pp_session_final(s) &&
            (injected || pp_selector_matches(&s->selector, pod->labels));
 }
@@ -205,7 +205,7 @@ static bool see_session(void *user, const pp_session *session)
 static void check_pod(const world *w, const world_pod *pod)
 {
     const pp_session *const *all = (const pp_session *const *)w->sessions;
-    const pp_session *holder = pp_inject_holder(all, SESSIONS, &pod->carrier);
+    const pp_session *holder = pp_inject_holder(all, SESSIONS, &pod->view);
     assert_ptr_equal(pp_match_holder(w->index, pod->uid), holder);
     assert_ptr_equal(pp_match_pod(w->index, pod->uid), pod);
     assert_ptr_equal(pp_match_new_pod(w->index, pod->ns, pod->labels),
@@ -322,7 +322,7 @@ static void test_moves_are_told(void **state)
     telling t = {.uid = "pod"};
     t.index = pp_match_index_new(on_moved, &t);
     PP_CLEANUP_JSON json_t *labels = json_pack("{s:s}", "app", "a");
-    pp_inject_carrier pod = {.namespace_ = "ml", .labels = labels, .hooked = true};
+    pp_inject_pod_view pod = {.namespace_ = "ml", .labels = labels, .hooked = true};
     assert_int_equal(pp_match_put_pod(t.index, "pod", &pod, &t, NULL), 0);
     pp_session *a = session_of(first, "Collecting");
     pp_session *b = session_of(second, "Pending");

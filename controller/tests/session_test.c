@@ -519,7 +519,7 @@ static void test_main_path(void **state)
 
     assert_int_equal(step(&w, 109.9), PP_SESSION_COLLECTING);
     assert_true(w.did.requeue_ns <= FIXTURE_SECOND / 10);
-    w.pods[0].open_stretch = true;
+    w.pods[0].open_capture = true;
     assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
     assert_true(told(&w, "DurationReached", ""));
     assert_false(w.did.sampling);
@@ -527,9 +527,9 @@ static void test_main_path(void **state)
     assert_true(pp_session_takes_batches(w.session));
 
     w.obs.stats.samples_complete = true;
-    assert_int_equal(step(&w, 115), PP_SESSION_FINISHING); /* the open stretch is awaited */
+    assert_int_equal(step(&w, 115), PP_SESSION_FINISHING); /* the open capture is awaited */
     assert_false(w.did.finalise);
-    w.pods[0].open_stretch = false;
+    w.pods[0].open_capture = false;
     assert_int_equal(step(&w, 116), PP_SESSION_FINISHING);
     assert_true(w.did.finalise);
     final_solution(&w);
@@ -589,7 +589,7 @@ static void test_late_restart_drains(void **state)
     (void)step(&w, 21);
     assert_int_equal(step(&w, 111), PP_SESSION_FINISHING);
     w.obs.serving_since_ns = T(400);
-    w.pods[0].open_stretch = true;
+    w.pods[0].open_capture = true;
     w.obs.stats.samples_complete = true;
     (void)step(&w, 401);
     assert_false(w.did.finalise);
@@ -1477,7 +1477,7 @@ static void test_finishing_has_a_deadline(void **state)
         world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s'}");
         add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
         report(&w, 0, 10, 20);
-        w.pods[0].open_stretch = cases[i].open;
+        w.pods[0].open_capture = cases[i].open;
         (void)step(&w, 21);
         assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
         w.obs.stats.samples_complete = cases[i].samples;
@@ -1512,7 +1512,7 @@ static void test_finishing_after_a_long_absence(void **state)
     (void)step(&w, 21);
     (void)step(&w, 110);
     w.obs.serving_since_ns = T(5000);
-    w.pods[0].open_stretch = true;
+    w.pods[0].open_capture = true;
     (void)step(&w, 5059);
     assert_false(w.did.finalise);
     (void)step(&w, 5060);
@@ -2053,7 +2053,7 @@ static void test_metrics_condition(void **state)
     add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
     report(&w, 0, 10, 20);
     w.obs.prometheus_asked = true;
-    w.obs.stats.samples_complete = true; /* nothing is left to ask before the next stretch */
+    w.obs.stats.samples_complete = true; /* nothing is left to ask before the next capture */
     (void)step(&w, 80);                  /* the first was long in coming */
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples")->status,
                      PP_CONDITION_UNKNOWN);
@@ -2097,7 +2097,7 @@ static void test_metrics_condition(void **state)
 }
 
 /* Two pods: what is said of them while one after the other tells something, and in the end. */
-static void test_fine_condition(void **state)
+static void test_pm_condition(void **state)
 {
     (void)state;
     world w;
@@ -2114,15 +2114,15 @@ static void test_fine_condition(void **state)
     assert_string_equal(condition(&w, PP_CONDITION_SAMPLED, "WaitingForSamples")->message,
                         "No pod has reported yet");
     w.obs.n_pods = 2;
-    w.pods[0].fine_why = "";
+    w.pods[0].pm_why = "";
     (void)step(&w, 22);
     const pp_condition *c = condition(&w, PP_CONDITION_SAMPLED, "WaitingForSamples");
     assert_true(c->status == PP_CONDITION_UNKNOWN && strstr(c->message, "0 of 2 pods"));
     assert_true(has_condition(&w, "Sampled"));
-    w.pods[0].fine = true;
+    w.pods[0].pm = true;
     (void)step(&w, 23);
     condition(&w, PP_CONDITION_SAMPLED, "WaitingForSamples");
-    w.pods[1].fine_why = "the driver lets only root read the counters";
+    w.pods[1].pm_why = "the driver lets only root read the counters";
     (void)step(&w, 24);
     c = condition(&w, PP_CONDITION_SAMPLED, "NotSampled");
     assert_string_equal(c->message, "1 of 2 pods are not sampled; dlrm-1: "
@@ -2130,7 +2130,7 @@ static void test_fine_condition(void **state)
     assert_true(c->status == PP_CONDITION_FALSE && told(&w, "NotSampled", ""));
     (void)step(&w, 25);
     assert_false(told(&w, "NotSampled", "")); /* once is enough */
-    w.pods[1].fine = true;                    /* its sampler has ended since */
+    w.pods[1].pm = true;                      /* its sampler has ended since */
     (void)step(&w, 26);
     assert_int_equal(condition(&w, PP_CONDITION_SAMPLED, "Sampled")->status, PP_CONDITION_TRUE);
     w.obs.n_pods = 0; /* deleted: what is said of them stays */
@@ -2139,8 +2139,8 @@ static void test_fine_condition(void **state)
     world_done(&w);
 }
 
-/* What is solved of the last stretch comes a moment after it; not where nothing is sampled. */
-static void test_fine_values_are_awaited(void **state)
+/* What is solved of the last capture comes a moment after it; not where nothing is sampled. */
+static void test_pm_values_are_awaited(void **state)
 {
     (void)state;
     for (int denied = 0; denied < 2; denied++) {
@@ -2149,7 +2149,7 @@ static void test_fine_values_are_awaited(void **state)
         add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
         report(&w, 0, 10, 20);
         w.obs.sampling_asked = true;
-        w.pods[0].fine_why = denied ? "no CUPTI is loaded" : NULL;
+        w.pods[0].pm_why = denied ? "no CUPTI is loaded" : NULL;
         (void)step(&w, 21);
         assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
         w.obs.stats.samples_complete = true;
@@ -2581,8 +2581,8 @@ int main(void)
         cmocka_unit_test(test_conclusions),
         cmocka_unit_test(test_attribution_fails),
         cmocka_unit_test(test_metrics_condition),
-        cmocka_unit_test(test_fine_condition),
-        cmocka_unit_test(test_fine_values_are_awaited),
+        cmocka_unit_test(test_pm_condition),
+        cmocka_unit_test(test_pm_values_are_awaited),
         cmocka_unit_test(test_replayed_condition),
         cmocka_unit_test(test_nothing_was_replayed),
         cmocka_unit_test(test_pauses_move_the_end),

@@ -80,7 +80,7 @@ def run(command, **options):
 
 def sample(args, folder):
     run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", args.method, "--budget", str(args.budget),
-         "--stretch", f"{args.stretch}s", *shlex.split(args.more), "-o", str(folder / "results"), "--", *command_of(args, "train")])
+         "--capture", f"{args.capture}s", *shlex.split(args.more), "-o", str(folder / "results"), "--", *command_of(args, "train")])
 
 
 def asked(name, method):
@@ -195,7 +195,7 @@ def arguments():
     parser.add_argument("--batch", type=int, help="batch size, where it is not the model's own")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the sampled training (60)")
     parser.add_argument("--budget", type=float, default=5.0, help="percent (5)")
-    parser.add_argument("--stretch", type=float, default=2.0, help="seconds (2)")
+    parser.add_argument("--capture", type=float, default=2.0, help="seconds (2)")
     parser.add_argument("--keep", help="a folder for what was measured; with it there, nothing is measured again")
     parser.add_argument("--page", help="a Markdown file to which the table is added")
     parser.add_argument("--role", choices=("train", "step"), help=argparse.SUPPRESS)

@@ -34,7 +34,7 @@ def train(args, folder):
     laid = driver.lay_out(lab.needed("PP_VGPU"), str(folder / "driver"), timeline)
     python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     command = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--sampling-period", f"{PERIOD}us",
-               "--budget", str(args.budget), "--stretch", "2s", "-o", str(folder / "results"), "--", *python,
+               "--budget", str(args.budget), "--capture", "2s", "-o", str(folder / "results"), "--", *python,
                str(E2E / "training/kernels.py"), laid, timeline, args.model, str(args.seed), str(args.seconds), str(args.times)]
     environment = {**os.environ, "LD_LIBRARY_PATH": laid, "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -64,7 +64,7 @@ def arguments():
     parser.add_argument("--seed", type=int, help="of what is drawn; default: another one each time")
     parser.add_argument("--seconds", type=float, default=20.0, help="that it trains at least (20)")
     parser.add_argument("--times", type=int, default=8, help="that the monitors are read at least (8)")
-    parser.add_argument("--budget", type=float, default=0.6, help="percent (0.6: stretches with times between them)")
+    parser.add_argument("--budget", type=float, default=0.6, help="percent (0.6: captures with times between them)")
     parser.add_argument("--page", help="a Markdown file to which the table is added")
     return parser.parse_args()
 

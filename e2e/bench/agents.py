@@ -1,9 +1,9 @@
 """Agents as the wire knows them (docs/wire.md), many in one process: each plays what a real one sent of a training on a GPU
 with the default settings, at that agent's rate. Used by many_sessions.py; runs where the operator's address can be reached.
 
-`gpt` (recordings/gpt.jsonl.gz, an H100): a stretch of 2.7 s in four batches, 300 KB, then nothing until its cost is paid
+`gpt` (recordings/gpt.jsonl.gz, an H100): a capture of 2.7 s in four batches, 300 KB, then nothing until its cost is paid
 for, as sidecar/agent/sampling_schedule.c has it. `slow` (cli/tests/recordings/regression): layers of 30 to 230 ms, which
-cost so little that the stretch goes on: a batch of 3 KB a second.
+cost so little that the capture goes on: a batch of 3 KB a second.
 
 Reads one JSON object from its standard input: {"ca": PEM, "server": name, "from": the first two bytes of the agents' own
 addresses, "agents": [{"session", "token", "pod", "plays"}]}, then {"address": [host, port]}, the same whenever the leader
@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 RECORDINGS = {"gpt": HERE / "recordings/gpt.jsonl.gz", "slow": HERE.parents[1] / "cli/tests/recordings/regression/batches.jsonl"}
 IN_FLIGHT = 32  # PP_OUTBOX_IN_FLIGHT
 SPOOL = 64 << 20  # bytes that wait for an operator; then the oldest are lost
-AIM = 0.6 * 0.01  # of the time, what a stretch may cost
+AIM = 0.6 * 0.01  # of the time, what a capture may cost
 FIRST_WAIT, LONGEST_WAIT, AT_ONCE, AT_ONCE_MAX = 0.2, 10.0, 0.02, 8  # sidecar/agent/retry.c
 
 
@@ -70,7 +70,7 @@ class Batch:
             yield batch["grid"], "start", "time"
 
     def render(self, agent, began, step):
-        """The text of a stretch that began then (ns) with that many steps before it."""
+        """The text of a capture that began then (ns) with that many steps before it."""
         values = {**agent, "gpus": [agent["gpu"]], "hostname": agent["pod"]}
         out = []
         for piece, (kind, value) in zip(self.pieces, self.fills):
@@ -91,7 +91,7 @@ class Recording:
         self.length = self.batches[-1].due / 1e9  # s
 
     def rest(self, first):
-        """Seconds from the end of a stretch until its cost is paid for; twice as long after the first."""
+        """Seconds from the end of a capture until its cost is paid for; twice as long after the first."""
         return max(0.0, self.cost / AIM * (2 if first else 1) - self.length)
 
 
@@ -232,7 +232,7 @@ async def main():
     totals = Totals()
     tasks = []
     for n, agent in enumerate(place["agents"]):
-        agent.update(instance=str(uuid.uuid4()), gpu=f"GPU-bench-{n}", seq=0, stretch=0, bytes=0, waiting={}, flying=set(),
+        agent.update(instance=str(uuid.uuid4()), gpu=f"GPU-bench-{n}", seq=0, capture=0, bytes=0, waiting={}, flying=set(),
                      retry=Retry(), starts=asyncio.Event(), samples=asyncio.Event(), welcome=asyncio.Event(), more=asyncio.Event(),
                      address=f"{place['from']}.{n // 250}.{n % 250 + 1}")
         tasks.append(asyncio.create_task(live(agent, place, context, totals)))

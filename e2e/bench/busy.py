@@ -41,7 +41,7 @@ def busy_of(batch, elapsed):
 
 
 def ours(batches, elapsed):
-    """What each batch holds, those left out that begin or end a stretch: (steps, us by row, us of gaps, us in all)."""
+    """What each batch holds, those left out that begin or end a capture: (steps, us by row, us of gaps, us in all)."""
     found = []
     for batch in batches[1:-1]:
         steps = len(batch["steps"]["number"])
@@ -258,7 +258,7 @@ def probed(args):
     with lab.Ring() as ring, lab.Trainer(args, ring=ring) as trainer:
         about = trainer.ask("warm")
         idle = lab.times(trainer.ask("run", seconds=args.seconds / 4))
-        with lab.Session(ring, seconds=args.seconds, budget=100, stretch=3600) as session:
+        with lab.Session(ring, seconds=args.seconds, budget=100, capture=3600) as session:
             reply = trainer.ask("run", seconds=args.seconds)
             trainer.ask("until", state="OFF")
             batches = session.stop()

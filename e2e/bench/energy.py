@@ -70,7 +70,7 @@ def steps_of(command):
 def probed(args):
     with tempfile.TemporaryDirectory() as folder:
         steps_of([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Job", "--budget", str(args.budget),
-                  "--stretch", args.stretch, "-o", folder, "--", *command_of(args)])
+                  "--capture", args.capture, "-o", folder, "--", *command_of(args)])
         results = json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))
     gpu = results["gpus"][0]
     job = next(item for item in gpu["items"] if item["kind"] == "job")
@@ -81,7 +81,7 @@ def probed(args):
 def main():
     args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"),
                          seconds=(40.0, "seconds of each training, enough for several captures"),
-                         rounds=(3, "trainings of each kind"), budget=(5.0, "percent"), stretch=("200ms", "a capture"))
+                         rounds=(3, "trainings of each kind"), budget=(5.0, "percent"), capture=("200ms", "a capture"))
     if os.environ.get("PP_ENERGY_ROLE") == "train":
         train(args)
         return 0

@@ -46,7 +46,7 @@ def losses(args, model, ring=None):
 
 def in_session(args, model):
     """Sampling begins after a tenth of the steps, and goes on to the end."""
-    with lab.Ring() as ring, lab.Session(ring, budget=100, stretch=1, skip=args.steps // 10) as session:
+    with lab.Ring() as ring, lab.Session(ring, budget=100, capture=1, skip=args.steps // 10) as session:
         found, states = losses(args, model, ring)
         batches = session.stop()
         return found, states, {**lab.sampled(batches), **lab.shares(batches)}, session.said()

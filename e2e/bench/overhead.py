@@ -1,4 +1,4 @@
-"""What the probe costs a training: idle, over a session at its budget, and inside a stretch; and what others cost.
+"""What the probe costs a training: idle, over a session at its budget, and inside a capture; and what others cost.
 
 Pairs of processes, one without the hook and one with it, take turns for a block each: absent against idle, then
 against after-a-session. In the hooked process of each pair idle blocks and sessions take turns. One JSON line per
@@ -29,9 +29,9 @@ def in_turn(absent, hooked, args):
     return found
 
 
-def session(hooked, ring, seconds, budget, stretch, fine=0):
+def session(hooked, ring, seconds, budget, capture, fine=0):
     """(chunks of the session, what its batches hold, seconds until all is out again, processor time in seconds)."""
-    with lab.Session(ring, seconds=seconds, budget=budget, stretch=stretch, fine=fine) as agent:
+    with lab.Session(ring, seconds=seconds, budget=budget, capture=capture, fine=fine) as agent:
         reply = hooked.ask("run", seconds=seconds * 0.99)  # it still samples then
         cpu = agent.cpu()
         out = hooked.ask("until", state="OFF")["seconds"]
@@ -39,14 +39,14 @@ def session(hooked, ring, seconds, budget, stretch, fine=0):
 
 
 def whole_cycles(reply):
-    """Times from the first stretch's begin to the last one's: there the share of marked steps is the budget's own."""
+    """Times from the first capture's begin to the last one's: there the share of marked steps is the budget's own."""
     begins = [i for i, (_, before, after) in enumerate(reply["chunks"])
               if after == "MARKING" and (i == 0 or reply["chunks"][i - 1][2] != "MARKING")]
     return lab.times(reply)[begins[0]:begins[-1]] if len(begins) > 1 else []
 
 
 def excess(reply, near=4):
-    """[(us in all, us more than beside)] of each stretch with its begin and its end: beside are the chunks before and
+    """[(us in all, us more than beside)] of each capture with its begin and its end: beside are the chunks before and
     after in which the hook only counted steps, so what the machine does over seconds is in both."""
     chunks, found, at = reply["chunks"], [], 0
     counting = [before == after == "COUNTING" for _, before, after in chunks]
@@ -67,20 +67,20 @@ def at_budget(hooked, ring, args):
     """Sessions one after another, each between idle blocks."""
     found, before = [], lab.times(hooked.ask("run", seconds=args.block * 2))
     for _ in range(args.sessions):
-        reply, held, out, cpu = session(hooked, ring, args.seconds, args.budget, args.stretch, args.fine)
+        reply, held, out, cpu = session(hooked, ring, args.seconds, args.budget, args.capture, args.fine)
         after = lab.times(hooked.ask("run", seconds=args.block * 2))
         found.append({"idle": before + after, "session": lab.times(reply), "cycles": whole_cycles(reply), **held,
-                      "stretches": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"],
+                      "captures": excess(reply), "us": sum(us for us, *_ in reply["chunks"]) * reply["steps"],
                       "chunks_of": reply, "marked_chunks": len(lab.times(reply, "MARKING")),
                       "chunks": len(reply["chunks"]), "until_off_s": out, "cpu": cpu})
         before = after
     return found
 
 
-def beside_stretches(absent, hooked, ring, args):
+def beside_captures(absent, hooked, ring, args):
     """ns of an optimizer's step, at which the hook counts, without the hook and where it only counts."""
     plain = absent.ask("step_ns")["ns"]
-    with lab.Session(ring, budget=0.001, stretch=args.stretch) as agent:
+    with lab.Session(ring, budget=0.001, capture=args.capture) as agent:
         hooked.ask("until", state="MARKING")
         hooked.ask("until", state="COUNTING")
         counting = hooked.ask("step_ns")
@@ -89,7 +89,7 @@ def beside_stretches(absent, hooked, ring, args):
     return [counting["ns"] - plain, hooked.ask("step_ns")["ns"] - plain] if counting["state"] == "COUNTING" else None
 
 
-def in_stretch(hooked, ring, args):
+def in_capture(hooked, ring, args):
     """Blocks that are marked throughout, between idle ones."""
     before = lab.times(hooked.ask("run", seconds=args.block))
     reply, held, _, _ = session(hooked, ring, args.block + 1, 100, 3600)
@@ -109,8 +109,8 @@ def pair(args):
         found["budget"] = at_budget(hooked, ring, args)
         found["checks"] = [absent.ask("check"), hooked.ask("check")]
         found["after"] = in_turn(absent, hooked, args)
-        found["stretch"] = [s for s in (in_stretch(hooked, ring, args) for _ in range(args.rounds)) if s]
-        found["counting"] = beside_stretches(absent, hooked, ring, args)
+        found["stretch"] = [s for s in (in_capture(hooked, ring, args) for _ in range(args.rounds)) if s]
+        found["counting"] = beside_captures(absent, hooked, ring, args)
         found["checks"].append(hooked.ask("check"))
     return found
 
@@ -131,24 +131,24 @@ def print_budget(pairs, args):
     for name, key in (("slowdown, session average", "session"), ("slowdown, whole cycles of the budget", "cycles")):
         kept = [r for r in runs if r[key]]
         if not kept:
-            lab.figure(name, None, "%", model=args.model, why="no session held two stretches")
+            lab.figure(name, None, "%", model=args.model, why="no session held two captures")
             continue
 
         def drawn():  # what differs among sessions is in the interval, as what differs within them
             return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"])) for r in lab.redraw(kept))
         value = statistics.mean(mean_ratio(r[key], r["idle"]) for r in kept)
         lab.figure(name, value, "%", lab.interval(drawn), limit=limit, model=args.model, budget=args.budget,
-                   stretch_s=args.stretch, sessions=len(kept), seconds=args.seconds * len(kept),
+                   capture_s=args.capture, sessions=len(kept), seconds=args.seconds * len(kept),
                    sampled_steps=sum(r["steps"] for r in kept))
-    stretches = [more for r in runs for _, more in r["stretches"]]
+    captures = [more for r in runs for _, more in r["captures"]]
     whole = sum(r["us"] for r in runs)
-    if stretches:
+    if captures:
         # Of the session as it would have been without them.
-        lab.figure("slowdown, session average, by its stretches", 100 * sum(stretches) / (whole - sum(stretches)), "%",
-                   lab.interval(lambda: 100 * sum(lab.redraw(stretches)) / (whole - sum(stretches))), limit=limit,
-                   model=args.model, budget=args.budget, stretches=len(stretches),
-                   counted_percent=100 * sum(r["cost_ns"] for r in runs) / 1e3 / (whole - sum(stretches)))
-    lab.figure("share of the session in stretches", 100 * sum(r["marked_chunks"] for r in runs) /
+        lab.figure("slowdown, session average, by its captures", 100 * sum(captures) / (whole - sum(captures)), "%",
+                   lab.interval(lambda: 100 * sum(lab.redraw(captures)) / (whole - sum(captures))), limit=limit,
+                   model=args.model, budget=args.budget, captures=len(captures),
+                   counted_percent=100 * sum(r["cost_ns"] for r in runs) / 1e3 / (whole - sum(captures)))
+    lab.figure("share of the session in captures", 100 * sum(r["marked_chunks"] for r in runs) /
                sum(r["chunks"] for r in runs), "%", model=args.model, clocks=runs[0]["clocks"],
                dropped=sum(r["dropped"] for r in runs), until_off_s=[r["until_off_s"] for r in runs])
     for who in ("agent", "sampler") if args.fine else ("agent",):
@@ -159,7 +159,7 @@ def print_budget(pairs, args):
                    holds=all(r["fine"] for r in runs), must="some in every session")
 
 
-def print_stretch(pairs, args):
+def print_capture(pairs, args):
     groups = [s for p in pairs for s in p["stretch"]]
     if not groups:
         lab.figure("slowdown, marked step", None, "%", model=args.model, why="no chunk was marked throughout")
@@ -180,7 +180,7 @@ def print_stretch(pairs, args):
 
 def print_counting(pairs, args):
     known = [p["counting"] for p in pairs if p["counting"]]
-    for name, column in zip(("between stretches", "after sessions"), zip(*known)):
+    for name, column in zip(("between captures", "after sessions"), zip(*known)):
         value, interval = lab.of_median(column)
         lab.figure("cost of a step, " + name, value, "ns", interval, model=args.model)
 
@@ -237,7 +237,7 @@ def main():
     args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), pairs=(3, "pairs of processes"),
                          blocks=(5, "blocks of each in a pair's turns"), block=(2.0, "seconds of a block"),
                          sessions=(2, "a pair's sessions at the budget"), seconds=(30.0, "seconds of such a session"),
-                         budget=(1.0, "its budget, percent"), stretch=(2.0, "its least stretch, seconds"),
+                         budget=(1.0, "its budget, percent"), capture=(2.0, "its least capture, seconds"),
                          rounds=(2, "blocks of marked steps in a pair"),
                          fine=(0, "ns between samples of PM sampling in those sessions; 0: without it"),
                          limit=(0.0, "limit of the session's average, percent; 0: 1 for dlrm, else 0.5"),
@@ -245,7 +245,7 @@ def main():
     pairs = [pair(args) for _ in range(args.pairs)]
     if args.keep:
         pathlib.Path(args.keep).write_text(json.dumps(pairs), encoding="utf-8")
-    for say in (print_pairs, print_budget, print_stretch, print_counting, print_checks):
+    for say in (print_pairs, print_budget, print_capture, print_counting, print_checks):
         say(pairs, args)
     if args.peers:
         peers(args)

@@ -78,7 +78,7 @@ def main():
                          control=(5000, "steps of the training without the hook"), every=(1.0, "seconds between looks"))
     begun = time.monotonic()
     with lab.Ring() as ring:
-        found, session = soak(args, ring, args.steps, lambda: lab.Session(ring, budget=100, stretch=3600))
+        found, session = soak(args, ring, args.steps, lambda: lab.Session(ring, budget=100, capture=3600))
         with session:
             held = lab.sampled(session.stop())
     lab.figure("sampled", held["steps"], "steps", model=args.model, seconds=time.monotonic() - begun,

@@ -71,10 +71,10 @@ def profiled(cluster):
 
 def observed(database, session_uid):
     """Per pod the (from, to) in ns that was observed, and the rows of the session."""
-    stretches = database.rows(f"SELECT t.pod_name, a.start_ns, a.end_ns FROM activity a JOIN target t USING "
+    captures = database.rows(f"SELECT t.pod_name, a.start_ns, a.end_ns FROM activity a JOIN target t USING "
                               f"(session_uid, pod_uid) WHERE session_uid = '{session_uid}' AND a.dwell IS NULL ORDER BY 1, 2")
     ranges = {}
-    for row in stretches:
+    for row in captures:
         merged = ranges.setdefault(row["pod_name"], [])
         if merged and row["start_ns"] <= merged[-1][1] + 1000:
             merged[-1] = (merged[-1][0], max(merged[-1][1], row["end_ns"]))

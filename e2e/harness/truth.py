@@ -41,7 +41,7 @@ def watts(active):
 
 
 class Comparison:
-    """Rows of result_detail of one run against the truth of the same stretches."""
+    """Rows of result_detail of one run against the truth of the same captures."""
 
     def __init__(self):
         self.points = []  # one per reported layer, phase and metric

@@ -124,7 +124,7 @@ WRONG = [
     ("no process", {"process": None}, "process"),
     ("too many GPUs", {"process": {"id": 0, "rank": 0, "worldSize": 1, "gpus": [f"GPU-{i}" for i in range(17)],
                                    "hostname": "one", "clock": "host"}}, "process.gpus"),
-    ("a stretch that ends before it begins", {"stretch": {"id": 1, "start": 2000, "end": 1000, "last": True}}, "stretch"),
+    ("a capture that ends before it begins", {"stretch": {"id": 1, "start": 2000, "end": 1000, "last": True}}, "stretch"),
     ("a replay that nobody asked for", {
         "stretch": {"id": 1, "start": 1_800_000_000_000_000_000, "end": 1_800_000_001_000_000_000, "last": True,
                     "dwell": 1},

@@ -123,7 +123,7 @@ def killed(everything):
     wait_until("more batches after all kills", lambda: len(held(world, uid)) > before + 3, 120)
     session.patch(suspend=True)
     session.follow(60, until=("Suspended",))
-    wait_until("the last stretch's last batch", lambda: world.database.value(
+    wait_until("the last capture's last batch", lambda: world.database.value(
         f"SELECT stretch_last FROM activity WHERE session_uid = '{uid}' ORDER BY end_ns DESC LIMIT 1"), 120)
     wait_until("what was sent to be stored", lambda: held(world, uid).keys() == killer.logs.sent().keys(), 120)
     yield world, session, pod, killer
@@ -167,8 +167,8 @@ def test_what_is_stored_is_what_was_sent_once(killed):
 
 
 def test_every_step_is_there_once(killed):
-    """Between the first and the last sampled step none is missing, but between stretches: where a batch says that its
-    stretch is over, the budget had sampling wait. An agent goes on where the one before it ended."""
+    """Between the first and the last sampled step none is missing, but between captures: where a batch says that its
+    capture is over, the budget had sampling wait. An agent goes on where the one before it ended."""
     world, session, _, _ = killed
     uid = session.get()["metadata"]["uid"]
     batches = world.database.rows(f"SELECT end_ns, stretch_last, step_number FROM activity WHERE session_uid = '{uid}' "

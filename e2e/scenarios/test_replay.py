@@ -27,7 +27,7 @@ def finished(world, namespace, job, seconds):
 
 def profile(world, seed):
     """A session of method Replay beside a training; (the session, its object)."""
-    world.use(config__replay__allow="true", config__injection__stretchSeconds="2")
+    world.use(config__replay__allow="true", config__injection__captureSeconds="2")
     world.deployment.put_driver()
     world.cluster.apply(
         manifest("isolated", duration="40s", more="  method: Replay\n  replay: {maxPause: 2m}\n"

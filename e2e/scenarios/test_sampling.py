@@ -17,7 +17,7 @@ MEMORY, FP32 = 2 * 3201e6 * 6144 / 8, 2 * 128 * 132 * 1980e6  # peaks: bytes and
 
 def profile(world, method, name, model, seed, seconds, duration, **settings):
     """A session beside a training; (the session, what the training has printed, its rows)."""
-    world.use(config__sampling__periodMicroseconds=str(PERIOD // 1000), config__injection__stretchSeconds="2",
+    world.use(config__sampling__periodMicroseconds=str(PERIOD // 1000), config__injection__captureSeconds="2",
               config__sampling__auto="true")
     world.deployment.put_driver(**settings)
     world.cluster.apply(

@@ -43,7 +43,7 @@ def test_pod_from_before(world, namespace):
 
 def test_suspend_and_resume(trainings):
     """Suspended it samples nothing and its pods get the hook all the same; resumed it goes on to its end. With a budget that
-    does not make the second stretch wait until the first is paid for."""
+    does not make the second capture wait until the first is paid for."""
     world = trainings
     world.cluster.apply(manifest("paused", labels='profile: "yes"', duration="8s", deadline="5m",
                                  more="  suspend: true\n  overheadBudgetPercent: 50\n"))
@@ -63,7 +63,7 @@ def test_suspend_and_resume(trainings):
     session.patch(suspend=True)
     session.follow(30, until=("Suspended",))
     uid = item["metadata"]["uid"]
-    last = wait_until("a closed stretch", lambda: closed(world, uid), 60)
+    last = wait_until("a closed capture", lambda: closed(world, uid), 60)
     done = len(losses(world.cluster, name))
     wait_until("further steps", lambda: len(losses(world.cluster, name)) > done + 20, 60)
     assert closed(world, uid) == last, "steps were sampled in suspension"
@@ -77,7 +77,7 @@ def test_suspend_and_resume(trainings):
 
 
 def closed(world, uid):
-    """End of the last observed moment, once the last stretch is closed; None before."""
+    """End of the last observed moment, once the last capture is closed; None before."""
     row = world.database.rows(f"SELECT max(a.end_ns) AS last, bool_or(p.open_stretch) AS open FROM activity a JOIN process p "
                               f"USING (session_uid, pod_uid, instance, process) WHERE session_uid = '{uid}'")[0]
     return row["last"] if row["last"] and not row["open"] else None

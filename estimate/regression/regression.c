@@ -40,7 +40,7 @@ static int check_counts(const pp_regression_input *in, pp_error *err)
         {"intervals", in->intervals, in->n_intervals, PP_REGRESSION_MAX_INTERVALS},
         {"cells", in->cells, in->n_cells, PP_REGRESSION_MAX_CELLS},
         {"steps", in->steps, in->n_steps, PP_REGRESSION_MAX_STEPS},
-        {"stretches", in->stretches, in->n_stretches, PP_REGRESSION_MAX_STRETCHES},
+        {"observed", in->observed, in->n_observed, PP_REGRESSION_MAX_OBSERVED},
         {"metrics", in->metrics, in->n_metrics, PP_REGRESSION_MAX_METRICS},
     };
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
@@ -136,13 +136,13 @@ static int metrics_order(pp_reg_solver *s, pp_error *err)
     return 0;
 }
 
-/** Times are kept as doubles from here: the earliest stretch, else the earliest sample. */
+/** Times are kept as doubles from here: the earliest observed time, else the earliest sample. */
 static int64_t base_find(const pp_regression_input *in)
 {
     int64_t base = INT64_MAX;
-    for (size_t i = 0; i < in->n_stretches; i++)
-        if (in->stretches[i].start_ns >= 0 && in->stretches[i].start_ns < base)
-            base = in->stretches[i].start_ns;
+    for (size_t i = 0; i < in->n_observed; i++)
+        if (in->observed[i].start_ns >= 0 && in->observed[i].start_ns < base)
+            base = in->observed[i].start_ns;
     for (size_t m = 0; base == INT64_MAX && m < in->n_metrics; m++)
         for (size_t i = 0; i < in->metrics[m].n_samples; i++)
             if (in->metrics[m].samples[i].stamp_ns >= 0 &&

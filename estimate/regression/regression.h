@@ -29,7 +29,7 @@
 #define PP_REGRESSION_MAX_INTERVALS 4000000
 #define PP_REGRESSION_MAX_CELLS 4000000
 #define PP_REGRESSION_MAX_STEPS 1000000
-#define PP_REGRESSION_MAX_STRETCHES 65536
+#define PP_REGRESSION_MAX_OBSERVED 65536
 #define PP_REGRESSION_MAX_SAMPLES 200000     /* per metric */
 #define PP_REGRESSION_MAX_CELL_NS 10000000LL /* coarser sums cannot carry a continuous lag */
 #define PP_REGRESSION_MAX_NAME 512           /* bytes of an item's name */
@@ -68,7 +68,7 @@ typedef struct pp_regression_cell {
     uint32_t item;    /**< index into items */
 } pp_regression_cell;
 
-/** A training step, or a stretch of time in which everything was observed: [start_ns, end_ns). */
+/** A training step, or a span of time in which everything was observed: [start_ns, end_ns). */
 typedef struct pp_time_range {
     int64_t start_ns;
     int64_t end_ns;
@@ -110,8 +110,8 @@ typedef struct pp_regression_input {
     size_t n_cells;
     const pp_time_range *steps;
     size_t n_steps;
-    const pp_time_range *stretches; /**< outside of these nothing is known */
-    size_t n_stretches;
+    const pp_time_range *observed; /**< outside of these nothing is known */
+    size_t n_observed;
     const pp_regression_metric *metrics; /**< of one GPU: they share one collection grid and lag */
     size_t n_metrics;
     pp_regression_options options;
@@ -140,7 +140,7 @@ typedef struct pp_regression_group {
 /** Per item; the two last rows of a result are `other` and `idle`. */
 typedef struct pp_regression_row {
     pp_phase phase;
-    int64_t time_ns;    /**< in observed stretches */
+    int64_t time_ns;    /**< in the observed time */
     double share;       /**< of the steps' time (idle: of the observed time) */
     size_t occurrences; /**< steps in which it ran */
 } pp_regression_row;
@@ -151,7 +151,7 @@ typedef struct pp_regression_metric_fit {
     double noise;               /**< sd of a window's value around the model, metric's unit */
     double step_variation;      /**< cv of an item's value from step to step */
     double closure;             /**< time-weighted estimates less the mean of the same windows */
-    size_t fitted_windows;      /**< distinct windows that lie in observed stretches */
+    size_t fitted_windows;      /**< distinct windows that lie in the observed time */
     size_t dropped_samples;     /**< NaN, infinite, blank or out of range */
     size_t repeated_samples;    /**< the same collection read again */
     bool constant;              /**< its samples, two at least, all have one value */
@@ -162,7 +162,7 @@ typedef struct pp_regression_window {
     int64_t stamp_ns; /**< first scrape that read it */
     int64_t start_ns;
     int64_t end_ns;
-    bool usable; /**< lies in an observed stretch */
+    bool usable; /**< lies in the observed time */
 } pp_regression_window;
 
 typedef struct pp_regression_result {
@@ -185,7 +185,7 @@ typedef struct pp_regression_result {
     double lag_se_ns;           /**< standard error of the windows' position */
     double publish_lag_ns;      /**< window's end to publication; NaN without a grid */
     double publish_lag_half_ns; /**< publication is known to within plus or minus this */
-    size_t dropped_intervals;   /**< intervals, cells, steps and stretches that made no sense */
+    size_t dropped_intervals;   /**< intervals, cells, steps and spans that made no sense */
 } pp_regression_result;
 
 /**

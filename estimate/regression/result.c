@@ -129,14 +129,14 @@ static double mean_variance(const double *v, size_t n, double mean, size_t reach
     return fmax(sum, 0) / ((double)n * (double)n);
 }
 
-/** The job's average over all distinct windows from the first stretch to the last. */
+/** The job's average over all distinct windows from the first observed moment to the last. */
 int pp_reg_report_job(pp_reg_solver *s, size_t metric, pp_error *err)
 {
     const pp_reg_windows *w = &s->windows;
     const pp_reg_timeline *t = &s->timeline;
     double lag = s->lag.known ? s->lag.lag : 0, sum = 0;
-    double from = t->n_stretches ? t->stretch[0] : -PP_REG_INF;
-    double to = t->n_stretches ? t->stretch[2 * t->n_stretches - 1] : PP_REG_INF;
+    double from = t->n_observed ? t->observed[0] : -PP_REG_INF;
+    double to = t->n_observed ? t->observed[2 * t->n_observed - 1] : PP_REG_INF;
     PP_CLEANUP_FREE double *v = malloc((w->n + 1) * sizeof *v);
     if (!v)
         return pp_error_nomem(err);
@@ -189,7 +189,7 @@ int pp_reg_adjust_job(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_
     const pp_reg_fit *f = &s->fits[metric];
     const pp_reg_timeline *t = &s->timeline;
     pp_regression_estimate *job = &s->ret->fits[s->order[metric]].job;
-    double hull = t->stretch[2 * t->n_stretches - 1] - t->stretch[0], all = 0, sum = 0, rest = 0;
+    double hull = t->observed[2 * t->n_observed - 1] - t->observed[0], all = 0, sum = 0, rest = 0;
     PP_CLEANUP_FREE double *miss = calloc(f->p + 1, sizeof *miss);
     if (!miss)
         return pp_error_nomem(err);

@@ -28,8 +28,8 @@ typedef struct sweep {
     size_t n_sources;
     pp_time_range *steps;
     size_t n_steps;
-    pp_time_range *stretches;
-    size_t n_stretches;
+    pp_time_range *observed;
+    size_t n_observed;
     int64_t *bounds;
     size_t n_bounds;
     source active[MAX_ACTIVE];
@@ -40,7 +40,7 @@ static void sweep_done(sweep *s)
 {
     free(s->sources);
     free(s->steps);
-    free(s->stretches);
+    free(s->observed);
     free(s->bounds);
 }
 
@@ -139,7 +139,7 @@ static int sources_copy(sweep *s, const pp_regression_input *in, const uint32_t 
 
 static int bounds_collect(sweep *s, pp_error *err)
 {
-    size_t n = 2 * (s->n_sources + s->n_steps + s->n_stretches);
+    size_t n = 2 * (s->n_sources + s->n_steps + s->n_observed);
     s->bounds = malloc((n + 1) * sizeof *s->bounds);
     if (!s->bounds)
         return pp_error_nomem(err);
@@ -152,9 +152,9 @@ static int bounds_collect(sweep *s, pp_error *err)
         s->bounds[m++] = s->steps[i].start_ns;
         s->bounds[m++] = s->steps[i].end_ns;
     }
-    for (size_t i = 0; i < s->n_stretches; i++) {
-        s->bounds[m++] = s->stretches[i].start_ns;
-        s->bounds[m++] = s->stretches[i].end_ns;
+    for (size_t i = 0; i < s->n_observed; i++) {
+        s->bounds[m++] = s->observed[i].start_ns;
+        s->bounds[m++] = s->observed[i].end_ns;
     }
     qsort(s->bounds, m, sizeof *s->bounds, order_time);
     size_t k = 0;
@@ -218,7 +218,7 @@ static void shares_add(pp_reg_timeline *t, const sweep *s, uint32_t rest)
 
 static int sweep_run(sweep *s, pp_reg_timeline *t, pp_error *err)
 {
-    size_t cap = 0, next = 0, step = 0, stretch = 0;
+    size_t cap = 0, next = 0, step = 0, capture = 0;
     t->pieces = malloc((s->n_bounds + 1) * sizeof *t->pieces);
     if (!t->pieces)
         return pp_error_nomem(err);
@@ -227,11 +227,11 @@ static int sweep_run(sweep *s, pp_reg_timeline *t, pp_error *err)
         activate(s, now, &next, &t->dropped);
         while (step < s->n_steps && s->steps[step].end_ns <= now)
             step++;
-        while (stretch < s->n_stretches && s->stretches[stretch].end_ns <= now)
-            stretch++;
-        if (stretch == s->n_stretches)
+        while (capture < s->n_observed && s->observed[capture].end_ns <= now)
+            capture++;
+        if (capture == s->n_observed)
             break;
-        if (s->stretches[stretch].start_ns > now)
+        if (s->observed[capture].start_ns > now)
             continue;
         bool in_step = step < s->n_steps && s->steps[step].start_ns <= now;
         if (shares_reserve(t, s->n_active + 1, &cap, err) < 0)
@@ -324,15 +324,15 @@ static int items_order(pp_reg_timeline *t, const pp_regression_input *in, uint32
     return 0;
 }
 
-static int stretches_keep(pp_reg_timeline *t, const sweep *s, pp_error *err)
+static int observed_keep(pp_reg_timeline *t, const sweep *s, pp_error *err)
 {
-    t->stretch = malloc((2 * s->n_stretches + 1) * sizeof *t->stretch);
-    if (!t->stretch)
+    t->observed = malloc((2 * s->n_observed + 1) * sizeof *t->observed);
+    if (!t->observed)
         return pp_error_nomem(err);
-    t->n_stretches = s->n_stretches;
-    for (size_t i = 0; i < s->n_stretches; i++) {
-        t->stretch[2 * i] = (double)(s->stretches[i].start_ns - t->base_ns);
-        t->stretch[2 * i + 1] = (double)(s->stretches[i].end_ns - t->base_ns);
+    t->n_observed = s->n_observed;
+    for (size_t i = 0; i < s->n_observed; i++) {
+        t->observed[2 * i] = (double)(s->observed[i].start_ns - t->base_ns);
+        t->observed[2 * i + 1] = (double)(s->observed[i].end_ns - t->base_ns);
     }
     double sum = 0;
     for (size_t i = 0; i < s->n_steps; i++)
@@ -349,10 +349,10 @@ static int timeline_build(pp_reg_timeline *t, sweep *s, const pp_regression_inpu
         return pp_error_nomem(err);
     if (items_order(t, in, canonical, err) < 0 ||
         spans_copy(in->steps, in->n_steps, false, &s->steps, &s->n_steps, &t->dropped, err) < 0 ||
-        spans_copy(in->stretches, in->n_stretches, true, &s->stretches, &s->n_stretches,
-                   &t->dropped, err) < 0 ||
+        spans_copy(in->observed, in->n_observed, true, &s->observed, &s->n_observed, &t->dropped,
+                   err) < 0 ||
         sources_copy(s, in, canonical, &t->dropped, err) < 0 || bounds_collect(s, err) < 0 ||
-        sweep_run(s, t, err) < 0 || stretches_keep(t, s, err) < 0)
+        sweep_run(s, t, err) < 0 || observed_keep(t, s, err) < 0)
         return -1;
     rows_sum(t, s);
     return occurrences_count(t, err);
@@ -386,7 +386,7 @@ void pp_reg_timeline_done(pp_reg_timeline *t)
     free(t->original);
     free(t->pieces);
     free(t->shares);
-    free(t->stretch);
+    free(t->observed);
     free(t->time);
     free(t->offset);
     free(t->occurrences);
@@ -395,13 +395,13 @@ void pp_reg_timeline_done(pp_reg_timeline *t)
 
 bool pp_reg_observed(const pp_reg_timeline *t, double start, double end)
 {
-    size_t low = 0, high = t->n_stretches;
+    size_t low = 0, high = t->n_observed;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (t->stretch[2 * mid + 1] < end)
+        if (t->observed[2 * mid + 1] < end)
             low = mid + 1;
         else
             high = mid;
     }
-    return low < t->n_stretches && t->stretch[2 * low] <= start;
+    return low < t->n_observed && t->observed[2 * low] <= start;
 }

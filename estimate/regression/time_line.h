@@ -25,8 +25,8 @@ typedef struct pp_reg_timeline {
     size_t n_pieces; /* pieces[n_pieces] is a sentinel */
     pp_reg_share *shares;
     size_t n_shares;
-    double *stretch; /* merged stretches, start and end alternating, ns from base */
-    size_t n_stretches;
+    double *observed; /* merged spans of observed time, start and end alternating, ns from base */
+    size_t n_observed;
     double *time;   /* [canonical row] ns */
     double *offset; /* [canonical row] mean time from the step's start, ns */
     size_t *occurrences;

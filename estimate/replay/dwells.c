@@ -1,5 +1,5 @@
 /*
- * The stretches in which layers are replayed (docs/replay.md): which they are, when in them
+ * The captures in which layers are replayed (docs/replay.md): which they are, when in them
  * replays were, and how long their kernels ran.
  */
 #include "estimate/replay/dwells.h"
@@ -16,8 +16,8 @@ static int compare_dwells(const void *left, const void *right)
     const pp_replay_run *b = right;
     if (a->process != b->process)
         return a->process < b->process ? -1 : 1;
-    if (a->stretch != b->stretch)
-        return a->stretch < b->stretch ? -1 : 1;
+    if (a->capture != b->capture)
+        return a->capture < b->capture ? -1 : 1;
     return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
 }
 
@@ -27,7 +27,7 @@ static void list_batches(const pp_activity *a, const char *gpu, pp_replay_runs *
         const pp_activity_batch *b = &a->batches[i];
         if (b->dwell && pp_activity_uses(a, b->process, gpu))
             d->items[d->count++] = (pp_replay_run){.process = b->process,
-                                                   .stretch = b->stretch,
+                                                   .capture = b->capture,
                                                    .number = b->dwell,
                                                    .background = b->background,
                                                    .start_ns = b->start_ns,
@@ -37,14 +37,14 @@ static void list_batches(const pp_activity *a, const char *gpu, pp_replay_runs *
     qsort(d->items, d->count, sizeof *d->items, compare_dwells);
 }
 
-/* Batches of one stretch are back to back. */
+/* Batches of one capture are back to back. */
 static void join_batches(pp_replay_runs *d)
 {
     size_t kept = 0;
     for (size_t i = 0; i < d->count; i++) {
         pp_replay_run *last = kept ? &d->items[kept - 1] : NULL;
         const pp_replay_run *now = &d->items[i];
-        if (last && last->process == now->process && last->stretch == now->stretch &&
+        if (last && last->process == now->process && last->capture == now->capture &&
             last->end_ns == now->start_ns)
             last->end_ns = now->end_ns;
         else
@@ -64,12 +64,12 @@ static int list_spans(pp_replay_runs *d, pp_error *err)
     return 0;
 }
 
-/* The dwell that a batch is of: of its stretch's the last that begins no later. As many as there
+/* The dwell that a batch is of: of its capture's the last that begins no later. As many as there
  * are: none. */
 static size_t find_dwell(const pp_replay_runs *d, const pp_activity_batch *b)
 {
     const pp_replay_run key = {
-        .process = b->process, .stretch = b->stretch, .start_ns = b->start_ns};
+        .process = b->process, .capture = b->capture, .start_ns = b->start_ns};
     size_t low = 0;
     size_t high = b->dwell ? d->count : 0;
     while (low < high) {
@@ -80,7 +80,7 @@ static size_t find_dwell(const pp_replay_runs *d, const pp_activity_batch *b)
             high = middle;
     }
     const pp_replay_run *w = low ? &d->items[low - 1] : NULL;
-    return w && w->process == b->process && w->stretch == b->stretch && b->end_ns <= w->end_ns
+    return w && w->process == b->process && w->capture == b->capture && b->end_ns <= w->end_ns
                ? low - 1
                : d->count;
 }

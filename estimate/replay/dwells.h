@@ -1,14 +1,14 @@
-/* Which stretches are replays, of which layer, and how many had begun by when. */
+/* Which captures are replays, of which layer, and how many had begun by when. */
 #ifndef PP_ESTIMATE_REPLAY_DWELLS_H
 #define PP_ESTIMATE_REPLAY_DWELLS_H
 
 #include "estimate/activity.h"
 #include "estimate/regression/regression.h"
 
-/** One stretch of replays (docs/replay.md). */
+/** One capture of replays (docs/replay.md). */
 typedef struct pp_replay_run {
     uint32_t process;
-    int64_t stretch;
+    int64_t capture;
     int64_t number; /**< those with the same number differ in the layer only */
     bool background;
     int64_t start_ns;
@@ -39,7 +39,7 @@ typedef struct pp_replay_runs {
     size_t n_spans;
 } pp_replay_runs;
 
-/** All stretches of replays on a GPU. */
+/** All captures of replays on a GPU. */
 int pp_replay_runs_make(const pp_activity *activity, const char *gpu, pp_replay_runs *ret,
                         pp_error *err);
 void pp_replay_runs_done(pp_replay_runs *dwells);

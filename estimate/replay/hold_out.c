@@ -78,16 +78,16 @@ static void find_rate(const pp_problem *p, progress *g)
 {
     double steps = 0;
     double length = 0;
-    for (size_t i = 0; i < p->n_stretches; i++) {
-        steps += steps_in(g, p->stretches[i]);
-        length += (double)(p->stretches[i].end_ns - p->stretches[i].start_ns);
+    for (size_t i = 0; i < p->n_observed; i++) {
+        steps += steps_in(g, p->observed[i]);
+        length += (double)(p->observed[i].end_ns - p->observed[i].start_ns);
     }
     g->rate = length > 0 ? steps / length : 0;
 }
 
 static int make_progress(const pp_problem *p, progress *ret, pp_error *err)
 {
-    *ret = (progress){.base_ns = p->n_stretches ? p->stretches[0].start_ns : 0,
+    *ret = (progress){.base_ns = p->n_observed ? p->observed[0].start_ns : 0,
                       .begins = calloc(p->n_steps + 1, sizeof *ret->begins),
                       .ends = calloc(p->n_steps + 1, sizeof *ret->ends)};
     if (!ret->begins || !ret->ends)
@@ -131,8 +131,8 @@ static void add(half *h, double value, double rate)
 
 static bool is_observed(const pp_problem *p, pp_time_range time)
 {
-    for (size_t i = 0; i < p->n_stretches; i++)
-        if (p->stretches[i].start_ns <= time.start_ns && time.end_ns <= p->stretches[i].end_ns)
+    for (size_t i = 0; i < p->n_observed; i++)
+        if (p->observed[i].start_ns <= time.start_ns && time.end_ns <= p->observed[i].end_ns)
             return true;
     return false;
 }

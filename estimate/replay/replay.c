@@ -200,7 +200,7 @@ static const char *estimate(const table *t, const item *x, pp_metric metric, dou
 
 /* ---- into the solution ---- */
 
-static const char *const left_out[] = {
+static const char *const skip_reason[] = {
     NULL,
     "its forward is not torch's own: replaying it might change the training",
     "replaying it would change its weights, or wait for other processes",
@@ -212,14 +212,14 @@ static const char *const left_out[] = {
     "it has no backward",
 };
 
-static const char *why_left_out(const pp_activity *a, const item *x)
+static const char *why_skipped(const pp_activity *a, const item *x)
 {
     for (size_t i = 0; i < a->n_layers && x->phase <= PP_WIRE_BACKWARD; i++) {
         const pp_activity_layer *l = &a->layers[i];
         if (l->process != x->process || l->id != x->layer)
             continue;
-        const unsigned reason = l->left_out[x->phase];
-        return reason < sizeof left_out / sizeof *left_out ? left_out[reason] : NULL;
+        const unsigned reason = l->skip_reason[x->phase];
+        return reason < sizeof skip_reason / sizeof *skip_reason ? skip_reason[reason] : NULL;
     }
     return NULL;
 }
@@ -278,7 +278,7 @@ static int take(const pp_activity *a, const table *t, double limit, bool only, p
         why = "its standard error is above the limit";
     if (!why)
         return set_value(to, &f, err);
-    const char *before = why_left_out(a, &x);
+    const char *before = why_skipped(a, &x);
     if (only)
         to->reason = before ? before : why == not_replayed && *s->isolated ? s->isolated : why;
     return 0;

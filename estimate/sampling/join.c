@@ -43,7 +43,7 @@ static int reserve(void *array, size_t *capacity, size_t needed, size_t size, si
                    pp_error *err)
 {
     if (needed > limit)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "a stretch of more than %zu", limit);
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "a capture of more than %zu", limit);
     return pp_array_reserve(array, capacity, needed, size, err);
 }
 

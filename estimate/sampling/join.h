@@ -1,13 +1,13 @@
 /*
  * Joins samples of a GPU's performance monitors with the kernels that ran meanwhile, into sums
- * (estimate/sampling/sums.h). No I/O, no clock: a stretch's kernels and samples go in, in any
+ * (estimate/sampling/sums.h). No I/O, no clock: a capture's kernels and samples go in, in any
  * order, its sums come out.
  *
  * The two have clocks of their own, some ms apart and drifting by some parts per million. How far
  * apart is found from the data: the lag at which which kernel runs explains most of the samples,
- * piece by piece of the stretch, and a line through these.
+ * piece by piece of the capture, and a line through these.
  *
- * A kernel is cut into parts, by its mean length in the stretch: short ones near its ends, where it
+ * A kernel is cut into parts, by its mean length in the capture: short ones near its ends, where it
  * begins and runs out, and a sampling period each in between (docs/sampling.md).
  *
  * Steps are to be whole, each with all of its kernels: these are counted to tell which is which.
@@ -20,20 +20,20 @@
 #include "common/error.h"
 #include "estimate/sampling/sums.h"
 
-/** Of a stretch; what comes past it is refused. */
+/** Of a capture; what comes past it is refused. */
 #define PP_SAMPLING_MAX_KERNELS 400000
 #define PP_SAMPLING_MAX_SAMPLES 200000
-/** Columns and pairs that are kept; a stretch whose kernels need more has no sums. */
+/** Columns and pairs that are kept; a capture whose kernels need more has no sums. */
 #define PP_SAMPLING_MAX_COLUMNS 20000
 
 typedef struct pp_sampling pp_sampling;
 
 /** NULL where memory is out. `period`: ns between samples, 1 us at least. */
 pp_sampling *pp_sampling_new(int64_t period);
-void pp_sampling_free(pp_sampling *fine);
+void pp_sampling_free(pp_sampling *sampling);
 /** How long samples take by now, ns, where that is longer than what pp_sampling_new() was told:
  * kernels are cut by that still. */
-void pp_sampling_set_sampled(pp_sampling *fine, int64_t period);
+void pp_sampling_set_sampled(pp_sampling *sampling, int64_t period);
 
 typedef struct pp_sampling_kernel {
     int64_t start; /**< ns, the kernels' clock */
@@ -50,14 +50,14 @@ typedef struct pp_sampling_sample {
 } pp_sampling_sample;
 
 /** PP_ERR_TOO_LARGE past the limit, PP_ERR_INVALID with a time that cannot be. */
-int pp_sampling_add_kernel(pp_sampling *fine, const pp_sampling_kernel *kernel, pp_error *err);
-int pp_sampling_add_sample(pp_sampling *fine, const pp_sampling_sample *sample, pp_error *err);
+int pp_sampling_add_kernel(pp_sampling *sampling, const pp_sampling_kernel *kernel, pp_error *err);
+int pp_sampling_add_sample(pp_sampling *sampling, const pp_sampling_sample *sample, pp_error *err);
 
 /** Forgets kernels and samples. */
-void pp_sampling_clear(pp_sampling *fine);
+void pp_sampling_clear(pp_sampling *sampling);
 
 /** The metric whose edges tell the lag of a piece (SM activity: docs/sampling.md), and where the
- * lag of the stretch may lie, which all metrics tell. */
+ * lag of the capture may lie, which all metrics tell. */
 typedef struct pp_sampling_clock {
     int metric;
     int64_t lag;    /**< ns: a first guess of the samples' clock less the kernels' */
@@ -67,10 +67,10 @@ typedef struct pp_sampling_clock {
 } pp_sampling_clock;
 
 /**
- * The stretch's sums; the next begins empty. PP_ERR_NOT_FOUND where samples and kernels do not go
+ * The capture's sums; the next begins empty. PP_ERR_NOT_FOUND where samples and kernels do not go
  * together at any lag, or there are too few; PP_ERR_TOO_LARGE with too many columns.
  */
-int pp_sampling_join(pp_sampling *fine, const pp_sampling_clock *clock, pp_sampling_sums **ret,
+int pp_sampling_join(pp_sampling *sampling, const pp_sampling_clock *clock, pp_sampling_sums **ret,
                      pp_error *err);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct pp_sampling_line {
 } pp_sampling_line;
 
 /** Both sorted by start. PP_ERR_NOT_FOUND where they do not go together. */
-int pp_sampling_find_lag(const pp_sampling *fine, const pp_sampling_clock *clock,
+int pp_sampling_find_lag(const pp_sampling *sampling, const pp_sampling_clock *clock,
                          pp_sampling_line *ret, pp_error *err);
 
 /** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
@@ -36,21 +36,21 @@ int pp_sampling_find_lag(const pp_sampling *fine, const pp_sampling_clock *clock
  * ret_kinds, which may be NULL: a number, from 1 to *ret_n, that kernels of one layer, phase and
  * number share.
  */
-int pp_sampling_number(const pp_sampling *fine, uint32_t *ret, uint32_t *ret_kinds, size_t *ret_n,
-                       pp_error *err);
+int pp_sampling_number(const pp_sampling *sampling, uint32_t *ret, uint32_t *ret_kinds,
+                       size_t *ret_n, pp_error *err);
 
 /** Whether half of the samples have a metric: one that hardly any has is none. */
-void pp_sampling_find_known(const pp_sampling *fine, bool known[PP_SAMPLING_METRICS]);
+void pp_sampling_find_known(const pp_sampling *sampling, bool known[PP_SAMPLING_METRICS]);
 /** Whether a sample has all that are known: else it does not count. */
 bool pp_sampling_has_known(const bool known[PP_SAMPLING_METRICS], const pp_sampling_sample *sample);
 
 /** Variance from which on a metric varies. */
 #define PP_SAMPLING_VARIES 1e-8
 
-/** Kernels by kind, and what samples say of kinds at a lag; refers to `fine`, whose kernels and
+/** Kernels by kind, and what samples say of kinds at a lag; refers to `sampling`, whose kernels and
  * samples are sorted and not none. NULL where memory is out. */
 typedef struct pp_sampling_kinds pp_sampling_kinds;
-pp_sampling_kinds *pp_sampling_kinds_new(const pp_sampling *fine, pp_error *err);
+pp_sampling_kinds *pp_sampling_kinds_new(const pp_sampling *sampling, pp_error *err);
 void pp_sampling_kinds_free(pp_sampling_kinds *kinds);
 
 /** Of the kernel of that index; and one more than the greatest there is. 0: no kernel. */
@@ -66,7 +66,7 @@ bool pp_sampling_told(const pp_sampling_kinds *kinds, double t, size_t *hint);
 
 /** The share of the samples' variance that kinds explain (adjusted R^2), where a sample is of the
  * kernel in its middle: the mean over the metrics that vary. At most 1; 0 or less: nothing. Of many
- * samples some thousands are taken, evenly over the stretch. */
+ * samples some thousands are taken, evenly over the capture. */
 double pp_sampling_explained(pp_sampling_kinds *kinds, double lag);
 
 /** ret[kind]: mean of a metric in the samples of that kind; 0 where no kernel runs. */
@@ -74,7 +74,7 @@ void pp_sampling_levels(pp_sampling_kinds *kinds, int metric, const pp_sampling_
                         double *ret);
 
 /** Sums of all samples that lie within the kernels' time. */
-int pp_sampling_sum(const pp_sampling *fine, const pp_sampling_line *line, pp_sampling_sums **ret,
-                    pp_error *err);
+int pp_sampling_sum(const pp_sampling *sampling, const pp_sampling_line *line,
+                    pp_sampling_sums **ret, pp_error *err);
 
 #endif

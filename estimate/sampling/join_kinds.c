@@ -11,7 +11,7 @@
 
 enum {
     GAP = 0,             /* the group of samples that no kernel covers */
-    SAMPLES_MOST = 8000, /* by which lags are compared at first, evenly over the stretch */
+    SAMPLES_MOST = 8000, /* by which lags are compared at first, evenly over the capture */
 };
 
 /* Samples of one kind of kernel. */
@@ -21,7 +21,7 @@ typedef struct group {
 } group;
 
 struct pp_sampling_kinds {
-    const pp_sampling *fine;
+    const pp_sampling *sampling;
     uint32_t *longest; /* of the kernels up to each one, the one that ends last */
     uint32_t *of;      /* of each kernel, from 1 on */
     group *groups;     /* all empty between two calls */
@@ -39,7 +39,7 @@ static void find_longest(const pp_sampling *f, uint32_t *ret)
 
 static int make_kinds(pp_sampling_kinds *k, pp_error *err)
 {
-    const pp_sampling *f = k->fine;
+    const pp_sampling *f = k->sampling;
     PP_CLEANUP_FREE uint32_t *numbers = calloc(f->n_kernels + 1, sizeof *numbers);
     k->of = calloc(f->n_kernels + 1, sizeof *k->of);
     k->longest = calloc(f->n_kernels + 1, sizeof *k->longest);
@@ -63,7 +63,7 @@ pp_sampling_kinds *pp_sampling_kinds_new(const pp_sampling *f, pp_error *err)
         (void)pp_error_nomem(err);
         return NULL;
     }
-    k->fine = f;
+    k->sampling = f;
     if (make_kinds(k, err) == 0)
         return k;
     pp_sampling_kinds_free(k);
@@ -115,7 +115,7 @@ static size_t last_before(const pp_sampling *f, size_t from, double t)
  * the one before, earlier, was found. False outside of all kernels, and where steps are missing. */
 static bool kind_at(const pp_sampling_kinds *k, double t, size_t *hint, uint32_t *ret)
 {
-    const pp_sampling *f = k->fine;
+    const pp_sampling *f = k->sampling;
     const size_t i = last_before(f, *hint, t);
     const size_t longest = k->longest[i];
     *hint = i;
@@ -154,7 +154,7 @@ static void add(pp_sampling_kinds *k, uint32_t kind, const pp_sampling_sample *s
 static void group_samples(pp_sampling_kinds *k, const pp_sampling_line *line, size_t every,
                           group *all, double *squares)
 {
-    const pp_sampling *f = k->fine;
+    const pp_sampling *f = k->sampling;
     size_t hint = 0;
     uint32_t kind;
     for (size_t i = 0; i < f->n_samples; i += every) {
@@ -171,7 +171,7 @@ double pp_sampling_explained(pp_sampling_kinds *k, double lag)
     const pp_sampling_line line = {.lag = lag};
     group all = {0};
     double squares[PP_SAMPLING_METRICS] = {0}, within[PP_SAMPLING_METRICS];
-    group_samples(k, &line, k->fine->n_samples / SAMPLES_MOST + 1, &all, squares);
+    group_samples(k, &line, k->sampling->n_samples / SAMPLES_MOST + 1, &all, squares);
     memcpy(within, squares, sizeof within);
     for (size_t i = 0; i < k->n_touched; i++) {
         group *g = &k->groups[k->touched[i]];

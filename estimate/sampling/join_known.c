@@ -1,4 +1,4 @@
-/* Which metrics the samples of a stretch have. */
+/* Which metrics the samples of a capture have. */
 #include "estimate/sampling/join_internal.h"
 
 #include <math.h>

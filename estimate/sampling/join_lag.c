@@ -213,7 +213,7 @@ static int64_t piece_of(const pp_sampling *f)
     return length > all / PIECES_MAX ? length : all / PIECES_MAX + 1;
 }
 
-/* The lags of pieces that tell theirs, of none where the stretch is shorter than a piece. *ret_all:
+/* The lags of pieces that tell theirs, of none where the capture is shorter than a piece. *ret_all:
  * how many there are, with those that do not. */
 static size_t find_pieces(const pp_sampling *f, const activity *b, int metric, double lag,
                           double *at, double *found, size_t *ret_all)

@@ -51,7 +51,7 @@ typedef struct steps {
 } steps;
 
 typedef struct summing {
-    const pp_sampling *fine;
+    const pp_sampling *sampling;
     uint32_t *numbers; /* of its kernels */
     place *places;
     pp_sampling_sums *sums;
@@ -134,7 +134,7 @@ static int cut_place(summing *s, place *p, pp_error *err)
 {
     double cuts[PARTS_MAX + 2 * EDGES + 1];
     p->first = (uint32_t)s->sums->n;
-    p->parts = cut_kernel(p->time / p->count, (double)s->fine->period, cuts);
+    p->parts = cut_kernel(p->time / p->count, (double)s->sampling->period, cuts);
     p->cuts = malloc((p->parts + 1) * sizeof *p->cuts);
     if (!p->cuts)
         return pp_error_nomem(err);
@@ -146,7 +146,7 @@ static int cut_place(summing *s, place *p, pp_error *err)
 static place *find_place(const summing *s, size_t kernel, place *like)
 {
     place *found = NULL;
-    const pp_sampling_kernel *k = &s->fine->kernels[kernel];
+    const pp_sampling_kernel *k = &s->sampling->kernels[kernel];
     memset(like, 0, sizeof *like); /* its padding is part of the key */
     like->of.layer = k->layer;
     like->of.phase = k->phase;
@@ -158,7 +158,7 @@ static place *find_place(const summing *s, size_t kernel, place *like)
 /* All kernels that there are, in order of their first. */
 static int make_places(summing *s, pp_error *err)
 {
-    const pp_sampling *f = s->fine;
+    const pp_sampling *f = s->sampling;
     s->numbers = malloc((f->n_kernels + 1) * sizeof *s->numbers);
     if (!s->numbers)
         return pp_error_nomem(err);
@@ -200,13 +200,13 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
     if (end <= start)
         return 0;
     if (s->n_segments == SEGMENTS_MAX)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "a stretch of more than %d parts of kernels",
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "a capture of more than %d parts of kernels",
                             SEGMENTS_MAX);
     if (pp_array_reserve(&s->segments, &s->segments_max, s->n_segments + 1, sizeof *s->segments,
                          err) < 0)
         return -1;
     s->segments[s->n_segments++] = (segment){
-        start, end, column, (step - s->fine->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
+        start, end, column, (step - s->sampling->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
     if (column == ODD)
         return 0;
     pp_sampling_column *c = &s->sums->columns[column];
@@ -218,7 +218,7 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
 
 static int add_kernel(summing *s, size_t kernel, int64_t begun, uint32_t *ret_gap, pp_error *err)
 {
-    const pp_sampling_kernel *k = &s->fine->kernels[kernel];
+    const pp_sampling_kernel *k = &s->sampling->kernels[kernel];
     place like;
     const place *p = find_place(s, kernel, &like);
     *ret_gap = p ? p->first + p->parts : ODD;
@@ -238,7 +238,7 @@ static int add_kernel(summing *s, size_t kernel, int64_t begun, uint32_t *ret_ga
 /* All kernels' parts, and behind each that nothing runs beside the gap to the next. */
 static int make_segments(summing *s, pp_error *err)
 {
-    const pp_sampling *f = s->fine;
+    const pp_sampling *f = s->sampling;
     const pp_sampling_kernel *last = &f->kernels[0]; /* the one that ends last of those before */
     int64_t last_begun = last->start;
     uint32_t gap = 0, behind;
@@ -396,7 +396,7 @@ static int64_t shifted(const pp_sampling_line *line, int64_t t)
 
 static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
 {
-    const pp_sampling *f = s->fine;
+    const pp_sampling *f = s->sampling;
     sweep at = {.blind = INT64_MIN};
     window w;
     int64_t last = f->kernels[0].start;
@@ -457,7 +457,7 @@ static void free_summing(summing *s)
 int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line, pp_sampling_sums **ret,
                     pp_error *err)
 {
-    summing s = {.fine = f, .sums = calloc(1, sizeof *s.sums)};
+    summing s = {.sampling = f, .sums = calloc(1, sizeof *s.sums)};
     if (!s.sums)
         return pp_error_nomem(err);
     s.sums->lag = (int64_t)line->lag;

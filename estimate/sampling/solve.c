@@ -17,7 +17,7 @@
 #define LONG_GAP 0.2
 #define SHORT_GAP_NS 3500.0
 
-/* ns: how far off the lag may be beyond what the stretches say. With it nine true values in ten and
+/* ns: how far off the lag may be beyond what the captures say. With it nine true values in ten and
  * more lie within two standard errors, simulated: it stands for the course of a kernel within its
  * first and last part too. */
 #define LAG_STDERR 500.0
@@ -29,7 +29,7 @@
 /* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
 #define REPEATED_LEAST 0.002
 
-enum { ROUNDS = 4, STRETCHES_LEAST = 4 };
+enum { ROUNDS = 4, CAPTURES_LEAST = 4 };
 
 /* A column by its key. */
 typedef struct named {
@@ -41,10 +41,10 @@ typedef struct solving {
     pp_sampling_whole whole;
     named *named; /* in order of keys */
     pp_skyline matrix;
-    double *share; /* of each column, of the stretches that know the metric ... */
+    double *share; /* of each column, of the captures that know the metric ... */
     double *held;  /* ... and the same of their windows that are held out */
     double *theta; /* the metric's estimates */
-    double *rest;  /* n for each stretch: X' (y - X theta) of its windows */
+    double *rest;  /* n for each capture: X' (y - X theta) of its windows */
     double *z;     /* scratch, n */
     double noise;  /* variance of what is left of a sample */
     double lag_stderr;
@@ -82,10 +82,10 @@ static int shape_matrix(solving *s, pp_error *err)
         return pp_error_nomem(err);
     for (size_t i = 0; i < w->n; i++)
         first[i] = (uint32_t)i;
-    for (size_t g = 0; g < w->n_stretches; g++)
-        for (size_t p = 0; p < w->stretches[g]->n_pairs; p++)
-            widen(first, w->index[g][w->stretches[g]->pairs[p].a],
-                  w->index[g][w->stretches[g]->pairs[p].b]);
+    for (size_t g = 0; g < w->n_captures; g++)
+        for (size_t p = 0; p < w->captures[g]->n_pairs; p++)
+            widen(first, w->index[g][w->captures[g]->pairs[p].a],
+                  w->index[g][w->captures[g]->pairs[p].b]);
     for (size_t i = 0; i + 1 < w->n; i++)
         if (touch(&s->named[i], &s->named[i + 1]))
             widen(first, s->named[i].column, s->named[i + 1].column);
@@ -104,14 +104,14 @@ static double width_of(const pp_sampling_column *c)
     return c->time < SHORT_GAP_NS * (double)c->count ? SHORT_GAP : LONG_GAP;
 }
 
-/* What the stretches that know a metric have of each column. */
+/* What the captures that know a metric have of each column. */
 static void find_shares(solving *s, int m)
 {
     const pp_sampling_whole *w = &s->whole;
     memset(s->share, 0, w->n * sizeof *s->share);
     memset(s->held, 0, w->n * sizeof *s->held);
-    for (size_t g = 0; g < w->n_stretches; g++) {
-        const pp_sampling_sums *f = w->stretches[g];
+    for (size_t g = 0; g < w->n_captures; g++) {
+        const pp_sampling_sums *f = w->captures[g];
         for (size_t i = 0; f->known[m] && i < f->n; i++) {
             s->share[w->index[g][i]] += f->columns[i].share;
             s->held[w->index[g][i]] += f->columns[i].held;
@@ -124,9 +124,9 @@ static bool fill_and_factor(solving *s, int m)
 {
     const pp_sampling_whole *w = &s->whole;
     memset(s->matrix.values, 0, s->matrix.count * sizeof *s->matrix.values);
-    for (size_t g = 0; g < w->n_stretches; g++)
-        for (size_t p = 0; w->stretches[g]->known[m] && p < w->stretches[g]->n_pairs; p++) {
-            const pp_sampling_pair *pair = &w->stretches[g]->pairs[p];
+    for (size_t g = 0; g < w->n_captures; g++)
+        for (size_t p = 0; w->captures[g]->known[m] && p < w->captures[g]->n_pairs; p++) {
+            const pp_sampling_pair *pair = &w->captures[g]->pairs[p];
             add_entry(&s->matrix, w->index[g][pair->a], w->index[g][pair->b], pair->sum);
         }
     for (size_t i = 0; i < w->n; i++) {
@@ -163,14 +163,14 @@ static void solve_theta(solving *s, int m)
     pp_skyline_solve(&s->matrix, s->theta);
 }
 
-/* X' (y - X theta) of each stretch; returns the sum of all squares that are left. */
+/* X' (y - X theta) of each capture; returns the sum of all squares that are left. */
 static double find_rest(solving *s, int m)
 {
     const pp_sampling_whole *w = &s->whole;
     double left = w->yy[m];
-    memset(s->rest, 0, w->n * w->n_stretches * sizeof *s->rest);
-    for (size_t g = 0; g < w->n_stretches; g++) {
-        const pp_sampling_sums *f = w->stretches[g];
+    memset(s->rest, 0, w->n * w->n_captures * sizeof *s->rest);
+    for (size_t g = 0; g < w->n_captures; g++) {
+        const pp_sampling_sums *f = w->captures[g];
         const uint32_t *index = w->index[g];
         double *rest = s->rest + g * w->n;
         if (!f->known[m])
@@ -273,12 +273,12 @@ static void estimate_item(solving *s, pp_sampling_item *item, size_t from, size_
             posterior += w->columns[at].time / item->time * s->z[at];
     }
     posterior *= s->noise;
-    for (size_t g = 0; g < w->n_stretches; g++) {
+    for (size_t g = 0; g < w->n_captures; g++) {
         double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         sandwich += moved * moved;
     }
     double n = (double)w->known[m];
-    sandwich = w->known[m] >= STRETCHES_LEAST ? sandwich * n / (n - 1) : 0;
+    sandwich = w->known[m] >= CAPTURES_LEAST ? sandwich * n / (n - 1) : 0;
     double edge = edge_error(s, from, to, item->time);
     item->mean[m] = fmax(0, fmin(1, mean));
     double repeated = REPEATED * item->mean[m];
@@ -346,9 +346,9 @@ static int list_items(solving *s, pp_error *err)
     return 0;
 }
 
-static int prepare(solving *s, const pp_sampling_sums *const *stretches, size_t n, pp_error *err)
+static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n, pp_error *err)
 {
-    if (pp_sampling_whole_make(&s->whole, stretches, n, err) < 0)
+    if (pp_sampling_whole_make(&s->whole, captures, n, err) < 0)
         return -1;
     if (s->whole.windows < 1 || s->whole.n == 0)
         return pp_error_set(err, PP_ERR_NOT_FOUND, "no sample fell on a kernel");
@@ -362,7 +362,7 @@ static int prepare(solving *s, const pp_sampling_sums *const *stretches, size_t 
         return pp_error_nomem(err);
     double squares = 0;
     for (size_t g = 0; g < n; g++)
-        squares += (double)stretches[g]->lag_stderr * (double)stretches[g]->lag_stderr;
+        squares += (double)captures[g]->lag_stderr * (double)captures[g]->lag_stderr;
     s->lag_stderr = sqrt(LAG_STDERR * LAG_STDERR + squares / (double)n);
     return list_items(s, err) < 0 ? -1 : shape_matrix(s, err);
 }
@@ -382,11 +382,11 @@ static int solve(solving *s, pp_error *err)
     return 0;
 }
 
-int pp_sampling_solve(const pp_sampling_sums *const *stretches, size_t n, pp_sampling_result **ret,
+int pp_sampling_solve(const pp_sampling_sums *const *captures, size_t n, pp_sampling_result **ret,
                       pp_error *err)
 {
     solving s = {0};
-    int rc = prepare(&s, stretches, n, err);
+    int rc = prepare(&s, captures, n, err);
     if (rc == 0)
         rc = solve(&s, err);
     pp_sampling_whole_free(&s.whole);

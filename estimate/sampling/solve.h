@@ -1,5 +1,5 @@
 /*
- * Each kernel's metrics from sums of fine samples (estimate/sampling/sums.h). No I/O, no clock.
+ * Each kernel's metrics from sums of PM samples (estimate/sampling/sums.h). No I/O, no clock.
  *
  *     y = X b + e
  *
@@ -8,7 +8,7 @@
  * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
  * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
  *
- * The standard error of an item is the larger one of the posterior's and, from four stretches on,
+ * The standard error of an item is the larger one of the posterior's and, from four captures on,
  * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges,
  * and 1 % of the value and 0.2 points for what differs from run to run.
  */
@@ -22,7 +22,7 @@
 typedef struct pp_sampling_item {
     uint32_t layer;
     uint8_t phase;
-    double time;                      /**< ns of its kernels, in all stretches */
+    double time;                      /**< ns of its kernels, in all captures */
     uint64_t kernels;                 /**< how many ran */
     double mean[PP_SAMPLING_METRICS]; /**< 0 to 1; NaN: not known */
     double stderr_of[PP_SAMPLING_METRICS];
@@ -39,11 +39,11 @@ typedef struct pp_sampling_result {
 } pp_sampling_result;
 
 /**
- * Solves the sums of `n` stretches together, each metric's from those that know it.
+ * Solves the sums of `n` captures together, each metric's from those that know it.
  * PP_ERR_NOT_FOUND: there are no windows; PP_ERR_TOO_LARGE: kernels come in too many orders for the
  * solution to be kept.
  */
-int pp_sampling_solve(const pp_sampling_sums *const *stretches, size_t n, pp_sampling_result **ret,
+int pp_sampling_solve(const pp_sampling_sums *const *captures, size_t n, pp_sampling_result **ret,
                       pp_error *err);
 
 /** NULL is allowed. */

@@ -30,21 +30,21 @@ bool pp_skyline_factor(pp_skyline *s);
 /** Solves with the factor, in the place of b. */
 void pp_skyline_solve(const pp_skyline *s, double *b);
 
-/** The sums of all stretches over one list of columns, in order of their places in a step. */
+/** The sums of all captures over one list of columns, in order of their places in a step. */
 typedef struct pp_sampling_whole {
     pp_sampling_column *columns;
     size_t n;
-    uint32_t **index; /* of each stretch: which column its columns are */
-    const pp_sampling_sums *const *stretches;
-    size_t n_stretches;
-    double windows; /* of all stretches; the rest is of those that know the metric */
+    uint32_t **index; /* of each capture: which column its columns are */
+    const pp_sampling_sums *const *captures;
+    size_t n_captures;
+    double windows; /* of all captures; the rest is of those that know the metric */
     size_t known[PP_SAMPLING_METRICS]; /* how many do */
     double with[PP_SAMPLING_METRICS];  /* their windows */
     double y[PP_SAMPLING_METRICS], yy[PP_SAMPLING_METRICS];
     double held_with[PP_SAMPLING_METRICS], held_y[PP_SAMPLING_METRICS];
 } pp_sampling_whole;
 
-int pp_sampling_whole_make(pp_sampling_whole *whole, const pp_sampling_sums *const *stretches,
+int pp_sampling_whole_make(pp_sampling_whole *whole, const pp_sampling_sums *const *captures,
                            size_t n, pp_error *err);
 void pp_sampling_whole_free(pp_sampling_whole *whole);
 

@@ -1,4 +1,4 @@
-/* Stretches name their columns each for itself: here they become one list. */
+/* Captures name their columns each for itself: here they become one list. */
 #include "estimate/sampling/solve_internal.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 typedef struct named {
     pp_sampling_column column;
-    uint32_t stretch, local; /* where it came from */
+    uint32_t capture, local; /* where it came from */
 } named;
 
 static int compare_named(const void *a, const void *b)
@@ -17,7 +17,7 @@ static int compare_named(const void *a, const void *b)
     int by = pp_sampling_key_compare(&x->column.key, &y->column.key);
     if (by)
         return by;
-    return x->stretch < y->stretch ? -1 : x->stretch > y->stretch;
+    return x->capture < y->capture ? -1 : x->capture > y->capture;
 }
 
 static double place_of(const pp_sampling_column *c)
@@ -55,8 +55,8 @@ static int order_by_place(pp_sampling_whole *w, pp_error *err)
             now[order[i].column] = (uint32_t)i;
         }
         memcpy(w->columns, sorted, w->n * sizeof *sorted);
-        for (size_t s = 0; s < w->n_stretches; s++)
-            for (size_t i = 0; i < w->stretches[s]->n; i++)
+        for (size_t s = 0; s < w->n_captures; s++)
+            for (size_t i = 0; i < w->captures[s]->n; i++)
                 w->index[s][i] = now[w->index[s][i]];
     }
     free(order);
@@ -76,7 +76,7 @@ static int merge(pp_sampling_whole *w, named *all, size_t total, pp_error *err)
         if (w->n == 0 || pp_sampling_key_compare(&w->columns[w->n - 1].key, &c->column.key) != 0)
             w->columns[w->n++] = (pp_sampling_column){.key = c->column.key};
         pp_sampling_column_add(&w->columns[w->n - 1], &c->column);
-        w->index[c->stretch][c->local] = (uint32_t)(w->n - 1);
+        w->index[c->capture][c->local] = (uint32_t)(w->n - 1);
     }
     return order_by_place(w, err);
 }
@@ -84,29 +84,29 @@ static int merge(pp_sampling_whole *w, named *all, size_t total, pp_error *err)
 static int gather(pp_sampling_whole *w, pp_error *err)
 {
     size_t total = 0;
-    for (size_t s = 0; s < w->n_stretches; s++)
-        total += w->stretches[s]->n;
+    for (size_t s = 0; s < w->n_captures; s++)
+        total += w->captures[s]->n;
     named *all = calloc(total + 1, sizeof *all);
     if (!all)
         return pp_error_nomem(err);
     size_t n = 0;
-    for (size_t s = 0; s < w->n_stretches; s++)
-        for (size_t i = 0; i < w->stretches[s]->n; i++)
-            all[n++] = (named){w->stretches[s]->columns[i], (uint32_t)s, (uint32_t)i};
+    for (size_t s = 0; s < w->n_captures; s++)
+        for (size_t i = 0; i < w->captures[s]->n; i++)
+            all[n++] = (named){w->captures[s]->columns[i], (uint32_t)s, (uint32_t)i};
     int rc = merge(w, all, total, err);
     free(all);
     return rc;
 }
 
-int pp_sampling_whole_make(pp_sampling_whole *w, const pp_sampling_sums *const *stretches, size_t n,
+int pp_sampling_whole_make(pp_sampling_whole *w, const pp_sampling_sums *const *captures, size_t n,
                            pp_error *err)
 {
     *w = (pp_sampling_whole){
-        .stretches = stretches, .n_stretches = n, .index = calloc(n + 1, sizeof *w->index)};
+        .captures = captures, .n_captures = n, .index = calloc(n + 1, sizeof *w->index)};
     if (!w->index)
         return pp_error_nomem(err);
     for (size_t s = 0; s < n; s++) {
-        const pp_sampling_sums *f = stretches[s];
+        const pp_sampling_sums *f = captures[s];
         w->index[s] = calloc(f->n + 1, sizeof **w->index);
         if (!w->index[s])
             return pp_error_nomem(err);
@@ -127,7 +127,7 @@ int pp_sampling_whole_make(pp_sampling_whole *w, const pp_sampling_sums *const *
 
 void pp_sampling_whole_free(pp_sampling_whole *w)
 {
-    for (size_t s = 0; w->index && s < w->n_stretches; s++)
+    for (size_t s = 0; w->index && s < w->n_captures; s++)
         free(w->index[s]);
     free(w->index);
     free(w->columns);

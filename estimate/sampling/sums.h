@@ -1,12 +1,12 @@
 /*
- * Sums of fine samples: all that an estimate of each kernel's metrics needs of the samples of a
+ * Sums of PM samples: all that an estimate of each kernel's metrics needs of the samples of a
  * GPU's performance monitors that fell on it. The agent joins samples with kernels as they come and
  * keeps these sums only (estimate/sampling/join.h); estimate/sampling/solve.h solves them.
  *
  * A sample is the mean of a metric over a window of some 25 us. A column is a piece of time whose
  * value is asked for: a part of the k-th kernel of a layer in a phase of every step, or the gap
  * behind it. With x the share of a window that each column took and y the sample, the sums are
- * those of x x' and x y over windows. They add: those of a session are the sum of its stretches'.
+ * those of x x' and x y over windows. They add: those of a session are the sum of its captures'.
  */
 #ifndef PP_ESTIMATE_SAMPLING_SUMS_H
 #define PP_ESTIMATE_SAMPLING_SUMS_H
@@ -45,7 +45,7 @@ typedef struct pp_sampling_pair {
 } pp_sampling_pair;
 
 /**
- * Metrics that half of the stretch's samples or more do not have, since the GPU does not offer
+ * Metrics that half of the capture's samples or more do not have, since the GPU does not offer
  * them, say, have `known` false and sums of 0. One window in eight steps' worth is held out of the
  * sums of products, to hold the estimates against.
  */
@@ -59,7 +59,7 @@ typedef struct pp_sampling_sums {
     double y[PP_SAMPLING_METRICS];  /**< sum of y */
     double yy[PP_SAMPLING_METRICS]; /**< sum of y squared */
     double held_y[PP_SAMPLING_METRICS];
-    int64_t lag;        /**< ns: the samples' clock less the kernels', about the stretch's middle */
+    int64_t lag;        /**< ns: the samples' clock less the kernels', about the capture's middle */
     int64_t lag_stderr; /**< ns */
 } pp_sampling_sums;
 

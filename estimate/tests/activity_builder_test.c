@@ -42,8 +42,8 @@ static void test_batches_are_gathered(void **state)
     pp_activity_builder *b = pp_activity_builder_new();
     pp_wire_batch *batch = decode(first);
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
-    batch->stretch.start += 2 * S;
-    batch->stretch.end += 2 * S;
+    batch->capture.start += 2 * S;
+    batch->capture.end += 2 * S;
     batch->steps[0].start += 2 * S;
     batch->steps[0].number++;
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
@@ -185,57 +185,56 @@ static const pp_estimate *estimate_of(const pp_estimates *s, pp_item_kind kind, 
     return NULL;
 }
 
-static pp_estimates *solve(pp_activity_builder *b, bool fine_only, unsigned metrics)
+static pp_estimates *solve(pp_activity_builder *b, bool pm_only, unsigned metrics)
 {
     pp_estimates *s = NULL;
     pp_error err = {0};
     const pp_estimates_options options = {.attribution = {.window_ns = S, .scrape_ns = S},
                                           .metrics = metrics,
-                                          .method =
-                                              fine_only ? PP_METHOD_SAMPLING : PP_METHOD_AUTO};
+                                          .method = pm_only ? PP_METHOD_SAMPLING : PP_METHOD_AUTO};
     if (pp_estimates_solve(pp_activity_builder_get(b), "GPU-a", &options, &s, &err) < 0)
         fail_msg("%s", err.message);
     return s;
 }
 
-static pp_wire_fine_row fine(int64_t layer, pp_wire_phase phase, int64_t sm, int64_t dram)
+static pp_wire_pm_row pm(int64_t layer, pp_wire_phase phase, int64_t sm, int64_t dram)
 {
-    return (pp_wire_fine_row){.layer = layer,
-                              .phase = phase,
-                              .kernels = 7,
-                              .mean = {sm, -1, dram, -1},
-                              .error = {10000, -1, 20000, -1}};
+    return (pp_wire_pm_row){.layer = layer,
+                            .phase = phase,
+                            .kernels = 7,
+                            .mean = {sm, -1, dram, -1},
+                            .error = {10000, -1, 20000, -1}};
 }
 
 /* What the batch's process has told by now, as a batch of its own. */
 static void tell(pp_activity_builder *b, pp_wire_batch *batch, const char *gpu,
-                 pp_wire_fine_row *rows, size_t n)
+                 pp_wire_pm_row *rows, size_t n)
 {
     static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
                               (char *)(uintptr_t) "dram", (char *)(uintptr_t) ""};
     pp_error err = {0};
     pp_wire_batch one = *batch;
     one.step_count = one.interval_count = 0;
-    one.stretch.start = one.stretch.end;
-    one.fine = (pp_wire_fine){.gpu = (char *)(uintptr_t)gpu,
-                              .sources = {sources, PP_WIRE_FINE_LEAST},
-                              .rows = rows,
-                              .count = n};
+    one.capture.start = one.capture.end;
+    one.pm = (pp_wire_pm){.gpu = (char *)(uintptr_t)gpu,
+                          .sources = {sources, PP_WIRE_PM_LEAST},
+                          .rows = rows,
+                          .count = n};
     assert_int_equal(pp_activity_builder_add(b, &one, &err), 0);
 }
 
-static void test_fine_values_are_taken(void **state)
+static void test_pm_values_are_taken(void **state)
 {
     (void)state;
     pp_error err = {0};
     pp_activity_builder *b = pp_activity_builder_new();
     pp_wire_batch *batch = decode(first);
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
-    pp_wire_fine_row before[] = {fine(1, PP_WIRE_FORWARD, 900000, -1),
-                                 fine(2, PP_WIRE_FORWARD, 900000, 900000)};
-    pp_wire_fine_row now[] = {fine(1, PP_WIRE_FORWARD, 500000, 250000),
-                              fine(0, PP_WIRE_OTHER, 125000, -1),
-                              fine(2, PP_WIRE_BACKWARD, 750000, -1) /* has no time in any batch */};
+    pp_wire_pm_row before[] = {pm(1, PP_WIRE_FORWARD, 900000, -1),
+                               pm(2, PP_WIRE_FORWARD, 900000, 900000)};
+    pp_wire_pm_row now[] = {pm(1, PP_WIRE_FORWARD, 500000, 250000),
+                            pm(0, PP_WIRE_OTHER, 125000, -1),
+                            pm(2, PP_WIRE_BACKWARD, 750000, -1) /* has no time in any batch */};
     tell(b, batch, "GPU-a", before, 2);
     tell(b, batch, "GPU-a", now, 3);
     assert_int_equal(pp_activity_builder_get(b)->n_batches, 1);
@@ -285,7 +284,7 @@ static void test_why_nothing_was_sampled(void **state)
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
     pp_wire_batch one = *batch;
     one.step_count = one.interval_count = 0;
-    one.fine.why = (char *)(uintptr_t) "no CUPTI is loaded";
+    one.pm.why = (char *)(uintptr_t) "no CUPTI is loaded";
     assert_int_equal(pp_activity_builder_add(b, &one, &err), 0);
     assert_int_equal(pp_activity_builder_get(b)->n_batches, 1);
     pp_estimates *s = solve(b, true, 0);
@@ -301,7 +300,7 @@ static void test_why_nothing_was_sampled(void **state)
     assert_string_equal(e->reason, "no samples of this metric");
     pp_estimates_free(s);
 
-    pp_wire_fine_row now[] = {fine(1, PP_WIRE_FORWARD, 500000, 250000)};
+    pp_wire_pm_row now[] = {pm(1, PP_WIRE_FORWARD, 500000, 250000)};
     tell(b, batch, "GPU-a", now, 1);
     s = solve(b, true, 0);
     assert_true(estimate_of(s, PP_ITEM_LAYER, "a", PP_METRIC_SM_ACTIVE)->mean == 0.5);
@@ -322,12 +321,9 @@ static void test_why_nothing_was_sampled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches_are_gathered),
-        cmocka_unit_test(test_busy_times_are_taken),
-        cmocka_unit_test(test_cells_get_their_times),
-        cmocka_unit_test(test_too_much_is_cut),
-        cmocka_unit_test(test_samples_are_solved),
-        cmocka_unit_test(test_fine_values_are_taken),
+        cmocka_unit_test(test_batches_are_gathered),    cmocka_unit_test(test_busy_times_are_taken),
+        cmocka_unit_test(test_cells_get_their_times),   cmocka_unit_test(test_too_much_is_cut),
+        cmocka_unit_test(test_samples_are_solved),      cmocka_unit_test(test_pm_values_are_taken),
         cmocka_unit_test(test_why_nothing_was_sampled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void put_capture(fixture *f, uint32_t i, uint32_t process, int64_t number
     const int64_t step = S / 50;
     f->batches[i] = (pp_activity_batch){.process = process,
                                         .last = true,
-                                        .stretch = (int64_t)i,
+                                        .capture = (int64_t)i,
                                         .start_ns = T0 + at,
                                         .end_ns = T0 + at + STEPS * step};
     for (int64_t k = 0; k < STEPS; k++)

@@ -46,14 +46,14 @@ static pp_problem build(const pp_activity *a)
     return p;
 }
 
-static void stretch_is(const pp_problem *p, size_t i, int64_t from, int64_t to)
+static void capture_is(const pp_problem *p, size_t i, int64_t from, int64_t to)
 {
-    assert_true(i < p->n_stretches);
-    assert_int_equal(p->stretches[i].start_ns, T0 + from);
-    assert_int_equal(p->stretches[i].end_ns, T0 + to);
+    assert_true(i < p->n_observed);
+    assert_int_equal(p->observed[i].start_ns, T0 + from);
+    assert_int_equal(p->observed[i].end_ns, T0 + to);
 }
 
-static void open_stretch_counts_whole_steps(void **state)
+static void open_capture_counts_whole_steps(void **state)
 {
     (void)state;
     pp_activity_batch batches[] = {{0, false, 1, T0, T0 + 5 * S, 0, false},
@@ -65,12 +65,12 @@ static void open_stretch_counts_whole_steps(void **state)
     a.steps = steps;
     a.n_steps = 2;
     pp_problem p = build(&a);
-    assert_int_equal(p.n_stretches, 1);
-    stretch_is(&p, 0, 0, 8 * S);
+    assert_int_equal(p.n_observed, 1);
+    capture_is(&p, 0, 0, 8 * S);
     pp_problem_done(&p);
     batches[1].last = true;
     p = build(&a);
-    stretch_is(&p, 0, 0, 10 * S);
+    capture_is(&p, 0, 0, 10 * S);
     pp_problem_done(&p);
 }
 
@@ -86,9 +86,9 @@ static void missing_batch_leaves_a_gap(void **state)
     a.steps = steps;
     a.n_steps = 2;
     pp_problem p = build(&a);
-    assert_int_equal(p.n_stretches, 2);
-    stretch_is(&p, 0, 0, 4 * S);
-    stretch_is(&p, 1, 10 * S, 15 * S);
+    assert_int_equal(p.n_observed, 2);
+    capture_is(&p, 0, 0, 4 * S);
+    capture_is(&p, 1, 10 * S, 15 * S);
     pp_problem_done(&p);
 }
 
@@ -104,9 +104,9 @@ static void lost_step_is_not_idle(void **state)
     a.steps = steps;
     a.n_steps = 3;
     pp_problem p = build(&a);
-    assert_int_equal(p.n_stretches, 2);
-    stretch_is(&p, 0, 0, 2 * S);
-    stretch_is(&p, 1, 4 * S, 10 * S); /* the pause between steps 3 and 4 is idle */
+    assert_int_equal(p.n_observed, 2);
+    capture_is(&p, 0, 0, 2 * S);
+    capture_is(&p, 1, 4 * S, 10 * S); /* the pause between steps 3 and 4 is idle */
     pp_problem_done(&p);
 }
 
@@ -123,9 +123,9 @@ static void shared_gpu_needs_both_processes(void **state)
     a.batches = batches;
     a.n_batches = 4;
     pp_problem p = build(&a);
-    assert_int_equal(p.n_stretches, 2);
-    stretch_is(&p, 0, 0, 10 * S);
-    stretch_is(&p, 1, 20 * S, 30 * S);
+    assert_int_equal(p.n_observed, 2);
+    capture_is(&p, 0, 0, 10 * S);
+    capture_is(&p, 1, 20 * S, 30 * S);
     pp_problem_done(&p);
 }
 
@@ -400,7 +400,7 @@ static void unknown_gpu(void **state)
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
 }
 
-/* A simulated training as the store would have it: one batch per stretch. */
+/* A simulated training as the store would have it: one batch per capture. */
 typedef struct stored {
     sim *from;
     pp_activity activity;
@@ -442,9 +442,9 @@ static void store(stored *st, const sim_config *config)
     }
     qsort(st->layers, a->n_layers, sizeof(*st->layers), by_process_and_id);
     a->batches = st->batches;
-    for (size_t i = 0; i < in->n_stretches; i++)
+    for (size_t i = 0; i < in->n_observed; i++)
         st->batches[a->n_batches++] = (pp_activity_batch){
-            0, true, (int64_t)i, in->stretches[i].start_ns, in->stretches[i].end_ns, 0, false};
+            0, true, (int64_t)i, in->observed[i].start_ns, in->observed[i].end_ns, 0, false};
     a->steps = calloc(in->n_steps + 1, sizeof(*a->steps));
     for (size_t i = 0; i < in->n_steps; i++) {
         const uint32_t batch = batch_at(st, in->steps[i].start_ns);
@@ -711,7 +711,7 @@ static void order_does_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_stretch_counts_whole_steps),
+        cmocka_unit_test(open_capture_counts_whole_steps),
         cmocka_unit_test(missing_batch_leaves_a_gap),
         cmocka_unit_test(lost_step_is_not_idle),
         cmocka_unit_test(shared_gpu_needs_both_processes),

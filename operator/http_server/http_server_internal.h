@@ -219,6 +219,7 @@ struct pp_http_server {
     size_t pending_batches;
     size_t pending_bytes;
     size_t receiving; /* bytes of unfinished messages */
+    bool held;        /* by pp_http_ingest_hold() */
     bool paused;
     bool stopping;
     bool destroyed; /* the context has been told to go */

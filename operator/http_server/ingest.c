@@ -185,7 +185,7 @@ int http_connection_new(pp_http_server *server, struct lws *wsi, const pp_http_i
 
 static bool is_paused(const connection *c)
 {
-    return c->peer.server->paused || c->pod->paused || c->pod->resting;
+    return c->peer.server->paused || c->peer.server->held || c->pod->paused || c->pod->resting;
 }
 
 /** Whether anything is read, as it is now. */
@@ -223,6 +223,12 @@ static size_t left(size_t max, size_t taken)
     return max > taken ? max - taken : 0;
 }
 
+static void apply_all_pauses(pp_http_server *server)
+{
+    for (peer *p = server->connections; p; p = p->hh.next)
+        apply_pause((connection *)p);
+}
+
 /** A pod may hold as much as is left for others: one alone gets half, each of n gets 1/(n + 1), and
  * there is always room for one that holds nothing. Read again below half of that. */
 static void regulate_pod(pp_http_server *server, pod_share *pod)
@@ -252,8 +258,7 @@ static void regulate(pp_http_server *server)
     pp_meter_set(server->metrics.pending, (double)server->pending_batches);
     if (pause != server->paused) {
         server->paused = pause;
-        for (peer *p = server->connections; p; p = p->hh.next)
-            apply_pause((connection *)p);
+        apply_all_pauses(server);
     }
     pod_share *pod;
     DL_FOREACH(server->holders, pod)
@@ -578,6 +583,14 @@ bool http_ingest_make_place(pp_http_server *server, const pp_http_identity *iden
     server->displaced++;
     begin_close(c, TRY_LATER, "the place is another's");
     return true;
+}
+
+void pp_http_ingest_hold(pp_http_server *server, bool held)
+{
+    if (held == server->held)
+        return;
+    server->held = held;
+    apply_all_pauses(server);
 }
 
 void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reason)

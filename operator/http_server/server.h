@@ -224,7 +224,7 @@ void pp_http_ingest_refuse(pp_http_server *server, pp_http_id connection, int64_
 /** The batch cannot be taken now: the connection is closed, so that its agent sends it again. */
 void pp_http_ingest_put_off(pp_http_server *server, pp_http_id connection);
 
-/** Which session the pod has now and whether its stretches shall be sampled; first message, and at
+/** Which session the pod has now and whether its captures shall be sampled; first message, and at
  * every change. */
 void pp_http_ingest_welcome(pp_http_server *server, pp_http_id connection,
                             const pp_wire_welcome *welcome);
@@ -239,6 +239,10 @@ void pp_http_ingest_leave(pp_http_server *server, pp_http_id connection, const c
 /** Closes after what is queued is written; code and reason as in RFC 6455 (reason <= 120 bytes). */
 void pp_http_ingest_close(pp_http_server *server, pp_http_id connection, int code,
                           const char *reason);
+
+/** While held nothing is read of agents' connections, which stay open; a message that is being
+ * decoded still comes. */
+void pp_http_ingest_hold(pp_http_server *server, bool held);
 
 /** Closes every agent's connection (the Lease was lost: 1012) and forgets all decisions. */
 void pp_http_ingest_close_all(pp_http_server *server, int code, const char *reason);

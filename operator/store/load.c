@@ -21,7 +21,7 @@ static const char activity_sql[] =
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
 /* Of a process that several agents saw, one after another, what tells most. */
-static const char fine_sql[] =
+static const char pm_sql[] =
     "SELECT DISTINCT ON (process) instance, process, gpu_uuid, sources, layer, phase, "
     "kernels, mean, stderr FROM fine WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY process, kernel_count DESC, instance COLLATE \"C\"";
@@ -34,11 +34,11 @@ static const char samples_sql[] =
     "AND at_ns <= (SELECT observed_last_ns FROM target WHERE session_uid = $1 AND pod_uid = $2) + "
     "$4 + " SHIFT "ORDER BY gpu_uuid COLLATE \"C\", metric COLLATE \"C\", at_ns LIMIT 4000000";
 
-enum { PROCESSES, LAYERS, BATCHES, FINE }; /* then samples */
+enum { PROCESSES, LAYERS, BATCHES, PM }; /* then samples */
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, intervals, cells, samples, fine;
+    size_t processes, layers, batches, steps, intervals, cells, samples, pm;
 } capacities;
 
 typedef struct load_call {
@@ -82,7 +82,7 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
-        copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->fine, err) < 0 ||
+        copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->pm, err) < 0 ||
         copy_text(r, row, 5, &p->isolated, err) < 0 || take_chip(r, row, 6, &p->chip, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
@@ -128,7 +128,7 @@ static int take_layer(load_call *c, const PGresult *r, int row, pp_error *err)
         .process = process,
         .id = (int32_t)pp_row_int(r, row, 2, 0),
         .parameters = pp_row_int(r, row, 5, -1),
-        .left_out = {(uint8_t)pp_row_int(r, row, 6, 0), (uint8_t)pp_row_int(r, row, 7, 0)}};
+        .skip_reason = {(uint8_t)pp_row_int(r, row, 6, 0), (uint8_t)pp_row_int(r, row, 7, 0)}};
     return copy_text(r, row, 3, &l->name, err) < 0 ? -1 : copy_text(r, row, 4, &l->type, err);
 }
 
@@ -246,7 +246,7 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
         return -1;
     const uint32_t batch = (uint32_t)a->n_batches;
     a->batches[a->n_batches++] = (pp_activity_batch){.process = process,
-                                                     .stretch = pp_row_int(r, row, 2, 0),
+                                                     .capture = pp_row_int(r, row, 2, 0),
                                                      .last = pp_row_bool(r, row, 3),
                                                      .start_ns = pp_row_int(r, row, 4, 0),
                                                      .end_ns = pp_row_int(r, row, 5, 0),
@@ -257,7 +257,7 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
     return take_cells(c, r, row, batch, err);
 }
 
-static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error *err)
+static int read_pm_rows(const PGresult *r, int row, pp_wire_pm *to, pp_error *err)
 {
     pp_row_array in[3], values[2];
     if (open_arrays(r, row, 4, 3, in, err) < 0 || open_arrays(r, row, 7, 2, values, err) < 0)
@@ -271,7 +271,7 @@ static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error
         return pp_error_nomem(err);
     to->count = in[0].count;
     for (size_t i = 0; i < to->count; i++) {
-        pp_wire_fine_row *v = &to->rows[i];
+        pp_wire_pm_row *v = &to->rows[i];
         v->layer = pp_row_array_int(&in[0]);
         v->phase = (pp_wire_phase)pp_row_array_int(&in[1]);
         v->kernels = pp_row_array_int(&in[2]);
@@ -279,7 +279,7 @@ static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error
         memset(v->error, 0xff, sizeof(v->error));
         for (size_t m = 0; m < each; m++) {
             const int64_t mean = pp_row_array_int(&values[0]), error = pp_row_array_int(&values[1]);
-            if (m >= PP_WIRE_FINE_METRICS)
+            if (m >= PP_WIRE_PM_METRICS)
                 continue;
             v->mean[m] = mean;
             v->error[m] = error;
@@ -288,22 +288,22 @@ static int read_fine_rows(const PGresult *r, int row, pp_wire_fine *to, pp_error
     return 0;
 }
 
-static int take_fine(load_call *c, const PGresult *r, int row, pp_error *err)
+static int take_pm(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     uint32_t process = 0;
     if (find_process(c->activity, r, row, &process) < 0)
         return 0;
-    c->activity->truncated |= c->activity->n_fine > PP_ACTIVITY_MAX_FINE;
-    if (c->activity->n_fine > PP_ACTIVITY_MAX_FINE)
+    c->activity->truncated |= c->activity->n_pm > PP_ACTIVITY_MAX_PM;
+    if (c->activity->n_pm > PP_ACTIVITY_MAX_PM)
         return 0;
-    pp_wire_fine fine = {.gpu = (char *)(uintptr_t)pp_row_text(r, row, 2)};
-    int rc = pp_row_strings(r, row, 3, &fine.sources, err);
+    pp_wire_pm pm = {.gpu = (char *)(uintptr_t)pp_row_text(r, row, 2)};
+    int rc = pp_row_strings(r, row, 3, &pm.sources, err);
     if (rc == 0)
-        rc = read_fine_rows(r, row, &fine, err);
+        rc = read_pm_rows(r, row, &pm, err);
     if (rc == 0)
-        rc = pp_activity_take_fine(c->activity, &c->room.fine, process, &fine, err);
-    pp_strings_free(&fine.sources);
-    free(fine.rows);
+        rc = pp_activity_take_pm(c->activity, &c->room.pm, process, &pm, err);
+    pp_strings_free(&pm.sources);
+    free(pm.rows);
     return rc;
 }
 
@@ -335,8 +335,8 @@ static int load_row(pp_job *job, int index, const PGresult *r, int row, pp_error
         return take_layer(c, r, row, err);
     case BATCHES:
         return take_batch(c, r, row, err);
-    case FINE:
-        return take_fine(c, r, row, err);
+    case PM:
+        return take_pm(c, r, row, err);
     default:
         return take_sample(c, r, row, err);
     }
@@ -394,7 +394,7 @@ int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid,
     add_load(job, processes_sql, session_uid, pod_uid);
     add_load(job, layers_sql, session_uid, pod_uid);
     add_load(job, activity_sql, session_uid, pod_uid);
-    add_load(job, fine_sql, session_uid, pod_uid);
+    add_load(job, pm_sql, session_uid, pod_uid);
     pp_statement *s = add_load(job, samples_sql, session_uid, pod_uid);
     pp_sql_int8(s, before_ns);
     pp_sql_int8(s, after_ns);

@@ -6,7 +6,7 @@
 
 static const char known_sql[] = "SELECT prometheus_shift_ns FROM session WHERE uid = $1";
 
-/* rank: of the newest agent's processes. open_stretch too: an agent that was killed never closes
+/* rank: of the newest agent's processes. open_capture too: an agent that was killed never closes
  * its own. replaying: the same, less processes of which nothing came in 30 s in which others' did,
  * as a process that is gone never ends its own. steps: of the process number that has fewest, over
  * all agents; paused_ns of the one that has most. */
@@ -121,7 +121,7 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
     pp_store_target_stats *t = &s->targets[s->n_targets++];
     *t = (pp_store_target_stats){
         .rank = pp_row_int(r, row, 2, -1),
-        .open_stretch = pp_row_bool(r, row, 3),
+        .open_capture = pp_row_bool(r, row, 3),
         .last_batch_ns = pp_row_int(r, row, 4, 0),
         .first_ns = pp_row_int(r, row, 5, 0),
         .last_ns = pp_row_int(r, row, 6, 0),
@@ -132,7 +132,7 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
         .dropped = pp_row_int(r, row, 11, 0),
         .epoch = pp_row_int(r, row, 12, -1),
         .batch = pp_row_int(r, row, 13, -1),
-        .fine = pp_row_bool(r, row, 15),
+        .pm = pp_row_bool(r, row, 15),
         .paused_ns = pp_row_int(r, row, 16, 0),
         .replays = pp_row_int(r, row, 17, 0),
         .replaying = pp_row_bool(r, row, 18),
@@ -142,7 +142,7 @@ static int take_target(pp_store_stats *s, const PGresult *r, int row, pp_error *
         .clock_bound_ns = pp_row_int(r, row, 23, 0),
     };
     (void)snprintf(t->isolated, sizeof(t->isolated), "%s", pp_row_text(r, row, 19));
-    (void)snprintf(t->fine_why, sizeof(t->fine_why), "%s", pp_row_text(r, row, 14));
+    (void)snprintf(t->pm_why, sizeof(t->pm_why), "%s", pp_row_text(r, row, 14));
     t->pod_uid = strdup(pp_row_text(r, row, 0));
     if (!t->pod_uid)
         return pp_error_nomem(err);

@@ -181,20 +181,20 @@ typedef struct pp_store_target_stats {
     char *pod_uid;
     pp_strings gpus;
     int64_t rank;              /**< lowest of its processes; -1: unknown */
-    bool open_stretch;         /**< the last batch of a process did not end its stretch */
+    bool open_capture;         /**< the last batch of a process did not end its capture */
     int64_t last_batch_ns;     /**< when the last batch was stored; 0: none yet */
     int64_t first_ns;          /**< start of its first sampled step; 0: none yet */
     int64_t began_ns;          /**< the same, as it counts for the session's beginning */
     int64_t last_ns;           /**< end of its last one */
     int64_t observed_first_ns; /**< what its batches cover; 0: none yet */
     int64_t observed_last_ns;
-    int64_t events, steps, dropped;     /**< steps: of the process that has fewest */
-    int64_t epoch, batch;               /**< -1: unknown */
-    bool fine;                          /**< PM sampling told something of it */
-    char fine_why[PP_SESSION_FINE_WHY]; /**< why it tells nothing, or nothing more; "": not known */
-    int64_t paused_ns; /**< held for replays, of the process that was held longest */
-    int64_t replays;   /**< of its layers */
-    bool replaying;    /**< the last batch of a process is of replays */
+    int64_t events, steps, dropped; /**< steps: of the process that has fewest */
+    int64_t epoch, batch;           /**< -1: unknown */
+    bool pm;                        /**< PM sampling told something of it */
+    char pm_why[PP_SESSION_PM_WHY]; /**< why it tells nothing, or nothing more; "": not known */
+    int64_t paused_ns;              /**< held for replays, of the process that was held longest */
+    int64_t replays;                /**< of its layers */
+    bool replaying;                 /**< the last batch of a process is of replays */
     char isolated[PP_SESSION_ISOLATED_WHY]; /**< why layers are not replayed; "": no reason */
     int64_t clock_shift_ns;                 /**< taken out of the stamps of its latest batch */
     int64_t clock_ahead_ns; /**< its node's clock less the operator's, as measured last */

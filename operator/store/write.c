@@ -162,7 +162,7 @@ static const char batch_sql[] =
 
 /* $14.. are the layers, $18.. how it was sampled, $27.. how it closes. Told again, or late, it
  * changes nothing. */
-static const char fine_sql[] =
+static const char pm_sql[] =
     "WITH new AS ("
     " INSERT INTO fine AS f (session_uid, pod_uid, instance, seq, process, gpu_uuid, kernel_count, "
     "  sources, layer, phase, kernels, mean, stderr, chip, period_ns, times, failed_times, "
@@ -187,7 +187,7 @@ static const char fine_sql[] =
     "SELECT count(*) FROM new";
 
 /* The process may be new here. Of several reasons the greatest, in whatever order they come. */
-static const char fine_why_sql[] =
+static const char pm_why_sql[] =
     "WITH new AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, fine) "
@@ -233,13 +233,13 @@ GETTER(cell_phase, pp_wire_cell, phase)
 GETTER(cell_busy, pp_wire_cell, busy)
 GETTER(cell_calls, pp_wire_cell, calls)
 GETTER(cell_kernels, pp_wire_cell, kernels)
-GETTER(fine_layer, pp_wire_fine_row, layer)
-GETTER(fine_phase, pp_wire_fine_row, phase)
-GETTER(fine_kernels, pp_wire_fine_row, kernels)
+GETTER(pm_layer, pp_wire_pm_row, layer)
+GETTER(pm_phase, pp_wire_pm_row, phase)
+GETTER(pm_kernels, pp_wire_pm_row, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
-GETTER(layer_forward_left_out, pp_wire_layer, forward_left_out)
-GETTER(layer_backward_left_out, pp_wire_layer, backward_left_out)
+GETTER(layer_forward_skip, pp_wire_layer, forward_skip)
+GETTER(layer_backward_skip, pp_wire_layer, backward_skip)
 
 static const char *layer_name(const void *p)
 {
@@ -255,7 +255,7 @@ static const char *layer_type(const void *p)
 int64_t pp_store_count_events(const pp_wire_batch *b)
 {
     int64_t calls = 0;
-    if (b->stretch.dwell)
+    if (b->capture.dwell)
         return 0;
     if (b->grid.cell == 0)
         return (int64_t)b->interval_count;
@@ -268,7 +268,7 @@ int64_t pp_store_count_events(const pp_wire_batch *b)
 static int64_t count_replays(const pp_wire_batch *b)
 {
     int64_t calls = 0;
-    if (!b->stretch.dwell || b->stretch.background)
+    if (!b->capture.dwell || b->capture.background)
         return 0;
     for (size_t i = 0; i < b->interval_count && b->grid.cell == 0; i++)
         calls += pp_wire_phase_has_layer(b->intervals[i].phase);
@@ -280,7 +280,7 @@ static int64_t count_replays(const pp_wire_batch *b)
 /* A dwell's are none of the training's. */
 static size_t count_steps(const pp_wire_batch *b)
 {
-    return b->stretch.dwell ? 0 : b->step_count;
+    return b->capture.dwell ? 0 : b->step_count;
 }
 
 /* $13 to $22 */
@@ -397,15 +397,15 @@ static void add_busy(pp_statement *s, const pp_wire_batch *b)
 static void add_replays(pp_statement *s, const pp_wire_batch *b)
 {
     const size_t size = sizeof(*b->layers);
-    if (b->stretch.dwell) {
-        pp_sql_int8(s, b->stretch.dwell);
-        pp_sql_bool(s, b->stretch.background);
+    if (b->capture.dwell) {
+        pp_sql_int8(s, b->capture.dwell);
+        pp_sql_bool(s, b->capture.background);
     } else {
         pp_sql_null(s, PP_SQL_INT8);
         pp_sql_null(s, PP_SQL_BOOL);
     }
-    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, size, layer_forward_left_out);
-    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, size, layer_backward_left_out);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, size, layer_forward_skip);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, size, layer_backward_skip);
     pp_sql_text(s, b->process.isolated ? b->process.isolated : "");
     pp_sql_int8(s, count_replays(b));
     pp_sql_int8(s, b->cost.paused);
@@ -450,34 +450,34 @@ static void add_chip(pp_statement *s, const pp_chip *c)
 }
 
 /* One of the values that all rows have beside each other. */
-typedef struct fine_value {
+typedef struct pm_value {
     int64_t mean, error;
-} fine_value;
+} pm_value;
 
-GETTER(fine_mean, fine_value, mean)
-GETTER(fine_error, fine_value, error)
+GETTER(pm_mean, pm_value, mean)
+GETTER(pm_error, pm_value, error)
 
-static void add_fine_values(pp_job *job, pp_statement *s, const pp_wire_fine *f)
+static void add_pm_values(pp_job *job, pp_statement *s, const pp_wire_pm *f)
 {
     const size_t each = f->sources.count;
     const size_t n = f->count * each;
-    fine_value *values = calloc(n + 1, sizeof(*values));
+    pm_value *values = calloc(n + 1, sizeof(*values));
     if (!values) {
         job->failed = true;
         pp_error_nomem(&job->error);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const pp_wire_fine_row *row = &f->rows[i / each];
-        values[i] = (fine_value){row->mean[i % each], row->error[i % each]};
+        const pp_wire_pm_row *row = &f->rows[i / each];
+        values[i] = (pm_value){row->mean[i % each], row->error[i % each]};
     }
-    pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), fine_mean);
-    pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), fine_error);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), pm_mean);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, values, n, sizeof(*values), pm_error);
     free(values);
 }
 
 /* $18 to $26 */
-static void add_sampling(pp_statement *s, const pp_wire_fine_sampling *from)
+static void add_sampling(pp_statement *s, const pp_wire_pm_sampling *from)
 {
     pp_sql_text(s, from->chip);
     if (from->period == 0) {
@@ -496,45 +496,45 @@ static void add_sampling(pp_statement *s, const pp_wire_fine_sampling *from)
 }
 
 /* A metric's closure, as the table has it: shares of 1, NaN where not known. */
-typedef struct fine_closure {
+typedef struct pm_closure {
     double held, difference, noise;
-} fine_closure;
+} pm_closure;
 
-FLOAT_GETTER(closure_held, fine_closure, held)
-FLOAT_GETTER(closure_difference, fine_closure, difference)
-FLOAT_GETTER(closure_noise, fine_closure, noise)
+FLOAT_GETTER(closure_held, pm_closure, held)
+FLOAT_GETTER(closure_difference, pm_closure, difference)
+FLOAT_GETTER(closure_noise, pm_closure, noise)
 
 /* $27 to $29 */
-static void add_closures(pp_statement *s, const pp_wire_fine *f)
+static void add_closures(pp_statement *s, const pp_wire_pm *f)
 {
     const double none = (double)NAN;
-    fine_closure all[PP_WIRE_FINE_METRICS];
+    pm_closure all[PP_WIRE_PM_METRICS];
     if (f->closure_count == 0) {
         for (int i = 0; i < 3; i++)
             pp_sql_null(s, PP_SQL_FLOAT8_ARRAY);
         return;
     }
-    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++)
-        all[m] = (fine_closure){none, none, none};
+    for (int m = 0; m < PP_WIRE_PM_METRICS; m++)
+        all[m] = (pm_closure){none, none, none};
     for (size_t i = 0; i < f->closure_count; i++) {
-        const pp_wire_fine_closure *c = &f->closures[i];
-        all[c->metric] = (fine_closure){(double)c->held / 1e6, (double)c->difference / 1e6,
-                                        c->noise < 0 ? none : (double)c->noise / 1e6};
+        const pp_wire_pm_closure *c = &f->closures[i];
+        all[c->metric] = (pm_closure){(double)c->held / 1e6, (double)c->difference / 1e6,
+                                      c->noise < 0 ? none : (double)c->noise / 1e6};
     }
     pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_held);
     pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_difference);
     pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_noise);
 }
 
-static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,
-                     const pp_wire_batch *b)
+static void add_pm(pp_job *job, const char *session_uid, const char *pod_uid,
+                   const pp_wire_batch *b)
 {
-    const pp_wire_fine *f = &b->fine;
+    const pp_wire_pm *f = &b->pm;
     const size_t size = sizeof(*f->rows);
     int64_t kernels = 0;
     for (size_t i = 0; i < f->count; i++)
         kernels += f->rows[i].kernels;
-    pp_statement *s = pp_job_add(job, fine_sql);
+    pp_statement *s = pp_job_add(job, pm_sql);
     pp_sql_text(s, session_uid);
     pp_sql_text(s, pod_uid);
     pp_sql_text(s, b->instance);
@@ -543,35 +543,35 @@ static void add_fine(pp_job *job, const char *session_uid, const char *pod_uid,
     pp_sql_text(s, f->gpu);
     pp_sql_int8(s, kernels);
     pp_sql_strings(s, &f->sources);
-    pp_sql_ints(s, PP_SQL_INT4_ARRAY, f->rows, f->count, size, fine_layer);
-    pp_sql_ints(s, PP_SQL_INT2_ARRAY, f->rows, f->count, size, fine_phase);
-    pp_sql_ints(s, PP_SQL_INT8_ARRAY, f->rows, f->count, size, fine_kernels);
-    add_fine_values(job, s, f);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, f->rows, f->count, size, pm_layer);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, f->rows, f->count, size, pm_phase);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, f->rows, f->count, size, pm_kernels);
+    add_pm_values(job, s, f);
     add_layers(s, b);
     add_sampling(s, &f->sampling);
     add_closures(s, f);
 }
 
-static void add_fine_why(pp_job *job, const char *session_uid, const char *pod_uid,
-                         const pp_wire_batch *b)
+static void add_pm_why(pp_job *job, const char *session_uid, const char *pod_uid,
+                       const pp_wire_batch *b)
 {
-    pp_statement *s = pp_job_add(job, fine_why_sql);
+    pp_statement *s = pp_job_add(job, pm_why_sql);
     pp_sql_text(s, session_uid);
     pp_sql_text(s, pod_uid);
     pp_sql_text(s, b->instance);
     pp_sql_int4(s, b->process.id);
     add_process(s, &b->process);
-    pp_sql_text(s, b->fine.why);
+    pp_sql_text(s, b->pm.why);
 }
 
 void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_uid,
                         const pp_wire_batch *b, const pp_store_clock *clock)
 {
-    if (b->fine.gpu)
-        add_fine(job, session_uid, pod_uid, b);
-    if (b->fine.why)
-        add_fine_why(job, session_uid, pod_uid, b);
-    if (pp_wire_is_fine_only(b))
+    if (b->pm.gpu)
+        add_pm(job, session_uid, pod_uid, b);
+    if (b->pm.why)
+        add_pm_why(job, session_uid, pod_uid, b);
+    if (pp_wire_is_pm_only(b))
         return;
     pp_statement *s = pp_job_add(job, batch_sql);
     pp_sql_text(s, session_uid);
@@ -579,10 +579,10 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     pp_sql_text(s, b->instance);
     pp_sql_int8(s, b->seq);
     pp_sql_int4(s, b->process.id);
-    pp_sql_int8(s, b->stretch.id);
-    pp_sql_bool(s, b->stretch.last);
-    pp_sql_int8(s, b->stretch.start);
-    pp_sql_int8(s, b->stretch.end);
+    pp_sql_int8(s, b->capture.id);
+    pp_sql_bool(s, b->capture.last);
+    pp_sql_int8(s, b->capture.start);
+    pp_sql_int8(s, b->capture.end);
     pp_sql_int8(s, pp_store_count_events(b));
     pp_sql_int8(s, b->dropped);
     pp_sql_int8(s, b->cost.nanoseconds);

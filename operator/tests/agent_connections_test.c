@@ -52,10 +52,10 @@ static void on_pod(void *user, const char *key, const void *object)
 {
     world *w = user;
     const pp_pod *pod = object;
-    pp_inject_carrier carrier;
+    pp_inject_pod_view view;
     (void)key;
-    pp_pod_carrier(pod, &carrier);
-    assert_int_equal(pp_match_put_pod(w->api->op.matches, pod->uid, &carrier, pod, NULL), 0);
+    pp_pod_for_inject(pod, &view);
+    assert_int_equal(pp_match_put_pod(w->api->op.matches, pod->uid, &view, pod, NULL), 0);
 }
 
 /* The lines of a watch that bring the pods. */

@@ -90,6 +90,13 @@ static void former_sections(void **state)
     assert_int_equal(parse("fine:\nisolated:\n", &c, &err), 0);
     assert_false(c.replay.allow);
     pp_config_done(&c);
+    assert_int_equal(parse("injection: {stretchSeconds: 7}\n", &c, &err), 0);
+    assert_true(c.injection.capture_seconds == 7);
+    pp_config_done(&c);
+    assert_int_equal(parse("injection: {stretchSeconds: 7, captureSeconds: 8}\n", &c, &err), 0);
+    assert_true(c.injection.capture_seconds == 8);
+    pp_config_done(&c);
+    refused("injection: {stretchSeconds: long}\n", "injection.captureSeconds", "number");
     refused("fine: 1\n", "fine", "a map");
     refused("fine: {auto: true}\nsampling: 5\n", "sampling", "a map");
     refused("fine: {often: true}\n", "sampling.often", "unknown option");

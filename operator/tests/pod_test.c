@@ -88,12 +88,12 @@ static void test_carries_the_hook(void **state)
         NULL);
     assert_non_null(pod);
     assert_true(pod->hooked);
-    pp_inject_carrier carrier;
-    pp_pod_carrier(pod, &carrier);
-    assert_true(carrier.hooked);
-    assert_null(carrier.session_uid);
-    assert_string_equal(carrier.containers, "c");
-    assert_string_equal(carrier.namespace_, "ml");
+    pp_inject_pod_view pod_view;
+    pp_pod_for_inject(pod, &pod_view);
+    assert_true(pod_view.hooked);
+    assert_null(pod_view.session_uid);
+    assert_string_equal(pod_view.containers, "c");
+    assert_string_equal(pod_view.namespace_, "ml");
     pp_session_pod view;
     pp_pod_view(pod, &view);
     assert_true(view.hooked);

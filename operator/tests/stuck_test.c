@@ -72,10 +72,10 @@ static pp_pod *bring(api_server *api, const shape *s)
 {
     PP_CLEANUP_JSON json_t *object = object_of(s);
     pp_pod *pod = pp_pod_decode(object, NULL);
-    pp_inject_carrier carrier;
+    pp_inject_pod_view view;
     assert_non_null(pod);
-    pp_pod_carrier(pod, &carrier);
-    assert_int_equal(pp_match_put_pod(api->op.matches, pod->uid, &carrier, pod, NULL), 0);
+    pp_pod_for_inject(pod, &view);
+    assert_int_equal(pp_match_put_pod(api->op.matches, pod->uid, &view, pod, NULL), 0);
     pp_stuck_pod_seen(&api->op, pod);
     return pod;
 }

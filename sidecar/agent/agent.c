@@ -325,7 +325,7 @@ static void follow(agent *a)
     a->pod.policy = pp_settings_policy(&a->settings);
     a->pod.session = pp_settings_number(&a->settings);
     a->pod.timeline = a->settings.timeline;
-    a->pod.fine = a->settings.fine;
+    a->pod.sampling_period = a->settings.sampling_period;
     a->pod.first = 0;
     a->pod.over = false;
     if (a->events &&
@@ -752,7 +752,7 @@ static int start(agent *a, pp_error *err)
     /* Samples at once: the operator may be away, and says so when it is not wanted. */
     a->pod = (pp_agent_pod){.policy = pp_settings_policy(&a->settings),
                             .timeline = a->settings.timeline,
-                            .fine = a->settings.fine,
+                            .sampling_period = a->settings.sampling_period,
                             .allowed = a->settings.session != NULL,
                             .session = pp_settings_number(&a->settings),
                             .emit = emit,

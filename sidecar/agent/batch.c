@@ -21,8 +21,8 @@ struct pp_batcher {
     size_t step_count;
     int64_t dwell; /* number; 0: none */
     bool background;
-    int64_t timeline; /* steps of each stretch that go as intervals */
-    int64_t gone;     /* steps of this stretch in batches before */
+    int64_t timeline; /* steps of each capture that go as intervals */
+    int64_t gone;     /* steps of this capture in batches before */
     piece *pieces;
     size_t piece_count;
     size_t piece_capacity;
@@ -303,7 +303,7 @@ static int fill(const pp_batcher *b, pp_batcher_layer layer, void *user, pp_wire
 int pp_batcher_cut(pp_batcher *b, bool last, pp_batcher_layer layer, void *user,
                    pp_wire_batch *batch, int64_t *ret_events, pp_error *err)
 {
-    batch->stretch = (pp_wire_stretch){.id = b->id,
+    batch->capture = (pp_wire_capture){.id = b->id,
                                        .start = b->start + b->offset,
                                        .end = b->end + b->offset,
                                        .last = last,

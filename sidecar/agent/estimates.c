@@ -4,25 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)PP_WIRE_FINE_METRICS == (int)PP_SAMPLING_METRICS, "one is the other's");
+_Static_assert((int)PP_WIRE_PM_METRICS == (int)PP_SAMPLING_METRICS, "one is the other's");
 
 static int64_t millionths(double value)
 {
     return isfinite(value) && value >= 0 && value < 10 ? (int64_t)(value * 1e6 + 0.5) : -1;
 }
 
-static int add_rows(const pp_sampling_result *r, pp_wire_fine *to, pp_error *err)
+static int add_rows(const pp_sampling_result *r, pp_wire_pm *to, pp_error *err)
 {
     to->rows = calloc(r->n + 1, sizeof *to->rows);
     if (!to->rows)
         return pp_error_nomem(err);
     for (size_t i = 0; i < r->n; i++) {
         const pp_sampling_item *item = &r->items[i];
-        pp_wire_fine_row *row = &to->rows[to->count++];
-        *row = (pp_wire_fine_row){.layer = item->layer,
-                                  .phase = (pp_wire_phase)item->phase,
-                                  .kernels = (int64_t)item->kernels};
-        for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
+        pp_wire_pm_row *row = &to->rows[to->count++];
+        *row = (pp_wire_pm_row){.layer = item->layer,
+                                .phase = (pp_wire_phase)item->phase,
+                                .kernels = (int64_t)item->kernels};
+        for (int m = 0; m < PP_WIRE_PM_METRICS; m++) {
             row->mean[m] = millionths(item->mean[m]);
             row->error[m] = millionths(item->stderr_of[m]);
         }
@@ -36,19 +36,19 @@ static bool is_possible(const pp_samples_header *h, int64_t lag)
            h->cpu <= PP_WIRE_MAX_COUNT && lag >= -PP_WIRE_TIME_MAX && lag <= PP_WIRE_TIME_MAX;
 }
 
-static int add_sampling(const pp_monitor_estimates *e, pp_wire_fine_sampling *to, pp_error *err)
+static int add_sampling(const pp_monitor_estimates *e, pp_wire_pm_sampling *to, pp_error *err)
 {
     const pp_samples_header *h = e->sampler;
     if (!is_possible(h, e->lag))
         return 0;
-    *to = (pp_wire_fine_sampling){.period = h->period,
-                                  .times = (int64_t)e->windows,
-                                  .failed = (int64_t)e->failed,
-                                  .sampled = e->sampled,
-                                  .samples = (int64_t)e->result->windows,
-                                  .lag = e->lag,
-                                  .lag_error = e->lag_stderr,
-                                  .sampler_cpu = h->cpu};
+    *to = (pp_wire_pm_sampling){.period = h->period,
+                                .times = (int64_t)e->windows,
+                                .failed = (int64_t)e->failed,
+                                .sampled = e->sampled,
+                                .samples = (int64_t)e->result->windows,
+                                .lag = e->lag,
+                                .lag_error = e->lag_stderr,
+                                .sampler_cpu = h->cpu};
     if (!pp_wire_is_id(h->chip, PP_WIRE_MAX_VERSION))
         return 0;
     to->chip = strdup(h->chip);
@@ -56,30 +56,30 @@ static int add_sampling(const pp_monitor_estimates *e, pp_wire_fine_sampling *to
 }
 
 /* Metrics of which no sample was held out are left out. */
-static int add_closures(const pp_sampling_result *r, pp_wire_fine *to, pp_error *err)
+static int add_closures(const pp_sampling_result *r, pp_wire_pm *to, pp_error *err)
 {
-    to->closures = calloc(PP_WIRE_FINE_METRICS, sizeof *to->closures);
+    to->closures = calloc(PP_WIRE_PM_METRICS, sizeof *to->closures);
     if (!to->closures)
         return pp_error_nomem(err);
-    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++) {
+    for (int m = 0; m < PP_WIRE_PM_METRICS; m++) {
         const int64_t held = millionths(r->held[m]);
         const int64_t difference = millionths(fabs(r->closure[m]));
         if (held >= 0 && difference >= 0)
             to->closures[to->closure_count++] =
-                (pp_wire_fine_closure){.metric = m,
-                                       .held = held,
-                                       .difference = r->closure[m] < 0 ? -difference : difference,
-                                       .noise = millionths(r->noise[m])};
+                (pp_wire_pm_closure){.metric = m,
+                                     .held = held,
+                                     .difference = r->closure[m] < 0 ? -difference : difference,
+                                     .noise = millionths(r->noise[m])};
     }
     return 0;
 }
 
-int pp_estimates_tell(const pp_monitor_estimates *e, pp_wire_fine *to, pp_error *err)
+int pp_estimates_tell(const pp_monitor_estimates *e, pp_wire_pm *to, pp_error *err)
 {
     to->gpu = strdup(e->sampler->gpu);
     if (!to->gpu)
         return pp_error_nomem(err);
-    for (int m = 0; m < PP_WIRE_FINE_METRICS; m++)
+    for (int m = 0; m < PP_WIRE_PM_METRICS; m++)
         if (pp_strings_add(&to->sources, e->sampler->sources[m], err) < 0)
             return -1;
     if (add_rows(e->result, to, err) < 0 || add_sampling(e, &to->sampling, err) < 0)

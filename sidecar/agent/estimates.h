@@ -8,9 +8,9 @@
 #include "common/wire.h"
 #include "sidecar/agent/monitor.h"
 
-/** Fills `fine`, which is all zero; what it holds on failure goes with its batch. The sampler's
+/** Fills `pm`, which is all zero; what it holds on failure goes with its batch. The sampler's
  * file is the user's to change: how sampling went is left out where it says what cannot be.
  * `estimates`: with lags by the host's CLOCK_REALTIME. */
-int pp_estimates_tell(const pp_monitor_estimates *estimates, pp_wire_fine *fine, pp_error *err);
+int pp_estimates_tell(const pp_monitor_estimates *estimates, pp_wire_pm *pm, pp_error *err);
 
 #endif

@@ -30,7 +30,7 @@ typedef struct stream {
     layer *by_id[PP_RING_LAYERS + 1];
     uint32_t layer_count;
     pp_batcher *batcher;
-    bool running; /* a stretch */
+    bool running; /* a capture */
     int64_t cut_at;
     int64_t heard;    /* monotonic ns; of the last event */
     int64_t last_end; /* of the last step, ns since 1970 */
@@ -263,12 +263,12 @@ static void cut(const pp_events *e, stream *s, pp_agent_pod *pod, bool last)
         pod->emit(pod->user, batch, events, &nowhere);
     } else {
         pp_warn("events", "a batch could not be made: %s", batch ? err.message : "out of memory");
-        pp_batcher_renumber(s->batcher, pod->stretches++);
+        pp_batcher_renumber(s->batcher, pod->captures++);
     }
     pp_wire_batch_free(batch);
 }
 
-static void end_stretch(const pp_events *e, stream *s, pp_agent_pod *pod)
+static void end_capture(const pp_events *e, stream *s, pp_agent_pod *pod)
 {
     if (s->running)
         cut(e, s, pod, true);
@@ -316,14 +316,14 @@ static bool is_wanted(const stream *s, const pp_agent_pod *pod, int64_t now)
            (p->duration == 0 || pod->first == 0 || now - pod->first < p->duration);
 }
 
-static void begin_stretch(stream *s, pp_agent_pod *pod, int64_t start, int64_t now)
+static void begin_capture(stream *s, pp_agent_pod *pod, int64_t start, int64_t now)
 {
     if (s->id < 0)
         s->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
     if (pod->first == 0)
         pod->first = now;
     pp_batcher_timeline(s->batcher, pod->timeline);
-    pp_batcher_start(s->batcher, pod->stretches++, start, 0);
+    pp_batcher_start(s->batcher, pod->captures++, start, 0);
     s->running = true;
     s->cut_at = now;
 }
@@ -332,7 +332,7 @@ static void take_step(const pp_events *e, stream *s, pp_agent_pod *pod, int64_t 
 {
     pp_error err = {0};
     if (!s->running)
-        begin_stretch(s, pod, start, now);
+        begin_capture(s, pod, start, now);
     const pp_step step = {.number = s->seen,
                           .start = start,
                           .end = s->latest,
@@ -346,7 +346,7 @@ static void take_step(const pp_events *e, stream *s, pp_agent_pod *pod, int64_t 
     s->sampled++;
     if (pp_batcher_add(s->batcher, &step, &err) < 0) {
         pp_warn("events", "%s", err.message);
-        end_stretch(e, s, pod); /* its time must not count as observed */
+        end_capture(e, s, pod); /* its time must not count as observed */
     }
 }
 
@@ -375,7 +375,7 @@ static void close_step(const pp_events *e, stream *s, pp_agent_pod *pod, int64_t
     if (is_wanted(s, pod, now))
         take_step(e, s, pod, start, now);
     else
-        end_stretch(e, s, pod);
+        end_capture(e, s, pod);
     s->last_end = s->latest;
     s->count = 0;
 }
@@ -568,7 +568,7 @@ void pp_events_poll(pp_events *e, pp_agent_pod *pod, int64_t now)
         if (now - s->heard >= PP_EVENTS_IDLE_S * SECOND)
             close_step(e, s, pod, now);
         if (s->running && (!pod->allowed || now - s->heard >= PP_EVENTS_IDLE_S * SECOND))
-            end_stretch(e, s, pod);
+            end_capture(e, s, pod);
         if (s->running && now - s->cut_at >= SECOND && pp_batcher_steps(s->batcher) > 0) {
             cut(e, s, pod, false);
             s->cut_at = now;
@@ -580,7 +580,7 @@ void pp_events_finish(pp_events *e, pp_agent_pod *pod, int64_t now)
 {
     for (size_t i = 0; i < e->count; i++) {
         close_step(e, e->streams[i], pod, now);
-        end_stretch(e, e->streams[i], pod);
+        end_capture(e, e->streams[i], pod);
     }
 }
 

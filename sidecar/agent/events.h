@@ -20,7 +20,7 @@
 enum {
     PP_EVENTS_BODY = 1 << 20, /**< bytes of a post */
     PP_EVENTS_OPEN = 200000,  /**< in steps that have not ended; past it 429 */
-    PP_EVENTS_IDLE_S = 60,    /**< without an event a step has ended, and its stretch */
+    PP_EVENTS_IDLE_S = 60,    /**< without an event a step has ended, and its capture */
 };
 
 typedef struct pp_events pp_events;

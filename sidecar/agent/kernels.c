@@ -43,7 +43,7 @@ struct pp_kernels {
     void (*watch)(void *user, const pp_kernels_placed *); /* NULL: nobody */
     void *watch_user;
 
-    /* The stretch as it is handed out. */
+    /* The capture as it is handed out. */
     bool running;    /* a START was handed out */
     bool stop_due;   /* and is to be ended by a STOP before anything else */
     bool fresh;      /* the next step only sets the time line */
@@ -444,8 +444,8 @@ static int step_event(pp_kernels *k, const item *i, pp_error *err)
     return PP_PAIRING_START;
 }
 
-/* The time line of one stretch says nothing about another's. */
-static int end_stretch(pp_kernels *k, bool fresh)
+/* The time line of one capture says nothing about another's. */
+static int end_capture(pp_kernels *k, bool fresh)
 {
     bool was = k->running;
     k->running = false;
@@ -468,7 +468,7 @@ int pp_kernels_next(pp_kernels *k, const pp_step **ret_step, pp_error *err)
         k->step.at = i->step.at;
         int event = i->event == PP_PAIRING_STEP && all_here(k, i)
                         ? step_event(k, i, err)
-                        : end_stretch(k, i->event == PP_PAIRING_START);
+                        : end_capture(k, i->event == PP_PAIRING_START);
         drop_first_item(k);
         if (event != PP_PAIRING_NONE)
             return event;

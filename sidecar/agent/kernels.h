@@ -8,7 +8,7 @@
  * would have been stamped: not before the host came by, not before what was launched earlier ended.
  * Collectives run beside everything and are pieces of their own.
  *
- * The first step of a stretch only sets the time line: what the GPU still had to do as the
+ * The first step of a capture only sets the time line: what the GPU still had to do as the
  * recording began is not known.
  */
 #ifndef PP_AGENT_KERNELS_H
@@ -47,7 +47,7 @@ int pp_kernels_add(pp_kernels *kernels, const pp_kernel *kernel, pp_error *err);
 /** Kernels launched before are not here: steps that began before are dropped. */
 void pp_kernels_since(pp_kernels *kernels, int64_t since);
 
-/** How many kernels were ever lost, as the ring counts them: after a loss the stretch ends before
+/** How many kernels were ever lost, as the ring counts them: after a loss the capture ends before
  * the steps that wait, and starts anew after. A loss that a PP_KERNEL_COMPLETE has told of is
  * heeded already, and costs no step after it. */
 void pp_kernels_lost(pp_kernels *kernels, uint64_t lost);

@@ -19,20 +19,20 @@ _Static_assert((int)PP_SAMPLES_METRICS == (int)PP_SAMPLING_METRICS, "one is the 
 enum {
     AT_ONCE = 4096,
     KEPT_MOST = 160000, /* samples of a window */
-    KEPT_BEFORE = 8192, /* of these, from before its stretch was seen to run */
+    KEPT_BEFORE = 8192, /* of these, from before its capture was seen to run */
     GROUPS = 8,         /* of windows: four or more make a standard error */
     NICE = 10,
 };
 
 #define SECOND INT64_C(1000000000)
-#define WINDOW (2 * SECOND) /* sampled of a stretch: one and a half processors meanwhile */
-#define EVERY (30 * SECOND) /* in a long stretch */
+#define WINDOW (2 * SECOND) /* sampled of a capture: one and a half processors meanwhile */
+#define EVERY (30 * SECOND) /* in a long capture */
 #define LOOK_EVERY (SECOND / 5)
 #define BEAT_EVERY SECOND
 #define COME (10 * SECOND)   /* for the sampler to be there and open, once it was started */
-#define STOPPED (4 * SECOND) /* that no stretch runs meanwhile: it takes 1 to 3 s */
+#define STOPPED (4 * SECOND) /* that no capture runs meanwhile: it takes 1 to 3 s */
 #define START (5 * SECOND)   /* for its first sample: it takes 0.2 s */
-#define IDLE (20 * SECOND)   /* of samples without a stretch */
+#define IDLE (20 * SECOND)   /* of samples without a capture */
 #define DRAIN (10 * SECOND)  /* for the last samples of a window */
 
 /* What sampling, joining and solving may take of a processor in all: so much at once, for some
@@ -60,7 +60,7 @@ typedef enum phase {
 
 /* What the thread works on; nobody else looks at it meanwhile. */
 typedef struct work {
-    pp_sampling *fine;
+    pp_sampling *pm;
     pp_samples_one *samples;
     size_t n_samples;
     pp_sampling_clock clock;
@@ -80,15 +80,15 @@ struct pp_monitor {
     int64_t period;
     phase phase;
     int64_t since;      /* of the phase */
-    int64_t ran_at;     /* since when the stretch has been seen to run; 0: not */
-    int64_t next_at;    /* when a stretch that goes on is sampled again */
+    int64_t ran_at;     /* since when the capture has been seen to run; 0: not */
+    int64_t next_at;    /* when a capture that goes on is sampled again */
     int64_t not_before; /* nothing is: the sampler gave no samples */
     bool awaited;       /* it was seen that none was started yet */
     int64_t started;    /* when one was seen to be, after that; 0: not */
     int64_t begun;      /* when the sampler was there */
     int64_t looked_at, beat_at;
     int64_t joined_at; /* when the latest window was submitted */
-    int64_t from;      /* steps that end before it are another stretch's, or not sampled */
+    int64_t from;      /* steps that end before it are another capture's, or not sampled */
     int64_t step;      /* of the kernel that was told last */
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
     int64_t offset;    /* the least that the sampler told in the window; INT64_MAX: none */
@@ -150,7 +150,7 @@ static int feed(work *w, pp_error *err)
     for (size_t i = 0; i < w->n_samples; i++) {
         pp_sampling_sample s = {.start = w->samples[i].start, .end = w->samples[i].end};
         memcpy(s.values, w->samples[i].values, sizeof s.values);
-        if (pp_sampling_add_sample(w->fine, &s, err) < 0)
+        if (pp_sampling_add_sample(w->pm, &s, err) < 0)
             return -1;
     }
     return 0;
@@ -210,7 +210,7 @@ static int join_and_solve(work *w, pp_error *err)
 {
     pp_sampling_sums *sums = NULL;
     w->joined = false;
-    if (feed(w, err) < 0 || pp_sampling_join(w->fine, &w->clock, &sums, err) < 0)
+    if (feed(w, err) < 0 || pp_sampling_join(w->pm, &w->clock, &sums, err) < 0)
         return -1;
     w->joined = true;
     if (make_room(w, err) < 0) {
@@ -273,7 +273,7 @@ static pp_sampling_clock clock_of(const pp_monitor *m, int64_t now)
                                      .range = GUESS_LATE / 2 + DRIFT_LEAST,
                                      .likely = m->realtime};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
-    const int64_t most = 2 * guess.range; /* what it takes in a stretch that goes on */
+    const int64_t most = 2 * guess.range; /* what it takes in a capture that goes on */
     if (!w->joined || (told && drift > most))
         return guess;
     return (pp_sampling_clock){
@@ -288,7 +288,7 @@ static void submit(pp_monitor *m, int64_t now)
     w->clock = clock_of(m, now);
     m->joined_at = now;
     if (pp_sampler_header(m->sampler)->period <= PERIOD_MOST)
-        pp_sampling_set_sampled(w->fine, pp_sampler_header(m->sampler)->period);
+        pp_sampling_set_sampled(w->pm, pp_sampler_header(m->sampler)->period);
     atomic_store(&m->done, false);
     m->threaded = w->n_samples > 0 && pthread_create(&m->thread, NULL, body, m) == 0;
     if (!m->threaded) {
@@ -307,7 +307,7 @@ static bool collect(pp_monitor *m, bool wait)
     m->threaded = false;
     m->fresh = true;
     m->work.n_samples = 0;
-    pp_sampling_clear(m->work.fine);
+    pp_sampling_clear(m->work.pm);
     return true;
 }
 
@@ -318,7 +318,7 @@ void pp_monitor_free(pp_monitor *m, bool leave)
     if (m->phase == JOINING)
         (void)collect(m, true);
     pp_sampler_free(m->sampler, leave);
-    pp_sampling_free(m->work.fine);
+    pp_sampling_free(m->work.pm);
     pp_sampling_result_free(m->work.result);
     for (size_t i = 0; i < m->work.n_groups; i++)
         pp_sampling_sums_free(m->work.groups[i]);
@@ -328,7 +328,7 @@ void pp_monitor_free(pp_monitor *m, bool leave)
 
 /* ---- samples ---- */
 
-/* The latest ones only, while no stretch runs; none that a window has no room for. */
+/* The latest ones only, while no capture runs; none that a window has no room for. */
 static int keep(pp_monitor *m, const pp_samples_one *samples, size_t n, pp_error *err)
 {
     work *w = &m->work;
@@ -347,7 +347,7 @@ static int keep(pp_monitor *m, const pp_samples_one *samples, size_t n, pp_error
     return 0;
 }
 
-/* It begins anew with each of the sampler's own stretches; what it cannot have seen is not
+/* It begins anew with each of the sampler's own captures; what it cannot have seen is not
  * believed. */
 static void note_offset(pp_monitor *m)
 {
@@ -377,7 +377,7 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
     if (m->phase != SAMPLING && m->phase != DRAINING)
         return;
     if (!m->told && kernel->step != m->step)
-        pp_sampling_clear(m->work.fine); /* a step that ended before the window */
+        pp_sampling_clear(m->work.pm); /* a step that ended before the window */
     m->step = kernel->step;
     m->told = m->told || kernel->start >= m->from;
     if (kernel->start > m->until) {
@@ -390,7 +390,7 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
                                   .layer = kernel->layer,
                                   .phase = kernel->phase};
     pp_error err = {0};
-    if (pp_sampling_add_kernel(m->work.fine, &k, &err) < 0)
+    if (pp_sampling_add_kernel(m->work.pm, &k, &err) < 0)
         m->until = kernel->start; /* as many as there may be */
 }
 
@@ -400,8 +400,8 @@ void pp_monitor_end(pp_monitor *m)
         return;
     if (m->told && m->ran_at != 0) {
         m->kernels_here = true;
-    } else { /* it is the end of a stretch before, or this one had none */
-        pp_sampling_clear(m->work.fine);
+    } else { /* it is the end of a capture before, or this one had none */
+        pp_sampling_clear(m->work.pm);
         m->told = false;
     }
 }
@@ -415,22 +415,22 @@ static int ask(pp_monitor *m, pp_samples_want want, pp_error *err)
 
 /* The sampler has chosen its period by now. Kernels are cut by the one that was asked for, however
  * long its own is: what they change within does not get longer with it. */
-static int make_fine(pp_monitor *m, pp_error *err)
+static int make_pm(pp_monitor *m, pp_error *err)
 {
     const int64_t period = pp_sampler_header(m->sampler)->period;
     if (period < m->period || period > PERIOD_MOST)
         return pp_error_set(err, PP_ERR_INVALID, "a sampler with an impossible period");
-    if (!m->work.fine)
-        m->work.fine = pp_sampling_new(m->period);
-    return m->work.fine ? 0 : pp_error_nomem(err);
+    if (!m->work.pm)
+        m->work.pm = pp_sampling_new(m->period);
+    return m->work.pm ? 0 : pp_error_nomem(err);
 }
 
 static int start(pp_monitor *m, int64_t now, pp_error *err)
 {
-    if (make_fine(m, err) < 0)
+    if (make_pm(m, err) < 0)
         return -1;
     m->work.n_samples = 0;
-    pp_sampling_clear(m->work.fine);
+    pp_sampling_clear(m->work.pm);
     m->ran_at = 0;
     m->from = now;
     m->until = INT64_MAX;
@@ -440,14 +440,14 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     return ask(m, PP_SAMPLES_SAMPLE, err);
 }
 
-/* The stretch for which it was asked is over already: the next one is sampled. */
+/* The capture for which it was asked is over already: the next one is sampled. */
 static int withdraw(pp_monitor *m, int64_t now, pp_error *err)
 {
     enter(m, RESTING, now);
     return ask(m, PP_SAMPLES_REST, err);
 }
 
-/* No samples came, or no stretch. */
+/* No samples came, or no capture. */
 static int rest(pp_monitor *m, int64_t now, pp_error *err)
 {
     m->not_before = now + EVERY;
@@ -578,7 +578,7 @@ static int attend(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
     return go_on(m, in, err);
 }
 
-/* One that an agent before this one has seen may be gone for good: no stretch is stopped for it. */
+/* One that an agent before this one has seen may be gone for good: no capture is stopped for it. */
 static void note_start(pp_monitor *m, bool started, int64_t now)
 {
     m->awaited = m->awaited || !started;

@@ -1,7 +1,7 @@
 /*
  * PM sampling of one training process (docs/sampling.md): the GPU's performance monitors are
- * sampled during a part of each stretch by the sampler beside the training (sidecar/samples.h), its
- * samples are brought together with the stretch's kernels, and all windows so far are solved.
+ * sampled during a part of each capture by the sampler beside the training (sidecar/samples.h), its
+ * samples are brought together with the capture's kernels, and all windows so far are solved.
  * Joining and solving take up to a second of a processor, in a thread that goes after everything
  * else.
  *
@@ -27,18 +27,18 @@ void pp_monitor_free(pp_monitor *monitor, bool leave);
 typedef struct pp_monitor_input {
     int64_t now;      /**< ns, monotonic */
     int64_t realtime; /**< ns: CLOCK_REALTIME less that */
-    bool wanted;      /**< a stretch is about to begin, or runs; not one without kernels */
+    bool wanted;      /**< a capture is about to begin, or runs; not one without kernels */
     bool running;     /**< it runs: kernels are recorded */
-    bool over;        /**< no stretch will come any more: the sampler may leave */
+    bool over;        /**< no capture will come any more: the sampler may leave */
     const char *hook; /**< what the ring says of the sampler: "", "started", or why there is none */
 } pp_monitor_input;
 
 typedef enum pp_monitor_advice {
-    PP_MONITOR_GO,   /**< a stretch may begin */
+    PP_MONITOR_GO,   /**< a capture may begin */
     PP_MONITOR_WAIT, /**< one that has not begun should wait, for 25 s at most: samples are about to
                         come */
     PP_MONITOR_STOP, /**< nor should one go on: the sampler was started within the last 4 s, and the
-                        stretch would be paid for without samples */
+                        capture would be paid for without samples */
 } pp_monitor_advice;
 
 /** Reads samples and tells the sampler what is wanted. */
@@ -47,7 +47,7 @@ pp_monitor_advice pp_monitor_poll(pp_monitor *monitor, const pp_monitor_input *i
 /** A kernel of a whole step; pp_kernels_watch calls it. */
 void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel);
 
-/** All kernels of the stretch were told. */
+/** All kernels of the capture were told. */
 void pp_monitor_end(pp_monitor *monitor);
 
 /** No more will come: waits until all that there is was joined and solved. */

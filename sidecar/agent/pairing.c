@@ -81,7 +81,7 @@ static int start(pp_pairing *p, const pp_mark *mark)
     return PP_PAIRING_START;
 }
 
-static int break_stretch(pp_pairing *p)
+static int break_capture(pp_pairing *p)
 {
     bool was = p->running;
     p->running = false;
@@ -205,7 +205,7 @@ static void next_step(pp_pairing *p)
 static int end_step(pp_pairing *p, const pp_mark *mark)
 {
     if (mark->value <= p->step.number || mark->time < p->step.start)
-        return break_stretch(p);
+        return break_capture(p);
     p->step.number = mark->value;
     p->step.end = mark->time;
     p->step.epoch = mark->epoch < 0 ? PP_MARK_UNKNOWN : mark->epoch;
@@ -253,7 +253,7 @@ static int feed_outside(pp_pairing *p, const pp_mark *mark)
 int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
 {
     if (!possible(mark) || mark->kind == PP_MARK_LOST)
-        return break_stretch(p);
+        return break_capture(p);
     if (!p->running)
         return feed_outside(p, mark);
     if (p->whole)
@@ -264,7 +264,7 @@ int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
     case PP_MARK_BEGIN:
     case PP_MARK_END:
         if (p->step.count + 2 > PP_PAIRING_MAX_PIECES)
-            return break_stretch(p);
+            return break_capture(p);
         return mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err)
                                            : end(p, t, mark, time, err);
     case PP_MARK_STEP:

@@ -9,7 +9,7 @@
  * further end, with no other mark of that thread in between, prolongs it (the AccumulateGrad of a
  * second parameter); with other marks in between it is ignored.
  *
- * Marks lost, or impossible ones, break the stretch: it ends at the last whole step and another
+ * Marks lost, or impossible ones, break the capture: it ends at the last whole step and another
  * starts at the next step's end, so that no time is reported of which marks are missing.
  */
 #ifndef PP_AGENT_PAIRING_H
@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Pieces kept for one step; a step with more breaks the stretch. */
+/** Pieces kept for one step; a step with more breaks the capture. */
 #define PP_PAIRING_MAX_PIECES 200000
 
 typedef struct pp_piece {
@@ -32,7 +32,7 @@ typedef struct pp_piece {
     int64_t busy;   /**< ns in which its kernels ran; -1: not known */
 } pp_piece;
 
-/** A whole step of a stretch. */
+/** A whole step of a capture. */
 typedef struct pp_step {
     int64_t number;
     int64_t start;
@@ -50,9 +50,9 @@ typedef struct pp_step {
 
 typedef enum pp_pairing_event {
     PP_PAIRING_NONE,
-    PP_PAIRING_START, /**< a stretch starts at step.end */
+    PP_PAIRING_START, /**< a capture starts at step.end */
     PP_PAIRING_STEP,  /**< step is whole; valid until the next mark */
-    PP_PAIRING_STOP,  /**< the stretch has ended, at the last step's end */
+    PP_PAIRING_STOP,  /**< the capture has ended, at the last step's end */
 } pp_pairing_event;
 
 typedef struct pp_pairing pp_pairing;
@@ -67,13 +67,13 @@ int pp_pairing_feed(pp_pairing *pairing, const pp_mark *mark, pp_error *err);
 /** The step that the last event is about. */
 const pp_step *pp_pairing_step(const pp_pairing *pairing);
 
-/** Whether a stretch is running. */
+/** Whether a capture is running. */
 bool pp_pairing_running(const pp_pairing *pairing);
 
-/** Ends the stretch because no more marks will come; true where one was running. */
+/** Ends the capture because no more marks will come; true where one was running. */
 bool pp_pairing_end(pp_pairing *pairing);
 
-/** Stretches that were broken so far. */
+/** Captures that were broken so far. */
 uint64_t pp_pairing_broken(const pp_pairing *pairing);
 
 #endif

@@ -36,14 +36,14 @@ struct pp_process {
     bool stale;       /* it may still mark for the session before: to be brought to rest */
     int64_t id;       /* -1: nothing was sampled yet */
     int64_t sampled;
-    int64_t steps;          /* of the running stretch */
+    int64_t steps;          /* of the running capture */
     int64_t step;           /* ns that a marked step takes of late; 0: not known */
-    bool open;              /* the batcher has a stretch */
-    char clock[16];         /* of that stretch: the header may tell of the next one already */
+    bool open;              /* the batcher has a capture */
+    char clock[16];         /* of that capture: the header may tell of the next one already */
     char why[PP_RING_TYPE]; /* no busy times are known of it */
     int64_t now;            /* of the last poll, monotonic ns */
     int64_t offset;         /* from there to ns since 1970 */
-    int64_t cut_at;         /* when the last batch was cut, or its stretch began, monotonic ns */
+    int64_t cut_at;         /* when the last batch was cut, or its capture began, monotonic ns */
     uint64_t at;            /* the position in the ring of the mark that is looked at */
     uint64_t from;          /* that of the first mark of the batch that is gathered */
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
@@ -192,8 +192,8 @@ static int describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *
     to->type = clean_text(layer.type, PP_WIRE_MAX_TEXT);
     to->parameters =
         layer.parameters >= 0 && layer.parameters < PP_WIRE_MAX_COUNT ? layer.parameters : 0;
-    to->forward_left_out = layer.left_out[0];
-    to->backward_left_out = layer.left_out[1];
+    to->forward_skip = layer.skip_reason[0];
+    to->backward_skip = layer.skip_reason[1];
     return to->name && to->type ? 0 : pp_error_nomem(err);
 }
 
@@ -238,14 +238,14 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     } else {
         /* What was in it is lost, so its time must not count as observed. */
         pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
-        pp_batcher_renumber(p->batcher, pod->stretches++);
+        pp_batcher_renumber(p->batcher, pod->captures++);
     }
     p->from = p->to;
     pp_wire_batch_free(batch);
 }
 
-/* Ends a stretch; one without a step is not worth a word. Marks before `next` are done with. */
-static void end_stretch(pp_process *p, pp_agent_pod *pod, uint64_t next)
+/* Ends a capture; one without a step is not worth a word. Marks before `next` are done with. */
+static void end_capture(pp_process *p, pp_agent_pod *pod, uint64_t next)
 {
     p->to = next;
     if (p->open && p->steps > 0)
@@ -265,13 +265,13 @@ static void note_clock(pp_process *p, bool kernels)
 
 static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
 {
-    end_stretch(p, pod, step->at);
+    end_capture(p, pod, step->at);
     if (p->id < 0)
         p->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
     if (pod->first == 0)
         pod->first = step->end;
     pp_batcher_timeline(p->batcher, pod->timeline);
-    pp_batcher_start(p->batcher, pod->stretches++, step->end, p->offset);
+    pp_batcher_start(p->batcher, pod->captures++, step->end, p->offset);
     pp_batcher_dwell(p->batcher, step->dwell, step->background);
     note_clock(p, step->kernels);
     p->open = true;
@@ -287,7 +287,7 @@ static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_err
         cut(p, pod, false);
     p->sampled += step->dwell == 0;
     p->steps++;
-    p->to = step->at; /* a stretch that begins with this mark goes on where the batch ends */
+    p->to = step->at; /* a capture that begins with this mark goes on where the batch ends */
     return pp_batcher_add(p->batcher, step, err);
 }
 
@@ -302,7 +302,7 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     case PP_PAIRING_STOP:
         if (p->monitor)
             pp_monitor_end(p->monitor);
-        end_stretch(p, pod, step->at + 1);
+        end_capture(p, pod, step->at + 1);
         return 0;
     default:
         return event;
@@ -337,7 +337,7 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
         p->step += (step.end - step.start - p->step) / (p->step ? 8 : 1);
     if (step.kernels)
         return pp_kernels_queue(p->kernels, (pp_pairing_event)event, &step, err);
-    pp_kernels_finish(p->kernels); /* a stretch of another clock: what waits is from before */
+    pp_kernels_finish(p->kernels); /* a capture of another clock: what waits is from before */
     if (pump(p, pod, err) < 0)
         return -1;
     return on_event(p, pod, event, &step, err);
@@ -434,7 +434,7 @@ static pp_wire_layer *name_items(pp_process *p, const pp_sampling_result *r, pp_
 }
 
 /* Each layer once; items come by layer. */
-static int add_fine_layers(pp_wire_batch *batch, const pp_sampling_report *report, pp_error *err)
+static int add_pm_layers(pp_wire_batch *batch, const pp_sampling_report *report, pp_error *err)
 {
     const pp_sampling_result *r = report->estimates->result;
     batch->layers = calloc(r->n + 1, sizeof *batch->layers);
@@ -456,28 +456,28 @@ static int add_fine_layers(pp_wire_batch *batch, const pp_sampling_report *repor
 }
 
 /* What to tell of it, or why nothing more will be told, where there is no report. */
-static int add_fine(pp_wire_batch *batch, const pp_sampling_report *report, const char *why,
-                    pp_error *err)
+static int add_pm(pp_wire_batch *batch, const pp_sampling_report *report, const char *why,
+                  pp_error *err)
 {
     if (report)
-        return add_fine_layers(batch, report, err) < 0
+        return add_pm_layers(batch, report, err) < 0
                    ? -1
-                   : pp_estimates_tell(report->estimates, &batch->fine, err);
-    batch->fine.why = clean_text(why, PP_WIRE_MAX_REASON);
-    return batch->fine.why ? 0 : pp_error_nomem(err);
+                   : pp_estimates_tell(report->estimates, &batch->pm, err);
+    batch->pm.why = clean_text(why, PP_WIRE_MAX_REASON);
+    return batch->pm.why ? 0 : pp_error_nomem(err);
 }
 
-/* A batch of its own, of no time: what they tell comes when a stretch is over. */
-static int emit_fine(pp_process *p, pp_agent_pod *pod, const pp_sampling_report *report,
-                     const char *why, pp_error *err)
+/* A batch of its own, of no time: what they tell comes when a capture is over. */
+static int emit_pm(pp_process *p, pp_agent_pod *pod, const pp_sampling_report *report,
+                   const char *why, pp_error *err)
 {
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     if (!batch)
         return pp_error_nomem(err);
     const int64_t now = p->now + p->offset;
-    batch->stretch =
-        (pp_wire_stretch){.id = pod->stretches++, .start = now, .end = now, .last = true};
-    int rc = describe(p, &batch->process, err) < 0 ? -1 : add_fine(batch, report, why, err);
+    batch->capture =
+        (pp_wire_capture){.id = pod->captures++, .start = now, .end = now, .last = true};
+    int rc = describe(p, &batch->process, err) < 0 ? -1 : add_pm(batch, report, why, err);
     if (rc == 0) {
         pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
         pod->emit(pod->user, batch, 0, &place);
@@ -492,14 +492,14 @@ static void report_estimates(pp_process *p, pp_agent_pod *pod, const pp_monitor_
     pp_wire_layer *layers = name_items(p, e->result, &err);
     pp_sampling_report report = {
         .process = p->id, .gpu = e->sampler->gpu, .estimates = e, .layers = layers};
-    if (!layers || emit_fine(p, pod, &report, "", &err) < 0)
+    if (!layers || emit_pm(p, pod, &report, "", &err) < 0)
         pp_warn(p->path, "estimates are not told: %s", err.message);
-    else if (pod->take_fine)
-        pod->take_fine(pod->user, &report, "");
+    else if (pod->take_pm)
+        pod->take_pm(pod->user, &report, "");
     free_layers(layers, e->result->n);
 }
 
-static void report_fine(pp_process *p, pp_agent_pod *pod)
+static void report_pm(pp_process *p, pp_agent_pod *pod)
 {
     pp_error err = {0};
     pp_monitor_estimates e;
@@ -509,14 +509,14 @@ static void report_fine(pp_process *p, pp_agent_pod *pod)
         report_estimates(p, pod, &e);
     }
     const char *why = pp_monitor_why(p->monitor);
-    if (!*why || p->told_why || p->id < 0) /* a process is told of from its first stretch on */
+    if (!*why || p->told_why || p->id < 0) /* a process is told of from its first capture on */
         return;
     p->told_why = true;
     pp_warn(p->path, "the GPU is not sampled: %s", why);
-    if (emit_fine(p, pod, NULL, why, &err) < 0)
+    if (emit_pm(p, pod, NULL, why, &err) < 0)
         pp_warn(p->path, "failed to report it: %s", err.message);
-    if (pod->take_fine)
-        pod->take_fine(pod->user, NULL, why);
+    if (pod->take_pm)
+        pod->take_pm(pod->user, NULL, why);
 }
 
 static void heed(pp_process *p, pp_monitor_advice advice, pp_ring_mode *mode)
@@ -536,8 +536,8 @@ static void heed(pp_process *p, pp_monitor_advice advice, pp_ring_mode *mode)
 static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
-    if (!p->monitor && pod->fine > 0 && !p->stale) {
-        if (pp_monitor_new(p->path, pod->fine, &p->monitor, err) < 0)
+    if (!p->monitor && pod->sampling_period > 0 && !p->stale) {
+        if (pp_monitor_new(p->path, pod->sampling_period, &p->monitor, err) < 0)
             return -1;
         pp_kernels_watch(p->kernels, pp_monitor_kernel, p->monitor);
     }
@@ -551,9 +551,9 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
                               .wanted = *mode == PP_RING_SAMPLE && (recorded || !running),
                               .running = recorded,
                               .over = p->schedule.finished || pod->over,
-                              .hook = h->fine};
+                              .hook = h->pm};
     heed(p, pp_monitor_poll(p->monitor, &input), mode);
-    report_fine(p, pod);
+    report_pm(p, pod);
     return 0;
 }
 
@@ -595,8 +595,8 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
 }
 
 /*
- * Another session: everything is counted anew. A stretch that the hook has begun, or begins now,
- * knows the layers of the session before; so no stretch is taken until the hook has been seen idle.
+ * Another session: everything is counted anew. A capture that the hook has begun, or begins now,
+ * knows the layers of the session before; so no capture is taken until the hook has been seen idle.
  */
 static int take_session(pp_process *p, const pp_agent_pod *pod, pp_error *err)
 {
@@ -629,10 +629,10 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     pp_kernels_finish(p->kernels);
     if (pump(p, pod, &err) < 0)
         pp_warn(p->path, "steps are lost: %s", err.message);
-    end_stretch(p, pod, taken);
+    end_capture(p, pod, taken);
     if (p->monitor) {
         pp_monitor_finish(p->monitor);
-        report_fine(p, pod);
+        report_pm(p, pod);
     }
     (void)pp_reader_release(p->reader, taken, &p->told, &err);
 }
@@ -662,7 +662,7 @@ static void listen(pp_process *p, pp_agent_pod *pod)
         pp_warn(p->path, "this process is not profiled: %s", why ? why : "?");
     }
     if (h->failures > p->failures)
-        pp_warn(p->path, "the hook gave a stretch up for an error of its own, %u so far",
+        pp_warn(p->path, "the hook gave a capture up for an error of its own, %u so far",
                 h->failures);
     p->failures = h->failures;
 }

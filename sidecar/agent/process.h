@@ -28,7 +28,7 @@ typedef struct pp_sampling_report {
 /** What all processes of the agent share. */
 typedef struct pp_agent_pod {
     pp_schedule_policy policy;
-    int64_t timeline; /**< steps of each stretch that go as intervals, whatever their rate */
+    int64_t timeline; /**< steps of each capture that go as intervals, whatever their rate */
     bool allowed;     /**< sampling is wanted */
     bool over;        /**< the session is, of this pod: nothing will be sampled any more */
     bool leaving;     /**< the agent is about to end: nothing new is begun */
@@ -36,7 +36,7 @@ typedef struct pp_agent_pod {
     int64_t first; /**< when the first sampled step began, monotonic ns, later by the pauses since;
                       0: none yet */
     int64_t processes; /**< numbers given out to processes */
-    int64_t stretches; /**< numbers given out to stretches */
+    int64_t captures;  /**< numbers given out to captures */
     /**
      * Takes a finished batch (session, instance, seq and dropped are still to be set). Its marks
      * are those before `place`; they leave the ring when this returns.
@@ -45,10 +45,11 @@ typedef struct pp_agent_pod {
     void *user;
     /** A process says which GPUs it uses, before any batch of it; NULL: nobody wants to know. */
     void (*use_gpus)(void *user, const pp_strings *gpus);
-    int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
+    int64_t sampling_period; /**< ns between samples of the GPU's performance monitors; 0: none are
+                                wanted */
     /** Takes what they tell, or why there is nothing (more), where the report is NULL; both are in
      * a batch that has been emitted. May be NULL. */
-    void (*take_fine)(void *user, const pp_sampling_report *report, const char *why);
+    void (*take_pm)(void *user, const pp_sampling_report *report, const char *why);
 } pp_agent_pod;
 
 /** Opens the ring at `path`. */
@@ -70,13 +71,13 @@ void pp_process_keep_number(const pp_process *process, pp_agent_pod *pod);
 int pp_process_poll(pp_process *process, pp_agent_pod *pod, int64_t now, int64_t real,
                     pp_error *err);
 
-/** Ends its stretch and emits what is left: nothing more of that stretch will be read. */
+/** Ends its capture and emits what is left: nothing more of that capture will be read. */
 void pp_process_finish(pp_process *process, pp_agent_pod *pod);
 
 /** Steps that it has counted, as it says. */
 int64_t pp_process_steps(const pp_process *process);
 
-/** For people: how many stretches were broken by losses. */
+/** For people: how many captures were broken by losses. */
 uint64_t pp_process_broken(const pp_process *process);
 
 #endif

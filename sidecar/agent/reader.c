@@ -56,7 +56,7 @@ static void terminate_texts(pp_ring_header *h)
     h->gpus[sizeof h->gpus - 1] = '\0';
     h->refusal[sizeof h->refusal - 1] = '\0';
     h->kernels[sizeof h->kernels - 1] = '\0';
-    h->fine[sizeof h->fine - 1] = '\0';
+    h->pm[sizeof h->pm - 1] = '\0';
 }
 
 static int check_layout(const pp_ring_header *h, pp_error *err)

@@ -1,8 +1,8 @@
 #include "sidecar/agent/sampling_schedule.h"
 
 #define GRACE (10 * INT64_C(1000000000))  /* a helper process may come before the trainer */
-#define SHORTEST INT64_C(500000000)       /* ns of a stretch */
-#define EVENTS (10 * INT64_C(1000000000)) /* a stretch by events: the next may record kernels */
+#define SHORTEST INT64_C(500000000)       /* ns of a capture */
+#define EVENTS (10 * INT64_C(1000000000)) /* a capture by events: the next may record kernels */
 #define ALONE (600 * INT64_C(1000000000)) /* a trainer may load data before it imports torch */
 
 /* Of the budget: where the host sets the pace what the hook says of its cost is off by a third
@@ -33,7 +33,7 @@ static void disarm(pp_schedule *schedule, const pp_schedule_input *in)
     schedule->stopping = in->running;
 }
 
-/* Whether the last stretch is not paid for yet: with what came after its end, as the hook looked on
+/* Whether the last capture is not paid for yet: with what came after its end, as the hook looked on
  * until the last kernel had run. The first one is followed by one more that is paid for before it
  * comes, since nobody knows when the session ends. */
 static bool is_owing(const pp_schedule *schedule, const pp_schedule_policy *policy,
@@ -52,14 +52,14 @@ static bool is_over(const pp_schedule_policy *policy, const pp_schedule_input *i
     return policy->max > 0 && in->sampled >= policy->max;
 }
 
-/* What a stretch should last at least. */
+/* What a capture should last at least. */
 static int64_t least(const pp_schedule_policy *policy, int64_t step)
 {
     int64_t enough = PP_SCHEDULE_STEPS * step > SHORTEST ? PP_SCHEDULE_STEPS * step : SHORTEST;
-    return step > 0 && enough < policy->stretch ? enough : policy->stretch;
+    return step > 0 && enough < policy->capture ? enough : policy->capture;
 }
 
-/* Whether the running stretch should end. */
+/* Whether the running capture should end. */
 static bool is_enough(const pp_schedule *schedule, const pp_schedule_policy *policy,
                       const pp_schedule_input *in)
 {
@@ -70,7 +70,7 @@ static bool is_enough(const pp_schedule *schedule, const pp_schedule_policy *pol
            paid_at(schedule, policy, in->cost) > in->now;
 }
 
-/* A stretch that has been armed: it starts at a step's end and may be broken by losses. */
+/* A capture that has been armed: it starts at a step's end and may be broken by losses. */
 static pp_ring_mode armed(pp_schedule *schedule, const pp_schedule_policy *policy,
                           const pp_schedule_input *in)
 {

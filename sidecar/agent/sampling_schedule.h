@@ -1,14 +1,14 @@
 /*
  * When to sample: policy without I/O or a clock of its own.
  *
- * A stretch lasts at least `stretch` ns, as the metric windows need; where steps are so short that
+ * A capture lasts at least `capture` ns, as the metric windows need; where steps are so short that
  * no window tells their layers apart, PP_SCHEDULE_STEPS of them and half a second will do, so that
  * also a short session stays within its budget. Where the hook's cost stays within the budget it
  * goes on; else it ends at that length, and the next one waits until its cost (with what came after
- * the stretch's end) is within the budget again: cost / (time since it was armed) <= 0.6 of it,
+ * the capture's end) is within the budget again: cost / (time since it was armed) <= 0.6 of it,
  * since what the hook knows of its cost has an error too. After the first one it waits twice as
  * long, so that every later one is paid for before it begins: wherever a session ends, its average
- * is within the budget, as long as stretches cost what the one before them did, and but for
+ * is within the budget, as long as captures cost what the one before them did, and but for
  * sessions that end before they paid for their first.
  */
 #ifndef PP_AGENT_SAMPLING_SCHEDULE_H
@@ -20,12 +20,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Steps that make a stretch, where they take less time than the policy's. */
+/** Steps that make a capture, where they take less time than the policy's. */
 #define PP_SCHEDULE_STEPS 64
 
 typedef struct pp_schedule_policy {
-    int64_t stretch; /**< ns, the least length of a stretch */
-    int64_t longest; /**< ns, after which a stretch is begun anew: layers and clock are looked at */
+    int64_t capture; /**< ns, the least length of a capture */
+    int64_t longest; /**< ns, after which a capture is begun anew: layers and clock are looked at */
     double budget;   /**< share of the time that the hook may cost, e.g. 0.01 */
     int64_t duration; /**< ns from the first sampled step, without pauses; 0: no end */
     int64_t skip;     /**< steps before the first sampled one */
@@ -36,7 +36,7 @@ typedef struct pp_schedule_policy {
 typedef struct pp_schedule_input {
     int64_t now;     /**< ns, monotonic */
     bool allowed;    /**< the operator (or, without it, the settings) wants sampling */
-    bool running;    /**< a stretch is running: started and not stopped */
+    bool running;    /**< a capture is running: started and not stopped */
     bool isolating;  /**< within it layers are replayed (docs/replay.md), which has a limit of its
                         own: it goes on until that is done */
     int64_t paused;  /**< ns that the training was paused for that, since the process was seen */
@@ -44,7 +44,7 @@ typedef struct pp_schedule_input {
     int64_t cost;    /**< ns that the hook has cost so far */
     int64_t steps;   /**< steps that the hook has counted */
     int64_t step;    /**< ns that a marked step takes; 0: not known */
-    int64_t sampled; /**< steps taken out of stretches */
+    int64_t sampled; /**< steps taken out of captures */
     int64_t first; /**< when the first sampled step of the pod began, ns, later by the pauses since;
                       0: none yet */
 } pp_schedule_input;
@@ -52,10 +52,10 @@ typedef struct pp_schedule_input {
 /** State of one process; begins as zeros. */
 typedef struct pp_schedule {
     bool armed;          /**< SAMPLE is asked for */
-    bool stopping;       /**< a stretch was asked to end and may still run */
-    bool started;        /**< and the stretch has been seen running */
+    bool stopping;       /**< a capture was asked to end and may still run */
+    bool started;        /**< and the capture has been seen running */
     bool finished;       /**< for good: duration or steps reached */
-    bool again;          /**< the stretch that was armed last is not the first */
+    bool again;          /**< the capture that was armed last is not the first */
     int64_t armed_at;    /**< ns, the last time; 0: never */
     int64_t started_at;  /**< ns */
     int64_t cost_before; /**< the cost when it was armed */
@@ -78,7 +78,7 @@ bool pp_idle_exit_is_due(pp_idle_exit *idle_exit, int64_t now, size_t processes,
 pp_ring_mode pp_schedule_next(pp_schedule *schedule, const pp_schedule_policy *policy,
                               const pp_schedule_input *input);
 
-/** The stretch that runs is stopped by somebody else, to be begun anew: it will last as long as
+/** The capture that runs is stopped by somebody else, to be begun anew: it will last as long as
  * any, and is paid for as one with what it has cost so far. */
 void pp_schedule_begin_anew(pp_schedule *schedule);
 

@@ -26,8 +26,8 @@ enum {
     PAUSE_MOST = 3600000,
     MEMORY_MIB = 2048,
     MEMORY_MOST = 1 << 20,
-    FINE_LEAST = 20000,
-    FINE_MOST = 1000000
+    PM_LEAST = 20000,
+    PM_MOST = 1000000
 };
 
 #define SECONDS_MAX (30 * 86400.0)
@@ -65,8 +65,8 @@ static const pp_json_field step_fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
-static const pp_json_field stretch_fields[] = {
-    {"seconds", PP_JSON_NUMBER, AT(stretch), false, 0},
+static const pp_json_field capture_fields[] = {
+    {"seconds", PP_JSON_NUMBER, AT(capture), false, 0},
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
@@ -75,8 +75,8 @@ static const pp_json_field timeline_fields[] = {
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
-static const pp_json_field fine_fields[] = {
-    {"periodNs", PP_JSON_INT, AT(fine), false, 0},
+static const pp_json_field pm_fields[] = {
+    {"periodNs", PP_JSON_INT, AT(sampling_period), false, 0},
     {NULL, PP_JSON_VALUE, 0, false, 0},
 };
 
@@ -102,10 +102,10 @@ static const struct {
     {"session", session_fields, false},
     {"layers", layer_fields, false},
     {"steps", step_fields, false},
-    {"stretch", stretch_fields, false},
+    {"stretch", capture_fields, false},
     {"timeline", timeline_fields, false},
     {"events", events_fields, false},
-    {"fine", fine_fields, false},
+    {"fine", pm_fields, false},
     {"isolation", isolation_fields, false},
 };
 
@@ -151,13 +151,12 @@ static int check(const pp_settings *s, pp_error *err)
         return pp_error_field(err, "session.uid", "is no id");
     if (in_range(s->duration, 0, SECONDS_MAX, "durationSeconds", err) < 0 ||
         in_range(s->budget_percent, 0.001, 100, "overheadBudgetPercent", err) < 0 ||
-        in_range(s->stretch, 0.001, SECONDS_MAX, "stretch.seconds", err) < 0)
+        in_range(s->capture, 0.001, SECONDS_MAX, "stretch.seconds", err) < 0)
         return -1;
     if (s->depth < 0 || s->skip < 0 || s->max < 0)
         return pp_error_field(err, "steps", "numbers must not be negative");
-    if (s->fine != 0 && (s->fine < FINE_LEAST || s->fine > FINE_MOST))
-        return pp_error_field(err, "fine.periodNs", "must be 0, or %d to %d", FINE_LEAST,
-                              FINE_MOST);
+    if (s->sampling_period != 0 && (s->sampling_period < PM_LEAST || s->sampling_period > PM_MOST))
+        return pp_error_field(err, "fine.periodNs", "must be 0, or %d to %d", PM_LEAST, PM_MOST);
     if (s->timeline < 0)
         return pp_error_field(err, "timeline.steps", "must not be negative");
     if (check_isolation(s, err) < 0)
@@ -220,7 +219,7 @@ uint32_t pp_settings_number(const pp_settings *s)
 
 pp_schedule_policy pp_settings_policy(const pp_settings *s)
 {
-    return (pp_schedule_policy){.stretch = (int64_t)(s->stretch * 1e9),
+    return (pp_schedule_policy){.capture = (int64_t)(s->capture * 1e9),
                                 .longest = (int64_t)LONGEST_S * 1000000000,
                                 .budget = s->budget_percent / 100,
                                 .duration = (int64_t)(s->duration * 1e9),
@@ -295,7 +294,7 @@ int pp_settings_control(const pp_settings *s, const char *directory, const char 
         "mode", mode, "session", (json_int_t)pp_settings_number(s), "layers", "include",
         strings(&s->include), "exclude", strings(&s->exclude), "types", strings(&s->types), "depth",
         (json_int_t)s->depth, "phases", strings(&s->phases), "fine", "periodNs",
-        (json_int_t)s->fine, "isolation", "dwellMs", (json_int_t)s->dwell_ms, "maxPauseMs",
-        (json_int_t)s->pause_ms, "memoryMiB", (json_int_t)s->memory_mib);
+        (json_int_t)s->sampling_period, "isolation", "dwellMs", (json_int_t)s->dwell_ms,
+        "maxPauseMs", (json_int_t)s->pause_ms, "memoryMiB", (json_int_t)s->memory_mib);
     return replace_file(directory, PP_RING_CONTROL, root, err);
 }

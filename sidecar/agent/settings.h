@@ -23,15 +23,16 @@ typedef struct pp_settings {
     pp_strings phases; /**< empty: all */
     int64_t skip;
     int64_t max;
-    double duration;       /**< seconds from the first sampled step; 0: no end */
-    double budget_percent; /**< what the hook may cost */
-    double stretch;        /**< seconds */
-    int64_t events_port;   /**< where foreign hooks post, on the loopback; 0: nowhere */
-    int64_t fine; /**< ns between samples of the GPU's performance monitors; 0: none are wanted */
-    int64_t dwell_ms;   /**< how long each layer is replayed in each phase; 0: none is */
-    int64_t pause_ms;   /**< how long the training may be paused for that in all */
-    int64_t memory_mib; /**< what replays may take of the memory */
-    int64_t timeline;   /**< steps of each stretch that are sent in full; 8 unless said */
+    double duration;         /**< seconds from the first sampled step; 0: no end */
+    double budget_percent;   /**< what the hook may cost */
+    double capture;          /**< seconds */
+    int64_t events_port;     /**< where foreign hooks post, on the loopback; 0: nowhere */
+    int64_t sampling_period; /**< ns between samples of the GPU's performance monitors; 0: none are
+                                wanted */
+    int64_t dwell_ms;        /**< how long each layer is replayed in each phase; 0: none is */
+    int64_t pause_ms;        /**< how long the training may be paused for that in all */
+    int64_t memory_mib;      /**< what replays may take of the memory */
+    int64_t timeline;        /**< steps of each capture that are sent in full; 8 unless said */
 } pp_settings;
 
 /** Reads and checks the file; free with pp_settings_free, also after a failure. */

@@ -121,7 +121,7 @@ static void forget(pp_trainers *t, size_t i, bool damaged)
 {
     pp_process *p = t->processes[i];
     const char *path = pp_process_path(p);
-    pp_info(path, "the process is %s, %" PRIu64 " stretches were broken",
+    pp_info(path, "the process is %s, %" PRIu64 " captures were broken",
             damaged ? "not to be trusted" : "gone", pp_process_broken(p));
     if (damaged || unlink(path) < 0)
         note_bad(t, name_of(path));

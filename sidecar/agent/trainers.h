@@ -24,7 +24,7 @@ void pp_trainers_scan(pp_trainers *trainers);
  * `now` is monotonic ns, `real` the same moment in ns since 1970. */
 void pp_trainers_poll(pp_trainers *trainers, pp_agent_pod *pod, int64_t now, int64_t real);
 
-/** Ends the stretches that run, at their last whole step, and emits what is left of them. */
+/** Ends the captures that run, at their last whole step, and emits what is left of them. */
 void pp_trainers_cut(pp_trainers *trainers, pp_agent_pod *pod);
 
 /** Reads for the last time and emits everything; the processes are let go. */

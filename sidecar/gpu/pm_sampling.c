@@ -36,7 +36,7 @@ typedef struct image {
     size_t came;      /* with the last decode */
 } image;
 
-/* What the evaluating thread and the caller's share. A stretch's images are numbered as they are
+/* What the evaluating thread and the caller's share. A capture's images are numbered as they are
  * begun; they go round in the memory that there is. The thread has those from `evaluated` to
  * `handed`, the caller the one that is being filled, and nobody the others. */
 typedef struct evaluation {
@@ -48,7 +48,7 @@ typedef struct evaluation {
     size_t begun, handed, evaluated;
     pp_pm_sample *samples; /* of those evaluated, what was not taken yet: a ring of ... */
     size_t first, count;   /* ... options.samples */
-    bool stuffed;          /* it was full: the rest of the stretch is left out */
+    bool stuffed;          /* it was full: the rest of the capture is left out */
     bool failed;           /* with `why`: likewise */
     pp_error why;
     int64_t last_end; /* of the last sample; the thread's own while it has an image */
@@ -72,9 +72,9 @@ struct pp_pm {
     evaluation evaluation;
     bool running;
     int64_t newest;  /* end of the newest sample decoded, ns of the GPU's clock */
-    double decoding; /* ns that decoding took in the stretch ... */
+    double decoding; /* ns that decoding took in the capture ... */
     size_t decoded;  /* ... and samples that came of it */
-    bool lost;       /* samples of the stretch: the session gives none any more that make sense */
+    bool lost;       /* samples of the capture: the session gives none any more that make sense */
     bool stale;      /* its configuration is another one than is wanted */
 };
 
@@ -426,8 +426,8 @@ static void end_evaluation(pp_pm *pm)
     free(e->samples);
 }
 
-/* Between two stretches, when the thread has no image. */
-static void forget_stretch(pp_pm *pm)
+/* Between two captures, when the thread has no image. */
+static void forget_capture(pp_pm *pm)
 {
     evaluation *e = &pm->evaluation;
     (void)pthread_mutex_lock(&e->lock);
@@ -656,7 +656,7 @@ size_t pp_pm_image_bytes(const pp_pm *pm)
     return pm->image_size;
 }
 
-/* ---- a stretch ---- */
+/* ---- a capture ---- */
 
 /* An empty image, into which is decoded from now on; the one before is handed over. */
 static int next_image(pp_pm *pm, size_t number, size_t skipped, pp_error *err)
@@ -676,8 +676,8 @@ static int next_image(pp_pm *pm, size_t number, size_t skipped, pp_error *err)
 int pp_pm_start(pp_pm *pm, pp_error *err)
 {
     if (pm->running)
-        return pp_error_set(err, PP_ERR_INVALID, "a stretch runs already");
-    forget_stretch(pm);
+        return pp_error_set(err, PP_ERR_INVALID, "a capture runs already");
+    forget_capture(pm);
     pm->newest = 0;
     pm->decoding = 0;
     pm->decoded = 0;
@@ -733,7 +733,7 @@ double pp_pm_decode_ns(const pp_pm *pm)
 int pp_pm_set_period(pp_pm *pm, uint32_t period_ns, pp_error *err)
 {
     if (pm->running)
-        return pp_error_set(err, PP_ERR_INVALID, "a stretch runs");
+        return pp_error_set(err, PP_ERR_INVALID, "a capture runs");
     pm->stale = pm->stale || period_ns != pm->options.period_ns;
     pm->options.period_ns = period_ns;
     return 0;
@@ -785,9 +785,9 @@ static int change_image(pp_pm *pm, pp_error *err)
     return next_image(pm, number, i->populated - i->completed, err);
 }
 
-static int no_stretch(pp_error *err)
+static int no_capture(pp_error *err)
 {
-    return pp_error_set(err, PP_ERR_INVALID, "no stretch runs");
+    return pp_error_set(err, PP_ERR_INVALID, "no capture runs");
 }
 
 /* In the image that is being decoded into, which the thread does not look at. */
@@ -809,7 +809,7 @@ int pp_pm_poll(pp_pm *pm, bool *ret_full, pp_error *err)
 {
     bool more;
     if (!pm->running)
-        return no_stretch(err);
+        return no_capture(err);
     if (check_evaluation(pm, err) < 0 || decode(pm, &more, err) < 0)
         return -1;
     note_newest(pm);
@@ -847,7 +847,7 @@ static int stop(pp_pm *pm, pp_error *err)
 int pp_pm_stop(pp_pm *pm, bool *ret_lost, pp_error *err)
 {
     if (!pm->running)
-        return no_stretch(err);
+        return no_capture(err);
     int rc = stop(pm, err);
     pm->lost = pm->lost || rc < 0;
     evaluate_all(pm);

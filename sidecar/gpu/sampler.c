@@ -36,9 +36,9 @@ enum {
     PERIOD_MAX = 1000000,
     PERIOD_LONG = 100000, /* that is not made longer for want of a faster processor */
     PERIOD_STEP = 5000,
-    POLL = 1000000,    /* ns between two polls of a stretch: pm_sampling.h says why */
+    POLL = 1000000,    /* ns between two polls of a capture: pm_sampling.h says why */
     REST = 20000000,   /* ns between two looks at what is wanted */
-    TRIAL = 100000000, /* ns of the stretch by which the period is chosen */
+    TRIAL = 100000000, /* ns of the capture by which the period is chosen */
 };
 
 /** The part of a period in which its sample should be decoded: at 1 decoding would never catch up
@@ -227,13 +227,13 @@ static bool is_needed(void)
            now - out.beat_at < PP_SAMPLER_SILENT;
 }
 
-static void begin_stretch(void)
+static void begin_capture(void)
 {
     pp_samples_header *h = out.header;
     out.offset = INT64_MAX;
     __atomic_store_n(&h->offset, INT64_MAX, __ATOMIC_RELAXED);
     __atomic_store_n(&h->first, out.head, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&h->stretch, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&h->capture, 1, __ATOMIC_RELEASE);
     show(PP_SAMPLES_SAMPLING);
 }
 
@@ -269,7 +269,7 @@ static int sample(pp_pm *pm, pp_error *err)
     bool full = false, lost = false;
     if (pp_pm_start(pm, err) < 0)
         return -1;
-    begin_stretch();
+    begin_capture();
     int rc = 0;
     while (rc == 0 && !full && wanted() == PP_SAMPLES_SAMPLE && is_needed()) {
         rest(POLL);
@@ -290,7 +290,7 @@ static int sample(pp_pm *pm, pp_error *err)
     return slow_down(pm, out.header->period * LONGER, err);
 }
 
-/* After a stretch that ended by itself it is sampled on: what is wanted has not changed. */
+/* After a capture that ended by itself it is sampled on: what is wanted has not changed. */
 static int serve(pp_pm *pm, pp_error *err)
 {
     while (is_needed()) {

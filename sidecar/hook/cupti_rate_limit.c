@@ -1,7 +1,7 @@
 /*
  * How often CUPTI may be attached. Each time that it is left it keeps 0.6 MiB of the GPU's memory
  * and some 80 KiB of the process's (measured on an H200 with CUDA 13), so a training of weeks must
- * not be recorded in every stretch. Busy times need some stretches only: a session gets its share,
+ * not be recorded in every capture. Busy times need some captures only: a session gets its share,
  * and a process that sees many sessions an end.
  */
 #include "hook.h"

@@ -106,7 +106,7 @@ bool pp_clock_cuda_behind(void);
 /** The host's, while kernels.c records what the GPU does. */
 extern const pp_clock pp_clock_kernels;
 
-/** The clock in use; the hook changes it between stretches only. */
+/** The clock in use; the hook changes it between captures only. */
 extern const pp_clock *pp_clock_now;
 
 /** Stamps and emits one mark. */
@@ -118,7 +118,7 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
 /** The path (PATH_MAX) of a library that the process has, by how its name begins. No GIL needed. */
 bool pp_find_library(const char *name, char *path);
 
-/** Begins to record; in the training's thread, as a stretch starts. NULL, or why not (static). */
+/** Begins to record; in the training's thread, as a capture starts. NULL, or why not (static). */
 const char *pp_kernels_start(void);
 /** Whether CUPTI should be left and attached anew: for what was recorded, or how. */
 bool pp_kernels_full(void);
@@ -126,7 +126,7 @@ bool pp_kernels_full(void);
 bool pp_kernels_by_calls(void);
 /** Whether a start has to wait because it is being left. */
 bool pp_kernels_closing(void);
-/** The stretch has ended: poll ends the recording once its kernels have run. */
+/** The capture has ended: poll ends the recording once its kernels have run. */
 void pp_kernels_end(void);
 /** Ends it at once, for another CUPTI client that is about to begin. */
 void pp_kernels_give_way(void);
@@ -244,7 +244,7 @@ int pp_marks_init(void);
 PyObject *pp_marks_callable(pp_kind kind, uint32_t layer);
 /** `partial`, with DISCOVERING: the running step has called modules already. -1: exception. */
 int pp_marks_set_state(pp_state state, bool partial);
-/** Ends a running stretch where it is; -1: exception. */
+/** Ends a running capture where it is; -1: exception. */
 int pp_marks_stop(void);
 pp_state pp_marks_state(void);
 /** pace.c: how kernels are recorded, and what that has cost since the step before. */
@@ -262,7 +262,7 @@ void pp_pace_forget(void);
 /** The training was paused: the block of steps begins anew. */
 void pp_pace_pause(void);
 void pp_marks_phases(bool forward, bool backward, bool optimizer);
-/** Whether layers are to be replayed at steps' ends of this stretch, once it has gone on a while.
+/** Whether layers are to be replayed at steps' ends of this capture, once it has gone on a while.
  */
 void pp_marks_isolate(bool wanted);
 /** The object whose settle, found, rest, resume, position, isolate, called, returned and failed
@@ -309,7 +309,7 @@ void pp_hooks_show(void);
 /** Calls a function while none of ours is in any table. New reference. */
 PyObject *pp_hooks_without(PyObject *function);
 
-/* ---- spans.c: methods of torch's classes that are wrapped while a stretch runs ---- */
+/* ---- spans.c: methods of torch's classes that are wrapped while a capture runs ---- */
 
 int pp_spans_init(void);
 /** A callable in place of a method, which it keeps, that marks its calls. New reference. */

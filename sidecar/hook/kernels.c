@@ -3,20 +3,20 @@
  * is the one that torch has in the process already; its few functions and the places of the fields
  * read here are declared below (CUDA 12 and later keep them).
  *
- *   start            in the training's thread, as a stretch starts: 7 ms, counted as cost
+ *   start            in the training's thread, as a capture starts: 7 ms, counted as cost
  *   buffer_wanted    in the training's threads: takes one of a few buffers, never waits
  *   buffer_filled    in the thread that asks for it (poll, give_way) or CUPTI's: writes the kernels
  *                    into the ring
  *   poll             the hook's own thread: has CUPTI hand over what is done, and ends the
- *                    recording once the stretch's kernels have run
+ *                    recording once the capture's kernels have run
  *   detach           in the next CUDA call of the training, as CUPTI asks for
  *
  * A kernel's launch is told by its own record or by the one of the call that launched it. The first
  * keeps a GPU that is behind from running kernels back to back, and kernels of graphs lack it; the
  * second slows each call of the runtime, which a training that waits for its launches feels:
- * docs/overhead.md has figures. So a stretch has what those before show to be better.
+ * docs/overhead.md has figures. So a capture has what those before show to be better.
  *
- * A CUPTI that stays attached slows every launch, so it goes after each stretch. Nothing here waits
+ * A CUPTI that stays attached slows every launch, so it goes after each capture. Nothing here waits
  * for the GPU.
  */
 #include "hook.h"
@@ -37,7 +37,7 @@ enum {
     DOMAIN_DRIVER = 1,
     DOMAIN_RUNTIME = 2,
     SITE_EXIT = 1,
-    BUFFERS = 32, /* of a stretch */
+    BUFFERS = 32, /* of a capture */
     RESERVE = 2 * BUFFERS,
     BUFFER_SIZE = 128 << 10, /* 600 kernels */
     BUCKETS = 1 << 14,       /* launches that are remembered, by their correlation ... */
@@ -61,7 +61,7 @@ enum {
 
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
 #define FLUSH_EVERY INT64_C(50000000)
-/* ns of launches after the stretch that show it is all there, whatever streams there are; and where
+/* ns of launches after the capture that show it is all there, whatever streams there are; and where
  * each stream has shown one: a stream's kernels run one after the other. */
 #define SETTLED INT64_C(200000000)
 #define SETTLED_STREAMS INT64_C(20000000)
@@ -71,7 +71,7 @@ enum {
 /* ns of launches between two looks for those of the kernels that wait. */
 #define LOOK_EVERY INT64_C(20000000)
 #define SILENCE INT64_C(2000000000) /* ns without a record: nothing more will come */
-#define LATEST INT64_C(30000000000) /* ns after a stretch: it is left, whatever comes */
+#define LATEST INT64_C(30000000000) /* ns after a capture: it is left, whatever comes */
 #define CLOCK_LIMIT INT64_C(1000000000)
 
 /* Where a record of KIND_KERNEL has what is read, in bytes. */
@@ -153,11 +153,11 @@ typedef struct pending {
     unsigned flushes; /* that had begun when it came */
 } pending;
 
-/* Chosen as CUPTI is attached, by what the stretches before have shown. */
+/* Chosen as CUPTI is attached, by what the captures before have shown. */
 static atomic_bool by_calls;        /* launches are told by records of the calls */
 static atomic_bool calls_fail;      /* they were asked for, and told nothing */
 static atomic_bool graphs;          /* the training launches some */
-static _Atomic int64_t waited, ran; /* kernels of the stretch that had to wait for others; all */
+static _Atomic int64_t waited, ran; /* kernels of the capture that had to wait for others; all */
 
 /* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
 enum { OUT = 0, ON, ENDING, CLOSING };
@@ -165,9 +165,9 @@ enum { OUT = 0, ON, ENDING, CLOSING };
 enum { DETACH_NONE = 0, DETACH_WAITS, DETACH_RUNS };
 
 static atomic_int state;
-static _Atomic int64_t ended_at; /* ns: when the stretch ended */
-static atomic_uint free_buffers; /* a bit for each of this stretch's */
-static uint8_t *buffers;         /* two stretches' in turn, and one in reserve */
+static _Atomic int64_t ended_at; /* ns: when the capture ended */
+static atomic_uint free_buffers; /* a bit for each of this capture's */
+static uint8_t *buffers;         /* two captures' in turn, and one in reserve */
 static atomic_int pool;          /* which of the two */
 static atomic_bool left;         /* CUPTI was: those that it had are nobody's */
 static int64_t offset;           /* from CUPTI's clock to the marks' */
@@ -300,7 +300,7 @@ static void see_stream(uint64_t id, int64_t launched)
     streams[i].newest = launched > streams[i].newest ? launched : streams[i].newest;
 }
 
-/* Those of the stretch before are waited for in the next one too: their first kernel of it may
+/* Those of the capture before are waited for in the next one too: their first kernel of it may
  * still run when it ends. */
 static void forget_streams(void)
 {
@@ -408,7 +408,7 @@ static void give_up_late(void)
     waiting_count = kept;
 }
 
-/* Gives all up, of which those that began by `end` were the stretch's. */
+/* Gives all up, of which those that began by `end` were the capture's. */
 static void give_up_all(int64_t end)
 {
     for (size_t i = 0; i < waiting_count; i++)
@@ -514,7 +514,7 @@ static void take_records(void *context, uint32_t stream, uint8_t *buffer, size_t
     }
 }
 
-/* One of the stretch before, which a thread of CUPTI's may still hand over, is nobody's. */
+/* One of the capture before, which a thread of CUPTI's may still hand over, is nobody's. */
 static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_t size,
                           size_t valid)
 {
@@ -541,8 +541,8 @@ static void leave(void)
 }
 
 /* CUPTI keeps buffers that hold nothing yet, some for each thread that calls CUDA, and does not
- * hand them over when it is left: after some stretches none would be free. Those of the next
- * stretch are others, so that nothing that still comes of this one is taken for theirs. */
+ * hand them over when it is left: after some captures none would be free. Those of the next
+ * capture are others, so that nothing that still comes of this one is taken for theirs. */
 static bool take_buffers_back(void)
 {
     if (!buffers)
@@ -583,7 +583,7 @@ static bool alone(void)
 {
     void *subscriber = NULL;
     if (atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE))
-        (void)cupti.unsubscribe(detacher); /* no CUDA call came since the last stretch */
+        (void)cupti.unsubscribe(detacher); /* no CUDA call came since the last capture */
     if (atomic_load(&detaching) != DETACH_NONE)
         return false; /* one is leaving it this moment */
     if (cupti.subscribe(&subscriber, on_cuda_call, NULL) != CUPTI_OK)
@@ -719,9 +719,9 @@ const char *pp_kernels_start(void)
     if (why)
         return why;
     if (!pp_kernels_full() && atomic_compare_exchange_strong(&state, &(int){ENDING}, ON))
-        return NULL; /* the stretch before has just ended: it goes on */
+        return NULL; /* the capture before has just ended: it goes on */
     if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
-        return "the stretch before is not read yet";
+        return "the capture before is not read yet";
     if (!pp_cupti_rate_left(pp_ring_session()))
         return "CUPTI was attached as often as it should be";
     if (!alone())
@@ -754,7 +754,7 @@ void pp_kernels_end(void)
         pp_ring_wake(false);
 }
 
-/* All that was launched until now is written, or never will be. `end`: of the stretch. */
+/* All that was launched until now is written, or never will be. `end`: of the capture. */
 static void complete(int64_t end)
 {
     (void)pthread_mutex_lock(&lock);
@@ -806,7 +806,7 @@ void pp_kernels_forget(void)
     atomic_store(&left, true); /* the parent's buffers: nobody here has them */
 }
 
-/* Whether kernels of the stretch that has ended may still come. */
+/* Whether kernels of the capture that has ended may still come. */
 typedef enum news { AWAITED, ALL_HERE, SILENT } news;
 
 static news await_kernels(void)

@@ -26,7 +26,7 @@ enum {
     BACKWARD_COST = 1200, /* ns of a call from autograd into a hook, arguments included: measured */
 };
 
-/* Of a stretch, before layers are replayed: steps, or ns where they are long. */
+/* Of a capture, before layers are replayed: steps, or ns where they are long. */
 #define BEFORE_STEPS 32
 #define BEFORE_NS INT64_C(2000000000)
 
@@ -50,7 +50,7 @@ static struct {
     pp_state state;
     bool phases[3];
     bool partial;        /* discovering began within a step: what it called first was missed */
-    bool fresh;          /* the stretch has started and no forward has begun */
+    bool fresh;          /* the capture has started and no forward has begun */
     bool settling;       /* a settle is running, or has failed: not again */
     bool quiet;          /* the callables' own cost is being measured */
     bool resting;        /* no step came while discovering: wait for one without a forward hook */
@@ -63,7 +63,7 @@ static struct {
     Py_hash_t outermost; /* the outermost of these */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
-    bool isolate;        /* layers are to be replayed in this stretch */
+    bool isolate;        /* layers are to be replayed in this capture */
     int64_t marked;      /* steps of it */
     int64_t marked_from; /* since when, ns */
     int64_t call_cost;   /* ns that hooking one module's call costs, marks apart */
@@ -229,20 +229,20 @@ static int begin_layer(uint32_t layer, PyObject *args)
     return 0;
 }
 
-/* What START and STEP say of the stretch's times. */
+/* What START and STEP say of the capture's times. */
 static uint8_t clock_flags(void)
 {
     return pp_clock_now == &pp_clock_kernels ? PP_MARK_KERNELS : 0;
 }
 
-/* Starts or stops the stretch here. */
+/* Starts or stops the capture here. */
 static void put_edge(pp_mark_kind kind)
 {
     pp_mark_put((uint8_t)kind, 0, clock_flags(), 0, hook.steps - 1, PP_MARK_UNKNOWN,
                 PP_MARK_UNKNOWN);
 }
 
-/* Ends the stretch within a step, which the agent drops. */
+/* Ends the capture within a step, which the agent drops. */
 static int stop_here(void)
 {
     put_edge(PP_MARK_STOP);
@@ -325,7 +325,7 @@ static int on_leave(PyObject *module, PyObject *output)
         return 0;
     frame f;
     if (!pop_frame(layer, &f))
-        return 0; /* it began before the stretch did */
+        return 0; /* it began before the capture did */
     if (hook.phases[PP_MARK_FORWARD])
         pp_mark_put(PP_MARK_END, f.phase, 0, layer, 0, 0, 0);
     if (!f.edge)
@@ -413,7 +413,7 @@ static int on_optimizer_begin(PyObject *optimizer)
     return 0;
 }
 
-/* Starts the stretch here, behind the last optimizer of the step. */
+/* Starts the capture here, behind the last optimizer of the step. */
 static void put_start(void)
 {
     hook.fresh = true;
@@ -435,7 +435,7 @@ static int on_found(void)
     if (!hook.collected || PyList_Size(hook.collected) == 0)
         return 0; /* nothing ran since: one step more */
     if (pp_kernels_closing() || pp_clock_cuda_behind()) {
-        PyObject *anew = PyList_New(0); /* the stretch begins some steps later */
+        PyObject *anew = PyList_New(0); /* the capture begins some steps later */
         Py_DECREF(hook.collected);
         hook.collected = anew;
         return anew ? 0 : -1;
@@ -448,7 +448,7 @@ static int on_found(void)
 }
 
 /* At a step's end: inputs are kept, or a layer is replayed; what that takes is no cost of the
- * marks', and has a limit of its own. Once all is done the stretch goes on. */
+ * marks', and has a limit of its own. Once all is done the capture goes on. */
 static int on_isolating(void)
 {
     hook.stepless = 0;

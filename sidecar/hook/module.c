@@ -190,7 +190,7 @@ static PyObject *m_use_clock(PyObject *self, PyObject *stream_of)
     return PyUnicode_FromString(clock->name);
 }
 
-/* As a stretch starts: the GPU's kernels are recorded where they can be, else `why_not` is told. */
+/* As a capture starts: the GPU's kernels are recorded where they can be, else `why_not` is told. */
 static PyObject *m_record(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -330,7 +330,7 @@ static PyObject *m_dwell(PyObject *self, PyObject *args)
     return none();
 }
 
-static PyObject *m_left_out(PyObject *self, PyObject *args)
+static PyObject *m_skip(PyObject *self, PyObject *args)
 {
     (void)self;
     unsigned int layer, phase, reason;
@@ -498,7 +498,7 @@ static PyMethodDef functions[] = {
     {"sample_gpu", m_sample_gpu, METH_VARARGS,
      "Has the sampler started, all bytes: program, ring's folder, GPU, ns, PATH, LD_LIBRARY_PATH."},
     {"sample_no_gpu", m_sample_no_gpu, METH_VARARGS, "Says in the ring why it is not."},
-    {"give_way", m_give_way, METH_NOARGS, "Another profiler begins: ends recording and stretch."},
+    {"give_way", m_give_way, METH_NOARGS, "Another profiler begins: ends recording and capture."},
     {"recording", m_recording, METH_NOARGS, "Whether CUPTI is attached for us."},
     {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},
     {"quiet", m_quiet, METH_VARARGS,
@@ -509,9 +509,9 @@ static PyMethodDef functions[] = {
     {"span", m_span, METH_VARARGS, "A callable in place of a method, that marks its calls."},
     {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},
     {"isolate", m_isolate, METH_VARARGS,
-     "Whether layers are to be replayed in this stretch, and why not."},
+     "Whether layers are to be replayed in this capture, and why not."},
     {"dwell", m_dwell, METH_VARARGS, "A mark of a dwell: kind, layer or number, phase or flag."},
-    {"left_out", m_left_out, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
+    {"left_out", m_skip, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
     {"paused", m_paused, METH_VARARGS, "ns that the training was paused for replays."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},

@@ -1,5 +1,5 @@
 /*
- * Modules by their address: an open hash table, filled anew for every stretch. It keeps nobody
+ * Modules by their address: an open hash table, filled anew for every capture. It keeps nobody
  * alive; the Python side drops an address when its module dies.
  */
 #include "hook.h"

@@ -2,7 +2,7 @@
  * How long steps take, marked and plain: what the hook really costs, whatever it is made of. The
  * host's time of single steps says little where a training waits for its GPU only now and then, so
  * steps are taken in blocks: of 16, or, where they are long, of a quarter of a second, so that a
- * stretch of two seconds has enough of them. A marked block is compared only with plain ones just
+ * capture of two seconds has enough of them. A marked block is compared only with plain ones just
  * before it, or just after where none were before: what the machine did a minute ago says nothing
  * about now.
  */
@@ -176,7 +176,7 @@ static void take_block(int kind, const pp_pace_kernels *k, int64_t now, int64_t 
 
 /* A marked step's cost: as summed up by its parts, but what the comparison says where that is more,
  * and what it allows at most. On a machine that was slower just before, that may be nothing: some
- * of the parts always count, so that the stretch ends. */
+ * of the parts always count, so that the capture ends. */
 static int64_t settle_cost(int64_t own, const pp_pace_kernels *k)
 {
     static int64_t records[NO_KERNELS + 1]; /* of a step on average: they come in bursts */

@@ -213,7 +213,7 @@ void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason)
 {
     if (ring.header && layer > 0 && layer <= ring.layer_count && phase < 2 &&
         reason < PP_LEFT_COUNT)
-        ring.layers[layer - 1].left_out[phase] = (uint8_t)reason;
+        ring.layers[layer - 1].skip_reason[phase] = (uint8_t)reason;
 }
 
 /* Takes the reader's word for how far it is where it is whole and possible. */

@@ -48,7 +48,7 @@ static _Atomic(start *) asked;
 static void tell(const char *text)
 {
     if (pp_ring())
-        pp_copy_text(pp_ring()->fine, sizeof pp_ring()->fine, text);
+        pp_copy_text(pp_ring()->pm, sizeof pp_ring()->pm, text);
 }
 
 void pp_sampler_none(const char *why)

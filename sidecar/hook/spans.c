@@ -1,5 +1,5 @@
 /*
- * Methods of torch's classes that are wrapped while a stretch runs, to mark what is the step's and
+ * Methods of torch's classes that are wrapped while a capture runs, to mark what is the step's and
  * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad. A wrapper that somebody
  * keeps goes on calling the original, which answers whatever is asked of it and keeps what is set.
  * As a function it can be referred to weakly, is copied by being itself, and pickled by its name.

@@ -1,6 +1,6 @@
 """What people do in a training besides training, one habit a function; prints what a test compares.
 
-usage: habits.py HABIT. Each trains a little first and, under the hook, within a stretch.
+usage: habits.py HABIT. Each trains a little first and, under the hook, within a capture.
 """
 import copy
 import gc
@@ -92,7 +92,7 @@ def script():
 
 
 def kept():
-    """What a function can do is done with a method of torch's that is wrapped within a stretch, and afterwards."""
+    """What a function can do is done with a method of torch's that is wrapped within a capture, and afterwards."""
     training = Training().steps(50)
     method, function = training.optimizer.zero_grad, type(training.optimizer).zero_grad
     weak, reference, twin = weakref.WeakMethod(method), weakref.ref(function), copy.deepcopy(function)
@@ -110,7 +110,7 @@ def kept():
 
 
 def cleared():
-    """Hooks of everybody are thrown away within a stretch, and the user's own are there before and after."""
+    """Hooks of everybody are thrown away within a capture, and the user's own are there before and after."""
     import torch.nn.modules.module as module
     calls = []
     training = Training().steps(30)
@@ -125,7 +125,7 @@ def cleared():
 
 
 def several():
-    """Models of one process: two that train in turn, one of them made within a stretch, and one that is evaluated."""
+    """Models of one process: two that train in turn, one of them made within a capture, and one that is evaluated."""
     first = Training().steps(30)
     teacher = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
     second = Training(nn.Sequential(nn.Linear(16, 8), nn.Linear(8, 1)))
@@ -164,7 +164,7 @@ def compile():
 
 
 def compile_late():
-    """The same within a stretch, and the plain one afterwards."""
+    """The same within a capture, and the plain one afterwards."""
     compiler = Compiler()
     training = Training().steps(50)
     plain, training.model = training.model, torch.compile(training.model, **compiler.options)

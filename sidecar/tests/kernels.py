@@ -100,7 +100,7 @@ def plain(training):
     pass
 
 
-def stretches(training):
+def captures(training):
     """Two of them, each recorded from its beginning to its end, and a third, which may go on until the session's end: where
     recording costs less than the budget there is no rest after it."""
     training.until(lambda: training.calls().count("register") >= 3)
@@ -114,7 +114,7 @@ def waiting(training):
         LAYERS[name] = ([ns // 100 for ns in forward], [ns // 100 for ns in backward], *how)
     REST.update({phase: ns // 100 for phase, ns in REST.items()})
     training.pause = 0.004
-    stretches(training)
+    captures(training)
 
 
 def lagging(training):
@@ -126,18 +126,18 @@ def lagging(training):
 def graphs(training):
     """A layer is a CUDA graph."""
     LAYERS["2"] = (*LAYERS["2"][:2], OF_GRAPH, OF_GRAPH)
-    stretches(training)
+    captures(training)
 
 
 def untold(training):
     """CUPTI tells of no calls, whatever it is asked for."""
     double.pp_cupti_fault(b"calls")
-    stretches(training)
+    captures(training)
 
 
 def dear(training):
-    """Records of calls cost more than the kernels' own, though the GPU is behind. In so many stretches that the hook's
-    buffers would not do if CUPTI kept those that it has at a stretch's end."""
+    """Records of calls cost more than the kernels' own, though the GPU is behind. In so many captures that the hook's
+    buffers would not do if CUPTI kept those that it has at a capture's end."""
     double.pp_cupti_fault(b"dear")
     training.until(lambda: training.calls().count("finalize") >= 12)
 
@@ -157,7 +157,7 @@ def refused(training):
 
 
 def damaged(training):
-    """Records are lost in one way after another, in the middle of a stretch."""
+    """Records are lost in one way after another, in the middle of a capture."""
     told = {}
     for fault in ("stuck", "dropped", "unended"):
         lost = faults.ring()["kernels_lost"]
@@ -171,12 +171,12 @@ def damaged(training):
             training.until(lambda: faults.ring()["kernels_lost"] > lost or not training.recording())
         told[fault] = training.steps
         left = training.calls().count("finalize")
-        training.until(lambda: training.calls().count("finalize") >= left + 2)  # a whole stretch after
+        training.until(lambda: training.calls().count("finalize") >= left + 2)  # a whole capture after
     return told
 
 
 def profiled(training):
-    """torch.profiler begins in the middle of a stretch, and when one has just ended."""
+    """torch.profiler begins in the middle of a capture, and when one has just ended."""
     prepare = torch.autograd.profiler._prepare_profiler
 
     def noting(*args):

@@ -186,8 +186,8 @@ def test_the_time_is_told(probe, server):
     assert abs(answer["realtime"] - came) < 10e9
     ahead = answer["realtime"] - answer["monotonic"]
     for batch in server.batches:
-        stretch = batch["stretch"]
-        assert abs(stretch["start"] - stretch["monotonic"] - ahead) < 1e9, "both are of one moment"
+        capture = batch["stretch"]
+        assert abs(capture["start"] - capture["monotonic"] - ahead) < 1e9, "both are of one moment"
 
 
 def test_questions_are_answered_one_by_one(probe, server):
@@ -253,8 +253,8 @@ def test_a_wrong_clock_is_told_as_it_is(probe, tmp_path, wrong):
     ahead = answer["realtime"] - answer["monotonic"]
     assert server.batches
     for batch in server.batches:
-        stretch = batch["stretch"]
-        assert abs(stretch["start"] - stretch["monotonic"] - ahead) < 1e9
+        capture = batch["stretch"]
+        assert abs(capture["start"] - capture["monotonic"] - ahead) < 1e9
     server.stop()
 
 
@@ -659,7 +659,7 @@ def test_three_sessions_in_the_life_of_one_training(probe, server, python):
         server.say(True, session=uid, settings=settings)
         until(lambda uid=uid: len(of_session(server, uid)) >= 2, "batches of " + uid)
         server.say(False, session=uid, settings=settings)
-        until(lambda uid=uid: of_session(server, uid)[-1]["stretch"]["last"], "the stretch's end")
+        until(lambda uid=uid: of_session(server, uid)[-1]["stretch"]["last"], "the capture's end")
     with_probe = end(probe, training)
     assert with_probe.returncode == 0, with_probe.stdout
     probe.finish()
@@ -677,14 +677,14 @@ def test_three_sessions_in_the_life_of_one_training(probe, server, python):
 
 
 def test_the_next_session_waits_for_the_last_word_of_the_one_before(probe, server, python):
-    """It takes over in the middle of a stretch, while nothing is acknowledged."""
+    """It takes over in the middle of a capture, while nothing is acknowledged."""
     idle(probe, server)
     training = begin(probe, python, "mixed", "100")
     server.ack = False
     server.say(True, session="session-a", settings=settings_of("session-a"))
     until(lambda: server.received >= 2, "batches")
     server.say(True, session="session-b", settings=settings_of("session-b", layers={"types": ["Linear"]}))
-    until(lambda: any(json.loads(text)["stretch"]["last"] for text in list(server.texts.values())), "the stretch's end")
+    until(lambda: any(json.loads(text)["stretch"]["last"] for text in list(server.texts.values())), "the capture's end")
     assert mode(probe) == "idle" and "uid=session-b" not in probe.log.read_text()
     server.ack = True
     server.cut()
@@ -759,7 +759,7 @@ def test_a_session_that_is_stopped_goes_on(probe, server, python):
     until(lambda: len(server.batches) >= 2, "batches")
     begun = time.monotonic()
     server.say(False, session="session-a", settings=settings)
-    until(lambda: server.batches[-1]["stretch"]["last"], "the stretch's end")
+    until(lambda: server.batches[-1]["stretch"]["last"], "the capture's end")
     assert mode(probe) == "idle"
     count = len(server.batches)
     until(lambda: time.monotonic() > begun + 8, "what would have been the session's end")

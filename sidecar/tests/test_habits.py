@@ -28,7 +28,7 @@ def said(result):
 
 
 def both(probe, python, habit):
-    """What the habit tells without the hook and with it, within a stretch; and the batches."""
+    """What the habit tells without the hook and with it, within a capture; and the batches."""
     alone = plain(python, HABITS, habit)
     result, batches = sampled(probe, python, HABITS, habit)
     assert said(result) == said(alone)
@@ -75,7 +75,7 @@ def test_a_compiled_model_is_one_layer(probe, python):
     assert compiled(probe, python, "compile") == {("Sequential", "Sequential"): {0, 1}}
 
 
-def test_a_model_compiled_within_a_stretch(probe, python):
+def test_a_model_compiled_within_a_capture(probe, python):
     """Its layers are looked for again as it is met."""
     eager = [("0", "Linear"), ("1", "ReLU"), ("2", "Linear")]
     assert compiled(probe, python, "compile_late") == {
@@ -149,7 +149,7 @@ def test_ends_by_itself_what_nobody_ends(probe, python, tmp_path):
 
 
 def test_no_layers_are_chosen_by_another_sessions_filters(probe, python):
-    """The ring asks for a session before its control file is there: the stretch waits for the file."""
+    """The ring asks for a session before its control file is there: the capture waits for the file."""
     (probe.ring / "control.json").write_text(json.dumps({"mode": "sample", "session": 2000000010}))
     result = told(run(python, HABITS, "sessions", environment=probe.environment()))
     assert result == {"early": [False], "marking": True}

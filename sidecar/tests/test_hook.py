@@ -29,7 +29,7 @@ def phases_of(batches):
     return found
 
 
-# Many short stretches, so that arming and disarming happen all the time.
+# Many short captures, so that arming and disarming happen all the time.
 SHORT = {"overheadBudgetPercent": 60, "stretch": {"seconds": 0.02}}
 
 
@@ -60,7 +60,7 @@ module = sys.modules["torch.autograd.profiler"]
 plain = module._prepare_profiler
 watch = profilers.Watch(give_way, lambda: recording[0])
 watch.install()
-watch.remove()  # the stretch has ended, its recording has not
+watch.remove()  # the capture has ended, its recording has not
 with torch.profiler.profile():
     pass
 assert len(told) == 1 and module._prepare_profiler is plain and not watch.replaced, told
@@ -92,7 +92,7 @@ def test_a_wrapped_method_is_as_the_original(python):
     run(python, "-c", SPANS, needed("PP_HOOK"))
 
 
-def test_a_profiler_that_begins_after_a_stretch_is_given_way(python):
+def test_a_profiler_that_begins_after_a_capture_is_given_way(python):
     run(python, "-c", WATCH, needed("PP_HOOK"))
 
 
@@ -332,7 +332,7 @@ def test_errors_of_the_hook_end_the_hook_only(probe, python, call):
     probe.start("--dump")
     result = run(python, TRAIN, "mixed", "40", environment={**probe.environment(), "PYTHONPATH": str(copy)})
     probe.finish()
-    assert "gave a stretch up" in probe.log.read_text()
+    assert "gave a capture up" in probe.log.read_text()
     assert (losses(result), result.stderr) == (losses(alone), alone.stderr)
     tables = told(result, "tables")
     assert tables["modules"] == 0 and tables["global"] == 0
@@ -379,7 +379,7 @@ def test_torch_is_imported_as_without_us(probe, python):
     assert hooked.stdout == alone.stdout
 
 
-def test_a_stretch_stops_and_starts_by_the_agent(probe, python):
+def test_a_capture_stops_and_starts_by_the_agent(probe, python):
     """A trainer that lives through two agents, one after another."""
     probe.configure()
     probe.start("--dump")

@@ -16,7 +16,7 @@ CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", 
 COMMUNICATION = 6
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
 ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
-# How a stretch begins and ends: launches are told by the kernels' own records, or by those of the calls.
+# How a capture begins and ends: launches are told by the kernels' own records, or by those of the calls.
 OWN = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
 CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
 
@@ -72,34 +72,34 @@ def numbers(batches, clock="kernels"):
     return [n for b in batches if b["process"]["clock"] == clock for n in undelta(b["steps"]["number"])]
 
 
-def stretches_of(calls):
+def captures_of(calls):
     """Of CUPTI's calls, without those that only ask for records as they come. CUPTI is left in the training's next CUDA
-    call; where the next stretch begins before one has come, it goes on instead."""
+    call; where the next capture begins before one has come, it goes on instead."""
     last = {OWN[-len(LEFT) - 1], CALLS[-len(LEFT) - 1]}
     kept = [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] in last]
     return ["finalize" if call == "unsubscribe" and kept[i - 1] == "domain" else call for i, call in enumerate(kept)]
 
 
 @pytest.mark.parametrize("case, cupti, expected", [
-    ("stretches", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
+    ("captures", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
     ("waiting", CUPTI, [OWN, OWN, OWN]),
     ("graphs", CUPTI, [OWN, CALLS, CALLS]),
     ("untold", CUPTI, [OWN, CALLS, OWN]),
-    ("stretches", OLD_CUPTI, [OWN, OWN, OWN])], ids=["behind", "waiting", "graphs", "untold", "old"])
+    ("captures", OLD_CUPTI, [OWN, OWN, OWN])], ids=["behind", "waiting", "graphs", "untold", "old"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
     told, batches = trained(probe, case, cupti)
     clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), (clocks, told["ring"], probe.log.read_text()[-2000:])
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
-    assert stretches_of(told["calls"])[:len(begun)] == begun
+    assert captures_of(told["calls"])[:len(begun)] == begun
 
 
 def test_what_costs_less_is_chosen(probe):
     """Once both ways are known by what steps took; until then by whether the GPU is behind. Kernels are told in all
-    stretches, though CUPTI keeps some buffers of each."""
+    captures, though CUPTI keeps some buffers of each."""
     told, _ = trained(probe, "dear")
-    calls = stretches_of(told["calls"])
-    ways = ["calls" if "runtime" in stretch.split() else "own" for stretch in " ".join(calls).split("finalize")[:-1]]
+    calls = captures_of(told["calls"])
+    ways = ["calls" if "runtime" in capture.split() else "own" for capture in " ".join(calls).split("finalize")[:-1]]
     assert "calls" in ways and ways[-3:] == ["own"] * 3, ways
 
 
@@ -139,7 +139,7 @@ def test_torch_profiler_begins(probe):
     first, second = [i for i, call in enumerate(calls) if call == "profile"]
     assert calls[first - len(own):first] == own or calls[first - len(by_calls):first] == by_calls
     assert calls[first:first + 2] == ["profile", "profiled"]
-    # On a machine that is slow enough the stretch before is left as ever.
+    # On a machine that is slow enough the capture before is left as ever.
     assert calls[second - 1] in (own[-1], LEFT[-1]) and calls[second + 1] == "profiled"
     assert "enable" in calls[second:]
     assert "torch.profiler is running" in [b["process"].get("kernels") for b in batches]
@@ -169,7 +169,7 @@ def test_the_sampler_is_apart(probe, case):
 
 def test_why_nothing_is_sampled_is_told(probe):
     """Once, in a batch of no time, of a process that batches have told of; here by a driver without what samples."""
-    _, batches = trained(probe, "stretches", environment=GPU, settings={"fine": FINE})
+    _, batches = trained(probe, "captures", environment=GPU, settings={"fine": FINE})
     told = [batch for batch in batches if "fine" in batch]
     assert [batch["fine"] for batch in told] == [{"why": "this libcuda lacks functions"}]
     assert told[0]["stretch"]["start"] == told[0]["stretch"]["end"] and not told[0]["steps"]["number"]

@@ -125,7 +125,7 @@ def test_agent_and_server_killed_at_random(disturbed):
     steps = check_once(d, batches)
     assert len({b["instance"] for b in batches}) > 10 and len(agents) > 20
     seen = losses(d)
-    assert len(seen) - len(steps) < 40  # before the first stretch, while layers are looked for
+    assert len(seen) - len(steps) < 40  # before the first capture, while layers are looked for
     assert seen == losses(run(pythons()[0], TRAIN, "mixed", str(len(seen))))
 
 

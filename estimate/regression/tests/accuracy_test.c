@@ -234,7 +234,7 @@ static void lost_scrapes_idle_and_gaps(void **state)
     sim_config c = sim_defaults(900);
     c.lost = 0.25;
     c.idle = 0.5;
-    c.stretches = 4;
+    c.captures = 4;
     totals t = runs(c, 4);
     check_targets(&t, 2.5);
 }

@@ -93,7 +93,7 @@ static void published_1_s_late(sim_config *c)
 static void lost_scrapes_gaps_idle(sim_config *c)
 {
     c->lost = 0.2;
-    c->stretches = 4;
+    c->captures = 4;
     c->idle = 0.5;
 }
 
@@ -186,7 +186,7 @@ static const scenario scenarios[] = {
     {"in step with collections, a tenth stalled by 150 ms", in_step_and_stalled},
     {"read 100 ms late", read_100_ms_late},
     {"published 1 s late", published_1_s_late},
-    {"20 % of scrapes lost, 4 stretches, idle", lost_scrapes_gaps_idle},
+    {"20 % of scrapes lost, 4 captures, idle", lost_scrapes_gaps_idle},
     {"no scrape for 30 s", scrapes_pause},
     {"exporter started anew, away for 10 s", exporter_restarts},
     {"activity on 10 ms cells", cells_of_10_ms},

@@ -347,7 +347,7 @@ static void nothing_in_nothing_out(void **state)
     /* Samples without activity: the job's mean is all there is; and the reverse. */
     sim *s = short_sim(12);
     pp_regression_input only = s->in;
-    only.n_intervals = only.n_steps = only.n_stretches = 0;
+    only.n_intervals = only.n_steps = only.n_observed = 0;
     r = solve(&only);
     assert_int_equal(r->fits[0].job.method, PP_METHOD_JOB);
     assert_false(pp_regression_get(r, 0, 0)->identifiable);
@@ -430,7 +430,7 @@ enum { WILD = 60 };
 typedef struct wild {
     pp_regression_interval intervals[WILD];
     pp_regression_cell cells[WILD];
-    pp_time_range steps[WILD], stretches[WILD];
+    pp_time_range steps[WILD], captures[WILD];
     pp_regression_sample samples[3][WILD];
     pp_regression_metric metrics[3];
 } wild;
@@ -444,7 +444,7 @@ static void wild_fill(wild *w, uint64_t *rng)
                                            (int64_t)(sim_uniform(rng) * 1e7),
                                            (uint32_t)(sim_uniform(rng) * 5)};
         w->steps[i] = (pp_time_range){wild_time(rng), wild_time(rng)};
-        w->stretches[i] = (pp_time_range){wild_time(rng), wild_time(rng)};
+        w->captures[i] = (pp_time_range){wild_time(rng), wild_time(rng)};
         for (size_t m = 0; m < 3; m++)
             w->samples[m][i] = (pp_regression_sample){wild_time(rng), wild_value(rng)};
     }
@@ -476,8 +476,8 @@ static void hostile_input_is_survived(void **state)
                                   .n_cells = WILD,
                                   .steps = w.steps,
                                   .n_steps = WILD,
-                                  .stretches = w.stretches,
-                                  .n_stretches = round % 3 ? WILD : 1,
+                                  .observed = w.captures,
+                                  .n_observed = round % 3 ? WILD : 1,
                                   .metrics = w.metrics,
                                   .n_metrics = 3};
         in.options.window_ns = round % 4 ? (int64_t)(sim_uniform(&rng) * 1e9) : 0;
@@ -502,16 +502,16 @@ static void overlapping_items_share_the_time(void **state)
     const pp_regression_interval v[] = {
         {t, t + 1000, 0}, {t + 500, t + 1500, 1}, {t + 3000, t + 2000, 0}, {t + 10, t + 10, 0}};
     const pp_time_range step = {t, t + 2000};
-    /* Two stretches back to back are one: batches come that way. */
-    const pp_time_range stretch[] = {{t + 1200, t + 4000}, {t, t + 1200}};
+    /* Two captures back to back are one: batches come that way. */
+    const pp_time_range capture[] = {{t + 1200, t + 4000}, {t, t + 1200}};
     pp_regression_input in = {.items = items,
                               .n_items = 2,
                               .intervals = v,
                               .n_intervals = 4,
                               .steps = &step,
                               .n_steps = 1,
-                              .stretches = stretch,
-                              .n_stretches = 2};
+                              .observed = capture,
+                              .n_observed = 2};
     pp_regression_result *r = solve(&in);
     assert_int_equal(r->rows[0].time_ns, 750);
     assert_int_equal(r->rows[1].time_ns, 750);

@@ -165,33 +165,33 @@ static int64_t step_and_pause(sim *s, run *r, const double *weight)
 static void activity_make(sim *s, run *r, const double *weight)
 {
     double total = s->config.duration * 1e9;
-    int stretches = s->config.stretches > 0 ? s->config.stretches : 1;
+    int captures = s->config.captures > 0 ? s->config.captures : 1;
     size_t cap = (size_t)(s->config.duration / s->config.step * 4) + 64, n = 0;
     s->steps = need(calloc(cap, sizeof *s->steps));
-    s->stretches = need(calloc((size_t)stretches, sizeof *s->stretches));
+    s->captures = need(calloc((size_t)captures, sizeof *s->captures));
     s->in.steps = s->steps;
-    s->in.stretches = s->stretches;
-    for (int k = 0; k < stretches; k++) {
+    s->in.observed = s->captures;
+    for (int k = 0; k < captures; k++) {
         for (int i = 0; i < 2; i++) /* not sampled */
             step_and_pause(s, r, weight);
-        s->stretches[k].start_ns = ORIGIN_NS + (int64_t)r->now;
-        while (r->now < total * (k + 1) / stretches && n < cap) {
+        s->captures[k].start_ns = ORIGIN_NS + (int64_t)r->now;
+        while (r->now < total * (k + 1) / captures && n < cap) {
             s->steps[n].start_ns = ORIGIN_NS + (int64_t)r->now;
             s->steps[n++].end_ns = ORIGIN_NS + step_and_pause(s, r, weight);
         }
-        s->stretches[k].end_ns = ORIGIN_NS + (int64_t)r->now;
+        s->captures[k].end_ns = ORIGIN_NS + (int64_t)r->now;
     }
     s->in.n_steps = n;
-    s->in.n_stretches = (size_t)stretches;
+    s->in.n_observed = (size_t)captures;
     for (int i = 0; i < 3; i++)
         step_and_pause(s, r, weight);
 }
 
 static bool sampled(const sim *s, const piece *p)
 {
-    for (size_t k = 0; k < s->in.n_stretches; k++)
-        if (p->start >= (double)(s->stretches[k].start_ns - ORIGIN_NS) &&
-            p->end <= (double)(s->stretches[k].end_ns - ORIGIN_NS))
+    for (size_t k = 0; k < s->in.n_observed; k++)
+        if (p->start >= (double)(s->captures[k].start_ns - ORIGIN_NS) &&
+            p->end <= (double)(s->captures[k].end_ns - ORIGIN_NS))
             return true;
     return false;
 }
@@ -419,7 +419,7 @@ void sim_free(sim *s)
     free(s->intervals);
     free(s->cells);
     free(s->steps);
-    free(s->stretches);
+    free(s->captures);
     free(s->truth);
     free(s->realised);
     for (int m = 0; m < SIM_METRICS; m++)

@@ -37,7 +37,7 @@ typedef struct sim_config {
     int zeros;             /* windows after it that read 0 */
     double edge_jitter;    /* s, sd of the windows' real edges */
     double late_marks;     /* s, mean by which a tenth of the hook's stamps comes late */
-    int stretches;         /* sampled stretches, with gaps of two steps between; 0 means 1 */
+    int captures;          /* sampled captures, with gaps of two steps between; 0 means 1 */
     bool whole_percent;    /* GPU_UTIL as an integer */
     bool grid;             /* activity as sums on 10 ms cells */
     bool no_hints;         /* W and S are not told */
@@ -56,7 +56,7 @@ typedef struct sim {
     pp_regression_interval *intervals;
     pp_regression_cell *cells;
     pp_time_range *steps;
-    pp_time_range *stretches;
+    pp_time_range *captures;
     pp_regression_metric metrics[SIM_METRICS];
     pp_regression_sample *samples[SIM_METRICS];
     void *run; /* what the GPU did, piece by piece */

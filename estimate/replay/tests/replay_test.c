@@ -43,7 +43,7 @@ typedef struct world {
     segment segments[SEGMENTS_MAX];
     size_t count;
     int64_t now;
-    int64_t stretches;
+    int64_t captures;
     double behind_us;     /* of what goes with a replay */
     double gap_us;        /* of a replay, in which the GPU is idle */
     double slows;         /* how much longer that is at a dwell's end than at its begin, in parts */
@@ -94,14 +94,14 @@ static void give(world *w, pp_wire_batch *batch)
         layers[i] = (pp_wire_layer){.id = i + 1,
                                     .name = (char *)(uintptr_t)name_of(i),
                                     .type = (char *)(uintptr_t) "Linear",
-                                    .forward_left_out = w->reason};
+                                    .forward_skip = w->reason};
     batch->process =
         (pp_wire_process){.gpus = {gpus, 1}, .isolated = (char *)(uintptr_t)w->isolated};
     batch->instance = (char *)(uintptr_t) "i";
     batch->layers = layers;
     batch->layer_count = LAYERS;
-    batch->stretch.last = true;
-    batch->stretch.id = w->stretches++;
+    batch->capture.last = true;
+    batch->capture.id = w->captures++;
     assert_int_equal(pp_activity_builder_add(w->builder, batch, &err), 0);
     batch->layers = NULL;
 }
@@ -133,7 +133,7 @@ static void dwell(world *w, int layer, int64_t number, bool background, int64_t 
     if (length % (10 * MS))
         add_segment(w, length % (10 * MS), (double[METRICS]){0});
     pp_wire_batch batch = {
-        .stretch = {.start = begun, .end = w->now, .dwell = number, .background = background},
+        .capture = {.start = begun, .end = w->now, .dwell = number, .background = background},
         .grid = {.start = begun, .cell = 10 * MS, .cells = grid, .count = 2 * cells}};
     give(w, &batch);
     free(grid);
@@ -171,7 +171,7 @@ static void train(world *w, int64_t length)
     for (int m = 0; m < METRICS; m++)
         value[m] = (training_value(m) - w->missing) / (1 + w->idle);
     pp_wire_batch batch = {
-        .stretch = {.start = w->now, .end = w->now + length},
+        .capture = {.start = w->now, .end = w->now + length},
         .steps = steps,
         .step_count = n,
         .grid = {.start = w->now, .cell = 10 * MS, .cells = grid, .count = n * PIECES}};
@@ -845,19 +845,19 @@ static void what_cannot_be_is_in_their_errors(void **state)
 }
 
 /* Sampled values are better; others, from windows of the training, are not. */
-static void fine_goes_before(void **state)
+static void pm_goes_before(void **state)
 {
     (void)state;
     static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
                               (char *)(uintptr_t) "", (char *)(uintptr_t) ""};
     world w = usual();
     sample(&w, 40 * MS, 0.0001);
-    pp_wire_fine_row row = {1, PP_WIRE_FORWARD, 9, {640000, -1, -1, -1}, {1000, -1, -1, -1}};
-    pp_wire_batch batch = {.stretch = {.start = w.now, .end = w.now},
-                           .fine = {.gpu = (char *)(uintptr_t) "GPU-a",
-                                    .sources = {sources, PP_WIRE_FINE_LEAST},
-                                    .rows = &row,
-                                    .count = 1}};
+    pp_wire_pm_row row = {1, PP_WIRE_FORWARD, 9, {640000, -1, -1, -1}, {1000, -1, -1, -1}};
+    pp_wire_batch batch = {.capture = {.start = w.now, .end = w.now},
+                           .pm = {.gpu = (char *)(uintptr_t) "GPU-a",
+                                  .sources = {sources, PP_WIRE_PM_LEAST},
+                                  .rows = &row,
+                                  .count = 1}};
     give(&w, &batch);
     pp_estimates *s = solve(&w, false);
     assert_true(find(s, PP_ITEM_LAYER, "a", 0)->mean == 0.64);
@@ -891,7 +891,7 @@ int main(void)
         cmocka_unit_test(a_slower_host_is_no_error),
         cmocka_unit_test(parts_that_are_too_large_show),
         cmocka_unit_test(what_cannot_be_is_in_their_errors),
-        cmocka_unit_test(fine_goes_before),
+        cmocka_unit_test(pm_goes_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,8 @@ static sim_config usual(uint64_t seed)
     sim_config c = sim_usual(seed);
     c.kernels = 200;
     c.length = 30;
-    c.stretch = 0.25;
-    c.stretches = 6;
+    c.capture = 0.25;
+    c.captures = 6;
     return c;
 }
 
@@ -19,7 +19,7 @@ static pp_sampling_result *solved(const sim *s)
 {
     pp_sampling_result *r = NULL;
     pp_error err = {0};
-    if (pp_sampling_solve((const pp_sampling_sums *const *)s->stretches, s->n_stretches, &r, &err) <
+    if (pp_sampling_solve((const pp_sampling_sums *const *)s->captures, s->n_captures, &r, &err) <
         0)
         fail_msg("%s", err.message);
     return r;
@@ -47,22 +47,22 @@ static void check(const sim_config *c, double most, double most_short)
     sim_free(&s);
 }
 
-/* What is kept of many stretches: merged ones tell the same, their standard errors too. */
-static void test_merged_stretches(void **state)
+/* What is kept of many captures: merged ones tell the same, their standard errors too. */
+static void test_merged_captures(void **state)
 {
     (void)state;
     sim_config c = usual(9);
-    c.stretches = 12;
+    c.captures = 12;
     sim s;
     sim_run(&s, &c);
     pp_sampling_result *apart = solved(&s);
     sim_score before = sim_compare(&s, apart, 10, 1e9);
     for (size_t i = 0; i < 6; i++) {
-        assert_int_equal(pp_sampling_sums_merge(s.stretches[i], s.stretches[i + 6], NULL), 0);
-        pp_sampling_sums_free(s.stretches[i + 6]);
-        s.stretches[i + 6] = NULL;
+        assert_int_equal(pp_sampling_sums_merge(s.captures[i], s.captures[i + 6], NULL), 0);
+        pp_sampling_sums_free(s.captures[i + 6]);
+        s.captures[i + 6] = NULL;
     }
-    s.n_stretches = 6;
+    s.n_captures = 6;
     pp_sampling_result *merged = solved(&s);
     sim_score after = sim_compare(&s, merged, 10, 1e9);
     assert_int_equal(merged->n, apart->n);
@@ -122,8 +122,8 @@ static void test_ignorance_is_told(void **state)
     sim_config c = usual(5);
     c.length = 2;
     c.spread = 0.1;
-    c.stretches = 1;
-    c.stretch = 0.03;
+    c.captures = 1;
+    c.capture = 0.03;
     sim_run(&s, &c);
     pp_sampling_result *r = solved(&s);
     sim_score score = sim_compare(&s, r, 0, 10);
@@ -138,19 +138,19 @@ static void test_ignorance_is_told(void **state)
     sim_free(&s);
 }
 
-/* Estimates do not depend on the order of the stretches but for rounding. */
+/* Estimates do not depend on the order of the captures but for rounding. */
 static void test_order_does_not_matter(void **state)
 {
     (void)state;
     sim s;
     sim_config c = usual(6);
     c.kernels = 60;
-    c.stretches = 3;
+    c.captures = 3;
     sim_run(&s, &c);
     pp_sampling_result *first = solved(&s);
-    pp_sampling_sums *spare = s.stretches[0];
-    s.stretches[0] = s.stretches[2];
-    s.stretches[2] = spare;
+    pp_sampling_sums *spare = s.captures[0];
+    s.captures[0] = s.captures[2];
+    s.captures[2] = spare;
     pp_sampling_result *again = solved(&s);
     assert_int_equal(first->n, again->n);
     for (size_t i = 0; i < first->n; i++)
@@ -169,7 +169,7 @@ static void test_a_metric_that_is_not_offered(void **state)
     sim s;
     sim_config c = usual(7);
     c.kernels = 60;
-    c.stretches = 1;
+    c.captures = 1;
     c.missing = 3;
     sim_run(&s, &c);
     pp_sampling_result *r = solved(&s);
@@ -182,7 +182,7 @@ static void test_a_metric_that_is_not_offered(void **state)
     sim_free(&s);
 }
 
-/* What is blank in some stretches is known from the others, as it is where those were all. */
+/* What is blank in some captures is known from the others, as it is where those were all. */
 static void test_a_metric_that_is_blank_for_a_while(void **state)
 {
     (void)state;
@@ -200,8 +200,8 @@ static void test_a_metric_that_is_blank_for_a_while(void **state)
     assert_true(fabs(r->closure[2]) < 0.02 * r->held[2]);
 
     pp_sampling_result *others = NULL;
-    assert_int_equal(pp_sampling_solve((const pp_sampling_sums *const *)s.stretches + 2,
-                                       s.n_stretches - 2, &others, NULL),
+    assert_int_equal(pp_sampling_solve((const pp_sampling_sums *const *)s.captures + 2,
+                                       s.n_captures - 2, &others, NULL),
                      0);
     for (size_t i = 0; i < r->n; i++) { /* but for weights by all of the time */
         assert_true(fabs(r->items[i].mean[2] - others->items[i].mean[2]) < 0.002);
@@ -222,12 +222,12 @@ static void test_a_metric_that_comes_now_and_then(void **state)
     sim s;
     sim_config c = usual(8);
     c.kernels = 60;
-    c.stretches = 2;
+    c.captures = 2;
     c.missing = 3;
     c.rare = 0.1;
     sim_run(&s, &c);
     pp_sampling_result *r = solved(&s);
-    assert_true((double)r->windows > 0.8 * 2 * c.stretch * 1e6 / c.period);
+    assert_true((double)r->windows > 0.8 * 2 * c.capture * 1e6 / c.period);
     for (size_t i = 0; i < r->n; i++)
         assert_true(isnan(r->items[i].mean[2]) && isfinite(r->items[i].mean[1]));
     pp_sampling_result_free(r);
@@ -250,7 +250,7 @@ static void test_nothing_to_solve(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merged_stretches),
+        cmocka_unit_test(test_merged_captures),
         cmocka_unit_test(test_kernels_back_to_back),
         cmocka_unit_test(test_launch_bound),
         cmocka_unit_test(test_changing_order_and_lost_samples),

@@ -29,7 +29,7 @@ static void measure(const char *name, const sim_config *c)
     double begun = now();
     sim_run(&s, c);
     double joined = now();
-    if (pp_sampling_solve((const pp_sampling_sums *const *)s.stretches, s.n_stretches, &r, &err) <
+    if (pp_sampling_solve((const pp_sampling_sums *const *)s.captures, s.n_captures, &r, &err) <
         0) {
         (void)printf("{\"model\": \"%s\", \"error\": \"%s\"}\n", name, err.message);
         sim_free(&s);
@@ -37,7 +37,7 @@ static void measure(const char *name, const sim_config *c)
     }
     (void)printf("{\"model\": \"%s\", \"seconds\": %.1f, \"columns\": %zu, \"pairs\": %zu, "
                  "\"lag_error_us\": %.2f, \"closure\": %.4f",
-                 name, c->stretch * c->stretches, s.stretches[0]->n, s.stretches[0]->n_pairs,
+                 name, c->capture * c->captures, s.captures[0]->n, s.captures[0]->n_pairs,
                  s.lag_error, 100 * r->closure[0]);
     print_class(&s, r, 50, 1e9);
     print_class(&s, r, 10, 50);
@@ -55,9 +55,9 @@ int main(void)
     measure("launch-bound, 85 kernels", &c);
     c.kernels = 650, c.length = 25, c.gap[0] = 0.7, c.gap[1] = 1.2;
     measure("650 kernels", &c);
-    c.stretches = 40;
+    c.captures = 40;
     measure("650 kernels, 20 s", &c);
-    c.stretches = 10;
+    c.captures = 10;
     c.kernels = 600, c.length = 40;
     measure("600 kernels", &c);
     c.shuffled = true;

@@ -241,7 +241,7 @@ static const struct {
               {800000, STEP, 0.75}};
 enum { FILLED = sizeof filled / sizeof *filled };
 
-/* A metric's sum from the stretch's begin until `t`. */
+/* A metric's sum from the capture's begin until `t`. */
 static double filled_until(int64_t t)
 {
     double sum = 0;
@@ -487,7 +487,7 @@ static void test_what_does_not_go_together(void **state)
     assert_int_equal(pp_sampling_join(f, &clock, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "at no lag"));
-    /* The next stretch begins empty. */
+    /* The next capture begins empty. */
     add_kernels(f);
     add_samples(f, 0, 0);
     assert_int_equal(pp_sampling_join(f, &clock, &sums, &err), 0);

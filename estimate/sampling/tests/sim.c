@@ -48,8 +48,8 @@ sim_config sim_usual(uint64_t seed)
                         .spread = 0.9,
                         .gap = {0.7, 1.2},
                         .period = 25,
-                        .stretch = 0.5,
-                        .stretches = 10,
+                        .capture = 0.5,
+                        .captures = 10,
                         .cv = 0.05,
                         .noise = 0.002,
                         .stamps = 0.1,
@@ -135,7 +135,7 @@ static double area(const ran *r, double t)
     return into > 0 && fall > 0 ? a - into * into / (2 * fall) : a;
 }
 
-/* ---- a stretch ---- */
+/* ---- a capture ---- */
 
 typedef struct windows {
     double first; /* us, its begin */
@@ -203,7 +203,7 @@ static void tell_samples(sim *s, pp_sampling *f, const windows *w)
             .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
         for (int j = 0; j < PP_SAMPLING_METRICS; j++)
             p.values[j] = (float)fmin(1, w->sums[i][j] + c->noise * sim_normal(&m->rng));
-        bool blank = c->missing && (c->blank == 0 || s->n_stretches <= (size_t)c->blank);
+        bool blank = c->missing && (c->blank == 0 || s->n_captures <= (size_t)c->blank);
         if (blank && sim_uniform(&m->rng) >= c->rare)
             p.values[c->missing - 1] = NAN;
         if (sim_uniform(&m->rng) >= c->lost && pp_sampling_add_sample(f, &p, NULL) < 0)
@@ -211,15 +211,15 @@ static void tell_samples(sim *s, pp_sampling *f, const windows *w)
     }
 }
 
-static void run_stretch(sim *s, pp_sampling *f, pp_sampling_sums **ret)
+static void run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
 {
     model *m = s->model;
     const sim_config *c = &s->config;
     double begun = m->now;
     windows w = {.first = begun + c->period * sim_uniform(&m->rng),
-                 .n = (size_t)(c->stretch * 1e6 / c->period)};
+                 .n = (size_t)(c->capture * 1e6 / c->period)};
     w.sums = need(calloc(w.n, sizeof *w.sums));
-    while (m->now < begun + c->stretch * 1e6) {
+    while (m->now < begun + c->capture * 1e6) {
         run_step(m, c);
         tell_kernels(s, f, &w);
         m->step++;
@@ -230,10 +230,10 @@ static void run_stretch(sim *s, pp_sampling *f, pp_sampling_sums **ret)
         .metric = SIM_BUSY, .lag = (int64_t)(c->lag * 1000) + 600000, .range = 2000000};
     pp_error err = {0};
     if (pp_sampling_join(f, &clock, ret, &err) < 0) {
-        (void)fprintf(stderr, "a stretch is not joined: %s\n", err.message);
+        (void)fprintf(stderr, "a capture is not joined: %s\n", err.message);
         abort();
     }
-    double middle = c->lag + c->drift * c->stretch * 1e6 / 2;
+    double middle = c->lag + c->drift * c->capture * 1e6 / 2;
     m->lag_squares += pow((double)(*ret)->lag / 1000 - middle, 2);
     m->now += 1e5;
 }
@@ -279,20 +279,20 @@ void sim_run(sim *s, const sim_config *config)
     m->now = 1e6;
     draw_model(m, config);
     find_truth(s);
-    s->stretches = need(calloc((size_t)config->stretches, sizeof(pp_sampling_sums *)));
+    s->captures = need(calloc((size_t)config->captures, sizeof(pp_sampling_sums *)));
     pp_sampling *f = need(pp_sampling_new((int64_t)(config->period * 1000)));
-    for (int i = 0; i < config->stretches; i++)
-        run_stretch(s, f, &s->stretches[s->n_stretches++]);
+    for (int i = 0; i < config->captures; i++)
+        run_capture(s, f, &s->captures[s->n_captures++]);
     pp_sampling_free(f);
-    s->lag_error = sqrt(m->lag_squares / config->stretches);
+    s->lag_error = sqrt(m->lag_squares / config->captures);
 }
 
 void sim_free(sim *s)
 {
     model *m = s->model;
-    for (size_t i = 0; i < s->n_stretches; i++)
-        pp_sampling_sums_free(s->stretches[i]);
-    free(s->stretches);
+    for (size_t i = 0; i < s->n_captures; i++)
+        pp_sampling_sums_free(s->captures[i]);
+    free(s->captures);
     free(s->items);
     free(m->kernels);
     free(m->ran);

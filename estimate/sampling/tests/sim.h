@@ -16,8 +16,8 @@ typedef struct sim_config {
     double spread;  /* of the logarithm of lengths */
     double gap[2];  /* us between kernels, from and to; several at once: launch-bound */
     double period;  /* us between samples */
-    double stretch; /* s */
-    int stretches;
+    double capture; /* s */
+    int captures;
     double cv;     /* of a kernel's values from step to step */
     double noise;  /* of a sample, share of the range */
     double stamps; /* us, sd of a kernel's stamps */
@@ -26,7 +26,7 @@ typedef struct sim_config {
     double lost;   /* share of samples that are not there */
     int parallel;  /* every so many kernels one runs beside the next; 0: none does */
     int missing;   /* number of a metric that is not offered, from 1; 0: none */
-    int blank;     /* stretches, from the first on, in which alone that is so; 0: all */
+    int blank;     /* captures, from the first on, in which alone that is so; 0: all */
     double rare;   /* share of samples that have it all the same */
     bool shuffled; /* layers come in another order in every fourth step */
 } sim_config;
@@ -44,8 +44,8 @@ typedef struct sim {
     sim_config config;
     sim_item *items;
     size_t n_items;
-    pp_sampling_sums **stretches;
-    size_t n_stretches;
+    pp_sampling_sums **captures;
+    size_t n_captures;
     double lag_error; /* us, root mean square of the found lags' errors */
     void *model;
 } sim;
@@ -53,11 +53,11 @@ typedef struct sim {
 /* The metric that tells whether a kernel runs; those before it are drawn. */
 enum { SIM_BUSY = 3 };
 
-/** Back to back, 5 s in ten stretches at 25 us; how many kernels and of which length is to be set.
+/** Back to back, 5 s in ten captures at 25 us; how many kernels and of which length is to be set.
  */
 sim_config sim_usual(uint64_t seed);
 
-/** Draws a model, runs its stretches and joins each. Fails the program where a join fails. */
+/** Draws a model, runs its captures and joins each. Fails the program where a join fails. */
 void sim_run(sim *s, const sim_config *config);
 void sim_free(sim *s);
 

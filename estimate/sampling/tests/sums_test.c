@@ -1,4 +1,4 @@
-/* Sums of two stretches, merged into one. */
+/* Sums of two captures, merged into one. */
 #include "common/tests/cmocka_all.h"
 #include "estimate/sampling/sums.h"
 

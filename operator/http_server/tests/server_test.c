@@ -823,6 +823,24 @@ static void test_reading_stops_while_batches_wait(void **state)
     client_close(&late);
 }
 
+/** Connections stay, new ones too; what was sent meanwhile is taken afterwards. */
+static void test_nothing_is_read_while_held(void **state)
+{
+    fixture *f = *state;
+    client before = connect_agent(f, "good-a");
+    pp_http_ingest_hold(f->server, true);
+    client meanwhile = connect_agent(f, "good-b");
+    send_batch(&before, "s-1", 1, 1);
+    send_batch(&meanwhile, "s-1", 1, 1);
+    let_it_read(f);
+    assert_int_equal(f->batches, 0);
+    pp_http_ingest_hold(f->server, false);
+    assert_text(&before, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    assert_text(&meanwhile, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
+    client_close(&before);
+    client_close(&meanwhile);
+}
+
 /** Whether what the pod sends is read; a connection of it is opened for that. */
 static bool is_read(fixture *f, const char *token)
 {
@@ -2049,6 +2067,7 @@ int main(void)
         ON_SERVER(test_messages_too_large_or_binary),
         ON_WIDE_SERVER(test_too_many_in_flight),
         ON_SERVER(test_reading_stops_while_batches_wait),
+        ON_SERVER(test_nothing_is_read_while_held),
         ON_SERVER(test_a_pod_that_hoards_leaves_room),
         ON_SERVER(test_a_pod_that_comes_again_leaves_room),
         ON_CRAMPED_SERVER(test_a_pod_that_hoards_bytes_leaves_room),

@@ -179,7 +179,7 @@ static fixture *start(const char *database)
     fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     assert_int_equal(uv_loop_init(&f->loop), 0);
-    f->n_sources = PP_WIRE_FINE_LEAST;
+    f->n_sources = PP_WIRE_PM_LEAST;
     new_database(f, database);
     open_store(f);
     wait_schema(f);
@@ -280,7 +280,7 @@ static void make_batch(sample_batch *b, int64_t seq)
                     .torch = (char *)(uintptr_t) "2.6",
                     .clock = (char *)(uintptr_t) "host",
                     .model = (char *)(uintptr_t) "DLRM"},
-        .stretch = {.id = 1, .start = start, .end = start + SECOND, .last = false},
+        .capture = {.id = 1, .start = start, .end = start + SECOND, .last = false},
         .layers = b->layers,
         .layer_count = 2,
         .steps = b->steps,
@@ -682,70 +682,70 @@ static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t k
     sample_batch b;
     pp_error err = {0};
     make_batch(&b, seq);
-    pp_wire_fine_row rows[] = {
+    pp_wire_pm_row rows[] = {
         {1, PP_WIRE_FORWARD, kernels, {mean, -1, 20, -1, 125000}, {300, -1, -1, -1, 500}},
         {0, PP_WIRE_OTHER, 1, {-1, -1, 250000, -1, -1}, {-1, -1, 400, -1, -1}},
     };
     b.batch.instance = (char *)(uintptr_t)instance;
-    b.batch.stretch = (pp_wire_stretch){
-        .id = 9, .start = b.batch.stretch.end, .end = b.batch.stretch.end, .last = true};
+    b.batch.capture = (pp_wire_capture){
+        .id = 9, .start = b.batch.capture.end, .end = b.batch.capture.end, .last = true};
     b.batch.step_count = b.batch.interval_count = 0;
-    b.batch.fine = (pp_wire_fine){.gpu = (char *)(uintptr_t) "GPU-a",
-                                  .sources = {sources, f->n_sources},
-                                  .rows = rows,
-                                  .count = 2};
-    pp_wire_fine_closure closures[] = {{0, 400000, -2500, 30000}, {2, 250000, kernels, -1}};
+    b.batch.pm = (pp_wire_pm){.gpu = (char *)(uintptr_t) "GPU-a",
+                              .sources = {sources, f->n_sources},
+                              .rows = rows,
+                              .count = 2};
+    pp_wire_pm_closure closures[] = {{0, 400000, -2500, 30000}, {2, 250000, kernels, -1}};
     if (lag) {
-        b.batch.fine.closures = closures;
-        b.batch.fine.closure_count = 2;
-        b.batch.fine.sampling = (pp_wire_fine_sampling){.chip = (char *)(uintptr_t) "GH100",
-                                                        .period = 25000,
-                                                        .times = seq,
-                                                        .failed = 1,
-                                                        .sampled = 4 * SECOND,
-                                                        .samples = 1000 * kernels,
-                                                        .lag = lag,
-                                                        .lag_error = 31,
-                                                        .sampler_cpu = 5 * SECOND};
+        b.batch.pm.closures = closures;
+        b.batch.pm.closure_count = 2;
+        b.batch.pm.sampling = (pp_wire_pm_sampling){.chip = (char *)(uintptr_t) "GH100",
+                                                    .period = 25000,
+                                                    .times = seq,
+                                                    .failed = 1,
+                                                    .sampled = 4 * SECOND,
+                                                    .samples = 1000 * kernels,
+                                                    .lag = lag,
+                                                    .lag_error = 31,
+                                                    .sampler_cpu = 5 * SECOND};
     }
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
 }
 
-static void put_fine(fixture *f, const char *instance, int64_t seq, int64_t kernels, int64_t mean)
+static void put_pm(fixture *f, const char *instance, int64_t seq, int64_t kernels, int64_t mean)
 {
     put_sampled(f, instance, seq, kernels, mean, 0);
 }
 
-static void check_fine(fixture *f, double mean)
+static void check_pm(fixture *f, double mean)
 {
     wait_all(f);
     pp_activity *a = load(f);
-    assert_int_equal(a->n_fine, 2); /* one has no standard error, the others are not known */
-    assert_int_equal(a->fine[0].metric, PP_METRIC_SM_ACTIVE);
-    assert_int_equal(a->fine[0].layer, 1);
-    assert_true(a->fine[0].mean == mean && a->fine[0].standard_error == 0.0003);
-    assert_string_equal(a->sources.items[a->fine[0].source], "sm");
-    assert_string_equal(a->gpus.items[a->fine[0].gpu], "GPU-a");
-    assert_int_equal(a->fine[1].phase, PP_WIRE_OTHER);
-    assert_true(a->fine[1].mean == 0.25);
-    assert_string_equal(a->sources.items[a->fine[1].source], "dram");
+    assert_int_equal(a->n_pm, 2); /* one has no standard error, the others are not known */
+    assert_int_equal(a->pm[0].metric, PP_METRIC_SM_ACTIVE);
+    assert_int_equal(a->pm[0].layer, 1);
+    assert_true(a->pm[0].mean == mean && a->pm[0].standard_error == 0.0003);
+    assert_string_equal(a->sources.items[a->pm[0].source], "sm");
+    assert_string_equal(a->gpus.items[a->pm[0].gpu], "GPU-a");
+    assert_int_equal(a->pm[1].phase, PP_WIRE_OTHER);
+    assert_true(a->pm[1].mean == 0.25);
+    assert_string_equal(a->sources.items[a->pm[1].source], "dram");
     pp_activity_free(a);
 }
 
-static void fine_values_are_replaced(void **state)
+static void pm_values_are_replaced(void **state)
 {
     (void)state;
     fixture *f = start("t_fine");
     prepare_target(f);
     put_batch(f, 0);
-    put_fine(f, "agent-1", 2, 50, 500000);
-    check_fine(f, 0.5);
+    put_pm(f, "agent-1", 2, 50, 500000);
+    check_pm(f, 0.5);
     expect(f, "SELECT batches, observed_last_ns - observed_first_ns FROM target", "1|1000000000");
     expect(f, "SELECT open_stretch, steps FROM process", "t|1");
-    put_fine(f, "agent-1", 3, 60, 750000);
-    put_fine(f, "agent-1", 3, 60, 100000); /* told again */
-    put_fine(f, "agent-1", 1, 90, 125000); /* told late */
-    check_fine(f, 0.75);
+    put_pm(f, "agent-1", 3, 60, 750000);
+    put_pm(f, "agent-1", 3, 60, 100000); /* told again */
+    put_pm(f, "agent-1", 1, 90, 125000); /* told late */
+    check_pm(f, 0.75);
     expect(f, "SELECT count(*), max(seq), max(kernel_count) FROM fine", "1|3|61");
     expect(f, "SELECT count(*) FROM activity", "1");
 
@@ -755,10 +755,10 @@ static void fine_values_are_replaced(void **state)
     make_batch(&b, 7);
     b.batch.instance = (char *)(uintptr_t) "agent-2";
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
-    put_fine(f, "agent-2", 8, 10, 62500);
-    check_fine(f, 0.75);
-    put_fine(f, "agent-2", 9, 80, 31250);
-    check_fine(f, 0.03125);
+    put_pm(f, "agent-2", 8, 10, 62500);
+    check_pm(f, 0.75);
+    put_pm(f, "agent-2", 9, 80, 31250);
+    check_pm(f, 0.03125);
     finish(f);
 }
 
@@ -769,20 +769,20 @@ static void agents_of_two_releases(void **state)
     fixture *f = start("t_releases");
     prepare_target(f);
     put_batch(f, 0);
-    put_fine(f, "agent-1", 2, 50, 500000);
-    check_fine(f, 0.5);
+    put_pm(f, "agent-1", 2, 50, 500000);
+    check_pm(f, 0.5);
     expect(f, "SELECT cardinality(sources), cardinality(mean), cardinality(layer) FROM fine",
            "4|8|2");
-    f->n_sources = PP_WIRE_FINE_METRICS;
-    put_fine(f, "agent-1", 3, 60, 500000);
+    f->n_sources = PP_WIRE_PM_METRICS;
+    put_pm(f, "agent-1", 3, 60, 500000);
     wait_all(f);
     expect(f, "SELECT cardinality(sources), cardinality(mean), cardinality(layer) FROM fine",
            "5|10|2");
     pp_activity *a = load(f);
-    assert_int_equal(a->n_fine, 3);
-    assert_int_equal(a->fine[1].metric, PP_METRIC_TENSOR_ACTIVE);
-    assert_true(a->fine[1].mean == 0.125 && a->fine[1].standard_error == 0.0005);
-    assert_string_equal(a->sources.items[a->fine[1].source], "tensor");
+    assert_int_equal(a->n_pm, 3);
+    assert_int_equal(a->pm[1].metric, PP_METRIC_TENSOR_ACTIVE);
+    assert_true(a->pm[1].mean == 0.125 && a->pm[1].standard_error == 0.0005);
+    assert_string_equal(a->sources.items[a->pm[1].source], "tensor");
     pp_activity_free(a);
     finish(f);
 }
@@ -825,14 +825,14 @@ static void how_it_was_sampled_is_replaced(void **state)
     fixture *f = start("t_sampling");
     prepare_target(f);
     put_batch(f, 0);
-    put_fine(f, "agent-1", 1, 50, 500000);
+    put_pm(f, "agent-1", 1, 50, 500000);
     check_sampling(f, "NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
     put_sampled(f, "agent-1", 3, 60, 500000, 1400456);
     put_sampled(f, "agent-1", 4, 70, 500000, -1400123);
     put_sampled(f, "agent-1", 4, 80, 500000, 99); /* told again */
     put_sampled(f, "agent-1", 2, 90, 500000, 98); /* told late */
     check_sampling(f, latest);
-    put_fine(f, "agent-1", 5, 80, 500000); /* and knows nothing of it */
+    put_pm(f, "agent-1", 5, 80, 500000); /* and knows nothing of it */
     check_sampling(f, "NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
     finish(f);
 }
@@ -843,7 +843,7 @@ static const char quality_sql[] =
     "ORDER BY method, metric COLLATE \"C\"";
 
 /* One row a metric that the GPU offers, of the agent that values are taken from. */
-static void quality_of_fine_values(void **state)
+static void quality_of_pm_values(void **state)
 {
     (void)state;
     fixture *f = start("t_quality");
@@ -860,7 +860,7 @@ static void quality_of_fine_values(void **state)
            "workload_name, pod_name, pod_uid, node, gpu_uuid, chip, sampled_ns, sampler_cpu_ns, "
            "latest FROM result_quality",
            "ml|s1|s1|Pending|Job|dlrm|dlrm-0|p1|node-1|GPU-a|GH100|4000000000|5000000000|f");
-    put_fine(f, "agent-1", 10, 80, 500000); /* an earlier release, with more to tell */
+    put_pm(f, "agent-1", 10, 80, 500000); /* an earlier release, with more to tell */
     wait_all(f);
     expect(f, quality_sql,
            "sampling|0|dram_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL\n"
@@ -874,9 +874,9 @@ static void put_why(fixture *f, const char *instance, int64_t seq, const char *w
     pp_error err = {0};
     make_batch(&b, seq);
     b.batch.instance = (char *)(uintptr_t)instance;
-    b.batch.stretch.start = b.batch.stretch.end;
+    b.batch.capture.start = b.batch.capture.end;
     b.batch.step_count = b.batch.interval_count = b.batch.layer_count = 0;
-    b.batch.fine = (pp_wire_fine){.why = (char *)(uintptr_t)why};
+    b.batch.pm = (pp_wire_pm){.why = (char *)(uintptr_t)why};
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     wait_all(f);
 }
@@ -897,8 +897,8 @@ static void why_nothing_is_sampled_is_kept(void **state)
     put_why(f, "agent-1", 3, "a sampler that ended");
     expect(f, "SELECT fine, steps, open_stretch FROM process", "no CUPTI is loaded|2|t");
     pp_activity *a = load(f);
-    assert_string_equal(a->processes[0].fine, "no CUPTI is loaded");
-    assert_int_equal(a->n_fine, 0);
+    assert_string_equal(a->processes[0].pm, "no CUPTI is loaded");
+    assert_int_equal(a->n_pm, 0);
     pp_activity_free(a);
     finish(f);
 }
@@ -1472,12 +1472,12 @@ static void put_replays(fixture *f, int64_t seq, bool background)
     b.batch.interval_count = 0;
     b.batch.grid =
         (pp_wire_grid){.start = T0 + seq * SECOND, .cell = 10000000, .cells = cells, .count = 2};
-    b.batch.stretch.id = 2;
-    b.batch.stretch.dwell = 3;
-    b.batch.stretch.background = background;
+    b.batch.capture.id = 2;
+    b.batch.capture.dwell = 3;
+    b.batch.capture.background = background;
     b.batch.cost.paused = 1100000000;
-    b.layers[1].forward_left_out = background ? 4 : 0;  /* told by the first that names it, */
-    b.layers[0].backward_left_out = background ? 0 : 8; /* and later */
+    b.layers[1].forward_skip = background ? 4 : 0;  /* told by the first that names it, */
+    b.layers[0].backward_skip = background ? 0 : 8; /* and later */
     b.batch.process.isolated = (char *)(uintptr_t) "compiled code";
     if (background) /* the later batch says nothing of it */
         b.batch.process.chip = h200;
@@ -1498,8 +1498,8 @@ static void check_replays(fixture *f)
     assert_int_equal(a->cells[2].kernels_ns, 6000000);
     assert_string_equal(a->processes[0].isolated, "compiled code");
     assert_memory_equal(&a->processes[0].chip, &h200, sizeof h200);
-    assert_true(a->layers[0].left_out[0] == 0 && a->layers[0].left_out[1] == 8);
-    assert_true(a->layers[1].left_out[0] == 4 && a->layers[1].left_out[1] == 0);
+    assert_true(a->layers[0].skip_reason[0] == 0 && a->layers[0].skip_reason[1] == 8);
+    assert_true(a->layers[1].skip_reason[0] == 4 && a->layers[1].skip_reason[1] == 0);
     pp_activity_free(a);
 }
 
@@ -1626,17 +1626,17 @@ static void statistics(void **state)
     assert_int_equal(s.session.final_groups, 1);
     assert_true(s.session.last_batch_ns > T0);
     assert_int_equal(s.target.rank, 0);
-    assert_true(s.target.open_stretch);
+    assert_true(s.target.open_capture);
     assert_int_equal(s.target.epoch, 0);
     assert_int_equal(s.target.batch, 1);
-    assert_true(!s.target.fine && !*s.target.fine_why);
+    assert_true(!s.target.pm && !*s.target.pm_why);
     put_why(f, "agent-1", 2, "no CUPTI is loaded");
     s = stats_of(f, "s1");
-    assert_string_equal(s.target.fine_why, "no CUPTI is loaded");
-    assert_false(s.target.fine);
-    put_fine(f, "agent-1", 3, 50, 500000);
+    assert_string_equal(s.target.pm_why, "no CUPTI is loaded");
+    assert_false(s.target.pm);
+    put_pm(f, "agent-1", 3, 50, 500000);
     wait_all(f);
-    assert_true(stats_of(f, "s1").target.fine);
+    assert_true(stats_of(f, "s1").target.pm);
     finish(f);
 }
 
@@ -1805,11 +1805,11 @@ int main(void)
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
         cmocka_unit_test(texts_without_end_are_cut),
-        cmocka_unit_test(fine_values_are_replaced),
+        cmocka_unit_test(pm_values_are_replaced),
         cmocka_unit_test(agents_of_two_releases),
         cmocka_unit_test(metrics_are_the_programs),
         cmocka_unit_test(how_it_was_sampled_is_replaced),
-        cmocka_unit_test(quality_of_fine_values),
+        cmocka_unit_test(quality_of_pm_values),
         cmocka_unit_test(quality_of_solutions),
         cmocka_unit_test(why_nothing_is_sampled_is_kept),
         cmocka_unit_test(grid_is_loaded),

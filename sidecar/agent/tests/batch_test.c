@@ -53,7 +53,7 @@ static void add(pp_batcher *b, int64_t number, int64_t start, int64_t end, pp_pi
     assert_int_equal(pp_batcher_add(b, &step, &err), 0);
 }
 
-/* A dwell says so in each of its batches, has no timeline, and the next stretch is none. */
+/* A dwell says so in each of its batches, has no timeline, and the next capture is none. */
 static void test_a_dwell(void **state)
 {
     (void)state;
@@ -68,13 +68,13 @@ static void test_a_dwell(void **state)
         pp_batcher_dwell(b, 5, background);
         add(b, 1, 0, 600, pieces, 600);
         pp_wire_batch *batch = cut(b, false, &events);
-        assert_int_equal(batch->stretch.dwell, 5);
-        assert_int_equal(batch->stretch.background, background);
+        assert_int_equal(batch->capture.dwell, 5);
+        assert_int_equal(batch->capture.background, background);
         assert_int_equal(batch->grid.cell, PP_WIRE_CELL_MAX); /* no interval of each */
         pp_wire_batch_free(batch);
         add(b, 2, 600, 700, NULL, 0);
         batch = cut(b, true, &events);
-        assert_int_equal(batch->stretch.dwell, 5);
+        assert_int_equal(batch->capture.dwell, 5);
         pp_wire_batch_free(batch);
     }
     pp_batcher_timeline(b, 8);
@@ -82,7 +82,7 @@ static void test_a_dwell(void **state)
     pp_batcher_dwell(b, 0, false);
     add(b, 1, 0, 600, pieces, 600);
     pp_wire_batch *batch = cut(b, true, &events);
-    assert_true(batch->stretch.dwell == 0 && !batch->stretch.background);
+    assert_true(batch->capture.dwell == 0 && !batch->capture.background);
     assert_int_equal(batch->interval_count, 600);
     pp_wire_batch_free(batch);
     pp_batcher_free(b);
@@ -100,11 +100,11 @@ static void test_intervals_and_spans(void **state)
     add(b, 7, 100, 200, pieces, 3);
     pp_wire_batch *batch = cut(b, false, &events);
     assert_int_equal(events, 3);
-    assert_int_equal(batch->stretch.id, 3);
-    assert_int_equal(batch->stretch.start, T0 + 100);
-    assert_int_equal(batch->stretch.monotonic, 100);
-    assert_int_equal(batch->stretch.end, T0 + 200);
-    assert_false(batch->stretch.last);
+    assert_int_equal(batch->capture.id, 3);
+    assert_int_equal(batch->capture.start, T0 + 100);
+    assert_int_equal(batch->capture.monotonic, 100);
+    assert_int_equal(batch->capture.end, T0 + 200);
+    assert_false(batch->capture.last);
     assert_int_equal(batch->layer_count, 1);
     assert_int_equal(batch->interval_count, 3);
     assert_int_equal(batch->intervals[1].start, T0 + 130);
@@ -118,10 +118,10 @@ static void test_intervals_and_spans(void **state)
     pp_wire_batch_free(batch);
     /* The next begins where this one ended; the last may be empty. */
     batch = cut(b, true, &events);
-    assert_int_equal(batch->stretch.start, T0 + 200);
-    assert_int_equal(batch->stretch.monotonic, 200);
-    assert_int_equal(batch->stretch.end, T0 + 200);
-    assert_true(batch->stretch.last);
+    assert_int_equal(batch->capture.start, T0 + 200);
+    assert_int_equal(batch->capture.monotonic, 200);
+    assert_int_equal(batch->capture.end, T0 + 200);
+    assert_true(batch->capture.last);
     assert_int_equal(events, 0);
     pp_wire_batch_free(batch);
     pp_batcher_free(b);
@@ -166,7 +166,7 @@ static void test_many_pieces_become_a_grid(void **state)
     free(pieces);
 }
 
-/* The first steps of a stretch are a timeline; the rest, as fast, is sums. */
+/* The first steps of a capture are a timeline; the rest, as fast, is sums. */
 static void test_a_timeline_comes_first(void **state)
 {
     (void)state;
@@ -175,8 +175,8 @@ static void test_a_timeline_comes_first(void **state)
     int64_t events;
     pp_batcher *b = pp_batcher_new();
     pp_batcher_timeline(b, STEPS);
-    for (int stretch = 0; stretch < 2; stretch++) {
-        pp_batcher_start(b, stretch, 0, T0);
+    for (int capture = 0; capture < 2; capture++) {
+        pp_batcher_start(b, capture, 0, T0);
         for (int s = 0; s < STEPS + 2; s++) {
             for (int i = 0; i < N; i++)
                 pieces[i] =

@@ -56,8 +56,8 @@ static pp_wire_batch *tell(const pp_monitor_estimates *e)
     b->instance = strdup("i");
     b->process =
         (pp_wire_process){.world_size = 1, .hostname = strdup("h"), .clock = strdup("kernels")};
-    b->stretch.start = b->stretch.end = INT64_C(1769000000000000000);
-    assert_int_equal(pp_estimates_tell(e, &b->fine, &err), 0);
+    b->capture.start = b->capture.end = INT64_C(1769000000000000000);
+    assert_int_equal(pp_estimates_tell(e, &b->pm, &err), 0);
     pp_buf text;
     pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
     if (pp_wire_batch_encode(b, &text, &err) < 0)
@@ -72,7 +72,7 @@ static void test_all_is_told(void **state)
     const pp_samples_header sampler = sampler_of(30000, "GH100");
     const pp_monitor_estimates e = estimates_of(&sampler);
     pp_wire_batch *b = tell(&e);
-    const pp_wire_fine *f = &b->fine;
+    const pp_wire_pm *f = &b->pm;
     assert_string_equal(f->gpu, "GPU-1");
     assert_string_equal(f->sources.items[2], "dram");
     assert_int_equal(f->count, 1);
@@ -81,14 +81,14 @@ static void test_all_is_told(void **state)
     assert_int_equal(f->rows[0].kernels, 70);
     assert_memory_equal(f->rows[0].mean, mean, sizeof mean);
     assert_memory_equal(f->rows[0].error, error, sizeof error);
-    const pp_wire_fine_sampling *s = &f->sampling;
+    const pp_wire_pm_sampling *s = &f->sampling;
     assert_string_equal(s->chip, "GH100");
     assert_true(s->period == 30000 && s->times == 4 && s->failed == 1 && s->samples == 80000);
     assert_true(s->sampled == 6000000000 && s->sampler_cpu == 3000000000);
     assert_true(s->lag == -1400000 && s->lag_error == 31);
     /* Of the third no sample was held out; the last one's cannot be. */
-    static const pp_wire_fine_closure closures[] = {{0, 400000, -12346, 20000},
-                                                    {1, 250000, 1000, -1}};
+    static const pp_wire_pm_closure closures[] = {{0, 400000, -12346, 20000},
+                                                  {1, 250000, 1000, -1}};
     assert_int_equal(f->closure_count, 2);
     assert_memory_equal(f->closures, closures, sizeof closures);
     pp_wire_batch_free(b);
@@ -108,10 +108,10 @@ static void test_samplers_that_lie(void **state)
         pp_monitor_estimates e = estimates_of(&lies[i]);
         e.lag = lags[i];
         pp_wire_batch *b = tell(&e);
-        assert_int_equal(b->fine.sampling.period, 0);
-        assert_null(b->fine.sampling.chip);
-        assert_int_equal(b->fine.rows[0].mean[0], 500000);
-        assert_int_equal(b->fine.closure_count, 2);
+        assert_int_equal(b->pm.sampling.period, 0);
+        assert_null(b->pm.sampling.chip);
+        assert_int_equal(b->pm.rows[0].mean[0], 500000);
+        assert_int_equal(b->pm.closure_count, 2);
         pp_wire_batch_free(b);
     }
 }
@@ -124,8 +124,8 @@ static void test_chips_that_are_none(void **state)
         const pp_samples_header sampler = sampler_of(25000, chips[i]);
         const pp_monitor_estimates e = estimates_of(&sampler);
         pp_wire_batch *b = tell(&e);
-        assert_null(b->fine.sampling.chip);
-        assert_int_equal(b->fine.sampling.period, 25000);
+        assert_null(b->pm.sampling.chip);
+        assert_int_equal(b->pm.sampling.period, 25000);
         pp_wire_batch_free(b);
     }
 }

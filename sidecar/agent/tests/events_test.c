@@ -115,10 +115,10 @@ static void test_steps_follow_each_other(void **state)
     assert_string_equal(b->process.clock, "foreign");
     assert_string_equal(b->process.gpus.items[0], "GPU-a");
     assert_string_equal(b->process.hostname, "dlrm-0");
-    assert_true(b->stretch.last);
-    assert_int_equal(b->stretch.start, NOW - 60 * S + 100 * MS);
-    assert_int_equal(b->stretch.monotonic, 0); /* a foreign hook tells one time only */
-    assert_int_equal(b->stretch.end, NOW - 60 * S + 310 * MS);
+    assert_true(b->capture.last);
+    assert_int_equal(b->capture.start, NOW - 60 * S + 100 * MS);
+    assert_int_equal(b->capture.monotonic, 0); /* a foreign hook tells one time only */
+    assert_int_equal(b->capture.end, NOW - 60 * S + 310 * MS);
     assert_int_equal(b->step_count, 3);
     static const int starts[] = {100, 200, 260}, lengths[] = {100, 60, 50}, numbers[] = {7, 8, 0};
     for (size_t i = 0; i < 3; i++) {
@@ -208,7 +208,7 @@ static void test_gpus_are_processes(void **state)
     assert_int_equal(f->count, PP_WIRE_MAX_GPUS);
     for (size_t i = 0; i < f->count; i++)
         assert_int_equal(f->batches[i]->process.id, i);
-    assert_int_not_equal(f->batches[0]->stretch.id, f->batches[1]->stretch.id);
+    assert_int_not_equal(f->batches[0]->capture.id, f->batches[1]->capture.id);
     end(f);
 }
 
@@ -222,13 +222,13 @@ static void test_batches_are_cut_each_second(void **state)
     assert_int_equal(f->count, 0);
     pp_events_poll(f->events, &f->pod, 2 * S);
     assert_int_equal(f->count, 1);
-    assert_false(f->batches[0]->stretch.last);
+    assert_false(f->batches[0]->capture.last);
     assert_int_equal(pp_events_active(f->events), 1);
     pp_events_poll(f->events, &f->pod, (PP_EVENTS_IDLE_S + 1) * S); /* nothing came for a minute */
     assert_int_equal(f->count, 2);
-    assert_true(f->batches[1]->stretch.last);
+    assert_true(f->batches[1]->capture.last);
     assert_int_equal(f->batches[1]->step_count, 1);
-    assert_int_equal(f->batches[1]->stretch.start, f->batches[0]->stretch.end);
+    assert_int_equal(f->batches[1]->capture.start, f->batches[0]->capture.end);
     assert_int_equal(pp_events_active(f->events), 0);
     add(f, 0, 1, "b", "forward", 60, 70); /* of the step that has ended */
     assert_int_equal(pp_events_active(f->events), 0);
@@ -244,8 +244,8 @@ static void test_only_what_the_session_wants(void **state)
     f->pod.policy = (pp_schedule_policy){.skip = 2, .max = 3};
     for (int i = 0; i < 8; i++)
         add(f, 0, i, "a", "forward", 10 * i, 10 * i + 5);
-    assert_int_equal(f->count, 1); /* the sixth step ended the stretch */
-    assert_true(f->batches[0]->stretch.last);
+    assert_int_equal(f->count, 1); /* the sixth step ended the capture */
+    assert_true(f->batches[0]->capture.last);
     assert_int_equal(f->batches[0]->step_count, 3);
     assert_int_equal(f->batches[0]->steps[0].batch, 2);
     f->pod.policy = (pp_schedule_policy){0};

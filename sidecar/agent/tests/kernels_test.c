@@ -63,7 +63,7 @@ static void check(const pp_step *s, size_t i, uint32_t layer, uint8_t phase, int
     assert_int_equal(s->pieces[i].busy, busy);
 }
 
-/* A stretch whose time line is set: the step from 0 to 1000 has been passed, its work ended at
+/* A capture whose time line is set: the step from 0 to 1000 has been passed, its work ended at
  * 1500 on the GPU. */
 static pp_kernels *started(void)
 {
@@ -214,7 +214,7 @@ static void test_two_threads_and_streams(void **state)
     pp_kernels_free(k);
 }
 
-static void test_losses_end_the_stretch(void **state)
+static void test_losses_end_the_capture(void **state)
 {
     (void)state;
     const pp_step *s = NULL;
@@ -422,7 +422,7 @@ int main(void)
         cmocka_unit_test(test_where_each_kernel_is),
         cmocka_unit_test(test_collectives_run_beside),
         cmocka_unit_test(test_two_threads_and_streams),
-        cmocka_unit_test(test_losses_end_the_stretch),
+        cmocka_unit_test(test_losses_end_the_capture),
         cmocka_unit_test(test_losses_of_a_recording_end_with_it),
         cmocka_unit_test(test_impossible_kernels_are_losses),
         cmocka_unit_test(test_the_end_of_the_process),

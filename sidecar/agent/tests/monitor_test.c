@@ -35,7 +35,7 @@ static struct {
     uint64_t seed;
     int64_t period; /* of samples */
     bool running;
-    bool paused;                            /* no stretch is wanted */
+    bool paused;                            /* no capture is wanted */
     double left[METRICS];                   /* of the window that the step before began */
     int64_t ends[KERNELS], starts[KERNELS]; /* of the step that was drawn last */
 } t;
@@ -107,7 +107,7 @@ static pp_monitor_advice advise(const char *hook)
     return pp_monitor_poll(t.monitor, &in);
 }
 
-/* Whether a stretch may begin. */
+/* Whether a capture may begin. */
 static bool poll(const char *hook)
 {
     return advise(hook) == PP_MONITOR_GO;
@@ -205,7 +205,7 @@ static void begin(void)
     assert_true(poll("started"));
 }
 
-/* The sampler is ready, and samples are asked for, in the middle of a stretch. */
+/* The sampler is ready, and samples are asked for, in the middle of a capture. */
 static void ask_while_it_runs(void)
 {
     make_sampler();
@@ -215,7 +215,7 @@ static void ask_while_it_runs(void)
     assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE);
 }
 
-/* A stretch, as long as samples are wanted; what follows of it is not sampled. */
+/* A capture, as long as samples are wanted; what follows of it is not sampled. */
 static void sample(void)
 {
     t.running = true;
@@ -281,7 +281,7 @@ static void test_from_samples_to_estimates(void **state)
     const uint64_t windows = e.result->windows;
     assert_false(pp_monitor_take(t.monitor, &e)); /* nothing new */
 
-    /* The stretch goes on: samples after a while. */
+    /* The capture goes on: samples after a while. */
     int64_t then = t.now;
     while (t.header->want == PP_SAMPLES_REST && t.now - then < 60 * S)
         (void)poll("started");
@@ -381,8 +381,8 @@ static void test_a_session_that_is_over(void **state)
     assert_string_equal(pp_monitor_why(t.monitor), "");
 }
 
-/* The stretch ends before the window is full, or the training does. */
-static void test_a_short_stretch(void **state)
+/* The capture ends before the window is full, or the training does. */
+static void test_a_short_capture(void **state)
 {
     (void)state;
     pp_monitor_estimates e;
@@ -416,7 +416,7 @@ static void test_a_short_stretch(void **state)
 }
 
 /* Of the samples before it the latest ones are kept. */
-static void test_a_stretch_that_comes_late(void **state)
+static void test_a_capture_that_comes_late(void **state)
 {
     (void)state;
     pp_monitor_estimates e;
@@ -432,8 +432,8 @@ static void test_a_stretch_that_comes_late(void **state)
     check_estimates(&e);
 }
 
-/* What is told of the stretch before while samples come already is not this one's. */
-static void test_a_stretch_before_that_is_told_late(void **state)
+/* What is told of the capture before while samples come already is not this one's. */
+static void test_a_capture_before_that_is_told_late(void **state)
 {
     (void)state;
     pp_monitor_estimates e;
@@ -455,7 +455,7 @@ static void test_a_stretch_before_that_is_told_late(void **state)
 }
 
 /* They were asked for while it ran: they are not for the next one. */
-static void test_a_stretch_that_is_over_as_samples_come(void **state)
+static void test_a_capture_that_is_over_as_samples_come(void **state)
 {
     (void)state;
     for (int opened = 0; opened < 2; opened++) {
@@ -485,7 +485,7 @@ static void test_a_stretch_that_is_over_as_samples_come(void **state)
 
 /* Losses broke the one that ran when samples were asked for; it goes on after that. What is told of
  * its part before the break ends no window. */
-static void test_a_stretch_that_breaks_as_samples_come(void **state)
+static void test_a_capture_that_breaks_as_samples_come(void **state)
 {
     (void)state;
     ask_while_it_runs();
@@ -522,7 +522,7 @@ static void test_a_session_that_is_over_early(void **state)
 
 /* The one that runs while the sampler opens would be paid for without samples; one that they are
  * asked for within goes on. */
-static void test_a_sampler_that_opens_within_a_stretch(void **state)
+static void test_a_sampler_that_opens_within_a_capture(void **state)
 {
     (void)state;
     t.running = true;
@@ -541,9 +541,9 @@ static void test_a_sampler_that_opens_within_a_stretch(void **state)
     (void)check_whole_window();
 }
 
-/* It does not open: the stretch is not held off for long. Nor is it for one that was there before
+/* It does not open: the capture is not held off for long. Nor is it for one that was there before
  * this agent. */
-static void test_a_stretch_is_not_stopped_for_long(void **state)
+static void test_a_capture_is_not_stopped_for_long(void **state)
 {
     (void)state;
     t.running = true;
@@ -568,7 +568,7 @@ static uint64_t kernels_of(const pp_monitor_estimates *e, uint32_t layer, uint8_
     return 0;
 }
 
-/* In a stretch that goes on a window begins in the middle of a step: kernels are told by their
+/* In a capture that goes on a window begins in the middle of a step: kernels are told by their
  * numbers in the step, so it takes all of them. Those of the steps before it are none of its. */
 static void test_a_window_that_begins_within_a_step(void **state)
 {
@@ -621,7 +621,7 @@ static void test_samples_that_do_not_fit(void **state)
     check_estimates(&e);
 }
 
-/* A stretch of half a second whose samples are another GPU's. */
+/* A capture of half a second whose samples are another GPU's. */
 static void sample_noise(void)
 {
     t.running = false;
@@ -746,7 +746,7 @@ static void test_a_share_of_a_processor(void **state)
     begin();
 }
 
-/* A clock that nobody has, and one that is not compared yet: another stretch has just begun. */
+/* A clock that nobody has, and one that is not compared yet: another capture has just begun. */
 static void test_an_offset_that_says_nothing(void **state)
 {
     (void)state;
@@ -811,7 +811,7 @@ static void test_a_sampler_that_does_not_open(void **state)
     assert_int_equal(t.header->want, PP_SAMPLES_LEAVE);
 }
 
-/* It is asked again, but not at once: each time a stretch has to wait. */
+/* It is asked again, but not at once: each time a capture has to wait. */
 static void test_samples_that_do_not_come(void **state)
 {
     (void)state;
@@ -872,8 +872,8 @@ static void test_a_hook_that_begins_anew(void **state)
     assert_true(ns > 3 * S && ns < 5 * S); /* a new one, which does not come */
 }
 
-/* Samples are given back where no stretch comes. */
-static void test_a_stretch_that_does_not_come(void **state)
+/* Samples are given back where no capture comes. */
+static void test_a_capture_that_does_not_come(void **state)
 {
     (void)state;
     begin();
@@ -939,14 +939,14 @@ int main(void)
         WITH_FOLDER(test_many_windows_some_blank),
         WITH_FOLDER(test_windows_far_apart),
         WITH_FOLDER(test_a_session_that_is_over),
-        WITH_FOLDER(test_a_short_stretch),
-        WITH_FOLDER(test_a_stretch_that_comes_late),
-        WITH_FOLDER(test_a_stretch_before_that_is_told_late),
-        WITH_FOLDER(test_a_stretch_that_is_over_as_samples_come),
-        WITH_FOLDER(test_a_stretch_that_breaks_as_samples_come),
+        WITH_FOLDER(test_a_short_capture),
+        WITH_FOLDER(test_a_capture_that_comes_late),
+        WITH_FOLDER(test_a_capture_before_that_is_told_late),
+        WITH_FOLDER(test_a_capture_that_is_over_as_samples_come),
+        WITH_FOLDER(test_a_capture_that_breaks_as_samples_come),
         WITH_FOLDER(test_a_session_that_is_over_early),
-        WITH_FOLDER(test_a_sampler_that_opens_within_a_stretch),
-        WITH_FOLDER(test_a_stretch_is_not_stopped_for_long),
+        WITH_FOLDER(test_a_sampler_that_opens_within_a_capture),
+        WITH_FOLDER(test_a_capture_is_not_stopped_for_long),
         WITH_FOLDER(test_a_window_that_begins_within_a_step),
         WITH_FOLDER(test_samples_that_do_not_fit),
         WITH_FOLDER(test_windows_in_vain),
@@ -962,7 +962,7 @@ int main(void)
         WITH_FOLDER(test_a_sampler_that_samples_already),
         WITH_FOLDER(test_a_sampler_that_leaves),
         WITH_FOLDER(test_a_hook_that_begins_anew),
-        WITH_FOLDER(test_a_stretch_that_does_not_come),
+        WITH_FOLDER(test_a_capture_that_does_not_come),
         WITH_FOLDER(test_a_file_that_lies),
         WITH_FOLDER(test_a_sampler_that_ends),
         WITH_FOLDER(test_a_sampler_that_ends_meanwhile),

@@ -112,7 +112,7 @@ static void test_the_cost_of_a_step(void **state)
     assert_true(each > 790000 && each < 810000);
 }
 
-/* In which no stretch is running. */
+/* In which no capture is running. */
 static void wait_a_minute(void)
 {
     world.kernels = 0;
@@ -140,8 +140,8 @@ static void test_some_take_longer(void **state)
     assert_true(each > 80000 && each < 110000);
 }
 
-/* The first stretch of a session: plain steps come after it only. */
-static void test_the_first_stretch(void **state)
+/* The first capture of a session: plain steps come after it only. */
+static void test_the_first_capture(void **state)
 {
     (void)state;
     wait_a_minute();
@@ -178,31 +178,31 @@ static void test_the_first_stretch(void **state)
     assert_true(world.cost - before < 53 * 51000);
 }
 
-/* A stretch of two seconds, as it is where steps are long, is enough to know what they cost. */
+/* A capture of two seconds, as it is where steps are long, is enough to know what they cost. */
 static void test_long_steps(void **state)
 {
     (void)state;
     static const int64_t steps[] = {40000000, 300000000, 1500000000};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         const int64_t ns = steps[i];
-        const int stretch = (int)(2000000000 / (ns * 5 / 4)) + 1;
+        const int capture = (int)(2000000000 / (ns * 5 / 4)) + 1;
         const int beside = (int)(1500000000 / ns) + 4;
         pp_pace_forget();
         wait_a_minute();
         (void)pass(COUNTING, beside, ns, 0);
-        for (int k = 0; k < 4; k++) { /* of the longest each stretch has two steps */
-            (void)pass(MARKING, stretch, ns * 5 / 4, ns / 20);
+        for (int k = 0; k < 4; k++) { /* of the longest each capture has two steps */
+            (void)pass(MARKING, capture, ns * 5 / 4, ns / 20);
             (void)pass(COUNTING, beside, ns, 0);
         }
         int64_t before = world.cost;
-        (void)pass(MARKING, stretch, ns * 5 / 4, ns / 20);
-        const int64_t each = (world.cost - before - ns / 20) / (stretch - 1);
+        (void)pass(MARKING, capture, ns * 5 / 4, ns / 20);
+        const int64_t each = (world.cost - before - ns / 20) / (capture - 1);
         assert_true(each > ns * 24 / 100 && each < ns * 26 / 100);
     }
     pp_pace_forget();
     wait_a_minute();
     int64_t before = world.cost;
-    (void)pass(MARKING, 40, 50000000, 2000000); /* the very first stretch, by what comes after it */
+    (void)pass(MARKING, 40, 50000000, 2000000); /* the very first capture, by what comes after it */
     (void)pass(COUNTING, 30, 40000000, 0);
     assert_true(world.cost - before > 39 * 9900000LL && world.cost - before < 40 * 10100000LL);
 }
@@ -211,6 +211,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_cost_of_a_step), cmocka_unit_test(test_some_take_longer),
-        cmocka_unit_test(test_the_first_stretch), cmocka_unit_test(test_long_steps)};
+        cmocka_unit_test(test_the_first_capture), cmocka_unit_test(test_long_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

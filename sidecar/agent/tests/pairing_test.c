@@ -207,7 +207,7 @@ static void test_threads_are_apart(void **state)
     pp_pairing_free(p);
 }
 
-static void test_losses_break_the_stretch(void **state)
+static void test_losses_break_the_capture(void **state)
 {
     (void)state;
     pp_pairing *p = started(0);
@@ -225,7 +225,7 @@ static void test_losses_break_the_stretch(void **state)
     pp_pairing_free(p);
 }
 
-static void test_impossible_marks_break_the_stretch(void **state)
+static void test_impossible_marks_break_the_capture(void **state)
 {
     (void)state;
     static const pp_mark bad[] = {
@@ -365,8 +365,8 @@ int main(void)
         cmocka_unit_test(test_a_backward_that_never_ends),
         cmocka_unit_test(test_a_forward_inside_backward),
         cmocka_unit_test(test_threads_are_apart),
-        cmocka_unit_test(test_losses_break_the_stretch),
-        cmocka_unit_test(test_impossible_marks_break_the_stretch),
+        cmocka_unit_test(test_losses_break_the_capture),
+        cmocka_unit_test(test_impossible_marks_break_the_capture),
         cmocka_unit_test(test_a_dwell),
         cmocka_unit_test(test_impossible_dwells_are_none),
         cmocka_unit_test(test_pieces_stay_within_their_step),

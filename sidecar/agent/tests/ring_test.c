@@ -395,10 +395,10 @@ static void gather(void *user, pp_wire_batch *batch, int64_t events, const pp_pl
 {
     emitted *e = user;
     e->place = *place;
-    assert_int_equal(batch->stretch.start, e->end ? e->end : batch->stretch.start);
+    assert_int_equal(batch->capture.start, e->end ? e->end : batch->capture.start);
     for (size_t i = 0; i < batch->step_count; i++)
         assert_int_equal(batch->steps[i].number, ++e->steps);
-    e->end = batch->stretch.end;
+    e->end = batch->capture.end;
     e->intervals += events;
     e->cost += batch->cost.nanoseconds;
     e->marks += batch->cost.marks;
@@ -508,7 +508,7 @@ static void test_what_was_left_is_handed_on_at_once(void **state)
     assert_int_equal(all.steps, 5);
 }
 
-static void start_stretch(uint32_t installed, int64_t step)
+static void start_capture(uint32_t installed, int64_t step)
 {
     pp_ring()->state = installed;
     pp_ring_push(&(pp_mark){.kind = PP_MARK_START, .value = step, .time = step * 1000 + 9});
@@ -524,7 +524,7 @@ static void look(pp_process *p, pp_agent_pod *pod, int64_t now)
 }
 
 /* Its layers are those of the session before: it is not heard until the hook has been idle. */
-static void test_a_stretch_of_the_session_before_is_not_taken(void **state)
+static void test_a_capture_of_the_session_before_is_not_taken(void **state)
 {
     (void)state;
     enum { SECOND = 1000000000 };
@@ -532,7 +532,7 @@ static void test_a_stretch_of_the_session_before_is_not_taken(void **state)
     pp_error err = {0};
     pp_process *p = NULL;
     emitted first = {.steps = 1}, second = {.steps = 21};
-    pp_agent_pod pod = {.policy = {.stretch = INT64_MAX, .longest = INT64_MAX, .budget = 1},
+    pp_agent_pod pod = {.policy = {.capture = INT64_MAX, .longest = INT64_MAX, .budget = 1},
                         .allowed = true,
                         .session = 5,
                         .emit = gather,
@@ -543,7 +543,7 @@ static void test_a_stretch_of_the_session_before_is_not_taken(void **state)
     path_of(path, sizeof path);
     for (int i = 0; i < 3; i++)
         assert_true(pp_ring_add_layer("a", "A", 0) > 0);
-    start_stretch(PP_RING_SAMPLE, 1);
+    start_capture(PP_RING_SAMPLE, 1);
     assert_int_equal(pp_process_open(path, &p, &err), 0);
     look(p, &pod, SECOND);
     assert_int_equal(first.steps, 3);
@@ -552,7 +552,7 @@ static void test_a_stretch_of_the_session_before_is_not_taken(void **state)
     pod.session = 6;
     pod.user = &second;
     push_step(4); /* the hook knows nothing of it yet, and begins once more */
-    start_stretch(PP_RING_SAMPLE, 11);
+    start_capture(PP_RING_SAMPLE, 11);
     look(p, &pod, 2 * (int64_t)SECOND);
     assert_int_equal(pp_ring()->session, 6);
     assert_int_equal(pp_ring()->mode, PP_RING_IDLE);
@@ -565,7 +565,7 @@ static void test_a_stretch_of_the_session_before_is_not_taken(void **state)
     pp_ring()->state = PP_RING_IDLE;
     look(p, &pod, 4 * (int64_t)SECOND);
     assert_int_equal(pp_ring()->mode, PP_RING_SAMPLE);
-    start_stretch(PP_RING_SAMPLE, 21);
+    start_capture(PP_RING_SAMPLE, 21);
     look(p, &pod, 5 * (int64_t)SECOND);
     assert_int_equal(second.steps, 23);
     assert_int_equal(second.cost, 10); /* of its own steps */
@@ -624,7 +624,7 @@ static void test_hostile_numbers(void **state)
     static const int64_t costs[] = {INT64_MIN, INT64_MAX, -1, INT64_MAX - 1, 70, INT64_MIN, 50};
     char path[300];
     int64_t cost = 0;
-    pp_agent_pod pod = {.policy = {.stretch = 1, .longest = 1, .budget = 0.01, .duration = 1000},
+    pp_agent_pod pod = {.policy = {.capture = 1, .longest = 1, .budget = 0.01, .duration = 1000},
                         .allowed = true,
                         .emit = ignore,
                         .user = &cost};
@@ -676,7 +676,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed_agents_lose_and_double_nothing, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_what_was_left_is_handed_on_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_stretch_of_the_session_before_is_not_taken, set_up,
+        cmocka_unit_test_setup_teardown(test_a_capture_of_the_session_before_is_not_taken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),

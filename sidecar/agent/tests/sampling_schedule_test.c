@@ -9,16 +9,16 @@
 #define S INT64_C(1000000000)
 
 static const pp_schedule_policy policy = {
-    .stretch = 10 * S, .longest = 600 * S, .budget = 0.01, .duration = 0};
+    .capture = 10 * S, .longest = 600 * S, .budget = 0.01, .duration = 0};
 
 /* A trainer that obeys at once and whose marks cost `share` of the sampled time. */
 typedef struct world {
     pp_schedule schedule;
     pp_schedule_input in;
     double share;
-    int64_t after; /* ns that each stretch costs once it has ended */
+    int64_t after; /* ns that each capture costs once it has ended */
     int64_t sampled_ns;
-    int stretches;
+    int captures;
 } world;
 
 static void pass(world *w, const pp_schedule_policy *p, int64_t ns, int64_t tick)
@@ -27,7 +27,7 @@ static void pass(world *w, const pp_schedule_policy *p, int64_t ns, int64_t tick
         pp_ring_mode mode = pp_schedule_next(&w->schedule, p, &w->in);
         bool was = w->in.running;
         w->in.running = mode == PP_RING_SAMPLE;
-        w->stretches += w->in.running && !was;
+        w->captures += w->in.running && !was;
         w->in.cost += was && !w->in.running ? w->after : 0;
         w->in.steps++;
         if (!w->in.running)
@@ -50,7 +50,7 @@ static void test_cheap_marks_sample_all_the_time(void **state)
     (void)state;
     world w = begin(0.001);
     pass(&w, &policy, 500 * S, S / 20);
-    assert_int_equal(w.stretches, 1);
+    assert_int_equal(w.captures, 1);
     assert_true(w.sampled_ns > 499 * S);
 }
 
@@ -61,7 +61,7 @@ static void test_replays_are_not_cut_short(void **state)
     world w = begin(0.3);
     w.in.isolating = true;
     pass(&w, &policy, 900 * S, S / 20);
-    assert_int_equal(w.stretches, 1);
+    assert_int_equal(w.captures, 1);
     assert_true(w.sampled_ns > 899 * S);
     w.in.isolating = false;
     pass(&w, &policy, S, S / 20);
@@ -105,29 +105,29 @@ static void test_pauses_that_cannot_be(void **state)
 }
 
 /* What kept kernels from being recorded, another profiler say, may be over. */
-static void test_stretches_by_events_are_begun_anew(void **state)
+static void test_captures_by_events_are_begun_anew(void **state)
 {
     (void)state;
     world w = begin(0.001);
     w.in.events = true;
     pass(&w, &policy, 100 * S, S / 20);
-    assert_true(w.stretches >= 9 && w.stretches <= 10);
+    assert_true(w.captures >= 9 && w.captures <= 10);
     assert_true(w.sampled_ns > 98 * S);
 }
 
-static void test_short_steps_make_short_stretches(void **state)
+static void test_short_steps_make_short_captures(void **state)
 {
     (void)state;
     world w = begin(0.2);
     w.in.step = 2 * S / 1000;
     pass(&w, &policy, 60 * S, S / 20);
-    assert_true(w.stretches >= 3);
+    assert_true(w.captures >= 3);
     assert_true((double)w.in.cost / (double)(60 * S) <= 0.01);
 
     w = begin(0.2);
-    w.in.step = S; /* 64 of these are longer than a stretch must be */
+    w.in.step = S; /* 64 of these are longer than a capture must be */
     pass(&w, &policy, 60 * S, S / 20);
-    assert_int_equal(w.stretches, 1);
+    assert_int_equal(w.captures, 1);
     assert_true(w.sampled_ns >= 10 * S - S / 10);
 }
 
@@ -139,14 +139,14 @@ static void test_the_budget_holds_by_construction(void **state)
         world w = begin(shares[i]);
         pass(&w, &policy, 20000 * S, S / 20);
         double spent = (double)w.in.cost / (double)(20000 * S);
-        assert_true(w.stretches >= 2);
+        assert_true(w.captures >= 2);
         assert_true(spent <= 0.006);
         assert_true(spent >= 0.004);
-        assert_true(w.sampled_ns >= w.stretches * (10 * S - S / 10));
+        assert_true(w.sampled_ns >= w.captures * (10 * S - S / 10));
     }
 }
 
-/* From when the first stretch is paid for on. */
+/* From when the first capture is paid for on. */
 static void test_the_budget_holds_wherever_a_session_ends(void **state)
 {
     (void)state;
@@ -157,25 +157,25 @@ static void test_the_budget_holds_wherever_a_session_ends(void **state)
         pass(&w, &policy, S, S / 20);
         assert_true((double)w.in.cost <= 0.006 * seconds * (double)S);
     }
-    assert_true(w.stretches >= 1200 / 101 - 1);
+    assert_true(w.captures >= 1200 / 101 - 1);
 }
 
-static void test_what_comes_after_a_stretch_is_paid_for(void **state)
+static void test_what_comes_after_a_capture_is_paid_for(void **state)
 {
     (void)state;
     world w = begin(0.02);
     w.after = S;
     pass(&w, &policy, 20000 * S, S / 20);
-    assert_true(w.stretches >= 90);
+    assert_true(w.captures >= 90);
     assert_true((double)w.in.cost <= 0.006 * 20000 * (double)S);
 }
 
-static void test_stretches_are_begun_anew(void **state)
+static void test_captures_are_begun_anew(void **state)
 {
     (void)state;
     world w = begin(0.0001);
     pass(&w, &policy, 1900 * S, S / 20);
-    assert_int_equal(w.stretches, 4);
+    assert_int_equal(w.captures, 4);
     assert_true(w.sampled_ns > 1890 * S);
 }
 
@@ -210,13 +210,13 @@ static void test_the_operators_wish(void **state)
     w.in.allowed = false;
     assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_IDLE);
     w.in.allowed = true;
-    /* The stretch still runs: it must have ended before another is asked for. */
+    /* The capture still runs: it must have ended before another is asked for. */
     assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_COUNT);
     w.in.running = false;
     assert_int_equal(pp_schedule_next(&w.schedule, &policy, &w.in), PP_RING_SAMPLE);
 }
 
-static void test_a_running_stretch_is_adopted(void **state)
+static void test_a_running_capture_is_adopted(void **state)
 {
     (void)state;
     world w = begin(0);
@@ -225,7 +225,7 @@ static void test_a_running_stretch_is_adopted(void **state)
     assert_true(w.schedule.started);
 }
 
-static void test_a_stretch_lasts_although_it_starts_late(void **state)
+static void test_a_capture_lasts_although_it_starts_late(void **state)
 {
     (void)state;
     world w = begin(0);
@@ -248,7 +248,7 @@ static void test_a_stretch_lasts_although_it_starts_late(void **state)
 
 /* Its sampler was not there yet: it lasts as long as any when it is begun anew, and what it has
  * cost until then is paid for with it. */
-static void test_a_stretch_that_is_begun_anew(void **state)
+static void test_a_capture_that_is_begun_anew(void **state)
 {
     (void)state;
     world w = begin(0.02);
@@ -287,20 +287,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cheap_marks_sample_all_the_time),
-        cmocka_unit_test(test_stretches_by_events_are_begun_anew),
+        cmocka_unit_test(test_captures_by_events_are_begun_anew),
         cmocka_unit_test(test_replays_are_not_cut_short),
         cmocka_unit_test(test_replays_are_no_part_of_the_duration),
         cmocka_unit_test(test_pauses_that_cannot_be),
-        cmocka_unit_test(test_short_steps_make_short_stretches),
+        cmocka_unit_test(test_short_steps_make_short_captures),
         cmocka_unit_test(test_the_budget_holds_by_construction),
         cmocka_unit_test(test_the_budget_holds_wherever_a_session_ends),
-        cmocka_unit_test(test_what_comes_after_a_stretch_is_paid_for),
-        cmocka_unit_test(test_stretches_are_begun_anew),
+        cmocka_unit_test(test_what_comes_after_a_capture_is_paid_for),
+        cmocka_unit_test(test_captures_are_begun_anew),
         cmocka_unit_test(test_skip_max_and_duration),
         cmocka_unit_test(test_the_operators_wish),
-        cmocka_unit_test(test_a_running_stretch_is_adopted),
-        cmocka_unit_test(test_a_stretch_lasts_although_it_starts_late),
-        cmocka_unit_test(test_a_stretch_that_is_begun_anew),
+        cmocka_unit_test(test_a_running_capture_is_adopted),
+        cmocka_unit_test(test_a_capture_lasts_although_it_starts_late),
+        cmocka_unit_test(test_a_capture_that_is_begun_anew),
         cmocka_unit_test(test_vigil),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #define IDENTITY "\"version\":1,\"session\":{\"uid\":\"u\",\"namespace\":\"ml\",\"name\":\"n\"}"
-#define STRETCH ",\"stretch\":{\"seconds\":10}"
-#define SESSION IDENTITY STRETCH ",\"overheadBudgetPercent\":1"
+#define CAPTURE ",\"stretch\":{\"seconds\":10}"
+#define SESSION IDENTITY CAPTURE ",\"overheadBudgetPercent\":1"
 
 static int parse(const char *text, pp_settings *s, pp_error *err)
 {
@@ -44,7 +44,7 @@ static void test_all_of_it(void **state)
     assert_int_equal(s.timeline, 0);
     assert_int_equal(policy.max, 9);
     assert_int_equal(policy.duration, INT64_C(120000000000));
-    assert_int_equal(policy.stretch, INT64_C(7500000000));
+    assert_int_equal(policy.capture, INT64_C(7500000000));
     assert_true(policy.budget > 0.0249 && policy.budget < 0.0251);
     pp_settings_free(&s);
 }
@@ -59,7 +59,7 @@ static void test_defaults(void **state)
     assert_int_equal(policy.duration, 0);
     assert_int_equal(s.timeline, 8);
     assert_int_equal(s.events_port, 0);
-    assert_int_equal(policy.stretch, INT64_C(10000000000));
+    assert_int_equal(policy.capture, INT64_C(10000000000));
     assert_true(policy.budget > 0.0099 && policy.budget < 0.0101);
     pp_settings_free(&s);
 }
@@ -78,8 +78,8 @@ static void test_what_is_refused(void **state)
          "session.uid"},
         {"{\"version\":1,\"session\":{\"uid\":\"u\",\"name\":\"n\"}}", "session.namespace"},
         {"{" IDENTITY ",\"overheadBudgetPercent\":1}", "stretch.seconds"},
-        {"{" IDENTITY STRETCH "}", "overheadBudgetPercent"},
-        {"{" IDENTITY STRETCH ",\"overheadBudgetPercent\":0}", "overheadBudgetPercent"},
+        {"{" IDENTITY CAPTURE "}", "overheadBudgetPercent"},
+        {"{" IDENTITY CAPTURE ",\"overheadBudgetPercent\":0}", "overheadBudgetPercent"},
         {"{" SESSION ",\"durationSeconds\":-1}", "durationSeconds"},
         {"{" SESSION ",\"durationSeconds\":\"1m\"}", "durationSeconds"},
         {"{" IDENTITY ",\"overheadBudgetPercent\":1,\"stretch\":{\"seconds\":1e300}}",

@@ -269,12 +269,12 @@ static struct {
     int64_t now; /* of the host */
     int hosts, enabled, enabled_ever, initialized;
     bool busy[GPUS];
-    long filled; /* images of the stretch that are decoded into no more */
+    long filled; /* images of the capture that are decoded into no more */
 } state;
 
 /* Samples whose evaluation has begun since the first initialisation, and as many as may end. */
 static atomic_long evaluated, allowed;
-/* Images of the stretch whose last sample is evaluated. */
+/* Images of the capture whose last sample is evaluated. */
 static atomic_long finished;
 
 static void wait_for(const atomic_long *value, long least)

@@ -24,7 +24,7 @@ enum {
     PERIOD = 25000,
     CLOCK_STEP = 32,
     STEP = 1000000,    /* the double's, between two polls: 40 samples */
-    PAUSE = 5 * STEP,  /* before a stretch */
+    PAUSE = 5 * STEP,  /* before a capture */
     OFFSET = -1400000, /* of the GPU's clock to the host's, ns */
     PPM = -7,
     SAMPLES = 1 << 14,
@@ -85,7 +85,7 @@ static long evaluated(long least)
     return function(least);
 }
 
-/* Lets so many more samples be evaluated, until the stretch is stopped. */
+/* Lets so many more samples be evaluated, until the capture is stopped. */
 static void allow(long more)
 {
     void (*function)(long);
@@ -170,7 +170,7 @@ static bool keep(void *user, const pp_pm_sample *sample)
     return to->count != to->limit;
 }
 
-/* What there is of the stretch's samples, to those in `got`: in order of time, none over another,
+/* What there is of the capture's samples, to those in `got`: in order of time, none over another,
  * each of one period. */
 static void take_more(pp_pm *pm)
 {
@@ -191,7 +191,7 @@ static void take(pp_pm *pm)
     take_more(pm);
 }
 
-/* A stretch in which nothing gets lost. */
+/* A capture in which nothing gets lost. */
 static void sample(pp_pm *pm, int polls)
 {
     start(pm);
@@ -306,10 +306,10 @@ static void what_decoding_takes(void **state)
     pp_pm *pm = open_with(GPUS BUSY "slow_ns 20000\n", &o);
     assert_near(pp_pm_decode_ns(pm), 0, 0);
     sample(pm, 3);
-    assert_true(pp_pm_decode_ns(pm) > 0.9 * SLOW);   /* the last two of each stretch take no time */
+    assert_true(pp_pm_decode_ns(pm) > 0.9 * SLOW);   /* the last two of each capture take no time */
     assert_true(pp_pm_decode_ns(pm) < 100.0 * SLOW); /* and not of all together */
     start(pm);
-    assert_near(pp_pm_decode_ns(pm), 0, 0); /* it is of the latest stretch */
+    assert_near(pp_pm_decode_ns(pm), 0, 0); /* it is of the latest capture */
     assert_false(stop(pm));
     close_all(pm);
 }
@@ -340,9 +340,9 @@ static void another_period(void **state)
 
 /* ---- times ---- */
 
-/* All of a stretch but its first sample, in times of the GPU's clock, and in each the mean of what
+/* All of a capture but its first sample, in times of the GPU's clock, and in each the mean of what
  * ran in it: the SMs' load falls at 7.01 ms. */
-static void check_stretch(double began, double ended)
+static void check_capture(double began, double ended)
 {
     assert_true(got.count > 0);
     assert_near(host_time(got.all[0].start), began + PERIOD, 2 * CLOCK_STEP);
@@ -364,7 +364,7 @@ static void times_over_several_images(void **state)
     pp_pm_options o = options(100, 8);
     pp_pm *pm = open_with(GPUS CLOCK FALLING, &o);
     sample(pm, 13); /* two polls fill an image */
-    check_stretch(PAUSE, PAUSE + 14 * STEP);
+    check_capture(PAUSE, PAUSE + 14 * STEP);
     assert_int_equal(gaps(), 0);
     close_all(pm);
 }
@@ -381,7 +381,7 @@ static void samples_between_two_images(void **state)
     for (int t = 0; t < 2; t++) {
         pp_pm *pm = open_with(tables[t], &o);
         sample(pm, 9);
-        check_stretch(PAUSE, PAUSE + 10 * STEP);
+        check_capture(PAUSE, PAUSE + 10 * STEP);
         assert_int_equal(gaps(), 4);
         for (size_t i = 1; i < got.count; i++) {
             int64_t gap = got.all[i].start - got.all[i - 1].end;
@@ -391,7 +391,7 @@ static void samples_between_two_images(void **state)
     }
 }
 
-static void several_stretches(void **state)
+static void several_captures(void **state)
 {
     (void)state;
     pp_pm_options o = options(100, 4);
@@ -401,7 +401,7 @@ static void several_stretches(void **state)
     for (int n = 0; n < 4; n++) {
         began += PAUSE;
         sample(pm, n);
-        check_stretch(began, began + (n + 1) * STEP);
+        check_capture(began, began + (n + 1) * STEP);
         assert_int_equal(gaps(), 0);
         began += (n + 1) * STEP;
     }
@@ -421,13 +421,13 @@ static void an_end_in_steps(void **state)
         pp_pm_options o = options(70, t < 2 ? 8 : 1);
         pp_pm *pm = open_with(tables[t % 2], &o);
         sample(pm, polls);
-        check_stretch(PAUSE, PAUSE + (polls + 1) * STEP);
+        check_capture(PAUSE, PAUSE + (polls + 1) * STEP);
         assert_int_equal(gaps(), 0);
         close_all(pm);
     }
 }
 
-static void a_stretch_of_nothing(void **state)
+static void a_capture_of_nothing(void **state)
 {
     (void)state;
     pp_pm_options o = options(100, 1);
@@ -476,7 +476,7 @@ static void poll_evaluated(pp_pm *pm, int polls, void (*then)(pp_pm *pm, long le
     }
 }
 
-static void a_stretch_longer_than_its_images(void **state)
+static void a_capture_longer_than_its_images(void **state)
 {
     (void)state;
     pp_pm_options o = options(AN_IMAGE, 3);
@@ -485,7 +485,7 @@ static void a_stretch_longer_than_its_images(void **state)
     poll_evaluated(pm, 300, NULL);
     assert_false(stop(pm));
     take(pm);
-    check_stretch(PAUSE, PAUSE + 301.0 * STEP);
+    check_capture(PAUSE, PAUSE + 301.0 * STEP);
     assert_int_equal(gaps(), 0);
     close_all(pm);
 }
@@ -497,7 +497,7 @@ static void take_at_least(pp_pm *pm, long least)
 }
 
 /* There is room for a few samples alone, which is used again and again. */
-static void samples_taken_during_a_stretch(void **state)
+static void samples_taken_during_a_capture(void **state)
 {
     (void)state;
     pp_pm_options o = options(AN_IMAGE, 3);
@@ -508,7 +508,7 @@ static void samples_taken_during_a_stretch(void **state)
     poll_evaluated(pm, 100, take_at_least);
     assert_false(stop(pm));
     take_more(pm);
-    check_stretch(PAUSE, PAUSE + 101.0 * STEP);
+    check_capture(PAUSE, PAUSE + 101.0 * STEP);
     assert_int_equal(gaps(), 0);
     take(pm);
     assert_int_equal(got.count, 0);
@@ -516,7 +516,7 @@ static void samples_taken_during_a_stretch(void **state)
 }
 
 /* Each stops while the evaluation is in its midst, and has all samples. */
-static void many_stretches(void **state)
+static void many_captures(void **state)
 {
     (void)state;
     pp_pm_options o = options(AN_IMAGE, 3);
@@ -583,7 +583,7 @@ static void an_evaluation_that_is_too_slow(void **state)
     poll_until_full(pm, 3 * ITS_POLLS);
     assert_false(stop(pm));
     take(pm);
-    check_stretch(PAUSE, PAUSE + (3 * ITS_POLLS + 1) * STEP);
+    check_capture(PAUSE, PAUSE + (3 * ITS_POLLS + 1) * STEP);
     assert_int_equal(gaps(), 0);
     sample(pm, 1);
     assert_int_equal(number_of("pm_double_sessions"), sessions);
@@ -640,7 +640,7 @@ static void samples_that_nobody_takes(void **state)
     close_all(pm);
 }
 
-/* Each function tells it; the next stretch knows nothing of it. */
+/* Each function tells it; the next capture knows nothing of it. */
 static void an_evaluation_that_fails(void **state)
 {
     (void)state;
@@ -695,11 +695,11 @@ static void no_image_is_left(void **state)
     assert_true(poll(pm));
     assert_false(stop(pm));
     take(pm);
-    check_stretch(PAUSE, PAUSE + 7 * STEP);
+    check_capture(PAUSE, PAUSE + 7 * STEP);
     close_all(pm);
 }
 
-/* What was decoded before is right, and the next stretch is, in a session of its own. */
+/* What was decoded before is right, and the next capture is, in a session of its own. */
 static void check_losses(pp_pm *pm, size_t kept)
 {
     int sessions = number_of("pm_double_sessions");
@@ -848,8 +848,8 @@ static void calls_that_fail_at_the_beginning(void **state)
     assert_int_equal(number_of("pm_double_left"), 0);
 }
 
-/* A call that fails in a stretch, in each function of ours; what was decoded stays. */
-static void calls_that_fail_in_a_stretch(void **state)
+/* A call that fails in a capture, in each function of ours; what was decoded stays. */
+static void calls_that_fail_in_a_capture(void **state)
 {
     (void)state;
     static const struct {
@@ -922,7 +922,7 @@ static void when_the_newest_ended(void **state)
     pp_pm *pm = open_with(GPUS BUSY, &o);
     int64_t newest[4];
     assert_int_equal(pp_pm_newest(pm), 0);
-    for (int stretch = 0; stretch < 2; stretch++) {
+    for (int capture = 0; capture < 2; capture++) {
         start(pm);
         assert_int_equal(pp_pm_newest(pm), 0);
         for (int i = 0; i < 4; i++) {
@@ -952,15 +952,15 @@ static void calls_out_of_turn(void **state)
     pp_pm *pm = open_with(GPUS BUSY, &o);
     take(pm);
     assert_int_equal(got.count, 0);
-    expect_error(pp_pm_poll(pm, &flag, &err), &err, PP_ERR_INVALID, "no stretch runs");
-    expect_error(pp_pm_stop(pm, &flag, &err), &err, PP_ERR_INVALID, "no stretch runs");
+    expect_error(pp_pm_poll(pm, &flag, &err), &err, PP_ERR_INVALID, "no capture runs");
+    expect_error(pp_pm_stop(pm, &flag, &err), &err, PP_ERR_INVALID, "no capture runs");
     start(pm);
     assert_false(poll(pm));
     expect_error(pp_pm_start(pm, &err), &err, PP_ERR_INVALID, "runs already");
     assert_false(stop(pm));
     take(pm);
     assert_int_equal(got.count, 2 * STEP / PERIOD - 1);
-    expect_error(pp_pm_stop(pm, &flag, &err), &err, PP_ERR_INVALID, "no stretch runs");
+    expect_error(pp_pm_stop(pm, &flag, &err), &err, PP_ERR_INVALID, "no capture runs");
     close_all(pm);
 }
 
@@ -1031,13 +1031,13 @@ static const struct CMUnitTest full[] = {
     cmocka_unit_test(another_period),
     cmocka_unit_test(times_over_several_images),
     cmocka_unit_test(samples_between_two_images),
-    cmocka_unit_test(several_stretches),
+    cmocka_unit_test(several_captures),
     cmocka_unit_test(an_end_in_steps),
-    cmocka_unit_test(a_stretch_of_nothing),
+    cmocka_unit_test(a_capture_of_nothing),
     cmocka_unit_test(a_taker_that_has_enough),
-    cmocka_unit_test(a_stretch_longer_than_its_images),
-    cmocka_unit_test(samples_taken_during_a_stretch),
-    cmocka_unit_test(many_stretches),
+    cmocka_unit_test(a_capture_longer_than_its_images),
+    cmocka_unit_test(samples_taken_during_a_capture),
+    cmocka_unit_test(many_captures),
     cmocka_unit_test(decoding_that_takes_time),
     cmocka_unit_test(an_evaluation_that_is_too_slow),
     cmocka_unit_test(an_evaluation_that_catches_up),
@@ -1053,7 +1053,7 @@ static const struct CMUnitTest full[] = {
     cmocka_unit_test(what_is_not_allowed),
     cmocka_unit_test(one_session_at_a_time),
     cmocka_unit_test(calls_that_fail_at_the_beginning),
-    cmocka_unit_test(calls_that_fail_in_a_stretch),
+    cmocka_unit_test(calls_that_fail_in_a_capture),
     cmocka_unit_test(a_session_that_does_not_come_back),
     cmocka_unit_test(when_the_newest_ended),
     cmocka_unit_test(calls_out_of_turn),

@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
-/* Patient, so that no stretch breaks because its evaluation finds no processor. */
+/* Patient, so that no capture breaks because its evaluation finds no processor. */
 #define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10 tensor=30\npatient 1\n"
 #define ID "0123456789abcdef"
 
@@ -175,7 +175,7 @@ static void leave(void)
     expect_end();
 }
 
-/* A stretch of so many samples or more. */
+/* A capture of so many samples or more. */
 static void sample(uint64_t count)
 {
     uint64_t before = GET(head);
@@ -185,8 +185,8 @@ static void sample(uint64_t count)
     UNTIL(GET(state) == PP_SAMPLES_RESTING);
 }
 
-/* Samples of the latest stretch: one follows on the other, and the values are the table's. */
-static void check_stretch(int64_t begun)
+/* Samples of the latest capture: one follows on the other, and the values are the table's. */
+static void check_capture(int64_t begun)
 {
     static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F, 0.3F};
     const uint64_t first = GET(first), head = GET(head);
@@ -200,7 +200,7 @@ static void check_stretch(int64_t begun)
     assert_true(GET(offset) >= begun - t.all[head - 1].end);
 }
 
-static void test_stretches_come_whole(void **state)
+static void test_captures_come_whole(void **state)
 {
     (void)state;
     start(BUSY);
@@ -214,13 +214,13 @@ static void test_stretches_come_whole(void **state)
     assert_in_range(GET(period), 25000, 100000);
     assert_int_equal(GET(period) % 5000, 0);
     assert_true(GET(offset) == INT64_MAX);
-    for (uint64_t stretch = 1; stretch <= 3; stretch++) {
+    for (uint64_t capture = 1; capture <= 3; capture++) {
         const uint64_t before = GET(head);
         const int64_t begun = now();
         sample(3000); /* more than an image holds */
-        assert_int_equal(GET(stretch), stretch);
+        assert_int_equal(GET(capture), capture);
         assert_int_equal(GET(first), before);
-        check_stretch(begun);
+        check_capture(begun);
         assert_true(llabs(t.all[before].end - t.all[before].start - (int64_t)GET(period)) <= 32);
     }
     assert_int_equal(GET(lost) + GET(broken), 0);
@@ -229,7 +229,7 @@ static void test_stretches_come_whole(void **state)
 }
 
 /* What is in the image that is being filled comes too. */
-static void test_a_short_stretch_comes_whole(void **state)
+static void test_a_short_capture_comes_whole(void **state)
 {
     (void)state;
     start(BUSY);
@@ -318,17 +318,17 @@ static void test_it_tells_why_it_cannot_go_on(void **state)
 
 /* The hardware has room for 16 samples, and 40 come between two polls. The period grows, from 25
  * over 35, 45 and 60 us, until there is room for what comes between them: 13 or 14. */
-static void test_a_stretch_that_breaks_is_followed_by_another(void **state)
+static void test_a_capture_that_breaks_is_followed_by_another(void **state)
 {
     (void)state;
     start(BUSY "record 33554432\n");
     PUT(want, PP_SAMPLES_SAMPLE);
-    UNTIL(GET(stretch) >= 5);
+    UNTIL(GET(capture) >= 5);
     assert_int_equal(GET(broken), 4);
     assert_int_equal(GET(period), 75000);
     const uint64_t first = GET(first);
     UNTIL(GET(head) >= first + 1000);
-    assert_int_equal(GET(stretch), 5);
+    assert_int_equal(GET(capture), 5);
     assert_int_equal(GET(broken), 4);
     leave();
 }
@@ -457,15 +457,15 @@ static void test_without_a_training_or_a_period_it_does_not_begin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_stretches_come_whole),
-        TEST(test_a_short_stretch_comes_whole),
+        TEST(test_captures_come_whole),
+        TEST(test_a_short_capture_comes_whole),
         TEST(test_it_stands_back),
         TEST(test_the_training_is_gone),
         TEST(test_it_leaves_while_it_samples),
         TEST(test_the_agent_is_silent),
         TEST(test_it_tells_why_it_cannot_sample),
         TEST(test_it_tells_why_it_cannot_go_on),
-        TEST(test_a_stretch_that_breaks_is_followed_by_another),
+        TEST(test_a_capture_that_breaks_is_followed_by_another),
         TEST(test_the_period_is_one_that_decoding_can_follow),
         TEST(test_the_period_has_an_end),
         TEST(test_what_finds_no_room_is_counted),

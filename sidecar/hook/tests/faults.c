@@ -226,7 +226,7 @@ API int pp_fault_ring(const char *path, char *out, size_t size)
                    "\"kernels_lost\": %llu}",
                    (unsigned long long)h.head, (unsigned long long)h.lost,
                    (unsigned long long)h.marks, h.failures, h.detached, h.state, h.mark_count,
-                   h.clock, h.kernels, h.fine, (unsigned long long)h.kernel_head,
+                   h.clock, h.kernels, h.pm, (unsigned long long)h.kernel_head,
                    (unsigned long long)h.kernels_lost);
     return 0;
 }

@@ -2,8 +2,8 @@
 Epoch and batch of a step, for trainings that iterate a torch DataLoader. Both are -1 where they are
 not known: an own generator, a streaming data set, a loader made anew for every epoch.
 
-Within a stretch the wrapper of the iterators' __next__ (spans.c) remembers which one it was. How
-many batches an iterator has yielded it knows by itself, also of those between stretches.
+Within a capture the wrapper of the iterators' __next__ (spans.c) remembers which one it was. How
+many batches an iterator has yielded it knows by itself, also of those between captures.
 """
 import weakref
 
@@ -47,7 +47,7 @@ class Position:
             length = len(iterator._index_sampler)
         except TypeError:
             return self._told(iterator)
-        # Batches since then, one a step; the gap between stretches may hold whole epochs.
+        # Batches since then, one a step; the gap between captures may hold whole epochs.
         at = self.last[1] + steps - self.last[0]
         return self.epoch + at // length if at % length == batch else self._told(iterator)
 

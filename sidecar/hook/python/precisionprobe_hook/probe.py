@@ -10,10 +10,10 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, isolated, layers, position, profilers, settings, spans
+from precisionprobe_hook import _marks, compiling, layers, position, profilers, replay, settings, spans
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
-_FAILURES = 3  # after so many errors of ours no further stretch is tried
+_FAILURES = 3  # after so many errors of ours no further capture is tried
 _CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be measured
 
 _MARKER = type(_marks.marker(_marks.CALL))
@@ -32,7 +32,7 @@ class _Probe:
         self.positions = position.Position()
         self.spans = spans.Spans()
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
-        self.isolation = isolated.Isolation(torch)
+        self.isolation = replay.Isolation(torch)
         self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
         self.regions = None
         self.calibrated = False
@@ -98,7 +98,7 @@ class _Probe:
         _marks.set_state(_marks.DISCOVERING, not early)
 
     def found(self):
-        """A step has ended and its modules are known: hooks every layer, and the stretch starts."""
+        """A step has ended and its modules are known: hooks every layer, and the capture starts."""
         alive = [reference() for reference in _marks.collected()]
         called = list({id(each): each for each in alive if each is not None}.values())
         called, regions = self.regions.split(called)
@@ -148,7 +148,7 @@ class _Probe:
         """At a step's end, where torch walks the optimizers' hooks only: whether there is more to do."""
         why, more = "", False
         try:
-            why = "torch.profiler is running" if profilers.running(self.torch) else isolated.disturbed(self.torch)
+            why = "torch.profiler is running" if profilers.running(self.torch) else replay.disturbed(self.torch)
             more = not why and not self.refused and self.isolation.boundary()
         except Exception:
             _marks.fail()
@@ -280,7 +280,7 @@ class _Probe:
             return "compiled code"
         if distributed.is_available() and distributed.is_initialized():
             return "several processes train together"
-        if any([type(m).__name__ in isolated.WRAPPERS for m in called]):
+        if any([type(m).__name__ in replay.WRAPPERS for m in called]):
             return "the model is wrapped for several GPUs"
         return "" if recorded or self.clock == "host" else "kernels are not recorded"
 

@@ -13,7 +13,7 @@ def running(torch):
 class Watch:
     """
     While it is installed, give_way is called before torch.profiler begins. The recording goes on for a moment
-    after its stretch: until it has ended, which recording says, the watch stays where it is removed.
+    after its capture: until it has ended, which recording says, the watch stays where it is removed.
     """
 
     def __init__(self, give_way, recording):

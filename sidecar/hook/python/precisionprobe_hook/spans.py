@@ -1,4 +1,4 @@
-"""What of a step is no layer's: methods of torch's classes that are wrapped while a stretch runs."""
+"""What of a step is no layer's: methods of torch's classes that are wrapped while a capture runs."""
 import sys
 
 from precisionprobe_hook import _marks

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import HERE, layers_of, needed, plain, pythons, run
 
-ISOLATED = str(HERE / "isolated.py")
+REPLAY = str(HERE / "replay.py")
 DOUBLES = [str(pathlib.Path(needed("PP_HOOK")).parent / "tests" / name)
            for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
 OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
@@ -18,15 +18,15 @@ LIMITS = {"dwellMs": 30, "maxPauseMs": 60000, "memoryMiB": 256}
 
 
 def replayed(probe, python, case, *doubles, duration=0, **limits):
-    """A case of isolated.py under the agent: its batches. All that it is at the end is as without the probe."""
+    """A case of replay.py under the agent: its batches. All that it is at the end is as without the probe."""
     probe.configure(isolation={**LIMITS, **limits}, overheadBudgetPercent=100, stretch={"seconds": 30},
                     durationSeconds=duration)
     probe.start("--dump")
-    result = run(python, ISOLATED, case, *doubles, environment=probe.environment())
+    result = run(python, REPLAY, case, *doubles, environment=probe.environment())
     probe.finish()
-    alone = plain(python, ISOLATED, case, *doubles)
+    alone = plain(python, REPLAY, case, *doubles)
     assert json.loads(result.stdout) == json.loads(alone.stdout)
-    assert result.stderr == alone.stderr and "gave a stretch up" not in probe.log.read_text()
+    assert result.stderr == alone.stderr and "gave a capture up" not in probe.log.read_text()
     batches = probe.batches()
     assert sum(b["dropped"] for b in batches) == 0 and training(batches)
     return batches
@@ -82,7 +82,7 @@ def test_nothing_of_the_training_changes(probe, python):
 
 
 def test_dwells_are_no_steps_of_the_training(probe, python):
-    """They lie between stretches of the training; one stretch has one layer in one phase, and other than it only OTHER."""
+    """They lie between captures of the training; one capture has one layer in one phase, and other than it only OTHER."""
     batches = replayed(probe, python, "plain")
     ends = 0
     for batch in batches:
@@ -155,7 +155,7 @@ def test_kernels_of_replays(probe):
 
 
 def test_a_dwell_that_is_over_with_its_first_replay(probe):
-    """Where times are the kernels', a stretch's first step only sets the time line: a layer that is slow, or a host that
+    """Where times are the kernels', a capture's first step only sets the time line: a layer that is slow, or a host that
     halts in it, leaves a step that counts all the same."""
     batches = replayed(probe, pythons()[-1], "slow", *DOUBLES)
     assert {b["process"]["clock"] for b in batches if b["stretch"].get("dwell")} == {"kernels"}
@@ -166,7 +166,7 @@ def test_a_dwell_that_is_over_with_its_first_replay(probe):
 def test_nothing_is_replayed_unless_asked_for(probe, isolation):
     probe.configure(**({"isolation": isolation} if isolation else {}), stretch={"seconds": 1})
     probe.start("--dump")
-    run(pythons()[0], ISOLATED, "plain", environment=probe.environment())
+    run(pythons()[0], REPLAY, "plain", environment=probe.environment())
     probe.finish()
     batches = probe.batches()
     assert training(batches) and not [b for b in batches if b["stretch"].get("dwell") or b["cost"].get("paused")]
@@ -175,7 +175,7 @@ def test_nothing_is_replayed_unless_asked_for(probe, isolation):
 WRAPPED = """
 import functools, torch
 from torch import nn
-from precisionprobe_hook import isolated
+from precisionprobe_hook import replay
 
 class Counted(nn.Linear):
     pass
@@ -194,7 +194,7 @@ for each in (None, forward, bare):
         Counted.forward = each
     if each is bare:
         del each.__wrapped__
-    found.append(isolated.why_not(torch, Counted(2, 2)))
+    found.append(replay.why_not(torch, Counted(2, 2)))
 print(found)
 """
 

@@ -28,7 +28,7 @@ _L2 = 64 << 20  # bytes of a GPU's L2 cache where torch does not tell
 _L2_CPU = 1 << 20
 _EVICTIONS = 8  # different amounts: layers that share one share what goes with their replays
 _SHARE = 4  # of what is free on the device this part at most is taken
-_SAMPLE = 2  # the agent's wish that stretches go on
+_SAMPLE = 2  # the agent's wish that captures go on
 
 # Reasons, by number in the ring (PP_RING_LEFT_*).
 OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
@@ -116,13 +116,13 @@ class Isolation:
         self.numbers = {}  # what goes with replays -> number
         self.limits = None
         self.recording = False
-        self.order = []  # layers of this stretch, in order of their calls
+        self.order = []  # layers of this capture, in order of their calls
         self.layers = {}  # id of a module -> _Layer
         self.waiting = {}  # id of a module -> what its running call began with
         self.steps = 0
         self.kept = 0
 
-    # ---- a stretch ----
+    # ---- a capture ----
 
     def begin(self, session, limits, chosen, ids, why):
         self.end()
@@ -257,7 +257,7 @@ class Isolation:
     # ---- a step's end ----
 
     def boundary(self):
-        """Whether there is more to do in this stretch."""
+        """Whether there is more to do in this capture."""
         if not self.layers:
             return False
         if self.recording:

@@ -1,6 +1,6 @@
 """A training whose layers are replayed; prints what a test compares, as JSON. Knows no profiler.
 
-usage: isolated.py CASE [CUDA CUPTI]   (doubles)
+usage: replay.py CASE [CUDA CUPTI]   (doubles)
 
 It steps as often as its case says, so that runs with and without replays can be compared bit by bit.
 """
