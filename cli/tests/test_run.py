@@ -79,6 +79,7 @@ def test_counters_of_two_gpus(python, tmp_path):
     results = json.loads((tmp_path / "results/results.json").read_text())
     jobs = {g["gpu"]: {name: m["mean"] for i in g["items"] if i["kind"] == "job" for name, m in i["metrics"].items()}
             for g in results["gpus"]}
+    assert 1755 < jobs["GPU-a"].pop("SMClock") < 1980 and jobs["GPU-b"].pop("SMClock") == 0
     assert jobs["GPU-a"] == pytest.approx({"SMActive": 0.8, "SMOccupancy": 0.4, "DRAMActive": 0.2, "FP32Active": 0.1,
                                            "TensorActive": 0.3, "GPUUtil": 57, "GPUMem": 2048, "Power": 0})
     assert jobs["GPU-b"] == {"SMActive": None, "SMOccupancy": None, "DRAMActive": None, "FP32Active": None,
