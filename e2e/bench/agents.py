@@ -59,7 +59,7 @@ class Batch:
         """(object, key, what it is): the first of delta-coded values stands for all."""
         yield from ((batch, key, key) for key in ("session", "instance", "seq"))
         yield from ((batch["process"], key, key) for key in ("gpus", "hostname"))
-        yield batch["stretch"], "id", "stretch"
+        yield batch["stretch"], "id", "capture"
         yield from ((batch["stretch"], key, "time") for key in ("start", "end"))
         yield batch["steps"]["start"], 0, "time"
         yield batch["steps"]["number"], 0, "step"
@@ -112,8 +112,8 @@ async def play(agent, recording, totals):
                 totals.lost += 1
             agent["more"].set()
         step += sum(batch.steps for batch in recording.batches)
-        agent["stretch"] += 1
-        await asyncio.sleep(recording.rest(agent["stretch"] == 1))
+        agent["capture"] += 1
+        await asyncio.sleep(recording.rest(agent["capture"] == 1))
 
 
 def forget(agent, seq):
