@@ -361,6 +361,8 @@ def kill_leader(world, operator, agents):
     agents.move(after.address)
     wait_until("all agents at the new leader", lambda: agents.last.get("connected") == agents.count, 120)
     lab.figure("all agents are back", time.monotonic() - began, "s")
+    wait_until("what agents kept is stored", lambda: agents.last.get("waiting", agents.count) < agents.count, 120)
+    lab.figure("what they kept is stored", time.monotonic() - began, "s")
     return after
 
 
