@@ -14,7 +14,7 @@ pp_cli_sampling *pp_cli_sampling_new(void);
 /** NULL is allowed. */
 void pp_cli_sampling_free(pp_cli_sampling *sampling);
 
-/** As pp_agent_pod's take_fine has them: a report replaces the one before of its process. */
+/** As pp_agent_pod's take_pm has them: a report replaces the one before of its process. */
 int pp_cli_sampling_take(pp_cli_sampling *sampling, const pp_sampling_report *report,
                          const char *why, pp_error *err);
 

@@ -197,7 +197,7 @@ static const column pm_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_pm_row, layer), 0, INT32_MAX},
     {"phase", PHASE, offsetof(pp_wire_pm_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
     {"kernels", PLAIN, offsetof(pp_wire_pm_row, kernels), 0, PP_WIRE_MAX_COUNT},
-    PP_METRIC_TABLE_SAMPLED(PM_COLUMNS) /* from FINE_VALUES on */
+    PP_METRIC_TABLE_SAMPLED(PM_COLUMNS) /* from PM_VALUES on */
     {0},
 };
 

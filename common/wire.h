@@ -194,7 +194,7 @@ typedef struct pp_wire_pm {
     char *why; /**< 1 to PP_WIRE_MAX_REASON bytes, and nothing of what follows; NULL: none */
     char *gpu; /**< UUID; NULL: the batch carries no values */
     pp_strings sources; /**< of each metric, by its own name; "": not offered. At least
-                           PP_WIRE_FINE_LEAST; of metrics behind them nothing is known */
+                           PP_WIRE_PM_LEAST; of metrics behind them nothing is known */
     pp_wire_pm_row *rows;
     size_t count;
     pp_wire_pm_sampling sampling;

@@ -44,7 +44,7 @@ typedef struct pp_inject_options {
     const char *cpu;    /**< what the agent asks for; "": nothing, unless the pod makes it ask */
     const char *memory; /**< the same, and its limit */
     const pp_strings *gpu_resources; /**< by which a container is known to use a GPU */
-    double capture_seconds;          /**< least length of a sampled capture */
+    double capture_seconds;          /**< least length of a capture */
     int64_t events_port;             /**< on the pod's loopback, for foreign hooks; 0: none */
     bool sampling_auto;              /**< sessions of method Auto ask for PM sampling too */
     const char *sampling_memory;     /**< as memory, where PM sampling is asked for */

@@ -86,7 +86,7 @@ typedef struct pp_selector {
     size_t n_requirements;
 } pp_selector;
 
-/** A capture of time, on the operator's clock. */
+/** A span of time, on the operator's clock. */
 typedef struct pp_session_span {
     int64_t from_ns, to_ns;
 } pp_session_span;

@@ -10,14 +10,15 @@
 /* Samples below which all of them say more of a rate than those between captures alone. */
 #define LEAST_SAMPLES 5
 
-/* Numbers that are missing within one capture are those of steps whose marks were lost. */
+/* Numbers that are missing within one capture, or behind one whose end is not known, may be those
+ * of marked steps that were lost. */
 static void add_between(const pp_marked_step *left, const pp_marked_step *right,
                         const pp_replay_runs *dwells, pp_counted_steps *to)
 {
     const pp_time_range range = {left->span.end_ns, right->span.start_ns};
     const int64_t steps = right->number - left->number - 1;
-    if (left->process != right->process || left->capture == right->capture || steps <= 0 ||
-        range.end_ns <= range.start_ns || pp_replay_runs_touch(dwells, range))
+    if (left->process != right->process || left->capture == right->capture || !left->ended ||
+        steps <= 0 || range.end_ns <= range.start_ns || pp_replay_runs_touch(dwells, range))
         return;
     const int64_t ns = range.end_ns - range.start_ns;
     if (ns > INT64_MAX - to->ns || steps > INT64_MAX - to->steps)

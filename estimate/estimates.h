@@ -60,7 +60,7 @@ typedef struct pp_estimate {
     double standard_error;
     double windows;
     pp_method method;
-    char *source;     /**< of a PM value what it is by its own name, of an isolated one "replays" */
+    char *source;     /**< of a PM value what it is by its own name, of a replay's "replays" */
     char *group_name; /**< NULL: in no group */
     double group_mean;
     double group_standard_error;

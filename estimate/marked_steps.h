@@ -8,6 +8,7 @@
 typedef struct pp_marked_step {
     uint32_t process;
     int64_t capture; /**< the capture's, of this process */
+    bool ended;      /**< all of its capture is known, to the end */
     int64_t number;
     pp_time_range span;
 } pp_marked_step;

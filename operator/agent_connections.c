@@ -315,9 +315,20 @@ void pp_connections_disconnected(pp_operator *op, pp_http_id connection)
     enqueue_session(op, uid);
 }
 
+void pp_connections_tell_all(pp_operator *op)
+{
+    pp_peer *peer;
+    pp_peer *next;
+    HASH_ITER(hh, op->peers, peer, next)
+    {
+        tell_peer(op, peer, false);
+    }
+}
+
 void pp_connections_pod_moved(pp_operator *op, const pp_pod *pod)
 {
-    pp_pod_peers *of_pod = op->server ? peers_of(op, pod->uid) : NULL;
+    /* Who does not lead tells nothing: agents may be kept meanwhile, and hear of it afterwards. */
+    pp_pod_peers *of_pod = op->server && op->leading ? peers_of(op, pod->uid) : NULL;
     pp_peer *peer;
     DL_FOREACH(of_pod ? of_pod->peers : NULL, peer)
     {

@@ -21,6 +21,8 @@ void pp_connections_hook(pp_operator *op, pp_http_id connection, const pp_wire_h
 void pp_connections_disconnected(pp_operator *op, pp_http_id connection);
 /** Tells the agents of the session's pods whether to sample, where that has changed. */
 void pp_connections_tell_session(pp_operator *op, const char *session_uid);
+/** Tells every agent which session has its pod, and whether to sample, where that has changed. */
+void pp_connections_tell_all(pp_operator *op);
 /** Tells the pod's agents which session has it now. */
 void pp_connections_pod_moved(pp_operator *op, const pp_pod *pod);
 /** Tells the pod's agents to end where only they are left of it. */

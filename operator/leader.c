@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "controller/claim.h"
+#include "operator/agent_connections.h"
 #include "operator/claims.h"
 #include "operator/deployment.h"
 #include "operator/session_runtime.h"
@@ -12,8 +13,9 @@
 
 #include <string.h>
 
-/** As long as the Lease that was lost may still keep others from leading. */
-enum { RECALL_MS = 15000 };
+/** By then another replica leads, if one can: the Lease is lost 10 s after it was renewed, runs for
+ * 15, and is looked at every 2 to 4.4 s. */
+enum { RECALL_MS = 10000 };
 
 static void start_leading(pp_operator *op)
 {
@@ -23,22 +25,23 @@ static void start_leading(pp_operator *op)
     (void)uv_timer_stop(&op->recall);
     if (op->server)
         pp_http_ingest_hold(op->server, false);
+    pp_connections_tell_all(op);
     pp_watches_enqueue_all(op);
 }
 
-/* Agents go to the replica that leads now, or wait for one. */
-static void send_agents_away(pp_operator *op)
+/* They go to the replica that leads now, or wait for one. */
+static void send_agents_away(pp_operator *op, const char *why)
 {
     (void)uv_timer_stop(&op->recall);
     if (!op->server)
         return;
-    pp_http_ingest_close_all(op->server, 1012, "another replica leads now");
+    pp_http_ingest_close_all(op->server, 1012, why);
     pp_http_ingest_hold(op->server, false);
 }
 
 static void on_recall(uv_timer_t *timer)
 {
-    send_agents_away(timer->data);
+    send_agents_away(timer->data, "this replica leads no more");
 }
 
 /*
@@ -60,7 +63,7 @@ static void stop_leading(pp_operator *op)
     op->prometheus_failed = false; /* it is not asked any more */
     pp_runtime_drop_all(op);
     if (op->idle || op->stopping)
-        send_agents_away(op);
+        send_agents_away(op, "this replica leads no more");
     else
         keep_agents(op);
 }
@@ -110,7 +113,7 @@ static void on_leader(void *user, const char *identity)
 {
     pp_operator *op = user;
     if (!op->leading && strcmp(identity, op->identity) != 0)
-        send_agents_away(op);
+        send_agents_away(op, "another replica leads now");
 }
 
 static void on_lease_error(void *user, const pp_error *error)

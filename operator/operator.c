@@ -277,6 +277,7 @@ void pp_operator_stop(pp_operator *op)
     pp_info(NULL, "stopping");
     uv_timer_stop(&op->tick);
     uv_timer_stop(&op->retention);
+    uv_timer_stop(&op->recall);
     pp_rights_stop(op);
     if (op->server)
         pp_http_server_stop(op->server);

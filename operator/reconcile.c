@@ -296,6 +296,7 @@ static void status_written(pp_runtime *runtime, const write_context *context, co
     const char *version = pp_json_get_string(object, "metadata", "resourceVersion", NULL);
     runtime->status_failures = 0;
     runtime->stale_until_ns = 0;
+    runtime->stale_version[0] = '\0';
     runtime->status_written_ns = pp_time_monotonic();
     if (version && strcmp(version, context->version) != 0)
         (void)snprintf(runtime->stale_version, sizeof runtime->stale_version, "%s",
@@ -304,20 +305,28 @@ static void status_written(pp_runtime *runtime, const write_context *context, co
     pp_watches_enqueue(runtime->op, runtime->key);
 }
 
-/* Somebody has written since: a decision waits for what the watch brings of that, or would meet the
- * same conflict. Should nothing come, it is tried again after a while. */
+/* Somebody has written since: a decision waits for what the watch brings of that, which it may have
+ * done already, or would meet the same conflict. Should nothing come, it is made after a while. */
 static void status_conflicted(pp_runtime *runtime, const write_context *context)
 {
     (void)snprintf(runtime->stale_version, sizeof runtime->stale_version, "%s", context->version);
     runtime->stale_until_ns = pp_time_monotonic() + STALE_MS * MILLISECOND;
-    (void)pp_workqueue_add_after(runtime->op->queue, runtime->key, STALE_MS + 1, NULL);
+    pp_watches_enqueue(runtime->op, runtime->key);
 }
 
-/* Whether the session as it is known here is the one that a write has replaced. */
-static bool is_stale(const pp_runtime *runtime, const pp_session *session)
+/* Whether the session as it is known here is one that a write has replaced. It comes again with
+ * what the watch brings, or when it has waited for that long enough. */
+static bool is_stale(pp_runtime *runtime, const pp_session *session)
 {
-    return strcmp(runtime->stale_version, session->resource_version) == 0 &&
-           (!runtime->stale_until_ns || pp_time_monotonic() < runtime->stale_until_ns);
+    if (strcmp(runtime->stale_version, session->resource_version) != 0)
+        return false;
+    if (!runtime->stale_until_ns)
+        return true;
+    const int64_t left = runtime->stale_until_ns - pp_time_monotonic();
+    if (left <= 0)
+        return false;
+    (void)pp_workqueue_add_after(runtime->op->queue, runtime->key, left / MILLISECOND + 1, NULL);
+    return true;
 }
 
 /* Nothing is written before the pause is over, however often the session is looked at. */

@@ -136,7 +136,7 @@ typedef enum pp_replay_skip {
     PP_LEFT_COUNT,
 } pp_replay_skip;
 
-/** One layer; written once, before the header's layer_count covers it, but for left_out. */
+/** One layer; written once, before the header's layer_count covers it, but for skip_reason. */
 typedef struct pp_ring_layer {
     int64_t parameters;
     uint8_t skip_reason[2]; /**< a pp_replay_skip each for forward and backward */

@@ -98,6 +98,23 @@ static void test_what_is_expected(void **state)
     assert_int_equal(pp_metric_expected(power), power);
 }
 
+/* All of them may be asked for. */
+static void test_the_schema_takes_all(void **state)
+{
+    (void)state;
+    char expected[64];
+    char *text =
+        pp_file_read(PP_SOURCE_DIR "/crds/profilesession.yaml", (size_t)1 << 22, NULL, NULL);
+    assert_non_null(text);
+    const char *list = strstr(text, "                metrics:\n");
+    assert_non_null(list);
+    const char *limit = strstr(list, "maxItems: ");
+    (void)snprintf(expected, sizeof expected, "maxItems: %d\n", PP_METRIC_COUNT);
+    assert_non_null(limit);
+    assert_memory_equal(limit, expected, strlen(expected));
+    free(text);
+}
+
 /* Lists that are written by hand have each of them. */
 static void test_lists_have_each(void **state)
 {
@@ -124,7 +141,7 @@ int main(void)
         cmocka_unit_test(test_what_pm_sampling_tells), cmocka_unit_test(test_columns_of_a_table),
         cmocka_unit_test(test_each_is_whole),          cmocka_unit_test(test_sources_are_no_others),
         cmocka_unit_test(test_an_exporters_series),    cmocka_unit_test(test_what_is_expected),
-        cmocka_unit_test(test_lists_have_each),
+        cmocka_unit_test(test_lists_have_each),        cmocka_unit_test(test_the_schema_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

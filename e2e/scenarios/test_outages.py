@@ -69,7 +69,28 @@ def api_server_killed(world, _):
     kill_api_server(world, 15)
 
 
-FAULTS = (agents_killed, api_server_killed, etcd_away, prometheus_away, postgres_away, webhook_gone_and_failed_upgrade)
+def times_connected(world, session):
+    return {pod: log.count('"message":"connected, ') for pod, log in
+            all_agent_logs(world, session.namespace, "app=dlrm").items()}
+
+
+def api_server_halted(world, session):
+    """Too busy to renew the Lease, which is lost and had back; the agents stay where they are."""
+    leader, before = world.wait_for_leader(), times_connected(world, session)
+    lost = terms_lost(world, leader)
+    assert all(before.values())
+    stop_for(control_plane_pid("kube-apiserver"), 12)
+    wait_for_api(world)
+    more_batches(world, session, 3, 120)
+    assert world.leader() == leader and terms_lost(world, leader) == lost + 1
+    assert times_connected(world, session) == before
+
+
+def terms_lost(world, pod):
+    return world.cluster.kubectl("-n", SYSTEM, "logs", pod).count("no longer leading")
+
+
+FAULTS = (agents_killed, api_server_killed, api_server_halted, etcd_away, prometheus_away, postgres_away, webhook_gone_and_failed_upgrade)
 
 
 @pytest.fixture(scope="module")

@@ -128,6 +128,24 @@ static void lost_ones_are_not_counted(void **state)
     pp_counted_steps_done(&f.counted);
 }
 
+/* A batch was lost, so that one capture was given a second number. */
+static void nothing_behind_a_capture_without_an_end(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.batches[0].last = false;
+    find(&f, (const bool[]){true, false});
+    assert_int_equal(f.counted.steps, 0);
+    pp_counted_steps_done(&f.counted);
+    f.activity.n_batches = N_BATCHES + 1; /* its last one came, without a step */
+    f.batches[N_BATCHES] = f.batches[0];
+    f.batches[N_BATCHES].last = true;
+    find(&f, (const bool[]){true, false});
+    assert_int_equal(f.counted.steps, 995);
+    pp_counted_steps_done(&f.counted);
+}
+
 /* 500 W, but 100 W in captures and in the second behind one: what a step takes is of the 500. */
 static void a_rate_of_steps_without_marks(void **state)
 {
@@ -162,6 +180,7 @@ int main(void)
         cmocka_unit_test(what_was_not_counted),
         cmocka_unit_test(a_rate_of_steps_without_marks),
         cmocka_unit_test(lost_ones_are_not_counted),
+        cmocka_unit_test(nothing_behind_a_capture_without_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,8 @@ void pp_chip_describe(pp_ring_header *header)
 {
     int (*get_device)(int *) = NULL;
     int device = 0;
+    header->capability = header->multiprocessors = 0;
+    header->sm_khz = header->memory_khz = header->memory_bits = 0;
     /* Of a part of a GPU the driver tells some of the part and some of the whole. */
     if (strncmp(header->gpus, "GPU-", 4) != 0 || strchr(header->gpus, ','))
         return;
