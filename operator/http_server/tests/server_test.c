@@ -823,18 +823,25 @@ static void test_reading_stops_while_batches_wait(void **state)
     client_close(&late);
 }
 
+static void hold(fixture *f, void *held)
+{
+    pp_http_ingest_hold(f->server, *(const bool *)held);
+}
+
 /** Connections stay, new ones too; what was sent meanwhile is taken afterwards. */
 static void test_nothing_is_read_while_held(void **state)
 {
     fixture *f = *state;
     client before = connect_agent(f, "good-a");
-    pp_http_ingest_hold(f->server, true);
+    bool held = true;
+    fixture_run(f, hold, &held);
     client meanwhile = connect_agent(f, "good-b");
     send_batch(&before, "s-1", 1, 1);
     send_batch(&meanwhile, "s-1", 1, 1);
     let_it_read(f);
     assert_int_equal(f->batches, 0);
-    pp_http_ingest_hold(f->server, false);
+    held = false;
+    fixture_run(f, hold, &held);
     assert_text(&before, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
     assert_text(&meanwhile, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":1}");
     client_close(&before);
