@@ -260,8 +260,8 @@ static void set_pm(pp_session_turn *turn)
     else
         pp_session_set(
             turn, PP_CONDITION_SAMPLED, PP_CONDITION_UNKNOWN, "WaitingForSamples",
-            "%lld of %lld pods have values from PM sampling yet; the first come after a capture "
-            "that was sampled",
+            "%lld of %lld pods have values from PM sampling so far; the first come after a "
+            "capture that was sampled",
             (long long)t->pm, (long long)t->reporting);
 }
 
@@ -296,7 +296,7 @@ static void set_replayed(pp_session_turn *turn)
     else
         pp_session_set(
             turn, PP_CONDITION_REPLAYED, PP_CONDITION_UNKNOWN, "WaitingForReplays",
-            "Layers of %lld of %lld pods were replayed yet; that begins some seconds after the "
+            "Layers of %lld of %lld pods were replayed so far; that begins some seconds after the "
             "first sampled step of each",
             (long long)t->replayed, (long long)t->reporting);
 }
