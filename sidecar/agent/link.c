@@ -13,6 +13,7 @@
 #include <openssl/x509.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -22,6 +23,7 @@ enum {
     HANGUP_AFTER_S = 40,
     CONNECT_TIMEOUT_S = 10,
     LOOKUP_MS = 2000, /* where there are addresses to go on with */
+    ATTEMPT_MS = 15000,
 };
 
 struct pp_link {
@@ -31,7 +33,7 @@ struct pp_link {
     int port;
     pp_route route;
     pp_lookup *lookup;
-    uv_timer_t patience;
+    uv_timer_t patience;  /* for the lookup, then for all that has to follow until it is open */
     bool looking;         /* the name is being resolved for this attempt */
     char unresolved[128]; /* why it was not, last; "": it was */
     bool by_address;      /* as the log has it */
@@ -56,6 +58,7 @@ static void report_closed(pp_link *link, int status, int retry_after, const char
     link->reported = true;
     link->open = false;
     link->wsi = NULL;
+    (void)uv_timer_stop(&link->patience);
     link->config.events->closed(link->config.user, status, retry_after, why);
 }
 
@@ -158,6 +161,8 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
                     size_t n)
 {
     pp_link *link = lws_context_user(lws_get_context(wsi));
+    if (wsi && lws_get_opaque_user_data(wsi)) /* on_late() has given it up */
+        return reason == LWS_CALLBACK_CLIENT_ESTABLISHED ? -1 : 0;
     switch (reason) {
     case LWS_CALLBACK_CLIENT_APPEND_HANDSHAKE_HEADER:
         return add_authorization(link, wsi, in, n);
@@ -169,6 +174,7 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
         return 0;
     case LWS_CALLBACK_CLIENT_ESTABLISHED:
         link->open = true;
+        (void)uv_timer_stop(&link->patience);
         pp_route_worked(&link->route);
         pp_buf_reset(&link->received);
         link->config.events->opened(link->config.user);
@@ -305,6 +311,21 @@ static void say_route(pp_link *link, const char *address, bool named)
     link->by_address = !named;
 }
 
+/*
+ * libwebsockets waits for the answer to the upgrade for ever, where the other side has gone without
+ * a word. The connection is given up: its end, which this brings about, is no news any more.
+ */
+static void on_late(uv_timer_t *timer)
+{
+    pp_link *link = timer->data;
+    if (link->wsi) {
+        lws_set_opaque_user_data(link->wsi, link);
+        (void)shutdown(lws_get_socket_fd(link->wsi), SHUT_RDWR);
+    }
+    pp_route_failed(&link->route);
+    report_closed(link, 0, -1, "no answer");
+}
+
 /* To an address, but as the host's name: that is what the certificate has to be made out to. */
 static void connect_to(pp_link *link, const char *address)
 {
@@ -323,6 +344,7 @@ static void connect_to(pp_link *link, const char *address)
         .pwsi = &link->wsi,
         .retry_and_idle_policy = &idle_policy,
     };
+    (void)uv_timer_start(&link->patience, on_late, ATTEMPT_MS, 0);
     if (lws_client_connect_via_info(&info))
         return;
     pp_route_failed(&link->route);

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -408,6 +409,23 @@ def silent():
         except PermissionError:
             pytest.skip("no name server may be opened here")
         yield one
+
+
+def test_an_operator_that_goes_without_a_word(probe, tmp_path):
+    """Behind the handshake, and behind the request: the connection is given up, and another one begun."""
+    certificates(tmp_path)
+    (tmp_path / "token").write_text("first-token\n")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    with socket.create_server(("localhost", 0)) as listener:
+        listener.settimeout(60)
+        probe.configure(endpoint="wss://localhost:%d/v1/ingest" % listener.getsockname()[1])
+        probe.start(*options(probe))
+        silent = []
+        for reads in (False, True, True):
+            silent.append(context.wrap_socket(listener.accept()[0], server_side=True))
+            assert not reads or silent[-1].recv(4096).startswith(b"GET /v1/ingest")
+    until(lambda: probe.log.read_text().count("not connected (no answer") >= 2, "both to be given up")
 
 
 @needs_mounts
