@@ -27,8 +27,8 @@ def profile(world, method, name, model, seed, seconds, duration, **settings):
     pod = world.running(session.namespace, "job-name=kernels")[0]["metadata"]["name"]
     item = session.follow(seconds + 120)
     assert item["status"]["phase"] == "Succeeded", session.condition("Succeeded")
-    rows = world.database.rows("SELECT kind, layer, phase, metric, mean, stderr, method, source, reason FROM result_detail "
-                               f"WHERE session_uid = '{item['metadata']['uid']}'")
+    rows = world.database.rows("SELECT kind, layer, phase, metric, mean, stderr, method, source, reason, achieved, peak "
+                               f"FROM result_detail WHERE session_uid = '{item['metadata']['uid']}'")
     world.cluster.kubectl("-n", session.namespace, "wait", "--for=condition=Complete", "job/kernels",
                           f"--timeout={seconds + 60}s", timeout=seconds + 70)
     return session, world.cluster.kubectl("-n", session.namespace, "logs", pod, "-c", "trainer"), rows
