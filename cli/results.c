@@ -314,7 +314,7 @@ static void print_amounts(FILE *to, const json_t *job)
     }
 }
 
-/* A number of 10^12 is one of people: "4.1 of 4.9 TB/s". */
+/* Of the job, in units of 10^12: "DRAM 4.1 of 4.9 TB/s". */
 static void print_achieved(FILE *to, const json_t *job)
 {
     for (int m = 0; m < PP_METRIC_COUNT; m++) {

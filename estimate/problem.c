@@ -167,17 +167,9 @@ static int drop_unused(pp_problem *p, pp_error *err)
 static int64_t observed(const pp_problem *p, int64_t start, int64_t end)
 {
     int64_t sum = 0;
-    size_t low = 0;
-    size_t high = p->n_observed;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (p->observed[middle].end_ns <= start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < p->n_observed && p->observed[low].start_ns < end; low++) {
-        const pp_time_range s = p->observed[low];
+    for (size_t i = pp_spans_find(p->observed, p->n_observed, start);
+         i < p->n_observed && p->observed[i].start_ns < end; i++) {
+        const pp_time_range s = p->observed[i];
         sum += (s.end_ns < end ? s.end_ns : end) - (s.start_ns > start ? s.start_ns : start);
     }
     return sum;
