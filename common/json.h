@@ -62,6 +62,10 @@ const char *pp_json_get_string(const json_t *object, ...) __attribute__((sentine
 /** The list's first object whose "name" is this; borrowed, or NULL. */
 const json_t *pp_json_named(const json_t *list, const char *name);
 
+/** Bytes of heap that a value and all in it take, about: 20 times its text where that is short keys
+ * and numbers. */
+size_t pp_json_bytes(const json_t *value);
+
 /** A new string of a text that may have been cut within a character, whose bytes are then left out
  * at the end, and "?" elsewhere. NULL without memory. */
 json_t *pp_json_text(const char *text);

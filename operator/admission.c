@@ -35,12 +35,16 @@ static const int64_t ASK_AFTER_NS = INT64_C(100000000);
 static const int64_t ASK_AGAIN_NS = INT64_C(300000000);
 static const int64_t MILLISECOND = 1000000;
 
-enum { MAX_QUESTIONS = 16 };
+enum {
+    MAX_QUESTIONS = 16,
+    MAX_WAITING = 64 << 20, /* bytes of the pods that wait; further ones are decided at once */
+};
 
 /** A review that waits for a session that is announced. */
 typedef struct waiting {
     pp_http_id id;
     json_t *pod;
+    size_t bytes; /* of the pod */
     char ns[64];
     bool labelled;
     int64_t until_ns;
@@ -52,6 +56,7 @@ typedef struct pp_admission {
     pp_operator *op;
     pp_announced *announced;
     waiting *waiting;
+    size_t waiting_bytes;
     unsigned questions; /* under way */
     uv_timer_t timer;   /* of the first that has waited long enough */
 } pp_admission;
@@ -119,6 +124,7 @@ static void decide(pp_operator *op, pp_http_id id, const char *ns, const pp_sess
 static void stop_waiting(pp_admission *admission, waiting *w)
 {
     DL_DELETE(admission->waiting, w);
+    admission->waiting_bytes -= w->bytes;
     json_decref(w->pod);
     free(w);
 }
@@ -249,10 +255,12 @@ static void on_timer(uv_timer_t *timer)
     look_at_all(timer->data);
 }
 
+/* -1: it cannot wait. */
 static int let_wait(pp_admission *admission, pp_http_id id, const pp_http_review *review,
                     int64_t until_ns)
 {
-    waiting *w = calloc(1, sizeof *w);
+    const size_t bytes = pp_json_bytes(review->pod);
+    waiting *w = bytes <= MAX_WAITING - admission->waiting_bytes ? calloc(1, sizeof *w) : NULL;
     if (!w)
         return -1;
     int64_t now = pp_time_monotonic();
@@ -263,6 +271,8 @@ static int let_wait(pp_admission *admission, pp_http_id id, const pp_http_review
     w->until_ns = until_ns < longest ? until_ns : longest;
     w->ask_ns = now + ASK_AFTER_NS;
     (void)snprintf(w->ns, sizeof w->ns, "%s", review->namespace_name);
+    w->bytes = bytes;
+    admission->waiting_bytes += bytes;
     DL_APPEND(admission->waiting, w);
     set_timer(admission);
     return 0;

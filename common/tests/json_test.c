@@ -1,8 +1,10 @@
+#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
 
+#include <malloc.h>
 #include <string.h>
 
 typedef struct sample {
@@ -217,6 +219,66 @@ static void test_texts(void **state)
     }
 }
 
+/* ---- heap ---- */
+
+static size_t taken;
+
+/* What malloc has for it, and its own word before it. */
+static void *take(size_t n)
+{
+    void *p = malloc(n);
+    taken += p ? malloc_usable_size(p) + sizeof(size_t) : 0;
+    return p;
+}
+
+static void give_back(void *p)
+{
+    taken -= p ? malloc_usable_size(p) + sizeof(size_t) : 0;
+    free(p);
+}
+
+static void assert_bytes(const char *text)
+{
+    json_set_alloc_funcs(take, give_back);
+    taken = 0;
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    assert_non_null(value);
+    const double told = (double)pp_json_bytes(value), true_bytes = (double)taken;
+    json_decref(value);
+    json_set_alloc_funcs(malloc, free);
+    if (told < 0.7 * true_bytes || told > 1.5 * true_bytes)
+        fail_msg("%.40s...: %.0f bytes told, %.0f taken", text, told, true_bytes);
+}
+
+/* `n` times `item` between `open` and `close`; %d in it is its number. */
+static void assert_bytes_of_many(const char *open, const char *item, const char *close, int n)
+{
+    pp_buf text;
+    pp_buf_init(&text, 1 << 20);
+    assert_int_equal(pp_buf_printf(&text, NULL, "%s", open), 0);
+    for (int i = 0; i < n; i++) {
+        char one[64];
+        (void)snprintf(one, sizeof one, "%s\"%d\"%s", i ? "," : "", i, item);
+        assert_int_equal(pp_buf_printf(&text, NULL, "%s", one), 0);
+    }
+    assert_int_equal(pp_buf_printf(&text, NULL, "%s", close), 0);
+    assert_bytes(text.data);
+    pp_buf_done(&text);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    assert_bytes("{\"metadata\": {\"name\": \"a\", \"labels\": {\"app\": \"b\"}}, \"spec\": "
+                 "{\"a\": [1, 2]}}");
+    assert_bytes_of_many("{", ":\"\"", "}", 10000);
+    assert_bytes_of_many("{", ":{}", "}", 10000);
+    assert_bytes_of_many("{", ":[]", "}", 10000);
+    assert_bytes_of_many("{", ":7", "}", 10000);
+    assert_bytes_of_many("[", "", "]", 10000);
+    assert_int_equal(pp_json_bytes(NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -1,17 +1,21 @@
 """What the admission webhook adds to the creation of a pod, with 0, 1,000 and 10,000 sessions in its namespace.
 
-Four kinds of pods take turns on the same connection: `off` (labelled inject=false, which the webhook is not asked
-about), `none` (no session matches), `match` (one does, and the pod is patched) and `whole` (labelled inject=false, and
-written as the patched one becomes: what a pod of that size costs the API server without any webhook). A figure is the
-difference to `off` in the same round; the median of --rounds rounds. Then as many as --parallel connections create at once: the rate beside
-that of `off`. At last the operator's pod is deleted without a grace, and a pod created in the same moment.
+Five kinds of pods take turns on the same connection: `off` (labelled inject=false, which the webhook is not asked
+about), `none` (no session matches), `match` (one does, and the pod is patched), `whole` (labelled inject=false, and
+written as the patched one becomes: what a pod of that size costs the API server without any webhook) and `peer` (which
+another webhook is asked about, that allows everything: peer_webhook). A figure is the difference to `off` in the same
+round; the median of --rounds rounds. Then as many as --parallel connections create at once: the rate beside that of
+`off`. At last the operator's pod is deleted without a grace, and a pod created in the same moment.
 
 Brings up e2e's cluster and installs the release there; nothing else may run on the machine.
 """
 import argparse
+import contextlib
 import copy
 import json
+import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -19,11 +23,15 @@ import time
 import lab
 import stage
 from harness.api import PODS, SESSIONS, Api, pod_object, session_object
-from harness.progress import wait_until
+from harness.cluster import CACHE, E2E
+from harness.progress import run, start, stop, wait_until
 
 OFF = {"precisionprobe.io/inject": "false"}
-KINDS = {"off": {"app": "match", **OFF}, "none": {"app": "none"}, "match": {"app": "match"}, "whole": {"app": "match", **OFF}}
+KINDS = {"off": {"app": "match", **OFF}, "none": {"app": "none"}, "match": {"app": "match"}, "whole": {"app": "match", **OFF},
+         "peer": {"app": "peer", **OFF}}
+NOT_OURS = ("whole", "peer")  # what is to be compared with
 SPACE = "bench-creation"
+PEER, PEER_PORT = "bench-peer", 9444
 
 
 class Creator:
@@ -68,6 +76,31 @@ class Creator:
         wait_until("the pods to be gone", lambda: not api.call("GET", PODS.format(SPACE) + "?limit=1")[1]["items"], 600)
         api.close()
         self.patched = None
+
+
+@contextlib.contextmanager
+def peer_webhook(cluster):
+    """The webhook that is asked about pods of the kind `peer`."""
+    program = os.path.join(CACHE, "bench", "peer_webhook")
+    run(run(f"{E2E}/setup", "--go").split()[-1], "build", "-o", program, str(lab.HERE / "peer_webhook/main.go"), timeout=300)
+    place = f"{cluster.environment['PP_HOST_IP']}:{PEER_PORT}"
+    server = start(program, place, stdout=subprocess.PIPE, text=True)
+    try:
+        cluster.apply(json.dumps(peer_configuration(place, server.stdout.readline().strip())))
+        yield
+    finally:
+        cluster.kubectl("delete", "mutatingwebhookconfiguration", PEER, "--ignore-not-found")
+        stop(server)
+
+
+def peer_configuration(place, ca):
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": PEER},
+            "webhooks": [{
+                "name": "peer.bench.precisionprobe.io", "clientConfig": {"url": f"https://{place}/", "caBundle": ca},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+                "objectSelector": {"matchLabels": {"app": "peer"}},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SPACE}},
+                "failurePolicy": "Fail", "sideEffects": "None", "timeoutSeconds": 2, "admissionReviewVersions": ["v1"]}]}
 
 
 def percentile(values, share):
@@ -136,9 +169,10 @@ def measure(world, args, sessions):
         rounds.append({kind: (percentile(v, 0.5), percentile(v, 0.99)) for kind, v in took.items()})
         creator.clear()
     for index, name in ((0, "p50"), (1, "p99")):
-        size = statistics.median(r["whole"][index] - r["off"][index] for r in rounds) * 1e3
+        for kind in NOT_OURS:
+            more = statistics.median(r[kind][index] - r["off"][index] for r in rounds) * 1e3
+            lab.figure(f"creation {name} {kind}", more, "ms more", sessions=sessions, rounds=args.rounds)
         beyond = statistics.median(r["match"][index] - r["whole"][index] for r in rounds) * 1e3
-        lab.figure(f"creation {name} whole", size, "ms more", sessions=sessions, rounds=args.rounds)
         lab.figure(f"creation {name} match, beyond whole", beyond, "ms more", sessions=sessions, rounds=args.rounds)
     for kind in ("none", "match"):
         for index, name, limit in ((0, "p50", 3.0), (1, "p99", 15.0)):
@@ -146,15 +180,15 @@ def measure(world, args, sessions):
             off = statistics.median(r["off"][index] for r in rounds) * 1e3
             lab.figure(f"creation {name} {kind}", added, "ms more", limit=limit, off_ms=off, sessions=sessions,
                        rounds=args.rounds)
-    ratios = {kind: [] for kind in ("none", "match", "whole")}
+    ratios = {kind: [] for kind in KINDS if kind != "off"}
     for _ in range(args.rounds):
-        rates = {kind: at_once(creator, kind, args.parallel, args.parallel * 8) for kind in ("off", *ratios)}
+        rates = {kind: at_once(creator, kind, args.parallel, args.parallel * 8) for kind in KINDS}
         for kind, list_ in ratios.items():
             list_.append(rates[kind] / rates["off"])
         creator.clear()
     for kind, list_ in ratios.items():
         value = statistics.median(list_)
-        must = {} if kind == "whole" else {"holds": value >= 0.8, "must": 0.8}
+        must = {} if kind in NOT_OURS else {"holds": value >= 0.8, "must": 0.8}
         lab.figure(f"creation rate {kind}", value, "of off", parallel=args.parallel, sessions=sessions, **must)
 
 
@@ -186,7 +220,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     args = parser.parse_args()
-    with stage.installed(args.keep) as world, stage.namespace(world, SPACE):
+    with stage.installed(args.keep) as world, stage.namespace(world, SPACE), peer_webhook(world.cluster):
         api = Api(world.cluster)
         api.create(SESSIONS.format(SPACE), session_object("match", {"app": "match"}, deadline="24h"))
         api.close()

@@ -9,8 +9,8 @@ NOBODY = "wss://127.0.0.1:1/v1/ingest"
 LONG = 240  # s; a minute is what it takes
 
 
-def pod(world, namespace, name, command):
-    return world.pod(namespace, name).replace(SLEEP, command)
+def pod(world, namespace, name, command, labels="app: idle"):
+    return world.pod(namespace, name, labels).replace(SLEEP, command)
 
 
 def reasons(session):
@@ -22,13 +22,24 @@ def stalled(session):
     return (condition.get("status"), condition.get("reason"))
 
 
-def test_no_python_has_loaded_the_hook(world, namespace):
-    """A shell, a program that is no Python, a script that starts Python with -I; a Python that is slow to train is fine."""
+def begin_without_hook(world, namespace):
     commands = {"shell": "command: [sh, -c, 'sleep 3600']", "program": SLEEP, "isolated": ISOLATED, "slow": PYTHON}
-    world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace) + "---\n"
+    world.cluster.apply(manifest("hook", labels="app: idle", namespace=namespace) + "---\n"
                         + "---\n".join(pod(world, namespace, name, command) for name, command in commands.items()))
     world.running(namespace, "app=idle", 4)
-    session = world.session("all", namespace)
+    return world.session("hook", namespace)
+
+
+def begin_without_operator(world, namespace):
+    """Only pods made from now on are told where nobody listens."""
+    world.use(config__ingest__endpoint=NOBODY)
+    world.cluster.apply(manifest("agent", labels="app: alone", namespace=namespace) + "---\n"
+                        + pod(world, namespace, "alone", PYTHON, "app: alone"))
+    world.running(namespace, "app=alone")
+    return world.session("agent", namespace)
+
+
+def hook_is_missed(world, namespace, session):
     named = {"shell": "HookNotLoaded", "program": "HookNotLoaded", "isolated": "HookNotLoaded", "slow": None}
     wait_until("every such pod to be named", lambda: reasons(session) == named, LONG)
     assert stalled(session) == ("True", "HookNotLoaded")
@@ -36,7 +47,7 @@ def test_no_python_has_loaded_the_hook(world, namespace):
     for name, part in words.items():
         told = wait_until(f"an Event on {name}", lambda: dict(world.events(namespace, name)).get("HookNotLoaded"), 30)
         assert "no Python has run with the hook" in told and part in told
-    assert "HookNotLoaded" in dict(world.events(namespace, "all"))
+    assert "HookNotLoaded" in dict(world.events(namespace, "hook"))
     say("  three pods are named; a Python is started in each")
     for name in words:
         world.cluster.kubectl("-n", namespace, "exec", name, "-c", "trainer", "--", "sh", "-c",
@@ -46,15 +57,19 @@ def test_no_python_has_loaded_the_hook(world, namespace):
     assert "HookNotLoaded" not in dict(world.events(namespace, "slow"))
 
 
-def test_an_agent_that_reaches_nobody(world, namespace):
-    world.use(config__ingest__endpoint=NOBODY)
-    world.cluster.apply(manifest("all", labels="app: idle", namespace=namespace) + "---\n"
-                        + pod(world, namespace, "alone", PYTHON))
-    world.running(namespace, "app=idle")
-    session = world.session("all", namespace)
+def operator_is_missed(world, namespace, session):
     wait_until("the pod to be named", lambda: reasons(session) == {"alone": "AgentNotConnected"}, LONG)
     condition = session.condition("Stalled")
     assert (condition["status"], condition["reason"]) == ("True", "AgentNotConnected")
     assert "alone" in condition["message"] and NOBODY in condition["message"]
-    for name in ("all", "alone"):
+    for name in ("agent", "alone"):
         wait_until(f"an Event on {name}", lambda: dict(world.events(namespace, name)).get("AgentNotConnected"), 30)
+
+
+def test_pods_that_are_not_heard_from(world, namespace):
+    """A shell, a program that is no Python, a script that starts Python with -I; a Python that is slow to train is fine.
+    And an agent that reaches nobody. Their minute runs side by side."""
+    without_hook = begin_without_hook(world, namespace)
+    without_operator = begin_without_operator(world, namespace)
+    hook_is_missed(world, namespace, without_hook)
+    operator_is_missed(world, namespace, without_operator)

@@ -1,8 +1,11 @@
 #include "operator/http_server/decoder.h"
 
 #include "common/thread.h"
+#include "common/time.h"
 
 #include <stdlib.h>
+
+static const int64_t TURN_NS = 5 * 1000000;
 
 typedef struct list {
     agent_message *first;
@@ -66,15 +69,26 @@ static void work(void *argument)
     }
 }
 
+static agent_message *take_decoded(decoder *d)
+{
+    uv_mutex_lock(&d->lock);
+    agent_message *m = shift(&d->out);
+    uv_mutex_unlock(&d->lock);
+    return m;
+}
+
+/* What does not fit into this turn of the loop has the next one. */
 static void hand_out(uv_async_t *async)
 {
     decoder *d = async->data;
-    uv_mutex_lock(&d->lock);
-    list out = d->out;
-    d->out = (list){0};
-    uv_mutex_unlock(&d->lock);
-    for (agent_message *m = shift(&out); m; m = shift(&out))
+    const int64_t end = pp_time_monotonic() + TURN_NS;
+    for (agent_message *m = take_decoded(d); m; m = take_decoded(d)) {
         d->done(d->user, m);
+        if (pp_time_monotonic() >= end) {
+            (void)uv_async_send(&d->async);
+            return;
+        }
+    }
 }
 
 decoder *decoder_new(uv_loop_t *loop, void (*done)(void *user, agent_message *m), void *user)

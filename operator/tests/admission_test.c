@@ -126,6 +126,20 @@ static void create_pod(world *w, const char *app)
     pp_admission_review(&w->api->op, 2, &review);
 }
 
+/* Of a text of 1.2 MB, and seventy times that in memory. */
+static void create_fat_pod(world *w)
+{
+    PP_CLEANUP_JSON json_t *object =
+        json_pack("{s:{s:s, s:{s:s}}, s:{s:[{s:s, s:s}]}, s:[]}", "metadata", "name", "fat",
+                  "labels", "app", "a", "spec", "containers", "name", "c", "image", "i", "status");
+    const pp_http_review review = {.uid = "r3", .namespace_name = "ml", .pod = object};
+    assert_non_null(object);
+    for (int i = 0; i < 400000; i++)
+        assert_int_equal(json_array_append_new(json_object_get(object, "status"), json_object()),
+                         0);
+    pp_admission_review(&w->api->op, 3, &review);
+}
+
 static void api_has(world *w, const char *session)
 {
     w->api->objects[0].path = PATH;
@@ -180,6 +194,20 @@ static void test_one_that_has_ended_has_no_pod(void **state)
     assert_int_equal(injected(w), 0);
 }
 
+/* Pods that wait may take so much memory; one beyond that is let through, and the others wait on.
+ */
+static void test_a_pod_too_large_to_wait(void **state)
+{
+    world *w = *state;
+    api_has(w, STORED("Pending"));
+    announce(w, NEW_SESSION);
+    create_fat_pod(w);
+    create_pod(w, "a");
+    assert_true(api_server_run(w->api, is_injected, w));
+    api_server_run_for(w->api, SECOND / 2);
+    assert_int_equal(injected(w), 1);
+}
+
 /* A name that is generated is not known before the watch has it. */
 static void test_a_name_to_come_is_not_asked_for(void **state)
 {
@@ -207,6 +235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_asks_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_else_asks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_that_has_ended_has_no_pod, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_pod_too_large_to_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_name_to_come_is_not_asked_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stops_while_it_asks, setup, teardown),
     };
