@@ -325,14 +325,13 @@ def run_agents(world, args):
         started = start_pods(world, agents, args.rate)
         took = collecting(phases, started)
         phases.end()
-        since, written = time.monotonic(), api_counts(world)[0]
+        since, written, used = time.monotonic(), api_counts(world)[0], operator.seconds()
         if args.replicas > 1:
             time.sleep(args.seconds / 2)
-            operator = kill_leader(world, operator, agents)
-        before, used = time.monotonic(), operator.seconds()
+            operator, used = kill_leader(world, operator, agents, used)
         time.sleep(args.seconds / (2 if args.replicas > 1 else 1))
         now = time.monotonic()
-        share = (operator.seconds() - used) / (now - before)
+        share = (operator.seconds() - used) / (now - since)
         writes_after, size_after = api_counts(world)
         last = dict(agents.last)
     agents.end()
@@ -353,7 +352,10 @@ def run_agents(world, args):
                                                  "reasons")})
 
 
-def kill_leader(world, operator, agents):
+def kill_leader(world, operator, agents, used):
+    """The next leader, and what its processor time is to be counted from: less than none, by the seconds since `used` that
+    the one before took. So what the agents keep while nobody leads counts where it is worked off."""
+    took = operator.seconds() - used
     os.kill(operator.pid, 9)
     began = time.monotonic()
     name = world.wait_for_leader()  # the other replica, or the same pod's next process
@@ -362,12 +364,12 @@ def kill_leader(world, operator, agents):
     agents.move(after.address)
     wait_until("all agents at the new leader", lambda: agents.last.get("connected") == agents.count, 120)
     lab.figure("all agents are back", time.monotonic() - began, "s")
-    used, since = after.seconds(), time.monotonic()
+    caught, since = after.seconds(), time.monotonic()
     while time.monotonic() < began + CATCH_UP and agents.last.get("waiting", agents.count) >= agents.count:
         time.sleep(0.5)
     lab.figure("what they kept is stored", time.monotonic() - began, "s", limit=CATCH_UP,
-               cores=(after.seconds() - used) / max(time.monotonic() - since, 0.5))
-    return after
+               cores=(after.seconds() - caught) / max(time.monotonic() - since, 0.5))
+    return after, -took
 
 
 def run_waiting(world, args):
