@@ -1,5 +1,6 @@
 #include "operator/session_runtime.h"
 
+#include "common/time.h"
 #include "estimate/regression/regression.h"
 #include "operator/state.h"
 
@@ -65,6 +66,7 @@ pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session)
     }
     runtime->op = op;
     runtime->serial = ++op->works_made;
+    runtime->known_ns = pp_time_monotonic();
     (void)snprintf(runtime->uid, sizeof runtime->uid, "%s", session->uid);
     pp_runtime *older = pp_runtime_of_key(op, runtime->key);
     if (older) /* of the session that had the name before */
@@ -85,6 +87,12 @@ void pp_runtime_unsolved(pp_runtime *runtime)
 {
     runtime->unsolved = true;
     pp_runtime_wake(runtime);
+}
+
+void pp_runtime_solve_took(pp_runtime *runtime, int64_t took_ns)
+{
+    runtime->op->solves_took_ns += took_ns - runtime->solve_took_ns;
+    runtime->solve_took_ns = took_ns;
 }
 
 static void sleep_again(pp_runtime *runtime)
@@ -110,6 +118,7 @@ void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *runtime))
 void pp_runtime_drop(pp_runtime *runtime)
 {
     sleep_again(runtime);
+    pp_runtime_solve_took(runtime, 0);
     pp_runtime_target *target;
     pp_runtime_target *next;
     HASH_ITER(hh, runtime->targets, target, next)

@@ -81,15 +81,16 @@ typedef struct pp_runtime {
     char prometheus_warning[448];
     int64_t prometheus_shift_ns;  /**< taken out of its stamps; whole ms */
     bool prometheus_clock_stored; /**< with what was measured */
-    pp_strings shared; /**< GPUs that several pods held at a time, as the exporter says */
-    unsigned queries;  /**< to Prometheus, under way */
-    bool solving;      /**< solutions are being made */
-    bool unsolved;     /**< data came in since the last solution began: pp_runtime_unsolved */
-    bool finalise;     /**< the next solution is the final one */
-    int64_t solved_ns; /**< monotonic, when the last solution ended */
-    int64_t solve_took_ns;
-    unsigned solve_failures;                    /**< in a row, while the store was reachable */
-    char solve_error[256];                      /**< of the last solution; "": it was made */
+    pp_strings shared;       /**< GPUs that several pods held at a time, as the exporter says */
+    unsigned queries;        /**< to Prometheus, under way */
+    bool solving;            /**< solutions are being made */
+    bool unsolved;           /**< data came in since the last solution began: pp_runtime_unsolved */
+    bool finalise;           /**< the next solution is the final one */
+    int64_t known_ns;        /**< monotonic, when the session became known */
+    int64_t solved_ns;       /**< monotonic, when the last solution ended */
+    int64_t solve_took_ns;   /**< pp_runtime_solve_took */
+    unsigned solve_failures; /**< in a row, while the store was reachable */
+    char solve_error[256];   /**< of the last solution; "": it was made */
     int64_t trouble_since_ns[PP_TROUBLE_COUNT]; /**< as last decided */
     pp_selector_near *near;                     /**< where no pod matches; NULL: not looked for */
     int64_t near_after_ns;                      /**< monotonic: and is again from then on */
@@ -118,6 +119,9 @@ pp_runtime *pp_runtime_of_key(const pp_operator *op, const char *key);
 void pp_runtime_wake(pp_runtime *runtime);
 /** Data came in that no solution has. */
 void pp_runtime_unsolved(pp_runtime *runtime);
+/** What the last solution took, ns; 0: there will be no other. op->solves_took_ns has all of them.
+ */
+void pp_runtime_solve_took(pp_runtime *runtime, int64_t took_ns);
 /** Calls fn for those that are awake; it may drop the one that it is called for. */
 void pp_runtime_each_awake(pp_operator *op, void (*fn)(pp_runtime *runtime));
 void pp_runtime_drop(pp_runtime *runtime);

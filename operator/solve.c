@@ -18,7 +18,7 @@
  * each of its GPUs, and its solutions are written. One target at a time, so that a large session
  * never takes more memory or more than one core; and a few of all sessions', the others wait, so
  * that many sessions do not either. While data still comes in a solution is made again when the
- * interval has passed, and no sooner than ten times what the last one took.
+ * interval has passed, less often where that is much work (controller/solve_due.h).
  */
 
 static const int64_t SECOND = 1000000000;
@@ -96,7 +96,7 @@ static void session_solved(job *j)
     if (runtime) {
         runtime->solving = false;
         runtime->solved_ns = pp_time_monotonic();
-        runtime->solve_took_ns = j->took_ns;
+        pp_runtime_solve_took(runtime, j->final && !j->failed ? 0 : j->took_ns);
         runtime->stats_dirty = true;
         note_outcome(runtime, j);
         if (j->failed) {
@@ -287,8 +287,10 @@ static bool is_due(const pp_runtime *runtime)
                                   .unsolved = runtime->unsolved,
                                   .finalise = runtime->finalise,
                                   .failures = runtime->solve_failures,
+                                  .known_ns = runtime->known_ns,
                                   .ended_ns = runtime->solved_ns,
-                                  .took_ns = runtime->solve_took_ns};
+                                  .took_ns = runtime->solve_took_ns,
+                                  .all_took_ns = runtime->op->solves_took_ns};
     return runtime->targets &&
            pp_solve_is_due(&state, runtime->op->config->attribution.solve_interval,
                            pp_time_monotonic());

@@ -72,7 +72,8 @@ struct pp_operator {
     struct pp_runtime *runtimes_by_key;
     struct pp_runtime *awake; /**< those with something to collect or to solve */
     struct pp_solves *solves;
-    struct pp_peer *peers; /**< of agent_connections.c */
+    int64_t solves_took_ns; /**< the last solutions of all runtimes: pp_runtime_solve_took */
+    struct pp_peer *peers;  /**< of agent_connections.c */
     struct pp_pod_peers *peers_by_pod;
     struct pp_pending_call *contexts;
     unsigned inquiries; /**< of explain.c, under way */

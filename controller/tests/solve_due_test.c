@@ -32,6 +32,37 @@ static void test_not_too_often(void **state)
     assert_true(pp_solve_is_due(&slow, 10 * SECOND, NOW + SECOND));
 }
 
+/* 1,000 sessions whose solutions take 50 ms each: one of them in a quarter of the time. */
+static void test_with_many_others(void **state)
+{
+    (void)state;
+    pp_solve_state s = {.unsolved = true,
+                        .took_ns = SECOND / 20,
+                        .all_took_ns = 50 * SECOND,
+                        .ended_ns = NOW - 200 * SECOND + 1};
+    assert_false(due(s, 30));
+    s.ended_ns--;
+    assert_true(due(s, 30));
+    s.ended_ns = NOW - 2 * SECOND;
+    s.finalise = true;
+    assert_true(due(s, 30));
+}
+
+static void test_the_first_one(void **state)
+{
+    (void)state;
+    pp_solve_state s = {.unsolved = true, .all_took_ns = 50 * SECOND, .known_ns = NOW};
+    assert_false(due(s, 10));
+    s.known_ns = NOW - 50 * SECOND + 1;
+    assert_false(due(s, 10));
+    s.known_ns--;
+    assert_true(due(s, 10));
+    s.known_ns = NOW;
+    s.finalise = true;
+    assert_true(due(s, 10));
+    assert_true(due((pp_solve_state){.unsolved = true, .known_ns = NOW}, 10));
+}
+
 static void test_the_last_one(void **state)
 {
     (void)state;
@@ -58,6 +89,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_where_there_is_something_new),
         cmocka_unit_test(test_not_too_often),
+        cmocka_unit_test(test_with_many_others),
+        cmocka_unit_test(test_the_first_one),
         cmocka_unit_test(test_the_last_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,12 +176,12 @@ def _cpu(pid):
 class Session:
     """An agent on a ring directory. It ends sampling by itself after `seconds`, counted from the first sampled step."""
 
-    def __init__(self, ring, seconds=0.0, budget=1.0, capture=2.0, skip=0, most=0, fine=0):
+    def __init__(self, ring, seconds=0.0, budget=1.0, capture=2.0, skip=0, most=0, fine=0, include=()):
         self.folder, self.ring = tempfile.mkdtemp(prefix="pp-session-"), ring
         # By its UID the hook knows that it is another one, which starts a sampler of its own.
         settings = {"version": 1, "session": {"uid": uuid.uuid4().hex, "namespace": "bench", "name": "bench"},
                     "endpoint": "wss://localhost:1/v1/ingest",
-                    "layers": {"include": [], "exclude": [], "types": [], "depth": 0},
+                    "layers": {"include": list(include), "exclude": [], "types": [], "depth": 0},
                     "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": skip, "max": most},
                     "durationSeconds": seconds, "overheadBudgetPercent": budget, "stretch": {"seconds": capture},
                     "fine": {"periodNs": fine}}
