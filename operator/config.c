@@ -22,7 +22,8 @@ static const pp_config_option options[] = {
      "Greatest standard error, in points of 100 of a metric's range, with which a layer's value is "
      "reported"},
     {"attribution.solveInterval", PP_CONFIG_DURATION, AT(attribution.solve_interval), "30s", 1,
-     3600, NULL, "How often a live session's estimates are solved again"},
+     3600, NULL,
+     "How often a live session's estimates are solved again; less often where there are many"},
     {"http.bindAddress", PP_CONFIG_STRING, AT(http.bind_address), "", 0, 0, NULL,
      "Address to listen on; empty: every address"},
     {"http.plainPort", PP_CONFIG_INTEGER, AT(http.plain_port), "8080", 0, 65535, NULL,
