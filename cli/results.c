@@ -94,14 +94,15 @@ json_t *pp_results_of_solution(const pp_estimates *s)
         (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }
     json_t *gpu = json_pack(
-        "{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu, "steps",
-        (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
+        "{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu,
+        "steps", (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
         (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns, "gapNs",
         integer_or_null(s->gap_ns), "countedSteps", (json_int_t)s->counted_steps, "countedStepMs",
         real(s->counted_steps ? (double)s->counted_ns / (double)s->counted_steps / 1e6
                               : (double)NAN),
-        "windows", (json_int_t)s->windows, "samples", (json_int_t)s->samples, "lagMs",
-        real(s->lag_ns / 1e6), "lagStandardErrorMs", real(s->lag_stderr_ns / 1e6), "items", items);
+        "countedIdleShare", real(s->counted_idle), "windows", (json_int_t)s->windows, "samples",
+        (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6), "lagStandardErrorMs",
+        real(s->lag_stderr_ns / 1e6), "items", items);
     if (gpu)
         add_closures(gpu, s);
     return gpu;
@@ -328,20 +329,44 @@ static void print_achieved(FILE *to, const json_t *job)
     }
 }
 
+static void print_idle(FILE *to, double share)
+{
+    (void)fprintf(to, ", in %.1f%% of which no kernel ran", 100 * share);
+}
+
+/* The training's own steps; marks lengthen the others. */
+static void print_counted(FILE *to, const json_t *gpu)
+{
+    const json_t *idle = json_object_get(gpu, "countedIdleShare");
+    (void)fprintf(to, "%lld steps of %.3f ms",
+                  (long long)json_integer_value(json_object_get(gpu, "countedSteps")),
+                  json_number_value(json_object_get(gpu, "countedStepMs")));
+    if (json_is_number(idle))
+        print_idle(to, json_number_value(idle));
+    (void)fprintf(to, "; %lld more were marked, of %.3f ms",
+                  (long long)json_integer_value(json_object_get(gpu, "steps")),
+                  json_number_value(json_object_get(gpu, "stepMs")));
+}
+
+static void print_marked(FILE *to, const json_t *gpu)
+{
+    const json_t *gap = json_object_get(gpu, "gapNs");
+    const double steps = json_number_value(json_object_get(gpu, "stepNs"));
+    (void)fprintf(to, "%lld steps of %.3f ms",
+                  (long long)json_integer_value(json_object_get(gpu, "steps")),
+                  json_number_value(json_object_get(gpu, "stepMs")));
+    if (json_is_number(gap) && steps > 0)
+        print_idle(to, json_number_value(gap) / steps);
+}
+
 static void print_heading(FILE *to, const json_t *gpu)
 {
     const char *uuid = text_of(gpu, "gpu");
-    const json_t *gap = json_object_get(gpu, "gapNs");
-    const json_t *counted = json_object_get(gpu, "countedStepMs");
-    const double steps = json_number_value(json_object_get(gpu, "stepNs"));
-    (void)fprintf(to, "\n%s: %lld steps of %.3f ms", *uuid ? uuid : "no GPU",
-                  (long long)json_integer_value(json_object_get(gpu, "steps")),
-                  json_number_value(json_object_get(gpu, "stepMs")));
-    if (json_is_number(counted))
-        (void)fprintf(to, " (%.3f ms between captures)", json_number_value(counted));
-    if (json_is_number(gap) && steps > 0)
-        (void)fprintf(to, ", in %.1f%% of which no kernel ran",
-                      100 * json_number_value(gap) / steps);
+    (void)fprintf(to, "\n%s: ", *uuid ? uuid : "no GPU");
+    if (json_is_number(json_object_get(gpu, "countedStepMs")))
+        print_counted(to, gpu);
+    else
+        print_marked(to, gpu);
     print_device(to, json_object_get(gpu, "device"));
     print_amounts(to, job_of(gpu));
     print_achieved(to, job_of(gpu));

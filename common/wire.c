@@ -165,6 +165,13 @@ static const column step_columns[] = {
     {0},
 };
 
+static const column run_columns[] = {
+    {"start", DELTA, offsetof(pp_wire_run, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
+    {"duration", PLAIN, offsetof(pp_wire_run, duration), 0, PP_WIRE_MAX_DURATION},
+    {"steps", PLAIN, offsetof(pp_wire_run, steps), 1, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
 static const column interval_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_interval, layer), 0, INT32_MAX},
     {"phase", PHASE, offsetof(pp_wire_interval, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
@@ -220,6 +227,8 @@ typedef struct column_group {
 
 static const column_group steps_group = {"steps", step_columns, sizeof(pp_wire_step),
                                          PP_WIRE_MAX_STEPS};
+static const column_group runs_group = {"counted", run_columns, sizeof(pp_wire_run),
+                                        PP_WIRE_MAX_RUNS};
 static const column_group intervals_group = {"intervals", interval_columns,
                                              sizeof(pp_wire_interval), PP_WIRE_MAX_INTERVALS};
 static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cell),
@@ -454,6 +463,20 @@ static int check_steps(const pp_wire_batch *batch, pp_error *err)
     return 0;
 }
 
+static int check_runs(const pp_wire_batch *batch, pp_error *err)
+{
+    if (check_columns(&runs_group, batch->runs, batch->run_count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < batch->run_count; i++) {
+        const pp_wire_run *r = &batch->runs[i];
+        if (r->start + r->duration > batch->capture.end)
+            return refuse_element(err, "counted", "duration", i, "the run ends after stretch.end");
+        if (i && r->start < r[-1].start + r[-1].duration)
+            return refuse_element(err, "counted", "start", i, "is within the run before");
+    }
+    return 0;
+}
+
 static int check_intervals(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     if (check_columns(&intervals_group, batch->intervals, batch->interval_count, err) < 0)
@@ -594,7 +617,7 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
         return -1;
     PP_CLEANUP_FREE int64_t *ids = NULL;
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
-        check_pm(batch, ids, err) < 0)
+        check_runs(batch, err) < 0 || check_pm(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -725,6 +748,17 @@ static int decode_activity(const json_t *object, pp_wire_batch *batch, pp_error 
     return 0;
 }
 
+/* Absent where there are none, or the agent is of an earlier release. */
+static int decode_runs(const json_t *object, pp_wire_batch *batch, pp_error *err)
+{
+    void *runs = NULL;
+    const json_t *counted = json_object_get(object, "counted");
+    if (counted && decode_columns(counted, &runs_group, &runs, &batch->run_count, err) < 0)
+        return -1;
+    batch->runs = runs;
+    return 0;
+}
+
 /* Both are absent where the agent does not know them, or is of an earlier release. */
 static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
@@ -809,7 +843,8 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
                        err) < 0)
         return -1;
     batch->steps = steps;
-    if (decode_activity(object, batch, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
+    if (decode_runs(object, batch, err) < 0 || decode_activity(object, batch, err) < 0 ||
+        decode_pm(object, &batch->pm, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -829,17 +864,17 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
 
 bool pp_wire_is_pm_only(const pp_wire_batch *batch)
 {
-    return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 &&
+    return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 && batch->run_count == 0 &&
            batch->interval_count == 0 && batch->grid.count == 0;
 }
 
 size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
 {
-    size_t bytes = sizeof *batch + batch->layer_count * sizeof *batch->layers +
-                   batch->step_count * sizeof *batch->steps +
-                   batch->interval_count * sizeof *batch->intervals +
-                   batch->grid.count * sizeof *batch->grid.cells +
-                   batch->pm.count * sizeof *batch->pm.rows;
+    size_t bytes =
+        sizeof *batch + batch->layer_count * sizeof *batch->layers +
+        batch->step_count * sizeof *batch->steps + batch->run_count * sizeof *batch->runs +
+        batch->interval_count * sizeof *batch->intervals +
+        batch->grid.count * sizeof *batch->grid.cells + batch->pm.count * sizeof *batch->pm.rows;
     for (size_t i = 0; i < batch->layer_count; i++)
         bytes += strlen(batch->layers[i].name) + strlen(batch->layers[i].type) + 2;
     return bytes;
@@ -870,6 +905,7 @@ void pp_wire_batch_free(pp_wire_batch *batch)
         pp_json_free_fields(layer_fields, &batch->layers[i]);
     free(batch->layers);
     free(batch->steps);
+    free(batch->runs);
     free(batch->intervals);
     free(batch->grid.cells);
     pp_json_free_fields(why_fields, &batch->pm);
@@ -1049,6 +1085,15 @@ static int append_activity(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     return append_columns(out, &grid_group, b->grid.cells, b->grid.count, err);
 }
 
+static int append_runs(pp_buf *out, const pp_wire_batch *b, pp_error *err)
+{
+    if (b->run_count == 0)
+        return 0;
+    return append_text(out, ",\"counted\":{", err) < 0
+               ? -1
+               : append_columns(out, &runs_group, b->runs, b->run_count, err);
+}
+
 static json_t *sampling_json(const pp_wire_pm_sampling *s)
 {
     return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
@@ -1092,7 +1137,8 @@ static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     if (append_head(out, b, err) < 0 || append_layers(out, b, err) < 0 ||
         append_text(out, ",\"steps\":{", err) < 0 ||
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
-        append_activity(out, b, err) < 0 || append_pm(out, &b->pm, err) < 0)
+        append_runs(out, b, err) < 0 || append_activity(out, b, err) < 0 ||
+        append_pm(out, &b->pm, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }
@@ -1130,6 +1176,8 @@ static bool may_shift_all(const pp_wire_batch *b, int64_t by)
                (!b->grid.cell || may_shift(b->grid.start, by));
     for (size_t i = 0; i < b->step_count && may; i++)
         may = may_shift(b->steps[i].start, by);
+    for (size_t i = 0; i < b->run_count && may; i++)
+        may = may_shift(b->runs[i].start, by);
     for (size_t i = 0; i < b->interval_count && may; i++)
         may = may_shift(b->intervals[i].start, by);
     return may;
@@ -1147,6 +1195,8 @@ int pp_wire_batch_shift(pp_wire_batch *b, int64_t by_ns, pp_error *err)
         b->grid.start -= by_ns;
     for (size_t i = 0; i < b->step_count; i++)
         b->steps[i].start -= by_ns;
+    for (size_t i = 0; i < b->run_count; i++)
+        b->runs[i].start -= by_ns;
     for (size_t i = 0; i < b->interval_count; i++)
         b->intervals[i].start -= by_ns;
     return 0;

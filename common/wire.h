@@ -26,6 +26,7 @@ enum {
     PP_WIRE_MAX_MESSAGE = 1 << 20, /**< bytes of one message */
     PP_WIRE_MAX_INTERVALS = 20000, /**< per batch */
     PP_WIRE_MAX_STEPS = 10000,     /**< per batch */
+    PP_WIRE_MAX_RUNS = 1024,       /**< of counted steps, per batch */
     PP_WIRE_MAX_LAYERS = 4096,     /**< per batch */
     PP_WIRE_MAX_CELLS = 40000,     /**< entries of a grid */
     PP_WIRE_MAX_DWELL = 1 << 24,   /**< number of a dwell */
@@ -126,6 +127,13 @@ typedef struct pp_wire_step {
     int64_t gap;      /**< ns of it in which no kernel ran; -1: not known */
 } pp_wire_step;
 
+/** A run of counted steps, one after the other: nothing is marked in them, nor recorded. */
+typedef struct pp_wire_run {
+    int64_t start;    /**< ns since 1970 */
+    int64_t duration; /**< ns */
+    int64_t steps;    /**< >= 1 */
+} pp_wire_run;
+
 /** One layer's work in one phase of one step. */
 typedef struct pp_wire_interval {
     int64_t layer; /**< a layer's id, or 0 in a phase of the step as a whole */
@@ -223,6 +231,8 @@ typedef struct pp_wire_batch {
     size_t layer_count;
     pp_wire_step *steps;
     size_t step_count;
+    pp_wire_run *runs; /**< that ended since the batch before, at the capture's end or earlier */
+    size_t run_count;
     pp_wire_interval *intervals;
     size_t interval_count;
     pp_wire_grid grid;

@@ -28,6 +28,7 @@ pp_activity *pp_activity_free(pp_activity *a)
     free(a->layers);
     free(a->batches);
     free(a->steps);
+    free(a->runs);
     free(a->intervals);
     free(a->cells);
     free(a->samples);

@@ -55,6 +55,14 @@ typedef struct pp_activity_step {
     int64_t gap_ns; /**< of it, in which no kernel ran; -1: not known */
 } pp_activity_step;
 
+/** Counted steps, one after the other (docs/wire.md). */
+typedef struct pp_activity_run {
+    uint32_t process; /**< index into processes */
+    int64_t start_ns;
+    int64_t duration_ns;
+    int64_t steps;
+} pp_activity_run;
+
 typedef struct pp_activity_interval {
     uint32_t batch;
     int32_t layer; /**< a layer's id; 0: the step's own phases */
@@ -108,6 +116,8 @@ typedef struct pp_activity {
     size_t n_batches;
     pp_activity_step *steps;
     size_t n_steps;
+    pp_activity_run *runs;
+    size_t n_runs;
     pp_activity_interval *intervals;
     size_t n_intervals;
     pp_activity_cell *cells;

@@ -5,7 +5,7 @@
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, intervals, cells, samples, pm;
+    size_t processes, layers, batches, steps, runs, intervals, cells, samples, pm;
 } capacities;
 
 struct pp_activity_builder {
@@ -153,6 +153,22 @@ static int add_steps(pp_activity_builder *b, uint32_t index, const pp_wire_batch
     return 0;
 }
 
+static int add_runs(pp_activity_builder *b, uint32_t process, const pp_wire_batch *batch,
+                    pp_error *err)
+{
+    pp_activity *a = b->activity;
+    if (GROW(b, runs, batch->run_count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < batch->run_count; i++) {
+        const pp_wire_run *in = &batch->runs[i];
+        a->runs[a->n_runs++] = (pp_activity_run){.process = process,
+                                                 .start_ns = in->start,
+                                                 .duration_ns = in->duration,
+                                                 .steps = in->steps};
+    }
+    return 0;
+}
+
 static int add_intervals(pp_activity_builder *b, uint32_t index, const pp_wire_batch *batch,
                          pp_error *err)
 {
@@ -218,7 +234,8 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
                                                      .end_ns = batch->capture.end,
                                                      .dwell = batch->capture.dwell,
                                                      .background = batch->capture.background};
-    return add_steps(b, index, batch, err) < 0 || add_intervals(b, index, batch, err) < 0
+    return add_steps(b, index, batch, err) < 0 || add_runs(b, process, batch, err) < 0 ||
+                   add_intervals(b, index, batch, err) < 0
                ? -1
                : add_cells(b, index, &batch->grid, err);
 }

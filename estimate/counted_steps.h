@@ -1,6 +1,7 @@
 /*
- * Steps that were counted and not sampled: those between two captures of a process, of which the
- * hook tells how many there were. They are the training's own: nothing is marked in them.
+ * Steps that were counted and not sampled. They are the training's own: nothing is marked in them.
+ * The hook tells runs of them; of an agent of an earlier release, those between two captures of a
+ * process are taken, with what marking takes at both ends.
  */
 #ifndef PP_ESTIMATE_COUNTED_STEPS_H
 #define PP_ESTIMATE_COUNTED_STEPS_H
@@ -13,16 +14,19 @@
 typedef struct pp_counted_steps {
     int64_t steps;
     int64_t ns;             /**< that they took, each process' own */
+    int64_t paused;         /**< steps beside them, of runs in which the training paused */
     pp_time_range *between; /**< in which they ran; sorted, apart from each other; owned */
     size_t count;
 } pp_counted_steps;
 
 /**
- * Finds them between the n marked steps, which are as pp_marked_steps_collect() gives them. Time in
- * which layers were replayed is no step's: where some lies between two captures, what they enclose
- * is left out.
+ * Those of the processes with uses[process]. A run whose steps took more than twice as long as half
+ * of all did is left out: in it the training has validated or saved, which is no step's time. The n
+ * marked steps are as pp_marked_steps_collect() gives them. Time in which layers were replayed is
+ * no step's: where some lies between two captures, what they enclose is left out.
  */
-int pp_counted_steps_find(const pp_marked_step *marked, size_t n, const pp_replay_runs *dwells,
+int pp_counted_steps_find(const pp_activity *activity, const bool *uses,
+                          const pp_marked_step *marked, size_t n, const pp_replay_runs *dwells,
                           pp_counted_steps *ret, pp_error *err);
 void pp_counted_steps_done(pp_counted_steps *counted);
 

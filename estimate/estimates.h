@@ -110,8 +110,10 @@ typedef struct pp_estimates {
     double step_mean_ns;   /**< NaN: no step */
     int64_t step_ns;       /**< of the steps, in the observed time */
     int64_t gap_ns;        /**< of that, in which no kernel of their process ran; -1: not known */
-    int64_t counted_steps; /**< between captures, in which nothing was marked */
+    int64_t counted_steps; /**< in which nothing was marked */
     int64_t counted_ns;    /**< that they took */
+    double counted_idle;   /**< of such a step, the share in which no kernel ran: a marked one's
+                                kernels take as long; NaN: not known */
     char *kernels;         /**< why busy times are not known; "" where no process says so */
     char *isolated;        /**< why layers were not replayed; "" where no process says so */
     char *pm;              /**< method Sampling: why the GPU was not sampled, as a reason; NULL */

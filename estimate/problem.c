@@ -442,7 +442,7 @@ static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
     if (rc == 0)
         rc = pp_marked_steps_collect(a, x->uses, &steps, &n_steps, err);
     if (rc == 0)
-        rc = pp_counted_steps_find(steps, n_steps, &p->dwells, &p->counted, err);
+        rc = pp_counted_steps_find(a, x->uses, steps, n_steps, &p->dwells, &p->counted, err);
     if (rc == 0)
         rc = allocate(&pieces, a->n_batches, sizeof(*pieces), err);
     if (rc == 0)

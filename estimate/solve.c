@@ -246,6 +246,14 @@ static int64_t span_sum(const pp_time_range *spans, size_t n)
     return sum;
 }
 
+static double counted_idle(const pp_estimates *s)
+{
+    if (s->counted_steps <= 0 || s->counted_ns <= 0 || s->step_count <= 0 || s->gap_ns < 0)
+        return (double)NAN;
+    const double busy = (double)(s->step_ns - s->gap_ns) / (double)s->step_count;
+    return fmax(1 - busy * (double)s->counted_steps / (double)s->counted_ns, 0);
+}
+
 static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_estimates *s)
 {
     s->lag_ns = r->lag_known ? r->lag_ns : (double)NAN;
@@ -259,6 +267,7 @@ static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_
     s->gap_ns = pp_problem_part(&p->step_time, &p->step_time);
     s->counted_steps = p->counted.steps;
     s->counted_ns = p->counted.ns;
+    s->counted_idle = counted_idle(s);
     for (size_t i = 0; i < r->n_windows; i++)
         s->windows += r->windows[i].usable;
     for (size_t m = 0; m < p->n_metrics; m++)

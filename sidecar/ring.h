@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 7,
+    PP_RING_VERSION = 8,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -65,6 +65,8 @@ typedef enum pp_mark_kind {
                             (docs/replay.md) the dwell's, from 1, and its steps count from there */
     PP_MARK_STOP,      /**< the capture stops here, at a step's end */
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
+    PP_MARK_COUNTED,   /**< `layer` steps have ended, one after the other, in which nothing was
+                            marked: value is the ns that they took, until `time` */
 } pp_mark_kind;
 
 /** docs/timing.md; the numbers are the wire's. Those that are not a layer's have layer 0. */

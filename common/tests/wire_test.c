@@ -575,6 +575,17 @@ static void test_busy_times(void **state)
     pp_wire_batch_free(b);
 }
 
+/** The example with two runs of counted steps before it. */
+static json_t *counted_example(void)
+{
+    json_t *object = parse(example);
+    (void)json_object_set_new(
+        object, "counted",
+        parse("{\"start\":[1768999990000000000,1100000000],\"duration\":[1100000000,1000000000],"
+              "\"steps\":[11,10]}"));
+    return object;
+}
+
 static void test_unknown_busy_times_are_left_out(void **state)
 {
     (void)state;
@@ -614,6 +625,36 @@ static void assert_refused(json_t *object, const broken *c)
     assert_string_equal(err.field, c->field ? c->field : c->path);
     assert_true(err.message[0]);
     assert_null(b);
+}
+
+static void test_counted_steps(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = counted_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_round_trip(object);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->run_count, 2);
+    assert_true(b->runs[1].start == T0 - 10000000000 + 1100000000);
+    assert_true(b->runs[1].duration == 1000000000 && b->runs[1].steps == 10);
+    assert_int_equal(pp_wire_batch_shift(b, 3600000000000, &err), 0);
+    assert_true(b->runs[1].start == T0 - 3608900000000);
+    pp_wire_batch_free(b);
+    static const broken cases[] = {
+        {"counted.start", "[1768999990000000000]", "counted.duration"},
+        {"counted.start[1]", "1099999999", NULL}, /* within the one before */
+        {"counted.start[0]", "1", NULL},
+        {"counted.duration[1]", "14200000000", NULL}, /* to 1 ns behind the capture's end */
+        {"counted.duration[0]", "-1", NULL},
+        {"counted.steps[0]", "0", NULL},
+        {"counted.steps", NULL, NULL},
+        {"counted", "[]", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *bad = counted_example();
+        assert_refused(bad, &cases[i]);
+    }
 }
 
 static void test_each_field_is_named(void **state)
@@ -1302,6 +1343,7 @@ int main(void)
         cmocka_unit_test(test_welcomes),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_counted_steps),
         cmocka_unit_test(test_batches_are_shifted),
         cmocka_unit_test(test_clock_is_said),
         cmocka_unit_test(test_refusal_from_an_error),

@@ -8,6 +8,7 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -160,6 +161,22 @@ class Trainer:
             chunks = self.do_run(seconds)["chunks"]
             stopping = time.perf_counter()
         return {"chunks": chunks, "start_s": started - begun, "stop_s": time.perf_counter() - stopping}
+
+    def do_kernels(self, steps):
+        """ns of a step in which a kernel ran, by torch.profiler without the CPU's activity."""
+        from torch.profiler import ProfilerActivity, profile
+        for count in (3, steps):  # what the first one sets up is not in the second
+            with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+                self.block(count)
+        with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+            profiler.export_chrome_trace(file.name)
+            events = json.load(open(file.name, encoding="utf-8"))["traceEvents"]
+        spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "kernel")
+        total, until = 0.0, 0.0
+        for begin, end in spans:
+            total += max(0.0, end - max(begin, until))
+            until = max(until, end)
+        return {"ns": total * 1e3 / steps, "kernels": len(spans) / steps}
 
     def do_record(self, steps, path):
         """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""

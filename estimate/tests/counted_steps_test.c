@@ -52,7 +52,8 @@ static void find(fixture *f, const bool *uses)
     pp_marked_step *marked = NULL;
     size_t n = 0;
     assert_int_equal(pp_marked_steps_collect(&f->activity, uses, &marked, &n, &err), 0);
-    assert_int_equal(pp_counted_steps_find(marked, n, &f->dwells, &f->counted, &err), 0);
+    assert_int_equal(
+        pp_counted_steps_find(&f->activity, uses, marked, n, &f->dwells, &f->counted, &err), 0);
     free(marked);
 }
 
@@ -171,6 +172,53 @@ static void a_rate_of_steps_without_marks(void **state)
     pp_counted_steps_done(&f.counted);
 }
 
+/* Ten runs of 50 steps of 20 ms of process 0, of which one has a pause of a minute; one of process
+ * 1, whose steps are as long. Numbers between captures are not asked then. */
+static void runs_say_it_best(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    pp_activity_run runs[11];
+    for (int64_t i = 0; i < 10; i++)
+        runs[9 - i] = (pp_activity_run){0, T0 + S / 10 + i * S, i == 5 ? 61 * S : S, 50};
+    for (int64_t i = 6; i < 10; i++)
+        runs[9 - i].start_ns += 60 * S;
+    runs[10] = (pp_activity_run){1, T0 + 5 * S, S, 50};
+    f.activity.runs = runs;
+    f.activity.n_runs = 11;
+    find(&f, (const bool[]){true, false});
+    assert_int_equal(f.counted.steps, 450);
+    assert_int_equal(f.counted.ns, 9 * S);
+    assert_int_equal(f.counted.paused, 50);
+    assert_int_equal(f.counted.count, 2); /* before and behind the pause */
+    assert_int_equal(f.counted.between[1].start_ns, T0 + S / 10 + 66 * S);
+    pp_counted_steps_done(&f.counted);
+    find(&f, (const bool[]){true, true});
+    assert_int_equal(f.counted.steps, 500);
+    pp_counted_steps_done(&f.counted);
+    f.activity.n_runs = 0;
+    find(&f, (const bool[]){true, false});
+    assert_int_equal(f.counted.steps, 995);
+    pp_counted_steps_done(&f.counted);
+}
+
+/* A training that stops often, for as long as its steps take: that is how it is. */
+static void a_median_that_is_slow(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    pp_activity_run runs[] = {
+        {0, T0, S, 10}, {0, T0 + S, S, 100}, {0, T0 + 2 * S, S, 10}, {0, T0 + 3 * S, 2 * S, 90}};
+    f.activity.runs = runs;
+    f.activity.n_runs = 4;
+    find(&f, (const bool[]){true, false});
+    assert_int_equal(f.counted.steps, 190); /* 10 and 22 ms; 100 ms is a pause beside 22 */
+    assert_int_equal(f.counted.paused, 20);
+    pp_counted_steps_done(&f.counted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +228,8 @@ int main(void)
         cmocka_unit_test(what_was_not_counted),
         cmocka_unit_test(a_rate_of_steps_without_marks),
         cmocka_unit_test(lost_ones_are_not_counted),
+        cmocka_unit_test(runs_say_it_best),
+        cmocka_unit_test(a_median_that_is_slow),
         cmocka_unit_test(nothing_behind_a_capture_without_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,10 +312,9 @@ static int prepare_statements(pp_connection *c, pp_job *job)
 
 static int send_statement(PGconn *conn, const pp_statement *s)
 {
-    static const int binary[PP_SQL_MAX_PARAMS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    int binary[PP_SQL_MAX_PARAMS];
+    for (int i = 0; i < s->n; i++)
+        binary[i] = 1;
     const char *const *values = (const char *const *)s->values;
     int sent = s->name
                    ? PQsendQueryPrepared(conn, s->name, s->n, values, s->lengths, binary, 1)

@@ -17,7 +17,8 @@ static const char activity_sql[] =
     "SELECT instance, process, stretch, stretch_last, start_ns, end_ns, "
     "step_number, step_start, step_duration, layer, phase, start, duration, "
     "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, "
-    "busy, step_gap, grid_kernels, dwell, background "
+    "busy, step_gap, grid_kernels, dwell, background, counted_start, counted_duration, "
+    "counted_steps "
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
 /* Of a process that several agents saw, one after another, what tells most. */
@@ -38,7 +39,7 @@ enum { PROCESSES, LAYERS, BATCHES, PM }; /* then samples */
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, intervals, cells, samples, pm;
+    size_t processes, layers, batches, steps, runs, intervals, cells, samples, pm;
 } capacities;
 
 typedef struct load_call {
@@ -144,7 +145,14 @@ static int open_arrays(const PGresult *r, int row, int first, int n, pp_row_arra
     return 0;
 }
 
-enum { BUSY = 20, STEP_GAP, GRID_KERNELS, DWELL, BACKGROUND }; /* columns of activity_sql */
+enum {
+    BUSY = 20,
+    STEP_GAP,
+    GRID_KERNELS,
+    DWELL,
+    BACKGROUND,
+    COUNTED
+}; /* columns of activity_sql */
 
 /* An array beside others of n elements that is NULL where none of it is known. */
 static int open_known(const PGresult *r, int row, int column, size_t n, pp_row_array *ret,
@@ -179,6 +187,26 @@ static int take_steps(load_call *c, const PGresult *r, int row, uint32_t batch, 
         s->start_ns = pp_row_array_int(&in[1]);
         s->duration_ns = pp_row_array_int(&in[2]);
         s->gap_ns = known_or_none(&gaps);
+    }
+    return 0;
+}
+
+static int take_runs(load_call *c, const PGresult *r, int row, uint32_t process, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    pp_row_array in[3];
+    if (PQgetisnull(r, row, COUNTED))
+        return 0;
+    if (open_arrays(r, row, COUNTED, 3, in, err) < 0 ||
+        pp_activity_grow(&a->runs, &c->room.runs, a->n_runs, in[0].count, sizeof(*a->runs), err) <
+            0)
+        return -1;
+    for (size_t i = 0; i < in[0].count; i++) {
+        pp_activity_run *run = &a->runs[a->n_runs++];
+        run->process = process;
+        run->start_ns = pp_row_array_int(&in[0]);
+        run->duration_ns = pp_row_array_int(&in[1]);
+        run->steps = pp_row_array_int(&in[2]);
     }
     return 0;
 }
@@ -252,7 +280,8 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
                                                      .end_ns = pp_row_int(r, row, 5, 0),
                                                      .dwell = pp_row_int(r, row, DWELL, 0),
                                                      .background = pp_row_bool(r, row, BACKGROUND)};
-    if (take_steps(c, r, row, batch, err) < 0 || take_intervals(c, r, row, batch, err) < 0)
+    if (take_steps(c, r, row, batch, err) < 0 || take_runs(c, r, row, process, err) < 0 ||
+        take_intervals(c, r, row, batch, err) < 0)
         return -1;
     return take_cells(c, r, row, batch, err);
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PP_SQL_MAX_PARAMS = 64, PP_SQL_MAX_ARRAY = 4000000 };
+enum { PP_SQL_MAX_PARAMS = 96, PP_SQL_MAX_ARRAY = 4000000 };
 
 /** Types of parameters, as in pg_type. */
 typedef enum pp_sql_type {

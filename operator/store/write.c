@@ -93,11 +93,11 @@ static const char batch_sql[] =
     "  start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
     "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
     "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels, "
-    "  dwell, background, clock_shift_ns) "
+    "  dwell, background, clock_shift_ns, counted_start, counted_duration, counted_steps) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
     "$19, "
     "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49, $51, $52, "
-    "  nullif($58::bigint, 0)) "
+    "  nullif($58::bigint, 0), $64, $65, $66) "
     " ON CONFLICT DO NOTHING RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters, "
@@ -221,6 +221,9 @@ GETTER(step_duration, pp_wire_step, duration)
 GETTER(step_epoch, pp_wire_step, epoch)
 GETTER(step_batch, pp_wire_step, batch)
 GETTER(step_gap, pp_wire_step, gap)
+GETTER(run_start, pp_wire_run, start)
+GETTER(run_duration, pp_wire_run, duration)
+GETTER(run_steps, pp_wire_run, steps)
 GETTER(interval_layer, pp_wire_interval, layer)
 GETTER(interval_phase, pp_wire_interval, phase)
 GETTER(interval_step, pp_wire_interval, step)
@@ -449,6 +452,18 @@ static void add_chip(pp_statement *s, const pp_chip *c)
                 number_of);
 }
 
+/* $64 to $66; NULL: none */
+static void add_runs(pp_statement *s, const pp_wire_batch *b)
+{
+    int64_t (*const get[])(const void *run) = {run_start, run_duration, run_steps};
+    for (size_t i = 0; i < sizeof get / sizeof *get; i++) {
+        if (b->run_count)
+            pp_sql_ints(s, PP_SQL_INT8_ARRAY, b->runs, b->run_count, sizeof *b->runs, get[i]);
+        else
+            pp_sql_null(s, PP_SQL_INT8_ARRAY);
+    }
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct pm_value {
     int64_t mean, error;
@@ -595,6 +610,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_replays(s, b);
     add_clock(s, b, clock);
     add_chip(s, &b->process.chip);
+    add_runs(s, b);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

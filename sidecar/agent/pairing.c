@@ -275,6 +275,7 @@ int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
     case PP_MARK_START:
         return start(p, mark);
     case PP_MARK_LOST:
+    case PP_MARK_COUNTED: /* the caller's to take */
         break;
     }
     return PP_PAIRING_NONE;

@@ -17,11 +17,13 @@ enum {
     KERNEL_ROUNDS = PP_RING_KERNELS / KERNELS_AT_ONCE + 1,
     ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
     HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
+    RUNS_AT_ONCE = PP_WIRE_MAX_RUNS / 2,
     FIRST_STEPS = 4, /* are taken before samples are waited for: the training may be over soon */
 };
 
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
 #define GREET_EVERY INT64_C(1000000000)
+#define ENDING INT64_C(1500000000) /* ns before the session's end */
 
 struct pp_process {
     char *path;
@@ -53,6 +55,8 @@ struct pp_process {
     bool refused;      /* that the hook stands aside is told already */
     uint64_t late;     /* kernels that came late, as told already */
     uint32_t failures; /* of the hook's that are told already */
+    pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, not told yet */
+    size_t run_count;
     int64_t
         paused_before; /* what the hook had of pauses when it was seen first, or the session came */
     pp_mark buffer[MARKS_AT_ONCE];
@@ -218,6 +222,25 @@ static void count(pp_process *p, pp_wire_batch *batch)
                              .process = (uint32_t)p->id + 1};
 }
 
+/* The runs so far, into a batch that ends at `end`: none is later, as the ring may say otherwise.
+ */
+static int tell_runs(pp_process *p, pp_wire_batch *batch, pp_error *err)
+{
+    batch->runs = calloc(p->run_count + 1, sizeof *batch->runs);
+    if (!batch->runs)
+        return pp_error_nomem(err);
+    int64_t after = INT64_MIN;
+    for (size_t i = 0; i < p->run_count; i++) {
+        const pp_wire_run *r = &p->runs[i];
+        if (r->start < after || r->start + r->duration > batch->capture.end)
+            continue;
+        after = r->start + r->duration;
+        batch->runs[batch->run_count++] = *r;
+    }
+    p->run_count = 0;
+    return 0;
+}
+
 static const char *ring_of(const pp_process *p)
 {
     const char *slash = strrchr(p->path, '/');
@@ -230,7 +253,8 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     int64_t events = 0;
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     bool ok = batch && describe(p, &batch->process, &err) == 0 &&
-              pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0;
+              pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
+              tell_runs(p, batch, &err) == 0;
     if (ok) {
         count(p, batch);
         pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
@@ -309,6 +333,44 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     }
 }
 
+/* A batch of its own, of no time. */
+static int emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err)
+{
+    if (p->run_count == 0 || p->id < 0)
+        return 0;
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return pp_error_nomem(err);
+    const pp_wire_run *last = &p->runs[p->run_count - 1];
+    const int64_t end = last->start + last->duration;
+    batch->capture =
+        (pp_wire_capture){.id = pod->captures++, .start = end, .end = end, .last = true};
+    int rc = describe(p, &batch->process, err) < 0 ? -1 : tell_runs(p, batch, err);
+    if (rc == 0) {
+        pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
+        pod->emit(pod->user, batch, 0, &place);
+    }
+    pp_wire_batch_free(batch);
+    return rc;
+}
+
+/* Nothing before the year 2000, nothing to come. Where nobody may be told yet, the oldest go. */
+static int take_run(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error *err)
+{
+    if (p->stale || mark->layer == 0 || mark->value < 0 || mark->value > PP_WIRE_MAX_DURATION ||
+        mark->time < mark->value || mark->time > p->now)
+        return 0;
+    const pp_wire_run run = {.start = mark->time - mark->value + p->offset,
+                             .duration = mark->value,
+                             .steps = mark->layer};
+    if (run.start < PP_WIRE_TIME_MIN)
+        return 0;
+    if (p->run_count == PP_WIRE_MAX_RUNS)
+        memmove(p->runs, p->runs + 1, --p->run_count * sizeof *p->runs);
+    p->runs[p->run_count++] = run;
+    return p->run_count >= RUNS_AT_ONCE && !p->open ? emit_runs(p, pod, err) : 0;
+}
+
 /* Hands on the steps whose kernels are all here. */
 static int pump(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
@@ -324,6 +386,8 @@ static int pump(pp_process *p, pp_agent_pod *pod, pp_error *err)
 
 static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error *err)
 {
+    if (mark->kind == PP_MARK_COUNTED)
+        return take_run(p, pod, mark, err);
     int event = pp_pairing_feed(p->pairing, mark, err);
     if (event == PP_PAIRING_START && p->stale) {
         (void)pp_pairing_end(p->pairing);
@@ -615,6 +679,7 @@ static void begin_session(pp_process *p)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
     p->stale = false;
+    p->run_count = 0;
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;
@@ -630,6 +695,8 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     if (pump(p, pod, &err) < 0)
         pp_warn(p->path, "steps are lost: %s", err.message);
     end_capture(p, pod, taken);
+    if (emit_runs(p, pod, &err) < 0)
+        pp_warn(p->path, "counted steps are not told: %s", err.message);
     if (p->monitor) {
         pp_monitor_finish(p->monitor);
         report_pm(p, pod);
@@ -676,6 +743,14 @@ static int greet(pp_process *p, int64_t now, pp_error *err)
     return pp_reader_beat(p->reader, err);
 }
 
+/* Behind the last capture there is no batch for counted steps, and once the operator has solved the
+ * session it takes none. */
+static bool is_ending(const pp_process *p, const pp_agent_pod *pod)
+{
+    return pod->allowed && !p->schedule.finished && !p->open && pod->first > 0 &&
+           pod->policy.duration > 0 && p->now - pod->first > pod->policy.duration - ENDING;
+}
+
 int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
 {
     if (p->now == 0 && pp_reader_kernels_taken(p->reader) > 0)
@@ -701,5 +776,7 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
         if (release(p, pod, err) < 0)
             return -1;
     }
+    if (is_ending(p, pod) && emit_runs(p, pod, err) < 0)
+        return -1;
     return greet(p, now, err) < 0 ? -1 : set_mode(p, pod, now, err);
 }

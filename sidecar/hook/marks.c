@@ -693,8 +693,10 @@ int pp_marks_set_state(pp_state state, bool partial)
     hook.partial = partial;
     hook.stepless = 0;
     hook.resting = hook.resting && state == COUNTING;
-    if (state == OFF)
+    if (state == OFF) {
         hook.depth = 0;
+        pp_pace_pause(); /* what comes until it counts again is not seen */
+    }
     show_state(state);
     return state == MARKING ? 0 : pp_nodes_release();
 }

@@ -5,6 +5,8 @@
  * capture of two seconds has enough of them. A marked block is compared only with plain ones just
  * before it, or just after where none were before: what the machine did a minute ago says nothing
  * about now.
+ *
+ * Plain steps are the training's own: the agent is told how long they take, too.
  */
 #include "hook.h"
 
@@ -59,6 +61,16 @@ static struct {
     int steps;
     int64_t since;
 } block;
+
+/* Plain steps, one after the other, that the agent is told of: about a second of them, or, where
+ * they are cut short, so many at least that it does not matter in which of them the training waits
+ * for its GPU. */
+#define RUN_NS INT64_C(1000000000)
+static struct {
+    uint32_t steps;
+    int64_t since; /* 0: none */
+    int64_t until;
+} run;
 
 static void sort(int64_t *v, int n)
 {
@@ -194,9 +206,41 @@ static int64_t settle_cost(int64_t own, const pp_pace_kernels *k)
     return cost > own / HIDDEN_MOST ? cost : own / HIDDEN_MOST;
 }
 
+static void tell_run(void)
+{
+    /* Marks that still wait for the GPU are the hook's thread's to write. */
+    if (run.steps > 0 && !pp_clock_cuda_behind())
+        pp_ring_push(&(pp_mark){.time = run.until,
+                                .kind = PP_MARK_COUNTED,
+                                .layer = run.steps,
+                                .value = run.until - run.since,
+                                .epoch = PP_MARK_UNKNOWN,
+                                .batch = PP_MARK_UNKNOWN});
+    run.steps = 0;
+    run.since = run.until;
+}
+
+static void end_run(void)
+{
+    if (run.steps >= BLOCK || run.until - run.since >= BLOCK_NS)
+        tell_run();
+    run.steps = 0;
+    run.since = 0;
+}
+
+static void count_plain(int64_t now)
+{
+    run.until = now;
+    if (run.since == 0)
+        run.since = now;
+    else if (++run.steps && now - run.since >= RUN_NS)
+        tell_run();
+}
+
 void pp_pace_pause(void)
 {
     block.kind = NEITHER;
+    end_run();
 }
 
 void pp_pace_forget(void)
@@ -234,6 +278,10 @@ void pp_pace_step(pp_state state, const pp_pace_kernels *k)
     int64_t own = pp_ring_cost_hold(kind == MARKED);
     int64_t now = pp_now();
     pp_ring_cost_add(kind == MARKED && block.kind == MARKED ? settle_cost(own, k) : own + k->cost);
+    if (kind == PLAIN)
+        count_plain(now);
+    else
+        end_run();
     if (kind != block.kind || kind == NEITHER) {
         begin_block(kind, now);
     } else if (++block.steps == BLOCK || now - block.since >= BLOCK_NS) {

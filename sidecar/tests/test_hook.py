@@ -1,4 +1,5 @@
 """The hook inside real trainings: changes no result, costs nothing when idle, names and times layers."""
+import bisect
 import os
 import re
 import runpy
@@ -94,6 +95,34 @@ def test_a_wrapped_method_is_as_the_original(python):
 
 def test_a_profiler_that_begins_after_a_capture_is_given_way(python):
     run(python, "-c", WATCH, needed("PP_HOOK"))
+
+
+def runs_offset(batches):
+    """From the training's own clock to that of batches."""
+    return statistics.median(b["stretch"]["start"] - b["stretch"]["monotonic"] for b in batches if "monotonic" in b["stretch"])
+
+
+def runs_of(batches):
+    """(start, end, steps) of counted steps' runs, by the training's own clock, in the order in which they were told."""
+    offset = runs_offset(batches)
+    return [(start - offset, start - offset + duration, steps) for b in batches if "counted" in b
+            for start, duration, steps in zip(undelta(b["counted"]["start"]), b["counted"]["duration"], b["counted"]["steps"])]
+
+
+def test_steps_between_captures_are_counted(once, python):
+    """By the script's own stamps, each just behind an optimizer's step: as many steps lie in each run as it says, all but a
+    few of the others are marked, and none is both."""
+    result, batches = once(python, TRAIN, "mixed", "500", "8", overheadBudgetPercent=6, stretch={"seconds": 0.2})
+    ends = told(result, "steps")
+    runs = runs_of(batches)
+    assert len(runs) >= 3
+    inside = [bisect.bisect_left(ends, end) - bisect.bisect_left(ends, start) for start, end, _ in runs]
+    assert inside == [steps for *_, steps in runs]
+    assert all(before[1] <= after[0] for before, after in zip(runs, runs[1:]))
+    offset = runs_offset(batches)
+    marked = [start - offset for b in batches for start in undelta(b["steps"]["start"])]
+    assert not [m for m in marked for start, end, _ in runs if start < m < end]
+    assert sum(inside) + len(marked) > 0.5 * len(ends)
 
 
 def test_layers_are_named_and_timed_in_every_phase(once, python):

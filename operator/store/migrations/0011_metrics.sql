@@ -24,8 +24,12 @@ BEGIN
     END LOOP;
 END $$;
 
+ALTER TABLE activity
+    ADD COLUMN counted_start bigint[],        -- of runs of counted steps, in which nothing was marked; NULL: none
+    ADD COLUMN counted_duration bigint[],
+    ADD COLUMN counted_steps bigint[];
 ALTER TABLE attribution
-    ADD COLUMN counted_steps bigint,          -- between captures, in which nothing was marked
+    ADD COLUMN counted_steps bigint,          -- in which nothing was marked
     ADD COLUMN counted_ns bigint;             -- that they took
 ALTER TABLE estimate
     ADD COLUMN amount_per_step double precision,  -- of a rate, in metric.per_step; of the job alone
@@ -50,7 +54,9 @@ SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_
        m.unit,
        e.amount_per_step, m.per_step AS amount_unit,
        a.counted_steps, a.counted_ns / 1e6 / nullif(a.counted_steps, 0) AS counted_ms_per_step,
-       e.achieved, e.peak, m.peak_unit
+       e.achieved, e.peak, m.peak_unit,
+       greatest(1 - (a.step_ns - a.gap_ns) / nullif(a.step_count, 0)::double precision
+                    / nullif(a.counted_ns::double precision / nullif(a.counted_steps, 0), 0), 0) AS counted_idle_share
 FROM item i
 JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
 JOIN target t USING (session_uid, pod_uid)

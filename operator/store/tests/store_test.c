@@ -932,6 +932,42 @@ static void grid_is_loaded(void **state)
     finish(f);
 }
 
+/* Runs of counted steps come back as they were, with a batch of no time too. */
+static void counted_steps_are_kept(void **state)
+{
+    (void)state;
+    fixture *f = start("t_counted");
+    sample_batch b;
+    pp_error err = {0};
+    prepare_target(f);
+    put_batch(f, 0);
+    make_batch(&b, 5);
+    pp_wire_run runs[] = {{T0 + SECOND, SECOND, 40}, {T0 + 3 * SECOND, SECOND / 2, 20}};
+    b.batch.runs = runs;
+    b.batch.run_count = 2;
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
+    make_batch(&b, 6);
+    pp_wire_run last = {T0 + 6 * SECOND, SECOND, 39};
+    b.batch.capture =
+        (pp_wire_capture){.id = 2, .start = T0 + 7 * SECOND, .end = T0 + 7 * SECOND, .last = true};
+    b.batch.layer_count = b.batch.step_count = b.batch.interval_count = 0;
+    b.batch.runs = &last;
+    b.batch.run_count = 1;
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
+    wait_all(f);
+    expect(f, "SELECT counted_duration, counted_steps FROM activity ORDER BY seq",
+           "NULL|NULL\n{1000000000,500000000}|{40,20}\n{1000000000}|{39}");
+    expect(f, "SELECT steps, open_stretch FROM process", "2|f");
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_runs, 3);
+    assert_int_equal(a->runs[1].start_ns, T0 + 3 * SECOND);
+    assert_int_equal(a->runs[1].duration_ns, SECOND / 2);
+    assert_int_equal(a->runs[2].steps, 39);
+    assert_int_equal(a->n_steps, 2);
+    pp_activity_free(a);
+    finish(f);
+}
+
 /* What is not known is NULL in the table; a reason stays once it was told, the clock is the last.
  */
 static void unknown_busy_times_are_null(void **state)
@@ -1813,6 +1849,7 @@ int main(void)
         cmocka_unit_test(quality_of_solutions),
         cmocka_unit_test(why_nothing_is_sampled_is_kept),
         cmocka_unit_test(grid_is_loaded),
+        cmocka_unit_test(counted_steps_are_kept),
         cmocka_unit_test(unknown_busy_times_are_null),
         cmocka_unit_test(replays_are_no_training),
         cmocka_unit_test(figures_that_cannot_be),

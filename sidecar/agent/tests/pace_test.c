@@ -10,7 +10,22 @@
 static struct {
     int64_t now, held, cost, kernels;
     bool recording, by_calls; /* in marked steps */
+    bool behind;              /* marks wait for the GPU */
+    int runs;                 /* told */
+    pp_mark run;              /* the latest */
 } world;
+
+bool pp_clock_cuda_behind(void)
+{
+    return world.behind;
+}
+
+void pp_ring_push(const pp_mark *mark)
+{
+    assert_int_equal(mark->kind, PP_MARK_COUNTED);
+    world.run = *mark;
+    world.runs++;
+}
 
 int64_t pp_now(void)
 {
@@ -207,10 +222,54 @@ static void test_long_steps(void **state)
     assert_true(world.cost - before > 39 * 9900000LL && world.cost - before < 40 * 10100000LL);
 }
 
+static void expect_run(int runs, uint32_t steps, int64_t ns, int64_t until)
+{
+    assert_int_equal(world.runs, runs);
+    assert_int_equal(world.run.layer, steps);
+    assert_int_equal(world.run.value, ns);
+    assert_int_equal(world.run.time, until);
+}
+
+/* A second of them; from one plain step's end to another's, with nothing else between. */
+static void test_runs_of_plain_steps(void **state)
+{
+    (void)state;
+    const int64_t ms = 1000000;
+    pp_pace_pause();
+    world.runs = 0;
+    (void)pass(COUNTING, 1, 30 * ms, 0); /* whose beginning is not known */
+    (void)pass(COUNTING, 99, 10 * ms, 0);
+    assert_int_equal(world.runs, 0);
+    (void)pass(COUNTING, 3, 10 * ms, 0);
+    expect_run(1, 101, 1010 * ms - 10000, world.now - 10 * ms - 10000);
+    (void)pass(COUNTING, 28, 10 * ms, 0);
+    (void)pass(DISCOVERING, 1, 500 * ms, 0); /* what was counted is told, and nothing of this */
+    assert_int_equal(world.runs, 2);
+    assert_int_equal(world.run.layer, 29);
+    (void)pass(MARKING, 100, 12 * ms, 0);
+    (void)pass(COUNTING, 5, 10 * ms, 0);
+    (void)pass(MARKING, 1, 12 * ms, 0); /* of so few nothing is said */
+    assert_int_equal(world.runs, 2);
+    (void)pass(COUNTING, 3, 3000 * ms, 0);
+    expect_run(4, 1, 3003 * ms, world.now); /* each by itself */
+    (void)pass(COUNTING, 20, 10 * ms, 0);
+    world.now += 60000 * ms; /* the hook was out of torch meanwhile */
+    pp_pace_pause();
+    expect_run(5, 20, 200 * ms - 10000, world.now - 60000 * ms);
+    (void)pass(COUNTING, 102, 10 * ms, 0);
+    assert_int_equal(world.runs, 6);
+    assert_true(world.run.value < 1100 * ms);
+    world.behind = true;
+    (void)pass(COUNTING, 300, 10 * ms, 0);
+    assert_int_equal(world.runs, 6);
+    world.behind = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_cost_of_a_step), cmocka_unit_test(test_some_take_longer),
-        cmocka_unit_test(test_the_first_capture), cmocka_unit_test(test_long_steps)};
+        cmocka_unit_test(test_the_first_capture), cmocka_unit_test(test_long_steps),
+        cmocka_unit_test(test_runs_of_plain_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
