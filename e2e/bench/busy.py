@@ -101,7 +101,7 @@ class Record:
         self.threads = {tid: Ranges(found) for tid, found in threads.items()}
         self.steps = sorted((e for e in host if e["name"] == STEP), key=lambda e: e["ts"])
         self.begins = [e["ts"] for e in self.steps]
-        self.found_nodes, self.lost = {}, 0
+        self.lost = 0
         self.main = self.steps[0]["tid"]
         self.owner = self.nodes_of_layers()
         self.kernels = self.on_gpu(events) if device == "cuda" else self.on_cpu()
@@ -137,23 +137,12 @@ class Record:
                     found.append((e, e))
         return found
 
-    def layer_of_node(self, tid, node):
-        """Of AccumulateGrad, which has no number, the layer of the node before it in that thread."""
-        nodes = self.nodes(tid)
-        i = bisect.bisect_right([e["ts"] for e in nodes], node["ts"]) - 1
-        while i > 0 and "Sequence number" not in nodes[i]["args"]:
-            i -= 1
-        return self.owner.get(nodes[i]["args"].get("Sequence number"))
-
-    def nodes(self, tid):
-        if tid not in self.found_nodes:
-            self.found_nodes[tid] = [e for e in self.threads[tid].events if e["name"].startswith(NODE)]
-        return self.found_nodes[tid]
-
     def row(self, launch):
-        """(layer, phase) of a launch."""
-        tid = launch["tid"]
+        """(layer, phase) of a launch. What the engine itself launches around a node, sums of gradients that meet, is nobody's,
+        nor is what is added into parameters: AccumulateGrad has no sequence number."""
+        tid, inside = launch["tid"], []
         for e in self.threads[tid].around(launch["ts"]) if tid in self.threads else ():
+            inside.append(e["name"])
             if e["name"].startswith(LAYER):
                 return e["name"][len(LAYER):], "forward"
             if e["name"].startswith("Optimizer.step#"):
@@ -161,7 +150,8 @@ class Record:
             if e["name"].startswith("Optimizer.zero_grad#"):
                 return "", "zero_grad"
             if e["name"].startswith(NODE):
-                layer = self.layer_of_node(tid, e)
+                its = e["name"][len(NODE):] in inside
+                layer = its and self.owner.get(e["args"].get("Sequence number"))
                 return (layer, "backward") if layer else ("", "other")
         return "", "other"
 

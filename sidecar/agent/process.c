@@ -23,6 +23,7 @@ enum {
 
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
 #define GREET_EVERY INT64_C(1000000000)
+#define CLOCKS_APART INT64_C(1000000) /* ns between two looks at the clocks, one at a time */
 #define ENDING INT64_C(1500000000) /* ns before the session's end */
 
 struct pp_process {
@@ -360,11 +361,15 @@ static int take_run(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_er
     if (p->stale || mark->layer == 0 || mark->value < 0 || mark->value > PP_WIRE_MAX_DURATION ||
         mark->time < mark->value || mark->time > p->now)
         return 0;
-    const pp_wire_run run = {.start = mark->time - mark->value + p->offset,
-                             .duration = mark->value,
-                             .steps = mark->layer};
+    pp_wire_run run = {.start = mark->time - mark->value + p->offset,
+                       .duration = mark->value,
+                       .steps = mark->layer};
     if (run.start < PP_WIRE_TIME_MIN)
         return 0;
+    const pp_wire_run *before = p->run_count ? &p->runs[p->run_count - 1] : NULL;
+    const int64_t over = before ? before->start + before->duration - run.start : 0;
+    if (over > 0 && over < CLOCKS_APART)
+        run.start += over; /* it began where that one ended, by another look at both clocks */
     if (p->run_count == PP_WIRE_MAX_RUNS)
         memmove(p->runs, p->runs + 1, --p->run_count * sizeof *p->runs);
     p->runs[p->run_count++] = run;

@@ -191,9 +191,6 @@ PyObject *pp_nodes_edge(PyObject *args);
  */
 int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end);
 
-/** Takes the hooks off the nodes that outlive a step; -1 with an exception set. */
-int pp_nodes_release(void);
-
 /* ---- module_map.c: which module is which layer, by its address ---- */
 
 #define PP_PLACE_NONE UINT32_MAX

@@ -248,7 +248,7 @@ static int stop_here(void)
     put_edge(PP_MARK_STOP);
     clear_frames(0);
     show_state(STOPPING);
-    return pp_nodes_release() < 0 ? -1 : settle();
+    return settle();
 }
 
 /* Whether this is the thread whose steps are counted. */
@@ -494,8 +494,6 @@ static int on_step(void)
     hook.awaiting = false;
     hook.stepless = 0;
     int64_t begun = pp_now();
-    if (pp_nodes_release() < 0)
-        return -1;
     bool over = pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full();
     if (over) {
         put_edge(PP_MARK_STOP);
@@ -698,7 +696,7 @@ int pp_marks_set_state(pp_state state, bool partial)
         pp_pace_pause(); /* what comes until it counts again is not seen */
     }
     show_state(state);
-    return state == MARKING ? 0 : pp_nodes_release();
+    return 0;
 }
 
 int pp_marks_stop(void)

@@ -7,32 +7,40 @@
  * backward has run. Hooks on the nodes see every kernel of the layer and change nothing.
  *
  * `begin` goes before the nodes that made the output, `end` after those from which the layer is
- * left: towards its inputs, or into the AccumulateGrad of a parameter. The nodes in between run
+ * left: towards its inputs, or with nothing behind them but parameters. The nodes in between run
  * back to back with these, so they carry no hook.
+ *
+ * Where branches meet, the engine adds their gradients up behind the hooks of the node that comes
+ * last, and before anything else. Nothing of the layer's may be awaited behind that, or the sum
+ * would be taken for its work: so no hook is on AccumulateGrad, nor on views behind a node from
+ * which the layer is left, which launch nothing. What adding into a parameter's .grad takes is no
+ * layer's.
  */
 #include "hook.h"
 
-enum { NODES_MAX = 4096, DEPTH_MAX = 4 };
+#include <string.h>
+
+enum { NODES_MAX = 4096, DEPTH_MAX = 4, VIEWS_MAX = 8 };
 
 pp_torch pp_torch_api;
 
-/* AccumulateGrad nodes that carry a hook now, and its handle. With DDP they live for ever. */
-static PyObject *accumulators;
+/* Types of nodes, and whether they only look at their gradient in another shape. */
+static PyObject *views;
 /* Interned names and arguments used on every call. */
 static PyObject *s_grad_fn, *s_next_functions, *s_sequence_nr, *s_register_hook;
-static PyObject *s_register_prehook, *s_remove;
+static PyObject *s_register_prehook, *s_name;
 
 int pp_nodes_init(void)
 {
-    accumulators = PyDict_New();
+    views = PyDict_New();
     s_grad_fn = PyUnicode_InternFromString("grad_fn");
     s_next_functions = PyUnicode_InternFromString("next_functions");
     s_sequence_nr = PyUnicode_InternFromString("_sequence_nr");
     s_register_hook = PyUnicode_InternFromString("register_hook");
     s_register_prehook = PyUnicode_InternFromString("register_prehook");
-    s_remove = PyUnicode_InternFromString("remove");
-    return accumulators && s_grad_fn && s_next_functions && s_sequence_nr && s_register_hook &&
-                   s_register_prehook && s_remove
+    s_name = PyUnicode_InternFromString("__name__");
+    return views && s_grad_fn && s_next_functions && s_sequence_nr && s_register_hook &&
+                   s_register_prehook && s_name
                ? 0
                : -1;
 }
@@ -95,8 +103,6 @@ static int inside(PyObject *node, PyObject *edge)
         int before = PySet_Contains(edge, node);
         return before < 0 ? -1 : !before;
     }
-    if (accumulates(node))
-        return 1; /* they carry no number; those met here are what the layer adds into */
     PyObject *number = PyObject_CallMethodObjArgs(node, s_sequence_nr, NULL);
     int rc = number ? PyObject_RichCompareBool(number, edge, Py_GE) : -1;
     Py_XDECREF(number);
@@ -107,18 +113,6 @@ static int inside(PyObject *node, PyObject *edge)
 static PyObject *put_hook(PyObject *node, PyObject *method, PyObject *hook)
 {
     return PyObject_CallMethodObjArgs(node, method, hook, NULL);
-}
-
-/* Shared by several layers or calls, it is hooked once a step and let go at the step's end. */
-static int hook_accumulator(PyObject *node, PyObject *end)
-{
-    int known = PyDict_Contains(accumulators, node);
-    if (known)
-        return known < 0 ? -1 : 0;
-    PyObject *handle = put_hook(node, s_register_hook, end);
-    int rc = handle ? PyDict_SetItem(accumulators, node, handle) : -1;
-    Py_XDECREF(handle);
-    return rc;
 }
 
 static int hook_node(PyObject *node, PyObject *method, PyObject *hook)
@@ -146,39 +140,81 @@ static int visit(walk *w, PyObject *node)
     return PyList_Size(w->queue) < NODES_MAX ? PyList_Append(w->queue, node) : 0;
 }
 
-/* Looks at what comes after a node in backward; *ret_leaves: the layer may be left from it. */
-static int follow(walk *w, PyObject *node, bool *ret_leaves)
+/* By the type's name: TBackward0 and the like. */
+static int has_view_name(PyObject *type)
+{
+    static const char *const known[] = {
+        "TBackward",     "TransposeBackward",  "PermuteBackward",
+        "ViewBackward",  "UnsafeViewBackward", "ReshapeAliasBackward",
+        "AliasBackward", "UnsqueezeBackward",  "SqueezeBackward"};
+    PyObject *name = PyObject_GetAttr(type, s_name);
+    PyObject *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
+    const char *text = bytes ? PyBytes_AsString(bytes) : NULL;
+    int found = text ? 0 : -1;
+    for (size_t i = 0; text && i < sizeof known / sizeof *known; i++)
+        found |= strncmp(text, known[i], strlen(known[i])) == 0;
+    Py_XDECREF(bytes);
+    Py_XDECREF(name);
+    return found;
+}
+
+static int is_view(PyObject *node)
+{
+    PyObject *type = (PyObject *)Py_TYPE(node);
+    PyObject *known = PyDict_GetItemWithError(views, type);
+    if (known)
+        return known == Py_True;
+    int view = PyErr_Occurred() ? -1 : has_view_name(type);
+    if (view >= 0 && PyDict_SetItem(views, type, view ? Py_True : Py_False) < 0)
+        view = -1;
+    return view;
+}
+
+/* What comes after a node in backward, views looked through. */
+typedef struct successors {
+    bool outward, working; /* out of the layer; nodes of the layer, which are visited */
+} successors;
+
+static int look_behind(walk *w, PyObject *node, int depth, successors *ret);
+
+static int look_at(walk *w, PyObject *to, int depth, successors *ret)
+{
+    int in = inside(to, w->edge);
+    if (in <= 0) {
+        ret->outward = true;
+        return in;
+    }
+    int view = depth < VIEWS_MAX ? is_view(to) : 0;
+    if (view != 0)
+        return view < 0 ? -1 : look_behind(w, to, depth + 1, ret);
+    ret->working = true;
+    return visit(w, to);
+}
+
+/* Adding into parameters is no work of the layer's. */
+static int look_behind(walk *w, PyObject *node, int depth, successors *ret)
 {
     PyObject *next = PyObject_GetAttr(node, s_next_functions);
-    if (!next)
-        return -1;
-    bool outward = false, inward = false;
-    int rc = 0;
-    Py_ssize_t n = PyTuple_Size(next);
+    int rc = next ? 0 : -1;
+    Py_ssize_t n = next ? PyTuple_Size(next) : 0;
     for (Py_ssize_t i = 0; rc == 0 && i < n; i++) {
         PyObject *pair = PyTuple_GetItem(next, i);
         PyObject *to = pair ? PyTuple_GetItem(pair, 0) : NULL;
         if (!to)
             rc = -1;
-        else if (to != Py_None) {
-            int in = inside(to, w->edge);
-            inward = inward || in > 0;
-            outward = outward || in == 0;
-            rc = in < 0 ? -1 : in ? visit(w, to) : 0;
-        }
+        else if (to != Py_None && !accumulates(to))
+            rc = look_at(w, to, depth, ret);
     }
-    Py_DECREF(next);
-    *ret_leaves = outward || !inward;
+    Py_XDECREF(next);
     return rc;
 }
 
 static int walk_node(walk *w, PyObject *node)
 {
-    bool leaves = false;
-    if (accumulates(node))
-        return hook_accumulator(node, w->end);
-    if (follow(w, node, &leaves) < 0)
+    successors behind = {0};
+    if (look_behind(w, node, 0, &behind) < 0)
         return -1;
+    const bool leaves = behind.outward || !behind.working;
     return leaves ? hook_node(node, s_register_hook, w->end) : 0;
 }
 
@@ -212,21 +248,5 @@ int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *e
     Py_XDECREF(outputs);
     Py_XDECREF(w.queue);
     Py_XDECREF(w.visited);
-    return rc;
-}
-
-int pp_nodes_release(void)
-{
-    if (PyDict_Size(accumulators) == 0)
-        return 0;
-    PyObject *handles = PyDict_Values(accumulators);
-    PyDict_Clear(accumulators);
-    int rc = handles ? 0 : -1;
-    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(handles); i++) {
-        PyObject *done = PyObject_CallMethodObjArgs(PyList_GetItem(handles, i), s_remove, NULL);
-        rc = done ? 0 : -1;
-        Py_XDECREF(done);
-    }
-    Py_XDECREF(handles);
     return rc;
 }
