@@ -24,7 +24,7 @@ enum {
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
 #define GREET_EVERY INT64_C(1000000000)
 #define CLOCKS_APART INT64_C(1000000) /* ns between two looks at the clocks, one at a time */
-#define ENDING INT64_C(1500000000) /* ns before the session's end */
+#define ENDING INT64_C(1500000000)    /* ns before the session's end */
 
 struct pp_process {
     char *path;
@@ -334,9 +334,11 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     }
 }
 
-/* A batch of its own, of no time. */
+/* A batch of its own, of no time; of a session that may be over, none: it would be refused. */
 static int emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
+    if (!pod->allowed || p->schedule.finished)
+        p->run_count = 0;
     if (p->run_count == 0 || p->id < 0)
         return 0;
     pp_wire_batch *batch = calloc(1, sizeof *batch);
@@ -752,8 +754,8 @@ static int greet(pp_process *p, int64_t now, pp_error *err)
  * session it takes none. */
 static bool is_ending(const pp_process *p, const pp_agent_pod *pod)
 {
-    return pod->allowed && !p->schedule.finished && !p->open && pod->first > 0 &&
-           pod->policy.duration > 0 && p->now - pod->first > pod->policy.duration - ENDING;
+    return !p->open && pod->first > 0 && pod->policy.duration > 0 &&
+           p->now - pod->first > pod->policy.duration - ENDING;
 }
 
 int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
