@@ -52,7 +52,8 @@ bool pp_activity_is_full(const pp_activity *a)
 {
     return a->n_intervals + PP_WIRE_MAX_INTERVALS > PP_REGRESSION_MAX_INTERVALS ||
            a->n_cells + PP_WIRE_MAX_CELLS > PP_REGRESSION_MAX_CELLS ||
-           a->n_steps + PP_WIRE_MAX_STEPS > PP_REGRESSION_MAX_STEPS || a->n_batches >= UINT32_MAX;
+           a->n_steps + PP_WIRE_MAX_STEPS > PP_REGRESSION_MAX_STEPS ||
+           a->n_runs + PP_WIRE_MAX_RUNS > PP_REGRESSION_MAX_STEPS || a->n_batches >= UINT32_MAX;
 }
 
 int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
