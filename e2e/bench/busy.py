@@ -150,8 +150,8 @@ class Record:
             if e["name"].startswith("Optimizer.zero_grad#"):
                 return "", "zero_grad"
             if e["name"].startswith(NODE):
-                its = e["name"][len(NODE):] in inside
-                layer = its and self.owner.get(e["args"].get("Sequence number"))
+                sum_of_branches = inside[-2:-1] in (["aten::add"], ["aten::add_"])  # right under the node's evaluation
+                layer = not sum_of_branches and self.owner.get(e["args"].get("Sequence number"))
                 return (layer, "backward") if layer else ("", "other")
         return "", "other"
 
