@@ -329,6 +329,12 @@ static void print_achieved(FILE *to, const json_t *job)
     }
 }
 
+static void print_steps(FILE *to, const json_t *count, const json_t *ms)
+{
+    (void)fprintf(to, "%lld steps of %.3f ms", (long long)json_integer_value(count),
+                  json_number_value(ms));
+}
+
 static void print_idle(FILE *to, double share)
 {
     (void)fprintf(to, ", in %.1f%% of which no kernel ran", 100 * share);
@@ -338,9 +344,7 @@ static void print_idle(FILE *to, double share)
 static void print_counted(FILE *to, const json_t *gpu)
 {
     const json_t *idle = json_object_get(gpu, "countedIdleShare");
-    (void)fprintf(to, "%lld steps of %.3f ms",
-                  (long long)json_integer_value(json_object_get(gpu, "countedSteps")),
-                  json_number_value(json_object_get(gpu, "countedStepMs")));
+    print_steps(to, json_object_get(gpu, "countedSteps"), json_object_get(gpu, "countedStepMs"));
     if (json_is_number(idle))
         print_idle(to, json_number_value(idle));
     (void)fprintf(to, "; %lld more were marked, of %.3f ms",
@@ -352,9 +356,7 @@ static void print_marked(FILE *to, const json_t *gpu)
 {
     const json_t *gap = json_object_get(gpu, "gapNs");
     const double steps = json_number_value(json_object_get(gpu, "stepNs"));
-    (void)fprintf(to, "%lld steps of %.3f ms",
-                  (long long)json_integer_value(json_object_get(gpu, "steps")),
-                  json_number_value(json_object_get(gpu, "stepMs")));
+    print_steps(to, json_object_get(gpu, "steps"), json_object_get(gpu, "stepMs"));
     if (json_is_number(gap) && steps > 0)
         print_idle(to, json_number_value(gap) / steps);
 }

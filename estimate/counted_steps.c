@@ -52,12 +52,6 @@ static void add_run(const pp_activity_run *run, double median, pp_counted_steps 
     to->between[to->count++] = (pp_time_range){run->start_ns, run->start_ns + run->duration_ns};
 }
 
-static int compare_starts(const void *a, const void *b)
-{
-    const pp_time_range *x = a, *y = b;
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
-}
-
 /* As many as there are of the processes. */
 static size_t add_runs(const pp_activity *a, const bool *uses, pp_activity_run *scratch,
                        pp_counted_steps *to)
@@ -72,7 +66,6 @@ static size_t add_runs(const pp_activity *a, const bool *uses, pp_activity_run *
     const double median = median_step(scratch, n);
     for (size_t i = 0; i < n; i++)
         add_run(&scratch[i], median, to);
-    qsort(to->between, to->count, sizeof *to->between, compare_starts);
     return n;
 }
 

@@ -162,16 +162,7 @@ class Record:
             step = bisect.bisect_right(self.begins, launch["ts"]) - 1
             if step >= 0:
                 spans[step][self.row(launch)].append((kernel["ts"], kernel["ts"] + kernel["dur"]))
-        return [{row: covered(found) for row, found in step.items()} for step in spans]
-
-
-def covered(spans):
-    """Length of a union."""
-    total, end = 0.0, float("-inf")
-    for a, b in sorted(spans):
-        total += max(0.0, b - max(a, end))
-        end = max(end, b)
-    return total
+        return [{row: lab.covered(found) for row, found in step.items()} for step in spans]
 
 
 # ---- side by side ----

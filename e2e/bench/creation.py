@@ -14,7 +14,6 @@ import contextlib
 import copy
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -84,8 +83,7 @@ def peer_webhook(cluster):
     """The webhook that is asked about pods of the kind `peer`."""
     program = os.path.join(CACHE, "bench", "peer_webhook")
     run(run(f"{E2E}/setup", "--go").split()[-1], "build", "-o", program, str(lab.HERE / "peer_webhook/main.go"), timeout=300)
-    host = re.search(r"PP_HOST_IP=(\S+)", run(f"{E2E}/cluster", "shell-env")).group(1)
-    place = f"{host}:{PEER_PORT}"
+    place = f"{cluster.environment['PP_HOST_IP']}:{PEER_PORT}"
     server = start(program, place, stdout=subprocess.PIPE, text=True)
     try:
         cluster.apply(json.dumps(peer_configuration(place, server.stdout.readline().strip())))

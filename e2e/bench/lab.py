@@ -97,6 +97,15 @@ def of_groups(groups):
     return statistics.median(statistics.median(group) for group in groups), interval(sample)
 
 
+def covered(spans):
+    """Length of a union."""
+    total, end = 0.0, float("-inf")
+    for a, b in sorted(spans):
+        total += max(0.0, b - max(a, end))
+        end = max(end, b)
+    return total
+
+
 # ---- processes ----
 
 class Trainer:

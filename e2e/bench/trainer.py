@@ -171,12 +171,8 @@ class Trainer:
         with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
             profiler.export_chrome_trace(file.name)
             events = json.load(open(file.name, encoding="utf-8"))["traceEvents"]
-        spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "kernel")
-        total, until = 0.0, 0.0
-        for begin, end in spans:
-            total += max(0.0, end - max(begin, until))
-            until = max(until, end)
-        return {"ns": total * 1e3 / steps, "kernels": len(spans) / steps}
+        spans = [(e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "kernel"]
+        return {"ns": lab.covered(spans) * 1e3 / steps, "kernels": len(spans) / steps}
 
     def do_record(self, steps, path):
         """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""

@@ -61,8 +61,7 @@ class Cluster:
         """Takes the environment of the cluster that e2e/cluster has brought up."""
         for line in run(f"{E2E}/cluster", "shell-env").splitlines():
             words = shlex.split(line)
-            if len(words) == 2 and words[0] == "export" and "=" in words[1]:
-                key, value = words[1].split("=", 1)
+            for key, value in (word.split("=", 1) for word in words[1:] if words[0] == "export" and "=" in word):
                 self.environment[key] = os.path.expandvars(value)
         self.kubelet_root = self.environment.get("KUBELET_ROOT", self.kubelet_root)
 

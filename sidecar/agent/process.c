@@ -334,25 +334,41 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     }
 }
 
-/* A batch of its own, of no time; of a session that may be over, none: it would be refused. */
+/* For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
+static pp_wire_batch *make_timeless(const pp_process *p, pp_agent_pod *pod, int64_t at,
+                                    pp_error *err)
+{
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    if (!batch) {
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    batch->capture = (pp_wire_capture){.id = pod->captures++, .start = at, .end = at, .last = true};
+    if (describe(p, &batch->process, err) == 0)
+        return batch;
+    pp_wire_batch_free(batch);
+    return NULL;
+}
+
+/* It has no marks of its own. */
+static void emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_batch *batch)
+{
+    pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
+    pod->emit(pod->user, batch, 0, &place);
+}
+
+/* A batch of its own; of a session that may be over, none: it would be refused. */
 static int emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     if (!pod->allowed || p->schedule.finished)
         p->run_count = 0;
     if (p->run_count == 0 || p->id < 0)
         return 0;
-    pp_wire_batch *batch = calloc(1, sizeof *batch);
-    if (!batch)
-        return pp_error_nomem(err);
     const pp_wire_run *last = &p->runs[p->run_count - 1];
-    const int64_t end = last->start + last->duration;
-    batch->capture =
-        (pp_wire_capture){.id = pod->captures++, .start = end, .end = end, .last = true};
-    int rc = describe(p, &batch->process, err) < 0 ? -1 : tell_runs(p, batch, err);
-    if (rc == 0) {
-        pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
-        pod->emit(pod->user, batch, 0, &place);
-    }
+    pp_wire_batch *batch = make_timeless(p, pod, last->start + last->duration, err);
+    int rc = batch ? tell_runs(p, batch, err) : -1;
+    if (rc == 0)
+        emit_timeless(p, pod, batch);
     pp_wire_batch_free(batch);
     return rc;
 }
@@ -538,21 +554,14 @@ static int add_pm(pp_wire_batch *batch, const pp_sampling_report *report, const 
     return batch->pm.why ? 0 : pp_error_nomem(err);
 }
 
-/* A batch of its own, of no time: what they tell comes when a capture is over. */
+/* A batch of its own: what they tell comes when a capture is over. */
 static int emit_pm(pp_process *p, pp_agent_pod *pod, const pp_sampling_report *report,
                    const char *why, pp_error *err)
 {
-    pp_wire_batch *batch = calloc(1, sizeof *batch);
-    if (!batch)
-        return pp_error_nomem(err);
-    const int64_t now = p->now + p->offset;
-    batch->capture =
-        (pp_wire_capture){.id = pod->captures++, .start = now, .end = now, .last = true};
-    int rc = describe(p, &batch->process, err) < 0 ? -1 : add_pm(batch, report, why, err);
-    if (rc == 0) {
-        pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
-        pod->emit(pod->user, batch, 0, &place);
-    }
+    pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, err);
+    int rc = batch ? add_pm(batch, report, why, err) : -1;
+    if (rc == 0)
+        emit_timeless(p, pod, batch);
     pp_wire_batch_free(batch);
     return rc;
 }

@@ -12,9 +12,8 @@
  *
  * Where branches meet, the engine adds their gradients up behind the hooks of the node that comes
  * last, and before anything else. Nothing of the layer's may be awaited behind that, or the sum
- * would be taken for its work: so no hook is on AccumulateGrad, nor on views behind a node from
- * which the layer is left, which launch nothing. What adding into a parameter's .grad takes is no
- * layer's.
+ * would be taken for its work: so no hook is on AccumulateGrad, and views, which launch nothing,
+ * are looked through. What adding into a parameter's .grad takes is no layer's.
  */
 #include "hook.h"
 
