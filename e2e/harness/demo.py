@@ -72,7 +72,8 @@ def profiled(cluster):
 def observed(database, session_uid):
     """Per pod the (from, to) in ns that was observed, and the rows of the session."""
     captures = database.rows(f"SELECT t.pod_name, a.start_ns, a.end_ns FROM activity a JOIN target t USING "
-                              f"(session_uid, pod_uid) WHERE session_uid = '{session_uid}' AND a.dwell IS NULL ORDER BY 1, 2")
+                              f"(session_uid, pod_uid) WHERE session_uid = '{session_uid}' AND a.dwell IS NULL "
+                              "AND a.end_ns > a.start_ns ORDER BY 1, 2")
     ranges = {}
     for row in captures:
         merged = ranges.setdefault(row["pod_name"], [])
