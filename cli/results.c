@@ -41,6 +41,8 @@ static json_t *estimate_object(const pp_estimate *e)
         (void)json_object_set_new(object, "achieved", real(e->achieved));
         (void)json_object_set_new(object, "peak", real(e->peak));
     }
+    if (object && pp_basis_name(e->basis))
+        (void)json_object_set_new(object, "basis", json_string(pp_basis_name(e->basis)));
     if (object && pp_metric_get(e->metric)->per_step)
         (void)json_object_set_new(object, "perStep", real(e->amount_per_step));
     return object;

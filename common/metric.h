@@ -61,6 +61,8 @@ typedef struct pp_metric_info {
     double max;           /**< highest value; NaN: open */
     bool usual;           /**< missed where an exporter lacks it, unless others are asked for */
     bool replayed;        /**< replays of a layer tell it */
+    bool within_sms;      /**< counted within SMs: 0 where no kernel runs, whoever's */
+    bool time_of_kernels; /**< the share of time in which a kernel ran: kernel records tell it */
     pp_metric_series dcgm, amd;
     struct {
         unsigned id;  /**< nvmlGpmMetricId_t; 0: GPM does not tell it */

@@ -34,11 +34,11 @@
 
 #define PP_METRIC_TABLE_SAMPLED(ENTRY) \
     ENTRY(SM_ACTIVE, "smActive", .spec_name = "SMActive", .column = "sm_active", .heading = "SMActive", \
-          PP_METRIC_IS_SHARE, .place = 1, .usual = true, .replayed = true, \
+          PP_METRIC_IS_SHARE, .within_sms = true, .place = 1, .usual = true, .replayed = true, \
           .dcgm = {"DCGM_FI_PROF_SM_ACTIVE", 1}, .amd = {"gpu_prof_sm_active", 0.01}, .gpm = {2, PP_GPM_PERCENT}, \
           .cupti = {PP_OF_PEAK("sm__cycles_active")}) \
     ENTRY(SM_OCCUPANCY, "smOccupancy", .spec_name = "SMOccupancy", .column = "sm_occupancy", .heading = "SMOcc.", \
-          PP_METRIC_IS_SHARE, .place = 2, .usual = true, .replayed = true, \
+          PP_METRIC_IS_SHARE, .within_sms = true, .place = 2, .usual = true, .replayed = true, \
           .dcgm = {"DCGM_FI_PROF_SM_OCCUPANCY", 1}, .amd = {"gpu_prof_occupancy_percent", 0.01}, \
           .gpm = {3, PP_GPM_PERCENT}, .cupti = {PP_OF_PEAK("sm__warps_active")}) \
     ENTRY(DRAM_ACTIVE, "dramActive", .spec_name = "DRAMActive", .column = "dram_active", .heading = "DRAM", \
@@ -46,7 +46,7 @@
           .dcgm = {"DCGM_FI_PROF_DRAM_ACTIVE", 1}, .gpm = {10, PP_GPM_PERCENT}, \
           .cupti = {PP_OF_PEAK("dram__throughput")}, .peak = PP_PEAK_MEMORY) \
     ENTRY(FP32_ACTIVE, "fp32Active", .spec_name = "FP32Active", .column = "fp32_active", .heading = "FP32", \
-          PP_METRIC_IS_SHARE, .place = 4, .usual = true, .replayed = true, .peak = PP_PEAK_FP32, \
+          PP_METRIC_IS_SHARE, .within_sms = true, .place = 4, .usual = true, .replayed = true, .peak = PP_PEAK_FP32, \
           .dcgm = {"DCGM_FI_PROF_PIPE_FP32_ACTIVE", 1}, .gpm = {12, PP_GPM_PERCENT}, \
           .cupti = {PP_OF_PEAK("TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime"), \
                     PP_OF_PEAK("SM_C.TriageAC.smsp__inst_executed_pipe_fma"), \
@@ -56,7 +56,7 @@
                     PP_OF_PEAK("sm__pipe_fma_cycles_active")}) \
     /* Cycles, not instructions: on Hopper one wgmma keeps the pipe busy for many. */ \
     ENTRY(TENSOR_ACTIVE, "tensorActive", .spec_name = "TensorActive", .column = "tensor_active", .heading = "Tensor", \
-          PP_METRIC_IS_SHARE, .place = 5, .replayed = true, .peak = PP_PEAK_TENSOR, \
+          PP_METRIC_IS_SHARE, .within_sms = true, .place = 5, .replayed = true, .peak = PP_PEAK_TENSOR, \
           .dcgm = {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 1}, .amd = {"gpu_prof_tensor_active_percent", 0.01}, \
           .gpm = {5, PP_GPM_PERCENT}, \
           .cupti = {PP_OF_PEAK("sm__pipe_tensor_cycles_active"), \
@@ -66,13 +66,13 @@
 
 #define PP_METRIC_TABLE_OTHER(ENTRY) \
     ENTRY(GPU_UTIL, "", .spec_name = "GPUUtil", .column = "gpu_util", .heading = "GPUUtil", \
-          PP_METRIC_IS_PERCENT, .place = 6, .usual = true, \
+          PP_METRIC_IS_PERCENT, .time_of_kernels = true, .place = 6, .usual = true, \
           .dcgm = {"DCGM_FI_DEV_GPU_UTIL", 1}, .amd = {"gpu_gfx_activity", 1}) \
     ENTRY(GPU_MEM, "", .spec_name = "GPUMem", .column = "gpu_mem", .heading = "GPUMem", \
           PP_METRIC_IS_LEVEL("MiB"), .usual = true, \
           .dcgm = {"DCGM_FI_DEV_FB_USED", 1}, .amd = {"gpu_used_vram", 1}) \
     ENTRY(FP16_ACTIVE, "", .spec_name = "FP16Active", .column = "fp16_active", .heading = "FP16", \
-          PP_METRIC_IS_SHARE, \
+          PP_METRIC_IS_SHARE, .within_sms = true, \
           .dcgm = {"DCGM_FI_PROF_PIPE_FP16_ACTIVE", 1}, .gpm = {13, PP_GPM_PERCENT}) \
     ENTRY(PCIE_TX, "", .spec_name = "PCIeTx", .column = "pcie_tx", .heading = "PCIeTx", \
           PP_METRIC_IS_RATE("bytes per second", "bytes"), \

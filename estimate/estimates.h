@@ -60,6 +60,7 @@ typedef struct pp_estimate {
     double standard_error;
     double windows;
     pp_method method;
+    pp_basis basis;   /**< of mean, or of group_mean where that alone is known */
     char *source;     /**< of a PM value what it is by its own name, of a replay's "replays" */
     char *group_name; /**< NULL: in no group */
     double group_mean;
@@ -128,8 +129,8 @@ typedef struct pp_estimates {
     pp_estimates_sample *sample_rows; /**< de-duplicated */
     size_t n_sample_rows;
     bool truncated; /**< more data than one solution may hold: the earliest were taken */
-    bool shared;    /**< others are known to have used the GPU meanwhile; false after solving,
-                         which does not see them: the caller may know */
+    bool shared;    /**< others are known to have used the GPU meanwhile: by its metrics where no
+                         kernel of ours ran; who knows it otherwise adds it */
 } pp_estimates;
 
 /** Accepts NULL; returns NULL. */

@@ -13,6 +13,7 @@ static const struct {
     [PP_METHOD_REGRESSION] = {"regression", "Regression", "Direct"},
     [PP_METHOD_SAMPLING] = {"sampling", "Sampling", "Fine"},
     [PP_METHOD_REPLAY] = {"replay", "Replay", "Isolated"},
+    [PP_METHOD_RECORDS] = {"records", "", NULL},
 };
 
 const char *pp_method_name(pp_method method)
@@ -27,7 +28,7 @@ const char *pp_method_spec_name(pp_method method)
 
 int pp_method_from_spec_name(const char *name, pp_method *ret)
 {
-    for (int i = PP_METHOD_NONE + 1; i < PP_METHOD_COUNT; i++) {
+    for (int i = PP_METHOD_AUTO; i <= PP_METHOD_LAST_ASKED; i++) {
         const char *former = methods[i].former_spec;
         if (strcmp(name, methods[i].spec_name) != 0 && (!former || strcmp(name, former) != 0))
             continue;
@@ -41,10 +42,8 @@ void pp_method_spec_names(char *out, size_t size)
 {
     size_t len = 0;
     out[0] = '\0';
-    for (int i = PP_METHOD_NONE + 1; i < PP_METHOD_COUNT && len < size; i++) {
-        const char *between = i == PP_METHOD_NONE + 1    ? ""
-                              : i == PP_METHOD_COUNT - 1 ? " and "
-                                                         : ", ";
+    for (int i = PP_METHOD_AUTO; i <= PP_METHOD_LAST_ASKED && len < size; i++) {
+        const char *between = i == PP_METHOD_AUTO ? "" : i == PP_METHOD_LAST_ASKED ? " and " : ", ";
         int n = snprintf(out + len, size - len, "%s%s", between, methods[i].spec_name);
         len += n > 0 ? (size_t)n : 0;
     }
@@ -57,4 +56,9 @@ int pp_method_parse(const char *text, const char *field, pp_method *ret, pp_erro
         return 0;
     pp_method_spec_names(known, sizeof known);
     return pp_error_field(err, field, "\"%.20s\" is none of %s", text, known);
+}
+
+const char *pp_basis_name(pp_basis basis)
+{
+    return basis == PP_BASIS_ELAPSED ? "elapsed" : basis == PP_BASIS_BUSY ? "busy" : NULL;
 }

@@ -16,8 +16,20 @@ typedef enum pp_method {
     PP_METHOD_REGRESSION, /**< of window values on shares of time (estimate/regression) */
     PP_METHOD_SAMPLING,   /**< performance monitors joined with kernels (estimate/sampling) */
     PP_METHOD_REPLAY,     /**< windows within replays of one layer (estimate/replay) */
+    PP_METHOD_RECORDS,    /**< of results only: kernel records, of GPUUtil */
     PP_METHOD_COUNT,
+    PP_METHOD_LAST_ASKED = PP_METHOD_REPLAY, /**< from PP_METHOD_AUTO on */
 } pp_method;
+
+/** The time that a value is a mean over. */
+typedef enum pp_basis {
+    PP_BASIS_NONE = 0,
+    PP_BASIS_ELAPSED, /**< from where the GPU came to its item's work to where it left it */
+    PP_BASIS_BUSY,    /**< of that, in which kernels of the item ran */
+} pp_basis;
+
+/** "elapsed" or "busy"; NULL for PP_BASIS_NONE. */
+const char *pp_basis_name(pp_basis basis);
 
 /** As results have it: "job"; "none" for PP_METHOD_NONE and anything that is no method. */
 const char *pp_method_name(pp_method method);

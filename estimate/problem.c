@@ -142,6 +142,9 @@ static int name_items(pp_problem *p, pp_error *err)
     return 0;
 }
 
+/* The mark of pieces of phase other, until it is known how many items there are. */
+#define OTHER UINT32_MAX
+
 /* A layer that never ran is no item: it would stand in the table with nothing to say. */
 static int drop_unused(pp_problem *p, pp_error *err)
 {
@@ -155,12 +158,64 @@ static int drop_unused(pp_problem *p, pp_error *err)
             p->items[n++] = p->items[i];
     }
     for (size_t i = 0; i < p->n_intervals; i++)
-        p->intervals[i].item = to[p->intervals[i].item];
+        p->intervals[i].item =
+            p->intervals[i].item == OTHER ? (uint32_t)n : to[p->intervals[i].item];
     for (size_t i = 0; i < p->n_cells; i++)
-        p->cells[i].item = to[p->cells[i].item];
+        p->cells[i].item = p->cells[i].item == OTHER ? (uint32_t)n : to[p->cells[i].item];
     p->n_items = n;
     free(to);
     return 0;
+}
+
+static const pp_problem_time *time_of(const pp_problem *p, uint32_t item)
+{
+    return item < p->n_items ? &p->items[item].time : &p->other_time;
+}
+
+/* Of a piece whose kernels were not recorded: as many as of the item's others. */
+static int64_t kernels_of(const pp_problem *p, uint32_t item, int64_t elapsed, int64_t kernels)
+{
+    const pp_problem_time *t = time_of(p, item);
+    if (kernels >= 0 || t->known_ns <= 0)
+        return kernels < 0 ? 0 : kernels < elapsed ? kernels : elapsed;
+    return llround((double)elapsed * fmin((double)t->part_ns / (double)t->known_ns, 1));
+}
+
+static bool are_kernels_known(const pp_problem *p)
+{
+    bool any = p->other_time.known;
+    for (size_t i = 0; i < p->n_items; i++) {
+        const pp_problem_time *t = &p->items[i].time;
+        if (t->total_ns > 0 && (!t->known || t->known_ns <= 0))
+            return false;
+        any |= t->part_ns > 0;
+    }
+    return any && (p->other_time.total_ns == 0 || p->other_time.known_ns > 0);
+}
+
+/* Where the kernels of every item are known, each piece gets its own; else phase other has no
+ * pieces, but what is left of steps. */
+static void settle_kernels(pp_problem *p)
+{
+    p->kernels_known = are_kernels_known(p);
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_intervals; i++) {
+        pp_regression_interval v = p->intervals[i];
+        if (v.item == p->n_items && !p->kernels_known)
+            continue;
+        v.kernels_ns = kernels_of(p, v.item, v.end_ns - v.start_ns, v.kernels_ns);
+        p->intervals[n++] = v;
+    }
+    p->n_intervals = n;
+    n = 0;
+    for (size_t i = 0; i < p->n_cells; i++) {
+        pp_regression_cell v = p->cells[i];
+        if (v.item == p->n_items && !p->kernels_known)
+            continue;
+        v.kernels_ns = kernels_of(p, v.item, v.busy_ns, v.kernels_ns);
+        p->cells[n++] = v;
+    }
+    p->n_cells = n;
 }
 
 /* Observed time within [start, end). */
@@ -218,15 +273,18 @@ double pp_problem_busy_of_call(const pp_problem *p, const char *layer, pp_phase 
     return item && item->time.calls > 0 ? (double)item->time.part_ns / item->time.calls : 0;
 }
 
-/* Adds a piece to its item's time, or to that of phase other. */
-static void add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsigned phase,
+/* Adds a piece to its item's time, or to that of phase other. False where it is of neither. */
+static bool add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsigned phase,
                       pp_problem_item *item, const int64_t piece[5])
 {
     if (!item && (phase != PP_PHASE_OTHER || !batch_of(x, batch)))
-        return;
+        return false;
     add_time(item ? &item->time : &p->other_time, p, piece[0], piece[1], piece[2], piece[3],
              piece[4]);
     add_time(&p->piece_time, p, piece[0], piece[1], piece[2], piece[3], piece[4]);
+    if (item)
+        item->calls += piece[4];
+    return true;
 }
 
 static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
@@ -240,29 +298,28 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
         const pp_activity_interval *v = &a->intervals[i];
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
-        add_piece(x, p, v->batch, v->phase, item,
-                  (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns, 1});
-        if (!item)
+        if (!add_piece(x, p, v->batch, v->phase, item,
+                       (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns, 1}))
             continue;
-        item->calls++;
         p->intervals[p->n_intervals++] =
             (pp_regression_interval){.start_ns = v->start_ns,
                                      .end_ns = v->start_ns + v->duration_ns,
-                                     .item = (uint32_t)(item - p->items)};
+                                     .item = item ? (uint32_t)(item - p->items) : OTHER,
+                                     .kernels_ns = v->kernels_ns};
     }
     for (size_t i = 0; i < a->n_cells; i++) {
         const pp_activity_cell *v = &a->cells[i];
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
-        add_piece(x, p, v->batch, v->phase, item,
-                  (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns, v->calls});
-        if (!item)
+        if (!add_piece(x, p, v->batch, v->phase, item,
+                       (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns, v->calls}))
             continue;
-        item->calls += v->calls;
-        p->cells[p->n_cells++] = (pp_regression_cell){.start_ns = v->start_ns,
-                                                      .width_ns = v->width_ns,
-                                                      .busy_ns = v->busy_ns,
-                                                      .item = (uint32_t)(item - p->items)};
+        p->cells[p->n_cells++] =
+            (pp_regression_cell){.start_ns = v->start_ns,
+                                 .width_ns = v->width_ns,
+                                 .busy_ns = v->busy_ns,
+                                 .item = item ? (uint32_t)(item - p->items) : OTHER,
+                                 .kernels_ns = v->kernels_ns};
     }
     return 0;
 }
@@ -544,6 +601,7 @@ static int collect_metrics(const pp_activity *a, const char *gpu,
                                      .min = info->min,
                                      .max = info->max,
                                      .job_only = info->kind == PP_METRIC_RATE,
+                                     .idle_is_zero = info->within_sms,
                                      .samples = &p->all_samples[n]};
         for (size_t i = 0; i < a->n_samples && to->n_samples < PP_REGRESSION_MAX_SAMPLES; i++) {
             const pp_activity_sample *s = &a->samples[i];
@@ -570,6 +628,7 @@ static int build(const layer_index *x, const char *gpu, const pp_estimates_optio
         collect_items(x, p, err) < 0 || collect_time(x, p, err) < 0 ||
         collect_intervals(x, p, err) < 0 || drop_unused(p, err) < 0 || name_items(p, err) < 0)
         return -1;
+    settle_kernels(p);
     collect_gaps(x, p);
     find_reasons(x, p);
     return collect_metrics(x->activity, gpu, options, p, err);

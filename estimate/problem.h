@@ -36,6 +36,8 @@ typedef struct pp_problem {
     size_t n_intervals;
     pp_regression_cell *cells;
     size_t n_cells;
+    bool kernels_known; /**< of every item: intervals and cells then have them, those of phase other
+                             are among them (item n_items) */
     pp_time_range *steps;
     size_t n_steps;
     pp_time_range *observed; /**< sorted, apart from each other */

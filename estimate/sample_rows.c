@@ -97,9 +97,10 @@ static int cover_copy(cover *c, const pp_time_range *spans, size_t n, pp_error *
     return cover_finish(c, err);
 }
 
+/* What no item has is what is left: phase other. */
 static void add(covers *c, uint32_t item, int64_t start, int64_t end)
 {
-    if (end <= start)
+    if (end <= start || item >= c->n_items)
         return;
     const pp_time_range span = {start, end};
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocated for all pieces */

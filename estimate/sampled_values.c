@@ -77,6 +77,7 @@ static int take(const pp_activity *a, const pp_activity_pm *f, pp_estimate *to, 
     to->standard_error = f->standard_error;
     to->windows = (double)f->kernels;
     to->method = PP_METHOD_SAMPLING;
+    to->basis = PP_BASIS_BUSY;
     to->reason = NULL;
     return 0;
 }

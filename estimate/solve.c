@@ -129,6 +129,10 @@ static const char *why(const pp_regression_result *r, size_t metric, bool job, b
         return "the exporter's lag could not be told from the data";
     if (r->fits[metric].fitted_windows == 0)
         return "no metric window lies within the observed time";
+    if (r->fits[metric].doubt == PP_REGRESSION_TENANT)
+        return "others use the GPU: it is busy where no kernel of this process runs";
+    if (r->fits[metric].doubt == PP_REGRESSION_UNEXPLAINED)
+        return "metric windows differ by more than the layers in them explain";
     return "its standard error is above the limit";
 }
 
@@ -174,6 +178,21 @@ static double amount_per_step(const pp_problem *p, size_t metric, double mean)
                       : (double)NAN;
 }
 
+/* The share of an item's time in which a kernel ran is what records of kernels say. */
+static bool is_recorded(const pp_problem *p, size_t metric, const pp_estimates_item *item)
+{
+    return pp_metric_get(p->metric_ids[metric])->time_of_kernels && isfinite(item->idle_share);
+}
+
+static void take_record(const pp_estimates_item *item, pp_estimate *to)
+{
+    to->mean = 100 * (1 - item->idle_share);
+    to->standard_error = 0; /* of the time that was observed: all of it is recorded */
+    to->windows = (double)item->calls;
+    to->method = PP_METHOD_RECORDS;
+    to->basis = PP_BASIS_ELAPSED;
+}
+
 static int make_estimate(const pp_problem *p, const pp_regression_result *r, size_t row,
                          size_t metric, const pp_estimates_options *options, pp_estimates *s,
                          pp_error *err)
@@ -196,11 +215,18 @@ static int make_estimate(const pp_problem *p, const pp_regression_result *r, siz
         .method = known ? from->method : PP_METHOD_NONE,
         .amount_per_step = known && job ? amount_per_step(p, metric, from->mean) : (double)NAN,
     };
+    if (!job && is_recorded(p, metric, &s->items[row])) {
+        take_record(&s->items[row], to);
+        return set_group(r, NULL, to, err);
+    }
     if (set_group(r, job_only || level || rate ? NULL : from, to, err) < 0)
         return -1;
     /* What a group says was solved as well; only its members' own share of it is unknown. */
     if (to->group_name)
         to->method = r->groups[from->group].estimate.method;
+    if (to->method != PP_METHOD_NONE)
+        to->basis = to->method == PP_METHOD_REGRESSION && p->kernels_known ? PP_BASIS_BUSY
+                                                                           : PP_BASIS_ELAPSED;
     if (!known && rate)
         to->reason = "it is told of the job alone";
     else if (!known)
@@ -273,6 +299,8 @@ static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_
     for (size_t m = 0; m < p->n_metrics; m++)
         s->samples += (int64_t)p->metrics[m].n_samples;
     s->truncated = p->truncated;
+    for (size_t m = 0; m < r->n_metrics; m++)
+        s->shared |= r->fits[m].doubt == PP_REGRESSION_TENANT;
 }
 
 static int make_rows(const pp_problem *p, const pp_regression_result *r,
@@ -294,6 +322,7 @@ static int attribute(const pp_problem *p, const pp_estimates_options *options,
         .n_intervals = p->n_intervals,
         .cells = p->cells,
         .n_cells = p->n_cells,
+        .kernels_known = p->kernels_known,
         .steps = p->steps,
         .n_steps = p->n_steps,
         .observed = p->observed,

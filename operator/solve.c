@@ -157,7 +157,7 @@ static void solve(uv_work_t *request)
         pp_estimates **to = &j->solutions[i];
         ok = pp_estimates_solve(j->activity, gpus.items[i], &j->options, to, &j->error) == 0;
         if (ok)
-            (*to)->shared = pp_strings_contain(&j->shared, gpus.items[i]);
+            (*to)->shared |= pp_strings_contain(&j->shared, gpus.items[i]);
         j->n_solutions += ok;
     }
     if (!ok)

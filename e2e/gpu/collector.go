@@ -11,14 +11,17 @@ import (
 // collector plays the part of the exporter that asks the driver: it averages each metric over nominal windows
 // [c0+(k-1)W, c0+kW) and publishes the averages a while after the window's end.
 type collector struct {
-	host     *host
-	window   time.Duration // W
-	origin   int64         // c0, ns: the phase of the windows is random
-	delay    time.Duration // from a window's end to its publication
-	jitter   time.Duration // standard deviation of the delay
-	noise    float64       // standard deviation of the noise on shares, 0..1
-	utilStep float64       // GPU_UTIL is rounded to a multiple of this many percent; 0: not at all
-	gen      *mrand.Rand
+	host   *host
+	window time.Duration // W
+	origin int64         // c0, ns: the phase of the windows is random
+	delay  time.Duration // from a window's end to its publication
+	jitter time.Duration // standard deviation of the delay
+	noise  float64       // standard deviation of the noise on shares, 0..1
+	// GPU_UTIL is the driver's own: of the latest of its sample periods that is over, whose phase is random too
+	utilPeriod time.Duration // 0: of the window, as all else
+	utilOrigin int64
+	utilStep   float64 // GPU_UTIL is rounded to a multiple of this many percent; 0: not at all
+	gen        *mrand.Rand
 
 	windows atomic.Int64
 	latest  atomic.Pointer[reading]
@@ -60,6 +63,10 @@ func (c *collector) collect(end int64) *reading {
 	r := &reading{end: end}
 	for _, g := range h.gpus {
 		mean := h.mean(g, end-int64(c.window), end)
+		if c.utilPeriod > 0 {
+			over := c.utilOrigin + (end-c.utilOrigin)/int64(c.utilPeriod)*int64(c.utilPeriod)
+			mean[0] = h.mean(g, over-int64(c.utilPeriod), over)[0]
+		}
 		r.shares = append(r.shares, c.blur(mean))
 		r.memory = append(r.memory, h.memory(g, end))
 	}

@@ -27,6 +27,7 @@ type options struct {
 	noise         float64
 	variation     float64
 	low, high     float64
+	utilPeriod    time.Duration
 	utilStep      float64
 	seed          string
 	uuids         string
@@ -51,6 +52,8 @@ func parseFlags() (*options, error) {
 	flag.Float64Var(&o.variation, "variation", 5, "how much values vary from step to step, in percent")
 	flag.Float64Var(&o.low, "low", 5, "lowest true share, in points")
 	flag.Float64Var(&o.high, "high", 95, "highest true share, in points")
+	flag.DurationVar(&o.utilPeriod, "util-period", time.Second/6,
+		"the driver's sample period of GPU_UTIL (NVML: 1/6 s to 1 s by the product); 0: the window")
 	flag.Float64Var(&o.utilStep, "util-step", 0, "round GPU_UTIL to multiples of this many percent (a real driver: 1)")
 	flag.StringVar(&o.seed, "seed", "", "seed of the truth; drawn anew at each start if empty")
 	flag.StringVar(&o.uuids, "uuids", "", "comma-separated UUIDs in place of random ones, for development")
@@ -68,9 +71,9 @@ func parseFlags() (*options, error) {
 	if flag.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
-	if o.gpus < 1 || o.gpus > 16 || o.window < time.Millisecond || o.delay < 0 || o.low < 0 || o.high > 100 ||
+	if o.gpus < 1 || o.gpus > 16 || o.window < time.Millisecond || o.delay < 0 || o.utilPeriod < 0 || o.low < 0 || o.high > 100 ||
 		o.high < o.low {
-		return nil, fmt.Errorf("-gpus, -collect-interval, -publish-delay, -low or -high is out of range")
+		return nil, fmt.Errorf("-gpus, -collect-interval, -publish-delay, -util-period, -low or -high is out of range")
 	}
 	return o, nil
 }
@@ -116,9 +119,10 @@ func (o *options) newCollector(uuids []string) (*collector, error) {
 		delay = 60*time.Millisecond + draw(100*time.Millisecond)
 	}
 	a, b := truth.digest("noise")
+	utilOrigin := time.Now().UnixNano() - int64(draw(time.Second))
 	return &collector{
 		host: newHost(truth, uuids), window: o.window, origin: time.Now().UnixNano() - int64(draw(o.window)),
-		delay: delay, jitter: o.jitter, noise: o.noise / 100, utilStep: o.utilStep, gen: mrand.New(mrand.NewPCG(a, b)),
+		delay: delay, jitter: o.jitter, noise: o.noise / 100, utilPeriod: o.utilPeriod, utilOrigin: utilOrigin, utilStep: o.utilStep, gen: mrand.New(mrand.NewPCG(a, b)),
 	}, nil
 }
 

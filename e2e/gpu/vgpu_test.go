@@ -177,6 +177,23 @@ func TestCollectPublishesAndCountsLateEvents(t *testing.T) {
 	near(t, "whole percent", whole, math.Round(whole), 1e-9)
 }
 
+func TestUtilisationIsOfTheDriversOwnPeriod(t *testing.T) {
+	h := testHost(0)
+	x := joined(t, h, "GPU-a", "fc")
+	x.send("s", 0, 0, 0, 0)
+	x.send("b", 0, "f", 0)
+	x.send("e", 700, "f", 0)
+	c := testCollector(h)
+	c.utilPeriod, c.utilOrigin = 250*time.Millisecond, base+50e6
+	g := h.gpuByUUID("GPU-a")
+	shares := c.collect(base + second).shares[0]
+	near(t, "utilisation", shares[0], h.mean(g, base+550e6, base+800e6)[0], 1e-12)
+	near(t, "SMs", shares[smActive], h.mean(g, base, base+second)[smActive], 1e-12)
+	if math.Abs(shares[0]-h.mean(g, base, base+second)[0]) < 1e-3 {
+		t.Error("both periods read alike: the test tells nothing")
+	}
+}
+
 func TestCollectorKeepsToItsWindows(t *testing.T) {
 	h := testHost(0)
 	c := testCollector(h)

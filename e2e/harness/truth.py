@@ -90,7 +90,8 @@ class Comparison:
         memory = [abs(mean / true - 1) * 100 for _, metric, mean, true in self.jobs if metric == "gpu_mem"]
         jobs = [abs(mean / true - 1) * 100 if mean is not None else math.inf
                 for _, metric, mean, true in self.jobs if metric != "gpu_mem"]
-        shares = [done for done, _ in self.layer_time.values()]
+        # What a driver calls utilisation has a period of its own: where no kernels are recorded it is mostly not told.
+        shares = [done for (_, metric), (done, _) in self.layer_time.items() if metric != "gpu_util"]
         return {
             "job_error_percent": max(jobs, default=math.inf),
             "memory_error_percent": max(memory, default=math.inf),

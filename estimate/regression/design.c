@@ -233,6 +233,7 @@ int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_c
     d->n = n;
     d->p = c->n;
     d->n_entries = 0;
+    d->n_common = 0;
     memset(d->x, 0, n * c->n * sizeof *d->x);
     for (size_t w = 0; w < n; w++)
         if (window_shares(d, t, c, w, ends[w] - lag - window, ends[w] - lag, effects, err) < 0)
@@ -242,9 +243,48 @@ int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_c
     return 0;
 }
 
+static int order_common(const void *pa, const void *pb)
+{
+    const pp_reg_common *a = pa, *b = pb;
+    if (a->occurrence != b->occurrence)
+        return a->occurrence < b->occurrence ? -1 : 1;
+    return (a->window > b->window) - (a->window < b->window);
+}
+
+int pp_reg_design_common(pp_reg_design *d, const double *b, pp_error *err)
+{
+    free(d->common);
+    d->n_common = 0;
+    d->common = malloc((d->n_entries + 1) * sizeof *d->common);
+    if (!d->common)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < d->n_entries; i++) {
+        const pp_reg_entry *e = &d->entries[i];
+        d->common[i] = (pp_reg_common){e->window, e->occurrence, e->x * b[e->column]};
+    }
+    qsort(d->common, d->n_entries, sizeof *d->common, order_common);
+    size_t start = 0;
+    for (size_t i = 0; i < d->n_entries; i++) {
+        const pp_reg_common *e = &d->common[i];
+        pp_reg_common *last = d->n_common ? &d->common[d->n_common - 1] : NULL;
+        if (last && order_common(last, e) == 0) {
+            last->x += e->x;
+            continue;
+        }
+        if (last && last->occurrence != e->occurrence)
+            start = d->n_common;
+        d->common[d->n_common++] = *e;
+        size_t width = e->window - d->common[start].window;
+        d->band = width > d->band ? width : d->band;
+    }
+    d->band = d->band > PP_REG_MAX_BAND ? PP_REG_MAX_BAND : d->band;
+    return 0;
+}
+
 void pp_reg_design_done(pp_reg_design *d)
 {
     free(d->x);
     free(d->entries);
+    free(d->common);
     memset(d, 0, sizeof *d);
 }

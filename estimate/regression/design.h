@@ -25,6 +25,13 @@ typedef struct pp_reg_entry {
     double x;
 } pp_reg_entry;
 
+/** What a step has in common: its share of a window, each column by its value. */
+typedef struct pp_reg_common {
+    uint32_t window;
+    uint32_t occurrence;
+    double x;
+} pp_reg_common;
+
 /** Shares of time of some windows at one lag. */
 typedef struct pp_reg_design {
     size_t n;
@@ -33,6 +40,8 @@ typedef struct pp_reg_design {
     pp_reg_entry *entries;
     size_t n_entries;
     size_t cap_entries;
+    pp_reg_common *common; /* sorted by occurrence and window; none until they are asked for */
+    size_t n_common;
     size_t band;
 } pp_reg_design;
 
@@ -40,6 +49,8 @@ typedef struct pp_reg_design {
 int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_columns *c,
                       const double *ends, size_t n, double window, double lag, bool effects,
                       pp_error *err);
+/** Adds what steps have in common, by these values of the columns. Needs entries. */
+int pp_reg_design_common(pp_reg_design *d, const double *b, pp_error *err);
 void pp_reg_design_done(pp_reg_design *d);
 
 #endif

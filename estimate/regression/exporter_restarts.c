@@ -45,7 +45,8 @@ static int place_find(pp_reg_solver *s, part *v, pp_error *err)
 {
     pp_reg_lag lag;
     if (pp_reg_windows_make(s, err) < 0 ||
-        pp_reg_lag_coarse(&s->problem, &s->windows, true, &lag, err) < 0)
+        pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true}, &lag,
+                          err) < 0)
         return -1;
     v->windows = s->windows.n;
     v->clear = s->scrapes.grid && lag.known && lag.contrast > CLEAR;

@@ -94,7 +94,8 @@ static void metrics_pick(const pp_reg_problem *q, const pp_reg_windows *w, sampl
     }
 }
 
-static int set_fill(const pp_reg_problem *q, const pp_reg_windows *w, sample_set *s, pp_error *err)
+static int set_fill(const pp_reg_problem *q, const pp_reg_windows *w,
+                    const pp_reg_lag_search *search, sample_set *s, pp_error *err)
 {
     PP_CLEANUP_FREE size_t *pick = malloc((w->n + 1) * sizeof *pick);
     s->metrics = malloc((w->n_metrics + 1) * sizeof *s->metrics);
@@ -104,7 +105,12 @@ static int set_fill(const pp_reg_problem *q, const pp_reg_windows *w, sample_set
     metrics_pick(q, w, s);
     s->low = w->min_lag;
     s->high = q->max_lag + (w->grid ? w->half : 0.5 * w->window);
-    for (size_t i = w->n; i-- > 0 && s->n < PP_REG_MAX_SEARCH_WINDOWS && s->n_metrics > 0;)
+    if (search->high > 0) {
+        s->low = fmax(s->low, search->low);
+        s->high = fmin(s->high, search->high);
+    }
+    size_t most = search->windows > 0 ? search->windows : PP_REG_MAX_SEARCH_WINDOWS;
+    for (size_t i = w->n; i-- > 0 && s->n < most && s->n_metrics > 0;)
         if (complete(w, s, i) &&
             pp_reg_observed(q->timeline, w->ends[i] - s->high - w->window, w->ends[i] - s->low))
             pick[s->n++] = i;
@@ -300,15 +306,16 @@ static void coarse_done(coarse *o)
     free(o->c);
 }
 
-int pp_reg_lag_coarse(const pp_reg_problem *q, const pp_reg_windows *w, bool refine,
-                      pp_reg_lag *ret, pp_error *err)
+int pp_reg_lag_coarse(const pp_reg_problem *q, const pp_reg_windows *w,
+                      const pp_reg_lag_search *search, pp_reg_lag *ret, pp_error *err)
 {
     sample_set s = {0};
     coarse o = {0};
     minima m = {0};
+    const bool refine = search->refine;
     int rc = -1;
     *ret = (pp_reg_lag){0};
-    if (set_fill(q, w, &s, err) == 0 && coarse_init(&o, q, w, &s, err) == 0) {
+    if (set_fill(q, w, search, &s, err) == 0 && coarse_init(&o, q, w, &s, err) == 0) {
         rc = 0;
         if (s.n >= 8 && s.n_metrics > 0 && q->columns->n > 0)
             rc = minima_find(&o, refine ? STARTS_PER_WINDOW : STARTS_PER_WINDOW / 2, refine ? 1 : 0,
@@ -549,7 +556,8 @@ static int find_within(const pp_reg_problem *q, const pp_reg_windows *w, pp_reg_
     polish o = {.q = q, .w = w, .s = &s};
     int rc = -1;
     *ret = (pp_reg_lag){.se = PP_REG_INF};
-    if (set_fill(q, w, &s, err) < 0 || coarse_init(&c, q, w, &s, err) < 0 ||
+    if (set_fill(q, w, &(pp_reg_lag_search){0}, &s, err) < 0 ||
+        coarse_init(&c, q, w, &s, err) < 0 ||
         fits_alloc(&spare, w->n_metrics, q->columns->n, err) < 0)
         goto out;
     rc = 0;

@@ -27,9 +27,16 @@ typedef struct pp_reg_lag {
     double contrast; /* of the coarse search: by how much it is better than a typical lag */
 } pp_reg_lag;
 
-/** The lag by least squares: on a grid of starts, the best one refined if `refine`. */
-int pp_reg_lag_coarse(const pp_reg_problem *q, const pp_reg_windows *w, bool refine,
-                      pp_reg_lag *ret, pp_error *err);
+/** Of a search by least squares. */
+typedef struct pp_reg_lag_search {
+    size_t windows;   /* the newest ones; 0: as many as any search takes */
+    double low, high; /* ns; high 0: wherever the lag may lie */
+    bool refine;      /* the best of a grid of starts, which is finer then */
+} pp_reg_lag_search;
+
+/** The lag by least squares. */
+int pp_reg_lag_coarse(const pp_reg_problem *q, const pp_reg_windows *w,
+                      const pp_reg_lag_search *search, pp_reg_lag *ret, pp_error *err);
 /** Estimates the lag of w over all metrics; fits[metric] then hold the variances at it. */
 int pp_reg_lag_find(const pp_reg_problem *q, const pp_reg_windows *w, pp_reg_fit *fits,
                     pp_reg_lag *ret, pp_error *err);

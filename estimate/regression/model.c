@@ -18,6 +18,8 @@
 #define MIN_NOISE2 1e-10
 #define MAX_NOISE2 1.0
 #define GOLDEN 0.6180339887498949
+/* In -2 log evidence, against draws that are each item's own. */
+#define COMMON_CLEARLY 12.0
 
 int pp_reg_fit_init(pp_reg_fit *f, size_t p, pp_error *err)
 {
@@ -27,8 +29,9 @@ int pp_reg_fit_init(pp_reg_fit *f, size_t p, pp_error *err)
     f->prior_precision = calloc(p + 1, sizeof(double));
     f->square = calloc(p + 1, sizeof(double));
     f->b = calloc(p + 1, sizeof(double));
+    f->value = calloc(p + 1, sizeof(double));
     f->cov = calloc(p * p + 1, sizeof(double));
-    if (!f->prior_mean || !f->prior_precision || !f->square || !f->b || !f->cov) {
+    if (!f->prior_mean || !f->prior_precision || !f->square || !f->b || !f->value || !f->cov) {
         pp_reg_fit_done(f);
         return pp_error_nomem(err);
     }
@@ -41,6 +44,7 @@ void pp_reg_fit_done(pp_reg_fit *f)
     free(f->prior_precision);
     free(f->square);
     free(f->b);
+    free(f->value);
     free(f->cov);
     memset(f, 0, sizeof *f);
 }
@@ -53,11 +57,13 @@ void pp_reg_fit_copy(pp_reg_fit *to, const pp_reg_fit *from)
     to->prior_precision = keep.prior_precision;
     to->square = keep.square;
     to->b = keep.b;
+    to->value = keep.value;
     to->cov = keep.cov;
     memcpy(to->prior_mean, from->prior_mean, from->p * sizeof(double));
     memcpy(to->prior_precision, from->prior_precision, from->p * sizeof(double));
     memcpy(to->square, from->square, from->p * sizeof(double));
     memcpy(to->b, from->b, from->p * sizeof(double));
+    memcpy(to->value, from->value, from->p * sizeof(double));
     memcpy(to->cov, from->cov, from->p * from->p * sizeof(double));
 }
 
@@ -120,10 +126,20 @@ static void band_fill(pp_reg_work *w, const pp_reg_design *d, const pp_reg_fit *
         /* A draw that covers more windows than the band holds is cut into independent ones. */
         if (e->column != s->column || e->occurrence != s->occurrence || e->window - s->window > bw)
             start = i;
-        double v = f->ratio * f->square[e->column] * e->x;
+        double v = f->ratio * (1 - f->common) * f->square[e->column] * e->x;
         for (size_t k = start; k <= i; k++)
             w->band[e->window * width + (d->entries[k].window + bw - e->window)] +=
                 v * d->entries[k].x;
+    }
+    start = 0;
+    for (size_t i = 0; i < d->n_common; i++) {
+        const pp_reg_common *e = &d->common[i], *s = &d->common[start];
+        if (e->occurrence != s->occurrence || e->window - s->window > bw)
+            start = i;
+        double v = f->ratio * f->common * e->x;
+        for (size_t k = start; k <= i; k++)
+            w->band[e->window * width + (d->common[k].window + bw - e->window)] +=
+                v * d->common[k].x;
     }
 }
 
@@ -304,6 +320,30 @@ int pp_reg_variances(pp_reg_work *w, const pp_reg_design *d, const double *y, pp
     return pp_reg_estimate(w, d, y, f, err);
 }
 
+int pp_reg_find_common(pp_reg_work *w, pp_reg_design *d, const double *y, pp_reg_fit *f,
+                       pp_error *err)
+{
+    static const double shares[] = {0.5, 0.9, 0.98};
+    double best = f->evidence - COMMON_CLEARLY, share = 0, noise2 = f->noise2, ratio = f->ratio;
+    if (pp_reg_design_common(d, f->b, err) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        f->common = shares[i];
+        if (pp_reg_variances(w, d, y, f, err) < 0)
+            return -1;
+        if (f->evidence >= best)
+            continue;
+        best = f->evidence;
+        share = f->common;
+        noise2 = f->noise2;
+        ratio = f->ratio;
+    }
+    f->common = share;
+    f->noise2 = noise2;
+    f->ratio = ratio;
+    return pp_reg_estimate(w, d, y, f, err);
+}
+
 /** b[free] := the minimum of the posterior with the others held; uses f->cov as scratch. */
 static bool solve_free(const double *precision, const double *rhs, const int8_t *held, double *dev,
                        double *scratch, double *part, size_t p)
@@ -411,50 +451,5 @@ int pp_reg_estimate(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_
         f->square[i] = f->b[i] * f->b[i] + f->cov[i * p + i];
     }
     f->valid = true;
-    return 0;
-}
-
-/** Sum over windows of squared residual (at leverage 1: e^2 / (1 - h)) times their rows. */
-static void scores_fill(const pp_reg_work *w, const pp_reg_fit *f, size_t n, const double *dev,
-                        double *meat, double *half)
-{
-    size_t p = f->p;
-    memset(meat, 0, p * p * sizeof *meat);
-    for (size_t i = 0; i < n; i++) {
-        const double *x = w->wx + i * p;
-        for (size_t a = 0; a < p; a++)
-            half[a] = pp_dot(f->cov + a * p, x, p);
-        double h = pp_dot(half, x, p) / f->noise2;
-        double e = w->wr[i] - pp_dot(x, dev, p);
-        double v = e * e / (fmax(1 - h, 0.1) * f->noise2 * f->noise2);
-        for (size_t a = 0; a < p; a++)
-            for (size_t b = 0; x[a] != 0 && b <= a; b++)
-                meat[a * p + b] += v * x[a] * x[b];
-    }
-    for (size_t a = 0; a < p; a++)
-        for (size_t b = 0; b < a; b++)
-            meat[b * p + a] = meat[a * p + b];
-}
-
-int pp_reg_robust(pp_reg_work *w, size_t n, pp_reg_fit *f, pp_error *err)
-{
-    size_t p = f->p;
-    PP_CLEANUP_FREE double *meat = malloc((p * p + 3 * p + 1) * sizeof *meat);
-    if (!meat)
-        return pp_error_nomem(err);
-    double *dev = meat + p * p, *half = dev + p, *widen = half + p;
-    for (size_t a = 0; a < p; a++)
-        dev[a] = pp_dot(f->cov + a * p, w->c, p) / f->noise2;
-    scores_fill(w, f, n, dev, meat, half);
-    for (size_t a = 0; a < p; a++) {
-        const double *row = f->cov + a * p;
-        double robust = 0;
-        for (size_t b = 0; b < p; b++)
-            robust += row[b] * (pp_dot(meat + b * p, row, p) + f->prior_precision[b] * row[b]);
-        widen[a] = sqrt(fmax(1, robust / row[a]));
-    }
-    for (size_t a = 0; a < p; a++)
-        for (size_t b = 0; b < p; b++)
-            f->cov[a * p + b] *= widen[a] * widen[b];
     return 0;
 }

@@ -11,10 +11,12 @@ typedef struct pp_reg_fit {
     double *prior_mean;      /* [p] */
     double *prior_precision; /* [p] */
     double *square;          /* [p] expected square of each value, for the random effects */
-    double *b;               /* [p] bounded estimate */
-    double *cov;             /* p x p */
+    double *b;               /* [p] bounded estimate, of a step that is any step */
+    double *value;           /* [p] of the steps that were, by pp_reg_realise */
+    double *cov;             /* p x p; of b, or of value once that is there */
     double noise2;           /* sigma^2 */
     double ratio;            /* cv^2 / sigma^2 */
+    double common;           /* share of cv^2 that all items of a step have in common */
     double evidence;         /* -2 log marginal likelihood */
     double effective;        /* unknowns that the data decided */
     bool valid;
@@ -46,12 +48,12 @@ int pp_reg_evidence(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_
 /** Finds the variances (a first time when noise2 is 0, else near the last ones), then solves. */
 int pp_reg_variances(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_reg_fit *f,
                      pp_error *err);
+/** After pp_reg_variances: how much of what steps differ by is common to a step's items, where that
+ * explains the values clearly better. Leaves the design with what steps have in common. */
+int pp_reg_find_common(pp_reg_work *w, pp_reg_design *d, const double *y, pp_reg_fit *f,
+                       pp_error *err);
 /** Solves at the fit's variances: b, cov, square, effective, evidence. */
 int pp_reg_estimate(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_reg_fit *f,
                     pp_error *err);
-
-/** After pp_reg_estimate with the same w: widens cov where residuals are larger than the model has
- *  it (sandwich estimate), e.g. where windows' edges or the activity's stamps are not exact. */
-int pp_reg_robust(pp_reg_work *w, size_t n, pp_reg_fit *f, pp_error *err);
 
 #endif

@@ -11,6 +11,9 @@
 #include "estimate/regression/lag.h"
 #include "estimate/regression/limits.h"
 #include "estimate/regression/model.h"
+#include "estimate/regression/own_window.h"
+#include "estimate/regression/period.h"
+#include "estimate/regression/realise.h"
 #include "estimate/regression/result.h"
 #include "estimate/regression/scrapes.h"
 #include "estimate/regression/solver.h"
@@ -106,12 +109,15 @@ static int check_options(const pp_regression_options *o, pp_error *err)
 static void solver_done(pp_reg_solver *s)
 {
     pp_reg_timeline_done(&s->timeline);
+    pp_reg_timeline_done(&s->elapsed);
     pp_reg_columns_done(&s->columns);
+    pp_reg_durations_done(&s->durations);
     pp_reg_scrapes_done(&s->scrapes);
     pp_reg_windows_done(&s->windows);
     for (size_t m = 0; m < s->n_fits; m++)
         pp_reg_fit_done(&s->fits[m]);
     free(s->fits);
+    free(s->own);
     free(s->order);
     free(s->scale);
     pp_reg_work_done(&s->work);
@@ -167,7 +173,8 @@ static void scales_find(pp_reg_solver *s)
 static int fits_new(pp_reg_solver *s, pp_error *err)
 {
     s->fits = calloc(s->in->n_metrics + 1, sizeof *s->fits);
-    if (!s->fits)
+    s->own = calloc(s->in->n_metrics + 1, sizeof *s->own);
+    if (!s->fits || !s->own)
         return pp_error_nomem(err);
     for (size_t m = 0; m < s->in->n_metrics; m++, s->n_fits++)
         if (pp_reg_fit_init(&s->fits[m], s->columns.n, err) < 0)
@@ -184,8 +191,12 @@ int64_t pp_regression_max_lag(int64_t window_ns)
 static int prepare(pp_reg_solver *s, pp_error *err)
 {
     int64_t base = base_find(s->in);
-    if (metrics_order(s, err) < 0 || pp_reg_timeline_init(&s->timeline, s->in, base, err) < 0 ||
+    const bool kernels = s->in->kernels_known;
+    if (metrics_order(s, err) < 0 ||
+        pp_reg_timeline_init(&s->timeline, s->in, base, kernels, err) < 0 ||
+        (kernels && pp_reg_timeline_init(&s->elapsed, s->in, base, false, err) < 0) ||
         pp_reg_columns_init(&s->columns, &s->timeline, s->in, err) < 0 ||
+        pp_reg_durations_init(&s->durations, &s->timeline, &s->columns, err) < 0 ||
         pp_reg_scrapes_init(&s->scrapes, s->in, s->order, base, err) < 0 || fits_new(s, err) < 0)
         return -1;
     scales_find(s);
@@ -202,63 +213,64 @@ static int windows_find(pp_reg_solver *s, pp_error *err)
         return 0;
     if (s->columns.n == 0)
         return pp_reg_windows_make(s, err);
-    if (pp_reg_parts_keep(s, err) < 0 || pp_reg_windows_make(s, err) < 0)
+    if (pp_reg_period_find(s, err) < 0 || pp_reg_parts_keep(s, err) < 0 ||
+        pp_reg_windows_make(s, err) < 0)
         return -1;
     return pp_reg_lag_find(&s->problem, &s->windows, s->fits, &s->lag, err);
 }
 
-static int rows_take(const pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_error *err)
-{
-    const pp_reg_windows *w = &s->windows;
-    u->ends = malloc((2 * w->n + 1) * sizeof *u->ends);
-    if (!u->ends)
-        return pp_error_nomem(err);
-    u->y = u->ends + w->n;
-    u->n = 0;
-    u->mean = 0;
-    size_t skip = w->n > PP_REG_MAX_FIT_WINDOWS ? w->n - PP_REG_MAX_FIT_WINDOWS : 0;
-    for (size_t i = skip; i < w->n; i++) {
-        double end = w->ends[i] - s->lag.lag, y = w->values[metric * w->n + i];
-        if (isnan(y) || !pp_reg_observed(&s->timeline, end - w->window, end))
-            continue;
-        u->ends[u->n] = w->ends[i];
-        u->y[u->n++] = y / s->scale[metric];
-        u->mean += y / s->scale[metric];
-    }
-    u->mean = u->n ? u->mean / (double)u->n : 0;
-    return 0;
-}
-
-static int design_at(pp_reg_solver *s, const pp_reg_rows *u, size_t skip, double lag, pp_error *err)
+static int design_at(pp_reg_solver *s, const pp_reg_rows *u, size_t skip,
+                     const pp_reg_own_window *at, pp_error *err)
 {
     return pp_reg_design_set(&s->design, &s->timeline, &s->columns, u->ends + skip, u->n - skip,
-                             s->windows.window, lag, true, err);
+                             at->window, at->lag, true, err);
 }
 
-/** cov += the lag's own uncertainty, by how the estimates move with it. */
-static int lag_uncertainty(pp_reg_solver *s, const pp_reg_rows *u, pp_reg_fit *f, pp_error *err)
+/** cov += what the windows' place or length is uncertain by: how the estimates move with it, on
+ * either side of what was found. */
+static int add_uncertainty(pp_reg_solver *s, const pp_reg_rows *u, pp_reg_fit *f,
+                           const pp_reg_own_window side[2], double share, pp_error *err)
 {
-    double delta = fmax(s->lag.se, 5e4), best = s->lag.lag;
-    pp_reg_fit side[2] = {{0}, {0}};
+    pp_reg_fit fit[2] = {{0}, {0}};
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++) {
-        rc = pp_reg_fit_init(&side[i], f->p, err);
+        rc = pp_reg_fit_init(&fit[i], f->p, err);
         if (rc == 0) {
-            pp_reg_fit_copy(&side[i], f);
-            rc = design_at(s, u, 0, best + (i ? delta : -delta), err);
+            pp_reg_fit_copy(&fit[i], f);
+            rc = design_at(s, u, 0, &side[i], err);
         }
+        if (rc == 0 && f->common > 0)
+            rc = pp_reg_design_common(&s->design, f->b, err);
         if (rc == 0)
-            rc = pp_reg_estimate(&s->work, &s->design, u->y, &side[i], err);
+            rc = pp_reg_estimate(&s->work, &s->design, u->y, &fit[i], err);
     }
     for (size_t i = 0; i < f->p && rc == 0; i++)
         for (size_t j = 0; j < f->p; j++) {
-            double a = (side[1].b[i] - side[0].b[i]) / (2 * delta) * s->lag.se;
-            double b = (side[1].b[j] - side[0].b[j]) / (2 * delta) * s->lag.se;
+            double a = 0.5 * share * (fit[1].b[i] - fit[0].b[i]);
+            double b = 0.5 * share * (fit[1].b[j] - fit[0].b[j]);
             f->cov[i * f->p + j] += a * b;
         }
-    pp_reg_fit_done(&side[0]);
-    pp_reg_fit_done(&side[1]);
+    pp_reg_fit_done(&fit[0]);
+    pp_reg_fit_done(&fit[1]);
     return rc;
+}
+
+static int window_uncertainty(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_reg_fit *f,
+                              pp_error *err)
+{
+    const pp_reg_own_window at = s->own[metric];
+    const double lag = fmax(at.lag_se, 5e4), length = fmax(at.window_se, 5e4);
+    pp_reg_own_window side[2] = {at, at};
+    side[0].lag -= lag;
+    side[1].lag += lag;
+    if (add_uncertainty(s, u, f, side, at.lag_se / lag, err) < 0)
+        return -1;
+    if (at.window_se <= 0)
+        return 0;
+    side[0] = side[1] = at;
+    side[0].window -= length;
+    side[1].window += length;
+    return add_uncertainty(s, u, f, side, at.window_se / length, err);
 }
 
 /** Few windows: the noise itself is uncertain, as in Student's t. */
@@ -270,22 +282,69 @@ static void few_windows(pp_reg_fit *f, size_t n)
         f->cov[i] *= widen;
 }
 
+/** Variances at the metric's windows: anew where they are not those of the lag's search. */
+static int metric_variances(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
+{
+    pp_reg_fit *f = &s->fits[metric];
+    size_t skip = u->n > PP_REG_MAX_SEARCH_WINDOWS ? u->n - PP_REG_MAX_SEARCH_WINDOWS : 0;
+    pp_reg_fit_prior(&s->problem, metric, u->mean, f);
+    f->noise2 = f->common = 0;
+    if (design_at(s, u, skip, &s->own[metric], err) < 0)
+        return -1;
+    return pp_reg_variances(&s->work, &s->design, u->y + skip, f, err);
+}
+
 static int metric_fit(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
 {
     pp_reg_fit *f = &s->fits[metric];
     /* Metrics that the lag's search left out (constant, sparse) have no variances yet. */
-    if (f->noise2 <= 0) {
-        size_t skip = u->n > PP_REG_MAX_SEARCH_WINDOWS ? u->n - PP_REG_MAX_SEARCH_WINDOWS : 0;
-        pp_reg_fit_prior(&s->problem, metric, u->mean, f);
-        if (design_at(s, u, skip, s->lag.lag, err) < 0 ||
-            pp_reg_variances(&s->work, &s->design, u->y + skip, f, err) < 0)
-            return -1;
-    }
-    if (design_at(s, u, 0, s->lag.lag, err) < 0 ||
-        pp_reg_estimate(&s->work, &s->design, u->y, f, err) < 0 ||
-        pp_reg_robust(&s->work, u->n, f, err) < 0 || lag_uncertainty(s, u, f, err) < 0)
+    if ((f->noise2 <= 0 || s->own[metric].window_se > 0) && metric_variances(s, metric, u, err) < 0)
         return -1;
-    return design_at(s, u, 0, s->lag.lag, err);
+    if (design_at(s, u, 0, &s->own[metric], err) < 0 ||
+        pp_reg_estimate(&s->work, &s->design, u->y, f, err) < 0)
+        return -1;
+    pp_reg_report_fit(s, metric, u);
+    if (!pp_reg_is_correlated(s, metric))
+        return 0;
+    if (pp_reg_find_common(&s->work, &s->design, u->y, f, err) < 0)
+        return -1;
+    pp_reg_report_fit(s, metric, u);
+    return 0;
+}
+
+/** Fits at the exporter's windows; where these do not explain the values, at the best others. */
+static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_error *err)
+{
+    pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    if (metric_fit(s, metric, u, err) < 0)
+        return -1;
+    if (!(pp_reg_is_noisy(s, metric) || pp_reg_is_correlated(s, metric)) ||
+        isnan(s->in->metrics[s->order[metric]].min))
+        return 0;
+    if (pp_reg_own_window_find(s, metric, err) < 0)
+        return -1;
+    if (s->own[metric].window_se <= 0)
+        return 0;
+    free(u->ends);
+    *u = (pp_reg_rows){0};
+    if (pp_reg_rows_take(s, metric, u, err) < 0)
+        return -1;
+    r->window_ns = llround(s->own[metric].window);
+    return metric_fit(s, metric, u, err);
+}
+
+static int metric_values(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
+{
+    pp_reg_fit *f = &s->fits[metric];
+    if (pp_reg_realise(&s->work, &s->design, &s->durations, f, err) < 0 ||
+        window_uncertainty(s, metric, u, f, err) < 0 ||
+        design_at(s, u, 0, &s->own[metric], err) < 0)
+        return -1;
+    few_windows(f, u->n);
+    pp_reg_report_doubt(s, metric);
+    if (pp_reg_adjust_job(s, metric, u, err) < 0)
+        return -1;
+    return pp_reg_report_estimates(s, metric, err);
 }
 
 /** Whether a metric never varied: then it tells neither the lag nor a layer. */
@@ -317,20 +376,16 @@ static int metric_report(pp_reg_solver *s, size_t metric, pp_error *err)
         return -1;
     if (!s->lag.known)
         return 0;
+    s->own[metric] = (pp_reg_own_window){s->windows.window, s->lag.lag, 0, s->lag.se};
+    r->window_ns = llround(s->windows.window);
     pp_reg_rows u = {0};
-    int rc = rows_take(s, metric, &u, err);
+    int rc = pp_reg_rows_take(s, metric, &u, err);
     r->fitted_windows = u.n;
-    if (rc == 0 && u.n >= 16) {
-        rc = metric_fit(s, metric, &u, err);
-        if (rc == 0)
-            pp_reg_report_fit(s, metric, &u);
-        if (rc == 0 && (double)u.n >= 2 * s->fits[metric].effective + 10) {
-            few_windows(&s->fits[metric], u.n);
-            rc = pp_reg_adjust_job(s, metric, &u, err);
-            if (rc == 0)
-                rc = pp_reg_report_estimates(s, metric, err);
-        }
-    }
+    if (rc == 0 && u.n >= 16)
+        rc = metric_fit_best(s, metric, &u, err);
+    r->fitted_windows = u.n;
+    if (rc == 0 && u.n >= 16 && (double)u.n >= 2 * s->fits[metric].effective + 10)
+        rc = metric_values(s, metric, &u, err);
     free(u.ends);
     return rc;
 }
@@ -346,6 +401,7 @@ static int solve(pp_reg_solver *s, pp_error *err)
     for (size_t m = 0; m < s->in->n_metrics; m++)
         if (metric_report(s, m, err) < 0)
             return -1;
+    pp_reg_withhold(s->ret);
     return 0;
 }
 

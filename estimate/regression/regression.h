@@ -57,7 +57,8 @@ typedef struct pp_regression_item {
 typedef struct pp_regression_interval {
     int64_t start_ns;
     int64_t end_ns;
-    uint32_t item; /**< index into items */
+    uint32_t item;      /**< index into items; n_items: other, read where kernels are known */
+    int64_t kernels_ns; /**< of it, in which a kernel of it ran; read where kernels are known */
 } pp_regression_interval;
 
 /** Time of one item inside one cell [start_ns, start_ns + width_ns) of a grid. */
@@ -65,7 +66,8 @@ typedef struct pp_regression_cell {
     int64_t start_ns;
     int64_t width_ns; /**< above 0, at most PP_REGRESSION_MAX_CELL_NS */
     int64_t busy_ns;  /**< 0 to width_ns */
-    uint32_t item;    /**< index into items */
+    uint32_t item;    /**< as in an interval, and so */
+    int64_t kernels_ns;
 } pp_regression_cell;
 
 /** A training step, or a span of time in which everything was observed: [start_ns, end_ns). */
@@ -87,6 +89,7 @@ typedef struct pp_regression_metric {
     double
         max_standard_error; /**< absolute, in the metric's unit; 0: options' share of the range */
     bool job_only;          /**< says nothing of when windows lie: its own may be others */
+    bool idle_is_zero;      /**< where no kernel runs on the GPU, whoever's, it is 0 */
     const pp_regression_sample *samples; /**< borrowed; any order; exact repeats are folded */
     size_t n_samples;
 } pp_regression_metric;
@@ -108,6 +111,8 @@ typedef struct pp_regression_input {
     size_t n_intervals;
     const pp_regression_cell *cells; /**< may be used together with intervals */
     size_t n_cells;
+    bool kernels_known; /**< of all intervals and cells: values are then means over the time in
+                             which an item's kernels ran, else over its elapsed time */
     const pp_time_range *steps;
     size_t n_steps;
     const pp_time_range *observed; /**< outside of these nothing is known */
@@ -145,16 +150,30 @@ typedef struct pp_regression_row {
     size_t occurrences; /**< steps in which it ran */
 } pp_regression_row;
 
+/** Why a metric's windows tell nothing of layers, though they were fitted. */
+typedef enum pp_regression_doubt {
+    PP_REGRESSION_FITS = 0,
+    PP_REGRESSION_UNEXPLAINED, /**< windows differ by more than the layers in them say */
+    PP_REGRESSION_TENANT,      /**< it is not 0 where no kernel of ours runs: others use the GPU */
+} pp_regression_doubt;
+
 typedef struct pp_regression_metric_fit {
     pp_regression_estimate job; /**< PP_METHOD_JOB, or NONE without any sample */
     double r2;                  /**< of the fit over its windows; NaN: no fit */
     double noise;               /**< sd of a window's value around the model, metric's unit */
     double step_variation;      /**< cv of an item's value from step to step */
     double closure;             /**< time-weighted estimates less the mean of the same windows */
-    size_t fitted_windows;      /**< distinct windows that lie in the observed time */
-    size_t dropped_samples;     /**< NaN, infinite, blank or out of range */
-    size_t repeated_samples;    /**< the same collection read again */
-    bool constant;              /**< its samples, two at least, all have one value */
+    double rest;                /**< sd of a window's value around its items', metric's unit */
+    double autocorrelation;     /**< of what is left of a window with what is left of the next */
+    double idle;                /**< where no kernel of ours runs, and its standard error; NaN: */
+    double idle_standard_error; /**< not known */
+    int64_t window_ns;          /**< that its values are of; the exporter's where nothing else is
+                                     clearly better */
+    pp_regression_doubt doubt;
+    size_t fitted_windows;   /**< distinct windows that lie in the observed time */
+    size_t dropped_samples;  /**< NaN, infinite, blank or out of range */
+    size_t repeated_samples; /**< the same collection read again */
+    bool constant;           /**< its samples, two at least, all have one value */
 } pp_regression_metric_fit;
 
 /** One distinct collection, as reconstructed. */

@@ -17,6 +17,24 @@
 #include "estimate/regression/windows.h"
 
 #define DEFAULT_MAX_SE 0.05
+/* Of the range: what windows differ by, beside what the layers in them say. An exporter's own noise
+ * is some tenths of a point; edges that jitter by 4 % of a window, as those of NVML's GPM do, leave
+ * 3 to 4, of which standard errors know. A wrong lag, a wrong period or shuffled labels leave 5 and
+ * more, or say little of what windows differ by. */
+#define NOISE 0.02
+#define LEAST_R2 0.9 /* where there is more noise than that */
+#define MAX_NOISE 0.05
+/* What is left of windows is left of each for itself, unless these are longer than is thought.
+ * Where edges jitter, what one misses the next one has: that is no harm. */
+#define MAX_CORRELATION 0.2
+#define MAX_CORRELATION_SE 3 /* of as many windows without any */
+#define REST 0.005           /* of the range; less does no harm, whatever it goes with */
+/* Where items differ from step to step by so much, and the items in a window say less of it than
+ * that, it is something else that windows differ by: how long a stalled GPU waited in each. */
+#define MAX_VARIATION 0.2
+#define LEAST_R2_VARYING 0.5
+/* Of the range, where nothing of ours runs. */
+#define MAX_IDLE 0.01
 #define DEFAULT_MAX_GROUP_SHARE 0.25
 /* Share of the observed time that windows must cover for their plain mean to stand. */
 #define COVERED 0.95
@@ -46,6 +64,7 @@ pp_regression_result *pp_reg_result_new(const pp_regression_input *in)
         pp_regression_metric_fit *f = &r->fits[m];
         f->job = unknown();
         f->r2 = f->noise = f->step_variation = f->closure = PP_REG_NAN;
+        f->rest = f->autocorrelation = f->idle = f->idle_standard_error = PP_REG_NAN;
     }
     return r;
 }
@@ -100,20 +119,21 @@ int pp_reg_report_windows(pp_reg_solver *s, pp_error *err)
 void pp_reg_report_rows(pp_reg_solver *s)
 {
     pp_regression_result *r = s->ret;
+    const pp_reg_timeline *t = s->in->kernels_known ? &s->elapsed : &s->timeline;
     double all = 0;
     for (size_t i = 0; i < r->n_rows; i++)
-        all += s->timeline.time[i];
+        all += t->time[i];
     for (size_t i = 0; i < r->n_rows; i++) {
-        pp_regression_row *row = &r->rows[s->timeline.original[i]];
-        double of = i == r->n_items + 1 ? all : s->timeline.step_time;
-        row->phase = i < r->n_items    ? s->in->items[s->timeline.original[i]].phase
+        pp_regression_row *row = &r->rows[t->original[i]];
+        double of = i == r->n_items + 1 ? all : t->step_time;
+        row->phase = i < r->n_items    ? s->in->items[t->original[i]].phase
                      : i == r->n_items ? PP_PHASE_OTHER
                                        : PP_PHASE_IDLE;
-        row->time_ns = llround(s->timeline.time[i]);
-        row->share = of > 0 ? s->timeline.time[i] / of : 0;
-        row->occurrences = s->timeline.occurrences[i];
+        row->time_ns = llround(t->time[i]);
+        row->share = of > 0 ? t->time[i] / of : 0;
+        row->occurrences = t->occurrences[i];
     }
-    r->dropped_intervals = s->timeline.dropped;
+    r->dropped_intervals = t->dropped;
 }
 
 /** Variance of a mean of correlated windows: Bartlett's weights over a few steps' length. */
@@ -162,6 +182,21 @@ int pp_reg_report_job(pp_reg_solver *s, size_t metric, pp_error *err)
     return 0;
 }
 
+/** Of whitened residuals: 0 where the model has all that windows share. */
+static double autocorrelation(const pp_reg_solver *s, const pp_reg_fit *f, const pp_reg_rows *u)
+{
+    double all = 0, next = 0, before = 0;
+    for (size_t i = 0; i < u->n; i++) {
+        double e = s->work.wr[i];
+        for (size_t k = 0; k < f->p; k++)
+            e -= s->work.wx[i * f->p + k] * (f->b[k] - f->prior_mean[k]);
+        all += e * e;
+        next += i > 0 ? e * before : 0;
+        before = e;
+    }
+    return all > 0 ? next / all : 0;
+}
+
 /** Fit figures that people read. */
 void pp_reg_report_fit(const pp_reg_solver *s, size_t metric, const pp_reg_rows *u)
 {
@@ -178,6 +213,62 @@ void pp_reg_report_fit(const pp_reg_solver *s, size_t metric, const pp_reg_rows 
     r->noise = sqrt(f->noise2) * s->scale[metric];
     r->step_variation = sqrt(f->noise2 * f->ratio);
     r->closure = (fitted / (double)u->n - u->mean) * s->scale[metric];
+    r->rest = sqrt(rest / (double)u->n) * s->scale[metric];
+    r->autocorrelation = autocorrelation(s, f, u);
+}
+
+bool pp_reg_is_correlated(const pp_reg_solver *s, size_t metric)
+{
+    const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    const double chance = MAX_CORRELATION_SE / sqrt(fmax((double)r->fitted_windows, 1));
+    return r->rest > REST * s->scale[metric] && r->autocorrelation > fmax(MAX_CORRELATION, chance);
+}
+
+bool pp_reg_is_noisy(const pp_reg_solver *s, size_t metric)
+{
+    return s->ret->fits[s->order[metric]].noise > NOISE * s->scale[metric];
+}
+
+static bool is_unexplained(const pp_reg_solver *s, size_t metric)
+{
+    const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    return (pp_reg_is_noisy(s, metric) && r->r2 < LEAST_R2) ||
+           r->noise > MAX_NOISE * s->scale[metric] || pp_reg_is_correlated(s, metric) ||
+           (r->step_variation > MAX_VARIATION && r->r2 < LEAST_R2_VARYING);
+}
+
+void pp_reg_report_doubt(pp_reg_solver *s, size_t metric)
+{
+    const pp_reg_columns *c = &s->columns;
+    const pp_reg_fit *f = &s->fits[metric];
+    pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    for (size_t k = 0; k < c->n; k++)
+        if (c->phase[k] == PP_PHASE_IDLE) {
+            r->idle = f->value[k] * s->scale[metric];
+            r->idle_standard_error = sqrt(f->cov[k * f->p + k]) * s->scale[metric];
+        }
+    const pp_regression_metric *spec = &s->in->metrics[s->order[metric]];
+    if (isnan(spec->min))
+        return;
+    if (is_unexplained(s, metric))
+        r->doubt = PP_REGRESSION_UNEXPLAINED;
+    if (s->in->kernels_known && spec->idle_is_zero &&
+        r->idle - 3 * r->idle_standard_error > MAX_IDLE * s->scale[metric])
+        r->doubt = PP_REGRESSION_TENANT;
+}
+
+/** Whoever else uses the GPU adds to all of its metrics. */
+void pp_reg_withhold(pp_regression_result *r)
+{
+    bool tenant = false;
+    for (size_t m = 0; m < r->n_metrics; m++)
+        tenant |= r->fits[m].doubt == PP_REGRESSION_TENANT;
+    for (size_t m = 0; m < r->n_metrics; m++) {
+        if (tenant)
+            r->fits[m].doubt = PP_REGRESSION_TENANT;
+        for (size_t i = 0; i < r->n_rows && r->fits[m].doubt != PP_REGRESSION_FITS; i++)
+            r->estimates[i * r->n_metrics + m] = unknown();
+    }
 }
 
 /**
@@ -225,7 +316,7 @@ static pp_regression_estimate range_estimate(const pp_reg_solver *s, size_t metr
     e.identifiable = pp_reg_determined(f, &s->columns, from, to, missing, max_se, &se);
     for (size_t i = from; i < to; i++) {
         time += s->columns.time[i];
-        sum += s->columns.time[i] * f->b[i];
+        sum += s->columns.time[i] * f->value[i];
         spread += s->columns.time[i] * s->columns.time[i] * f->b[i] * f->b[i];
     }
     double alone = f->noise2 * (1 + f->ratio * spread / (time * time));

@@ -403,6 +403,12 @@ static int phase_find(pp_reg_scrapes *s, pp_error *err)
     return 0;
 }
 
+int pp_reg_scrapes_set_window(pp_reg_scrapes *s, double window, pp_error *err)
+{
+    s->window = window;
+    return phase_find(s, err);
+}
+
 int pp_reg_scrapes_init(pp_reg_scrapes *s, const pp_regression_input *in, const uint32_t *order,
                         int64_t base_ns, pp_error *err)
 {

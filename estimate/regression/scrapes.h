@@ -43,6 +43,9 @@ static inline double pp_reg_pause(const pp_reg_scrapes *s)
 int pp_reg_scrapes_pick(const pp_reg_scrapes *from, const bool *pick, pp_reg_scrapes *to,
                         pp_error *err);
 
+/** Takes collections to be so many ns apart: phase, half, jitter, grid and searched follow. */
+int pp_reg_scrapes_set_window(pp_reg_scrapes *s, double window, pp_error *err);
+
 int pp_reg_scrapes_init(pp_reg_scrapes *s, const pp_regression_input *in, const uint32_t *order,
                         int64_t base_ns, pp_error *err);
 void pp_reg_scrapes_done(pp_reg_scrapes *s);

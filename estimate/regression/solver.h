@@ -3,21 +3,34 @@
 #define PP_ESTIMATE_REGRESSION_SOLVER_H
 
 #include "estimate/regression/lag.h"
+#include "estimate/regression/realise.h"
+
+/** The windows that one metric is of: a share of the exporter's where counters take turns, or more
+ * than one of these where what it reads has a period of its own (NVML's utilisation). */
+typedef struct pp_reg_own_window {
+    double window; /* ns */
+    double lag;
+    double window_se; /* 0: it is the exporter's */
+    double lag_se;
+} pp_reg_own_window;
 
 /** Everything that one solution holds on its way. */
 typedef struct pp_reg_solver {
     const pp_regression_input *in;
     pp_regression_result *ret;
-    uint32_t *order; /* canonical metric -> the caller's index */
-    double *scale;   /* [canonical metric] */
-    pp_reg_timeline timeline;
+    uint32_t *order;          /* canonical metric -> the caller's index */
+    double *scale;            /* [canonical metric] */
+    pp_reg_timeline timeline; /* what is fitted: of kernels where they are known */
+    pp_reg_timeline elapsed;  /* what the rows say, where that is another one */
     pp_reg_columns columns;
+    pp_reg_durations durations;
     pp_reg_scrapes scrapes;
     pp_reg_windows windows;
     pp_reg_problem problem;
     pp_reg_fit *fits; /* [canonical metric] */
     size_t n_fits;
     pp_reg_lag lag;
+    pp_reg_own_window *own; /* [canonical metric] */
     double phase;
     pp_reg_work work;
     pp_reg_design design;

@@ -1,7 +1,8 @@
 /*
  * Activity as a timeline: observed time cut into pieces in which nothing changes, each with the
  * share that every item has of it. Intervals count fully, cells of a grid by busy / width; what
- * overlaps shares the time, what is left of a step is `other`, outside of steps it is `idle`.
+ * overlaps shares the time, what is left of a step is `other`, outside of steps it is `idle`. As a
+ * time line of kernels both count by the kernels' share of them, and what is left is `idle`.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ typedef struct sweep {
     size_t n_bounds;
     source active[MAX_ACTIVE];
     size_t n_active;
+    bool kernels;
 } sweep;
 
 static void sweep_done(sweep *s)
@@ -108,32 +110,46 @@ static int spans_copy(const pp_time_range *in, size_t n, bool join, pp_time_rang
     return 0;
 }
 
+static bool sane_interval(const pp_regression_interval *v, size_t n_items)
+{
+    return v->item < n_items && sane(v->start_ns, v->end_ns);
+}
+
+static bool sane_cell(const pp_regression_cell *v, size_t n_items)
+{
+    return v->item < n_items && v->width_ns > 0 && v->width_ns <= PP_REGRESSION_MAX_CELL_NS &&
+           v->busy_ns >= 0 && v->busy_ns <= v->width_ns && v->start_ns >= 0 &&
+           v->start_ns <= PP_REG_MAX_TIME_NS - v->width_ns;
+}
+
+static void source_add(sweep *s, int64_t start, int64_t end, uint32_t item, int64_t of_it)
+{
+    const double rate = fmin((double)of_it / (double)(end - start), 1);
+    s->sources[s->n_sources++] = (source){start, end, item, (float)rate};
+}
+
 static int sources_copy(sweep *s, const pp_regression_input *in, const uint32_t *canonical,
                         size_t *dropped, pp_error *err)
 {
+    const size_t items = in->n_items + s->kernels; /* `other` has kernels, but no elapsed time */
     s->sources = malloc((in->n_intervals + in->n_cells + 1) * sizeof *s->sources);
     if (!s->sources)
         return pp_error_nomem(err);
-    size_t m = 0;
     for (size_t i = 0; i < in->n_intervals; i++) {
         const pp_regression_interval *v = &in->intervals[i];
-        if (v->item >= in->n_items || !sane(v->start_ns, v->end_ns))
-            (*dropped)++;
-        else if (v->end_ns > v->start_ns)
-            s->sources[m++] = (source){v->start_ns, v->end_ns, canonical[v->item], 1};
+        const int64_t of_it = s->kernels ? v->kernels_ns : v->end_ns - v->start_ns;
+        if (sane_interval(v, items) && v->end_ns > v->start_ns && of_it > 0)
+            source_add(s, v->start_ns, v->end_ns, canonical[v->item], of_it);
+        *dropped += !sane_interval(v, in->n_items + in->kernels_known);
     }
     for (size_t i = 0; i < in->n_cells; i++) {
         const pp_regression_cell *v = &in->cells[i];
-        if (v->item >= in->n_items || v->width_ns <= 0 || v->width_ns > PP_REGRESSION_MAX_CELL_NS ||
-            v->busy_ns < 0 || v->busy_ns > v->width_ns || v->start_ns < 0 ||
-            v->start_ns > PP_REG_MAX_TIME_NS - v->width_ns)
-            (*dropped)++;
-        else if (v->busy_ns > 0)
-            s->sources[m++] = (source){v->start_ns, v->start_ns + v->width_ns, canonical[v->item],
-                                       (float)((double)v->busy_ns / (double)v->width_ns)};
+        const int64_t of_it = s->kernels ? v->kernels_ns : v->busy_ns;
+        if (sane_cell(v, items) && of_it > 0)
+            source_add(s, v->start_ns, v->start_ns + v->width_ns, canonical[v->item], of_it);
+        *dropped += !sane_cell(v, in->n_items + in->kernels_known);
     }
-    s->n_sources = m;
-    qsort(s->sources, m, sizeof *s->sources, order_source);
+    qsort(s->sources, s->n_sources, sizeof *s->sources, order_source);
     return 0;
 }
 
@@ -239,7 +255,7 @@ static int sweep_run(sweep *s, pp_reg_timeline *t, pp_error *err)
         t->pieces[t->n_pieces++] =
             (pp_reg_piece){(double)(now - t->base_ns), (double)(end - t->base_ns),
                            (uint32_t)(2 * step + in_step), (uint32_t)t->n_shares};
-        shares_add(t, s, (uint32_t)(t->n_items + !in_step));
+        shares_add(t, s, (uint32_t)(t->n_items + (s->kernels || !in_step)));
     }
     /* the pieces before n_pieces are set */
     /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign) */
@@ -320,7 +336,7 @@ static int items_order(pp_reg_timeline *t, const pp_regression_input *in, uint32
         t->original[i] = keys[i].index;
     }
     for (size_t i = in->n_items; i < in->n_items + 2; i++)
-        t->original[i] = (uint32_t)i;
+        canonical[i] = t->original[i] = (uint32_t)i;
     return 0;
 }
 
@@ -359,7 +375,7 @@ static int timeline_build(pp_reg_timeline *t, sweep *s, const pp_regression_inpu
 }
 
 int pp_reg_timeline_init(pp_reg_timeline *t, const pp_regression_input *in, int64_t base_ns,
-                         pp_error *err)
+                         bool kernels, pp_error *err)
 {
     size_t rows = in->n_items + 2;
     memset(t, 0, sizeof *t);
@@ -369,7 +385,7 @@ int pp_reg_timeline_init(pp_reg_timeline *t, const pp_regression_input *in, int6
     t->time = calloc(rows, sizeof *t->time);
     t->offset = calloc(rows, sizeof *t->offset);
     t->occurrences = calloc(rows, sizeof *t->occurrences);
-    sweep s = {0};
+    sweep s = {.kernels = kernels};
     int rc = -1;
     if (!t->original || !t->time || !t->offset || !t->occurrences)
         pp_error_nomem(err);

@@ -35,8 +35,10 @@ typedef struct pp_reg_timeline {
     size_t dropped;
 } pp_reg_timeline;
 
+/** `kernels`: of the time in which kernels ran; where none did it is `idle`, in steps too. Else of
+ * elapsed time. */
 int pp_reg_timeline_init(pp_reg_timeline *t, const pp_regression_input *in, int64_t base_ns,
-                         pp_error *err);
+                         bool kernels, pp_error *err);
 void pp_reg_timeline_done(pp_reg_timeline *t);
 /** Whether [start, end] (ns from base) was observed throughout. */
 bool pp_reg_observed(const pp_reg_timeline *t, double start, double end);

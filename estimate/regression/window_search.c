@@ -22,7 +22,7 @@ static int phase_try(pp_reg_solver *s, double phase, double *best, pp_error *err
     pp_reg_lag lag;
     if (pp_reg_windows_init(&w, &s->scrapes, phase, NULL, false, err) < 0)
         return -1;
-    int rc = pp_reg_lag_coarse(&s->problem, &w, false, &lag, err);
+    int rc = pp_reg_lag_coarse(&s->problem, &w, &(pp_reg_lag_search){0}, &lag, err);
     pp_reg_windows_done(&w);
     if (rc == 0 && lag.known && lag.evidence < *best) {
         *best = lag.evidence;
@@ -55,7 +55,8 @@ static int windows_match(pp_reg_solver *s, pp_error *err)
     pp_reg_lag lag;
     if (!misfit)
         return pp_error_nomem(err);
-    if (pp_reg_lag_coarse(&s->problem, &s->windows, true, &lag, err) < 0)
+    if (pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true}, &lag,
+                          err) < 0)
         return -1;
     if (lag.known &&
         pp_reg_misfit(&s->problem, &s->scrapes, &s->windows, lag.lag, s->phase, misfit, err) < 0)

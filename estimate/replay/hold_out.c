@@ -218,6 +218,7 @@ static int set_group(const pp_estimates *s, pp_estimate *e, const char *name, do
     e->group_mean = mean;
     e->group_standard_error = error;
     e->method = PP_METHOD_REPLAY;
+    e->basis = PP_BASIS_BUSY;
     if (s->items[e->item].kind != PP_ITEM_LAYER)
         e->reason = "known only together with its group";
     return e->group_name ? 0 : -1;

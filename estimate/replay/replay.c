@@ -257,6 +257,7 @@ static int set_value(pp_estimate *to, const figure *f, pp_error *err)
     to->standard_error = sqrt(f->variance);
     to->windows = (double)f->windows;
     to->method = PP_METHOD_REPLAY;
+    to->basis = PP_BASIS_BUSY;
     to->reason = NULL;
     return 0;
 }

@@ -250,6 +250,35 @@ static void unknown_because(const pp_estimates *s, pp_item_kind kind, const char
     assert_string_equal(i->busy_reason, reason);
 }
 
+static const pp_estimate *estimate_of(const pp_estimates *s, pp_item_kind kind, pp_metric metric)
+{
+    for (size_t i = 0; i < s->n_estimates; i++)
+        if (s->items[s->estimates[i].item].kind == kind && s->estimates[i].metric == metric)
+            return &s->estimates[i];
+    fail_msg("no estimate of %s", pp_item_kind_name(kind));
+    return NULL;
+}
+
+/* No sample of the metric is there: records alone tell it. */
+static void utilisation_is_what_records_say(void **state)
+{
+    (void)state;
+    pp_activity a = busy_activity();
+    pp_estimates *s = solve_gpu(&a);
+    const pp_estimate *layer = estimate_of(s, PP_ITEM_LAYER, PP_METRIC_GPU_UTIL);
+    assert_float_equal(layer->mean, 62.5, 1e-9);
+    assert_float_equal(layer->standard_error, 0, 0);
+    assert_int_equal(layer->method, PP_METHOD_RECORDS);
+    assert_int_equal(layer->basis, PP_BASIS_ELAPSED);
+    assert_null(layer->reason);
+    assert_float_equal(estimate_of(s, PP_ITEM_OTHER, PP_METRIC_GPU_UTIL)->mean, 25, 1e-9);
+    const pp_estimate *job = estimate_of(s, PP_ITEM_JOB, PP_METRIC_GPU_UTIL);
+    assert_true(isnan(job->mean));
+    assert_string_equal(job->reason, "no samples of this metric");
+    assert_true(isnan(estimate_of(s, PP_ITEM_LAYER, PP_METRIC_SM_ACTIVE)->mean));
+    pp_estimates_free(s);
+}
+
 static void busy_times_are_summed(void **state)
 {
     (void)state;
@@ -717,6 +746,7 @@ int main(void)
         cmocka_unit_test(shared_gpu_needs_both_processes),
         cmocka_unit_test(items_are_sorted_and_ran),
         cmocka_unit_test(every_phase_has_its_item),
+        cmocka_unit_test(utilisation_is_what_records_say),
         cmocka_unit_test(busy_times_are_summed),
         cmocka_unit_test(busy_times_are_of_observed_time),
         cmocka_unit_test(busy_times_of_cells),

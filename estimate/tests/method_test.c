@@ -11,7 +11,8 @@
 static void test_names_of_results(void **state)
 {
     (void)state;
-    const char *const names[] = {"none", "auto", "job", "regression", "sampling", "replay"};
+    const char *const names[] = {"none",     "auto",   "job",    "regression",
+                                 "sampling", "replay", "records"};
     for (int i = 0; i < PP_METHOD_COUNT; i++)
         assert_string_equal(pp_method_name((pp_method)i), names[i]);
     assert_string_equal(pp_method_name((pp_method)99), "none");
@@ -21,18 +22,19 @@ static void test_names_of_results(void **state)
 static void test_what_can_be_asked_for(void **state)
 {
     (void)state;
-    for (int i = PP_METHOD_AUTO; i < PP_METHOD_COUNT; i++) {
+    for (int i = PP_METHOD_AUTO; i <= PP_METHOD_LAST_ASKED; i++) {
         pp_method found = PP_METHOD_NONE;
         assert_int_equal(pp_method_from_spec_name(pp_method_spec_name((pp_method)i), &found), 0);
         assert_int_equal(found, i);
     }
-    const char *const none[] = {"", "none", "fine", "auto", "Fast", "Jo", "Jobs"};
+    const char *const none[] = {"", "none", "records", "auto", "Fast", "Jo", "Jobs"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         pp_method found = PP_METHOD_JOB;
         assert_int_equal(pp_method_from_spec_name(none[i], &found), -1);
         assert_int_equal(found, PP_METHOD_JOB);
     }
     assert_string_equal(pp_method_spec_name(PP_METHOD_NONE), "");
+    assert_string_equal(pp_method_spec_name(PP_METHOD_RECORDS), "");
     assert_string_equal(pp_method_spec_name(PP_METHOD_COUNT), "");
 }
 
@@ -72,6 +74,14 @@ static void test_what_a_person_wrote(void **state)
                         "\"Guess\" is none of Auto, Job, Regression, Sampling and Replay");
 }
 
+static void test_what_values_are_means_over(void **state)
+{
+    (void)state;
+    assert_null(pp_basis_name(PP_BASIS_NONE));
+    assert_string_equal(pp_basis_name(PP_BASIS_ELAPSED), "elapsed");
+    assert_string_equal(pp_basis_name(PP_BASIS_BUSY), "busy");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -79,6 +89,7 @@ int main(void)
         cmocka_unit_test(test_what_can_be_asked_for),
         cmocka_unit_test(test_all_of_them),
         cmocka_unit_test(test_what_a_person_wrote),
+        cmocka_unit_test(test_what_values_are_means_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,16 +57,16 @@ static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
     "stderr, "
     "windows, method, source, group_name, group_mean, group_stderr, reason, amount_per_step, "
-    "achieved, peak) "
+    "achieved, peak, basis) "
     "SELECT $1, $2, $3, kind, layer, phase, metric, mean, stderr, windows, method, "
     "coalesce(own_source, $16), group_name, group_mean, group_stderr, reason, amount, "
-    "achieved, peak FROM "
+    "achieved, peak, basis FROM "
     "unnest($4::text[], $5::text[], $6::text[], "
     "$7::text[], $8::float8[], $9::float8[], $10::float8[], $11::text[], $12::text[], "
     "$13::float8[], $14::float8[], $15::text[], $17::text[], $18::float8[], "
-    "$19::float8[], $20::float8[]) AS e (kind, layer, "
+    "$19::float8[], $20::float8[], $21::text[]) AS e (kind, layer, "
     "phase, metric, mean, stderr, windows, method, group_name, group_mean, group_stderr, reason, "
-    "own_source, amount, achieved, peak) "
+    "own_source, amount, achieved, peak, basis) "
     "WHERE " STANDS;
 
 static const char fits_sql[] =
@@ -262,6 +262,11 @@ static const char *get_source(const void *p)
     return ((const named *)p)->estimate->source;
 }
 
+static const char *get_basis(const void *p)
+{
+    return pp_basis_name(((const named *)p)->estimate->basis);
+}
+
 static const char *get_reason(const void *p)
 {
     return ((const named *)p)->estimate->reason;
@@ -301,6 +306,7 @@ static void add_estimates(pp_statement *s, const named *e, size_t n, const char 
     pp_sql_floats(s, e, n, size, get_amount);
     pp_sql_floats(s, e, n, size, get_achieved);
     pp_sql_floats(s, e, n, size, get_peak);
+    pp_sql_texts(s, e, n, size, get_basis);
 }
 
 /* A metric's fit, and how values of replays stand; zeros and NaN where there are none. */

@@ -151,7 +151,7 @@ static void twin_make(sim *s, pp_regression_interval **ret)
         }
         for (int64_t at = v.start_ns, side = 0; at < v.end_ns && k < cap; at += 2000000, side++) {
             int64_t end = at + 2000000 < v.end_ns ? at + 2000000 : v.end_ns;
-            out[k++] = (pp_regression_interval){at, end, side % 2 ? 1 : 0};
+            out[k++] = (pp_regression_interval){at, end, side % 2 ? 1 : 0, 0};
         }
     }
     s->in.intervals = out;
@@ -178,7 +178,7 @@ static void what_cannot_be_told_apart_is_grouped(void **state)
         assert_true(g->metric == m && g->phase == PP_PHASE_FORWARD);
         assert_true(strncmp(g->name, "net.", 4) == 0 && strchr(g->name, '+') != NULL);
         assert_true(g->n_members == 2);
-        double off = fabs(g->estimate.mean - s->truth[m]) / g->estimate.standard_error;
+        double off = fabs(g->estimate.mean - s->realised[m]) / g->estimate.standard_error;
         assert_true(off < 4);
         /* A substantial layer beside them keeps its own value. */
         assert_true(pp_regression_get(r, 4, m)->identifiable);
@@ -438,11 +438,11 @@ typedef struct wild {
 static void wild_fill(wild *w, uint64_t *rng)
 {
     for (size_t i = 0; i < WILD; i++) {
-        w->intervals[i] = (pp_regression_interval){wild_time(rng), wild_time(rng),
-                                                   (uint32_t)(sim_uniform(rng) * 5)};
-        w->cells[i] = (pp_regression_cell){wild_time(rng), (int64_t)(sim_uniform(rng) * 1.2e7),
-                                           (int64_t)(sim_uniform(rng) * 1e7),
-                                           (uint32_t)(sim_uniform(rng) * 5)};
+        w->intervals[i] = (pp_regression_interval){
+            wild_time(rng), wild_time(rng), (uint32_t)(sim_uniform(rng) * 5), wild_time(rng)};
+        w->cells[i] = (pp_regression_cell){
+            wild_time(rng), (int64_t)(sim_uniform(rng) * 1.2e7), (int64_t)(sim_uniform(rng) * 1e7),
+            (uint32_t)(sim_uniform(rng) * 5), (int64_t)(sim_uniform(rng) * 2e7 - 5e6)};
         w->steps[i] = (pp_time_range){wild_time(rng), wild_time(rng)};
         w->captures[i] = (pp_time_range){wild_time(rng), wild_time(rng)};
         for (size_t m = 0; m < 3; m++)
@@ -474,6 +474,7 @@ static void hostile_input_is_survived(void **state)
                                   .n_intervals = WILD,
                                   .cells = w.cells,
                                   .n_cells = WILD,
+                                  .kernels_known = round % 2 == 0,
                                   .steps = w.steps,
                                   .n_steps = WILD,
                                   .observed = w.captures,
@@ -499,8 +500,10 @@ static void overlapping_items_share_the_time(void **state)
     (void)state;
     const pp_regression_item items[] = {{"a", PP_PHASE_FORWARD}, {"b", PP_PHASE_BACKWARD}};
     const int64_t t = 1769000000000000000LL;
-    const pp_regression_interval v[] = {
-        {t, t + 1000, 0}, {t + 500, t + 1500, 1}, {t + 3000, t + 2000, 0}, {t + 10, t + 10, 0}};
+    const pp_regression_interval v[] = {{t, t + 1000, 0, 0},
+                                        {t + 500, t + 1500, 1, 0},
+                                        {t + 3000, t + 2000, 0, 0},
+                                        {t + 10, t + 10, 0, 0}};
     const pp_time_range step = {t, t + 2000};
     /* Two captures back to back are one: batches come that way. */
     const pp_time_range capture[] = {{t + 1200, t + 4000}, {t, t + 1200}};

@@ -56,7 +56,7 @@ static int sums_run(sums *s, pp_error *err)
 {
     const pp_regression_result *r = s->solved;
     int64_t base = r->n_windows ? r->windows[0].stamp_ns : 0;
-    if (pp_reg_timeline_init(&s->timeline, s->in, base, err) < 0 ||
+    if (pp_reg_timeline_init(&s->timeline, s->in, base, false, err) < 0 ||
         pp_reg_columns_init(&s->columns, &s->timeline, s->in, err) < 0)
         return -1;
     PP_CLEANUP_FREE double *ends = malloc((r->n_windows + 1) * sizeof *ends);

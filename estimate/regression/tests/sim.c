@@ -11,6 +11,8 @@
 typedef struct piece {
     double start, end; /* ns from the origin */
     int item;          /* n_items: other, n_items + 1: idle */
+    bool first;        /* of a call: what follows of it is no piece of its own */
+    bool gap;          /* of a call: no kernel runs */
     double value[SIM_METRICS];
 } piece;
 
@@ -21,6 +23,9 @@ typedef struct run {
     double now;
     double pace; /* of the spell that the machine is in */
     double spell_end;
+    double length; /* of this step, beside the mean */
+    double clock;  /* of this spell, beside the highest */
+    double clock_end;
     double draw[256][SIM_METRICS]; /* this step's values */
 } run;
 
@@ -97,18 +102,26 @@ static void truth_make(sim *s, run *r, double *weight)
         weight[i] /= sum;
 }
 
-static void piece_add(sim *s, run *r, int item, double length)
+static double value_of(const sim *s, const run *r, int item, int m)
+{
+    if ((size_t)item > s->in.n_items)
+        return s->truth[(size_t)item * SIM_METRICS + (size_t)m];
+    double v = r->draw[item][m];
+    if (m < 5)
+        v *= pow(r->length, s->config.rise);
+    return m == 2 ? v * r->clock : v;
+}
+
+static void piece_add(sim *s, run *r, int item, double length, bool first, bool gap)
 {
     if (r->n == r->cap) {
         r->cap = r->cap ? 2 * r->cap : 1024;
         r->pieces = need(realloc(r->pieces, r->cap * sizeof *r->pieces));
     }
     piece *p = &r->pieces[r->n++];
-    *p = (piece){r->now, floor(r->now + length * 1e9 + 1), item, {0}};
+    *p = (piece){r->now, floor(r->now + length * 1e9 + 1), item, first, gap, {0}};
     for (int m = 0; m < SIM_METRICS; m++)
-        p->value[m] = (size_t)item > s->in.n_items
-                          ? s->truth[(size_t)item * SIM_METRICS + (size_t)m]
-                          : r->draw[item][m];
+        p->value[m] = gap && m < 5 ? 0 : fmin(value_of(s, r, item, m), m < 5 ? scale[m] : 1e9);
     r->now = p->end;
 }
 
@@ -120,13 +133,38 @@ static double duration(sim *s, run *r, double nominal)
         r->pace = 1 + s->config.contention * (sim_uniform(&r->rng) < 0.5 ? 0.9 : 0) *
                           (0.5 + sim_uniform(&r->rng));
     }
+    if (s->config.throttle > 0 && r->now >= r->clock_end) {
+        r->clock_end = r->now + 1e9 * (1 + 9 * sim_uniform(&r->rng));
+        r->clock = sim_uniform(&r->rng) < 0.5 ? 1 : 1 / (1 + s->config.throttle);
+    }
     double spread = 0.03 + 0.12 * s->config.contention;
-    return nominal * r->pace / (1 + 0.45 * s->config.contention) *
+    return nominal * r->length / r->clock * r->pace / (1 + 0.45 * s->config.contention) *
            exp(spread * sim_normal(&r->rng));
+}
+
+/* A call of an item. Where kernels are told, those take as long whatever keeps it waiting between
+ * them, in stalls of some ms. */
+static void call_add(sim *s, run *r, int item, double nominal)
+{
+    double length = duration(s, r, nominal);
+    if (!s->config.kernels) {
+        piece_add(s, r, item, length, true, false);
+        return;
+    }
+    double work = 0.6 * nominal * r->length / r->clock * exp(0.03 * sim_normal(&r->rng));
+    double busy = fmin(1, work / length);
+    int parts = (int)ceil(length / 0.002);
+    for (int i = 0; i < parts; i++) {
+        piece_add(s, r, item, length / parts * busy, i == 0, false);
+        if (busy < 1)
+            piece_add(s, r, item, length / parts * (1 - busy), false, true);
+    }
 }
 
 static void step_draw(sim *s, run *r)
 {
+    if (s->config.lengths > 0)
+        r->length = exp(s->config.lengths * sim_normal(&r->rng));
     for (size_t i = 0; i <= s->in.n_items; i++)
         for (int m = 0; m < SIM_METRICS; m++) {
             double t = s->truth[i * SIM_METRICS + (size_t)m];
@@ -140,16 +178,16 @@ static void step_run(sim *s, run *r, const double *weight)
     int l = s->config.layers, n = (int)s->in.n_items;
     double step = s->config.step, gap = step * weight[n] / (4 * l + 2);
     step_draw(s, r);
-    piece_add(s, r, n, duration(s, r, gap));
+    call_add(s, r, n, gap);
     for (int i = 0; i < 4 * l; i++) {
         /* Backward runs through the layers in reverse, activation before its layer. */
         int item = i < 2 * l ? i : 2 * l + (4 * l - 1 - i);
-        piece_add(s, r, item, duration(s, r, step * weight[item]));
-        piece_add(s, r, n, duration(s, r, gap));
+        call_add(s, r, item, step * weight[item]);
+        call_add(s, r, n, gap);
     }
     for (int i = 4 * l; i < n; i++)
-        piece_add(s, r, i, duration(s, r, step * weight[i]));
-    piece_add(s, r, n, duration(s, r, gap));
+        call_add(s, r, i, step * weight[i]);
+    call_add(s, r, n, gap);
 }
 
 /** Returns the step's end, before the pause. */
@@ -158,7 +196,8 @@ static int64_t step_and_pause(sim *s, run *r, const double *weight)
     step_run(s, r, weight);
     int64_t end = (int64_t)r->now;
     if (s->config.idle > 0)
-        piece_add(s, r, (int)s->in.n_items + 1, s->config.idle * (0.5 + sim_uniform(&r->rng)));
+        piece_add(s, r, (int)s->in.n_items + 1, s->config.idle * (0.5 + sim_uniform(&r->rng)), true,
+                  false);
     return end;
 }
 
@@ -205,21 +244,38 @@ static double late(const sim *s, uint64_t *rng, double at)
     return u < 0.1 ? floor(at + wait) : at;
 }
 
+/* Which layer a call is told to be of: its own, unless names are dealt anew in each step. */
+static uint32_t told_item(const sim *s, uint64_t *rng, int item)
+{
+    int layers = 4 * s->config.layers, phase = item / (2 * s->config.layers);
+    if (!s->config.shuffled || item >= layers || item % 2 != 0)
+        return (uint32_t)item;
+    return (uint32_t)(2 * (s->config.layers * phase + (int)(sim_uniform(rng) * s->config.layers)));
+}
+
 static void intervals_make(sim *s, const run *r)
 {
     s->intervals = need(calloc(r->n + 1, sizeof *s->intervals));
     size_t n = 0;
-    uint64_t rng = s->config.seed + 99;
+    uint64_t rng = s->config.seed + 99, deal = s->config.seed + 77;
+    bool other = s->config.kernels &&
+                 !s->config.kernels_untold; /* where kernels are told, those of `other` are, too */
     for (size_t i = 0; i < r->n; i++) {
         const piece *p = &r->pieces[i];
-        if ((size_t)p->item >= s->in.n_items || !sampled(s, p))
+        if ((size_t)p->item >= s->in.n_items + other || !sampled(s, p))
             continue;
         double start = late(s, &rng, p->start), end = late(s, &rng, p->end);
-        s->intervals[n++] = (pp_regression_interval){
-            ORIGIN_NS + (int64_t)start, ORIGIN_NS + (int64_t)fmax(start, end), (uint32_t)p->item};
+        end = fmax(start, end);
+        int64_t kernels = p->gap ? 0 : (int64_t)(end - start);
+        if (p->first || n == 0)
+            s->intervals[n++] = (pp_regression_interval){ORIGIN_NS + (int64_t)start, 0,
+                                                         told_item(s, &deal, p->item), 0};
+        s->intervals[n - 1].end_ns = ORIGIN_NS + (int64_t)end;
+        s->intervals[n - 1].kernels_ns += kernels;
     }
     s->in.intervals = s->intervals;
     s->in.n_intervals = n;
+    s->in.kernels_known = other;
 }
 
 /** The same activity as sums on cells: what the wire sends above its rate limit. */
@@ -234,7 +290,9 @@ static void cells_make(sim *s)
             int64_t b = v->end_ns < at + CELL_NS ? v->end_ns : at + CELL_NS;
             if (n == cap)
                 s->cells = need(realloc(s->cells, (cap *= 2) * sizeof *s->cells));
-            s->cells[n++] = (pp_regression_cell){at, CELL_NS, b - a, v->item};
+            double busy = (double)v->kernels_ns / (double)(v->end_ns - v->start_ns);
+            s->cells[n++] = (pp_regression_cell){at, CELL_NS, b - a, v->item,
+                                                 (int64_t)(busy * (double)(b - a))};
         }
     }
     s->in.cells = s->cells;
@@ -250,7 +308,7 @@ static void means_make(sim *s, const run *r)
         const piece *p = &r->pieces[i];
         if (!sampled(s, p))
             continue;
-        time[p->item] += p->end - p->start;
+        time[p->item] += p->gap && !s->config.kernels_untold ? 0 : p->end - p->start;
         total += p->end - p->start;
         for (int m = 0; m < SIM_METRICS; m++)
             s->realised[(size_t)p->item * SIM_METRICS + (size_t)m] +=
@@ -280,23 +338,37 @@ static void publish_plan(const sim *s, run *r, exporter *e)
         e->next_end + 1e9 * (s->config.delay + s->config.delay_jitter * sim_uniform(&r->rng));
 }
 
+/* Mean of one metric over [start, end). */
+static double mean_over(const run *r, size_t *at, int m, double start, double end)
+{
+    double sum = 0;
+    while (*at > 0 && r->pieces[*at].start > start)
+        (*at)--;
+    while (*at < r->n && r->pieces[*at].end <= start)
+        (*at)++;
+    for (size_t i = *at; i < r->n && r->pieces[i].start < end; i++) {
+        double a = fmax(start, r->pieces[i].start), b = fmin(end, r->pieces[i].end);
+        sum += r->pieces[i].value[m] * (b - a) / (end - start);
+    }
+    return sum;
+}
+
 static void collect(sim *s, run *r, exporter *e)
 {
-    double jitter = 1e9 * s->config.edge_jitter;
+    double jitter = 1e9 * s->config.edge_jitter, half = 0.5e9 * s->config.window;
     double start = e->next_end - s->config.window * 1e9 + jitter * sim_normal(&r->rng);
     double end = e->next_end + jitter * sim_normal(&r->rng);
-    memset(e->value, 0, sizeof e->value);
-    while (e->piece > 0 && r->pieces[e->piece].start > start)
-        e->piece--;
-    while (e->piece < r->n && r->pieces[e->piece].end <= start)
-        e->piece++;
-    for (size_t i = e->piece; i < r->n && r->pieces[i].start < end; i++) {
-        double a = fmax(start, r->pieces[i].start), b = fmin(end, r->pieces[i].end);
-        for (int m = 0; m < SIM_METRICS; m++)
-            e->value[m] += r->pieces[i].value[m] * (b - a) / (end - start);
+    for (int m = 0; m < SIM_METRICS; m++) {
+        double from = start, to = end;
+        if (s->config.multiplexed && m < 4)
+            *(m % 2 ? &from : &to) = m % 2 ? start + half : end - half;
+        if (m == 4 && s->config.util_period > 0)
+            from = end - 1e9 * s->config.util_period;
+        e->value[m] = mean_over(r, &e->piece, m, from, to);
     }
     for (int m = 0; m < SIM_METRICS; m++) {
-        double v = e->value[m] + (m == 5 ? 0 : scale[m] * s->config.noise * sim_normal(&r->rng));
+        double v = e->value[m] + (m == 5 ? 0 : scale[m] * s->config.noise * sim_normal(&r->rng)) +
+                   (m < 4 ? s->config.tenant : 0);
         v = m == 5 ? round(v) : fmin(fmax(v, 0), scale[m]);
         e->value[m] = m == 4 && s->config.whole_percent ? round(v) : v;
         if (e->zeros > 0)
@@ -376,6 +448,7 @@ static void samples_make(sim *s, run *r)
         s->metrics[m] = (pp_regression_metric){.name = names[m],
                                                .min = m == 5 ? (double)NAN : 0,
                                                .max = m == 5 ? (double)NAN : scale[m],
+                                               .idle_is_zero = m < 4,
                                                .samples = s->samples[m],
                                                .n_samples = n};
     s->in.metrics = s->metrics;
@@ -390,6 +463,7 @@ sim *sim_new(const sim_config *config)
     s->config = *config;
     s->run = r;
     r->rng = config->seed * 7919 + 12345;
+    r->length = r->clock = 1;
     for (int i = 0; i < 8; i++)
         (void)sim_uniform(&r->rng);
     items_make(s);
@@ -401,7 +475,8 @@ sim *sim_new(const sim_config *config)
     if (config->grid)
         cells_make(s);
     if (!config->no_hints) {
-        s->in.options.window_ns = llround(config->window * 1e9);
+        double window = config->window_hint > 0 ? config->window_hint : config->window;
+        s->in.options.window_ns = llround(window * 1e9);
         s->in.options.scrape_ns = llround(config->scrape * 1e9);
     }
     return s;
@@ -438,7 +513,7 @@ static void layers_score(const sim *s, const pp_regression_result *r, const doub
             const pp_regression_estimate *e = pp_regression_get(r, i, m);
             if (!e->identifiable)
                 continue;
-            double truth = s->truth[i * SIM_METRICS + m], share = r->rows[i].share;
+            double truth = s->realised[i * SIM_METRICS + m], share = r->rows[i].share;
             double error = (e->mean - truth) / scale[m] * 100;
             double z = (e->mean - truth) / e->standard_error;
             ret->error += share * fabs(error);
@@ -447,6 +522,8 @@ static void layers_score(const sim *s, const pp_regression_result *r, const doub
                 ret->plain += share * fabs(plain[i * r->n_metrics + m] - truth) / scale[m] * 100;
             ret->z2 += z * z;
             ret->within3 += fabs(z) <= 3;
+            ret->beyond5 += fabs(z) > 5;
+            ret->worst = fmax(ret->worst, fabs(error));
             ret->n++;
             weights += share;
             step_share += share / 5;
@@ -469,7 +546,7 @@ static void groups_score(const sim *s, const pp_regression_result *r, sim_score 
         double sum = 0, time = 0;
         for (size_t i = 0; i < v->n_members; i++) {
             double t = (double)r->rows[v->members[i]].time_ns;
-            sum += t * s->truth[v->members[i] * SIM_METRICS + v->metric];
+            sum += t * s->realised[v->members[i] * SIM_METRICS + v->metric];
             time += t;
         }
         double z = (v->estimate.mean - sum / time) / v->estimate.standard_error;

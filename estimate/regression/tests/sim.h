@@ -40,6 +40,17 @@ typedef struct sim_config {
     int captures;          /* sampled captures, with gaps of two steps between; 0 means 1 */
     bool whole_percent;    /* GPU_UTIL as an integer */
     bool grid;             /* activity as sums on 10 ms cells */
+    bool kernels;          /* activity tells kernels' time; a piece has stalls of some ms, in which
+                              no kernel runs, and its kernels take as long whatever it takes */
+    bool kernels_untold;   /* all of that, but the activity does not tell them */
+    double tenant;         /* what somebody else adds to every value, share of the range */
+    double lengths;        /* sd of the logarithm of each step's length, which values rise with */
+    double rise;           /* by so much: value ~ length to this power */
+    double throttle;       /* spells in which all takes longer by this share, DRAMActive is less */
+    double util_period;    /* s over which GPU_UTIL is averaged; 0: the window */
+    bool multiplexed;      /* metrics 0 and 2 are of a window's first half, 1 and 3 of its last */
+    bool shuffled;         /* the layers' names are dealt anew in each step */
+    double window_hint;    /* s, as told; 0: the window's own length */
     bool no_hints;         /* W and S are not told */
 } sim_config;
 
@@ -70,6 +81,8 @@ typedef struct sim_score {
     double z2;        /* sum of squares of error / standard error */
     size_t n;         /* how many values */
     size_t within3;   /* of these, within 3 standard errors */
+    size_t beyond5;   /* and beyond 5 */
+    double worst;     /* points */
     double job_error; /* worst relative error of a job mean */
     double plain;     /* time-weighted mean error of the overlap-weighted mean, same layers */
     double group_z2;  /* of groups against their members' time-weighted truth */

@@ -34,9 +34,38 @@ ALTER TABLE attribution
 ALTER TABLE estimate
     ADD COLUMN amount_per_step double precision,  -- of a rate, in metric.per_step; of the job alone
     ADD COLUMN achieved double precision,         -- of peak, at the clock that the SMs had; in metric.peak_unit
-    ADD COLUMN peak double precision;             -- at the SMs' highest clock; NULL: not known
+    ADD COLUMN peak double precision,             -- at the SMs' highest clock; NULL: not known
+    ADD COLUMN basis text;                        -- of mean: the item's elapsed time, or busy, the part in which its
+                                                  -- kernels ran; NULL: no value, or solved by an earlier release
 ALTER TABLE process
     ADD COLUMN chip bigint[];                     -- compute capability, SMs, their kHz; memory's kHz, bits of its bus
+
+-- A row for each GPU: values of several are never averaged. Recomputed forwards are no rows of the paper's table.
+CREATE OR REPLACE VIEW result AS
+SELECT t.namespace || '/' || t.workload_name AS job_id,
+       t.host_name,
+       t.ip,
+       i.phase = 'forward' AS forward,
+       i.layer,
+       t.cpu_request AS cpu_num,
+       i.windows::bigint AS data_num,
+       e.gpu_util, e.gpu_mem, e.dram_active, e.fp32_active, e.sm_occupancy, e.sm_active,
+       i.gpu_uuid
+FROM latest_session l
+JOIN target t ON t.session_uid = l.session_uid AND t.namespace = l.namespace
+             AND t.workload_kind = l.workload_kind AND t.workload_name = l.workload_name
+JOIN item i ON i.session_uid = t.session_uid AND i.pod_uid = t.pod_uid AND i.kind = 'layer'
+           AND i.phase IN ('forward', 'backward')
+CROSS JOIN LATERAL (
+    SELECT max(mean) FILTER (WHERE metric = 'gpu_util') AS gpu_util,
+           max(mean) FILTER (WHERE metric = 'gpu_mem') AS gpu_mem,
+           max(mean) FILTER (WHERE metric = 'dram_active') AS dram_active,
+           max(mean) FILTER (WHERE metric = 'fp32_active') AS fp32_active,
+           max(mean) FILTER (WHERE metric = 'sm_occupancy') AS sm_occupancy,
+           max(mean) FILTER (WHERE metric = 'sm_active') AS sm_active
+    FROM estimate
+    WHERE session_uid = i.session_uid AND pod_uid = i.pod_uid AND gpu_uuid = i.gpu_uuid
+      AND kind = i.kind AND layer = i.layer AND phase = i.phase) e;
 
 -- New columns come last: views of others may stand on this one.
 CREATE OR REPLACE VIEW result_detail AS
@@ -56,7 +85,8 @@ SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_
        a.counted_steps, a.counted_ns / 1e6 / nullif(a.counted_steps, 0) AS counted_ms_per_step,
        e.achieved, e.peak, m.peak_unit,
        greatest(1 - (a.step_ns - a.gap_ns) / nullif(a.step_count, 0)::double precision
-                    / nullif(a.counted_ns::double precision / nullif(a.counted_steps, 0), 0), 0) AS counted_idle_share
+                    / nullif(a.counted_ns::double precision / nullif(a.counted_steps, 0), 0), 0) AS counted_idle_share,
+       e.basis, CASE e.basis WHEN 'elapsed' THEN e.mean WHEN 'busy' THEN e.mean * (1 - i.idle_share) END AS elapsed_mean
 FROM item i
 JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
 JOIN target t USING (session_uid, pod_uid)

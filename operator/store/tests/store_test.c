@@ -1063,6 +1063,7 @@ static void make_solution(pp_estimates *s, double mean)
                                  0.01,
                                  6,
                                  PP_METHOD_SAMPLING,
+                                 PP_BASIS_BUSY,
                                  (char *)(uintptr_t) "sm__cycles",
                                  NULL,
                                  none,
@@ -1071,19 +1072,28 @@ static void make_solution(pp_estimates *s, double mean)
                                  none,
                                  none,
                                  none};
-    estimates[1] = (pp_estimate){0,          PP_METRIC_GPU_UTIL,
-                                 100 * mean, 1,
-                                 6,          PP_METHOD_REGRESSION,
-                                 NULL,       NULL,
-                                 none,       none,
-                                 NULL,       none,
-                                 none,       none};
+    estimates[1] = (pp_estimate){0,
+                                 PP_METRIC_GPU_UTIL,
+                                 100 * mean,
+                                 1,
+                                 6,
+                                 PP_METHOD_REGRESSION,
+                                 PP_BASIS_ELAPSED,
+                                 NULL,
+                                 NULL,
+                                 none,
+                                 none,
+                                 NULL,
+                                 none,
+                                 none,
+                                 none};
     estimates[2] = (pp_estimate){1,
                                  PP_METRIC_SM_ACTIVE,
                                  none,
                                  none,
                                  0,
                                  PP_METHOD_REGRESSION,
+                                 PP_BASIS_BUSY,
                                  NULL,
                                  (char *)(uintptr_t) "bot.0+bot.2",
                                  0.3,
@@ -1092,19 +1102,51 @@ static void make_solution(pp_estimates *s, double mean)
                                  none,
                                  none,
                                  none};
-    estimates[3] = (pp_estimate){3,        PP_METRIC_SM_ACTIVE,
-                                 mean / 2, 0.001,
-                                 10,       PP_METHOD_JOB,
-                                 NULL,     NULL,
-                                 none,     none,
-                                 NULL,     none,
-                                 none,     none};
-    estimates[4] = (pp_estimate){
-        3,    PP_METRIC_FP32_ACTIVE,       none, none,  0,     PP_METHOD_NONE, NULL, NULL, none,
-        none, "no samples of this metric", none, 67e12, 2.5e12};
-    estimates[5] = (pp_estimate){
-        3,   PP_METRIC_POWER, 400, 2, 10, PP_METHOD_JOB, NULL, NULL, none, none, NULL, 180, none,
-        none};
+    estimates[3] = (pp_estimate){3,
+                                 PP_METRIC_SM_ACTIVE,
+                                 mean / 2,
+                                 0.001,
+                                 10,
+                                 PP_METHOD_JOB,
+                                 PP_BASIS_ELAPSED,
+                                 NULL,
+                                 NULL,
+                                 none,
+                                 none,
+                                 NULL,
+                                 none,
+                                 none,
+                                 none};
+    estimates[4] = (pp_estimate){3,
+                                 PP_METRIC_FP32_ACTIVE,
+                                 none,
+                                 none,
+                                 0,
+                                 PP_METHOD_NONE,
+                                 PP_BASIS_NONE,
+                                 NULL,
+                                 NULL,
+                                 none,
+                                 none,
+                                 "no samples of this metric",
+                                 none,
+                                 67e12,
+                                 2.5e12};
+    estimates[5] = (pp_estimate){3,
+                                 PP_METRIC_POWER,
+                                 400,
+                                 2,
+                                 10,
+                                 PP_METHOD_JOB,
+                                 PP_BASIS_ELAPSED,
+                                 NULL,
+                                 NULL,
+                                 none,
+                                 none,
+                                 NULL,
+                                 180,
+                                 none,
+                                 none};
     rows[0] = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
     for (int m = 0; m < PP_METRIC_COUNT; m++)
         rows[0].row.values[m] = (double)NAN;
@@ -1360,7 +1402,7 @@ static void result_has_the_papers_columns(void **state)
            "SELECT column_name FROM information_schema.columns WHERE table_name = 'result' "
            "ORDER BY ordinal_position",
            "job_id\nhost_name\nip\nforward\nlayer\ncpu_num\ndata_num\ngpu_util\ngpu_mem\n"
-           "dram_active\nfp32_active\nsm_occupancy\nsm_active");
+           "dram_active\nfp32_active\nsm_occupancy\nsm_active\ngpu_uuid");
     prepare_target(f);
     put_batch(f, 0);
     put_samples(f, samples, 4);
@@ -1368,8 +1410,12 @@ static void result_has_the_papers_columns(void **state)
     expect(f, "SELECT count(*) FROM result", "0"); /* not finished yet */
     finish_session(f, "Succeeded", T0 + 100 * SECOND);
     expect(f, "SELECT * FROM result ORDER BY forward DESC",
-           "ml/dlrm|dlrm-0|10.1.2.3|t|bot.0|1.5|7|50|NULL|NULL|NULL|NULL|0.5\n"
-           "ml/dlrm|dlrm-0|10.1.2.3|f|bot.0|1.5|9|NULL|NULL|NULL|NULL|NULL|NULL");
+           "ml/dlrm|dlrm-0|10.1.2.3|t|bot.0|1.5|7|50|NULL|NULL|NULL|NULL|0.5|GPU-a\n"
+           "ml/dlrm|dlrm-0|10.1.2.3|f|bot.0|1.5|9|NULL|NULL|NULL|NULL|NULL|NULL|GPU-a");
+    expect(f,
+           "SELECT metric, basis, mean, elapsed_mean FROM result_detail WHERE layer = 'bot.0' "
+           "AND mean IS NOT NULL ORDER BY metric",
+           "gpu_util|elapsed|50|50\nsm_active|busy|0.5|0.125");
     expect(f,
            "SELECT layer, phase, metric, group_name, group_mean, latest FROM result_detail "
            "WHERE group_name IS NOT NULL",

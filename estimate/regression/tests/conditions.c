@@ -1,0 +1,129 @@
+/* Assumptions of Regression, each broken by itself. */
+#include "estimate/regression/tests/conditions.h"
+
+static void clean(sim_config *c)
+{
+    (void)c;
+}
+
+static void clean_kernels(sim_config *c)
+{
+    c->kernels = true;
+    c->contention = 0.2;
+}
+
+static void stalls(sim_config *c)
+{
+    c->kernels = true;
+}
+
+static void stalls_100_ms(sim_config *c)
+{
+    c->kernels = true;
+    c->window = c->scrape = 0.1;
+    c->step = 1;
+}
+
+static void stalls_untold(sim_config *c)
+{
+    stalls_100_ms(c);
+    c->kernels_untold = true;
+}
+
+static void lengths(sim_config *c)
+{
+    c->lengths = 0.3;
+    c->rise = 0.5;
+    c->contention = 0.2;
+}
+
+static void util_of_1_s(sim_config *c)
+{
+    c->util_period = 1;
+    c->window = c->scrape = 0.1;
+    c->step = 1;
+}
+
+static void util_of_a_sixth(sim_config *c)
+{
+    c->util_period = 1.0 / 6;
+}
+
+static void window_100_10_ms(sim_config *c)
+{
+    c->window = 0.1001;
+    c->scrape = c->window_hint = 0.1;
+    c->step = 1;
+}
+
+static void window_100_25_ms(sim_config *c)
+{
+    c->window = 0.10025;
+    c->scrape = c->window_hint = 0.1;
+    c->step = 1;
+}
+
+static void window_250_25_ms(sim_config *c)
+{
+    c->window = 0.25025;
+    c->scrape = c->window_hint = 0.25;
+}
+
+static void tenant_kernels(sim_config *c)
+{
+    c->tenant = 0.2;
+    c->kernels = true;
+}
+
+static void multiplexed(sim_config *c)
+{
+    c->multiplexed = true;
+}
+
+static void throttled(sim_config *c)
+{
+    c->throttle = 0.3;
+    c->contention = 0.2;
+}
+
+static void shuffled(sim_config *c)
+{
+    c->shuffled = true;
+}
+
+static void captures_of_10_s(sim_config *c)
+{
+    c->captures = 12;
+    c->duration = 120;
+    c->step = 1;
+    c->window = c->scrape = 0.1;
+}
+
+static void one_of_4_s(sim_config *c)
+{
+    c->duration = 4;
+    c->step = 0.5;
+    c->window = c->scrape = 0.1;
+}
+
+const sim_condition sim_conditions[] = {
+    {"clean", clean, SIM_RIGHT, false},
+    {"clean, kernels known", clean_kernels, SIM_RIGHT, false},
+    {"stalls, work conserved", stalls, SIM_RIGHT, true},
+    {"stalls, 1 s steps, 100 ms windows", stalls_100_ms, SIM_RIGHT, false},
+    {"the same, kernels not told", stalls_untold, SIM_EITHER, false},
+    {"lengths that raise values", lengths, SIM_RIGHT, true},
+    {"GPU_UTIL over 1 s, windows of 100 ms", util_of_1_s, SIM_RIGHT, false},
+    {"GPU_UTIL over 1/6 s, windows of 250 ms", util_of_a_sixth, SIM_RIGHT, false},
+    {"100.10 ms told as 100", window_100_10_ms, SIM_RIGHT, false},
+    {"100.25 ms told as 100", window_100_25_ms, SIM_RIGHT, true},
+    {"250.25 ms told as 250", window_250_25_ms, SIM_RIGHT, false},
+    {"a tenant's 20 points, kernels known", tenant_kernels, SIM_WITHHELD, false},
+    {"multiplexed counters", multiplexed, SIM_RIGHT, true},
+    {"throttled by 30 % in spells", throttled, SIM_EITHER, false},
+    {"labels shuffled in each step", shuffled, SIM_WITHHELD, false},
+    {"12 captures of 10 s", captures_of_10_s, SIM_RIGHT, false},
+    {"4 s in all", one_of_4_s, SIM_WITHHELD, false},
+};
+
+const size_t sim_condition_count = sizeof sim_conditions / sizeof sim_conditions[0];

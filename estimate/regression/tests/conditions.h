@@ -1,0 +1,26 @@
+/*
+ * Conditions in which Regression is to be right (1.5 points, 97 % within 3 standard errors) or to
+ * withhold its values; none may be confident and wrong (1 % of values beyond 5).
+ */
+#ifndef PP_ESTIMATE_REGRESSION_TESTS_CONDITIONS_H
+#define PP_ESTIMATE_REGRESSION_TESTS_CONDITIONS_H
+
+#include "estimate/regression/tests/sim.h"
+
+typedef enum sim_expectation {
+    SIM_RIGHT,    /* and told: 80 % of the steps' time */
+    SIM_WITHHELD, /* nothing is told */
+    SIM_EITHER,   /* what is told is right */
+} sim_expectation;
+
+typedef struct sim_condition {
+    const char *name;
+    void (*change)(sim_config *c);
+    sim_expectation expected;
+    bool runs_code_of_its_own;
+} sim_condition;
+
+extern const sim_condition sim_conditions[];
+extern const size_t sim_condition_count;
+
+#endif
