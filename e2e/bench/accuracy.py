@@ -1,4 +1,4 @@
-"""Per layer and phase: what PM sampling, or replays, tell of the GPU's counters, against Nsight Compute.
+"""Per layer and phase: what PM sampling, replays or regression tell of the GPU's counters, against Nsight Compute.
 
 Three processes of the same training, which share nothing: `precisionprobe run` samples one; Nsight Compute
 measures each kernel of one step of another, in one pass per group of metrics, caches and clocks left alone;
@@ -37,8 +37,9 @@ CLASSES = {
     "Sampling": errors.fine_classes(),
     "Replay": (("of layers", 0, float("inf"), {"SMActive": 3.0, "SMOccupancy": 3.0, "DRAMActive": 5.0}, None),
                  *((name, low, high, {}, None) for name, low, high, _, _ in errors.fine_classes())),
+    "Regression": (("of layers", 0, float("inf"), dict.fromkeys(METRICS, 3.0), None),),
 }
-COVERAGE = {"Sampling": 95, "Replay": 0}  # percent of the busy time in rows that have a value
+COVERAGE = {"Sampling": 95, "Replay": 0, "Regression": 0}  # percent of the busy time in rows that have a value
 TO_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
 
 
@@ -50,7 +51,7 @@ def train(args):
     import torch
     import models
     training = models.build(args.model, "cuda", batch=args.batch)
-    for _ in range(30):
+    for _ in range(3 if args.model.startswith("slow") else 30):
         training.step()
     torch.cuda.synchronize()
     if args.role == "step":
@@ -65,10 +66,15 @@ def train(args):
     torch.cuda.synchronize()
 
 
+# Of layers that do the same again and again the peers look at two times: a kernel's counters are the same each time.
+LOOKED_AT = {"slow": "slow-short"}
+
+
 def command_of(args, role):
     python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     batch = ["--batch", str(args.batch)] if args.batch else []
-    return [*python, os.path.abspath(__file__), args.model, *batch, "--role", role, "--seconds", str(args.seconds)]
+    model = args.model if role == "train" else LOOKED_AT.get(args.model, args.model)
+    return [*python, os.path.abspath(__file__), model, *batch, "--role", role, "--seconds", str(args.seconds)]
 
 
 def run(command, **options):
@@ -85,7 +91,7 @@ def sample(args, folder):
 
 def asked(name, method):
     """ncu's metrics for one of ours."""
-    return (*FP32, CYCLES) if name == "FP32Active" and method == "Replay" else (METRICS[name] + PEAK,)
+    return (*FP32, CYCLES) if name == "FP32Active" and method != "Sampling" else (METRICS[name] + PEAK,)
 
 
 def percent(kernel, name, method):
@@ -105,7 +111,8 @@ def measure(args, folder):
 
 def record(args, folder):
     """Whose each kernel of a step is: [name, us, layer, phase] in order of their launches."""
-    with lab.Trainer(args) as trainer:
+    looked_at = argparse.Namespace(**{**vars(args), "model": LOOKED_AT.get(args.model, args.model)})
+    with lab.Trainer(looked_at) as trainer:
         trainer.ask("warm")
         trainer.ask("record", steps=3, path=str(folder / "trace.json"))
     found = busy.Record(folder / "trace.json", "cuda")
@@ -180,6 +187,11 @@ def evaluate(args, folder):
     tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
     true = truth(rows, tables, args.model, args.method)
     told = errors.estimates(results, args.method)
+    if args.method == "Regression":
+        lab.figure("lag", results["gpus"][0]["lagMs"], "ms", model=args.model, error=results["gpus"][0]["lagStandardErrorMs"],
+                   windows=results["gpus"][0]["windows"])
+        print(json.dumps({f"{layer} {phase}": {m: [round(row.get(m, 0), 2), *(round(v, 2) for v in told.get((layer, phase), {}).get(m, ()))]
+                                               for m in METRICS} for (layer, phase), row in true.items()}))
     page = []
     for kind in CLASSES[args.method]:
         errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, tables))

@@ -41,12 +41,13 @@ def weighted(errors, share):
 
 
 def compare(told, true, metric, low, high):
-    """[(error, us, within two standard errors, row)] of a class of rows."""
+    """[(error, us, how many standard errors it is, row)] of a class of rows."""
     found = []
     for key, row in true.items():
         if metric in told.get(key, {}) and metric in row and low <= row["us"] < high:
             mean, error = told[key][metric]
-            found.append((abs(mean - row[metric]), row["us"], abs(mean - row[metric]) <= 2 * error, key))
+            off = abs(mean - row[metric])
+            found.append((off, row["us"], off / error if error > 0 else float("inf"), key))
     return found
 
 
@@ -73,7 +74,8 @@ def print_class(told, true, kind, page, peer, model, same=None):
         p95 = weighted(pairs, 0.95)
         more = {"p50": weighted(pairs, 0.5), "p95": p95, "rows": len(found), "share_of_busy_percent": 100 * there / whole,
                 "of_which_valued_percent": 100 * valued / there,
-                "within_2_se_percent": 100 * statistics.mean(within for _, _, within, _ in found),
+                "within_2_se_percent": 100 * statistics.mean(z <= 2 for _, _, z, _ in found),
+                "within_3_se_percent": 100 * statistics.mean(z <= 3 for _, _, z, _ in found),
                 "worst": " ".join(max(found)[3]), "worst_error": max(found)[0], "peer": peer}
         if same is not None:
             more.update(of_rows_alike(found, same))

@@ -1,6 +1,7 @@
 """The trainings that are measured: plain PyTorch, as people write it, with no word of the probe."""
 import contextlib
 import functools
+import time
 
 import torch
 from torch import nn
@@ -22,6 +23,85 @@ class DLRM(nn.Module):
     def forward(self, x, indices, offsets):
         bags = [table(index, offsets) for table, index in zip(self.emb, indices)]
         return self.top(torch.cat([self.bot(x), *bags], 1))
+
+
+class Often(nn.Module):
+    """Does something to its input again and again, as a layer does that runs for long; its backward knows the last time."""
+
+    def __init__(self, times, pause=0.0):
+        super().__init__()
+        self.times, self.pause = times, pause
+
+    def once(self, x):
+        raise NotImplementedError
+
+    def forward(self, x):
+        with torch.no_grad():
+            if self.pause and x.is_cuda:
+                torch.cuda.synchronize()  # what the host launched ahead would hide that it is late
+            for _ in range(self.times - 1):
+                self.once(x)
+                end = time.perf_counter() + self.pause
+                while time.perf_counter() < end:  # the host is late: the GPU waits
+                    pass
+        return self.once(x)
+
+
+class Product(Often):
+    def __init__(self, width, times, cast=None):
+        super().__init__(times)
+        self.weight, self.cast = nn.Parameter(torch.randn(width, width) / width ** 0.5), cast
+
+    def once(self, x):
+        return x @ self.weight if self.cast is None else (x.to(self.cast) @ self.weight.to(self.cast)).float()
+
+
+class Softmax(Often):
+    def once(self, x):
+        return F.softmax(x, 1)
+
+
+class Filter(Often):
+    def __init__(self, times):
+        super().__init__(times)
+        self.register_buffer("weight", torch.randn(1, 1, 3, 3) / 3)
+
+    def once(self, x):
+        return F.conv2d(x[None, None], self.weight, padding=1)[0, 0]
+
+
+class Look(Often):
+    """Rows of a table, in no order."""
+
+    def __init__(self, rows, width, times):
+        super().__init__(times)
+        self.table = nn.Parameter(torch.randn(rows, width))
+        self.register_buffer("index", torch.randint(rows, (rows,)))
+
+    def once(self, x):
+        return x * self.table[self.index[:x.shape[0]]]
+
+
+class Slow(nn.Module):
+    """Layers that run for 50 to 200 ms each on an H100, one of them waiting for its host for most of it."""
+
+    def __init__(self, width, short):
+        super().__init__()
+
+        def times(n):
+            return 2 if short else n
+        self.products = Product(width, times(6))
+        self.softmaxes = Softmax(times(400))
+        self.halves = Product(width, times(60), torch.bfloat16)
+        self.looks = Look(2 * width, width, times(120))
+        self.filters = Filter(times(20))
+        self.waits = Softmax(times(100), pause=0.0007)
+        self.last = Product(width, times(3))
+
+    def forward(self, x):
+        for layer in self.children():
+            x = layer(x)
+        return x.mean(1)
 
 
 class Bottleneck(nn.Module):
@@ -251,12 +331,21 @@ def _unet(device, small, batch, deterministic, wrap):
     return Training(model, torch.optim.Adam(model.parameters(), lr=1e-3), nn.MSELoss(), batches)
 
 
-# The last two are for accuracy.py: nothing of the probe was tried on them before its figures were taken.
-MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt, "recommender": _recommender, "unet": _unet}
+def _slow(device, small, batch, deterministic, wrap, short=False):
+    width, batch = (64, batch or 64) if small else (8192, batch or 8192)
+    model = wrap(Slow(width, short).to(device))
+    batches = [((torch.randn(batch, width).to(device),), torch.rand(batch).to(device)) for _ in range(BATCHES)]
+    return Training(model, torch.optim.SGD(model.parameters(), lr=1e-3), nn.MSELoss(), batches)
+
+
+# Recommender and U-Net are for accuracy.py: nothing of the probe was tried on them before its figures were taken.
+MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt, "recommender": _recommender, "unet": _unet,
+          "slow": _slow}
 # How the same models can be run besides: name -> (model, what is done with it).
 VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
             "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),
-            "gpt-fsdp2": ("gpt", "fsdp2")}
+            "gpt-fsdp2": ("gpt", "fsdp2"),
+            "slow-short": ("slow", "short")}
 
 
 def settle_all(deterministic):
@@ -285,5 +374,5 @@ def build(name, device, small=False, batch=None, deterministic=False, backend="i
     wraps = {"compile": lambda model: torch.compile(model, backend=backend),
              "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
              "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}
-    more = {"amp": True} if variant == "amp" else {}
+    more = {variant: True} if variant in ("amp", "short") else {}
     return MODELS[base](device, small, batch, deterministic, wraps.get(variant) or (lambda model: model), **more)

@@ -318,8 +318,7 @@ static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_e
     pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
     if (metric_fit(s, metric, u, err) < 0)
         return -1;
-    if (!(pp_reg_is_noisy(s, metric) || pp_reg_is_correlated(s, metric)) ||
-        isnan(s->in->metrics[s->order[metric]].min))
+    if (!pp_reg_is_suspect(s, metric) || isnan(s->in->metrics[s->order[metric]].min))
         return 0;
     if (pp_reg_own_window_find(s, metric, err) < 0)
         return -1;

@@ -18,21 +18,21 @@
 
 #define DEFAULT_MAX_SE 0.05
 /* Of the range: what windows differ by, beside what the layers in them say. An exporter's own noise
- * is some tenths of a point; edges that jitter by 4 % of a window, as those of NVML's GPM do, leave
- * 3 to 4, of which standard errors know. A wrong lag, a wrong period or shuffled labels leave 5 and
- * more, or say little of what windows differ by. */
+ * is some tenths of a point. Edges that jitter by 4 % of a window, as those of NVML's GPM do, leave
+ * 4 % of what layers differ by, 3 to 5 points, of which standard errors know. A wrong lag, a wrong
+ * period or shuffled labels leave as much, but they say less of what windows differ by. */
 #define NOISE 0.02
-#define LEAST_R2 0.9 /* where there is more noise than that */
-#define MAX_NOISE 0.05
+#define LEAST_R2 0.9
+#define MUCH_NOISE 0.05
+#define LEAST_R2_MUCH 0.95
 /* What is left of windows is left of each for itself, unless these are longer than is thought.
  * Where edges jitter, what one misses the next one has: that is no harm. */
 #define MAX_CORRELATION 0.2
 #define MAX_CORRELATION_SE 3 /* of as many windows without any */
 #define REST 0.005           /* of the range; less does no harm, whatever it goes with */
-/* Where items differ from step to step by so much, and the items in a window say less of it than
- * that, it is something else that windows differ by: how long a stalled GPU waited in each. */
-#define MAX_VARIATION 0.2
-#define LEAST_R2_VARYING 0.5
+/* Whatever windows differ by, the items in them say half of it, unless it is next to nothing: else
+ * they are longer than is thought, or it is how long a stalled GPU waited in each. */
+#define LEAST_R2_EVER 0.5
 /* Of the range, where nothing of ours runs. */
 #define MAX_IDLE 0.01
 #define DEFAULT_MAX_GROUP_SHARE 0.25
@@ -224,17 +224,24 @@ bool pp_reg_is_correlated(const pp_reg_solver *s, size_t metric)
     return r->rest > REST * s->scale[metric] && r->autocorrelation > fmax(MAX_CORRELATION, chance);
 }
 
-bool pp_reg_is_noisy(const pp_reg_solver *s, size_t metric)
+static bool says_little(const pp_reg_solver *s, size_t metric)
 {
-    return s->ret->fits[s->order[metric]].noise > NOISE * s->scale[metric];
+    const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    return r->rest > REST * s->scale[metric] && r->r2 < LEAST_R2_EVER;
+}
+
+bool pp_reg_is_suspect(const pp_reg_solver *s, size_t metric)
+{
+    return s->ret->fits[s->order[metric]].noise > NOISE * s->scale[metric] ||
+           pp_reg_is_correlated(s, metric) || says_little(s, metric);
 }
 
 static bool is_unexplained(const pp_reg_solver *s, size_t metric)
 {
     const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
-    return (pp_reg_is_noisy(s, metric) && r->r2 < LEAST_R2) ||
-           r->noise > MAX_NOISE * s->scale[metric] || pp_reg_is_correlated(s, metric) ||
-           (r->step_variation > MAX_VARIATION && r->r2 < LEAST_R2_VARYING);
+    const double noise = r->noise / s->scale[metric];
+    return (noise > NOISE && r->r2 < (noise > MUCH_NOISE ? LEAST_R2_MUCH : LEAST_R2)) ||
+           pp_reg_is_correlated(s, metric) || says_little(s, metric);
 }
 
 void pp_reg_report_doubt(pp_reg_solver *s, size_t metric)

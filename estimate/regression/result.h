@@ -12,7 +12,7 @@ int pp_reg_adjust_job(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_
 /** After pp_reg_estimate with the solver's work and design. */
 void pp_reg_report_fit(const pp_reg_solver *s, size_t metric, const pp_reg_rows *u);
 /** Whether windows differ from the model by more than an exporter's noise. */
-bool pp_reg_is_noisy(const pp_reg_solver *s, size_t metric);
+bool pp_reg_is_suspect(const pp_reg_solver *s, size_t metric);
 /** Whether what is left of windows goes on in the next ones. */
 bool pp_reg_is_correlated(const pp_reg_solver *s, size_t metric);
 /** What speaks against the metric's values. */

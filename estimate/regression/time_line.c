@@ -137,8 +137,9 @@ static int sources_copy(sweep *s, const pp_regression_input *in, const uint32_t 
         return pp_error_nomem(err);
     for (size_t i = 0; i < in->n_intervals; i++) {
         const pp_regression_interval *v = &in->intervals[i];
-        const int64_t of_it = s->kernels ? v->kernels_ns : v->end_ns - v->start_ns;
-        if (sane_interval(v, items) && v->end_ns > v->start_ns && of_it > 0)
+        const bool whole = sane_interval(v, items) && v->end_ns > v->start_ns;
+        const int64_t of_it = !whole ? 0 : s->kernels ? v->kernels_ns : v->end_ns - v->start_ns;
+        if (of_it > 0)
             source_add(s, v->start_ns, v->end_ns, canonical[v->item], of_it);
         *dropped += !sane_interval(v, in->n_items + in->kernels_known);
     }
