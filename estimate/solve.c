@@ -315,7 +315,7 @@ static int make_rows(const pp_problem *p, const pp_regression_result *r,
 static int attribute(const pp_problem *p, const pp_estimates_options *options,
                      pp_regression_result **ret, pp_error *err)
 {
-    const pp_regression_input in = {
+    pp_regression_input in = {
         .items = p->names,
         .n_items = p->n_items,
         .intervals = p->intervals,
@@ -331,6 +331,7 @@ static int attribute(const pp_problem *p, const pp_estimates_options *options,
         .n_metrics = p->n_metrics,
         .options = options->attribution,
     };
+    in.options.since_before = !options->scraped;
     return pp_regression_solve(&in, ret, err);
 }
 

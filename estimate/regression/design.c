@@ -221,9 +221,9 @@ static void band_measure(pp_reg_design *d)
 }
 
 int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_columns *c,
-                      const double *ends, size_t n, double window, double lag, bool effects,
-                      pp_error *err)
+                      const pp_reg_window_set *windows, double lag, bool effects, pp_error *err)
 {
+    const size_t n = windows->n;
     if (n * c->n > d->n * d->p || !d->x) {
         free(d->x);
         d->x = malloc((n * c->n + 1) * sizeof *d->x);
@@ -235,9 +235,12 @@ int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_c
     d->n_entries = 0;
     d->n_common = 0;
     memset(d->x, 0, n * c->n * sizeof *d->x);
-    for (size_t w = 0; w < n; w++)
-        if (window_shares(d, t, c, w, ends[w] - lag - window, ends[w] - lag, effects, err) < 0)
+    for (size_t w = 0; w < n; w++) {
+        const double end = windows->ends[w] - lag;
+        const double length = windows->lengths ? windows->lengths[w] : windows->window;
+        if (window_shares(d, t, c, w, end - length, end, effects, err) < 0)
             return -1;
+    }
     if (effects)
         band_measure(d);
     return 0;
@@ -253,11 +256,17 @@ static int order_common(const void *pa, const void *pb)
 
 int pp_reg_design_common(pp_reg_design *d, const double *b, pp_error *err)
 {
+    double *values = malloc((d->p + 1) * sizeof *values);
     free(d->common);
     d->n_common = 0;
     d->common = malloc((d->n_entries + 1) * sizeof *d->common);
-    if (!d->common)
+    if (!d->common || !values) {
+        free(values);
         return pp_error_nomem(err);
+    }
+    memcpy(values, b, d->p * sizeof *values);
+    free(d->common_b);
+    d->common_b = values;
     for (size_t i = 0; i < d->n_entries; i++) {
         const pp_reg_entry *e = &d->entries[i];
         d->common[i] = (pp_reg_common){e->window, e->occurrence, e->x * b[e->column]};
@@ -286,5 +295,6 @@ void pp_reg_design_done(pp_reg_design *d)
     free(d->x);
     free(d->entries);
     free(d->common);
+    free(d->common_b);
     memset(d, 0, sizeof *d);
 }

@@ -42,13 +42,21 @@ typedef struct pp_reg_design {
     size_t cap_entries;
     pp_reg_common *common; /* sorted by occurrence and window; none until they are asked for */
     size_t n_common;
+    double *common_b; /* [p] the values that they are by */
     size_t band;
 } pp_reg_design;
 
-/** Sets d for windows that end at ends[i] - lag. With `effects` the entries are kept and sorted. */
+/** Windows that end at ends[i] - lag. */
+typedef struct pp_reg_window_set {
+    const double *ends;
+    const double *lengths; /* NULL: `window` each */
+    size_t n;
+    double window;
+} pp_reg_window_set;
+
+/** Sets d for these windows. With `effects` the entries are kept and sorted. */
 int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_columns *c,
-                      const double *ends, size_t n, double window, double lag, bool effects,
-                      pp_error *err);
+                      const pp_reg_window_set *windows, double lag, bool effects, pp_error *err);
 /** Adds what steps have in common, by these values of the columns. Needs entries. */
 int pp_reg_design_common(pp_reg_design *d, const double *b, pp_error *err);
 void pp_reg_design_done(pp_reg_design *d);

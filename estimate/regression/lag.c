@@ -32,6 +32,7 @@
 typedef struct sample_set {
     size_t n;
     double *ends;
+    double *lengths;
     size_t n_metrics;
     size_t *metrics; /* canonical */
     double *y;       /* [k * n + w], scaled */
@@ -42,9 +43,15 @@ typedef struct sample_set {
 static void set_done(sample_set *s)
 {
     free(s->ends);
+    free(s->lengths);
     free(s->metrics);
     free(s->y);
     free(s->mean);
+}
+
+static pp_reg_window_set set_windows(const sample_set *s)
+{
+    return (pp_reg_window_set){.ends = s->ends, .lengths = s->lengths, .n = s->n};
 }
 
 static bool complete(const pp_reg_windows *w, const sample_set *s, size_t i)
@@ -112,14 +119,17 @@ static int set_fill(const pp_reg_problem *q, const pp_reg_windows *w,
     size_t most = search->windows > 0 ? search->windows : PP_REG_MAX_SEARCH_WINDOWS;
     for (size_t i = w->n; i-- > 0 && s->n < most && s->n_metrics > 0;)
         if (complete(w, s, i) &&
-            pp_reg_observed(q->timeline, w->ends[i] - s->high - w->window, w->ends[i] - s->low))
+            pp_reg_observed(q->timeline, w->ends[i] - s->high - w->lengths[i], w->ends[i] - s->low))
             pick[s->n++] = i;
     s->ends = malloc((s->n + 1) * sizeof *s->ends);
+    s->lengths = malloc((s->n + 1) * sizeof *s->lengths);
     s->y = malloc((s->n * s->n_metrics + 1) * sizeof *s->y);
-    if (!s->ends || !s->y)
+    if (!s->ends || !s->lengths || !s->y)
         return pp_error_nomem(err);
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n; i++) {
         s->ends[i] = w->ends[pick[s->n - 1 - i]];
+        s->lengths[i] = w->lengths[pick[s->n - 1 - i]];
+    }
     for (size_t k = 0; k < s->n_metrics; k++) {
         size_t m = s->metrics[k];
         for (size_t i = 0; i < s->n; i++)
@@ -181,9 +191,9 @@ static void coarse_sums(coarse *o, double *rest)
 static int coarse_at(coarse *o, double lag, double *ret, pp_error *err)
 {
     const sample_set *s = o->s;
+    const pp_reg_window_set windows = set_windows(s);
     double rest[PP_REGRESSION_MAX_METRICS];
-    if (pp_reg_design_set(&o->d, o->q->timeline, o->q->columns, s->ends, s->n, o->w->window, lag,
-                          false, err) < 0)
+    if (pp_reg_design_set(&o->d, o->q->timeline, o->q->columns, &windows, lag, false, err) < 0)
         return -1;
     size_t p = o->d.p;
     coarse_sums(o, rest);
@@ -356,8 +366,8 @@ typedef struct polish {
 static int evidence_total(polish *o, double lag, bool search, double *ret, pp_error *err)
 {
     const sample_set *s = o->s;
-    if (pp_reg_design_set(&o->d, o->q->timeline, o->q->columns, s->ends, s->n, o->w->window, lag,
-                          true, err) < 0)
+    const pp_reg_window_set windows = set_windows(s);
+    if (pp_reg_design_set(&o->d, o->q->timeline, o->q->columns, &windows, lag, true, err) < 0)
         return -1;
     *ret = 0;
     for (size_t k = 0; k < s->n_metrics; k++) {
@@ -444,12 +454,13 @@ static void variances_of(const polish *o, double *variance)
 static int lag_widen(polish *o, pp_reg_lag *at, pp_error *err)
 {
     const sample_set *s = o->s;
+    const pp_reg_window_set windows = set_windows(s);
     double delta = fmax(at->se, 5e4), meat = 0, information = 0, pull;
     double variance[PP_REGRESSION_MAX_METRICS];
     pp_reg_design side[2] = {{0}, {0}};
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++)
-        rc = pp_reg_design_set(&side[i], o->q->timeline, o->q->columns, s->ends, s->n, o->w->window,
+        rc = pp_reg_design_set(&side[i], o->q->timeline, o->q->columns, &windows,
                                at->lag + (i ? delta : -delta), false, err);
     if (rc == 0) {
         variances_of(o, variance);

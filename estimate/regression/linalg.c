@@ -94,3 +94,14 @@ void pp_reg_band_forward(const double *l, size_t n, size_t bw, double *x, size_t
             xi[c] *= inv;
     }
 }
+
+void pp_reg_band_backward(const double *l, size_t n, size_t bw, double *x)
+{
+    const size_t width = bw + 1;
+    for (size_t i = n; i-- > 0;) {
+        const double *row = l + i * width;
+        x[i] /= row[bw];
+        for (size_t k = i > bw ? i - bw : 0; k < i; k++)
+            x[k] -= row[k + bw - i] * x[i];
+    }
+}

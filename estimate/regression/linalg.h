@@ -16,5 +16,7 @@ double pp_reg_chol_logdet(const double *l, size_t n);
 bool pp_reg_band_chol(double *a, size_t n, size_t bw);
 /** x := L^-1 x for n rows of p values each. */
 void pp_reg_band_forward(const double *l, size_t n, size_t bw, double *x, size_t p);
+/** x := L'^-1 x. */
+void pp_reg_band_backward(const double *l, size_t n, size_t bw, double *x);
 
 #endif

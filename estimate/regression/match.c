@@ -17,7 +17,9 @@
 #include "estimate/regression/time_line.h"
 #include "estimate/regression/windows.h"
 
-#define CHUNK 1024 /* rows of a design at once */
+#define CHUNK 256           /* scrapes of a design at once */
+#define CANDIDATE_WINDOWS 3 /* of a value that is of several, at most */
+#define NOTHING 1.0         /* ns: of no window */
 #define RIDGE (0.02 * 0.02 / (PP_REG_PRIOR_SD * PP_REG_PRIOR_SD))
 #define LEAST_SD 1e-3    /* scaled; better fits than this prove nothing more */
 #define MOST_MISFIT 40.0 /* one scrape must not outweigh all others */
@@ -76,20 +78,23 @@ static int rough_fit(const pp_reg_problem *q, const pp_reg_windows *w, double la
                      pp_error *err)
 {
     size_t n = 0, cap = PP_REG_MAX_SEARCH_WINDOWS;
-    PP_CLEANUP_FREE double *ends = malloc((cap + 1) * sizeof *ends);
+    PP_CLEANUP_FREE double *ends = malloc((2 * cap + 1) * sizeof *ends);
     PP_CLEANUP_FREE double *y = malloc((cap * w->n_metrics + 1) * sizeof *y);
     pp_reg_design d = {0};
     if (!ends || !y)
         return pp_error_nomem(err);
+    double *lengths = ends + cap;
     for (size_t i = w->n; i-- > 0 && n < cap;) {
         double end = w->ends[i] - lag;
-        if (!pp_reg_observed(q->timeline, end - w->window, end))
+        if (!pp_reg_observed(q->timeline, end - w->lengths[i], end))
             continue;
         for (size_t m = 0; m < w->n_metrics; m++)
             y[m * cap + n] = w->values[m * w->n + i] / q->scale[m];
+        lengths[n] = w->lengths[i];
         ends[n++] = w->ends[i];
     }
-    int rc = pp_reg_design_set(&d, q->timeline, q->columns, ends, n, w->window, lag, false, err);
+    const pp_reg_window_set windows = {.ends = ends, .lengths = lengths, .n = n};
+    int rc = pp_reg_design_set(&d, q->timeline, q->columns, &windows, lag, false, err);
     for (size_t m = 0; m < w->n_metrics && rc == 0; m++)
         rc = rough_metric(&d, y + m * cap, n, m, r, err);
     pp_reg_design_done(&d);
@@ -110,25 +115,55 @@ static double misfit_of(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t
     return fmin(sum, MOST_MISFIT);
 }
 
+/** What scrape j may have read: where it ends, and how long that is. */
+static void candidate(const pp_reg_scrapes *s, double phase, size_t j, size_t state, size_t before,
+                      double *end, double *length)
+{
+    const double number = floor((s->stamps[j] - phase) / s->window) + (double)state - 1;
+    *end = phase + number * s->window;
+    *length = s->window;
+    if (s->since_before && j > 0) {
+        const double last = floor((s->stamps[j - 1] - phase) / s->window) + (double)before - 1;
+        *length = fmax(fmin(number - last, CANDIDATE_WINDOWS) * s->window, NOTHING);
+    }
+}
+
+/** Of scrape j the candidates of rows from `first` on: by what it read, and where that matters by
+ * what the one before it read. */
+static void misfit_fill(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t j, size_t first,
+                        const pp_reg_design *d, const double *lengths, const rough *r,
+                        double *misfit)
+{
+    const size_t befores = s->since_before ? PP_REG_STATES : 1, p = d->p;
+    for (size_t a = 0; a < PP_REG_STATES; a++)
+        for (size_t b = 0; b < PP_REG_STATES; b++) {
+            const size_t row = first + a * befores + (befores > 1 ? b : 0);
+            misfit[j * PP_REG_PAIRS + a * PP_REG_STATES + b] =
+                b > 0 && befores == 1    ? misfit[j * PP_REG_PAIRS + a * PP_REG_STATES]
+                : lengths[row] > NOTHING ? misfit_of(q, s, j, d->x + row * p, p, r)
+                                         : MOST_MISFIT;
+        }
+}
+
 /** Scrapes from .. to - 1; those whose candidates were not all observed stay undecided. */
 static int misfit_chunk(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t from, size_t to,
                         double lag, double phase, const rough *r, double *misfit, pp_error *err)
 {
-    double ends[CHUNK * PP_REG_STATES] = {0};
+    double ends[CHUNK * PP_REG_PAIRS] = {0}, lengths[CHUNK * PP_REG_PAIRS] = {0};
+    const size_t befores = s->since_before ? PP_REG_STATES : 1, each = PP_REG_STATES * befores;
+    const double longest = (s->since_before ? CANDIDATE_WINDOWS : 1) * s->window;
     pp_reg_design d = {0};
-    size_t n = 0, p = q->columns->n;
+    size_t n = 0;
     for (size_t j = from; j < to; j++)
-        for (int a = 0; a < PP_REG_STATES; a++)
-            ends[n++] = phase + (floor((s->stamps[j] - phase) / s->window) + a - 1) * s->window;
-    if (pp_reg_design_set(&d, q->timeline, q->columns, ends, n, s->window, lag, false, err) < 0)
+        for (size_t a = 0; a < each; a++, n++)
+            candidate(s, phase, j, a / befores, a % befores, &ends[n], &lengths[n]);
+    const pp_reg_window_set windows = {.ends = ends, .lengths = lengths, .n = n};
+    if (pp_reg_design_set(&d, q->timeline, q->columns, &windows, lag, false, err) < 0)
         return -1;
     for (size_t j = from; j < to; j++) {
-        size_t first = (j - from) * PP_REG_STATES;
-        if (!pp_reg_observed(q->timeline, ends[first] - lag - s->window,
-                             ends[first + PP_REG_STATES - 1] - lag))
-            continue;
-        for (size_t a = 0; a < PP_REG_STATES; a++)
-            misfit[j * PP_REG_STATES + a] = misfit_of(q, s, j, d.x + (first + a) * p, p, r);
+        const size_t first = (j - from) * each;
+        if (pp_reg_observed(q->timeline, ends[first] - lag - longest, ends[first + each - 1] - lag))
+            misfit_fill(q, s, j, first, &d, lengths, r, misfit);
     }
     pp_reg_design_done(&d);
     return 0;

@@ -28,10 +28,12 @@ int pp_reg_fit_init(pp_reg_fit *f, size_t p, pp_error *err)
     f->prior_mean = calloc(p + 1, sizeof(double));
     f->prior_precision = calloc(p + 1, sizeof(double));
     f->square = calloc(p + 1, sizeof(double));
+    f->drawn = calloc(p + 1, sizeof(double));
     f->b = calloc(p + 1, sizeof(double));
     f->value = calloc(p + 1, sizeof(double));
     f->cov = calloc(p * p + 1, sizeof(double));
-    if (!f->prior_mean || !f->prior_precision || !f->square || !f->b || !f->value || !f->cov) {
+    if (!f->prior_mean || !f->prior_precision || !f->square || !f->drawn || !f->b || !f->value ||
+        !f->cov) {
         pp_reg_fit_done(f);
         return pp_error_nomem(err);
     }
@@ -43,6 +45,7 @@ void pp_reg_fit_done(pp_reg_fit *f)
     free(f->prior_mean);
     free(f->prior_precision);
     free(f->square);
+    free(f->drawn);
     free(f->b);
     free(f->value);
     free(f->cov);
@@ -56,12 +59,14 @@ void pp_reg_fit_copy(pp_reg_fit *to, const pp_reg_fit *from)
     to->prior_mean = keep.prior_mean;
     to->prior_precision = keep.prior_precision;
     to->square = keep.square;
+    to->drawn = keep.drawn;
     to->b = keep.b;
     to->value = keep.value;
     to->cov = keep.cov;
     memcpy(to->prior_mean, from->prior_mean, from->p * sizeof(double));
     memcpy(to->prior_precision, from->prior_precision, from->p * sizeof(double));
     memcpy(to->square, from->square, from->p * sizeof(double));
+    memcpy(to->drawn, from->drawn, from->p * sizeof(double));
     memcpy(to->b, from->b, from->p * sizeof(double));
     memcpy(to->value, from->value, from->p * sizeof(double));
     memcpy(to->cov, from->cov, from->p * from->p * sizeof(double));
@@ -437,6 +442,7 @@ int pp_reg_estimate(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_
                     pp_error *err)
 {
     size_t p = f->p;
+    memcpy(f->drawn, f->square, p * sizeof *f->drawn);
     if (whiten(w, d, y, f, err) < 0)
         return -1;
     f->evidence = evidence_at(w, f, d->n, f->noise2);

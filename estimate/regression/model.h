@@ -11,6 +11,7 @@ typedef struct pp_reg_fit {
     double *prior_mean;      /* [p] */
     double *prior_precision; /* [p] */
     double *square;          /* [p] expected square of each value, for the random effects */
+    double *drawn;           /* [p] square as pp_reg_estimate found it: what b is solved with */
     double *b;               /* [p] bounded estimate, of a step that is any step */
     double *value;           /* [p] of the steps that were, by pp_reg_realise */
     double *cov;             /* p x p; of b, or of value once that is there */

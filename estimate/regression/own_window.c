@@ -32,23 +32,29 @@ typedef struct search {
     double *c;
 } search;
 
-/** Values whose windows were observed, whatever the length and the lag in reach. */
+/** Values whose windows were observed, with `before` more before them, and `after` more behind. */
 static int rows_within(const pp_reg_solver *s, size_t metric, double before, double after,
                        size_t most, pp_reg_rows *u, pp_error *err)
 {
     const pp_reg_windows *w = &s->windows;
-    u->ends = malloc((2 * w->n + 1) * sizeof *u->ends);
+    const double lag = s->own[metric].lag;
+    /* Where the metric's windows are not the exporter's, each is a value of one of its own. */
+    const double longer = s->own[metric].window - w->window;
+    u->ends = malloc((3 * w->n + 1) * sizeof *u->ends);
     if (!u->ends)
         return pp_error_nomem(err);
     u->y = u->ends + w->n;
+    u->lengths = u->y + w->n;
     u->n = 0;
     u->mean = 0;
     size_t skip = w->n > most ? w->n - most : 0;
     for (size_t i = skip; i < w->n; i++) {
-        double y = w->values[metric * w->n + i];
-        if (isnan(y) || !pp_reg_observed(&s->timeline, w->ends[i] - before, w->ends[i] - after))
+        double y = w->values[metric * w->n + i], end = w->ends[i] - lag;
+        double length = w->lengths[i] + longer;
+        if (isnan(y) || !pp_reg_observed(&s->timeline, end - length - before, end + after))
             continue;
         u->ends[u->n] = w->ends[i];
+        u->lengths[u->n] = length;
         u->y[u->n++] = y / s->scale[metric];
         u->mean += y / s->scale[metric];
     }
@@ -58,8 +64,7 @@ static int rows_within(const pp_reg_solver *s, size_t metric, double before, dou
 
 int pp_reg_rows_take(const pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_error *err)
 {
-    const pp_reg_own_window *own = &s->own[metric];
-    return rows_within(s, metric, own->lag + own->window, own->lag, PP_REG_MAX_FIT_WINDOWS, u, err);
+    return rows_within(s, metric, 0, 0, PP_REG_MAX_FIT_WINDOWS, u, err);
 }
 
 /** Least squares at one place. */
@@ -67,8 +72,9 @@ static int place_try(search *o, place *at, pp_error *err)
 {
     const pp_reg_rows *u = o->rows;
     double rest = 0;
-    if (pp_reg_design_set(&o->d, &o->s->timeline, &o->s->columns, u->ends, u->n, at->window,
-                          at->lag, false, err) < 0)
+    const pp_reg_window_set windows = {.ends = u->ends, .n = u->n, .window = at->window};
+    if (pp_reg_design_set(&o->d, &o->s->timeline, &o->s->columns, &windows, at->lag, false, err) <
+        0)
         return -1;
     size_t p = o->d.p;
     memset(o->gram, 0, p * p * sizeof(double));
@@ -172,13 +178,12 @@ static int find(search *o, size_t metric, pp_error *err)
 
 int pp_reg_own_window_find(pp_reg_solver *s, size_t metric, pp_error *err)
 {
-    const double window = s->own[metric].window, lag = s->own[metric].lag;
+    const double window = s->own[metric].window;
     const double most = lengths[sizeof lengths / sizeof lengths[0] - 1] * window;
     size_t p = s->columns.n;
     pp_reg_rows u = {0};
     search o = {.s = s, .rows = &u};
-    int rc = rows_within(s, metric, lag + 2 * most + window, lag - window,
-                         PP_REG_MAX_SEARCH_WINDOWS, &u, err);
+    int rc = rows_within(s, metric, 2 * most, window, PP_REG_MAX_SEARCH_WINDOWS, &u, err);
     o.gram = malloc((p * p + 1) * sizeof(double));
     o.c = malloc((p + 1) * sizeof(double));
     if (rc == 0 && (!o.gram || !o.c))

@@ -95,6 +95,9 @@ typedef struct scratch {
     double *left;  /* p x p: what is left of an error in b */
     double *cov;   /* p x p */
     double *rest;  /* [n] whitened residuals */
+    double *pull;  /* [n] V^-1 of residuals, in units of the noise */
+    double *seen;  /* [p] sum of the squares of each column's own draws, as they are predicted */
+    double *meant; /* [p] and of their variances in the model */
 } scratch;
 
 static void scratch_done(scratch *s)
@@ -104,6 +107,9 @@ static void scratch_done(scratch *s)
     free(s->left);
     free(s->cov);
     free(s->rest);
+    free(s->pull);
+    free(s->seen);
+    free(s->meant);
 }
 
 static int scratch_init(scratch *s, size_t n, size_t p, pp_error *err)
@@ -113,12 +119,17 @@ static int scratch_init(scratch *s, size_t n, size_t p, pp_error *err)
     s->left = calloc(p * p + 1, sizeof(double));
     s->cov = calloc(p * p + 1, sizeof(double));
     s->rest = calloc(n + 1, sizeof(double));
-    return s->reach && s->drawn && s->left && s->cov && s->rest ? 0 : pp_error_nomem(err);
+    s->pull = calloc(n + 1, sizeof(double));
+    s->seen = calloc(p + 1, sizeof(double));
+    s->meant = calloc(p + 1, sizeof(double));
+    return s->reach && s->drawn && s->left && s->cov && s->rest && s->pull && s->seen && s->meant
+               ? 0
+               : pp_error_nomem(err);
 }
 
 static double own_variance(const pp_reg_fit *f, uint32_t column)
 {
-    return f->noise2 * f->ratio * (1 - f->common) * f->square[column];
+    return f->noise2 * f->ratio * (1 - f->common) * f->drawn[column];
 }
 
 /** Entries from .. to - 1 of one draw, which has `weight` of its column's time. */
@@ -126,9 +137,13 @@ static void draw_add(scratch *s, const pp_reg_design *d, const pp_reg_fit *f, si
                      size_t to, double weight)
 {
     uint32_t column = d->entries[from].column;
-    double variance = own_variance(f, column);
-    for (size_t i = from; i < to; i++)
+    double variance = own_variance(f, column), draw = 0;
+    for (size_t i = from; i < to; i++) {
         s->reach[d->entries[i].window * d->p + column] += variance * weight * d->entries[i].x;
+        draw += variance * d->entries[i].x * s->pull[d->entries[i].window] / f->noise2;
+    }
+    s->seen[column] += draw * draw;
+    s->meant[column] += variance;
     s->drawn[column * d->p + column] += variance * weight * weight;
 }
 
@@ -185,12 +200,12 @@ static void common_draw_add(scratch *s, const pp_reg_design *d, const pp_reg_fit
     double variance = f->noise2 * f->ratio * f->common;
     for (size_t a = 0; a < n; a++) {
         uint32_t k = of[a].column;
-        double pull = variance * part * f->b[k] * of[a].time / time[k];
+        double pull = variance * part * d->common_b[k] * of[a].time / time[k];
         for (size_t i = from; i < to; i++)
             s->reach[d->common[i].window * d->p + k] += pull * d->common[i].x;
         for (size_t b = 0; b < n; b++)
             s->drawn[k * d->p + of[b].column] +=
-                pull * part * f->b[of[b].column] * of[b].time / time[of[b].column];
+                pull * part * d->common_b[of[b].column] * of[b].time / time[of[b].column];
     }
 }
 
@@ -234,6 +249,17 @@ static void common_fill(scratch *s, const pp_reg_design *d, const pp_reg_duratio
     }
 }
 
+static void rest_fill(scratch *s, const pp_reg_work *w, const pp_reg_design *d, const pp_reg_fit *f)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        s->rest[i] = w->wr[i];
+        for (size_t k = 0; k < f->p; k++)
+            s->rest[i] -= w->wx[i * f->p + k] * (f->b[k] - f->prior_mean[k]);
+    }
+    memcpy(s->pull, s->rest, d->n * sizeof *s->pull);
+    pp_reg_band_backward(w->band, d->n, d->band, s->pull);
+}
+
 /** value := b and the mean of the draws; left := I - reach' V^-1 X. */
 static void values_fill(scratch *s, const pp_reg_work *w, pp_reg_fit *f, size_t n)
 {
@@ -242,10 +268,7 @@ static void values_fill(scratch *s, const pp_reg_work *w, pp_reg_fit *f, size_t 
         f->value[k] = f->b[k];
     for (size_t i = 0; i < n; i++) {
         const double *x = w->wx + i * p, *c = s->reach + i * p;
-        double e = w->wr[i];
-        for (size_t k = 0; k < p; k++)
-            e -= x[k] * (f->b[k] - f->prior_mean[k]);
-        s->rest[i] = e;
+        double e = s->rest[i];
         for (size_t k = 0; k < p; k++) {
             if (c[k] == 0)
                 continue;
@@ -298,6 +321,10 @@ static void widen_fill(const scratch *s, const pp_reg_work *w, const pp_reg_fit 
             expected += f->noise2 * g * g;
         }
         widen[k] = expected > 0 ? sqrt(fmax(1, pull / expected)) : 1;
+        /* A column that follows the model shows less than its variance: what is predicted is
+         * shrunk. One that does not go along with what its steps have in common shows more. */
+        if (s->meant[k] > 0)
+            widen[k] *= sqrt(fmax(1, s->seen[k] / s->meant[k]));
     }
 }
 
@@ -315,6 +342,7 @@ int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_duration
     double *widen = half + p * p;
     for (size_t i = 0; i < durations->n; i++)
         time[durations->at[i].column] += durations->at[i].time;
+    rest_fill(&s, w, d, f);
     draws_fill(&s, d, durations, f, time);
     common_fill(&s, d, durations, f, time);
     pp_reg_band_forward(w->band, n, d->band, s.reach, p);

@@ -222,8 +222,13 @@ static int windows_find(pp_reg_solver *s, pp_error *err)
 static int design_at(pp_reg_solver *s, const pp_reg_rows *u, size_t skip,
                      const pp_reg_own_window *at, pp_error *err)
 {
-    return pp_reg_design_set(&s->design, &s->timeline, &s->columns, u->ends + skip, u->n - skip,
-                             at->window, at->lag, true, err);
+    /* Windows of one length are as long as `at` says; others are as they are. */
+    const pp_reg_window_set windows = {.ends = u->ends + skip,
+                                       .lengths =
+                                           s->windows.since_before ? u->lengths + skip : NULL,
+                                       .n = u->n - skip,
+                                       .window = at->window};
+    return pp_reg_design_set(&s->design, &s->timeline, &s->columns, &windows, at->lag, true, err);
 }
 
 /** cov += what the windows' place or length is uncertain by: how the estimates move with it, on
@@ -318,7 +323,8 @@ static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_e
     pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
     if (metric_fit(s, metric, u, err) < 0)
         return -1;
-    if (!pp_reg_is_suspect(s, metric) || isnan(s->in->metrics[s->order[metric]].min))
+    if (s->windows.since_before || !pp_reg_is_suspect(s, metric) ||
+        isnan(s->in->metrics[s->order[metric]].min))
         return 0;
     if (pp_reg_own_window_find(s, metric, err) < 0)
         return -1;

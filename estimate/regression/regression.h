@@ -99,6 +99,8 @@ typedef struct pp_regression_options {
     int64_t window_ns;  /**< W, the exporter's collection interval; 0: estimated from samples */
     int64_t scrape_ns;  /**< S, Prometheus' scrape interval; 0: estimated from samples */
     int64_t max_lag_ns; /**< window end to publication, at most; default pp_regression_max_lag() */
+    bool since_before;  /**< a value is of all windows since the one before it was read, else of the
+                             newest alone */
     double max_standard_error; /**< share of the metric's range to report a value; default 0.05 */
     double max_group_share;    /**< of the steps' time that one group may hold; default 0.25 */
 } pp_regression_options;

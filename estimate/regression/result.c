@@ -18,9 +18,9 @@
 
 #define DEFAULT_MAX_SE 0.05
 /* Of the range: what windows differ by, beside what the layers in them say. An exporter's own noise
- * is some tenths of a point. Edges that jitter by 4 % of a window, as those of NVML's GPM do, leave
- * 4 % of what layers differ by, 3 to 5 points, of which standard errors know. A wrong lag, a wrong
- * period or shuffled labels leave as much, but they say less of what windows differ by. */
+ * is some tenths of a point. Edges that jitter by 4 % of a window leave 4 % of what layers differ
+ * by, 3 to 5 points, of which standard errors know. A wrong lag, a wrong period or shuffled labels
+ * leave as much, but then layers say less of what windows differ by. */
 #define NOISE 0.02
 #define LEAST_R2 0.9
 #define MUCH_NOISE 0.05
@@ -99,8 +99,9 @@ int pp_reg_report_windows(pp_reg_solver *s, pp_error *err)
         double end = w->ends[i] - lag;
         r->windows[i].stamp_ns = s->timeline.base_ns + llround(w->stamps[i]);
         r->windows[i].end_ns = s->timeline.base_ns + llround(end);
-        r->windows[i].start_ns = s->timeline.base_ns + llround(end - w->window);
-        r->windows[i].usable = s->lag.known && pp_reg_observed(&s->timeline, end - w->window, end);
+        r->windows[i].start_ns = s->timeline.base_ns + llround(end - w->lengths[i]);
+        r->windows[i].usable =
+            s->lag.known && pp_reg_observed(&s->timeline, end - w->lengths[i], end);
         age += w->stamps[i] - end;
     }
     r->window_ns = llround(s->scrapes.window);
@@ -164,7 +165,7 @@ int pp_reg_report_job(pp_reg_solver *s, size_t metric, pp_error *err)
     for (int pass = 0; pass < 2 && n == 0; pass++) {
         for (size_t i = 0; i < w->n; i++) {
             double end = w->ends[i] - lag, y = w->values[metric * w->n + i];
-            if (isnan(y) || (pass == 0 && (end - w->window < from || end > to)))
+            if (isnan(y) || (pass == 0 && (end - w->lengths[i] < from || end > to)))
                 continue;
             v[n++] = y;
             sum += y;

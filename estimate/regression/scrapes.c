@@ -413,6 +413,7 @@ int pp_reg_scrapes_init(pp_reg_scrapes *s, const pp_regression_input *in, const 
                         int64_t base_ns, pp_error *err)
 {
     memset(s, 0, sizeof *s);
+    s->since_before = in->options.since_before;
     if (scrapes_read(s, in, order, base_ns, err) < 0 || changes_find(s, in, order, err) < 0 ||
         scrape_interval(s, in->options.scrape_ns, err) < 0)
         goto fail;
@@ -471,6 +472,7 @@ int pp_reg_scrapes_pick(const pp_reg_scrapes *from, const bool *pick, pp_reg_scr
     to->n_metrics = from->n_metrics;
     to->scrape = from->scrape;
     to->window = from->window;
+    to->since_before = from->since_before;
     if (scrapes_alloc(to, err) == 0) {
         scrapes_copy(from, pick, to);
         if (phase_find(to, err) == 0)

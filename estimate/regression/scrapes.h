@@ -19,10 +19,11 @@ typedef struct pp_reg_scrapes {
     double window;   /* W, ns */
     /* The publication's phase modulo W, from which scrapes read something new. */
     bool grid;
-    double phase;  /* middle of the feasible arc */
-    double half;   /* half its width */
-    double jitter; /* of publications against their phase, at most */
-    bool searched; /* scrapes fall into the arc: where in it the phase is, the fit must tell */
+    double phase;      /* middle of the feasible arc */
+    double half;       /* half its width */
+    double jitter;     /* of publications against their phase, at most */
+    bool since_before; /* a value is of all windows since the scrape before */
+    bool searched;     /* scrapes fall into the arc: where in it the phase is, the fit must tell */
 } pp_reg_scrapes;
 
 typedef enum pp_reg_change {

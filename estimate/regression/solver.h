@@ -41,6 +41,7 @@ typedef struct pp_reg_solver {
 typedef struct pp_reg_rows {
     size_t n;
     double *ends;
+    double *lengths;
     double *y;
     double mean;
 } pp_reg_rows;

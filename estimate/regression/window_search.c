@@ -51,7 +51,7 @@ static int phase_search(pp_reg_solver *s, pp_error *err)
 /** Decides by the values which collection each scrape read, where the clock leaves it open. */
 static int windows_match(pp_reg_solver *s, pp_error *err)
 {
-    PP_CLEANUP_FREE double *misfit = calloc(s->scrapes.n * PP_REG_STATES + 1, sizeof *misfit);
+    PP_CLEANUP_FREE double *misfit = calloc(s->scrapes.n * PP_REG_PAIRS + 1, sizeof *misfit);
     pp_reg_lag lag;
     if (!misfit)
         return pp_error_nomem(err);

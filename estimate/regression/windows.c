@@ -15,6 +15,7 @@
 
 #define STATES PP_REG_STATES
 #define CONTRADICTION 6.0
+#define MOST_WINDOWS 4 /* of a value that is of several */
 
 typedef struct path {
     double cost[STATES];
@@ -51,13 +52,15 @@ static double transition(int8_t change, double step)
     return 0;
 }
 
-static void path_step(path *now, const path *before, double k, double k_before, int8_t change)
+static void path_step(path *now, const path *before, double k, double k_before, int8_t change,
+                      const double *misfit)
 {
     for (int a = 0; a < STATES; a++) {
         now->cost[a] = PP_REG_INF;
         now->from[a] = 1;
         for (int b = 0; b < STATES; b++) {
-            double c = before->cost[b] + transition(change, (k + a) - (k_before + b));
+            double c = before->cost[b] + transition(change, (k + a) - (k_before + b)) +
+                       (misfit ? misfit[a * STATES + b] : 0);
             if (c < now->cost[a]) {
                 now->cost[a] = c;
                 now->from[a] = b;
@@ -78,10 +81,10 @@ static int decode(const pp_reg_scrapes *s, double phase, const double *misfit, d
         number[j] = floor(u);
         paths[j] = (path){{0}, {1, 1, 1}};
         if (j > 0)
-            path_step(&paths[j], &paths[j - 1], number[j], number[j - 1], s->change[j]);
+            path_step(&paths[j], &paths[j - 1], number[j], number[j - 1], s->change[j],
+                      misfit ? misfit + j * PP_REG_PAIRS : NULL);
         for (int a = 0; a < STATES; a++)
-            paths[j].cost[a] +=
-                displacement(s, u, a) + (misfit ? misfit[j * STATES + (size_t)a] : 0);
+            paths[j].cost[a] += displacement(s, u, a);
     }
     int at = 1;
     if (s->n > 0)
@@ -107,8 +110,10 @@ static int windows_alloc(pp_reg_windows *w, const pp_reg_scrapes *s, pp_error *e
     w->min_lag = 0;
     w->stamps = malloc((s->n + 1) * sizeof *w->stamps);
     w->ends = malloc((s->n + 1) * sizeof *w->ends);
+    w->lengths = malloc((s->n + 1) * sizeof *w->lengths);
+    w->since_before = s->since_before;
     w->values = malloc((s->n * s->n_metrics + 1) * sizeof *w->values);
-    if (!w->stamps || !w->ends || !w->values) {
+    if (!w->stamps || !w->ends || !w->lengths || !w->values) {
         pp_reg_windows_done(w);
         return pp_error_nomem(err);
     }
@@ -116,11 +121,13 @@ static int windows_alloc(pp_reg_windows *w, const pp_reg_scrapes *s, pp_error *e
 }
 
 /** Opens a window for scrape j, or fills gaps of the last one from another reading of it. */
-static void window_add(pp_reg_windows *w, const pp_reg_scrapes *s, size_t j, bool fresh, double end)
+static void window_add(pp_reg_windows *w, const pp_reg_scrapes *s, size_t j, bool fresh, double end,
+                       double length)
 {
     if (fresh) {
         w->stamps[w->n] = s->stamps[j];
         w->ends[w->n] = end;
+        w->lengths[w->n] = length;
         w->n++;
     }
     for (size_t m = 0; m < s->n_metrics; m++) {
@@ -152,6 +159,19 @@ static double least_lag(const pp_reg_windows *w, const pp_reg_scrapes *s)
     return fmin(-s->half, most - fmin(s->scrape, 2 * s->window));
 }
 
+/** What scrape j's value is of, where each is of all windows since the one before; 0: not known, or
+ * of too long. */
+static double length_of(const pp_reg_scrapes *s, double phase, const double *number, bool sure,
+                        size_t j)
+{
+    if (!s->since_before)
+        return s->window;
+    if (j == 0 || (sure && doubtful(s, phase, j - 1)))
+        return 0;
+    const double windows = number[j] - number[j - 1];
+    return windows <= MOST_WINDOWS ? windows * s->window : 0;
+}
+
 int pp_reg_windows_init(pp_reg_windows *w, const pp_reg_scrapes *s, double phase,
                         const double *misfit, bool sure, pp_error *err)
 {
@@ -169,14 +189,16 @@ int pp_reg_windows_init(pp_reg_windows *w, const pp_reg_scrapes *s, double phase
             continue;
         if (!s->grid) {
             if (!same || w->n == 0)
-                window_add(w, s, j, true, s->stamps[j]);
+                window_add(w, s, j, true, s->stamps[j], s->window);
             continue;
         }
         /* decode() sets all of it */
         /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         double end = phase + number[j] * s->window;
+        double length = length_of(s, phase, number, sure, j);
         bool fresh = w->n == 0 || end > w->ends[w->n - 1] + 0.5 * s->window;
-        window_add(w, s, j, fresh, end);
+        if (length > 0)
+            window_add(w, s, j, fresh, end, length);
     }
     if (w->grid)
         w->min_lag = least_lag(w, s);
@@ -190,6 +212,7 @@ void pp_reg_windows_done(pp_reg_windows *w)
 {
     free(w->stamps);
     free(w->ends);
+    free(w->lengths);
     free(w->values);
     memset(w, 0, sizeof *w);
 }

@@ -8,8 +8,10 @@
 typedef struct pp_reg_windows {
     size_t n;
     size_t n_metrics;
-    double *stamps; /* [w] first scrape, ns from base, ascending */
-    double *ends;   /* [w] nominal publication (grid) or scrape (no grid) */
+    double *stamps;  /* [w] first scrape, ns from base, ascending */
+    double *ends;    /* [w] nominal publication (grid) or scrape (no grid) */
+    double *lengths; /* [w] ns; the window's, or that of several where a value is of these */
+    bool since_before;
     double *values; /* [metric * n + w], NaN where missing; metrics in canonical order */
     double window;  /* W, ns */
     double scrape;  /* S, ns */
@@ -18,12 +20,14 @@ typedef struct pp_reg_windows {
     double min_lag; /* a window cannot end after it was read */
 } pp_reg_windows;
 
-/* A scrape read one collection earlier than nominal, the nominal one, or one later. */
+/* A scrape read one collection earlier than nominal, the nominal one, or one later; where a value
+ * is of all since the scrape before, with each of what that may have read. */
 #define PP_REG_STATES 3
+#define PP_REG_PAIRS (PP_REG_STATES * PP_REG_STATES)
 /**
- * Windows for one publication phase (ignored without a grid). misfit[j * PP_REG_STATES + state]
- * says how badly scrape j's values fit each collection that it may have read, in log likelihood;
- * NULL: not known yet. With `sure`, scrapes too close to a publication are left out.
+ * Windows for one publication phase (ignored without a grid). misfit[j * PP_REG_PAIRS + state *
+ * PP_REG_STATES + state before] says how badly scrape j's values fit what it may have read, in log
+ * likelihood; NULL: not known yet. With `sure`, scrapes too close to a publication are left out.
  */
 int pp_reg_windows_init(pp_reg_windows *w, const pp_reg_scrapes *s, double phase,
                         const double *misfit, bool sure, pp_error *err);

@@ -66,9 +66,10 @@ static int sums_run(sums *s, pp_error *err)
         return pp_error_nomem(err);
     for (size_t i = 0; i < r->n_windows; i++)
         ends[i] = (double)(r->windows[i].end_ns - base);
+    const pp_reg_window_set windows = {
+        .ends = ends, .n = r->n_windows, .window = (double)r->window_ns};
     if (s->columns.n > 0 &&
-        pp_reg_design_set(&s->design, &s->timeline, &s->columns, ends, r->n_windows,
-                          (double)r->window_ns, 0, false, err) < 0)
+        pp_reg_design_set(&s->design, &s->timeline, &s->columns, &windows, 0, false, err) < 0)
         return -1;
     for (size_t m = 0; m < r->n_metrics; m++)
         if (s->columns.n > 0 && metric_add(s, m, err) < 0)
