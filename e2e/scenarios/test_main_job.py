@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.long, pytest.mark.measures]
 
 LEAVES = {f"{part}.{i}" for part in ("bot", "top") for i in range(6)} | {f"emb.{i}" for i in range(4)}
 COLUMNS = ["job_id", "host_name", "ip", "forward", "layer", "cpu_num", "data_num", "gpu_util", "gpu_mem", "dram_active",
-           "fp32_active", "sm_occupancy", "sm_active"]  # of the 2024 paper's Table II
+           "fp32_active", "sm_occupancy", "sm_active", "gpu_uuid"]  # of the 2024 paper's Table II
 WINDOW = 250_000_000
 
 

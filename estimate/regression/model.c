@@ -98,7 +98,7 @@ static int work_reserve(pp_reg_work *w, const pp_reg_design *d, pp_error *err)
     if (grow(&w->gram, &cap, d->p * d->p, err) < 0)
         return -1;
     w->chol = malloc((d->p * d->p + 1) * sizeof(double));
-    w->c = malloc((d->p + 1) * sizeof(double));
+    w->c = calloc(d->p + 1, sizeof(double));
     w->tmp = malloc((d->p + 1) * sizeof(double));
     if (!w->chol || !w->c || !w->tmp)
         return pp_error_nomem(err);

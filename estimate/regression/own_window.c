@@ -122,8 +122,9 @@ static int starts_try(search *o, double window, double lag, place *best, pp_erro
     for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
         double length = window * lengths[k], step = fmin(length, window) / LAGS;
         double reach = fmax(window - length, 0) + fmax(length - window, 0);
-        for (double shift = -step; shift <= reach + step; shift += step)
-            if (try_better(o, length, lag + shift, best, err) < 0)
+        const int steps = (int)(reach / step) + 1;
+        for (int i = -1; i <= steps; i++)
+            if (try_better(o, length, lag + i * step, best, err) < 0)
                 return -1;
     }
     return 0;

@@ -93,6 +93,8 @@ static int candidates_try(pp_reg_solver *s, stretch *r, int n, candidate *best, 
     double middle = best->period;
     best->known = false;
     for (int i = -n; i <= n; i++)
+        /* the step is set by stretch_init() */
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         if (candidate_try(s, r, middle * (1 + i * r->step), best, err) < 0)
             return -1;
     return 0;
@@ -116,7 +118,7 @@ static int stretch_try(pp_reg_solver *s, run of, double windows, bool last, cand
                        pp_error *err)
 {
     const bool first = windows < 1.5 * fmax(LEAST_WINDOWS, 4 * (double)s->columns.n);
-    stretch r;
+    stretch r = {.step = 1};
     if (stretch_init(&r, s, of, windows, err) < 0)
         return -1;
     int rc = candidates_try(s, &r, first ? (int)ceil(REACH / r.step) : GROWTH, best, err);

@@ -56,8 +56,10 @@ int pp_reg_durations_init(pp_reg_durations *s, const pp_reg_timeline *t, const p
 {
     PP_CLEANUP_FREE double *sums = calloc(c->n + 1, sizeof *sums);
     size_t cap = 0;
-    int rc = sums ? 0 : pp_error_nomem(err);
+    int rc = 0;
     *s = (pp_reg_durations){0};
+    if (!sums)
+        return pp_error_nomem(err);
     for (size_t i = 0; rc == 0 && i < t->n_pieces; i++) {
         const pp_reg_piece *v = &t->pieces[i];
         for (uint32_t k = v->first; k < v[1].first; k++) {
@@ -69,9 +71,9 @@ int pp_reg_durations_init(pp_reg_durations *s, const pp_reg_timeline *t, const p
             rc = durations_flush(s, &cap, sums, c->n, v->occurrence, err);
     }
     s->by_step = malloc((s->n + 1) * sizeof *s->by_step);
-    if (rc == 0 && !s->by_step)
+    if (!s->by_step)
         rc = pp_error_nomem(err);
-    if (rc == 0 && s->n > 0) {
+    if (rc == 0 && s->by_step && s->at) {
         memcpy(s->by_step, s->at, s->n * sizeof *s->at);
         qsort(s->at, s->n, sizeof *s->at, order_duration);
         qsort(s->by_step, s->n, sizeof *s->by_step, order_step);
