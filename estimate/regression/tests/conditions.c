@@ -106,6 +106,17 @@ static void one_of_4_s(sim_config *c)
     c->window = c->scrape = 0.1;
 }
 
+static void since_before(sim_config *c)
+{
+    c->since_before = true;
+    c->kernels = true;
+    c->contention = 0.2;
+    c->window = 0.1;
+    c->scrape = 0.105;
+    c->scrape_jitter = 0.005;
+    c->step = 1;
+}
+
 const sim_condition sim_conditions[] = {
     {"clean", clean, SIM_RIGHT, false},
     {"clean, kernels known", clean_kernels, SIM_RIGHT, false},
@@ -122,6 +133,7 @@ const sim_condition sim_conditions[] = {
     {"multiplexed counters", multiplexed, SIM_RIGHT, true},
     {"throttled by 30 % in spells", throttled, SIM_EITHER, false},
     {"labels shuffled in each step", shuffled, SIM_WITHHELD, false},
+    {"read every 105 ms, of windows of 100 ms since", since_before, SIM_RIGHT, true},
     {"12 captures of 10 s", captures_of_10_s, SIM_RIGHT, false},
     {"4 s in all", one_of_4_s, SIM_WITHHELD, false},
 };

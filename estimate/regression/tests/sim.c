@@ -328,7 +328,9 @@ typedef struct exporter {
     double next_end;
     double next_publish;
     size_t piece;
-    int zeros; /* windows to come that read 0 */
+    int zeros;               /* windows to come that read 0 */
+    double sum[SIM_METRICS]; /* of windows since the value before */
+    int count;
 } exporter;
 
 static void publish_plan(const sim *s, run *r, exporter *e)
@@ -375,6 +377,9 @@ static void collect(sim *s, run *r, exporter *e)
             e->value[m] = 0;
     }
     e->zeros -= e->zeros > 0;
+    for (int m = 0; m < SIM_METRICS; m++)
+        e->sum[m] += e->value[m];
+    e->count++;
 }
 
 /* What a busy machine does to a scrape. */
@@ -437,9 +442,14 @@ static void samples_make(sim *s, run *r)
         }
         if (!any || sim_uniform(&r->rng) < s->config.lost || read > stamp + scrape)
             continue;
+        if (s->config.since_before && e.count == 0)
+            continue;
         for (int m = 0; m < SIM_METRICS; m++)
             s->samples[m][n] =
-                (pp_regression_sample){ORIGIN_NS + (int64_t)(stamp / 1e6) * 1000000, e.value[m]};
+                (pp_regression_sample){ORIGIN_NS + (int64_t)(stamp / 1e6) * 1000000,
+                                       s->config.since_before ? e.sum[m] / e.count : e.value[m]};
+        memset(e.sum, 0, sizeof e.sum);
+        e.count = 0;
         n++;
     }
     static const char *const names[] = {"SMActive",   "SMOccupancy", "DRAMActive",
@@ -474,6 +484,7 @@ sim *sim_new(const sim_config *config)
     samples_make(s, r);
     if (config->grid)
         cells_make(s);
+    s->in.options.since_before = config->since_before;
     if (!config->no_hints) {
         double window = config->window_hint > 0 ? config->window_hint : config->window;
         s->in.options.window_ns = llround(window * 1e9);

@@ -50,8 +50,9 @@ typedef struct sim_config {
     double util_period;    /* s over which GPU_UTIL is averaged; 0: the window */
     bool multiplexed;      /* metrics 0 and 2 are of a window's first half, 1 and 3 of its last */
     bool shuffled;         /* the layers' names are dealt anew in each step */
-    double window_hint;    /* s, as told; 0: the window's own length */
-    bool no_hints;         /* W and S are not told */
+    bool since_before;  /* a value is of all windows since the one before it was read, as GPM's */
+    double window_hint; /* s, as told; 0: the window's own length */
+    bool no_hints;      /* W and S are not told */
 } sim_config;
 
 typedef struct sim {
