@@ -190,8 +190,10 @@ def evaluate(args, folder):
     if args.method == "Regression":
         lab.figure("lag", results["gpus"][0]["lagMs"], "ms", model=args.model, error=results["gpus"][0]["lagStandardErrorMs"],
                    windows=results["gpus"][0]["windows"])
-        print(json.dumps({f"{layer} {phase}": {m: [round(row.get(m, 0), 2), *(round(v, 2) for v in told.get((layer, phase), {}).get(m, ()))]
-                                               for m in METRICS} for (layer, phase), row in true.items()}))
+        for (layer, phase), row in true.items():
+            values = told.get((layer, phase), {})
+            lab.figure("a row", row["us"], "us", model=args.model, row=f"{layer} {phase}",
+                       **{name: [row[name], *values.get(name, ())] for name in METRICS})
     page = []
     for kind in CLASSES[args.method]:
         errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, tables))
