@@ -22,8 +22,6 @@
 #define MAX_STARTS 512
 #define MAX_MINIMA 6
 #define MAX_RIVALS 3
-/* Scaled sd of a window about a fit by least squares, against the prior's. */
-#define ROUGH_RIDGE (0.02 * 0.02 / (PP_REG_PRIOR_SD * PP_REG_PRIOR_SD))
 #define FLOOR_NOISE 1e-4 /* less residual than this tells no more */
 #define UNAMBIGUOUS 12.0 /* in -2 log evidence, against the next minimum */
 #define SHOULDER 30.0    /* and against the typical lag */
@@ -112,10 +110,6 @@ static int set_fill(const pp_reg_problem *q, const pp_reg_windows *w,
     metrics_pick(q, w, s);
     s->low = w->min_lag;
     s->high = q->max_lag + (w->grid ? w->half : 0.5 * w->window);
-    if (search->high > 0) {
-        s->low = fmax(s->low, search->low);
-        s->high = fmin(s->high, search->high);
-    }
     size_t most = search->windows > 0 ? search->windows : PP_REG_MAX_SEARCH_WINDOWS;
     for (size_t i = w->n; i-- > 0 && s->n < most && s->n_metrics > 0;)
         if (complete(w, s, i) &&
@@ -184,7 +178,7 @@ static void coarse_sums(coarse *o, double *rest)
         }
     }
     for (size_t a = 0; a < p; a++)
-        o->gram[a * p + a] += ROUGH_RIDGE;
+        o->gram[a * p + a] += PP_REG_ROUGH_RIDGE;
 }
 
 /** Penalised residuals of least squares at one lag, as -2 log likelihood over all metrics. */

@@ -29,9 +29,8 @@ typedef struct pp_reg_lag {
 
 /** Of a search by least squares. */
 typedef struct pp_reg_lag_search {
-    size_t windows;   /* the newest ones; 0: as many as any search takes */
-    double low, high; /* ns; high 0: wherever the lag may lie */
-    bool refine;      /* the best of a grid of starts, which is finer then */
+    size_t windows; /* the newest ones; 0: as many as any search takes */
+    bool refine;    /* the best of a grid of starts, which is finer then */
 } pp_reg_lag_search;
 
 /** The lag by least squares. */

@@ -18,6 +18,9 @@
 #define PP_REG_PRIOR_SD 0.3
 #define PP_REG_IDLE_PRIOR_SD 0.1
 
+/* Of least squares: scaled sd of a window about the fit, against the prior's. */
+#define PP_REG_ROUGH_RIDGE (0.02 * 0.02 / (PP_REG_PRIOR_SD * PP_REG_PRIOR_SD))
+
 /* As doubles: the macros of math.h are floats. */
 #define PP_REG_INF ((double)INFINITY)
 #define PP_REG_NAN ((double)NAN)

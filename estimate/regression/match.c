@@ -20,9 +20,8 @@
 #define CHUNK 256           /* scrapes of a design at once */
 #define CANDIDATE_WINDOWS 3 /* of a value that is of several, at most */
 #define NOTHING 1.0         /* ns: of no window */
-#define RIDGE (0.02 * 0.02 / (PP_REG_PRIOR_SD * PP_REG_PRIOR_SD))
-#define LEAST_SD 1e-3    /* scaled; better fits than this prove nothing more */
-#define MOST_MISFIT 40.0 /* one scrape must not outweigh all others */
+#define LEAST_SD 1e-3       /* scaled; better fits than this prove nothing more */
+#define MOST_MISFIT 40.0    /* one scrape must not outweigh all others */
 
 /** One metric's values by least squares, and a robust sd of windows around them. */
 typedef struct rough {
@@ -60,7 +59,7 @@ static int rough_metric(const pp_reg_design *d, const double *y, size_t n, size_
         }
     }
     for (size_t a = 0; a < p; a++)
-        gram[a * p + a] += RIDGE;
+        gram[a * p + a] += PP_REG_ROUGH_RIDGE;
     if (!pp_reg_chol(gram, p))
         return pp_error_set(err, PP_ERR_INTERNAL, "least squares lost its rank");
     pp_reg_chol_solve(gram, p, b);

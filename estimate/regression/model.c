@@ -459,3 +459,11 @@ int pp_reg_estimate(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_
     f->valid = true;
     return 0;
 }
+
+double pp_reg_residual(const pp_reg_work *w, const pp_reg_fit *f, size_t i)
+{
+    double e = w->wr[i];
+    for (size_t k = 0; k < f->p; k++)
+        e -= w->wx[i * f->p + k] * (f->b[k] - f->prior_mean[k]);
+    return e;
+}

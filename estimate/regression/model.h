@@ -49,6 +49,8 @@ int pp_reg_evidence(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_
 /** Finds the variances (a first time when noise2 is 0, else near the last ones), then solves. */
 int pp_reg_variances(pp_reg_work *w, const pp_reg_design *d, const double *y, pp_reg_fit *f,
                      pp_error *err);
+/** Whitened residual of window i, after pp_reg_estimate with the same w. */
+double pp_reg_residual(const pp_reg_work *w, const pp_reg_fit *f, size_t i);
 /** After pp_reg_variances: how much of what steps differ by is common to a step's items, where that
  * explains the values clearly better. Leaves the design with what steps have in common. */
 int pp_reg_find_common(pp_reg_work *w, pp_reg_design *d, const double *y, pp_reg_fit *f,

@@ -8,7 +8,6 @@
 #include "estimate/regression/linalg.h"
 #include "estimate/regression/own_window.h"
 
-#define RIDGE (0.02 * 0.02 / (PP_REG_PRIOR_SD * PP_REG_PRIOR_SD))
 #define LAGS 6         /* starts in the shorter one of both windows */
 #define HALVINGS 5     /* of the steps around the best start */
 #define CLEARLY 0.5    /* of -2 log likelihood by window */
@@ -92,7 +91,7 @@ static int place_try(search *o, place *at, pp_error *err)
         }
     }
     for (size_t a = 0; a < p; a++)
-        o->gram[a * p + a] += RIDGE;
+        o->gram[a * p + a] += PP_REG_ROUGH_RIDGE;
     if (!pp_reg_chol(o->gram, p))
         return pp_error_set(err, PP_ERR_INTERNAL, "least squares lost its rank");
     for (size_t a = 0; a < p; a++) {
@@ -121,8 +120,7 @@ static int starts_try(search *o, double window, double lag, place *best, pp_erro
 {
     for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
         double length = window * lengths[k], step = fmin(length, window) / LAGS;
-        double reach = fmax(window - length, 0) + fmax(length - window, 0);
-        const int steps = (int)(reach / step) + 1;
+        const int steps = (int)(fabs(window - length) / step) + 1;
         for (int i = -1; i <= steps; i++)
             if (try_better(o, length, lag + i * step, best, err) < 0)
                 return -1;

@@ -253,11 +253,8 @@ static void common_fill(scratch *s, const pp_reg_design *d, const pp_reg_duratio
 
 static void rest_fill(scratch *s, const pp_reg_work *w, const pp_reg_design *d, const pp_reg_fit *f)
 {
-    for (size_t i = 0; i < d->n; i++) {
-        s->rest[i] = w->wr[i];
-        for (size_t k = 0; k < f->p; k++)
-            s->rest[i] -= w->wx[i * f->p + k] * (f->b[k] - f->prior_mean[k]);
-    }
+    for (size_t i = 0; i < d->n; i++)
+        s->rest[i] = pp_reg_residual(w, f, i);
     memcpy(s->pull, s->rest, d->n * sizeof *s->pull);
     pp_reg_band_backward(w->band, d->n, d->band, s->pull);
 }

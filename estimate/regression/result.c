@@ -188,9 +188,7 @@ static double autocorrelation(const pp_reg_solver *s, const pp_reg_fit *f, const
 {
     double all = 0, next = 0, before = 0;
     for (size_t i = 0; i < u->n; i++) {
-        double e = s->work.wr[i];
-        for (size_t k = 0; k < f->p; k++)
-            e -= s->work.wx[i * f->p + k] * (f->b[k] - f->prior_mean[k]);
+        double e = pp_reg_residual(&s->work, f, i);
         all += e * e;
         next += i > 0 ? e * before : 0;
         before = e;

@@ -17,11 +17,16 @@ static void stalls(sim_config *c)
     c->kernels = true;
 }
 
+static void short_windows(sim_config *c)
+{
+    c->window = c->scrape = 0.1;
+    c->step = 1;
+}
+
 static void stalls_100_ms(sim_config *c)
 {
     c->kernels = true;
-    c->window = c->scrape = 0.1;
-    c->step = 1;
+    short_windows(c);
 }
 
 static void stalls_untold(sim_config *c)
@@ -40,8 +45,7 @@ static void lengths(sim_config *c)
 static void util_of_1_s(sim_config *c)
 {
     c->util_period = 1;
-    c->window = c->scrape = 0.1;
-    c->step = 1;
+    short_windows(c);
 }
 
 static void util_of_a_sixth(sim_config *c)
@@ -95,8 +99,7 @@ static void captures_of_10_s(sim_config *c)
 {
     c->captures = 12;
     c->duration = 120;
-    c->step = 1;
-    c->window = c->scrape = 0.1;
+    short_windows(c);
 }
 
 static void one_of_4_s(sim_config *c)
