@@ -161,7 +161,8 @@ static int solve_gpu(replay *r, const json_t *line, const char *gpu, pp_error *e
                         .scrape_ns = number_of(line, "scrape"),
                         .max_lag_ns = number_of(line, "lag"),
                         .max_standard_error = json_number_value(json_object_get(line, "error"))},
-        .tolerance_percent = json_number_value(json_object_get(line, "tolerance"))};
+        .tolerance_percent = json_number_value(json_object_get(line, "tolerance")),
+        .scraped = true}; /* as operator/solve.c solves */
     pp_estimates *solution = NULL;
     if (pp_estimates_solve(r->activity, gpu, &options, &solution, err) < 0)
         return -1;
