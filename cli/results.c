@@ -85,6 +85,30 @@ static void add_closures(json_t *gpu, const pp_estimates *s)
         (void)json_object_set_new(gpu, "closure", all);
 }
 
+static json_t *quality_object(const pp_estimates_fit *f)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "method",
+                     pp_method_name(PP_METHOD_REGRESSION), "doubt", text_or_null(f->doubt),
+                     "explained", real(f->explained), "miss", real(f->miss), "expectedMiss",
+                     real(f->expected_miss), "items", (json_int_t)f->items, "itemsZ",
+                     real(f->items_z), "idle", real(f->idle), "idleStandardError",
+                     real(f->idle_stderr), "shiftMs", real(f->shift_ns / 1e6),
+                     "shiftStandardErrorMs", real(f->shift_stderr_ns / 1e6));
+}
+
+/* How values of windows hold against windows that were held out; nothing where there are none. */
+static void add_quality(json_t *gpu, const pp_estimates *s)
+{
+    json_t *all = json_object();
+    for (size_t i = 0; i < s->n_fits; i++)
+        if (s->fits[i].judged)
+            (void)json_object_set_new(all, pp_metric_get(s->fits[i].metric)->spec_name,
+                                      quality_object(&s->fits[i]));
+    if (json_object_size(all) > 0)
+        (void)json_object_set(gpu, "quality", all);
+    json_decref(all);
+}
+
 json_t *pp_results_of_solution(const pp_estimates *s)
 {
     json_t *items = json_array();
@@ -105,8 +129,10 @@ json_t *pp_results_of_solution(const pp_estimates *s)
         "countedIdleShare", real(s->counted_idle), "windows", (json_int_t)s->windows, "samples",
         (json_int_t)s->samples, "lagMs", real(s->lag_ns / 1e6), "lagStandardErrorMs",
         real(s->lag_stderr_ns / 1e6), "items", items);
-    if (gpu)
+    if (gpu) {
         add_closures(gpu, s);
+        add_quality(gpu, s);
+    }
     return gpu;
 }
 
@@ -415,13 +441,37 @@ static void print_closure(FILE *to, const json_t *closure)
         (void)fprintf(to, " (all rows together, less what was held out of them)\n");
 }
 
-/* Of each process that PM sampling tells of, and of replays. */
-static void print_closures(FILE *to, const json_t *gpu)
+/* By metric: what was predicted of what was held out; and what speaks against values. */
+static void print_quality(FILE *to, const json_t *quality)
+{
+    const char *name;
+    json_t *of;
+    const char *before = "held out and predicted:";
+    json_object_foreach((json_t *)(uintptr_t)quality, name, of)
+    {
+        const json_t *explained = json_object_get(of, "explained");
+        if (!json_is_number(explained))
+            continue;
+        (void)fprintf(to, "%s %s %.1f%%", before, name, 100 * json_number_value(explained));
+        before = ",";
+    }
+    if (*before == ',')
+        (void)fputs(" of its variance\n", to);
+    json_object_foreach((json_t *)(uintptr_t)quality, name, of)
+    {
+        if (*text_of(of, "doubt"))
+            (void)fprintf(to, "%s of layers is not told: %s\n", name, text_of(of, "doubt"));
+    }
+}
+
+/* Of each process that PM sampling tells of, of windows, and of replays. */
+static void print_qualities(FILE *to, const json_t *gpu)
 {
     size_t i;
     json_t *sampling;
     json_array_foreach(json_object_get(gpu, "fine"), i, sampling)
-        print_closure(to, json_object_get(sampling, "closure"));
+        print_quality(to, json_object_get(sampling, "closure"));
+    print_quality(to, json_object_get(gpu, "quality"));
     print_closure(to, json_object_get(gpu, "closure"));
 }
 
@@ -483,6 +533,6 @@ void pp_results_print(const json_t *results, FILE *to)
         print_heading(to, gpu);
         json_array_foreach((json_t *)(uintptr_t)items, k, item) print_item(to, item);
         print_reason(to, items);
-        print_closures(to, gpu);
+        print_qualities(to, gpu);
     }
 }

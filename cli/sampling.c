@@ -2,6 +2,7 @@
 
 #include "common/json.h"
 #include "common/metric.h"
+#include "estimate/sampled_values.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +40,17 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+static json_t *closure_of_metric(const pp_sampling_result *r, int m)
+{
+    const pp_sampling_quality *q = &r->quality[m];
+    const char *doubt = pp_sampled_values_doubt((int)q->doubt);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "held", real(r->held[m]),
+                     "difference", real(r->closure[m]), "noise", real(r->noise[m]), "explained",
+                     real(q->explained), "miss", real(q->miss), "items", real(q->items), "itemsZ",
+                     real(q->items_z), "idle", real(q->gap), "idleStandardError",
+                     real(q->gap_stderr), "doubt", doubt ? json_string(doubt) : json_null());
+}
+
 /* As on the wire, of metrics with samples that were held out. */
 static json_t *closure_of(const pp_sampling_result *r)
 {
@@ -47,9 +59,7 @@ static json_t *closure_of(const pp_sampling_result *r)
         if (isnan(r->held[m]))
             continue; /* no sample of it was held out: the GPU may not offer it */
         (void)json_object_set_new(all, pp_metric_get((pp_metric)m)->spec_name,
-                                  json_pack("{s:o, s:o, s:o}", "held", real(r->held[m]),
-                                            "difference", real(r->closure[m]), "noise",
-                                            real(r->noise[m])));
+                                  closure_of_metric(r, m));
     }
     return all;
 }

@@ -214,6 +214,13 @@ static const column closure_columns[] = {
     {"difference", PLAIN, offsetof(pp_wire_pm_closure, difference), -MILLIONTHS_MAX,
      MILLIONTHS_MAX},
     {"noise", UNKNOWN, offsetof(pp_wire_pm_closure, noise), -1, MILLIONTHS_MAX},
+    {"explained", UNKNOWN, offsetof(pp_wire_pm_closure, explained), -1, MILLIONTHS_MAX},
+    {"miss", UNKNOWN, offsetof(pp_wire_pm_closure, miss), -1, MILLIONTHS_MAX},
+    {"items", UNKNOWN, offsetof(pp_wire_pm_closure, items), -1, PP_WIRE_MAX_COUNT},
+    {"itemsZ", UNKNOWN, offsetof(pp_wire_pm_closure, items_z), -1, MILLIONTHS_MAX * 100},
+    {"gap", UNKNOWN, offsetof(pp_wire_pm_closure, gap), -1, MILLIONTHS_MAX},
+    {"gapError", UNKNOWN, offsetof(pp_wire_pm_closure, gap_error), -1, MILLIONTHS_MAX},
+    {"doubt", UNKNOWN, offsetof(pp_wire_pm_closure, doubt), -1, PP_WIRE_MAX_DOUBT},
     {0},
 };
 

@@ -188,12 +188,29 @@ typedef struct pp_wire_pm_sampling {
     int64_t sampler_cpu; /**< ns of a processor that the sampler has taken */
 } pp_wire_pm_sampling;
 
+/** What speaks against a metric's values, by number: docs/wire.md. */
+enum {
+    PP_WIRE_DOUBT_UNEXPLAINED = 1,
+    PP_WIRE_DOUBT_TENANT = 2,
+    PP_WIRE_DOUBT_SHIFTED = 3,
+    PP_WIRE_MAX_DOUBT = PP_WIRE_DOUBT_SHIFTED,
+};
+
 /** Estimates of a metric against samples that were held out; millionths. */
 typedef struct pp_wire_pm_closure {
     int64_t metric;     /**< by its place in `sources` */
     int64_t held;       /**< mean of the samples held out */
     int64_t difference; /**< what the estimates say of them, less that; may be negative */
-    int64_t noise;      /**< what is left of a sample, standard deviation; -1: not known */
+    int64_t noise;     /**< what is left of a sample, standard deviation; -1: not known, so below */
+    int64_t explained; /**< of samples of captures, the share of their variance that captures
+                            before them predict; 0 where that is less */
+    int64_t miss;      /**< root mean square of these predictions less the samples */
+    int64_t items;     /**< layers in a phase whose mean was predicted so, a number ... */
+    int64_t items_z;   /**< ... and the root mean square of their errors over standard errors */
+    int64_t gap;       /**< mean where no kernel ran, 0 where that is less */
+    int64_t gap_error; /**< its standard error */
+    int64_t doubt;     /**< what speaks against the metric's values, by its number; 0:
+                            nothing */
 } pp_wire_pm_closure;
 
 /** All that is known of one process by now: the next one of it replaces it. Or why nothing more

@@ -100,6 +100,16 @@ static void add_row(pp_activity *a, const pp_activity_pm *like, const pp_strings
     }
 }
 
+static void take_doubts(pp_activity_process *p, const pp_wire_pm *pm)
+{
+    memset(p->pm_doubt, 0, sizeof p->pm_doubt);
+    for (size_t i = 0; i < pm->closure_count; i++) {
+        const pp_wire_pm_closure *c = &pm->closures[i];
+        if (c->metric < PP_METRIC_SAMPLED_COUNT && c->doubt > 0)
+            p->pm_doubt[c->metric] = (uint8_t)c->doubt;
+    }
+}
+
 int pp_activity_take_pm(pp_activity *a, size_t *room, uint32_t process, const pp_wire_pm *pm,
                         pp_error *err)
 {
@@ -115,6 +125,7 @@ int pp_activity_take_pm(pp_activity *a, size_t *room, uint32_t process, const pp
                                  .gpu = (uint32_t)pp_strings_index(&a->gpus, pm->gpu)};
     for (size_t i = 0; i < pm->count; i++)
         add_row(a, &like, &pm->sources, &pm->rows[i]);
+    take_doubts(&a->processes[process], pm);
     return 0;
 }
 

@@ -24,7 +24,8 @@ typedef struct pp_activity_process {
     char *kernels;  /**< why busy times are not known; NULL or "" where they are */
     char *isolated; /**< why layers are not replayed; NULL or "": they are, or need not be */
     char *pm; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
-    pp_chip chip; /**< what its one GPU is; zeros: not known */
+    pp_chip chip;                              /**< what its one GPU is; zeros: not known */
+    uint8_t pm_doubt[PP_METRIC_SAMPLED_COUNT]; /**< of each metric, as wire.h has it; 0: none */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {

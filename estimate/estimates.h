@@ -80,6 +80,19 @@ typedef struct pp_estimates_fit {
     double noise;
     double step_variation;
     double closure;
+    bool judged;          /**< layers were asked of its windows: what follows means something */
+    const char *doubt;    /**< static: what speaks against its values; NULL: nothing */
+    double explained;     /**< of windows that were held out, the share of their variance that the
+                               others predict; NaN: too few windows, so below */
+    double miss;          /**< root mean square of these predictions less the values */
+    double expected_miss; /**< what that is to be by the predictions' standard errors */
+    double items_z;       /**< root mean square, over items, of two halves' differences over
+                               their standard errors */
+    int64_t items;        /**< that both halves tell */
+    double idle;          /**< where no kernel of the training ran; NaN */
+    double idle_stderr;
+    double shift_ns; /**< by how much later its windows ended than the lag says; NaN */
+    double shift_stderr_ns;
     int64_t windows;
     int64_t dropped_samples;
     int64_t repeated_samples;

@@ -7,6 +7,17 @@
 
 const char pp_sampled_values_none[] = "PM sampling told nothing of it";
 
+const char *pp_sampled_values_doubt(int doubt)
+{
+    static const char *const texts[] = {
+        NULL,
+        "samples differ by more than the kernels in them explain",
+        "others use the GPU: it is busy where no kernel of this process runs",
+        "kernels explain samples better at another lag",
+    };
+    return doubt > 0 && (size_t)doubt < sizeof texts / sizeof *texts ? texts[doubt] : NULL;
+}
+
 /* An item by its phase and layer. */
 typedef struct place {
     int phase; /**< PP_PHASE_IDLE: no item that runs */
@@ -82,6 +93,21 @@ static int take(const pp_activity *a, const pp_activity_pm *f, pp_estimate *to, 
     return 0;
 }
 
+/* What windows told, if anything did, stands. */
+static void refuse(const char *doubt, pp_estimate *to)
+{
+    if (isnan(to->mean) && !to->group_name)
+        to->reason = doubt;
+}
+
+static bool is_shared(const pp_activity_process *p)
+{
+    bool shared = false;
+    for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++)
+        shared |= p->pm_doubt[m] == PP_WIRE_DOUBT_TENANT;
+    return shared;
+}
+
 static bool uses(const pp_activity_process *p, const char *gpu)
 {
     return p->gpus.count == 0 ? !*gpu : pp_strings_contain(&p->gpus, gpu);
@@ -132,9 +158,13 @@ static int take_values(const pp_activity *a, const char *gpu, int64_t process, p
         const place wanted = {f->phase, layer_of(a, f), 0};
         const place *at = bsearch(&wanted, places, s->n_items, sizeof *places, compare);
         pp_estimate *to = at ? find_estimate(s, at->item, f->metric) : NULL;
-        if (to)
+        const char *doubt = pp_sampled_values_doubt(a->processes[process].pm_doubt[f->metric]);
+        if (to && doubt)
+            refuse(doubt, to);
+        else if (to)
             rc = take(a, f, to, err);
     }
+    s->shared |= is_shared(&a->processes[process]);
     free(places);
     return rc;
 }

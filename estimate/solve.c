@@ -105,6 +105,23 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
     return job->layer && job->type ? 0 : pp_error_nomem(err);
 }
 
+/* What speaks against all that windows say of layers; NULL: nothing. */
+static const char *doubt_of(const pp_regression_result *r, size_t metric)
+{
+    const pp_regression_metric_fit *f = &r->fits[metric];
+    if (!r->lag_known && f->constant)
+        return "its values did not vary";
+    if (!r->lag_known)
+        return "the exporter's lag could not be told from the data";
+    if (f->fitted_windows == 0)
+        return "no metric window lies within the observed time";
+    if (f->doubt == PP_REGRESSION_TENANT)
+        return "others use the GPU: it is busy where no kernel of this process runs";
+    if (f->doubt == PP_REGRESSION_UNEXPLAINED)
+        return "metric windows differ by more than the layers in them explain";
+    return NULL;
+}
+
 /* Why there is no value, in the words of docs/results.md. */
 static const char *why(const pp_regression_result *r, size_t metric, bool job, bool in_group,
                        bool ran, const pp_estimates_options *options, const char *isolated)
@@ -123,16 +140,9 @@ static const char *why(const pp_regression_result *r, size_t metric, bool job, b
         return "took no time while observed";
     if (in_group)
         return "known only together with its group";
-    if (!r->lag_known && r->fits[metric].constant)
-        return "its values did not vary";
-    if (!r->lag_known)
-        return "the exporter's lag could not be told from the data";
-    if (r->fits[metric].fitted_windows == 0)
-        return "no metric window lies within the observed time";
-    if (r->fits[metric].doubt == PP_REGRESSION_TENANT)
-        return "others use the GPU: it is busy where no kernel of this process runs";
-    if (r->fits[metric].doubt == PP_REGRESSION_UNEXPLAINED)
-        return "metric windows differ by more than the layers in them explain";
+    const char *doubt = doubt_of(r, metric);
+    if (doubt)
+        return doubt;
     return "its standard error is above the limit";
 }
 
@@ -235,6 +245,38 @@ static int make_estimate(const pp_problem *p, const pp_regression_result *r, siz
     return 0;
 }
 
+static pp_estimates_fit make_fit(const pp_problem *p, const pp_regression_result *r, size_t metric,
+                                 const pp_estimates_options *options)
+{
+    const pp_regression_metric_fit *f = &r->fits[metric];
+    const pp_metric id = p->metric_ids[metric];
+    const pp_metric_info *info = pp_metric_get(id);
+    const bool judged = !is_without_regression(options->method) &&
+                        f->job.method != PP_METHOD_NONE && info->kind == PP_METRIC_SHARE &&
+                        !(info->time_of_kernels && p->kernels_known);
+    return (pp_estimates_fit){
+        .metric = id,
+        .r2 = f->r2,
+        .noise = f->noise,
+        .step_variation = f->step_variation,
+        .closure = f->closure,
+        .judged = judged,
+        .doubt = judged ? doubt_of(r, metric) : NULL,
+        .explained = f->prediction.explained,
+        .miss = f->prediction.miss,
+        .expected_miss = f->prediction.expected,
+        .items_z = f->prediction.items_z,
+        .items = (int64_t)f->prediction.items,
+        .idle = f->idle,
+        .idle_stderr = f->idle_standard_error,
+        .shift_ns = f->shift_ns,
+        .shift_stderr_ns = f->shift_se_ns,
+        .windows = (int64_t)f->fitted_windows,
+        .dropped_samples = (int64_t)f->dropped_samples,
+        .repeated_samples = (int64_t)f->repeated_samples,
+    };
+}
+
 static int make_estimates(const pp_problem *p, const pp_regression_result *r,
                           const pp_estimates_options *options, pp_estimates *s, pp_error *err)
 {
@@ -248,19 +290,8 @@ static int make_estimates(const pp_problem *p, const pp_regression_result *r,
                 return -1;
         }
     }
-    for (size_t m = 0; m < r->n_metrics; m++) {
-        const pp_regression_metric_fit *f = &r->fits[m];
-        s->fits[s->n_fits++] = (pp_estimates_fit){
-            .metric = p->metric_ids[m],
-            .r2 = f->r2,
-            .noise = f->noise,
-            .step_variation = f->step_variation,
-            .closure = f->closure,
-            .windows = (int64_t)f->fitted_windows,
-            .dropped_samples = (int64_t)f->dropped_samples,
-            .repeated_samples = (int64_t)f->repeated_samples,
-        };
-    }
+    for (size_t m = 0; m < r->n_metrics; m++)
+        s->fits[s->n_fits++] = make_fit(p, r, m, options);
     return 0;
 }
 
@@ -312,6 +343,21 @@ static int make_rows(const pp_problem *p, const pp_regression_result *r,
     return pp_sample_rows_make(p, r, options->tolerance_percent, s, err);
 }
 
+/* Where something else told layers, what windows would have told is of no account. */
+static void drop_overruled(pp_estimates *s)
+{
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        const pp_estimate *e = &s->estimates[i];
+        if (e->method != PP_METHOD_SAMPLING && e->method != PP_METHOD_REPLAY)
+            continue;
+        for (size_t m = 0; m < s->n_fits; m++)
+            if (s->fits[m].metric == e->metric) {
+                s->fits[m].judged = false;
+                s->fits[m].doubt = NULL;
+            }
+    }
+}
+
 static int attribute(const pp_problem *p, const pp_estimates_options *options,
                      pp_regression_result **ret, pp_error *err)
 {
@@ -354,6 +400,8 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_estimates
         rc = pp_replay_estimate(activity, p, options, s, err);
     if (rc == 0)
         rc = pp_sampled_values_take(activity, gpu, s, err);
+    if (rc == 0)
+        drop_overruled(s);
     if (rc == 0)
         pp_achieved_fill(activity, gpu, s);
     pp_regression_result_free(result);

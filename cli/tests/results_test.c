@@ -136,13 +136,11 @@ static void closures_are_shown(void **state)
     char *table = printed(of);
     assert_null(strstr(table, "closure"));
     free(table);
-    (void)json_object_set_new(gpu, "fine",
-                              json_pack("[{s:{s:{s:f, s:f}, s:{s:n, s:n}, s:{s:f, s:f}}}]",
-                                        "closure", "SMActive", "held", 0.5, "difference", -0.0123,
-                                        "SMOccupancy", "held", "difference", "DRAMActive", "held",
-                                        0.25, "difference", 0.0005));
     (void)json_object_set_new(gpu, "closure",
-                              json_pack("{s:{s:n, s:n}}", "FP32Active", "held", "difference"));
+                              json_pack("{s:{s:f, s:f}, s:{s:n, s:n}, s:{s:f, s:f}}", "SMActive",
+                                        "held", 0.5, "difference", -0.0123, "SMOccupancy", "held",
+                                        "difference", "DRAMActive", "held", 0.25, "difference",
+                                        0.0005));
     table = printed(of);
     holds(table, "\nclosure, points: SMActive -1.23, DRAMActive +0.05 (all rows");
     assert_null(strstr(table, "SMOccupancy +"));
@@ -155,12 +153,36 @@ static void closures_are_shown(void **state)
     json_decref(of);
 }
 
+static void quality_is_shown(void **state)
+{
+    (void)state;
+    json_t *of = results(true);
+    json_t *gpu = json_array_get(json_object_get(of, "gpus"), 0);
+    (void)json_object_set_new(gpu, "quality",
+                              json_pack("{s:{s:f, s:n}, s:{s:f, s:s}, s:{s:n, s:s}}", "SMActive",
+                                        "explained", 0.987, "doubt", "FP32Active", "explained",
+                                        0.31, "doubt", "windows differ", "DRAMActive", "explained",
+                                        "doubt", "its values did not vary"));
+    (void)json_object_set_new(gpu, "fine",
+                              json_pack("[{s:{s:{s:f, s:s}}}]", "closure", "TensorActive",
+                                        "explained", 0.5, "doubt", "others use the GPU"));
+    char *table = printed(of);
+    holds(table, "\nheld out and predicted: TensorActive 50.0% of its variance\n"
+                 "TensorActive of layers is not told: others use the GPU\n"
+                 "held out and predicted: SMActive 31.0% of its variance\n"
+                 "FP32Active of layers is not told: windows differ\n"
+                 "DRAMActive of layers is not told: its values did not vary\n");
+    free(table);
+    json_decref(of);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_times_are_shown),
         cmocka_unit_test(unknown_times_are_not_zero),
         cmocka_unit_test(closures_are_shown),
+        cmocka_unit_test(quality_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

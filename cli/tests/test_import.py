@@ -153,8 +153,15 @@ def test_how_right_fine_values_are(database, tmp_path):
                          "times, failed_times, sampled_ns, sampler_cpu_ns, latest FROM result_quality WHERE method = 'sampling'"
                ) == [["0", "sm_active", "0.4", "-0.0025", "0.03", "150000", "-1400123", "31", "GH100", "25000", "3", "1",
                       "4000000000", "5000000000", "t"]]
-    (direct, lag), = ask(database, "SELECT difference, lag_ns FROM result_quality WHERE method = 'regression'")
-    assert abs(float(direct)) < 0.01 and lag
+    assert ask(database, "SELECT * FROM result_quality WHERE method = 'regression'") == []  # none of its values are shown
+
+
+def test_how_right_values_of_windows_are(database, tmp_path):
+    code, _, complaint = run("--database", database, folder.write(tmp_path / "dlrm"))
+    assert code == 0, complaint
+    (metric, doubt, explained, miss, items, lag), = ask(
+        database, "SELECT metric, doubt, explained, miss, items, lag_ns FROM result_quality WHERE method = 'regression'")
+    assert metric == "sm_active" and not doubt and float(explained) > 0.9 and float(miss) < 0.05 and int(items) > 0 and lag
 
 
 def test_two_at_once_import_it_once(database, tmp_path):

@@ -120,7 +120,11 @@ static const char example_sampling[] =
     "{\"chip\":\"GH100\",\"period\":25000,\"times\":5,\"failed\":1,\"sampled\":8012345678,"
     "\"samples\":320400,\"lag\":-1400123,\"lagError\":31,\"samplerCpu\":11000000000}";
 static const char example_closure[] = "{\"metric\":[0,2],\"held\":[412345,0],"
-                                      "\"difference\":[-312,40],\"noise\":[20111,-1]}";
+                                      "\"difference\":[-312,40],\"noise\":[20111,-1],"
+                                      "\"explained\":[987000,-1],\"miss\":[15000,-1],"
+                                      "\"items\":[80,-1],\"itemsZ\":[1100000,-1],"
+                                      "\"gap\":[50000,-1],\"gapError\":[100,-1],"
+                                      "\"doubt\":[2,0]}";
 
 /* The example's values with `more` as `key` of them. */
 static json_t *pm_with(const char *key, json_t *more)
@@ -150,7 +154,11 @@ static void test_how_sampling_went(void **state)
     assert_int_equal(b->pm.closure_count, 2);
     const pp_wire_pm_closure *c = b->pm.closures;
     assert_true(c[0].metric == 0 && c[0].held == 412345 && c[0].difference == -312);
-    assert_true(c[0].noise == 20111);
+    assert_true(c[0].noise == 20111 && c[0].explained == 987000 && c[0].miss == 15000);
+    assert_true(c[0].items == 80 && c[0].items_z == 1100000);
+    assert_true(c[0].gap == 50000 && c[0].gap_error == 100);
+    assert_int_equal(c[0].doubt, PP_WIRE_DOUBT_TENANT);
+    assert_true(c[1].explained == -1 && c[1].gap_error == -1 && c[1].doubt == 0);
     assert_true(c[1].metric == 2 && c[1].held == 0 && c[1].difference == 40 && c[1].noise == -1);
     assert_comes_round(b, object);
     pp_wire_batch_free(b);
@@ -251,6 +259,9 @@ static void test_wrong_closure(void **state)
         {"noise", "[0,-2]", "fine.closure.noise[1]"},
         {"noise", "[10000001,0]", "fine.closure.noise[0]"},
         {"noise", "7", "fine.closure.noise"},
+        {"explained", "[-2,0]", "fine.closure.explained[0]"},
+        {"itemsZ", "[1000000001,0]", "fine.closure.itemsZ[0]"},
+        {"doubt", "[0,4]", "fine.closure.doubt[1]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *closure = parse(example_closure);

@@ -14,6 +14,7 @@
 #include "estimate/regression/limits.h"
 #include "estimate/regression/linalg.h"
 #include "estimate/regression/model.h"
+#include "estimate/regression/parts.h"
 #include "estimate/regression/regression.h"
 #include "estimate/regression/time_line.h"
 #include "estimate/regression/windows.h"
@@ -337,12 +338,15 @@ void pp_reg_fit_prior(const pp_reg_problem *q, size_t metric, double mean, pp_re
 {
     const pp_regression_metric *spec = &q->in->metrics[q->order[metric]];
     bool limited = !isnan(spec->min);
-    f->min = limited ? spec->min / q->scale[metric] : -PP_REG_INF;
-    f->max = limited ? spec->max / q->scale[metric] : PP_REG_INF;
+    bool bounded = limited && pp_reg_has(q->in, PP_REGRESSION_BOUNDS);
+    const double widen = pp_reg_has(q->in, PP_REGRESSION_PRIOR) ? 1 : 10;
+    f->min = bounded ? spec->min / q->scale[metric] : -PP_REG_INF;
+    f->max = bounded ? spec->max / q->scale[metric] : PP_REG_INF;
+    f->alike = !pp_reg_has(q->in, PP_REGRESSION_DRAWS);
     for (size_t i = 0; i < f->p; i++) {
         bool idle = limited && q->columns->phase[i] == PP_PHASE_IDLE;
-        double sd = idle ? PP_REG_IDLE_PRIOR_SD : PP_REG_PRIOR_SD;
-        f->prior_mean[i] = idle ? f->min : mean;
+        double sd = widen * (idle ? PP_REG_IDLE_PRIOR_SD : PP_REG_PRIOR_SD);
+        f->prior_mean[i] = idle ? spec->min / q->scale[metric] : mean;
         f->prior_precision[i] = 1 / (sd * sd);
     }
 }
@@ -492,7 +496,8 @@ static int rivals_compare(polish *o, const minima *m, pp_reg_fit *best, pp_reg_l
                           pp_error *err)
 {
     double first = PP_REG_INF, second = PP_REG_INF;
-    for (size_t i = 0; i < m->n && i < MAX_RIVALS; i++) {
+    const size_t rivals = pp_reg_has(o->q->in, PP_REGRESSION_RIVALS) ? MAX_RIVALS : 1;
+    for (size_t i = 0; i < m->n && i < rivals; i++) {
         double f;
         /* Squares alone overstate differences, but not tenfold. */
         if (m->at[i].value - m->at[0].value > 0.25 * (double)(o->s->n * o->s->n_metrics))

@@ -18,6 +18,8 @@
 #define MIN_NOISE2 1e-10
 #define MAX_NOISE2 1.0
 #define GOLDEN 0.6180339887498949
+/* Logarithm of a ratio at which draws are nothing beside the noise. */
+#define LOG_NO_DRAWS (-25.0)
 /* In -2 log evidence, against draws that are each item's own. */
 #define COMMON_CLEARLY 12.0
 
@@ -309,6 +311,11 @@ int pp_reg_variances(pp_reg_work *w, const pp_reg_design *d, const double *y, pp
 {
     search s = {w, d, y, f, MIN_NOISE2, MAX_NOISE2, 0, 0, 0};
     bool first = f->noise2 <= 0;
+    if (f->alike) {
+        double evidence;
+        return try_ratio(&s, LOG_NO_DRAWS, &evidence, err) < 0 ? -1
+                                                               : pp_reg_estimate(w, d, y, f, err);
+    }
     if (first) {
         for (size_t i = 0; i < f->p; i++)
             f->square[i] = f->prior_mean[i] * f->prior_mean[i] + 1 / f->prior_precision[i];

@@ -20,6 +20,7 @@ typedef struct pp_reg_fit {
     double common;           /* share of cv^2 that all items of a step have in common */
     double evidence;         /* -2 log marginal likelihood */
     double effective;        /* unknowns that the data decided */
+    bool alike;              /* no draws: an item's value is the same in all steps */
     bool valid;
 } pp_reg_fit;
 

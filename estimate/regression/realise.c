@@ -328,7 +328,7 @@ static void widen_fill(const scratch *s, const pp_reg_work *w, const pp_reg_fit 
 }
 
 int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_durations *durations,
-                   pp_reg_fit *f, pp_error *err)
+                   pp_reg_fit *f, bool sandwich, pp_error *err)
 {
     size_t n = d->n, p = d->p;
     scratch s = {0};
@@ -347,7 +347,10 @@ int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_duration
     pp_reg_band_forward(w->band, n, d->band, s.reach, p);
     values_fill(&s, w, f, n);
     covariance_fill(&s, f, n, half);
-    widen_fill(&s, w, f, n, half, widen);
+    for (size_t k = 0; k < p; k++)
+        widen[k] = 1;
+    if (sandwich)
+        widen_fill(&s, w, f, n, half, widen);
     for (size_t a = 0; a < p; a++)
         for (size_t b = 0; b < p; b++)
             f->cov[a * p + b] = s.cov[a * p + b] * widen[a] * widen[b];

@@ -26,10 +26,10 @@ void pp_reg_durations_done(pp_reg_durations *s);
  * After pp_reg_estimate with the same w and d: fills value, and makes cov that of value. Value is
  * the mean over the time that an item ran: where it is higher in long steps, those count by their
  * length, while b takes all steps for alike (best linear prediction of the steps' draws: Henderson,
- * Biometrics 31, 1975). cov is widened where residuals are larger than the model has it (sandwich),
- * e.g. where windows' edges or the activity's stamps are not exact.
+ * Biometrics 31, 1975). With `sandwich` cov is widened where residuals are larger than the model
+ * has it (sandwich), e.g. where windows' edges or the activity's stamps are not exact.
  */
 int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_durations *durations,
-                   pp_reg_fit *f, pp_error *err);
+                   pp_reg_fit *f, bool sandwich, pp_error *err);
 
 #endif

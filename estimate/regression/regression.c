@@ -12,10 +12,13 @@
 #include "estimate/regression/limits.h"
 #include "estimate/regression/model.h"
 #include "estimate/regression/own_window.h"
+#include "estimate/regression/parts.h"
 #include "estimate/regression/period.h"
+#include "estimate/regression/prediction.h"
 #include "estimate/regression/realise.h"
 #include "estimate/regression/result.h"
 #include "estimate/regression/scrapes.h"
+#include "estimate/regression/shift.h"
 #include "estimate/regression/solver.h"
 #include "estimate/regression/time_line.h"
 #include "estimate/regression/window_search.h"
@@ -101,6 +104,8 @@ static int check_options(const pp_regression_options *o, pp_error *err)
         return pp_error_field(err, "options.max_lag", "is out of range");
     if (!isfinite(o->max_standard_error) || o->max_standard_error < 0)
         return pp_error_field(err, "options.max_standard_error", "is out of range");
+    if (o->without >= PP_REGRESSION_PARTS)
+        return pp_error_field(err, "options.without", "names a part that there is not");
     if (!(o->max_group_share >= 0 && o->max_group_share <= 1))
         return pp_error_field(err, "options.max_group_share", "is out of range");
     return 0;
@@ -213,10 +218,13 @@ static int windows_find(pp_reg_solver *s, pp_error *err)
         return 0;
     if (s->columns.n == 0)
         return pp_reg_windows_make(s, err);
-    if (pp_reg_period_find(s, err) < 0 || pp_reg_parts_keep(s, err) < 0 ||
-        pp_reg_windows_make(s, err) < 0)
+    if ((pp_reg_has(s->in, PP_REGRESSION_PERIOD) && pp_reg_period_find(s, err) < 0) ||
+        (pp_reg_has(s->in, PP_REGRESSION_RESTARTS) && pp_reg_parts_keep(s, err) < 0) ||
+        pp_reg_windows_make(s, err) < 0 ||
+        pp_reg_lag_find(&s->problem, &s->windows, s->fits, &s->lag, err) < 0)
         return -1;
-    return pp_reg_lag_find(&s->problem, &s->windows, s->fits, &s->lag, err);
+    s->lag.lag += (double)s->in->options.lag_error_ns;
+    return 0;
 }
 
 static int design_at(pp_reg_solver *s, const pp_reg_rows *u, size_t skip,
@@ -299,22 +307,29 @@ static int metric_variances(pp_reg_solver *s, size_t metric, const pp_reg_rows *
     return pp_reg_variances(&s->work, &s->design, u->y + skip, f, err);
 }
 
+/** What is left of windows, after pp_reg_estimate. */
+static int rest_report(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
+{
+    pp_reg_report_fit(s, metric, u);
+    return pp_reg_shift_find(s, metric, u, err);
+}
+
 static int metric_fit(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
 {
     pp_reg_fit *f = &s->fits[metric];
     /* Metrics that the lag's search left out (constant, sparse) have no variances yet. */
-    if ((f->noise2 <= 0 || s->own[metric].window_se > 0) && metric_variances(s, metric, u, err) < 0)
+    if ((f->noise2 <= 0 || s->own[metric].window_se > 0 || s->in->options.lag_error_ns != 0) &&
+        metric_variances(s, metric, u, err) < 0)
         return -1;
     if (design_at(s, u, 0, &s->own[metric], err) < 0 ||
-        pp_reg_estimate(&s->work, &s->design, u->y, f, err) < 0)
+        pp_reg_estimate(&s->work, &s->design, u->y, f, err) < 0 ||
+        rest_report(s, metric, u, err) < 0)
         return -1;
-    pp_reg_report_fit(s, metric, u);
-    if (!pp_reg_is_correlated(s, metric))
+    if (!pp_reg_is_correlated(s, metric) || !pp_reg_has(s->in, PP_REGRESSION_COMMON))
         return 0;
     if (pp_reg_find_common(&s->work, &s->design, u->y, f, err) < 0)
         return -1;
-    pp_reg_report_fit(s, metric, u);
-    return 0;
+    return rest_report(s, metric, u, err);
 }
 
 /** Fits at the exporter's windows; where these do not explain the values, at the best others. */
@@ -323,8 +338,8 @@ static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_e
     pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
     if (metric_fit(s, metric, u, err) < 0)
         return -1;
-    if (s->windows.since_before || !pp_reg_is_suspect(s, metric) ||
-        isnan(s->in->metrics[s->order[metric]].min))
+    if (s->windows.since_before || !pp_reg_has(s->in, PP_REGRESSION_OWN_WINDOWS) ||
+        !pp_reg_is_suspect(s, metric) || isnan(s->in->metrics[s->order[metric]].min))
         return 0;
     if (pp_reg_own_window_find(s, metric, err) < 0)
         return -1;
@@ -341,13 +356,21 @@ static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_e
 static int metric_values(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
 {
     pp_reg_fit *f = &s->fits[metric];
-    if (pp_reg_realise(&s->work, &s->design, &s->durations, f, err) < 0 ||
-        window_uncertainty(s, metric, u, f, err) < 0 ||
+    if (pp_reg_realise(&s->work, &s->design, &s->durations, f,
+                       pp_reg_has(s->in, PP_REGRESSION_SANDWICH), err) < 0)
+        return -1;
+    if (!pp_reg_has(s->in, PP_REGRESSION_REALISED))
+        memcpy(f->value, f->b, f->p * sizeof *f->value);
+    if ((pp_reg_has(s->in, PP_REGRESSION_LAG_ERROR) &&
+         window_uncertainty(s, metric, u, f, err) < 0) ||
         design_at(s, u, 0, &s->own[metric], err) < 0)
         return -1;
-    few_windows(f, u->n);
+    if (pp_reg_has(s->in, PP_REGRESSION_FEW_WINDOWS))
+        few_windows(f, u->n);
+    if (pp_reg_predict(s, metric, u, err) < 0)
+        return -1;
     pp_reg_report_doubt(s, metric);
-    if (pp_reg_adjust_job(s, metric, u, err) < 0)
+    if (pp_reg_has(s->in, PP_REGRESSION_JOB) && pp_reg_adjust_job(s, metric, u, err) < 0)
         return -1;
     return pp_reg_report_estimates(s, metric, err);
 }
@@ -406,7 +429,8 @@ static int solve(pp_reg_solver *s, pp_error *err)
     for (size_t m = 0; m < s->in->n_metrics; m++)
         if (metric_report(s, m, err) < 0)
             return -1;
-    pp_reg_withhold(s->ret);
+    if (pp_reg_has(s->in, PP_REGRESSION_DOUBTS))
+        pp_reg_withhold(s->ret);
     return 0;
 }
 

@@ -94,6 +94,28 @@ typedef struct pp_regression_metric {
     size_t n_samples;
 } pp_regression_metric;
 
+/** Parts of the estimator, as bits: what each is worth shows where it is left out
+ * (docs/attribution.md). */
+typedef enum pp_regression_part {
+    PP_REGRESSION_PERIOD = 1 << 0,       /**< of collections, found from the data */
+    PP_REGRESSION_RESTARTS = 1 << 1,     /**< scrapes of an exporter's other grids are dropped */
+    PP_REGRESSION_MATCHING = 1 << 2,     /**< values say which collection was read */
+    PP_REGRESSION_RIVALS = 1 << 3,       /**< lags held against each other by likelihood */
+    PP_REGRESSION_OWN_WINDOWS = 1 << 4,  /**< a metric's own windows */
+    PP_REGRESSION_DRAWS = 1 << 5,        /**< values differ from step to step */
+    PP_REGRESSION_COMMON = 1 << 6,       /**< in what a step's items have in common */
+    PP_REGRESSION_REALISED = 1 << 7,     /**< values are of the steps that were */
+    PP_REGRESSION_PRIOR = 1 << 8,        /**< of values; without: ten times as wide */
+    PP_REGRESSION_BOUNDS = 1 << 9,       /**< of values, by the metric's range */
+    PP_REGRESSION_SANDWICH = 1 << 10,    /**< standard errors by residuals */
+    PP_REGRESSION_LAG_ERROR = 1 << 11,   /**< in standard errors; and of windows' length */
+    PP_REGRESSION_FEW_WINDOWS = 1 << 12, /**< Student's widening */
+    PP_REGRESSION_GROUPS = 1 << 13,      /**< of items that are not told alone */
+    PP_REGRESSION_JOB = 1 << 14,         /**< its mean of all observed time, by the fit */
+    PP_REGRESSION_DOUBTS = 1 << 15,      /**< values are withheld where something speaks against */
+    PP_REGRESSION_PARTS = 1 << 16,       /**< the next bit after the last */
+} pp_regression_part;
+
 /** Zero means the default everywhere. */
 typedef struct pp_regression_options {
     int64_t window_ns;  /**< W, the exporter's collection interval; 0: estimated from samples */
@@ -103,6 +125,8 @@ typedef struct pp_regression_options {
                              newest alone */
     double max_standard_error; /**< share of the metric's range to report a value; default 0.05 */
     double max_group_share;    /**< of the steps' time that one group may hold; default 0.25 */
+    unsigned without;          /**< of studies: bits of pp_regression_part that are left out */
+    int64_t lag_error_ns;      /**< of studies: the lag that is used is by so much too long */
 } pp_regression_options;
 
 typedef struct pp_regression_input {
@@ -159,6 +183,19 @@ typedef enum pp_regression_doubt {
     PP_REGRESSION_TENANT,      /**< it is not 0 where no kernel of ours runs: others use the GPU */
 } pp_regression_doubt;
 
+/** A metric's windows, in blocks of some steps, in two halves drawn at random: each half's are
+ * predicted by what the other half alone says. */
+typedef struct pp_regression_prediction {
+    double explained; /**< share of the windows' variance that is predicted; NaN: too few windows,
+                           so below */
+    double miss;      /**< root mean square of prediction less value, metric's unit */
+    double expected;  /**< what that is to be by the predictions' own standard errors */
+    double items_z;   /**< root mean square of the halves' differences over their standard errors,
+                           by item */
+    size_t items;     /**< that both halves tell: of items fitted together one */
+    size_t windows;
+} pp_regression_prediction;
+
 typedef struct pp_regression_metric_fit {
     pp_regression_estimate job; /**< PP_METHOD_JOB, or NONE without any sample */
     double r2;                  /**< of the fit over its windows; NaN: no fit */
@@ -169,8 +206,12 @@ typedef struct pp_regression_metric_fit {
     double autocorrelation;     /**< of what is left of a window with what is left of the next */
     double idle;                /**< where no kernel of ours runs, and its standard error; NaN: */
     double idle_standard_error; /**< not known */
-    int64_t window_ns;          /**< that its values are of; the exporter's where nothing else is
-                                     clearly better */
+    double shift_ns;            /**< by how much later its windows ended than the lag says, by */
+    double shift_se_ns;         /**< what is left of them, and its standard error; NaN */
+    double shift_moves;         /**< by how much values would move with that, their mean */
+    pp_regression_prediction prediction;
+    int64_t window_ns; /**< that its values are of; the exporter's where nothing else is
+                            clearly better */
     pp_regression_doubt doubt;
     size_t fitted_windows;   /**< distinct windows that lie in the observed time */
     size_t dropped_samples;  /**< NaN, infinite, blank or out of range */

@@ -10,6 +10,7 @@
 #include "estimate/regression/groups.h"
 #include "estimate/regression/limits.h"
 #include "estimate/regression/model.h"
+#include "estimate/regression/parts.h"
 #include "estimate/regression/regression.h"
 #include "estimate/regression/result.h"
 #include "estimate/regression/solver.h"
@@ -21,10 +22,16 @@
  * is some tenths of a point. Edges that jitter by 4 % of a window leave 4 % of what layers differ
  * by, 3 to 5 points, of which standard errors know. A wrong lag, a wrong period or shuffled labels
  * leave as much, but then layers say less of what windows differ by. */
+#define SUSPECT_NOISE 0.01
 #define NOISE 0.02
 #define LEAST_R2 0.9
 #define MUCH_NOISE 0.05
 #define LEAST_R2_MUCH 0.95
+/* Noise as a share of the standard deviation of windows: edges and stamps that jitter leave up to
+ * 0.15, windows that lie elsewhere 0.2 to 0.7. A metric's own windows may be others that happen to
+ * go with the values. */
+#define NOISE_SHARE 0.2
+#define OWN_NOISE_SHARE 0.1
 /* What is left of windows is left of each for itself, unless these are longer than is thought.
  * Where edges jitter, what one misses the next one has: that is no harm. */
 #define MAX_CORRELATION 0.2
@@ -33,6 +40,10 @@
 /* Whatever windows differ by, the items in them say half of it, unless it is next to nothing: else
  * they are longer than is thought, or it is how long a stalled GPU waited in each. */
 #define LEAST_R2_EVER 0.5
+/* By how many standard errors windows may lie elsewhere than the lag says, where values would move
+ * by more than so much of the range with it. */
+#define MAX_SHIFT 4.0
+#define MOVES 0.005
 /* Of the range, where nothing of ours runs. */
 #define MAX_IDLE 0.01
 #define DEFAULT_MAX_GROUP_SHARE 0.25
@@ -65,6 +76,9 @@ pp_regression_result *pp_reg_result_new(const pp_regression_input *in)
         f->job = unknown();
         f->r2 = f->noise = f->step_variation = f->closure = PP_REG_NAN;
         f->rest = f->autocorrelation = f->idle = f->idle_standard_error = PP_REG_NAN;
+        f->shift_ns = f->shift_se_ns = f->shift_moves = PP_REG_NAN;
+        f->prediction =
+            (pp_regression_prediction){PP_REG_NAN, PP_REG_NAN, PP_REG_NAN, PP_REG_NAN, 0, 0};
     }
     return r;
 }
@@ -223,24 +237,49 @@ bool pp_reg_is_correlated(const pp_reg_solver *s, size_t metric)
     return r->rest > REST * s->scale[metric] && r->autocorrelation > fmax(MAX_CORRELATION, chance);
 }
 
-static bool says_little(const pp_reg_solver *s, size_t metric)
+static bool says_little(const pp_reg_solver *s, size_t metric, double r2)
 {
     const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
-    return r->rest > REST * s->scale[metric] && r->r2 < LEAST_R2_EVER;
+    return r->rest > REST * s->scale[metric] && r2 < LEAST_R2_EVER;
+}
+
+/** Whether its windows lie elsewhere than the lag says. */
+static bool is_shifted(const pp_reg_solver *s, size_t metric)
+{
+    const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    return fabs(r->shift_ns) > MAX_SHIFT * r->shift_se_ns &&
+           r->shift_moves > MOVES * s->scale[metric];
 }
 
 bool pp_reg_is_suspect(const pp_reg_solver *s, size_t metric)
 {
-    return s->ret->fits[s->order[metric]].noise > NOISE * s->scale[metric] ||
-           pp_reg_is_correlated(s, metric) || says_little(s, metric);
+    const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    return r->noise > SUSPECT_NOISE * s->scale[metric] || pp_reg_is_correlated(s, metric) ||
+           says_little(s, metric, r->r2) || is_shifted(s, metric);
+}
+
+/** Of the windows' standard deviation. */
+static double noise_share(const pp_regression_metric_fit *r)
+{
+    return r->noise * sqrt(fmax(1 - r->r2, 0)) / r->rest;
+}
+
+static bool is_noisy(const pp_reg_solver *s, size_t metric, double r2)
+{
+    const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    const double noise = r->noise / s->scale[metric];
+    const bool own = s->own[metric].window_se > 0;
+    return (noise > SUSPECT_NOISE && noise_share(r) > (own ? OWN_NOISE_SHARE : NOISE_SHARE)) ||
+           (noise > NOISE && r2 < (noise > MUCH_NOISE ? LEAST_R2_MUCH : LEAST_R2));
 }
 
 static bool is_unexplained(const pp_reg_solver *s, size_t metric)
 {
     const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
-    const double noise = r->noise / s->scale[metric];
-    return (noise > NOISE && r->r2 < (noise > MUCH_NOISE ? LEAST_R2_MUCH : LEAST_R2)) ||
-           pp_reg_is_correlated(s, metric) || says_little(s, metric);
+    /* Out of sample, where there are windows enough. */
+    const double r2 = isfinite(r->prediction.explained) ? r->prediction.explained : r->r2;
+    return is_noisy(s, metric, r2) || pp_reg_is_correlated(s, metric) ||
+           says_little(s, metric, r2) || is_shifted(s, metric);
 }
 
 void pp_reg_report_doubt(pp_reg_solver *s, size_t metric)
@@ -424,5 +463,5 @@ int pp_reg_report_estimates(pp_reg_solver *s, size_t metric, pp_error *err)
             r->estimates[row * r->n_metrics + s->order[metric]] =
                 range_estimate(s, metric, k, k + 1, missing, max_se);
         }
-    return groups_report(s, metric, max_se, err);
+    return pp_reg_has(s->in, PP_REGRESSION_GROUPS) ? groups_report(s, metric, max_se, err) : 0;
 }

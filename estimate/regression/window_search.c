@@ -6,6 +6,7 @@
 #include "estimate/regression/lag.h"
 #include "estimate/regression/limits.h"
 #include "estimate/regression/match.h"
+#include "estimate/regression/parts.h"
 #include "estimate/regression/solver.h"
 #include "estimate/regression/window_search.h"
 #include "estimate/regression/windows.h"
@@ -72,7 +73,8 @@ int pp_reg_windows_make(pp_reg_solver *s, pp_error *err)
         return -1;
     if (pp_reg_windows_init(&s->windows, &s->scrapes, s->phase, NULL, true, err) < 0)
         return -1;
-    for (int round = 0; round < MATCH_ROUNDS && s->scrapes.grid && s->columns.n > 0; round++)
+    const int rounds = pp_reg_has(s->in, PP_REGRESSION_MATCHING) ? MATCH_ROUNDS : 0;
+    for (int round = 0; round < rounds && s->scrapes.grid && s->columns.n > 0; round++)
         if (windows_match(s, err) < 0)
             return -1;
     return 0;

@@ -130,31 +130,38 @@ static void trim(pp_sampling *f, const pp_sampling_clock *clock)
     f->n_samples = n;
 }
 
-static int join(pp_sampling *f, const pp_sampling_clock *clock, pp_sampling_sums **ret,
-                pp_error *err)
+static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_sampling_result *known,
+                pp_sampling_sums **ret, pp_error *err)
 {
     pp_sampling_line line;
     int64_t nearer = rebase(f);
     const pp_sampling_clock near = {clock->metric, clock->lag - nearer, clock->range,
-                                    clock->likely - nearer};
+                                    clock->likely - nearer, clock->error};
+    double levels, best;
     if (clock->metric < 0 || clock->metric >= PP_SAMPLING_METRICS || clock->range < 0 ||
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");
     trim(f, &near);
-    if (pp_sampling_find_lag(f, &near, &line, err) < 0 || pp_sampling_sum(f, &line, ret, err) < 0)
+    if (pp_sampling_find_lag(f, &near, &line, err) < 0)
         return -1;
+    line.lag += (double)near.error;
+    if (pp_sampling_check_lag(f, &line, &levels, &best, err) < 0 ||
+        pp_sampling_sum(f, &line, known, ret, err) < 0)
+        return -1;
+    (*ret)->levels = levels;
+    (*ret)->levels_best = best;
     (*ret)->lag += nearer;
     return 0;
 }
 
-int pp_sampling_join(pp_sampling *f, const pp_sampling_clock *clock, pp_sampling_sums **ret,
-                     pp_error *err)
+int pp_sampling_join(pp_sampling *f, const pp_sampling_clock *clock,
+                     const pp_sampling_result *known, pp_sampling_sums **ret, pp_error *err)
 {
     if (f->n_kernels > 1)
         qsort(f->kernels, f->n_kernels, sizeof *f->kernels, compare_kernels);
     if (f->n_samples > 1)
         qsort(f->samples, f->n_samples, sizeof *f->samples, compare_samples);
-    int rc = join(f, clock, ret, err);
+    int rc = join(f, clock, known, ret, err);
     pp_sampling_clear(f);
     return rc;
 }

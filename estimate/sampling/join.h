@@ -18,7 +18,7 @@
 #define PP_ESTIMATE_SAMPLING_JOIN_H
 
 #include "common/error.h"
-#include "estimate/sampling/sums.h"
+#include "estimate/sampling/solve.h"
 
 /** Of a capture; what comes past it is refused. */
 #define PP_SAMPLING_MAX_KERNELS 400000
@@ -64,13 +64,15 @@ typedef struct pp_sampling_clock {
     int64_t range;  /**< ns: how far off the guess may be */
     int64_t likely; /**< ns: the lag that it most often is, which decides between some that go
                        together as well; of no account out of the range */
+    int64_t error;  /**< ns, of studies: the lag that is used is by so much too long */
 } pp_sampling_clock;
 
 /**
- * The capture's sums; the next begins empty. PP_ERR_NOT_FOUND where samples and kernels do not go
+ * The capture's sums; the next begins empty. `known`: what captures before it said, which its
+ * samples are predicted by; NULL: nothing yet. PP_ERR_NOT_FOUND where samples and kernels do not go
  * together at any lag, or there are too few; PP_ERR_TOO_LARGE with too many columns.
  */
-int pp_sampling_join(pp_sampling *sampling, const pp_sampling_clock *clock, pp_sampling_sums **ret,
-                     pp_error *err);
+int pp_sampling_join(pp_sampling *sampling, const pp_sampling_clock *clock,
+                     const pp_sampling_result *known, pp_sampling_sums **ret, pp_error *err);
 
 #endif

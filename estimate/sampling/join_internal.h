@@ -27,6 +27,11 @@ typedef struct pp_sampling_line {
 int pp_sampling_find_lag(const pp_sampling *sampling, const pp_sampling_clock *clock,
                          pp_sampling_line *ret, pp_error *err);
 
+/** How much of the samples' variance kernels explain at a line's lag, and at the best one within
+ * some samples of it. */
+int pp_sampling_check_lag(const pp_sampling *sampling, const pp_sampling_line *line,
+                          double *ret_here, double *ret_best, pp_error *err);
+
 /** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
  */
 #define PP_SAMPLING_ODD UINT32_MAX
@@ -73,8 +78,9 @@ double pp_sampling_explained(pp_sampling_kinds *kinds, double lag);
 void pp_sampling_levels(pp_sampling_kinds *kinds, int metric, const pp_sampling_line *line,
                         double *ret);
 
-/** Sums of all samples that lie within the kernels' time. */
+/** Sums of all samples that lie within the kernels' time, and how well `known` (NULL: nothing)
+ * predicts these. */
 int pp_sampling_sum(const pp_sampling *sampling, const pp_sampling_line *line,
-                    pp_sampling_sums **ret, pp_error *err);
+                    const pp_sampling_result *known, pp_sampling_sums **ret, pp_error *err);
 
 #endif

@@ -10,6 +10,7 @@ enum {
     TOPS = 8,     /* of the coarse scan that are looked at again */
     CLOSELY = 3,  /* of these, that lags of pieces are found for; and the likely one */
     ROUNDS = 2,   /* levels are known better at the lag that those before lead to */
+    CHECKED = 40, /* quarters of a sample on either side of the lag that is used */
     HALVINGS = 5, /* from a 16th of the period to a 500th: 50 ns of 25 us */
 };
 
@@ -496,6 +497,20 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
                             "samples and kernels go together at no lag (%.2f at best)",
                             chosen->value);
     *ret = chosen->line;
+    return 0;
+}
+
+int pp_sampling_check_lag(const pp_sampling *f, const pp_sampling_line *line, double *ret_here,
+                          double *ret_best, pp_error *err)
+{
+    const double grid = (double)f->sampled / 4;
+    pp_sampling_kinds *kinds = pp_sampling_kinds_new(f, err);
+    if (!kinds)
+        return -1;
+    *ret_here = *ret_best = pp_sampling_explained(kinds, line->lag);
+    for (int i = -CHECKED; i <= CHECKED; i++)
+        *ret_best = fmax(*ret_best, pp_sampling_explained(kinds, line->lag + i * grid));
+    pp_sampling_kinds_free(kinds);
     return 0;
 }
 

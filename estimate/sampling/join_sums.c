@@ -1,6 +1,7 @@
 /* Columns, and the sums of windows over them. */
 #include "common/array.h"
 #include "common/cleanup.h"
+#include "common/draw.h"
 #include "estimate/sampling/join_internal.h"
 
 #include <math.h>
@@ -11,9 +12,14 @@ enum {
     PARTS_MAX = 48, /* of a kernel, between those near its ends: longer ones have longer parts */
     SEGMENTS_MAX = 4000000,
     ACTIVE_MAX = 256, /* segments of one window */
-    HELD_STEPS = 8,   /* every so many steps one is held out */
+    HELD_STEPS = 8,   /* of so many steps one is held out */
     STEPS_AT_ONCE = 16,
 };
+
+/* Of a column or an item that captures before did not have. */
+#define UNKNOWN UINT32_MAX
+/* ns about a sample in which no kernel ran, either: what one leaves behind lasts some us. */
+#define GAP_MARGIN 3000
 
 /* No column: of a kernel that is not like those of the other steps, and the gap behind it. */
 #define ODD UINT32_MAX
@@ -41,7 +47,7 @@ typedef struct row {
 typedef struct segment {
     int64_t start, end;
     uint32_t column;
-    bool held;
+    uint32_t step; /* its number, modulo 2^32 */
 } segment;
 
 /* The steps that run; more do not at once. */
@@ -50,8 +56,21 @@ typedef struct steps {
     int64_t begun[STEPS_AT_ONCE];
 } steps;
 
+/* What one item's samples are off by: share times sample less prediction. */
+typedef struct off {
+    uint32_t step;
+    double squares;                       /* sum of its share of a sample, squared */
+    double of_step[PP_SAMPLING_METRICS];  /* sum of that step */
+    double rest[PP_SAMPLING_METRICS];     /* sum of those before */
+    double variance[PP_SAMPLING_METRICS]; /* sum of the steps' squares: a step's samples go along */
+} off;
+
 typedef struct summing {
     const pp_sampling *sampling;
+    const pp_sampling_result *known; /* NULL: nothing yet */
+    uint32_t *known_column;          /* of each column, there; UNKNOWN */
+    uint32_t *known_item;
+    off *off;          /* of each item of `known` */
     uint32_t *numbers; /* of its kernels */
     place *places;
     pp_sampling_sums *sums;
@@ -194,6 +213,12 @@ static int64_t begin_of(steps *s, const pp_sampling_kernel *k)
     return s->begun[at];
 }
 
+/* One step in so many, drawn by its number: no rhythm of the training's falls into step with it. */
+static bool is_held(uint32_t step)
+{
+    return pp_draw(step) % HELD_STEPS == 0;
+}
+
 static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, int64_t step,
                        int64_t begun, pp_error *err)
 {
@@ -205,8 +230,7 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
     if (pp_array_reserve(&s->segments, &s->segments_max, s->n_segments + 1, sizeof *s->segments,
                          err) < 0)
         return -1;
-    s->segments[s->n_segments++] = (segment){
-        start, end, column, (step - s->sampling->kernels[0].step) % HELD_STEPS == HELD_STEPS - 1};
+    s->segments[s->n_segments++] = (segment){start, end, column, (uint32_t)step};
     if (column == ODD)
         return 0;
     pp_sampling_column *c = &s->sums->columns[column];
@@ -279,7 +303,8 @@ typedef struct window {
     uint32_t columns[ACTIVE_MAX];
     double shares[ACTIVE_MAX];
     size_t n;
-    bool held;
+    uint32_t step;        /* of what it meets first */
+    const segment *alone; /* the only one that it meets; NULL: there are several */
 } window;
 
 static int add_product(summing *s, uint32_t a, uint32_t b, double value, pp_error *err)
@@ -312,10 +337,139 @@ static void hold_window(pp_sampling_sums *to, const window *w, const pp_sampling
     to->held_windows++;
 }
 
+/* ---- what others say of a window ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    return pp_sampling_key_compare(a, b);
+}
+
+static uint32_t item_of(const pp_sampling_result *r, const pp_sampling_key *key)
+{
+    size_t low = 0, high = r->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const pp_sampling_item *at = &r->items[middle];
+        if (at->layer < key->layer || (at->layer == key->layer && at->phase < key->phase))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->n && r->items[low].layer == key->layer && r->items[low].phase == key->phase
+               ? (uint32_t)low
+               : UNKNOWN;
+}
+
+/* Where the capture's columns are in what is known. */
+static int find_known(summing *s, pp_error *err)
+{
+    const pp_sampling_result *r = s->known;
+    if (!r)
+        return 0;
+    s->known_column = malloc((s->sums->n + 1) * sizeof *s->known_column);
+    s->known_item = malloc((s->sums->n + 1) * sizeof *s->known_item);
+    s->off = calloc(r->n + 1, sizeof *s->off);
+    if (!s->known_column || !s->known_item || !s->off)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < s->sums->n; i++) {
+        const pp_sampling_key *key = &s->sums->columns[i].key;
+        const pp_sampling_key *at =
+            r->n_columns ? bsearch(key, r->keys, r->n_columns, sizeof *r->keys, compare_keys)
+                         : NULL;
+        s->known_column[i] = at ? (uint32_t)(at - r->keys) : UNKNOWN;
+        s->known_item[i] = key->gap ? UNKNOWN : item_of(r, key);
+    }
+    return 0;
+}
+
+static void end_step(off *o, uint32_t next)
+{
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        o->rest[m] += o->of_step[m];
+        o->variance[m] += o->of_step[m] * o->of_step[m];
+        o->of_step[m] = 0;
+    }
+    o->step = next;
+}
+
+static void predict_metric(summing *s, const window *w, double y, int m)
+{
+    const double *values = s->known->values[m];
+    pp_sampling_predicted *to = &s->sums->predicted[m];
+    double e = y;
+    for (size_t i = 0; i < w->n; i++)
+        e -= w->shares[i] * values[s->known_column[w->columns[i]]];
+    if (!isfinite(e))
+        return;
+    to->n++;
+    to->y += y;
+    to->yy += y * y;
+    to->rest += e * e;
+    for (size_t i = 0; i < w->n; i++) {
+        const uint32_t item = s->known_item[w->columns[i]];
+        if (item != UNKNOWN)
+            s->off[item].of_step[m] += w->shares[i] * e;
+    }
+}
+
+static void predict_window(summing *s, const window *w, const pp_sampling_sample *sample)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (s->known_column[w->columns[i]] == UNKNOWN)
+            return;
+    for (size_t i = 0; i < w->n; i++) {
+        const uint32_t item = s->known_item[w->columns[i]];
+        if (item == UNKNOWN)
+            continue;
+        if (s->off[item].step != w->step)
+            end_step(&s->off[item], w->step);
+        s->off[item].squares += w->shares[i] * w->shares[i];
+    }
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+        if (s->sums->known[m])
+            predict_metric(s, w, (double)sample->values[m], m);
+}
+
+/* A sample of a gap, and the time about it too. */
+static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
+                     const pp_sampling_sample *sample)
+{
+    const segment *g = w->alone;
+    if (!g || g->column == ODD || !s->sums->columns[g->column].key.gap ||
+        g->start > start - GAP_MARGIN || g->end < end + GAP_MARGIN)
+        return;
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        pp_sampling_predicted *to = &s->sums->predicted[m];
+        const double y = (double)sample->values[m];
+        if (!s->sums->known[m])
+            continue;
+        to->gaps++;
+        to->gap_y += y;
+        to->gap_yy += y * y;
+    }
+}
+
+/* By item: the mean that its samples are off by, and what that may be. */
+static void judge_items(summing *s)
+{
+    for (size_t i = 0; s->known && i < s->known->n; i++) {
+        off *o = &s->off[i];
+        end_step(o, 0);
+        for (int m = 0; m < PP_SAMPLING_METRICS && o->squares > 0; m++) {
+            const double miss = o->rest[m] / o->squares, se = s->known->items[i].stderr_of[m];
+            const double z2 = miss * miss / (se * se + o->variance[m] / (o->squares * o->squares));
+            if (!s->sums->known[m] || !isfinite(z2))
+                continue;
+            s->sums->predicted[m].items++;
+            s->sums->predicted[m].z2 += z2;
+        }
+    }
+}
+
 static int take_window(summing *s, const window *w, const pp_sampling_sample *sample, pp_error *err)
 {
     pp_sampling_sums *to = s->sums;
-    if (w->held) {
+    if (is_held(w->step)) {
         hold_window(to, w, sample);
         return 0;
     }
@@ -373,7 +527,8 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
             at->blind = g->end;
     }
     w->n = 0;
-    w->held = false;
+    w->step = 0;
+    w->alone = at->n == 1 ? at->open[0] : NULL;
     for (size_t i = 0; i < at->n; i++) {
         const segment *g = at->open[i];
         int64_t from = g->start > start ? g->start : start;
@@ -381,7 +536,7 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
         odd = odd || (to > from && g->column == ODD);
         if (to > from)
             add_share(w, g->column, (double)(to - from) / (double)(end - start));
-        w->held = w->n == 1 ? g->held : w->held;
+        w->step = w->n == 1 ? g->step : w->step;
         if (g->end > end)
             at->open[kept++] = g;
     }
@@ -409,11 +564,16 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
         if (start < last - f->sampled / 2 || end > end_of_all)
             continue; /* outside; two that touch may overlap by what their clocks tell */
         last = end;
-        if (fill_window(s, &at, start, end, &w) &&
-            pp_sampling_has_known(s->sums->known, &f->samples[i]) &&
-            take_window(s, &w, &f->samples[i], err) < 0)
+        if (!fill_window(s, &at, start, end, &w) ||
+            !pp_sampling_has_known(s->sums->known, &f->samples[i]))
+            continue;
+        take_gap(s, &w, start, end, &f->samples[i]);
+        if (s->known)
+            predict_window(s, &w, &f->samples[i]);
+        if (take_window(s, &w, &f->samples[i], err) < 0)
             return -1;
     }
+    judge_items(s);
     return 0;
 }
 
@@ -452,18 +612,23 @@ static void free_summing(summing *s)
     free(s->rows);
     free(s->segments);
     free(s->numbers);
+    free(s->known_column);
+    free(s->known_item);
+    free(s->off);
 }
 
-int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line, pp_sampling_sums **ret,
-                    pp_error *err)
+int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
+                    const pp_sampling_result *known, pp_sampling_sums **ret, pp_error *err)
 {
-    summing s = {.sampling = f, .sums = calloc(1, sizeof *s.sums)};
+    summing s = {.sampling = f, .known = known, .sums = calloc(1, sizeof *s.sums)};
     if (!s.sums)
         return pp_error_nomem(err);
     s.sums->lag = (int64_t)line->lag;
     s.sums->lag_stderr = (int64_t)line->stderr_ns;
     pp_sampling_find_known(f, s.sums->known);
     int rc = make_places(&s, err);
+    if (rc == 0)
+        rc = find_known(&s, err);
     if (rc == 0)
         rc = make_segments(&s, err);
     if (rc == 0 && s.n_segments > 0) {

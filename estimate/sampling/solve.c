@@ -29,6 +29,15 @@
 /* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
 #define REPEATED_LEAST 0.002
 
+/* What speaks against values: where no kernel runs a metric of the SMs is 0; near the lag none
+ * explains so much more of the samples' variance; captures before explain so much of it, and each
+ * item's mean as well as is said. */
+#define MAX_GAP 0.01
+#define GAP_STDERRS 3
+#define MAX_LEVELS 0.05
+#define LEAST_EXPLAINED 0.8
+#define MAX_ITEMS_Z 3.0
+
 enum { ROUNDS = 4, CAPTURES_LEAST = 4 };
 
 /* A column by its key. */
@@ -313,11 +322,50 @@ static void estimate_metric(solving *s, int m)
     r->closure[m] = predicted / w->held_with[m] - r->held[m];
 }
 
+/* By their keys. */
+static void keep_values(solving *s, int m)
+{
+    pp_sampling_result *r = s->result;
+    for (size_t i = 0; i < s->whole.n; i++)
+        r->values[m][i] = s->theta[s->named[i].column];
+}
+
+static pp_sampling_doubt doubt_of(const pp_sampling_result *r, const pp_sampling_quality *q,
+                                  bool idle_is_zero)
+{
+    if (idle_is_zero && q->gap - GAP_STDERRS * q->gap_stderr > MAX_GAP)
+        return PP_SAMPLING_TENANT;
+    if (r->levels_best - r->levels > MAX_LEVELS)
+        return PP_SAMPLING_SHIFTED;
+    return q->explained < LEAST_EXPLAINED || q->items_z > MAX_ITEMS_Z ? PP_SAMPLING_UNEXPLAINED
+                                                                      : PP_SAMPLING_FITS;
+}
+
+static void judge(const solving *s, int m, pp_sampling_quality *ret)
+{
+    pp_sampling_predicted p = {0};
+    for (size_t g = 0; g < s->whole.n_captures; g++)
+        if (s->whole.captures[g]->known[m])
+            pp_sampling_predicted_add(&p, &s->whole.captures[g]->predicted[m]);
+    const double total = p.yy - p.y * p.y / fmax(p.n, 1), gap = p.gap_y / p.gaps;
+    *ret = (pp_sampling_quality){
+        .explained = total > 0 ? 1 - p.rest / total : (double)NAN,
+        .miss = sqrt(p.rest / p.n),
+        .items = p.items,
+        .items_z = sqrt(p.z2 / p.items),
+        .gap = gap,
+        .gap_stderr = sqrt(fmax(p.gap_yy / p.gaps - gap * gap, 0) / (p.gaps - 1)),
+    };
+    ret->doubt = doubt_of(s->result, ret, pp_metric_get((pp_metric)m)->within_sms);
+}
+
 static void unknown_metric(solving *s, int m)
 {
     pp_sampling_result *r = s->result;
     for (size_t i = 0; i < r->n; i++)
         r->items[i].mean[m] = r->items[i].stderr_of[m] = (double)NAN;
+    for (size_t i = 0; i < s->whole.n; i++)
+        r->values[m][i] = (double)NAN;
     r->noise[m] = r->held[m] = r->closure[m] = (double)NAN;
 }
 
@@ -334,8 +382,15 @@ static int list_items(solving *s, pp_error *err)
         s->named[i] = (named){w->columns[i].key, (uint32_t)i};
     qsort(s->named, w->n, sizeof *s->named, compare_named);
     s->result->items = calloc(w->n + 1, sizeof *s->result->items);
-    if (!s->result->items)
+    s->result->keys = calloc(w->n + 1, sizeof *s->result->keys);
+    s->result->values[0] = calloc(w->n * PP_SAMPLING_METRICS + 1, sizeof(double));
+    if (!s->result->items || !s->result->keys || !s->result->values[0])
         return pp_error_nomem(err);
+    for (int m = 1; m < PP_SAMPLING_METRICS; m++)
+        s->result->values[m] = s->result->values[0] + (size_t)m * w->n;
+    s->result->n_columns = w->n;
+    for (size_t i = 0; i < w->n; i++)
+        s->result->keys[i] = s->named[i].key;
     for (size_t from = 0, to; from < w->n; from = to) {
         to = end_of_item(s, from);
         pp_sampling_item *item = &s->result->items[s->result->n++];
@@ -367,6 +422,20 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     return list_items(s, err) < 0 ? -1 : shape_matrix(s, err);
 }
 
+static void judge_all(solving *s)
+{
+    pp_sampling_result *r = s->result;
+    for (size_t g = 0; g < s->whole.n_captures; g++) {
+        const pp_sampling_sums *c = s->whole.captures[g];
+        if (g > 0 && c->levels_best - c->levels <= r->levels_best - r->levels)
+            continue;
+        r->levels = c->levels;
+        r->levels_best = c->levels_best;
+    }
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+        judge(s, m, &r->quality[m]);
+}
+
 static int solve(solving *s, pp_error *err)
 {
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
@@ -377,7 +446,9 @@ static int solve(solving *s, pp_error *err)
         if (fit(s, m, err) < 0)
             return -1;
         estimate_metric(s, m);
+        keep_values(s, m);
     }
+    judge_all(s);
     s->result->windows = (uint64_t)s->whole.windows;
     return 0;
 }
@@ -409,5 +480,7 @@ void pp_sampling_result_free(pp_sampling_result *r)
     if (!r)
         return;
     free(r->items);
+    free(r->keys);
+    free(r->values[0]);
     free(r);
 }

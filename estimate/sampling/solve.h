@@ -28,6 +28,25 @@ typedef struct pp_sampling_item {
     double stderr_of[PP_SAMPLING_METRICS];
 } pp_sampling_item;
 
+/** What speaks against a metric's values. */
+typedef enum pp_sampling_doubt {
+    PP_SAMPLING_FITS = 0,
+    PP_SAMPLING_UNEXPLAINED, /**< kernels do not explain what is sampled */
+    PP_SAMPLING_TENANT,      /**< it is not 0 where no kernel of ours runs: others use the GPU */
+    PP_SAMPLING_SHIFTED,     /**< kernels explain more at another lag */
+} pp_sampling_doubt;
+
+/** How captures are told by those before them; NaN where there is none. */
+typedef struct pp_sampling_quality {
+    double explained; /**< share of their samples' variance */
+    double miss;      /**< root mean square of prediction less sample, 0 to 1 */
+    double items;     /**< layers in a phase that were predicted, each as often as it was */
+    double items_z;   /**< root mean square of what they were off by over its standard error */
+    double gap;       /**< mean of samples in gaps without a kernel, 0 to 1 */
+    double gap_stderr;
+    pp_sampling_doubt doubt;
+} pp_sampling_quality;
+
 typedef struct pp_sampling_result {
     pp_sampling_item *items; /**< by layer and phase */
     size_t n;
@@ -36,6 +55,11 @@ typedef struct pp_sampling_result {
     double closure[PP_SAMPLING_METRICS]; /**< of the samples held out: the estimates' mean less
                                             theirs */
     double held[PP_SAMPLING_METRICS];    /**< their mean; NaN where none was held out */
+    pp_sampling_quality quality[PP_SAMPLING_METRICS];
+    double levels, levels_best;          /**< as in pp_sampling_sums, of the worst capture */
+    size_t n_columns;                    /**< what is known of kernels' parts, and gaps ... */
+    pp_sampling_key *keys;               /**< ... in order */
+    double *values[PP_SAMPLING_METRICS]; /**< NaN: not known */
 } pp_sampling_result;
 
 /**

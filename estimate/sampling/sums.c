@@ -124,6 +124,19 @@ static void forget(pp_sampling_sums *sums, int m)
         sums->columns[i].rhs[m] = 0;
 }
 
+void pp_sampling_predicted_add(pp_sampling_predicted *to, const pp_sampling_predicted *from)
+{
+    to->n += from->n;
+    to->y += from->y;
+    to->yy += from->yy;
+    to->rest += from->rest;
+    to->items += from->items;
+    to->z2 += from->z2;
+    to->gaps += from->gaps;
+    to->gap_y += from->gap_y;
+    to->gap_yy += from->gap_yy;
+}
+
 static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
 {
     double mine = (double)into->windows, other = (double)from->windows;
@@ -133,12 +146,17 @@ static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
     }
     if (from->lag_stderr > into->lag_stderr)
         into->lag_stderr = from->lag_stderr; /* the worse of both */
+    if (from->levels_best - from->levels > into->levels_best - into->levels) {
+        into->levels = from->levels;
+        into->levels_best = from->levels_best;
+    }
     into->windows += from->windows;
     into->held_windows += from->held_windows;
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
         into->y[m] += from->y[m];
         into->yy[m] += from->yy[m];
         into->held_y[m] += from->held_y[m];
+        pp_sampling_predicted_add(&into->predicted[m], &from->predicted[m]);
         if (!into->known[m] || !from->known[m])
             forget(into, m);
     }

@@ -44,6 +44,17 @@ typedef struct pp_sampling_pair {
     double sum;
 } pp_sampling_pair;
 
+/** How samples of a capture are told by what others before it said of kernels: sums, which add. */
+typedef struct pp_sampling_predicted {
+    double n;             /**< samples of kernels and gaps that were known */
+    double y, yy;         /**< of these, sum and sum of squares */
+    double rest;          /**< sum of squares of sample less prediction */
+    double items, z2;     /**< layers in a phase; sum of squares of what their samples are off by,
+                               over its standard error */
+    double gaps;          /**< samples in which no kernel ran, nor within some us of them ... */
+    double gap_y, gap_yy; /**< ... their sum and sum of squares */
+} pp_sampling_predicted;
+
 /**
  * Metrics that half of the capture's samples or more do not have, since the GPU does not offer
  * them, say, have `known` false and sums of 0. One window in eight steps' worth is held out of the
@@ -61,6 +72,9 @@ typedef struct pp_sampling_sums {
     double held_y[PP_SAMPLING_METRICS];
     int64_t lag;        /**< ns: the samples' clock less the kernels', about the capture's middle */
     int64_t lag_stderr; /**< ns */
+    pp_sampling_predicted predicted[PP_SAMPLING_METRICS];
+    double levels;      /**< share of the samples' variance that kernels explain at that lag ... */
+    double levels_best; /**< ... and at the best one near it; of merged ones those of the worst */
 } pp_sampling_sums;
 
 /** How the i-th of n parts is called: near its end by how far it is from there, so that a kernel
@@ -83,6 +97,8 @@ int pp_sampling_key_compare(const pp_sampling_key *a, const pp_sampling_key *b);
 
 /** Of two pp_sampling_pair, by their columns: for qsort(). */
 int pp_sampling_pair_compare(const void *a, const void *b);
+
+void pp_sampling_predicted_add(pp_sampling_predicted *to, const pp_sampling_predicted *from);
 
 /** Adds what a column has to one of the same key. */
 void pp_sampling_column_add(pp_sampling_column *to, const pp_sampling_column *from);

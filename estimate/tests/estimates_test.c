@@ -20,9 +20,9 @@ static char *const list_b[] = {gpu_b};
 
 /* One process on GPU-a with one layer; batches and steps are the test's. */
 static pp_activity_process processes[] = {
-    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}, NULL, NULL, NULL, {0}},
-    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}, NULL, NULL, NULL, {0}},
-    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}, NULL, NULL, NULL, {0}},
+    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}, NULL, NULL, NULL, {0}, {0}},
+    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}, NULL, NULL, NULL, {0}, {0}},
+    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}, NULL, NULL, NULL, {0}, {0}},
 };
 static pp_activity_layer layers[] = {
     {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear", {0}},

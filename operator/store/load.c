@@ -24,7 +24,8 @@ static const char activity_sql[] =
 /* Of a process that several agents saw, one after another, what tells most. */
 static const char pm_sql[] =
     "SELECT DISTINCT ON (process) instance, process, gpu_uuid, sources, layer, phase, "
-    "kernels, mean, stderr FROM fine WHERE session_uid = $1 AND pod_uid = $2 "
+    "kernels, mean, stderr, coalesce(doubt, '{}') FROM fine WHERE session_uid = $1 AND pod_uid = "
+    "$2 "
     "ORDER BY process, kernel_count DESC, instance COLLATE \"C\"";
 #define SHIFT "(SELECT prometheus_shift_ns FROM session WHERE uid = $1) "
 static const char samples_sql[] =
@@ -317,6 +318,20 @@ static int read_pm_rows(const PGresult *r, int row, pp_wire_pm *to, pp_error *er
     return 0;
 }
 
+/* In `room`, which pm refers to then. */
+static int read_doubts(const PGresult *r, int row, pp_wire_pm_closure *room, pp_wire_pm *pm,
+                       pp_error *err)
+{
+    pp_row_array in;
+    if (open_arrays(r, row, 9, 1, &in, err) < 0)
+        return -1;
+    pm->closures = room;
+    for (size_t m = 0; m < in.count && m < PP_WIRE_PM_METRICS; m++)
+        room[pm->closure_count++] =
+            (pp_wire_pm_closure){.metric = (int64_t)m, .doubt = pp_row_array_int(&in)};
+    return 0;
+}
+
 static int take_pm(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     uint32_t process = 0;
@@ -325,10 +340,13 @@ static int take_pm(load_call *c, const PGresult *r, int row, pp_error *err)
     c->activity->truncated |= c->activity->n_pm > PP_ACTIVITY_MAX_PM;
     if (c->activity->n_pm > PP_ACTIVITY_MAX_PM)
         return 0;
+    pp_wire_pm_closure closures[PP_WIRE_PM_METRICS];
     pp_wire_pm pm = {.gpu = (char *)(uintptr_t)pp_row_text(r, row, 2)};
     int rc = pp_row_strings(r, row, 3, &pm.sources, err);
     if (rc == 0)
         rc = read_pm_rows(r, row, &pm, err);
+    if (rc == 0)
+        rc = read_doubts(r, row, closures, &pm, err);
     if (rc == 0)
         rc = pp_activity_take_pm(c->activity, &c->room.pm, process, &pm, err);
     pp_strings_free(&pm.sources);

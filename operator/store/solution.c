@@ -71,12 +71,20 @@ static const char estimates_sql[] =
 
 static const char fits_sql[] =
     "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, r2, noise, step_variation, closure, "
-    "windows, dropped_samples, repeated_samples, held, held_difference, held_windows) "
+    "windows, dropped_samples, repeated_samples, held, held_difference, held_windows, judged, "
+    "doubt, explained, miss, expected_miss, items, items_z, idle, idle_stderr, shift_ns, "
+    "shift_stderr_ns) "
     "SELECT $1, $2, $3, metric, r2, noise, step_variation, closure, windows, dropped, repeated, "
-    "held, held_difference, nullif(held_windows, 0) FROM unnest($4::text[], $5::float8[], "
+    "held, held_difference, nullif(held_windows, 0), judged <> 0, doubt, explained, miss, "
+    "expected_miss, items, items_z, idle, idle_stderr, shift_ns, shift_stderr_ns "
+    "FROM unnest($4::text[], $5::float8[], "
     "$6::float8[], $7::float8[], $8::float8[], $9::bigint[], $10::bigint[], $11::bigint[], "
-    "$12::float8[], $13::float8[], $14::bigint[]) AS f (metric, r2, noise, step_variation, "
-    "closure, windows, dropped, repeated, held, held_difference, held_windows) WHERE " STANDS;
+    "$12::float8[], $13::float8[], $14::bigint[], $15::smallint[], $16::text[], $17::float8[], "
+    "$18::float8[], $19::float8[], $20::bigint[], $21::float8[], $22::float8[], $23::float8[], "
+    "$24::float8[], $25::float8[]) AS f (metric, r2, noise, step_variation, "
+    "closure, windows, dropped, repeated, held, held_difference, held_windows, judged, doubt, "
+    "explained, miss, expected_miss, items, items_z, idle, idle_stderr, shift_ns, "
+    "shift_stderr_ns) WHERE " STANDS;
 
 /* A column for each metric, named as the metric's own. */
 static const char *make_samples_sql(void)
@@ -330,6 +338,42 @@ INT_GETTER(fit_repeated, fit_row, fit.repeated_samples)
 FLOAT_GETTER(fit_held, fit_row, closure.held)
 FLOAT_GETTER(fit_difference, fit_row, closure.difference)
 INT_GETTER(fit_held_windows, fit_row, closure.windows)
+FLOAT_GETTER(fit_explained, fit_row, fit.explained)
+FLOAT_GETTER(fit_miss, fit_row, fit.miss)
+FLOAT_GETTER(fit_expected_miss, fit_row, fit.expected_miss)
+INT_GETTER(fit_items, fit_row, fit.items)
+FLOAT_GETTER(fit_items_z, fit_row, fit.items_z)
+FLOAT_GETTER(fit_idle, fit_row, fit.idle)
+FLOAT_GETTER(fit_idle_stderr, fit_row, fit.idle_stderr)
+FLOAT_GETTER(fit_shift, fit_row, fit.shift_ns)
+FLOAT_GETTER(fit_shift_stderr, fit_row, fit.shift_stderr_ns)
+
+static int64_t fit_judged(const void *p)
+{
+    return ((const fit_row *)p)->fit.judged;
+}
+
+static const char *fit_doubt(const void *p)
+{
+    return ((const fit_row *)p)->fit.doubt;
+}
+
+/* How well windows are told by others. */
+static void add_predictions(pp_statement *s, const fit_row *rows, size_t n)
+{
+    const size_t size = sizeof(*rows);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, rows, n, size, fit_judged);
+    pp_sql_texts(s, rows, n, size, fit_doubt);
+    pp_sql_floats(s, rows, n, size, fit_explained);
+    pp_sql_floats(s, rows, n, size, fit_miss);
+    pp_sql_floats(s, rows, n, size, fit_expected_miss);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, size, fit_items);
+    pp_sql_floats(s, rows, n, size, fit_items_z);
+    pp_sql_floats(s, rows, n, size, fit_idle);
+    pp_sql_floats(s, rows, n, size, fit_idle_stderr);
+    pp_sql_floats(s, rows, n, size, fit_shift);
+    pp_sql_floats(s, rows, n, size, fit_shift_stderr);
+}
 
 static void add_fits(pp_statement *s, const pp_estimates *in)
 {
@@ -353,6 +397,7 @@ static void add_fits(pp_statement *s, const pp_estimates *in)
     pp_sql_floats(s, rows, n, size, fit_held);
     pp_sql_floats(s, rows, n, size, fit_difference);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, size, fit_held_windows);
+    add_predictions(s, rows, n);
 }
 
 #define ROW_INT_GETTER(name, field)                                                                \

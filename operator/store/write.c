@@ -166,9 +166,10 @@ static const char pm_sql[] =
     "WITH new AS ("
     " INSERT INTO fine AS f (session_uid, pod_uid, instance, seq, process, gpu_uuid, kernel_count, "
     "  sources, layer, phase, kernels, mean, stderr, chip, period_ns, times, failed_times, "
-    "  sampled_ns, samples, lag_ns, lag_stderr_ns, sampler_cpu_ns, held, difference, noise) "
+    "  sampled_ns, samples, lag_ns, lag_stderr_ns, sampler_cpu_ns, held, difference, noise, "
+    "  explained, miss, items, items_z, idle, idle_stderr, doubt) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $18, $19, $20, $21, $22, "
-    "  $23, $24, $25, $26, $27, $28, $29) "
+    "  $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36) "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET seq = excluded.seq, "
     "  gpu_uuid = excluded.gpu_uuid, kernel_count = excluded.kernel_count, "
     "  sources = excluded.sources, layer = excluded.layer, phase = excluded.phase, "
@@ -177,7 +178,10 @@ static const char pm_sql[] =
     "  failed_times = excluded.failed_times, sampled_ns = excluded.sampled_ns, "
     "  samples = excluded.samples, lag_ns = excluded.lag_ns, "
     "  lag_stderr_ns = excluded.lag_stderr_ns, sampler_cpu_ns = excluded.sampler_cpu_ns, "
-    "  held = excluded.held, difference = excluded.difference, noise = excluded.noise "
+    "  held = excluded.held, difference = excluded.difference, noise = excluded.noise, "
+    "  explained = excluded.explained, miss = excluded.miss, items = excluded.items, "
+    "  items_z = excluded.items_z, idle = excluded.idle, idle_stderr = excluded.idle_stderr, "
+    "  doubt = excluded.doubt "
     " WHERE excluded.seq > f.seq RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters) "
@@ -510,35 +514,69 @@ static void add_sampling(pp_statement *s, const pp_wire_pm_sampling *from)
     pp_sql_int8(s, from->sampler_cpu);
 }
 
-/* A metric's closure, as the table has it: shares of 1, NaN where not known. */
+/* A metric's closure, and how captures were predicted, as the table has them: shares of 1, NaN
+ * where not known. */
 typedef struct pm_closure {
-    double held, difference, noise;
+    double held, difference, noise, explained, miss, items, items_z, gap, gap_error;
+    int64_t doubt;
 } pm_closure;
 
 FLOAT_GETTER(closure_held, pm_closure, held)
 FLOAT_GETTER(closure_difference, pm_closure, difference)
 FLOAT_GETTER(closure_noise, pm_closure, noise)
+FLOAT_GETTER(closure_explained, pm_closure, explained)
+FLOAT_GETTER(closure_miss, pm_closure, miss)
+FLOAT_GETTER(closure_items, pm_closure, items)
+FLOAT_GETTER(closure_items_z, pm_closure, items_z)
+FLOAT_GETTER(closure_gap, pm_closure, gap)
+FLOAT_GETTER(closure_gap_error, pm_closure, gap_error)
 
-/* $27 to $29 */
+static int64_t closure_doubt(const void *p)
+{
+    return ((const pm_closure *)p)->doubt;
+}
+
+static double share_of(int64_t millionths)
+{
+    return millionths < 0 ? (double)NAN : (double)millionths / 1e6;
+}
+
+static pm_closure closure_of(const pp_wire_pm_closure *c)
+{
+    return (pm_closure){.held = (double)c->held / 1e6,
+                        .difference = (double)c->difference / 1e6,
+                        .noise = share_of(c->noise),
+                        .explained = share_of(c->explained),
+                        .miss = share_of(c->miss),
+                        .items = c->items < 0 ? (double)NAN : (double)c->items,
+                        .items_z = share_of(c->items_z),
+                        .gap = share_of(c->gap),
+                        .gap_error = share_of(c->gap_error),
+                        .doubt = c->doubt > 0 ? c->doubt : 0};
+}
+
+/* $27 to $36 */
 static void add_closures(pp_statement *s, const pp_wire_pm *f)
 {
+    static double (*const getters[])(const void *) = {
+        closure_held,  closure_difference, closure_noise, closure_explained, closure_miss,
+        closure_items, closure_items_z,    closure_gap,   closure_gap_error};
+    enum { GETTERS = sizeof getters / sizeof *getters };
     const double none = (double)NAN;
     pm_closure all[PP_WIRE_PM_METRICS];
     if (f->closure_count == 0) {
-        for (int i = 0; i < 3; i++)
+        for (size_t i = 0; i < GETTERS; i++)
             pp_sql_null(s, PP_SQL_FLOAT8_ARRAY);
+        pp_sql_null(s, PP_SQL_INT2_ARRAY);
         return;
     }
     for (int m = 0; m < PP_WIRE_PM_METRICS; m++)
-        all[m] = (pm_closure){none, none, none};
-    for (size_t i = 0; i < f->closure_count; i++) {
-        const pp_wire_pm_closure *c = &f->closures[i];
-        all[c->metric] = (pm_closure){(double)c->held / 1e6, (double)c->difference / 1e6,
-                                      c->noise < 0 ? none : (double)c->noise / 1e6};
-    }
-    pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_held);
-    pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_difference);
-    pp_sql_floats(s, all, f->sources.count, sizeof(*all), closure_noise);
+        all[m] = (pm_closure){none, none, none, none, none, none, none, none, none, 0};
+    for (size_t i = 0; i < f->closure_count; i++)
+        all[f->closures[i].metric] = closure_of(&f->closures[i]);
+    for (size_t i = 0; i < GETTERS; i++)
+        pp_sql_floats(s, all, f->sources.count, sizeof(*all), getters[i]);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, all, f->sources.count, sizeof(*all), closure_doubt);
 }
 
 static void add_pm(pp_job *job, const char *session_uid, const char *pod_uid,

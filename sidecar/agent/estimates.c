@@ -55,6 +55,33 @@ static int add_sampling(const pp_monitor_estimates *e, pp_wire_pm_sampling *to, 
     return to->chip ? 0 : pp_error_nomem(err);
 }
 
+_Static_assert((int)PP_WIRE_DOUBT_UNEXPLAINED == (int)PP_SAMPLING_UNEXPLAINED &&
+                   (int)PP_WIRE_DOUBT_TENANT == (int)PP_SAMPLING_TENANT &&
+                   (int)PP_WIRE_DOUBT_SHIFTED == (int)PP_SAMPLING_SHIFTED,
+               "one is the other's");
+
+/* A number of at most 1000, in millionths; -1: not known. */
+static int64_t large_millionths(double value)
+{
+    return isfinite(value) && value >= 0 ? (int64_t)(fmin(value, 1000) * 1e6 + 0.5) : -1;
+}
+
+static int64_t clipped(double value)
+{
+    return isfinite(value) ? millionths(fmax(value, 0)) : -1;
+}
+
+static void add_quality(const pp_sampling_quality *q, pp_wire_pm_closure *to)
+{
+    to->explained = clipped(q->explained);
+    to->miss = millionths(q->miss);
+    to->items = (int64_t)q->items;
+    to->items_z = large_millionths(q->items_z);
+    to->gap = clipped(q->gap);
+    to->gap_error = millionths(q->gap_stderr);
+    to->doubt = (int64_t)q->doubt;
+}
+
 /* Metrics of which no sample was held out are left out. */
 static int add_closures(const pp_sampling_result *r, pp_wire_pm *to, pp_error *err)
 {
@@ -64,12 +91,14 @@ static int add_closures(const pp_sampling_result *r, pp_wire_pm *to, pp_error *e
     for (int m = 0; m < PP_WIRE_PM_METRICS; m++) {
         const int64_t held = millionths(r->held[m]);
         const int64_t difference = millionths(fabs(r->closure[m]));
-        if (held >= 0 && difference >= 0)
-            to->closures[to->closure_count++] =
-                (pp_wire_pm_closure){.metric = m,
-                                     .held = held,
-                                     .difference = r->closure[m] < 0 ? -difference : difference,
-                                     .noise = millionths(r->noise[m])};
+        if (held < 0 || difference < 0)
+            continue;
+        pp_wire_pm_closure *c = &to->closures[to->closure_count++];
+        *c = (pp_wire_pm_closure){.metric = m,
+                                  .held = held,
+                                  .difference = r->closure[m] < 0 ? -difference : difference,
+                                  .noise = millionths(r->noise[m])};
+        add_quality(&r->quality[m], c);
     }
     return 0;
 }

@@ -210,7 +210,7 @@ static int join_and_solve(work *w, pp_error *err)
 {
     pp_sampling_sums *sums = NULL;
     w->joined = false;
-    if (feed(w, err) < 0 || pp_sampling_join(w->pm, &w->clock, &sums, err) < 0)
+    if (feed(w, err) < 0 || pp_sampling_join(w->pm, &w->clock, w->result, &sums, err) < 0)
         return -1;
     w->joined = true;
     if (make_room(w, err) < 0) {

@@ -548,6 +548,20 @@ static void layers_score(const sim *s, const pp_regression_result *r, const doub
     }
 }
 
+double sim_metric_error(const sim *s, const pp_regression_result *r, size_t metric)
+{
+    double sum = 0, weights = 0;
+    for (size_t i = 0; i < r->n_items; i++) {
+        const pp_regression_estimate *e = pp_regression_get(r, i, metric);
+        if (r->rows[i].phase > PP_PHASE_BACKWARD || !e->identifiable)
+            continue;
+        const double truth = s->realised[i * SIM_METRICS + metric];
+        sum += r->rows[i].share * fabs(e->mean - truth) / scale[metric] * 100;
+        weights += r->rows[i].share;
+    }
+    return weights > 0 ? sum / weights : (double)NAN;
+}
+
 static void groups_score(const sim *s, const pp_regression_result *r, sim_score *ret)
 {
     for (size_t g = 0; g < r->n_groups; g++) {

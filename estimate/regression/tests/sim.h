@@ -91,6 +91,10 @@ typedef struct sim_score {
     double end_error; /* ms, of the windows' ends; NaN when the lag is not known */
 } sim_score;
 
+/** Time-weighted mean of |error| over the layers that are told of one metric, points of its range;
+ * NaN: none is. */
+double sim_metric_error(const sim *s, const pp_regression_result *r, size_t metric);
+
 sim_config sim_defaults(uint64_t seed);
 /** Aborts when out of memory: test code. */
 sim *sim_new(const sim_config *config);

@@ -135,7 +135,7 @@ static pp_sampling_sums *joined(int64_t lag, double drift)
         if (comes_again(step))
             add_kernel(f, step, step * STEP + AGAIN, AGAIN_LENGTH);
     add_samples(f, lag, drift);
-    if (pp_sampling_join(f, &clock, &sums, &err) < 0)
+    if (pp_sampling_join(f, &clock, NULL, &sums, &err) < 0)
         fail_msg("%s", err.message);
     pp_sampling_free(f);
     return sums;
@@ -191,7 +191,7 @@ static void test_steps_that_are_alike(void **state)
     add_kernels(f);
     add_samples(f, 0, 0);
     uneven = false;
-    if (pp_sampling_join(f, &clock, &s, &err) < 0)
+    if (pp_sampling_join(f, &clock, NULL, &s, &err) < 0)
         fail_msg("%s", err.message);
     assert_true(llabs(s->lag) < 300);
     assert_true(left(s) < 1e-5);
@@ -215,7 +215,7 @@ static void test_a_likely_lag_decides(void **state)
         add_kernels(f);
         add_samples(f, 0, 0);
         pp_error_clear(&err);
-        int rc = pp_sampling_join(f, &clock, &s, &err);
+        int rc = pp_sampling_join(f, &clock, NULL, &s, &err);
         if (cases[i].found < 0) {
             assert_int_equal(rc, -1);
             assert_int_equal(err.code, PP_ERR_NOT_FOUND);
@@ -279,7 +279,7 @@ static void test_a_gpu_that_never_stands_still(void **state)
                                         .values = {(float)mean, 0.5F, NAN, NAN}};
         assert_int_equal(pp_sampling_add_sample(f, &one, NULL), 0);
     }
-    if (pp_sampling_join(f, &clock, &s, &err) < 0)
+    if (pp_sampling_join(f, &clock, NULL, &s, &err) < 0)
         fail_msg("%s", err.message);
     assert_true(llabs(s->lag - lag) < 300);
     assert_true(s->windows + s->held_windows > SAMPLES - 60);
@@ -299,7 +299,7 @@ static void test_steps_that_are_missing(void **state)
     add_kernels(f);
     missing = false;
     add_samples(f, 0, 0);
-    if (pp_sampling_join(f, &clock, &s, &err) < 0)
+    if (pp_sampling_join(f, &clock, NULL, &s, &err) < 0)
         fail_msg("%s", err.message);
     assert_true(llabs(s->lag) < 300);
     assert_true(left(s) < 1e-4);
@@ -359,7 +359,7 @@ static void test_steps_that_overlap(void **state)
     for (int64_t step = 0; step < STEPS; step++)
         add_kernel(f, step, (step - 1) * STEP + 450000, 30000);
     add_samples(f, 0, 0);
-    if (pp_sampling_join(f, &clock, &s, &err) < 0)
+    if (pp_sampling_join(f, &clock, NULL, &s, &err) < 0)
         fail_msg("%s", err.message);
     find_times(s, times);
     assert_true(times[0] == STEPS * 30000.0 && times[1] == STEPS * 300000.0);
@@ -440,7 +440,7 @@ static void test_samples_that_tell_nothing(void **state)
         if (n % 100 == 0)
             assert_int_equal(pp_sampling_add_sample(f, &unknown, NULL), 0);
     }
-    if (pp_sampling_join(f, &clock, &s, &err) < 0)
+    if (pp_sampling_join(f, &clock, NULL, &s, &err) < 0)
         fail_msg("%s", err.message);
     assert_true(llabs(s->lag) < 300);
     assert_true(left(s) < 1e-5);
@@ -460,10 +460,10 @@ static void test_impossible_input(void **state)
     assert_int_equal(err.code, PP_ERR_INVALID);
     assert_int_equal(pp_sampling_add_sample(f, &sample, &err), -1);
     static const pp_sampling_clock clocks[] = {
-        {-1, 0, 0, 0}, {PP_SAMPLING_METRICS, 0, 0, 0}, {0, 0, INT64_MAX, 0}};
+        {-1, 0, 0, 0, 0}, {PP_SAMPLING_METRICS, 0, 0, 0, 0}, {0, 0, INT64_MAX, 0, 0}};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         pp_error_clear(&err);
-        assert_int_equal(pp_sampling_join(f, &clocks[i], &s, &err), -1);
+        assert_int_equal(pp_sampling_join(f, &clocks[i], NULL, &s, &err), -1);
         assert_int_equal(err.code, PP_ERR_INVALID);
     }
     pp_sampling_free(f);
@@ -476,7 +476,7 @@ static void test_what_does_not_go_together(void **state)
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
     const pp_sampling_clock clock = {.metric = 0, .range = 100000};
-    assert_int_equal(pp_sampling_join(f, &clock, &sums, &err), -1);
+    assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
     add_kernels(f);
     for (int64_t n = 0; n < 2000; n++) {
@@ -484,13 +484,13 @@ static void test_what_does_not_go_together(void **state)
         pp_sampling_sample s = {7000000 + n * PERIOD, 7000000 + (n + 1) * PERIOD, {noise, noise}};
         assert_int_equal(pp_sampling_add_sample(f, &s, NULL), 0);
     }
-    assert_int_equal(pp_sampling_join(f, &clock, &sums, &err), -1);
+    assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "at no lag"));
     /* The next capture begins empty. */
     add_kernels(f);
     add_samples(f, 0, 0);
-    assert_int_equal(pp_sampling_join(f, &clock, &sums, &err), 0);
+    assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), 0);
     assert_true(sums->windows > 0);
     pp_sampling_sums_free(sums);
     pp_sampling_free(f);
@@ -514,7 +514,7 @@ static void test_samples_over_each_other(void **state)
         const pp_sampling_sample over = {start, start + 4 * PERIOD, {0.5F, 0.5F, NAN, NAN}};
         assert_int_equal(pp_sampling_add_sample(f, &over, NULL), 0);
     }
-    (void)pp_sampling_join(f, &clock, &s, &err);
+    (void)pp_sampling_join(f, &clock, NULL, &s, &err);
     pp_sampling_sums_free(s);
     pp_sampling_free(f);
 }
@@ -528,7 +528,7 @@ static void test_limits(void **state)
     const pp_sampling_clock clock = {.metric = 0, .range = 100000};
     add_samples(f, 0, 0);
     add_kernels_of(f, true); /* no kernel comes twice: each has columns of its own */
-    assert_int_equal(pp_sampling_join(f, &clock, &sums, &err), -1);
+    assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_TOO_LARGE);
     assert_non_null(strstr(err.message, "columns"));
     for (int64_t i = 0; i < PP_SAMPLING_MAX_SAMPLES; i++) {

@@ -30,6 +30,8 @@ typedef struct model {
     int n;
     ran *ran;
     int *order;
+    int *names; /* of the step: whose layer and phase each kernel is told to be of */
+    pp_sampling_result *known;
     double now; /* us */
     int64_t step;
     double lag_squares;
@@ -77,10 +79,11 @@ static void draw_model(model *m, const sim_config *c)
     m->kernels = need(calloc((size_t)m->n, sizeof *m->kernels));
     m->ran = need(calloc((size_t)m->n, sizeof *m->ran));
     m->order = need(calloc((size_t)m->n, sizeof *m->order));
+    m->names = need(calloc((size_t)m->n, sizeof *m->names));
     for (int i = 0; i < m->n; i++) {
         kernel *k = &m->kernels[i];
         draw_kernel(m, c, k);
-        m->order[i] = i;
+        m->order[i] = m->names[i] = i;
         if (i < layers * 2) {
             k->layer = 1 + (uint32_t)i / 2;
         } else if (i < layers * 4) {
@@ -104,8 +107,19 @@ static double gap_of(model *m, const sim_config *c, const kernel *k)
     return gap;
 }
 
+static void deal_names(model *m)
+{
+    for (int i = m->n - 1; i > 0; i--) {
+        const int k = (int)(sim_uniform(&m->rng) * (i + 1)), other = m->names[k];
+        m->names[k] = m->names[i];
+        m->names[i] = other;
+    }
+}
+
 static void run_step(model *m, const sim_config *c)
 {
+    if (c->dealt)
+        deal_names(m);
     int half = m->n / 5 * 2;
     bool turned = c->shuffled && m->step % 4 == 3;
     for (int i = 0; i < m->n; i++) {
@@ -173,10 +187,11 @@ static void tell_kernels(sim *s, pp_sampling *f, windows *w)
     for (int i = 0; i < m->n; i++) {
         const ran *r = &m->ran[i];
         const sim_config *c = &s->config;
+        const kernel *named = &m->kernels[m->names[r->of - m->kernels]];
         pp_sampling_kernel k = {.start = stamp(m, c, r->start),
                                 .step = m->step,
-                                .layer = r->of->layer,
-                                .phase = r->of->phase};
+                                .layer = named->layer,
+                                .phase = named->phase};
         k.end = stamp(m, c, r->start + r->length);
         if (k.end <= k.start)
             k.end = k.start + 1;
@@ -202,7 +217,8 @@ static void tell_samples(sim *s, pp_sampling *f, const windows *w)
             .start = (int64_t)llround(1000 * on_samples_clock(c, from, w->first)),
             .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
         for (int j = 0; j < PP_SAMPLING_METRICS; j++)
-            p.values[j] = (float)fmin(1, w->sums[i][j] + c->noise * sim_normal(&m->rng));
+            p.values[j] = (float)fmin(1, w->sums[i][j] + (j < SHARES ? c->tenant : 0) +
+                                             c->noise * sim_normal(&m->rng));
         bool blank = c->missing && (c->blank == 0 || s->n_captures <= (size_t)c->blank);
         if (blank && sim_uniform(&m->rng) >= c->rare)
             p.values[c->missing - 1] = NAN;
@@ -211,7 +227,19 @@ static void tell_samples(sim *s, pp_sampling *f, const windows *w)
     }
 }
 
-static void run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
+/* As the agent solves, from capture to capture. */
+static void solve_again(sim *s)
+{
+    model *m = s->model;
+    pp_error err = {0};
+    pp_sampling_result_free(m->known);
+    m->known = NULL;
+    if (pp_sampling_solve((const pp_sampling_sums *const *)s->captures, s->n_captures, &m->known,
+                          &err) < 0)
+        abort();
+}
+
+static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
 {
     model *m = s->model;
     const sim_config *c = &s->config;
@@ -226,16 +254,21 @@ static void run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
     }
     tell_samples(s, f, &w);
     free(w.sums);
-    const pp_sampling_clock clock = {
-        .metric = SIM_BUSY, .lag = (int64_t)(c->lag * 1000) + 600000, .range = 2000000};
+    const pp_sampling_clock clock = {.metric = SIM_BUSY,
+                                     .lag = (int64_t)(c->lag * 1000) + 600000,
+                                     .range = 2000000,
+                                     .error = (int64_t)(c->wrong * 1000)};
     pp_error err = {0};
-    if (pp_sampling_join(f, &clock, ret, &err) < 0) {
+    m->now += 1e5;
+    if (pp_sampling_join(f, &clock, m->known, ret, &err) < 0) {
+        if (c->dealt)
+            return false;
         (void)fprintf(stderr, "a capture is not joined: %s\n", err.message);
         abort();
     }
     double middle = c->lag + c->drift * c->capture * 1e6 / 2;
     m->lag_squares += pow((double)(*ret)->lag / 1000 - middle, 2);
-    m->now += 1e5;
+    return true;
 }
 
 /* ---- truth ---- */
@@ -282,7 +315,11 @@ void sim_run(sim *s, const sim_config *config)
     s->captures = need(calloc((size_t)config->captures, sizeof(pp_sampling_sums *)));
     pp_sampling *f = need(pp_sampling_new((int64_t)(config->period * 1000)));
     for (int i = 0; i < config->captures; i++)
-        run_capture(s, f, &s->captures[s->n_captures++]);
+        if (run_capture(s, f, &s->captures[s->n_captures])) {
+            s->n_captures++;
+            if (config->judged)
+                solve_again(s);
+        }
     pp_sampling_free(f);
     s->lag_error = sqrt(m->lag_squares / config->captures);
 }
@@ -297,6 +334,8 @@ void sim_free(sim *s)
     free(m->kernels);
     free(m->ran);
     free(m->order);
+    free(m->names);
+    pp_sampling_result_free(m->known);
     free(m);
 }
 

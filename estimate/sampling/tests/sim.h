@@ -29,6 +29,10 @@ typedef struct sim_config {
     int blank;     /* captures, from the first on, in which alone that is so; 0: all */
     double rare;   /* share of samples that have it all the same */
     bool shuffled; /* layers come in another order in every fourth step */
+    bool dealt;    /* layers' names are dealt anew in each step */
+    bool judged;   /* each capture is predicted by those before it */
+    double tenant; /* what somebody else adds to every sample, share of the range */
+    double wrong;  /* us: the lag that is used is by so much too long */
 } sim_config;
 
 /* Truth of one item. */

@@ -95,30 +95,65 @@ LEFT JOIN estimate e ON e.session_uid = i.session_uid AND e.pod_uid = i.pod_uid 
                     AND e.kind = i.kind AND e.layer = i.layer AND e.phase = i.phase
 LEFT JOIN metric m ON m.name = e.metric;
 
+-- How values of windows hold against windows that were held out; idle and what follows in the metric's unit and ns.
+ALTER TABLE fit
+    ADD COLUMN judged boolean,                -- layers' values are of windows: what follows says how right they are
+    ADD COLUMN doubt text,                    -- what speaks against them; NULL: nothing
+    ADD COLUMN explained double precision,    -- share of the variance of windows held out that the others predict
+    ADD COLUMN miss double precision,         -- root mean square of these predictions less the values
+    ADD COLUMN expected_miss double precision,
+    ADD COLUMN items bigint,                  -- that both halves of the windows tell
+    ADD COLUMN items_z double precision,      -- root mean square of their differences over their standard errors
+    ADD COLUMN idle double precision,         -- where no kernel of the training ran
+    ADD COLUMN idle_stderr double precision,
+    ADD COLUMN shift_ns double precision,     -- by how much later windows ended than the lag says
+    ADD COLUMN shift_stderr_ns double precision;
+
+-- Of what PM sampling told of a process, a place for each metric: how captures were predicted by those before them.
+ALTER TABLE fine
+    ADD COLUMN explained double precision[],
+    ADD COLUMN miss double precision[],
+    ADD COLUMN items double precision[],
+    ADD COLUMN items_z double precision[],
+    ADD COLUMN idle double precision[],
+    ADD COLUMN idle_stderr double precision[],
+    ADD COLUMN doubt smallint[];              -- docs/wire.md has the numbers; 0: none
+
 -- One row per method, GPU and metric: how right its values are as a whole.
-CREATE OR REPLACE VIEW result_quality AS
+DROP VIEW result_quality;
+CREATE VIEW result_quality AS
 SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
        t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, q.gpu_uuid, q.method, q.process, q.metric,
-       q.held, q.difference, q.noise, q.windows, q.lag_ns, q.lag_stderr_ns,
+       q.doubt, q.explained, q.miss, q.expected_miss, q.items, q.items_z, q.idle, q.idle_stderr,
+       q.lag_ns, q.lag_stderr_ns, q.shift_ns, q.shift_stderr_ns,
+       q.held, q.difference, q.noise, q.windows,
        q.chip, q.period_ns, q.times, q.failed_times, q.sampled_ns, q.sampler_cpu_ns,
        EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
                AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
 FROM (
     SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'regression' AS method, NULL::integer AS process, f.metric,
-           NULL::double precision AS held, f.closure AS difference, f.noise, f.windows,
-           a.lag_ns, a.lag_stderr_ns,
+           f.doubt, f.explained, f.miss, f.expected_miss, f.items, f.items_z, f.idle, f.idle_stderr,
+           a.lag_ns, a.lag_stderr_ns, f.shift_ns, f.shift_stderr_ns,
+           NULL::double precision AS held, NULL::double precision AS difference, f.noise, f.windows,
            NULL::text AS chip, NULL::bigint AS period_ns, NULL::bigint AS times, NULL::bigint AS failed_times,
            NULL::bigint AS sampled_ns, NULL::bigint AS sampler_cpu_ns
     FROM fit f JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
-    WHERE f.closure IS NOT NULL
+    WHERE f.judged
     UNION ALL
-    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'replay', NULL, f.metric, f.held, f.held_difference, NULL,
-           f.held_windows, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'replay', NULL, f.metric,
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           f.held, f.held_difference, NULL, f.held_windows, NULL, NULL, NULL, NULL, NULL, NULL
     FROM fit f
     WHERE f.held_windows IS NOT NULL
     UNION ALL
-    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'sampling', f.process, m.name, f.held[m.sampled], f.difference[m.sampled],
-           f.noise[m.sampled], f.samples, f.lag_ns, f.lag_stderr_ns,
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'sampling', f.process, m.name,
+           CASE f.doubt[m.sampled]
+               WHEN 1 THEN 'samples differ by more than the kernels in them explain'
+               WHEN 2 THEN 'others use the GPU: it is busy where no kernel of this process runs'
+               WHEN 3 THEN 'kernels explain samples better at another lag' END,
+           f.explained[m.sampled], f.miss[m.sampled], NULL, f.items[m.sampled]::bigint, f.items_z[m.sampled],
+           f.idle[m.sampled], f.idle_stderr[m.sampled], f.lag_ns, f.lag_stderr_ns, NULL, NULL,
+           f.held[m.sampled], f.difference[m.sampled], f.noise[m.sampled], f.samples,
            f.chip, f.period_ns, f.times, f.failed_times, f.sampled_ns, f.sampler_cpu_ns
     FROM (SELECT DISTINCT ON (session_uid, pod_uid, process) * FROM fine
           -- of several agents' the one that solutions are made with

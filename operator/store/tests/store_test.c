@@ -694,7 +694,9 @@ static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t k
                               .sources = {sources, f->n_sources},
                               .rows = rows,
                               .count = 2};
-    pp_wire_pm_closure closures[] = {{0, 400000, -2500, 30000}, {2, 250000, kernels, -1}};
+    pp_wire_pm_closure closures[] = {
+        {0, 400000, -2500, 30000, 970000, 15000, 80, 1100000, 50000, 100, PP_WIRE_DOUBT_TENANT},
+        {2, 250000, kernels, -1, -1, -1, -1, -1, -1, -1, -1}};
     if (lag) {
         b.batch.pm.closures = closures;
         b.batch.pm.closure_count = 2;
@@ -860,6 +862,12 @@ static void quality_of_pm_values(void **state)
            "workload_name, pod_name, pod_uid, node, gpu_uuid, chip, sampled_ns, sampler_cpu_ns, "
            "latest FROM result_quality",
            "ml|s1|s1|Pending|Job|dlrm|dlrm-0|p1|node-1|GPU-a|GH100|4000000000|5000000000|f");
+    expect(f,
+           "SELECT metric, doubt, explained, miss, items, items_z, idle, idle_stderr FROM "
+           "result_quality ORDER BY metric",
+           "dram_active|NULL|NULL|NULL|NULL|NULL|NULL|NULL\n"
+           "sm_active|others use the GPU: it is busy where no kernel of this process runs|0.97|"
+           "0.015|80|1.1|0.05|0.0001");
     put_pm(f, "agent-1", 10, 80, 500000); /* an earlier release, with more to tell */
     wait_all(f);
     expect(f, quality_sql,
@@ -1152,8 +1160,30 @@ static void make_solution(pp_estimates *s, double mean)
         rows[0].row.values[m] = (double)NAN;
     rows[0].row.values[PP_METRIC_GPU_UTIL] = 80;
     rows[0].row.values[PP_METRIC_SM_ACTIVE] = mean;
-    fits[0] = (pp_estimates_fit){PP_METRIC_SM_ACTIVE, 0.9, 0.01, 0.05, 0.001, 10, 1, 2};
-    fits[1] = (pp_estimates_fit){PP_METRIC_GPU_UTIL, none, none, none, none, 0, 0, 0};
+    fits[0] = (pp_estimates_fit){.metric = PP_METRIC_SM_ACTIVE,
+                                 .r2 = 0.9,
+                                 .noise = 0.01,
+                                 .step_variation = 0.05,
+                                 .closure = 0.001,
+                                 .judged = true,
+                                 .doubt = "others use the GPU",
+                                 .explained = 0.875,
+                                 .miss = 0.02,
+                                 .expected_miss = 0.01,
+                                 .items_z = 1.5,
+                                 .items = 7,
+                                 .idle = 0.1,
+                                 .idle_stderr = none,
+                                 .shift_ns = -2000,
+                                 .shift_stderr_ns = 1000,
+                                 .windows = 10,
+                                 .dropped_samples = 1,
+                                 .repeated_samples = 2};
+    fits[1] = (pp_estimates_fit){.metric = PP_METRIC_GPU_UTIL,
+                                 .r2 = none,
+                                 .noise = none,
+                                 .step_variation = none,
+                                 .closure = none};
     *s = (pp_estimates){.gpu = (char *)(uintptr_t) "GPU-a",
                         .windows = 10,
                         .samples = 20,
@@ -1367,7 +1397,7 @@ static void quality_of_solutions(void **state)
 {
     (void)state;
     static const char direct[] =
-        "regression|NULL|sm_active|NULL|0.001|0.01|10|123456|10|NULL|NULL|NULL";
+        "regression|NULL|sm_active|NULL|NULL|0.01|10|123456|10|NULL|NULL|NULL";
     char both[256];
     (void)snprintf(both, sizeof(both), "%s\n%s", direct,
                    "replay|NULL|sm_active|0.5|-0.01|NULL|9|NULL|NULL|NULL|NULL|NULL");
@@ -1389,7 +1419,11 @@ static void quality_of_solutions(void **state)
            "s1|p1|GPU-a|f");
     finish_session(f, "Succeeded", T0 + 100 * SECOND);
     expect(f, "SELECT DISTINCT latest FROM result_quality", "t");
-    execute(f->direct, "UPDATE fit SET closure = NULL"); /* no fit */
+    expect(f,
+           "SELECT doubt, explained, miss, expected_miss, items, items_z, idle, idle_stderr, "
+           "shift_ns, shift_stderr_ns FROM result_quality WHERE method = 'regression'",
+           "others use the GPU|0.875|0.02|0.01|7|1.5|0.1|NULL|-2000|1000");
+    execute(f->direct, "UPDATE fit SET judged = false"); /* of other methods' values */
     expect(f, "SELECT method FROM result_quality", "replay");
     finish(f);
 }

@@ -19,7 +19,20 @@ static const pp_sampling_result result = {.items = items,
                                           .windows = 80000,
                                           .held = {0.4, 0.25, UNKNOWN, 11, UNKNOWN},
                                           .closure = {-0.0123456, 0.001, UNKNOWN, 0},
-                                          .noise = {0.02, UNKNOWN, UNKNOWN, 0.5}};
+                                          .noise = {0.02, UNKNOWN, UNKNOWN, 0.5},
+                                          .quality = {{.explained = 0.97,
+                                                       .miss = 0.015,
+                                                       .items = 80,
+                                                       .items_z = 5000,
+                                                       .gap = -0.0001,
+                                                       .gap_stderr = 0.0002,
+                                                       .doubt = PP_SAMPLING_UNEXPLAINED},
+                                                      {.explained = -0.5,
+                                                       .miss = UNKNOWN,
+                                                       .items = 0,
+                                                       .items_z = UNKNOWN,
+                                                       .gap = UNKNOWN,
+                                                       .gap_stderr = UNKNOWN}}};
 
 static pp_samples_header sampler_of(uint32_t period, const char *chip)
 {
@@ -87,8 +100,9 @@ static void test_all_is_told(void **state)
     assert_true(s->sampled == 6000000000 && s->sampler_cpu == 3000000000);
     assert_true(s->lag == -1400000 && s->lag_error == 31);
     /* Of the third no sample was held out; the last one's cannot be. */
-    static const pp_wire_pm_closure closures[] = {{0, 400000, -12346, 20000},
-                                                  {1, 250000, 1000, -1}};
+    static const pp_wire_pm_closure closures[] = {{0, 400000, -12346, 20000, 970000, 15000, 80,
+                                                   1000000000, 0, 200, PP_WIRE_DOUBT_UNEXPLAINED},
+                                                  {1, 250000, 1000, -1, 0, -1, 0, -1, -1, -1, 0}};
     assert_int_equal(f->closure_count, 2);
     assert_memory_equal(f->closures, closures, sizeof closures);
     pp_wire_batch_free(b);
