@@ -13,6 +13,7 @@ static const char *const condition_names[PP_CONDITION_COUNT] = {
     [PP_CONDITION_METRICS_AVAILABLE] = "MetricsAvailable",
     [PP_CONDITION_SAMPLED] = "Sampled",
     [PP_CONDITION_REPLAYED] = "Replayed",
+    [PP_CONDITION_EXPLAINED] = "Explained",
     [PP_CONDITION_CLOCK_SKEWED] = "ClockSkewed",
     [PP_CONDITION_STORED] = "Stored",
     [PP_CONDITION_READY] = "Ready",

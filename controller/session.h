@@ -312,6 +312,8 @@ int pp_session_pod_from_json(const json_t *pod, pp_session_pod *ret);
 const char *pp_session_pod_refusal(const pp_session *session, const pp_session_pod *pod,
                                    const char **ret_message);
 
+#define PP_SESSION_DOUBT 160
+
 /** What the store holds of the session; all zero before its first batch. */
 typedef struct pp_session_stats {
     int64_t first_step_ns; /**< start of the first sampled step */
@@ -333,6 +335,12 @@ typedef struct pp_session_stats {
     int64_t final_job_means; /**< estimates of kind job with a mean */
     int64_t final_own;       /**< layers' estimates with a mean of their own */
     int64_t final_groups;    /**< groups' means, each once */
+    int64_t judged;          /**< metrics of pods' GPUs whose layers' values were held against data
+                                  that was held out, or are in doubt ... */
+    int64_t doubted;         /**< ... of these, in doubt */
+    double least_explained;  /**< share of the data held out that is predicted, of the worst one
+                                  that is not in doubt; NaN: nothing was held out */
+    char doubt[PP_SESSION_DOUBT]; /**< of one of them: the metric, and what speaks against it */
 } pp_session_stats;
 
 /** What makes pods that the session has profiled; the name is borrowed. */
@@ -408,6 +416,7 @@ typedef enum pp_condition_type {
     PP_CONDITION_METRICS_AVAILABLE,
     PP_CONDITION_SAMPLED,      /**< only where it is asked for */
     PP_CONDITION_REPLAYED,     /**< the same */
+    PP_CONDITION_EXPLAINED,    /**< only once layers' values could be judged */
     PP_CONDITION_CLOCK_SKEWED, /**< only where a clock is wrong */
     PP_CONDITION_STORED,
     PP_CONDITION_READY,

@@ -8,6 +8,7 @@
 #include "controller/session_refusal.h"
 #include "controller/session_stalled.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -301,6 +302,43 @@ static void set_replayed(pp_session_turn *turn)
             (long long)t->replayed, (long long)t->reporting);
 }
 
+static void describe_quality(const pp_session_stats *st, char *out, size_t size)
+{
+    if (st->doubted > 0)
+        (void)snprintf(out, size,
+                       "values of layers are withheld for %lld of %lld metrics of GPUs; %s",
+                       (long long)st->doubted, (long long)st->judged, st->doubt);
+    else if (isfinite(st->least_explained))
+        (void)snprintf(out, size,
+                       "values of layers predict at least %.0f %% of the variance of what was held "
+                       "out, in every metric of every GPU",
+                       floor(100 * fmax(st->least_explained, 0)));
+    else
+        (void)snprintf(out, size, "nothing speaks against values of layers");
+}
+
+/* Whether layers' values predict what was held out: a session may succeed, and have none. What is
+ * known while data still come changes with every solution. */
+static void set_explained(pp_session_turn *turn)
+{
+    const pp_session_stats *st = &turn->obs->stats;
+    char quality[2 * PP_SESSION_DOUBT];
+    if (st->judged == 0) {
+        (void)keep(turn, PP_CONDITION_EXPLAINED);
+        return;
+    }
+    describe_quality(st, quality, sizeof quality);
+    if (!st->final_written)
+        pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_UNKNOWN, "NotFinal", "So far, %s",
+                       quality);
+    else if (st->doubted > 0)
+        pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_FALSE, "InDoubt",
+                       "In the end, %s", quality);
+    else
+        pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_TRUE, "Predicted",
+                       "In the end, %s", quality);
+}
+
 static void set_stored(pp_session_turn *turn)
 {
     const pp_session_observation *obs = turn->obs;
@@ -455,6 +493,7 @@ void pp_session_set_conditions(pp_session_turn *turn)
     set_metrics(turn);
     set_pm(turn);
     set_replayed(turn);
+    set_explained(turn);
     pp_session_say_clocks(turn);
     set_stored(turn);
     if (final)
@@ -470,6 +509,7 @@ void pp_session_set_conditions(pp_session_turn *turn)
     emit_if_new(turn, PP_CONDITION_METRICS_AVAILABLE);
     emit_if_new(turn, PP_CONDITION_SAMPLED);
     emit_if_new(turn, PP_CONDITION_REPLAYED);
+    emit_if_new(turn, PP_CONDITION_EXPLAINED);
     emit_if_new(turn, PP_CONDITION_STORED);
     emit_skew(turn);
     emit_stalled(turn);

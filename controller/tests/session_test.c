@@ -2139,6 +2139,47 @@ static void test_pm_condition(void **state)
     world_done(&w);
 }
 
+/* How right values are: while data come that may change, and is no news. */
+static void test_explained_condition(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    (void)step(&w, 21);
+    assert_false(has_condition(&w, "Explained"));
+    w.obs.stats.judged = 5;
+    w.obs.stats.doubted = 1;
+    w.obs.stats.least_explained = 0.978;
+    (void)snprintf(w.obs.stats.doubt, sizeof w.obs.stats.doubt, "%s", "fp32_active: others use it");
+    (void)step(&w, 22);
+    const pp_condition *c = condition(&w, PP_CONDITION_EXPLAINED, "NotFinal");
+    assert_int_equal(c->status, PP_CONDITION_UNKNOWN);
+    assert_false(told(&w, "NotFinal", ""));
+    w.obs.stats.final_written = true;
+    (void)step(&w, 23);
+    c = condition(&w, PP_CONDITION_EXPLAINED, "InDoubt");
+    assert_int_equal(c->status, PP_CONDITION_FALSE);
+    assert_string_equal(c->message, "In the end, values of layers are withheld for 1 of 5 metrics "
+                                    "of GPUs; fp32_active: others use it");
+    assert_true(told(&w, "InDoubt", ""));
+    w.obs.stats.doubted = 0;
+    (void)step(&w, 24);
+    c = condition(&w, PP_CONDITION_EXPLAINED, "Predicted");
+    assert_int_equal(c->status, PP_CONDITION_TRUE);
+    assert_string_equal(c->message, "In the end, values of layers predict at least 97 % of the "
+                                    "variance of what was held out, in every metric of every GPU");
+    w.obs.stats.least_explained = (double)NAN;
+    (void)step(&w, 25);
+    assert_string_equal(condition(&w, PP_CONDITION_EXPLAINED, "Predicted")->message,
+                        "In the end, nothing speaks against values of layers");
+    w.obs.stats.judged = 0; /* its rows are deleted: what is said of them stays */
+    (void)step(&w, 26);
+    condition(&w, PP_CONDITION_EXPLAINED, "Predicted");
+    world_done(&w);
+}
+
 /* What is solved of the last capture comes a moment after it; not where nothing is sampled. */
 static void test_pm_values_are_awaited(void **state)
 {
@@ -2448,6 +2489,7 @@ static void test_cut_text(void **state)
     world w;
     world_init(&w, REPLAY);
     add_skewed_pod(&w);
+    w.obs.stats.judged = 1;
     char text[700];
     for (size_t i = 0; i + 3 < sizeof text; i += 3)
         memcpy(text + i, "\xe2\x82\xac", 4);
@@ -2478,6 +2520,7 @@ static void test_conditions_are_complete(void **state)
     world w;
     world_init(&w, REPLAY);
     add_skewed_pod(&w);
+    w.obs.stats.judged = 1;
     (void)step(&w, 1);
     const json_t *list = pp_json_get(w.object, "status", "conditions", NULL);
     assert_int_equal(json_array_size(list), PP_CONDITION_COUNT);
@@ -2582,6 +2625,7 @@ int main(void)
         cmocka_unit_test(test_attribution_fails),
         cmocka_unit_test(test_metrics_condition),
         cmocka_unit_test(test_pm_condition),
+        cmocka_unit_test(test_explained_condition),
         cmocka_unit_test(test_pm_values_are_awaited),
         cmocka_unit_test(test_replayed_condition),
         cmocka_unit_test(test_nothing_was_replayed),

@@ -62,7 +62,7 @@ def test_phases_and_conditions(run, world):
     assert status["phase"] == "Succeeded" and status["pods"] == "3/3"
     assert status["observedGeneration"] == run.item["metadata"]["generation"]
     conditions = {c["type"]: c for c in status["conditions"]}
-    for kind in ("Accepted", "Injected", "MetricsAvailable", "Stored", "Ready", "Succeeded"):
+    for kind in ("Accepted", "Injected", "MetricsAvailable", "Explained", "Stored", "Ready", "Succeeded"):
         assert conditions[kind]["status"] == "True", conditions[kind]
     for kind in ("Collecting", "Reconciling", "Stalled"):
         assert conditions[kind]["status"] == "False", conditions[kind]

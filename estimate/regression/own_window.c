@@ -11,6 +11,7 @@
 #define LAGS 6         /* starts in the shorter one of both windows */
 #define HALVINGS 5     /* of the steps around the best start */
 #define CLEARLY 0.5    /* of -2 log likelihood by window */
+#define LEAST_SE 1.0   /* ns: of a length that is told */
 #define LEAST_SD2 1e-8 /* scaled; less is not told apart */
 
 /* Of the exporter's window. */
@@ -71,7 +72,10 @@ static int place_try(search *o, place *at, pp_error *err)
 {
     const pp_reg_rows *u = o->rows;
     double rest = 0;
-    const pp_reg_window_set windows = {.ends = u->ends, .n = u->n, .window = at->window};
+    const pp_reg_window_set windows = {.ends = u->ends,
+                                       .lengths = o->s->windows.since_before ? u->lengths : NULL,
+                                       .n = u->n,
+                                       .window = at->window};
     if (pp_reg_design_set(&o->d, &o->s->timeline, &o->s->columns, &windows, at->lag, false, err) <
         0)
         return -1;
@@ -114,16 +118,29 @@ static int try_better(search *o, double window, double lag, place *best, pp_erro
     return 0;
 }
 
-/** All lengths, each wherever its window may end: within the exporter's where it is shorter, else
- * up to its own length before. */
+/** One length, at lags `step` apart from `first` to `last` of them after `lag`. */
+static int lags_try(search *o, double length, double lag, double step, int first, int last,
+                    place *best, pp_error *err)
+{
+    for (int i = first; i <= last; i++)
+        if (try_better(o, length, lag + i * step, best, err) < 0)
+            return -1;
+    return 0;
+}
+
+/** The exporter's length within one of it; others wherever their windows may end: within the
+ * exporter's where they are shorter, else up to their own length before. Values of all windows
+ * since the one before have no other length. */
 static int starts_try(search *o, double window, double lag, place *best, pp_error *err)
 {
     for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
-        double length = window * lengths[k], step = fmin(length, window) / LAGS;
-        const int steps = (int)(fabs(window - length) / step) + 1;
-        for (int i = -1; i <= steps; i++)
-            if (try_better(o, length, lag + i * step, best, err) < 0)
-                return -1;
+        const double length = window * lengths[k], step = fmin(length, window) / LAGS;
+        const bool same = lengths[k] == 1;
+        const int last = same ? LAGS : (int)(fabs(window - length) / step) + 1;
+        if (!same && o->s->windows.since_before)
+            continue;
+        if (lags_try(o, length, lag, step, same ? -LAGS : -1, last, best, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -133,8 +150,11 @@ static int refine(search *o, double step, place *best, pp_error *err)
     for (int i = 0; i < HALVINGS; i++, step *= 0.5)
         for (int side = -1; side <= 1; side += 2) {
             place from = *best;
-            if (try_better(o, from.window, from.lag + side * step, best, err) < 0 ||
-                try_better(o, from.window + side * step, from.lag, best, err) < 0 ||
+            if (try_better(o, from.window, from.lag + side * step, best, err) < 0)
+                return -1;
+            if (o->s->windows.since_before)
+                continue;
+            if (try_better(o, from.window + side * step, from.lag, best, err) < 0 ||
                 /* its beginning alone, and its end alone, are as likely off */
                 try_better(o, from.window + side * step, from.lag - side * step, best, err) < 0)
                 return -1;
@@ -168,11 +188,10 @@ static int find(search *o, size_t metric, pp_error *err)
     if (same.value - best.value < CLEARLY)
         return 0;
     double delta = own->window / 50;
-    *own = (pp_reg_own_window){best.window, best.lag, 0, 0};
-    return curvature(o, &best, delta, 0, &own->window_se, err) < 0 ||
-                   curvature(o, &best, 0, delta, &own->lag_se, err) < 0
-               ? -1
-               : 0;
+    *own = (pp_reg_own_window){best.window, best.lag, LEAST_SE, 0};
+    if (curvature(o, &best, 0, delta, &own->lag_se, err) < 0)
+        return -1;
+    return o->s->windows.since_before ? 0 : curvature(o, &best, delta, 0, &own->window_se, err);
 }
 
 int pp_reg_own_window_find(pp_reg_solver *s, size_t metric, pp_error *err)

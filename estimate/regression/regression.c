@@ -336,15 +336,20 @@ static int metric_fit(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_
 static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_error *err)
 {
     pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    const pp_reg_own_window exporters = s->own[metric];
     if (metric_fit(s, metric, u, err) < 0)
         return -1;
-    if (s->windows.since_before || !pp_reg_has(s->in, PP_REGRESSION_OWN_WINDOWS) ||
-        !pp_reg_is_suspect(s, metric) || isnan(s->in->metrics[s->order[metric]].min))
+    if (!pp_reg_is_suspect(s, metric) || isnan(s->in->metrics[s->order[metric]].min))
         return 0;
     if (pp_reg_own_window_find(s, metric, err) < 0)
         return -1;
     if (s->own[metric].window_se <= 0)
         return 0;
+    if (!pp_reg_has(s->in, PP_REGRESSION_OWN_WINDOWS)) {
+        s->own[metric] = exporters;
+        r->elsewhere = true;
+        return 0;
+    }
     free(u->ends);
     *u = (pp_reg_rows){0};
     if (pp_reg_rows_take(s, metric, u, err) < 0)

@@ -216,6 +216,7 @@ typedef struct pp_regression_metric_fit {
     size_t fitted_windows;   /**< distinct windows that lie in the observed time */
     size_t dropped_samples;  /**< NaN, infinite, blank or out of range */
     size_t repeated_samples; /**< the same collection read again */
+    bool elsewhere;          /**< other windows would explain its values clearly better */
     bool constant;           /**< its samples, two at least, all have one value */
 } pp_regression_metric_fit;
 

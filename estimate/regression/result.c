@@ -278,7 +278,7 @@ static bool is_unexplained(const pp_reg_solver *s, size_t metric)
     const pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
     /* Out of sample, where there are windows enough. */
     const double r2 = isfinite(r->prediction.explained) ? r->prediction.explained : r->r2;
-    return is_noisy(s, metric, r2) || pp_reg_is_correlated(s, metric) ||
+    return r->elsewhere || is_noisy(s, metric, r2) || pp_reg_is_correlated(s, metric) ||
            says_little(s, metric, r2) || is_shifted(s, metric);
 }
 

@@ -432,8 +432,14 @@ static void judge_all(solving *s)
         r->levels = c->levels;
         r->levels_best = c->levels_best;
     }
-    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+    bool tenant = false;
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
         judge(s, m, &r->quality[m]);
+        tenant |= r->quality[m].doubt == PP_SAMPLING_TENANT;
+    }
+    /* Whoever else uses the GPU adds to all of its metrics. */
+    for (int m = 0; m < PP_SAMPLING_METRICS && tenant; m++)
+        r->quality[m].doubt = PP_SAMPLING_TENANT;
 }
 
 static int solve(solving *s, pp_error *err)

@@ -1,5 +1,7 @@
 #include "sidecar/agent/sampling_schedule.h"
 
+#include "common/draw.h"
+
 #define GRACE (10 * INT64_C(1000000000))  /* a helper process may come before the trainer */
 #define SHORTEST INT64_C(500000000)       /* ns of a capture */
 #define EVENTS (10 * INT64_C(1000000000)) /* a capture by events: the next may record kernels */
@@ -8,6 +10,9 @@
 /* Of the budget: where the host sets the pace what the hook says of its cost is off by a third
  * (docs/overhead.md). */
 #define AIM 0.6
+
+/* Of what a capture is waited for: by so much it comes later at most. */
+#define SPREAD 0.25
 
 /* The earliest time at which the cost since `armed_at` is within the budget. */
 static int64_t paid_at(const pp_schedule *schedule, const pp_schedule_policy *policy, int64_t cost)
@@ -33,6 +38,14 @@ static void disarm(pp_schedule *schedule, const pp_schedule_input *in)
     schedule->stopping = in->running;
 }
 
+/* By a part that is drawn for each capture: what the training does every so often (evaluation,
+ * checkpoints) does not fall into step with captures. */
+static int64_t later(const pp_schedule *schedule, int64_t wait)
+{
+    const double drawn = (double)(pp_draw((uint64_t)schedule->armed_at) >> 11) * 0x1p-53;
+    return wait + (int64_t)(SPREAD * drawn * (double)wait);
+}
+
 /* Whether the last capture is not paid for yet: with what came after its end, as the hook looked on
  * until the last kernel had run. The first one is followed by one more that is paid for before it
  * comes, since nobody knows when the session ends. */
@@ -41,7 +54,7 @@ static bool is_owing(const pp_schedule *schedule, const pp_schedule_policy *poli
 {
     int64_t wait = paid_at(schedule, policy, in->cost) - schedule->armed_at;
     return schedule->armed_at != 0 &&
-           in->now - schedule->armed_at < (schedule->again ? wait : 2 * wait);
+           in->now - schedule->armed_at < (schedule->again ? later(schedule, wait) : 2 * wait);
 }
 
 static bool is_over(const pp_schedule_policy *policy, const pp_schedule_input *in)

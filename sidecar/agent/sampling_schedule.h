@@ -6,7 +6,8 @@
  * also a short session stays within its budget. Where the hook's cost stays within the budget it
  * goes on; else it ends at that length, and the next one waits until its cost (with what came after
  * the capture's end) is within the budget again: cost / (time since it was armed) <= 0.6 of it,
- * since what the hook knows of its cost has an error too. After the first one it waits twice as
+ * since what the hook knows of its cost has an error too; and up to a quarter of that longer, drawn
+ * for each capture. After the first one it waits twice as
  * long, so that every later one is paid for before it begins: wherever a session ends, its average
  * is within the budget, as long as captures cost what the one before them did, and but for
  * sessions that end before they paid for their first.

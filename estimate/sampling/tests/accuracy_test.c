@@ -114,6 +114,77 @@ static void test_kernels_side_by_side(void **state)
     check(&c, 1, 2);
 }
 
+static sim_config judged(uint64_t seed)
+{
+    sim_config c = usual(seed);
+    c.judged = true;
+    return c;
+}
+
+/* Between kernels, too, where a sample fits. */
+static sim_config launch_bound(uint64_t seed)
+{
+    sim_config c = judged(seed);
+    c.kernels = 85;
+    c.length = 12;
+    c.gap[0] = 5;
+    c.gap[1] = 60;
+    return c;
+}
+
+static void check_doubts(const sim_config *c, pp_sampling_doubt expected)
+{
+    sim s;
+    sim_run(&s, c);
+    pp_sampling_result *r = solved(&s);
+    for (int m = 0; m < SIM_BUSY; m++) {
+        const pp_sampling_quality *q = &r->quality[m];
+        print_message("explained %.3f, %.0f items, z %.2f, gap %.4f +- %.4f, levels %.3f of %.3f\n",
+                      q->explained, q->items, q->items_z, q->gap, q->gap_stderr, r->levels,
+                      r->levels_best);
+        assert_int_equal(q->doubt, expected);
+        if (expected != PP_SAMPLING_FITS)
+            continue;
+        assert_true(q->explained > 0.95);
+        assert_true(q->items > 100 && q->items_z > 0.3 && q->items_z < 2);
+    }
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+/* What speaks against values is found, and nothing where nothing does. */
+static void test_doubts(void **state)
+{
+    (void)state;
+    sim_config c = judged(21);
+    check_doubts(&c, PP_SAMPLING_FITS);
+    c.wrong = 30;
+    check_doubts(&c, PP_SAMPLING_SHIFTED);
+    c = launch_bound(22);
+    check_doubts(&c, PP_SAMPLING_FITS);
+    c.tenant = 0.03;
+    check_doubts(&c, PP_SAMPLING_TENANT);
+    c = launch_bound(23);
+    c.dealt = true;
+    check_doubts(&c, PP_SAMPLING_UNEXPLAINED);
+}
+
+/* The first capture has none before it. */
+static void test_one_capture_is_not_judged(void **state)
+{
+    (void)state;
+    sim_config c = launch_bound(24);
+    c.captures = 1;
+    sim s;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    assert_true(isnan(r->quality[0].explained) && isnan(r->quality[0].items_z));
+    assert_true(fabs(r->quality[0].gap) < 0.001); /* but this it tells */
+    assert_int_equal(r->quality[0].doubt, PP_SAMPLING_FITS);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
 /* What the samples say nothing of keeps the prior's width. */
 static void test_ignorance_is_told(void **state)
 {
@@ -255,6 +326,8 @@ int main(void)
         cmocka_unit_test(test_launch_bound),
         cmocka_unit_test(test_changing_order_and_lost_samples),
         cmocka_unit_test(test_kernels_side_by_side),
+        cmocka_unit_test(test_doubts),
+        cmocka_unit_test(test_one_capture_is_not_judged),
         cmocka_unit_test(test_ignorance_is_told),
         cmocka_unit_test(test_order_does_not_matter),
         cmocka_unit_test(test_a_metric_that_is_not_offered),

@@ -1724,6 +1724,13 @@ static void statistics(void **state)
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     s = stats_of(f, "s1");
+    assert_true(s.session.judged == 1 && s.session.doubted == 1);
+    assert_true(isnan(s.session.least_explained));
+    assert_string_equal(s.session.doubt, "sm_active: others use the GPU");
+    execute(f->direct, "UPDATE fit SET doubt = NULL");
+    s = stats_of(f, "s1");
+    assert_true(s.session.doubted == 0 && s.session.least_explained == 0.875);
+    assert_string_equal(s.session.doubt, "");
     assert_int_equal(s.session.first_step_ns, T0);
     assert_int_equal(s.session.last_step_ns, T0 + 2 * SECOND);
     assert_int_equal(s.session.events, 6);
