@@ -464,6 +464,19 @@ static void print_quality(FILE *to, const json_t *quality)
     }
 }
 
+/* What they do the GPU's counters hold, too. */
+static void print_others(FILE *to, const json_t *device)
+{
+    size_t i;
+    json_t *other;
+    const json_t *others = json_object_get(device, "others");
+    json_array_foreach((json_t *)(uintptr_t)others, i, other)(void)
+        fprintf(to, "%s %s (%lld)", i ? "," : "others used this GPU:", text_of(other, "name"),
+                (long long)json_integer_value(json_object_get(other, "pid")));
+    if (json_array_size(others) > 0)
+        (void)fputc('\n', to);
+}
+
 /* Of each process that PM sampling tells of, of windows, and of replays. */
 static void print_qualities(FILE *to, const json_t *gpu)
 {
@@ -534,5 +547,6 @@ void pp_results_print(const json_t *results, FILE *to)
         json_array_foreach((json_t *)(uintptr_t)items, k, item) print_item(to, item);
         print_reason(to, items);
         print_qualities(to, gpu);
+        print_others(to, json_object_get(gpu, "device"));
     }
 }

@@ -195,8 +195,10 @@ static int spawn(run *r, pp_error *err)
 {
     char **command = r->options->command;
     int rc = posix_spawnp(&r->child, command[0], NULL, NULL, command, environ);
-    if (rc == 0)
+    if (rc == 0) {
+        pp_gpus_watch(r->gpus, r->child);
         return 0;
+    }
     r->child = 0;
     return pp_error_set(err, PP_ERR_NOT_FOUND, "%s: %s", command[0],
                         uv_strerror(uv_translate_sys_error(rc)));

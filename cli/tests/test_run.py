@@ -93,6 +93,39 @@ def test_counters_of_two_gpus(python, tmp_path):
     assert {(s["gpu"], s["metric"]) for s in samples if set(s["value"]) == {0.8}} == {("GPU-a", "SMActive")}
 
 
+USER = """
+import os, subprocess, sys
+users = open(sys.argv.pop(1), "a")
+print(os.getpid(), file=users, flush=True)
+child = subprocess.Popen(["sleep", "60"])
+print(child.pid, file=users, flush=True)
+sys.argv = sys.argv[1:]
+try:
+    exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"))
+finally:
+    child.kill()
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_others_on_the_gpu(python, tmp_path, named):
+    """They are told where the training's own processes are known among the driver's: its children are its own."""
+    table, users, script = tmp_path / "table", tmp_path / "users", tmp_path / "user.py"
+    script.write_text(USER)
+    with subprocess.Popen(["sleep", "600"]) as other:
+        users.write_text(f"{other.pid}\n")
+        table.write_text(f"GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 users={users}\n")
+        probed = run(*probe("run", "--budget", "50", "--capture", "100ms", "-o", str(tmp_path / "results"), "--", python,
+                            str(script), str(users if named else tmp_path / "nowhere"), TRAIN, "1500"),
+                     NVIDIA_VISIBLE_DEVICES="GPU-a", PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
+        other.kill()
+    assert probed.returncode == 0, probed.stderr
+    (gpu,) = json.loads((tmp_path / "results/results.json").read_text())["gpus"]
+    told = f"others used this GPU: sleep ({other.pid})\n"
+    assert gpu["device"].get("others", []) == ([{"pid": other.pid, "name": "sleep"}] if named else [])
+    assert (told in probed.stderr) == named, probed.stderr
+
+
 def test_a_gpu_that_is_lost(python, tmp_path):
     table = tmp_path / "table"
     table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=80 occ=40 dram=20 fp32=10 lost=4\n")

@@ -20,6 +20,12 @@ typedef struct nvml_memory {
     unsigned long long total, free, used; /* bytes */
 } nvml_memory;
 
+typedef struct nvml_process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+} nvml_process;
+
 typedef struct nvml_gpm_metric {
     unsigned id;
     int status;
@@ -32,6 +38,7 @@ typedef struct nvml_gpm_metric {
 enum {
     NVML_SUCCESS = 0,
     GPM_VERSION = 1,
+    PROCESSES_MAX = 64,
     GPM_METRICS_MAX = 512, /* more than any nvml.h so far has; the first of them are used */
     CLOCK_SM = 1,
 };
@@ -62,6 +69,7 @@ struct pp_nvml {
     int (*instance)(nvml_device, unsigned *);         /* of a MIG device */
     int (*whole)(nvml_device, nvml_device *);         /* the GPU that it is of */
     int (*mig_sample)(nvml_device, unsigned, nvml_gpm_sample);
+    int (*processes)(nvml_device, unsigned *, nvml_process *);
     /* NULL in a driver that has no GPM */
     int (*gpm_support)(nvml_device, nvml_gpm_support *);
     int (*gpm_alloc)(nvml_gpm_sample *);
@@ -104,6 +112,7 @@ static bool find_all(pp_nvml *n)
     (void)find(l, "nvmlDeviceGetGpuInstanceId", &n->instance);
     (void)find(l, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", &n->whole);
     (void)find(l, "nvmlGpmMigSampleGet", &n->mig_sample);
+    (void)find(l, "nvmlDeviceGetComputeRunningProcesses_v3", &n->processes);
     bool gpm = find(l, "nvmlGpmQueryDeviceSupport", &n->gpm_support) &&
                find(l, "nvmlGpmSampleAlloc", &n->gpm_alloc) &&
                find(l, "nvmlGpmSampleFree", &n->gpm_free) &&
@@ -207,6 +216,18 @@ void pp_nvml_gpu_close(pp_nvml_gpu *g)
     if (g->next)
         (void)g->nvml->gpm_free(g->next);
     free(g);
+}
+
+size_t pp_nvml_gpu_processes(const pp_nvml_gpu *g, uint32_t *pids, size_t room)
+{
+    nvml_process all[PROCESSES_MAX];
+    unsigned n = PROCESSES_MAX;
+    size_t count = 0;
+    if (!g->nvml->processes || g->nvml->processes(g->device, &n, all) != NVML_SUCCESS)
+        return 0;
+    for (unsigned i = 0; i < n && i < PROCESSES_MAX && count < room; i++)
+        pids[count++] = all[i].pid;
+    return count;
 }
 
 bool pp_nvml_gpu_has_gpm(const pp_nvml_gpu *g)

@@ -16,6 +16,7 @@
 #include "common/metric.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct pp_nvml pp_nvml;
@@ -54,6 +55,11 @@ void pp_nvml_gpu_close(pp_nvml_gpu *gpu);
 
 /** Whether it has GPM counters. */
 bool pp_nvml_gpu_has_gpm(const pp_nvml_gpu *gpu);
+
+/** Processes that have a context on it, by the numbers that the driver knows them by: those of its
+ * own PID namespace. Returns how many of them are in `pids`, `room` at most; 0: none, or the driver
+ * does not tell. */
+size_t pp_nvml_gpu_processes(const pp_nvml_gpu *gpu, uint32_t *pids, size_t room);
 
 /** Reads it; takes up to 0.5 ms. The first reading has no GPM values, nor has one that comes within
  * a window of the one before and finds nothing new: its time is in the next one's. */

@@ -3,7 +3,7 @@
  * file that PP_NVML_TABLE names:
  *
  *   GPU-... util=50 mem=1024 gpm=1 sm=80,20 occ=40 dram=10 fp32=5 lost=0 repeat=0
- *           mw=500000 mj=1000,2000 mhz=1980
+ *           mw=500000 mj=1000,2000 mhz=1980 users=FILE
  *   MIG-... instance=3 mem=512 sm=10        a part of the GPU of the line before
  *
  * A counter may have several values, one for each sample, again and again. `lost=N`: from the Nth
@@ -62,6 +62,7 @@ typedef struct gpu {
     double values[COUNTERS][VALUES];
     int count[COUNTERS];
     int gpm, lost, repeat;
+    char users[1024];              /* a file; "" */
     int instance;                  /* of a part; 0: a whole GPU */
     int samples;                   /* taken */
     int refreshed;                 /* of them, new ones */
@@ -105,6 +106,8 @@ static void take(gpu *g, const char *key, char *text)
         g->repeat = number;
     else if (strcmp(key, "instance") == 0)
         g->instance = number;
+    else if (strcmp(key, "users") == 0)
+        (void)snprintf(g->users, sizeof g->users, "%s", text);
     for (int c = 0; c < COUNTERS; c++) {
         char *rest = NULL;
         if (strcmp(key, names[c]) != 0)
@@ -132,6 +135,13 @@ static void read_line(char *line)
     }
 }
 
+typedef struct user {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+} user;
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const gpu *g, unsigned *count, user *ret);
 EXPORT int nvmlInit_v2(void);
 EXPORT int nvmlShutdown(void);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **ret);
@@ -225,6 +235,19 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **ret)
 static int is_lost(const gpu *g)
 {
     return !started || (g->lost && g->samples >= g->lost);
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(const gpu *g, unsigned *count, user *ret)
+{
+    FILE *f = *g->users ? fopen(g->users, "re") : NULL;
+    char line[32];
+    const unsigned room = *count;
+    *count = 0;
+    while (f && *count < room && fgets(line, sizeof line, f))
+        ret[(*count)++] = (user){.pid = (unsigned)strtoul(line, NULL, 10)};
+    if (f)
+        (void)fclose(f);
+    return is_lost(g) ? GPU_IS_LOST : SUCCESS;
 }
 
 static double value_of(const gpu *g, counter c, int number)
