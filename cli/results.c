@@ -87,12 +87,12 @@ static void add_closures(json_t *gpu, const pp_estimates *s)
 
 static json_t *quality_object(const pp_estimates_fit *f)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "method",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "method",
                      pp_method_name(PP_METHOD_REGRESSION), "doubt", text_or_null(f->doubt),
-                     "explained", real(f->explained), "miss", real(f->miss), "expectedMiss",
-                     real(f->expected_miss), "items", (json_int_t)f->items, "itemsZ",
-                     real(f->items_z), "idle", real(f->idle), "idleStandardError",
-                     real(f->idle_stderr), "shiftMs", real(f->shift_ns / 1e6),
+                     "untold", text_or_null(f->untold), "explained", real(f->explained), "miss",
+                     real(f->miss), "expectedMiss", real(f->expected_miss), "items",
+                     (json_int_t)f->items, "itemsZ", real(f->items_z), "idle", real(f->idle),
+                     "idleStandardError", real(f->idle_stderr), "shiftMs", real(f->shift_ns / 1e6),
                      "shiftStandardErrorMs", real(f->shift_stderr_ns / 1e6));
 }
 
@@ -441,8 +441,8 @@ static void print_closure(FILE *to, const json_t *closure)
         (void)fprintf(to, " (all rows together, less what was held out of them)\n");
 }
 
-/* By metric: what was predicted of what was held out; and what speaks against values. */
-static void print_quality(FILE *to, const json_t *quality)
+/* By metric: what was predicted of what was held out; and why layers are not told, `by` whom. */
+static void print_quality(FILE *to, const json_t *quality, const char *by)
 {
     const char *name;
     json_t *of;
@@ -459,8 +459,9 @@ static void print_quality(FILE *to, const json_t *quality)
         (void)fputs(" of its variance\n", to);
     json_object_foreach((json_t *)(uintptr_t)quality, name, of)
     {
-        if (*text_of(of, "doubt"))
-            (void)fprintf(to, "%s of layers is not told: %s\n", name, text_of(of, "doubt"));
+        const char *why = *text_of(of, "doubt") ? text_of(of, "doubt") : text_of(of, "untold");
+        if (*why)
+            (void)fprintf(to, "%s of layers is not told%s: %s\n", name, by, why);
     }
 }
 
@@ -483,8 +484,8 @@ static void print_qualities(FILE *to, const json_t *gpu)
     size_t i;
     json_t *sampling;
     json_array_foreach(json_object_get(gpu, "fine"), i, sampling)
-        print_quality(to, json_object_get(sampling, "closure"));
-    print_quality(to, json_object_get(gpu, "quality"));
+        print_quality(to, json_object_get(sampling, "closure"), " by PM sampling");
+    print_quality(to, json_object_get(gpu, "quality"), "");
     print_closure(to, json_object_get(gpu, "closure"));
 }
 

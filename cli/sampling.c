@@ -51,13 +51,13 @@ static json_t *closure_of_metric(const pp_sampling_result *r, int m)
                      real(q->gap_stderr), "doubt", doubt ? json_string(doubt) : json_null());
 }
 
-/* As on the wire, of metrics with samples that were held out. */
+/* As on the wire. */
 static json_t *closure_of(const pp_sampling_result *r)
 {
     json_t *all = json_object();
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
-        if (isnan(r->held[m]))
-            continue; /* no sample of it was held out: the GPU may not offer it */
+        if (isnan(r->noise[m]))
+            continue; /* the GPU does not offer it */
         (void)json_object_set_new(all, pp_metric_get((pp_metric)m)->spec_name,
                                   closure_of_metric(r, m));
     }

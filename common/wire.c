@@ -214,13 +214,18 @@ static const column closure_columns[] = {
     {"difference", PLAIN, offsetof(pp_wire_pm_closure, difference), -MILLIONTHS_MAX,
      MILLIONTHS_MAX},
     {"noise", UNKNOWN, offsetof(pp_wire_pm_closure, noise), -1, MILLIONTHS_MAX},
-    {"explained", UNKNOWN, offsetof(pp_wire_pm_closure, explained), -1, MILLIONTHS_MAX},
-    {"miss", UNKNOWN, offsetof(pp_wire_pm_closure, miss), -1, MILLIONTHS_MAX},
-    {"items", UNKNOWN, offsetof(pp_wire_pm_closure, items), -1, PP_WIRE_MAX_COUNT},
-    {"itemsZ", UNKNOWN, offsetof(pp_wire_pm_closure, items_z), -1, MILLIONTHS_MAX * 100},
-    {"gap", UNKNOWN, offsetof(pp_wire_pm_closure, gap), -1, MILLIONTHS_MAX},
-    {"gapError", UNKNOWN, offsetof(pp_wire_pm_closure, gap_error), -1, MILLIONTHS_MAX},
-    {"doubt", UNKNOWN, offsetof(pp_wire_pm_closure, doubt), -1, PP_WIRE_MAX_DOUBT},
+    {0},
+};
+
+static const column quality_columns[] = {
+    {"metric", PLAIN, offsetof(pp_wire_pm_quality, metric), 0, PP_WIRE_PM_METRICS - 1},
+    {"explained", UNKNOWN, offsetof(pp_wire_pm_quality, explained), -1, 1000000},
+    {"miss", UNKNOWN, offsetof(pp_wire_pm_quality, miss), -1, MILLIONTHS_MAX},
+    {"items", UNKNOWN, offsetof(pp_wire_pm_quality, items), -1, PP_WIRE_MAX_COUNT},
+    {"itemsZ", UNKNOWN, offsetof(pp_wire_pm_quality, items_z), -1, MILLIONTHS_MAX * 100},
+    {"gap", UNKNOWN, offsetof(pp_wire_pm_quality, gap), -1, MILLIONTHS_MAX},
+    {"gapError", UNKNOWN, offsetof(pp_wire_pm_quality, gap_error), -1, MILLIONTHS_MAX},
+    {"doubt", UNKNOWN, offsetof(pp_wire_pm_quality, doubt), -1, PP_WIRE_MAX_DOUBT},
     {0},
 };
 
@@ -243,6 +248,8 @@ static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cel
 static const column_group pm_group = {"fine", pm_columns, sizeof(pp_wire_pm_row), PP_WIRE_MAX_PM};
 static const column_group closure_group = {"fine.closure", closure_columns,
                                            sizeof(pp_wire_pm_closure), PP_WIRE_PM_METRICS};
+static const column_group quality_group = {"fine.quality", quality_columns,
+                                           sizeof(pp_wire_pm_quality), PP_WIRE_PM_METRICS};
 
 /* ---- small helpers -----------------------------------------------------------------------------
  */
@@ -561,19 +568,36 @@ static int check_sampling(const pp_wire_pm_sampling *s, pp_error *err)
     return 0;
 }
 
+/* Of a group whose elements begin with the metric that they are of. */
+static int64_t metric_at(const column_group *group, const void *elements, size_t i)
+{
+    int64_t metric;
+    memcpy(&metric, (const char *)elements + i * group->stride, sizeof metric);
+    return metric;
+}
+
+static int check_by_metric(const column_group *group, const void *elements, size_t count,
+                           size_t sources, pp_error *err)
+{
+    if (check_columns(group, elements, count, err) < 0)
+        return -1;
+    for (size_t i = 1; i < count; i++)
+        if (metric_at(group, elements, i) <= metric_at(group, elements, i - 1))
+            return refuse_element(err, group->name, "metric", i,
+                                  "must be greater than the one before");
+    if (count > 0 && metric_at(group, elements, count - 1) >= (int64_t)sources)
+        return refuse_element(err, group->name, "metric", count - 1, "has no source");
+    return 0;
+}
+
 static int check_closures(const pp_wire_pm *pm, pp_error *err)
 {
-    if (check_columns(&closure_group, pm->closures, pm->closure_count, err) < 0)
-        return -1;
-    for (size_t i = 1; i < pm->closure_count; i++)
-        if (pm->closures[i].metric <= pm->closures[i - 1].metric)
-            return refuse_element(err, closure_group.name, "metric", i,
-                                  "must be greater than the one before");
-    if (pm->closure_count > 0 &&
-        pm->closures[pm->closure_count - 1].metric >= (int64_t)pm->sources.count)
-        return refuse_element(err, closure_group.name, "metric", pm->closure_count - 1,
-                              "has no source");
-    return 0;
+    const size_t sources = pm->sources.count;
+    return check_by_metric(&closure_group, pm->closures, pm->closure_count, sources, err) < 0 ||
+                   check_by_metric(&quality_group, pm->qualities, pm->quality_count, sources, err) <
+                       0
+               ? -1
+               : 0;
 }
 
 /* A value without its source's name would be nobody's. */
@@ -771,7 +795,8 @@ static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
     const json_t *sampling = json_object_get(object, "sampling");
     const json_t *closure = json_object_get(object, "closure");
-    void *closures = NULL;
+    const json_t *quality = json_object_get(object, "quality");
+    void *closures = NULL, *qualities = NULL;
     if (sampling &&
         (pp_json_decode(sampling, sampling_fields, false, "fine.sampling", &pm->sampling, err) <
              0 ||
@@ -781,6 +806,9 @@ static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
     if (closure && decode_columns(closure, &closure_group, &closures, &pm->closure_count, err) < 0)
         return -1;
     pm->closures = closures;
+    if (quality && decode_columns(quality, &quality_group, &qualities, &pm->quality_count, err) < 0)
+        return -1;
+    pm->qualities = qualities;
     return 0;
 }
 
@@ -920,6 +948,7 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     pp_json_free_fields(sampling_fields, &batch->pm.sampling);
     free(batch->pm.rows);
     free(batch->pm.closures);
+    free(batch->pm.qualities);
     free(batch);
 }
 
@@ -1110,18 +1139,31 @@ static json_t *sampling_json(const pp_wire_pm_sampling *s)
                      (json_int_t)s->sampler_cpu);
 }
 
+/* Nothing where there are none; with a comma behind it. */
+static int append_by_metric(pp_buf *out, const column_group *group, const char *key,
+                            const void *elements, size_t count, pp_error *err)
+{
+    if (count == 0)
+        return 0;
+    return pp_buf_printf(out, err, "\"%s\":{", key) < 0 ||
+                   append_columns(out, group, elements, count, err) < 0 ||
+                   append_text(out, ",", err) < 0
+               ? -1
+               : 0;
+}
+
 static int append_sampling(pp_buf *out, const pp_wire_pm *pm, pp_error *err)
 {
     if (pm->sampling.period &&
         (append_text(out, "\"sampling\":", err) < 0 ||
          append_json(out, sampling_json(&pm->sampling), err) < 0 || append_text(out, ",", err) < 0))
         return -1;
-    if (pm->closure_count == 0)
-        return 0;
-    if (append_text(out, "\"closure\":{", err) < 0 ||
-        append_columns(out, &closure_group, pm->closures, pm->closure_count, err) < 0)
-        return -1;
-    return append_text(out, ",", err);
+    return append_by_metric(out, &closure_group, "closure", pm->closures, pm->closure_count, err) <
+                       0 ||
+                   append_by_metric(out, &quality_group, "quality", pm->qualities,
+                                    pm->quality_count, err) < 0
+               ? -1
+               : 0;
 }
 
 static int append_pm(pp_buf *out, const pp_wire_pm *pm, pp_error *err)

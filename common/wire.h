@@ -192,8 +192,7 @@ typedef struct pp_wire_pm_sampling {
 enum {
     PP_WIRE_DOUBT_UNEXPLAINED = 1,
     PP_WIRE_DOUBT_TENANT = 2,
-    PP_WIRE_DOUBT_SHIFTED = 3,
-    PP_WIRE_MAX_DOUBT = PP_WIRE_DOUBT_SHIFTED,
+    PP_WIRE_MAX_DOUBT = PP_WIRE_DOUBT_TENANT,
 };
 
 /** Estimates of a metric against samples that were held out; millionths. */
@@ -201,7 +200,13 @@ typedef struct pp_wire_pm_closure {
     int64_t metric;     /**< by its place in `sources` */
     int64_t held;       /**< mean of the samples held out */
     int64_t difference; /**< what the estimates say of them, less that; may be negative */
-    int64_t noise;     /**< what is left of a sample, standard deviation; -1: not known, so below */
+    int64_t noise;      /**< what is left of a sample, standard deviation; -1: not known */
+} pp_wire_pm_closure;
+
+/** How captures are predicted by those before them, and what speaks against a metric's values;
+ * millionths, -1: not known. */
+typedef struct pp_wire_pm_quality {
+    int64_t metric;    /**< by its place in `sources` */
     int64_t explained; /**< of samples of captures, the share of their variance that captures
                             before them predict; 0 where that is less */
     int64_t miss;      /**< root mean square of these predictions less the samples */
@@ -209,9 +214,8 @@ typedef struct pp_wire_pm_closure {
     int64_t items_z;   /**< ... and the root mean square of their errors over standard errors */
     int64_t gap;       /**< mean where no kernel ran, 0 where that is less */
     int64_t gap_error; /**< its standard error */
-    int64_t doubt;     /**< what speaks against the metric's values, by its number; 0:
-                            nothing */
-} pp_wire_pm_closure;
+    int64_t doubt;     /**< what speaks against the metric's values, by its number; 0: nothing */
+} pp_wire_pm_quality;
 
 /** All that is known of one process by now: the next one of it replaces it. Or why nothing more
  * will be known: what was told before stays. */
@@ -225,6 +229,8 @@ typedef struct pp_wire_pm {
     pp_wire_pm_sampling sampling;
     pp_wire_pm_closure *closures; /**< of metrics with samples held out, each once */
     size_t closure_count;
+    pp_wire_pm_quality *qualities; /**< of metrics that are known, each once */
+    size_t quality_count;
 } pp_wire_pm;
 
 /** What the hook measured of its own cost in this batch. */

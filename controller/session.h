@@ -335,12 +335,13 @@ typedef struct pp_session_stats {
     int64_t final_job_means; /**< estimates of kind job with a mean */
     int64_t final_own;       /**< layers' estimates with a mean of their own */
     int64_t final_groups;    /**< groups' means, each once */
-    int64_t judged;          /**< metrics of pods' GPUs whose layers' values were held against data
-                                  that was held out, or are in doubt ... */
-    int64_t doubted;         /**< ... of these, in doubt */
-    double least_explained;  /**< share of the data held out that is predicted, of the worst one
-                                  that is not in doubt; NaN: nothing was held out */
-    char doubt[PP_SESSION_DOUBT]; /**< of one of them: the metric, and what speaks against it */
+    int64_t judged;          /**< metrics of GPUs whose layers are told, or were to be ... */
+    int64_t doubted;         /**< ... of these, such that something speaks against ... */
+    int64_t predicted;       /**< ... and others that were held against data that was held out */
+    double least_explained;  /**< share of that data's variance that is predicted, of the worst of
+                                  them; NaN: there is none */
+    char doubt[PP_SESSION_DOUBT]; /**< of one in doubt the metric, and what speaks against it; where
+                                       there is none why one is not told; "": neither */
 } pp_session_stats;
 
 /** What makes pods that the session has profiled; the name is borrowed. */

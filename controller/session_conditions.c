@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { MAX_POD_EVENTS = 8 };
+#define LEAST_EXPLAINED 0.5 /* where windows differ by next to nothing, less does no harm */
 #define SAMPLES_EXPECTED_AFTER INT64_C(60000000000) /* ns after the first step was seen */
 
 /* Leaves a condition as it was; false where it was not there. */
@@ -304,17 +305,20 @@ static void set_replayed(pp_session_turn *turn)
 
 static void describe_quality(const pp_session_stats *st, char *out, size_t size)
 {
+    const long long predicted = st->predicted, judged = st->judged;
     if (st->doubted > 0)
         (void)snprintf(out, size,
                        "values of layers are withheld for %lld of %lld metrics of GPUs; %s",
-                       (long long)st->doubted, (long long)st->judged, st->doubt);
-    else if (isfinite(st->least_explained))
+                       (long long)st->doubted, judged, st->doubt);
+    else if (st->predicted > 0)
         (void)snprintf(out, size,
-                       "values of layers predict at least %.0f %% of the variance of what was held "
-                       "out, in every metric of every GPU",
-                       floor(100 * fmax(st->least_explained, 0)));
+                       "values of layers predict %.0f %% or more of the variance of what was held "
+                       "out, in each of %lld of %lld metrics of GPUs%s%s",
+                       floor(100 * fmax(st->least_explained, 0)), predicted, judged,
+                       *st->doubt ? "; " : "", st->doubt);
     else
-        (void)snprintf(out, size, "nothing speaks against values of layers");
+        (void)snprintf(out, size, "nothing could be held out to hold values of layers against%s%s",
+                       *st->doubt ? "; " : "", st->doubt);
 }
 
 /* Whether layers' values predict what was held out: a session may succeed, and have none. What is
@@ -333,6 +337,12 @@ static void set_explained(pp_session_turn *turn)
                        quality);
     else if (st->doubted > 0)
         pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_FALSE, "InDoubt",
+                       "In the end, %s", quality);
+    else if (st->predicted == 0)
+        pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_UNKNOWN, "NothingHeldOut",
+                       "In the end, %s", quality);
+    else if (st->least_explained < LEAST_EXPLAINED)
+        pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_UNKNOWN, "LittleExplained",
                        "In the end, %s", quality);
     else
         pp_session_set(turn, PP_CONDITION_EXPLAINED, PP_CONDITION_TRUE, "Predicted",

@@ -81,6 +81,7 @@ typedef struct pp_estimates_fit {
     double step_variation;
     double closure;
     bool judged;          /**< layers were asked of its windows: what follows means something */
+    const char *untold;   /**< static: why windows say nothing of layers; NULL: they do */
     const char *doubt;    /**< static: what speaks against its values; NULL: nothing */
     double explained;     /**< of windows that were held out, the share of their variance that the
                                others predict; NaN: too few windows, so below */

@@ -7,14 +7,13 @@
 
 const char pp_sampled_values_none[] = "PM sampling told nothing of it";
 
+const char pp_doubt_tenant[] =
+    "others use the GPU: it is busy where no kernel of this process runs";
+
 const char *pp_sampled_values_doubt(int doubt)
 {
     static const char *const texts[] = {
-        NULL,
-        "samples differ by more than the kernels in them explain",
-        "others use the GPU: it is busy where no kernel of this process runs",
-        "kernels explain samples better at another lag",
-    };
+        NULL, "samples differ by more than the kernels in them explain", pp_doubt_tenant};
     return doubt > 0 && (size_t)doubt < sizeof texts / sizeof *texts ? texts[doubt] : NULL;
 }
 
@@ -100,17 +99,20 @@ static void refuse(const char *doubt, pp_estimate *to)
         to->reason = doubt;
 }
 
-static bool is_shared(const pp_activity_process *p)
-{
-    bool shared = false;
-    for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++)
-        shared |= p->pm_doubt[m] == PP_WIRE_DOUBT_TENANT;
-    return shared;
-}
-
 static bool uses(const pp_activity_process *p, const char *gpu)
 {
     return p->gpus.count == 0 ? !*gpu : pp_strings_contain(&p->gpus, gpu);
+}
+
+/* Whether PM sampling of any process on the GPU has seen others use it. */
+static bool is_shared(const pp_activity *a, const char *gpu)
+{
+    bool shared = false;
+    for (size_t i = 0; i < a->n_processes; i++)
+        for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++)
+            shared |=
+                a->processes[i].pm_doubt[m] == PP_WIRE_DOUBT_TENANT && uses(&a->processes[i], gpu);
+    return shared;
 }
 
 static bool is_sampled(const pp_activity *a, const char *gpu)
@@ -164,7 +166,6 @@ static int take_values(const pp_activity *a, const char *gpu, int64_t process, p
         else if (to)
             rc = take(a, f, to, err);
     }
-    s->shared |= is_shared(&a->processes[process]);
     free(places);
     return rc;
 }
@@ -172,6 +173,7 @@ static int take_values(const pp_activity *a, const char *gpu, int64_t process, p
 int pp_sampled_values_take(const pp_activity *a, const char *gpu, pp_estimates *s, pp_error *err)
 {
     int64_t process = sampled_process(a, gpu);
+    s->shared |= is_shared(a, gpu);
     if (process >= 0)
         return take_values(a, gpu, process, s, err);
     const char *text = is_sampled(a, gpu) ? "" : find_why(a, gpu);

@@ -12,6 +12,9 @@ extern const char pp_sampled_values_none[];
 int pp_sampled_values_take(const pp_activity *activity, const char *gpu, pp_estimates *s,
                            pp_error *err);
 
+/** The reason of values that others' work is in. */
+extern const char pp_doubt_tenant[];
+
 /** What speaks against a metric's values, by wire.h's number: a static reason; NULL: nothing. */
 const char *pp_sampled_values_doubt(int doubt);
 

@@ -106,7 +106,17 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
 }
 
 /* What speaks against all that windows say of layers; NULL: nothing. */
-static const char *doubt_of(const pp_regression_result *r, size_t metric)
+static const char *doubt_of(const pp_regression_metric_fit *f)
+{
+    if (f->doubt == PP_REGRESSION_TENANT)
+        return pp_doubt_tenant;
+    if (f->doubt == PP_REGRESSION_UNEXPLAINED)
+        return "metric windows differ by more than the layers in them explain";
+    return NULL;
+}
+
+/* Why windows say nothing of layers, though nothing speaks against them; NULL: they do. */
+static const char *untold(const pp_regression_result *r, size_t metric)
 {
     const pp_regression_metric_fit *f = &r->fits[metric];
     if (!r->lag_known && f->constant)
@@ -115,11 +125,7 @@ static const char *doubt_of(const pp_regression_result *r, size_t metric)
         return "the exporter's lag could not be told from the data";
     if (f->fitted_windows == 0)
         return "no metric window lies within the observed time";
-    if (f->doubt == PP_REGRESSION_TENANT)
-        return "others use the GPU: it is busy where no kernel of this process runs";
-    if (f->doubt == PP_REGRESSION_UNEXPLAINED)
-        return "metric windows differ by more than the layers in them explain";
-    return NULL;
+    return f->told ? NULL : "there are too few metric windows for as many layers";
 }
 
 /* Why there is no value, in the words of docs/results.md. */
@@ -140,9 +146,10 @@ static const char *why(const pp_regression_result *r, size_t metric, bool job, b
         return "took no time while observed";
     if (in_group)
         return "known only together with its group";
-    const char *doubt = doubt_of(r, metric);
-    if (doubt)
-        return doubt;
+    const char *all = untold(r, metric);
+    all = all ? all : doubt_of(&r->fits[metric]);
+    if (all)
+        return all;
     return "its standard error is above the limit";
 }
 
@@ -261,7 +268,8 @@ static pp_estimates_fit make_fit(const pp_problem *p, const pp_regression_result
         .step_variation = f->step_variation,
         .closure = f->closure,
         .judged = judged,
-        .doubt = judged ? doubt_of(r, metric) : NULL,
+        .doubt = judged ? doubt_of(f) : NULL,
+        .untold = judged ? untold(r, metric) : NULL,
         .explained = f->prediction.explained,
         .miss = f->prediction.miss,
         .expected_miss = f->prediction.expected,
@@ -343,7 +351,16 @@ static int make_rows(const pp_problem *p, const pp_regression_result *r,
     return pp_sample_rows_make(p, r, options->tolerance_percent, s, err);
 }
 
-/* Where something else told layers, what windows would have told is of no account. */
+static bool is_regressed(const pp_estimates *s, pp_metric metric)
+{
+    bool found = false;
+    for (size_t i = 0; i < s->n_estimates; i++)
+        found |= s->estimates[i].metric == metric && s->estimates[i].method == PP_METHOD_REGRESSION;
+    return found;
+}
+
+/* Where something else told all that is told of layers, what windows would have told is of no
+ * account. */
 static void drop_overruled(pp_estimates *s)
 {
     for (size_t i = 0; i < s->n_estimates; i++) {
@@ -351,10 +368,28 @@ static void drop_overruled(pp_estimates *s)
         if (e->method != PP_METHOD_SAMPLING && e->method != PP_METHOD_REPLAY)
             continue;
         for (size_t m = 0; m < s->n_fits; m++)
-            if (s->fits[m].metric == e->metric) {
+            if (s->fits[m].metric == e->metric && !is_regressed(s, e->metric)) {
                 s->fits[m].judged = false;
-                s->fits[m].doubt = NULL;
+                s->fits[m].doubt = s->fits[m].untold = NULL;
             }
+    }
+}
+
+/* Whoever else uses the GPU adds to all of its counters, whoever reads them. */
+static void withhold_all(pp_estimates *s)
+{
+    for (size_t i = 0; i < s->n_estimates; i++) {
+        pp_estimate *e = &s->estimates[i];
+        if (e->method != PP_METHOD_REGRESSION && e->method != PP_METHOD_SAMPLING &&
+            e->method != PP_METHOD_REPLAY)
+            continue;
+        free(e->source);
+        free(e->group_name);
+        e->source = e->group_name = NULL;
+        e->mean = e->standard_error = e->group_mean = e->group_standard_error = (double)NAN;
+        e->method = PP_METHOD_NONE;
+        e->basis = PP_BASIS_NONE;
+        e->reason = pp_doubt_tenant;
     }
 }
 
@@ -402,6 +437,8 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_estimates
         rc = pp_sampled_values_take(activity, gpu, s, err);
     if (rc == 0)
         drop_overruled(s);
+    if (rc == 0 && s->shared)
+        withhold_all(s);
     if (rc == 0)
         pp_achieved_fill(activity, gpu, s);
     pp_regression_result_free(result);

@@ -162,13 +162,13 @@ static void quality_is_shown(void **state)
                               json_pack("{s:{s:f, s:n}, s:{s:f, s:s}, s:{s:n, s:s}}", "SMActive",
                                         "explained", 0.987, "doubt", "FP32Active", "explained",
                                         0.31, "doubt", "windows differ", "DRAMActive", "explained",
-                                        "doubt", "its values did not vary"));
+                                        "untold", "its values did not vary"));
     (void)json_object_set_new(gpu, "fine",
                               json_pack("[{s:{s:{s:f, s:s}}}]", "closure", "TensorActive",
                                         "explained", 0.5, "doubt", "others use the GPU"));
     char *table = printed(of);
     holds(table, "\nheld out and predicted: TensorActive 50.0% of its variance\n"
-                 "TensorActive of layers is not told: others use the GPU\n"
+                 "TensorActive of layers is not told by PM sampling: others use the GPU\n"
                  "held out and predicted: SMActive 98.7%, FP32Active 31.0% of its variance\n"
                  "FP32Active of layers is not told: windows differ\n"
                  "DRAMActive of layers is not told: its values did not vary\n");

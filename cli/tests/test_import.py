@@ -153,7 +153,24 @@ def test_how_right_fine_values_are(database, tmp_path):
                          "times, failed_times, sampled_ns, sampler_cpu_ns, latest FROM result_quality WHERE method = 'sampling'"
                ) == [["0", "sm_active", "0.4", "-0.0025", "0.03", "150000", "-1400123", "31", "GH100", "25000", "3", "1",
                       "4000000000", "5000000000", "t"]]
-    assert ask(database, "SELECT * FROM result_quality WHERE method = 'regression'") == []  # none of its values are shown
+    # of the layer of which PM sampling told nothing
+    assert ask(database, "SELECT metric, doubt FROM result_quality WHERE method = 'regression'") == [["sm_active", ""]]
+
+
+@pytest.mark.parametrize("doubt,why", [(1, "samples differ by more"), (2, "others use the GPU")])
+def test_what_speaks_against_fine_values(database, tmp_path, doubt, why):
+    """Others' work is in all that a GPU's counters say; where samples are not explained windows may tell."""
+    batches = [folder.batch(i, 10 * i, 10) for i in range(6)] + [
+        folder.fine(6, {1: 0.75}, quality={"metric": [0], "explained": [700000], "doubt": [doubt]})]
+    code, _, complaint = run("--database", database, folder.write(tmp_path / "dlrm", batches=batches))
+    assert code == 0, complaint
+    rows = ask(database, "SELECT layer, method, mean IS NULL, reason FROM estimate "
+                         "WHERE kind IN ('layer', 'job') AND metric = 'sm_active' ORDER BY kind, layer")
+    assert rows[0][:3] == ["", "job", "f"]
+    for layer in rows[1:]:
+        assert layer[1:3] == (["none", "t"] if doubt == 2 else ["regression", "f"]) and (doubt == 1 or why in layer[3])
+    assert ask(database, "SELECT DISTINCT shared FROM attribution") == [["t" if doubt == 2 else "f"]]
+    assert why in ask(database, "SELECT doubt FROM result_quality WHERE method = 'sampling'")[0][0]
 
 
 def test_how_right_values_of_windows_are(database, tmp_path):

@@ -120,11 +120,12 @@ static const char example_sampling[] =
     "{\"chip\":\"GH100\",\"period\":25000,\"times\":5,\"failed\":1,\"sampled\":8012345678,"
     "\"samples\":320400,\"lag\":-1400123,\"lagError\":31,\"samplerCpu\":11000000000}";
 static const char example_closure[] = "{\"metric\":[0,2],\"held\":[412345,0],"
-                                      "\"difference\":[-312,40],\"noise\":[20111,-1],"
-                                      "\"explained\":[987000,-1],\"miss\":[15000,-1],"
-                                      "\"items\":[80,-1],\"itemsZ\":[1100000,-1],"
-                                      "\"gap\":[50000,-1],\"gapError\":[100,-1],"
-                                      "\"doubt\":[2,0]}";
+                                      "\"difference\":[-312,40],\"noise\":[20111,-1]}";
+static const char example_quality[] =
+    "{\"metric\":[0,2],\"explained\":[987000,-1],\"miss\":[15000,-1],"
+    "\"items\":[80,-1],\"itemsZ\":[1100000,-1],"
+    "\"gap\":[50000,-1],\"gapError\":[100,-1],"
+    "\"doubt\":[2,0]}";
 
 /* The example's values with `more` as `key` of them. */
 static json_t *pm_with(const char *key, json_t *more)
@@ -133,6 +134,7 @@ static json_t *pm_with(const char *key, json_t *more)
     json_t *pm = parse(example_pm);
     (void)json_object_set_new(pm, "sampling", parse(example_sampling));
     (void)json_object_set_new(pm, "closure", parse(example_closure));
+    (void)json_object_set_new(pm, "quality", parse(example_quality));
     if (key)
         (void)json_object_set_new(pm, key, more);
     (void)json_object_set_new(object, "fine", pm);
@@ -154,11 +156,15 @@ static void test_how_sampling_went(void **state)
     assert_int_equal(b->pm.closure_count, 2);
     const pp_wire_pm_closure *c = b->pm.closures;
     assert_true(c[0].metric == 0 && c[0].held == 412345 && c[0].difference == -312);
-    assert_true(c[0].noise == 20111 && c[0].explained == 987000 && c[0].miss == 15000);
-    assert_true(c[0].items == 80 && c[0].items_z == 1100000);
-    assert_true(c[0].gap == 50000 && c[0].gap_error == 100);
-    assert_int_equal(c[0].doubt, PP_WIRE_DOUBT_TENANT);
-    assert_true(c[1].explained == -1 && c[1].gap_error == -1 && c[1].doubt == 0);
+    assert_true(c[0].noise == 20111);
+    assert_int_equal(b->pm.quality_count, 2);
+    const pp_wire_pm_quality *q = b->pm.qualities;
+    assert_true(q[0].metric == 0 && q[0].explained == 987000 && q[0].miss == 15000);
+    assert_true(q[0].items == 80 && q[0].items_z == 1100000);
+    assert_true(q[0].gap == 50000 && q[0].gap_error == 100);
+    assert_int_equal(q[0].doubt, PP_WIRE_DOUBT_TENANT);
+    assert_true(q[1].metric == 2 && q[1].explained == -1 && q[1].gap_error == -1);
+    assert_int_equal(q[1].doubt, 0);
     assert_true(c[1].metric == 2 && c[1].held == 0 && c[1].difference == 40 && c[1].noise == -1);
     assert_comes_round(b, object);
     pp_wire_batch_free(b);
@@ -180,6 +186,7 @@ static void test_less_of_how_sampling_went(void **state)
     pp_wire_batch_free(b);
     (void)json_object_del(pm, "sampling");
     (void)json_object_del(pm, "closure");
+    (void)json_object_del(pm, "quality");
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0); /* an earlier release's */
     assert_int_equal(b->pm.sampling.period, 0);
     assert_int_equal(b->pm.closure_count, 0);
@@ -240,6 +247,27 @@ static void test_wrong_sampling(void **state)
     assert_pm_refused(object, "fine.sampling");
 }
 
+static void test_wrong_quality(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *field;
+    } cases[] = {
+        {"metric", "[2,0]", "fine.quality.metric[1]"},
+        {"metric", "[0,5]", "fine.quality.metric[1]"},
+        {"explained", "[-2,0]", "fine.quality.explained[0]"},
+        {"explained", "[0,1000001]", "fine.quality.explained[1]"},
+        {"itemsZ", "[1000000001,0]", "fine.quality.itemsZ[0]"},
+        {"doubt", "[0,3]", "fine.quality.doubt[1]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *quality = parse(example_quality);
+        (void)json_object_set_new(quality, cases[i].key, parse(cases[i].value));
+        PP_CLEANUP_JSON json_t *object = pm_with("quality", quality);
+        assert_pm_refused(object, cases[i].field);
+    }
+}
+
 static void test_wrong_closure(void **state)
 {
     (void)state;
@@ -259,9 +287,6 @@ static void test_wrong_closure(void **state)
         {"noise", "[0,-2]", "fine.closure.noise[1]"},
         {"noise", "[10000001,0]", "fine.closure.noise[0]"},
         {"noise", "7", "fine.closure.noise"},
-        {"explained", "[-2,0]", "fine.closure.explained[0]"},
-        {"itemsZ", "[1000000001,0]", "fine.closure.itemsZ[0]"},
-        {"doubt", "[0,4]", "fine.closure.doubt[1]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *closure = parse(example_closure);
@@ -1343,6 +1368,7 @@ int main(void)
         cmocka_unit_test(test_less_of_how_sampling_went),
         cmocka_unit_test(test_wrong_sampling),
         cmocka_unit_test(test_wrong_closure),
+        cmocka_unit_test(test_wrong_quality),
         cmocka_unit_test(test_why_no_pm_values),
         cmocka_unit_test(test_a_long_why),
         cmocka_unit_test(test_wrong_pm_values),

@@ -2165,18 +2165,29 @@ static void test_explained_condition(void **state)
                                     "of GPUs; fp32_active: others use it");
     assert_true(told(&w, "InDoubt", ""));
     w.obs.stats.doubted = 0;
+    w.obs.stats.predicted = 4;
+    (void)snprintf(w.obs.stats.doubt, sizeof w.obs.stats.doubt, "%s", "gpu_util: it did not vary");
     (void)step(&w, 24);
     c = condition(&w, PP_CONDITION_EXPLAINED, "Predicted");
     assert_int_equal(c->status, PP_CONDITION_TRUE);
-    assert_string_equal(c->message, "In the end, values of layers predict at least 97 % of the "
-                                    "variance of what was held out, in every metric of every GPU");
+    assert_string_equal(c->message, "In the end, values of layers predict 97 % or more of the "
+                                    "variance of what was held out, in each of 4 of 5 metrics of "
+                                    "GPUs; gpu_util: it did not vary");
+    w.obs.stats.least_explained = -0.2;
+    (void)step(&w, 25);
+    c = condition(&w, PP_CONDITION_EXPLAINED, "LittleExplained");
+    assert_true(c->status == PP_CONDITION_UNKNOWN && strstr(c->message, "predict 0 % or more"));
+    w.obs.stats.predicted = 0;
     w.obs.stats.least_explained = (double)NAN;
     (void)step(&w, 25);
-    assert_string_equal(condition(&w, PP_CONDITION_EXPLAINED, "Predicted")->message,
-                        "In the end, nothing speaks against values of layers");
+    c = condition(&w, PP_CONDITION_EXPLAINED, "NothingHeldOut");
+    assert_int_equal(c->status, PP_CONDITION_UNKNOWN);
+    assert_string_equal(c->message,
+                        "In the end, nothing could be held out to hold values of layers "
+                        "against; gpu_util: it did not vary");
     w.obs.stats.judged = 0; /* its rows are deleted: what is said of them stays */
     (void)step(&w, 26);
-    condition(&w, PP_CONDITION_EXPLAINED, "Predicted");
+    condition(&w, PP_CONDITION_EXPLAINED, "NothingHeldOut");
     world_done(&w);
 }
 

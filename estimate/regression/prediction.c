@@ -16,6 +16,7 @@
 #define BLOCK_WINDOWS 8
 #define BLOCK_STEPS 2
 #define LEAST_PAIRS 4
+#define SPARE 10 /* windows of a half, beyond the unknowns that all data decide */
 /* Of the prior's variance, what is left where both halves tell an item. */
 #define TOLD 0.25
 
@@ -47,19 +48,35 @@ static void half_done(half *h)
     pp_reg_fit_done(&h->fit);
 }
 
-/** Which half each window belongs to. Returns how many pairs of blocks there are. */
+/** Which half each window belongs to. Returns how many pairs have windows in both blocks. What is
+ * drawn differs from one set of windows to another: no rhythm falls into step with all of them. */
 static size_t split(const pp_reg_solver *s, const pp_reg_rows *u, double window, unsigned *of)
 {
     const double block = fmax(BLOCK_WINDOWS * window, BLOCK_STEPS * s->timeline.step_mean);
+    const uint64_t salt = pp_draw((uint64_t)fabs(u->ends[0]));
     uint64_t last = 0;
     size_t pairs = 0;
+    unsigned seen = 0; /* bits of the last pair's blocks */
     for (size_t i = 0; i < u->n; i++) {
         const uint64_t at = (uint64_t)fmax((u->ends[i] - u->ends[0]) / block, 0);
-        pairs += i == 0 || at / 2 != last;
+        if (i == 0 || at / 2 != last)
+            seen = 0;
         last = at / 2;
-        of[i] = (unsigned)(pp_draw(last) & 1) ^ (unsigned)(at & 1);
+        const unsigned before = seen;
+        seen |= 1U << (at & 1);
+        pairs += before != 3 && seen == 3;
+        of[i] = (unsigned)(pp_draw(last + salt) & 1) ^ (unsigned)(at & 1);
     }
     return pairs;
+}
+
+/** Whether a half tells enough to predict the other. */
+static bool is_enough(const pp_reg_fit *f, const pp_reg_rows *u, const unsigned *of)
+{
+    size_t n[2] = {0};
+    for (size_t i = 0; i < u->n; i++)
+        n[of[i]]++;
+    return (double)(n[0] < n[1] ? n[0] : n[1]) >= f->effective + SPARE;
 }
 
 static int half_fit(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, const unsigned *of,
@@ -157,7 +174,7 @@ int pp_reg_predict(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_err
     PP_CLEANUP_FREE double *variance = malloc((u->n + 1) * sizeof *variance);
     if (!of || !variance)
         return pp_error_nomem(err);
-    if (split(s, u, s->own[metric].window, of) < LEAST_PAIRS)
+    if (split(s, u, s->own[metric].window, of) < LEAST_PAIRS || !is_enough(f, u, of))
         return 0;
     int rc = 0;
     for (unsigned h = 0; rc == 0 && h < 2; h++)

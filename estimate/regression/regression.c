@@ -417,7 +417,8 @@ static int metric_report(pp_reg_solver *s, size_t metric, pp_error *err)
     if (rc == 0 && u.n >= 16)
         rc = metric_fit_best(s, metric, &u, err);
     r->fitted_windows = u.n;
-    if (rc == 0 && u.n >= 16 && (double)u.n >= 2 * s->fits[metric].effective + 10)
+    r->told = u.n >= 16 && (double)u.n >= 2 * s->fits[metric].effective + 10;
+    if (rc == 0 && r->told)
         rc = metric_values(s, metric, &u, err);
     free(u.ends);
     return rc;

@@ -94,8 +94,8 @@ typedef struct pp_regression_metric {
     size_t n_samples;
 } pp_regression_metric;
 
-/** Parts of the estimator, as bits: what each is worth shows where it is left out
- * (docs/attribution.md). */
+/** Parts of the estimator, as bits: what each is worth shows where it is left out (program
+ * regression-ablation). */
 typedef enum pp_regression_part {
     PP_REGRESSION_PERIOD = 1 << 0,       /**< of collections, found from the data */
     PP_REGRESSION_RESTARTS = 1 << 1,     /**< scrapes of an exporter's other grids are dropped */
@@ -216,6 +216,7 @@ typedef struct pp_regression_metric_fit {
     size_t fitted_windows;   /**< distinct windows that lie in the observed time */
     size_t dropped_samples;  /**< NaN, infinite, blank or out of range */
     size_t repeated_samples; /**< the same collection read again */
+    bool told;               /**< windows are enough to tell layers by, but for doubts */
     bool elsewhere;          /**< other windows would explain its values clearly better */
     bool constant;           /**< its samples, two at least, all have one value */
 } pp_regression_metric_fit;

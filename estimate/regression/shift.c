@@ -67,7 +67,7 @@ static void shift_report(const pp_reg_solver *s, size_t metric, const pp_reg_row
     }
     if (!(information > 0))
         return;
-    r->shift_ns = pull / information;
+    r->shift_ns = -pull / information; /* a lag that is longer has windows end earlier */
     r->shift_se_ns = sqrt(fmax(f->noise2, meat / information) / information);
     for (size_t k = 0; k < f->p; k++) {
         if (s->columns.phase[k] == PP_PHASE_IDLE)

@@ -137,7 +137,6 @@ static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_samplin
     int64_t nearer = rebase(f);
     const pp_sampling_clock near = {clock->metric, clock->lag - nearer, clock->range,
                                     clock->likely - nearer, clock->error};
-    double levels, best;
     if (clock->metric < 0 || clock->metric >= PP_SAMPLING_METRICS || clock->range < 0 ||
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");
@@ -145,11 +144,8 @@ static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_samplin
     if (pp_sampling_find_lag(f, &near, &line, err) < 0)
         return -1;
     line.lag += (double)near.error;
-    if (pp_sampling_check_lag(f, &line, &levels, &best, err) < 0 ||
-        pp_sampling_sum(f, &line, known, ret, err) < 0)
+    if (pp_sampling_check_lag(f, &line, err) < 0 || pp_sampling_sum(f, &line, known, ret, err) < 0)
         return -1;
-    (*ret)->levels = levels;
-    (*ret)->levels_best = best;
     (*ret)->lag += nearer;
     return 0;
 }

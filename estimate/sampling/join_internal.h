@@ -27,10 +27,9 @@ typedef struct pp_sampling_line {
 int pp_sampling_find_lag(const pp_sampling *sampling, const pp_sampling_clock *clock,
                          pp_sampling_line *ret, pp_error *err);
 
-/** How much of the samples' variance kernels explain at a line's lag, and at the best one within
- * some samples of it. */
-int pp_sampling_check_lag(const pp_sampling *sampling, const pp_sampling_line *line,
-                          double *ret_here, double *ret_best, pp_error *err);
+/** PP_ERR_NOT_FOUND where kernels explain clearly more of the samples' variance at another lag,
+ * within some samples of a line's. */
+int pp_sampling_check_lag(const pp_sampling *sampling, const pp_sampling_line *line, pp_error *err);
 
 /** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
  */

@@ -19,12 +19,13 @@ enum {
 #define NARROW 20000.0 /* ns: how far the lag of a piece may be from that of the one before */
 #define LEAST_CORRELATION 0.3
 #define LEAST_EXPLAINED 0.3
-#define NEAR_BEST 0.8   /* of what the best of the coarse scan explains: what may be the true one */
-#define NOTHING (-1e9)  /* less than anything explains */
-#define AS_GOOD 0.01    /* of the samples' variance: a lag a step off may explain so little less */
-#define NO_WORSE 0.0005 /* of it: levels that were learned at a lag explain more there */
-#define LIKELY 100000.0 /* ns: how far the lag may be from the likely one and be it */
-#define UNSURE 1000.0   /* ns: the lag's standard error where there are too few pieces to tell */
+#define NEAR_BEST 0.8  /* of what the best of the coarse scan explains: what may be the true one */
+#define NOTHING (-1e9) /* less than anything explains */
+#define AS_GOOD 0.01   /* of the samples' variance: a lag a step off may explain so little less */
+#define CLEARLY_MORE 0.05 /* a lag that is 30 us off explains 0.09 less and more, simulated */
+#define NO_WORSE 0.0005   /* of it: levels that were learned at a lag explain more there */
+#define LIKELY 100000.0   /* ns: how far the lag may be from the likely one and be it */
+#define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
  * end. */
@@ -500,18 +501,22 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
     return 0;
 }
 
-int pp_sampling_check_lag(const pp_sampling *f, const pp_sampling_line *line, double *ret_here,
-                          double *ret_best, pp_error *err)
+int pp_sampling_check_lag(const pp_sampling *f, const pp_sampling_line *line, pp_error *err)
 {
     const double grid = (double)f->sampled / 4;
     pp_sampling_kinds *kinds = pp_sampling_kinds_new(f, err);
     if (!kinds)
         return -1;
-    *ret_here = *ret_best = pp_sampling_explained(kinds, line->lag);
+    const double here = pp_sampling_explained(kinds, line->lag);
+    double best = here;
     for (int i = -CHECKED; i <= CHECKED; i++)
-        *ret_best = fmax(*ret_best, pp_sampling_explained(kinds, line->lag + i * grid));
+        best = fmax(best, pp_sampling_explained(kinds, line->lag + i * grid));
     pp_sampling_kinds_free(kinds);
-    return 0;
+    return best - here > CLEARLY_MORE
+               ? pp_error_set(err, PP_ERR_NOT_FOUND,
+                              "kernels explain samples better at another lag (%.2f, and %.2f)",
+                              best, here)
+               : 0;
 }
 
 int pp_sampling_find_lag(const pp_sampling *f, const pp_sampling_clock *clock,

@@ -56,13 +56,15 @@ typedef struct steps {
     int64_t begun[STEPS_AT_ONCE];
 } steps;
 
-/* What one item's samples are off by: share times sample less prediction. */
+/* What one item's samples are off by: share times sample less prediction, summed up. */
 typedef struct off {
     uint32_t step;
-    double squares;                       /* sum of its share of a sample, squared */
-    double of_step[PP_SAMPLING_METRICS];  /* sum of that step */
-    double rest[PP_SAMPLING_METRICS];     /* sum of those before */
-    double variance[PP_SAMPLING_METRICS]; /* sum of the steps' squares: a step's samples go along */
+    bool some;                           /* it ran in that step */
+    double steps;                        /* in so many before */
+    double squares;                      /* sum of its share of a sample, squared */
+    double of_step[PP_SAMPLING_METRICS]; /* of that step */
+    double rest[PP_SAMPLING_METRICS];    /* of those before */
+    double spread[PP_SAMPLING_METRICS];  /* their squares: a step's samples go along */
 } off;
 
 typedef struct summing {
@@ -70,8 +72,11 @@ typedef struct summing {
     const pp_sampling_result *known; /* NULL: nothing yet */
     uint32_t *known_column;          /* of each column, there; UNKNOWN */
     uint32_t *known_item;
-    off *off;          /* of each item of `known` */
-    uint32_t *numbers; /* of its kernels */
+    off *off;                                   /* of each item of `known` */
+    uint64_t salt, held_most;                   /* steps whose draw is at most that are held out */
+    const segment *gap;                         /* that samples fall into now */
+    double gap_n, gap_sum[PP_SAMPLING_METRICS]; /* how many, and their sums */
+    uint32_t *numbers;                          /* of its kernels */
     place *places;
     pp_sampling_sums *sums;
     size_t columns_max;
@@ -213,10 +218,32 @@ static int64_t begin_of(steps *s, const pp_sampling_kernel *k)
     return s->begun[at];
 }
 
-/* One step in so many, drawn by its number: no rhythm of the training's falls into step with it. */
-static bool is_held(uint32_t step)
+static uint64_t draw_of(const summing *s, uint32_t step)
 {
-    return pp_draw(step) % HELD_STEPS == 0;
+    return pp_draw(s->salt + step);
+}
+
+/* One step in so many, drawn for each capture anew, so that no rhythm of the training's falls into
+ * step with it; where a capture has so many steps, one at least. */
+static bool is_held(const summing *s, uint32_t step)
+{
+    return draw_of(s, step) <= s->held_most;
+}
+
+static void choose_held(summing *s, const pp_sampling_line *line)
+{
+    const pp_sampling *f = s->sampling;
+    const uint32_t first = (uint32_t)f->kernels[0].step;
+    uint32_t last = first;
+    uint64_t least = UINT64_MAX;
+    s->salt = pp_draw((uint64_t)(int64_t)line->lag ^ (uint64_t)f->n_samples << 32);
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        last = (uint32_t)f->kernels[i].step;
+        least = draw_of(s, last) < least ? draw_of(s, last) : least;
+    }
+    s->held_most = UINT64_MAX / HELD_STEPS;
+    if (last - first + 1 >= HELD_STEPS && least > s->held_most)
+        s->held_most = least;
 }
 
 static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, int64_t step,
@@ -384,11 +411,13 @@ static int find_known(summing *s, pp_error *err)
 
 static void end_step(off *o, uint32_t next)
 {
-    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+    for (int m = 0; m < PP_SAMPLING_METRICS && o->some; m++) {
         o->rest[m] += o->of_step[m];
-        o->variance[m] += o->of_step[m] * o->of_step[m];
+        o->spread[m] += o->of_step[m] * o->of_step[m];
         o->of_step[m] = 0;
     }
+    o->steps += o->some;
+    o->some = false;
     o->step = next;
 }
 
@@ -423,11 +452,31 @@ static void predict_window(summing *s, const window *w, const pp_sampling_sample
             continue;
         if (s->off[item].step != w->step)
             end_step(&s->off[item], w->step);
+        s->off[item].some = true;
         s->off[item].squares += w->shares[i] * w->shares[i];
     }
     for (int m = 0; m < PP_SAMPLING_METRICS; m++)
         if (s->sums->known[m])
             predict_metric(s, w, (double)sample->values[m], m);
+}
+
+/* Samples of one gap go along: it counts once. */
+static void end_gap(summing *s)
+{
+    for (int m = 0; m < PP_SAMPLING_METRICS && s->gap_n > 0; m++) {
+        pp_sampling_predicted *to = &s->sums->predicted[m];
+        const double y = s->gap_sum[m], n = s->gap_n;
+        s->gap_sum[m] = 0;
+        if (!s->sums->known[m])
+            continue;
+        to->gaps++;
+        to->gap_samples += n;
+        to->gap_y += y;
+        to->gap_yy += y * y;
+        to->gap_yn += y * n;
+        to->gap_nn += n * n;
+    }
+    s->gap_n = 0;
 }
 
 /* A sample of a gap, and the time about it too. */
@@ -438,15 +487,12 @@ static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
     if (!g || g->column == ODD || !s->sums->columns[g->column].key.gap ||
         g->start > start - GAP_MARGIN || g->end < end + GAP_MARGIN)
         return;
-    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
-        pp_sampling_predicted *to = &s->sums->predicted[m];
-        const double y = (double)sample->values[m];
-        if (!s->sums->known[m])
-            continue;
-        to->gaps++;
-        to->gap_y += y;
-        to->gap_yy += y * y;
-    }
+    if (g != s->gap)
+        end_gap(s);
+    s->gap = g;
+    s->gap_n++;
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+        s->gap_sum[m] += s->sums->known[m] ? (double)sample->values[m] : 0;
 }
 
 /* By item: the mean that its samples are off by, and what that may be. */
@@ -455,9 +501,11 @@ static void judge_items(summing *s)
     for (size_t i = 0; s->known && i < s->known->n; i++) {
         off *o = &s->off[i];
         end_step(o, 0);
-        for (int m = 0; m < PP_SAMPLING_METRICS && o->squares > 0; m++) {
+        for (int m = 0; m < PP_SAMPLING_METRICS && o->steps >= 2; m++) {
             const double miss = o->rest[m] / o->squares, se = s->known->items[i].stderr_of[m];
-            const double z2 = miss * miss / (se * se + o->variance[m] / (o->squares * o->squares));
+            const double about = o->spread[m] - o->rest[m] * o->rest[m] / o->steps;
+            const double variance = about * o->steps / (o->steps - 1) / (o->squares * o->squares);
+            const double z2 = miss * miss / (se * se + variance);
             if (!s->sums->known[m] || !isfinite(z2))
                 continue;
             s->sums->predicted[m].items++;
@@ -469,7 +517,7 @@ static void judge_items(summing *s)
 static int take_window(summing *s, const window *w, const pp_sampling_sample *sample, pp_error *err)
 {
     pp_sampling_sums *to = s->sums;
-    if (is_held(w->step)) {
+    if (is_held(s, w->step)) {
         hold_window(to, w, sample);
         return 0;
     }
@@ -573,6 +621,7 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
         if (take_window(s, &w, &f->samples[i], err) < 0)
             return -1;
     }
+    end_gap(s);
     judge_items(s);
     return 0;
 }
@@ -633,6 +682,7 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
         rc = make_segments(&s, err);
     if (rc == 0 && s.n_segments > 0) {
         qsort(s.segments, s.n_segments, sizeof *s.segments, compare_segments);
+        choose_held(&s, line);
         rc = take_windows(&s, line, err);
     }
     if (rc == 0)

@@ -29,12 +29,12 @@
 /* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
 #define REPEATED_LEAST 0.002
 
-/* What speaks against values: where no kernel runs a metric of the SMs is 0; near the lag none
- * explains so much more of the samples' variance; captures before explain so much of it, and each
- * item's mean as well as is said. */
+/* What speaks against values: where no kernel runs a metric of the SMs is not 0, in so many gaps at
+ * least; captures before explain less of the samples' variance, or items' means worse than is said.
+ */
+#define LEAST_GAPS 10
 #define MAX_GAP 0.01
 #define GAP_STDERRS 3
-#define MAX_LEVELS 0.05
 #define LEAST_EXPLAINED 0.8
 #define MAX_ITEMS_Z 3.0
 
@@ -330,15 +330,19 @@ static void keep_values(solving *s, int m)
         r->values[m][i] = s->theta[s->named[i].column];
 }
 
-static pp_sampling_doubt doubt_of(const pp_sampling_result *r, const pp_sampling_quality *q,
-                                  bool idle_is_zero)
+static pp_sampling_doubt doubt_of(const pp_sampling_quality *q, bool idle_is_zero)
 {
     if (idle_is_zero && q->gap - GAP_STDERRS * q->gap_stderr > MAX_GAP)
         return PP_SAMPLING_TENANT;
-    if (r->levels_best - r->levels > MAX_LEVELS)
-        return PP_SAMPLING_SHIFTED;
     return q->explained < LEAST_EXPLAINED || q->items_z > MAX_ITEMS_Z ? PP_SAMPLING_UNEXPLAINED
                                                                       : PP_SAMPLING_FITS;
+}
+
+/* Samples of one gap go along: its sum counts once. */
+static double gap_error(const pp_sampling_predicted *p, double mean)
+{
+    const double squares = p->gap_yy - 2 * mean * p->gap_yn + mean * mean * p->gap_nn;
+    return sqrt(fmax(squares, 0) * p->gaps / (p->gaps - 1)) / p->gap_samples;
 }
 
 static void judge(const solving *s, int m, pp_sampling_quality *ret)
@@ -347,16 +351,16 @@ static void judge(const solving *s, int m, pp_sampling_quality *ret)
     for (size_t g = 0; g < s->whole.n_captures; g++)
         if (s->whole.captures[g]->known[m])
             pp_sampling_predicted_add(&p, &s->whole.captures[g]->predicted[m]);
-    const double total = p.yy - p.y * p.y / fmax(p.n, 1), gap = p.gap_y / p.gaps;
+    const double total = p.yy - p.y * p.y / fmax(p.n, 1);
     *ret = (pp_sampling_quality){
         .explained = total > 0 ? 1 - p.rest / total : (double)NAN,
         .miss = sqrt(p.rest / p.n),
         .items = p.items,
         .items_z = sqrt(p.z2 / p.items),
-        .gap = gap,
-        .gap_stderr = sqrt(fmax(p.gap_yy / p.gaps - gap * gap, 0) / (p.gaps - 1)),
+        .gap = p.gaps >= LEAST_GAPS ? p.gap_y / p.gap_samples : (double)NAN,
     };
-    ret->doubt = doubt_of(s->result, ret, pp_metric_get((pp_metric)m)->within_sms);
+    ret->gap_stderr = gap_error(&p, ret->gap);
+    ret->doubt = doubt_of(ret, pp_metric_get((pp_metric)m)->within_sms);
 }
 
 static void unknown_metric(solving *s, int m)
@@ -425,13 +429,6 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
 static void judge_all(solving *s)
 {
     pp_sampling_result *r = s->result;
-    for (size_t g = 0; g < s->whole.n_captures; g++) {
-        const pp_sampling_sums *c = s->whole.captures[g];
-        if (g > 0 && c->levels_best - c->levels <= r->levels_best - r->levels)
-            continue;
-        r->levels = c->levels;
-        r->levels_best = c->levels_best;
-    }
     bool tenant = false;
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
         judge(s, m, &r->quality[m]);

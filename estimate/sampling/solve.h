@@ -33,7 +33,6 @@ typedef enum pp_sampling_doubt {
     PP_SAMPLING_FITS = 0,
     PP_SAMPLING_UNEXPLAINED, /**< kernels do not explain what is sampled */
     PP_SAMPLING_TENANT,      /**< it is not 0 where no kernel of ours runs: others use the GPU */
-    PP_SAMPLING_SHIFTED,     /**< kernels explain more at another lag */
 } pp_sampling_doubt;
 
 /** How captures are told by those before them; NaN where there is none. */
@@ -56,7 +55,6 @@ typedef struct pp_sampling_result {
                                             theirs */
     double held[PP_SAMPLING_METRICS];    /**< their mean; NaN where none was held out */
     pp_sampling_quality quality[PP_SAMPLING_METRICS];
-    double levels, levels_best;          /**< as in pp_sampling_sums, of the worst capture */
     size_t n_columns;                    /**< what is known of kernels' parts, and gaps ... */
     pp_sampling_key *keys;               /**< ... in order */
     double *values[PP_SAMPLING_METRICS]; /**< NaN: not known */

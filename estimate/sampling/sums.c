@@ -134,7 +134,10 @@ void pp_sampling_predicted_add(pp_sampling_predicted *to, const pp_sampling_pred
     to->z2 += from->z2;
     to->gaps += from->gaps;
     to->gap_y += from->gap_y;
+    to->gap_samples += from->gap_samples;
     to->gap_yy += from->gap_yy;
+    to->gap_yn += from->gap_yn;
+    to->gap_nn += from->gap_nn;
 }
 
 static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
@@ -146,10 +149,6 @@ static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
     }
     if (from->lag_stderr > into->lag_stderr)
         into->lag_stderr = from->lag_stderr; /* the worse of both */
-    if (from->levels_best - from->levels > into->levels_best - into->levels) {
-        into->levels = from->levels;
-        into->levels_best = from->levels_best;
-    }
     into->windows += from->windows;
     into->held_windows += from->held_windows;
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {

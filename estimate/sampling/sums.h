@@ -46,13 +46,16 @@ typedef struct pp_sampling_pair {
 
 /** How samples of a capture are told by what others before it said of kernels: sums, which add. */
 typedef struct pp_sampling_predicted {
-    double n;             /**< samples of kernels and gaps that were known */
-    double y, yy;         /**< of these, sum and sum of squares */
-    double rest;          /**< sum of squares of sample less prediction */
-    double items, z2;     /**< layers in a phase; sum of squares of what their samples are off by,
-                               over its standard error */
-    double gaps;          /**< samples in which no kernel ran, nor within some us of them ... */
-    double gap_y, gap_yy; /**< ... their sum and sum of squares */
+    double n;         /**< samples of kernels and gaps that were known */
+    double y, yy;     /**< of these, sum and sum of squares */
+    double rest;      /**< sum of squares of sample less prediction */
+    double items, z2; /**< layers in a phase; sum of squares of what their samples are off by,
+                           over its standard error */
+    double gaps,
+        gap_samples; /**< gaps of some us and more without a kernel, samples in these ... */
+    double gap_y;    /**< ... their sum; and over gaps the sum ... */
+    double gap_yy, gap_yn, gap_nn; /**< ... of squares of each one's sum, of that times its number,
+                                        and of squares of its number */
 } pp_sampling_predicted;
 
 /**
@@ -73,8 +76,6 @@ typedef struct pp_sampling_sums {
     int64_t lag;        /**< ns: the samples' clock less the kernels', about the capture's middle */
     int64_t lag_stderr; /**< ns */
     pp_sampling_predicted predicted[PP_SAMPLING_METRICS];
-    double levels;      /**< share of the samples' variance that kernels explain at that lag ... */
-    double levels_best; /**< ... and at the best one near it; of merged ones those of the worst */
 } pp_sampling_sums;
 
 /** How the i-th of n parts is called: near its end by how far it is from there, so that a kernel

@@ -319,16 +319,16 @@ static int read_pm_rows(const PGresult *r, int row, pp_wire_pm *to, pp_error *er
 }
 
 /* In `room`, which pm refers to then. */
-static int read_doubts(const PGresult *r, int row, pp_wire_pm_closure *room, pp_wire_pm *pm,
+static int read_doubts(const PGresult *r, int row, pp_wire_pm_quality *room, pp_wire_pm *pm,
                        pp_error *err)
 {
     pp_row_array in;
     if (open_arrays(r, row, 9, 1, &in, err) < 0)
         return -1;
-    pm->closures = room;
+    pm->qualities = room;
     for (size_t m = 0; m < in.count && m < PP_WIRE_PM_METRICS; m++)
-        room[pm->closure_count++] =
-            (pp_wire_pm_closure){.metric = (int64_t)m, .doubt = pp_row_array_int(&in)};
+        room[pm->quality_count++] =
+            (pp_wire_pm_quality){.metric = (int64_t)m, .doubt = pp_row_array_int(&in)};
     return 0;
 }
 
@@ -340,13 +340,13 @@ static int take_pm(load_call *c, const PGresult *r, int row, pp_error *err)
     c->activity->truncated |= c->activity->n_pm > PP_ACTIVITY_MAX_PM;
     if (c->activity->n_pm > PP_ACTIVITY_MAX_PM)
         return 0;
-    pp_wire_pm_closure closures[PP_WIRE_PM_METRICS];
+    pp_wire_pm_quality qualities[PP_WIRE_PM_METRICS];
     pp_wire_pm pm = {.gpu = (char *)(uintptr_t)pp_row_text(r, row, 2)};
     int rc = pp_row_strings(r, row, 3, &pm.sources, err);
     if (rc == 0)
         rc = read_pm_rows(r, row, &pm, err);
     if (rc == 0)
-        rc = read_doubts(r, row, closures, &pm, err);
+        rc = read_doubts(r, row, qualities, &pm, err);
     if (rc == 0)
         rc = pp_activity_take_pm(c->activity, &c->room.pm, process, &pm, err);
     pp_strings_free(&pm.sources);

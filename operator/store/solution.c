@@ -73,18 +73,18 @@ static const char fits_sql[] =
     "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, r2, noise, step_variation, closure, "
     "windows, dropped_samples, repeated_samples, held, held_difference, held_windows, judged, "
     "doubt, explained, miss, expected_miss, items, items_z, idle, idle_stderr, shift_ns, "
-    "shift_stderr_ns) "
+    "shift_stderr_ns, untold) "
     "SELECT $1, $2, $3, metric, r2, noise, step_variation, closure, windows, dropped, repeated, "
     "held, held_difference, nullif(held_windows, 0), judged <> 0, doubt, explained, miss, "
-    "expected_miss, items, items_z, idle, idle_stderr, shift_ns, shift_stderr_ns "
+    "expected_miss, items, items_z, idle, idle_stderr, shift_ns, shift_stderr_ns, untold "
     "FROM unnest($4::text[], $5::float8[], "
     "$6::float8[], $7::float8[], $8::float8[], $9::bigint[], $10::bigint[], $11::bigint[], "
     "$12::float8[], $13::float8[], $14::bigint[], $15::smallint[], $16::text[], $17::float8[], "
     "$18::float8[], $19::float8[], $20::bigint[], $21::float8[], $22::float8[], $23::float8[], "
-    "$24::float8[], $25::float8[]) AS f (metric, r2, noise, step_variation, "
+    "$24::float8[], $25::float8[], $26::text[]) AS f (metric, r2, noise, step_variation, "
     "closure, windows, dropped, repeated, held, held_difference, held_windows, judged, doubt, "
     "explained, miss, expected_miss, items, items_z, idle, idle_stderr, shift_ns, "
-    "shift_stderr_ns) WHERE " STANDS;
+    "shift_stderr_ns, untold) WHERE " STANDS;
 
 /* A column for each metric, named as the metric's own. */
 static const char *make_samples_sql(void)
@@ -358,6 +358,11 @@ static const char *fit_doubt(const void *p)
     return ((const fit_row *)p)->fit.doubt;
 }
 
+static const char *fit_untold(const void *p)
+{
+    return ((const fit_row *)p)->fit.untold;
+}
+
 /* How well windows are told by others. */
 static void add_predictions(pp_statement *s, const fit_row *rows, size_t n)
 {
@@ -373,6 +378,7 @@ static void add_predictions(pp_statement *s, const fit_row *rows, size_t n)
     pp_sql_floats(s, rows, n, size, fit_idle_stderr);
     pp_sql_floats(s, rows, n, size, fit_shift);
     pp_sql_floats(s, rows, n, size, fit_shift_stderr);
+    pp_sql_texts(s, rows, n, size, fit_untold);
 }
 
 static void add_fits(pp_statement *s, const pp_estimates *in)

@@ -55,12 +55,17 @@ static const char figures_sql[] =
     "l.layers, l.phases, l.pods, "
     "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
     " WHERE a.session_uid = $1 AND a.final AND e.kind = 'job' AND e.mean IS NOT NULL), "
-    "e.own, e.groups, q.judged, q.doubted, q.least, q.doubt FROM "
-    "(SELECT count(*) AS judged, count(doubt) AS doubted, "
-    " min(explained) FILTER (WHERE doubt IS NULL) AS least, "
-    " min(metric || ': ' || doubt COLLATE \"C\") AS doubt FROM result_quality "
-    " WHERE session_uid = $1 AND method <> 'replay' "
-    " AND (method = 'regression' OR explained IS NOT NULL OR doubt IS NOT NULL)) q, "
+    "e.own, e.groups, q.judged, q.doubted, q.predicted, q.least, coalesce(q.doubt, q.untold) FROM "
+    /* A metric of a GPU is in doubt where nothing tells it that is not. */
+    "(SELECT count(*) AS judged, count(*) FILTER (WHERE doubted) AS doubted, "
+    " count(explained) FILTER (WHERE NOT doubted) AS predicted, "
+    " min(explained) FILTER (WHERE NOT doubted) AS least, "
+    " min(metric || ': ' || doubt COLLATE \"C\") FILTER (WHERE doubted) AS doubt, "
+    " min(metric || ': ' || untold COLLATE \"C\") AS untold FROM "
+    " (SELECT metric, bool_and(doubt IS NOT NULL) AS doubted, min(doubt) AS doubt, "
+    "  min(untold) AS untold, max(explained) FILTER (WHERE doubt IS NULL) AS explained "
+    "  FROM result_quality WHERE session_uid = $1 AND method <> 'replay' "
+    "  GROUP BY pod_uid, gpu_uuid, metric) m) q, "
     "(SELECT count(DISTINCT layer) AS layers, count(DISTINCT phase) AS phases, "
     " count(DISTINCT pod_uid) AS pods "
     " FROM item JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
@@ -170,8 +175,9 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
     all->final_groups = pp_row_int(r, row, 10, 0);
     all->judged = pp_row_int(r, row, 11, 0);
     all->doubted = pp_row_int(r, row, 12, 0);
-    all->least_explained = pp_row_float(r, row, 13);
-    const char *doubt = pp_row_text(r, row, 14);
+    all->predicted = pp_row_int(r, row, 13, 0);
+    all->least_explained = pp_row_float(r, row, 14);
+    const char *doubt = pp_row_text(r, row, 15);
     (void)snprintf(all->doubt, sizeof(all->doubt), "%s", doubt ? doubt : "");
 }
 

@@ -514,26 +514,25 @@ static void add_sampling(pp_statement *s, const pp_wire_pm_sampling *from)
     pp_sql_int8(s, from->sampler_cpu);
 }
 
-/* A metric's closure, and how captures were predicted, as the table has them: shares of 1, NaN
- * where not known. */
-typedef struct pm_closure {
+/* How right a metric's values are, as the table has it: shares of 1, NaN where not known. */
+typedef struct pm_quality {
     double held, difference, noise, explained, miss, items, items_z, gap, gap_error;
     int64_t doubt;
-} pm_closure;
+} pm_quality;
 
-FLOAT_GETTER(closure_held, pm_closure, held)
-FLOAT_GETTER(closure_difference, pm_closure, difference)
-FLOAT_GETTER(closure_noise, pm_closure, noise)
-FLOAT_GETTER(closure_explained, pm_closure, explained)
-FLOAT_GETTER(closure_miss, pm_closure, miss)
-FLOAT_GETTER(closure_items, pm_closure, items)
-FLOAT_GETTER(closure_items_z, pm_closure, items_z)
-FLOAT_GETTER(closure_gap, pm_closure, gap)
-FLOAT_GETTER(closure_gap_error, pm_closure, gap_error)
+FLOAT_GETTER(quality_held, pm_quality, held)
+FLOAT_GETTER(quality_difference, pm_quality, difference)
+FLOAT_GETTER(quality_noise, pm_quality, noise)
+FLOAT_GETTER(quality_explained, pm_quality, explained)
+FLOAT_GETTER(quality_miss, pm_quality, miss)
+FLOAT_GETTER(quality_items, pm_quality, items)
+FLOAT_GETTER(quality_items_z, pm_quality, items_z)
+FLOAT_GETTER(quality_gap, pm_quality, gap)
+FLOAT_GETTER(quality_gap_error, pm_quality, gap_error)
 
-static int64_t closure_doubt(const void *p)
+static int64_t quality_doubt(const void *p)
 {
-    return ((const pm_closure *)p)->doubt;
+    return ((const pm_quality *)p)->doubt;
 }
 
 static double share_of(int64_t millionths)
@@ -541,42 +540,48 @@ static double share_of(int64_t millionths)
     return millionths < 0 ? (double)NAN : (double)millionths / 1e6;
 }
 
-static pm_closure closure_of(const pp_wire_pm_closure *c)
+static void take_closure(pm_quality *to, const pp_wire_pm_closure *c)
 {
-    return (pm_closure){.held = (double)c->held / 1e6,
-                        .difference = (double)c->difference / 1e6,
-                        .noise = share_of(c->noise),
-                        .explained = share_of(c->explained),
-                        .miss = share_of(c->miss),
-                        .items = c->items < 0 ? (double)NAN : (double)c->items,
-                        .items_z = share_of(c->items_z),
-                        .gap = share_of(c->gap),
-                        .gap_error = share_of(c->gap_error),
-                        .doubt = c->doubt > 0 ? c->doubt : 0};
+    to->held = (double)c->held / 1e6;
+    to->difference = (double)c->difference / 1e6;
+    to->noise = share_of(c->noise);
+}
+
+static void take_quality(pm_quality *to, const pp_wire_pm_quality *q)
+{
+    to->explained = share_of(q->explained);
+    to->miss = share_of(q->miss);
+    to->items = q->items < 0 ? (double)NAN : (double)q->items;
+    to->items_z = share_of(q->items_z);
+    to->gap = share_of(q->gap);
+    to->gap_error = share_of(q->gap_error);
+    to->doubt = q->doubt > 0 ? q->doubt : 0;
 }
 
 /* $27 to $36 */
-static void add_closures(pp_statement *s, const pp_wire_pm *f)
+static void add_quality(pp_statement *s, const pp_wire_pm *f)
 {
     static double (*const getters[])(const void *) = {
-        closure_held,  closure_difference, closure_noise, closure_explained, closure_miss,
-        closure_items, closure_items_z,    closure_gap,   closure_gap_error};
+        quality_held,  quality_difference, quality_noise, quality_explained, quality_miss,
+        quality_items, quality_items_z,    quality_gap,   quality_gap_error};
     enum { GETTERS = sizeof getters / sizeof *getters };
     const double none = (double)NAN;
-    pm_closure all[PP_WIRE_PM_METRICS];
-    if (f->closure_count == 0) {
+    pm_quality all[PP_WIRE_PM_METRICS];
+    if (f->closure_count == 0 && f->quality_count == 0) {
         for (size_t i = 0; i < GETTERS; i++)
             pp_sql_null(s, PP_SQL_FLOAT8_ARRAY);
         pp_sql_null(s, PP_SQL_INT2_ARRAY);
         return;
     }
     for (int m = 0; m < PP_WIRE_PM_METRICS; m++)
-        all[m] = (pm_closure){none, none, none, none, none, none, none, none, none, 0};
+        all[m] = (pm_quality){none, none, none, none, none, none, none, none, none, 0};
     for (size_t i = 0; i < f->closure_count; i++)
-        all[f->closures[i].metric] = closure_of(&f->closures[i]);
+        take_closure(&all[f->closures[i].metric], &f->closures[i]);
+    for (size_t i = 0; i < f->quality_count; i++)
+        take_quality(&all[f->qualities[i].metric], &f->qualities[i]);
     for (size_t i = 0; i < GETTERS; i++)
         pp_sql_floats(s, all, f->sources.count, sizeof(*all), getters[i]);
-    pp_sql_ints(s, PP_SQL_INT2_ARRAY, all, f->sources.count, sizeof(*all), closure_doubt);
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, all, f->sources.count, sizeof(*all), quality_doubt);
 }
 
 static void add_pm(pp_job *job, const char *session_uid, const char *pod_uid,
@@ -602,7 +607,7 @@ static void add_pm(pp_job *job, const char *session_uid, const char *pod_uid,
     add_pm_values(job, s, f);
     add_layers(s, b);
     add_sampling(s, &f->sampling);
-    add_closures(s, f);
+    add_quality(s, f);
 }
 
 static void add_pm_why(pp_job *job, const char *session_uid, const char *pod_uid,

@@ -56,8 +56,7 @@ static int add_sampling(const pp_monitor_estimates *e, pp_wire_pm_sampling *to, 
 }
 
 _Static_assert((int)PP_WIRE_DOUBT_UNEXPLAINED == (int)PP_SAMPLING_UNEXPLAINED &&
-                   (int)PP_WIRE_DOUBT_TENANT == (int)PP_SAMPLING_TENANT &&
-                   (int)PP_WIRE_DOUBT_SHIFTED == (int)PP_SAMPLING_SHIFTED,
+                   (int)PP_WIRE_DOUBT_TENANT == (int)PP_SAMPLING_TENANT,
                "one is the other's");
 
 /* A number of at most 1000, in millionths; -1: not known. */
@@ -71,15 +70,27 @@ static int64_t clipped(double value)
     return isfinite(value) ? millionths(fmax(value, 0)) : -1;
 }
 
-static void add_quality(const pp_sampling_quality *q, pp_wire_pm_closure *to)
+/* Metrics that are not known are left out. */
+static int add_qualities(const pp_sampling_result *r, pp_wire_pm *to, pp_error *err)
 {
-    to->explained = clipped(q->explained);
-    to->miss = millionths(q->miss);
-    to->items = (int64_t)q->items;
-    to->items_z = large_millionths(q->items_z);
-    to->gap = clipped(q->gap);
-    to->gap_error = millionths(q->gap_stderr);
-    to->doubt = (int64_t)q->doubt;
+    to->qualities = calloc(PP_WIRE_PM_METRICS, sizeof *to->qualities);
+    if (!to->qualities)
+        return pp_error_nomem(err);
+    for (int m = 0; m < PP_WIRE_PM_METRICS; m++) {
+        const pp_sampling_quality *q = &r->quality[m];
+        if (!isfinite(r->noise[m]))
+            continue;
+        to->qualities[to->quality_count++] =
+            (pp_wire_pm_quality){.metric = m,
+                                 .explained = clipped(q->explained),
+                                 .miss = millionths(q->miss),
+                                 .items = (int64_t)q->items,
+                                 .items_z = large_millionths(q->items_z),
+                                 .gap = clipped(q->gap),
+                                 .gap_error = millionths(q->gap_stderr),
+                                 .doubt = (int64_t)q->doubt};
+    }
+    return 0;
 }
 
 /* Metrics of which no sample was held out are left out. */
@@ -93,12 +104,11 @@ static int add_closures(const pp_sampling_result *r, pp_wire_pm *to, pp_error *e
         const int64_t difference = millionths(fabs(r->closure[m]));
         if (held < 0 || difference < 0)
             continue;
-        pp_wire_pm_closure *c = &to->closures[to->closure_count++];
-        *c = (pp_wire_pm_closure){.metric = m,
-                                  .held = held,
-                                  .difference = r->closure[m] < 0 ? -difference : difference,
-                                  .noise = millionths(r->noise[m])};
-        add_quality(&r->quality[m], c);
+        to->closures[to->closure_count++] =
+            (pp_wire_pm_closure){.metric = m,
+                                 .held = held,
+                                 .difference = r->closure[m] < 0 ? -difference : difference,
+                                 .noise = millionths(r->noise[m])};
     }
     return 0;
 }
@@ -113,5 +123,5 @@ int pp_estimates_tell(const pp_monitor_estimates *e, pp_wire_pm *to, pp_error *e
             return -1;
     if (add_rows(e->result, to, err) < 0 || add_sampling(e, &to->sampling, err) < 0)
         return -1;
-    return add_closures(e->result, to, err);
+    return add_closures(e->result, to, err) < 0 ? -1 : add_qualities(e->result, to, err);
 }

@@ -57,8 +57,12 @@ static void test_windows_elsewhere(void **state)
     const sim_config c = sim_defaults(6);
     const double error = 0.02;
     pp_regression_result *r = solved(&c, PP_REGRESSION_OWN_WINDOWS, error);
-    for (size_t m = 0; m < JUDGED; m++)
-        assert_true(fabs(r->fits[m].shift_ns + error * 1e9) < 0.4 * error * 1e9);
+    for (size_t m = 0; m < JUDGED; m++) {
+        const pp_regression_metric_fit *f = &r->fits[m];
+        assert_true(fabs(f->shift_ns - error * 1e9) < 0.4 * error * 1e9);
+        assert_true(f->shift_ns > 4 * f->shift_se_ns);
+        assert_true(f->shift_moves > 0.5 * (m == 4 ? 1 : 0.01));
+    }
     check_doubts(r, PP_REGRESSION_UNEXPLAINED);
     r = solved(&c, 0, 0.5 * c.window);
     check_doubts(r, PP_REGRESSION_FITS);

@@ -99,6 +99,7 @@ LEFT JOIN metric m ON m.name = e.metric;
 ALTER TABLE fit
     ADD COLUMN judged boolean,                -- layers' values are of windows: what follows says how right they are
     ADD COLUMN doubt text,                    -- what speaks against them; NULL: nothing
+    ADD COLUMN untold text,                   -- why windows say nothing of layers; NULL: they do
     ADD COLUMN explained double precision,    -- share of the variance of windows held out that the others predict
     ADD COLUMN miss double precision,         -- root mean square of these predictions less the values
     ADD COLUMN expected_miss double precision,
@@ -119,42 +120,43 @@ ALTER TABLE fine
     ADD COLUMN idle_stderr double precision[],
     ADD COLUMN doubt smallint[];              -- docs/wire.md has the numbers; 0: none
 
--- One row per method, GPU and metric: how right its values are as a whole.
-DROP VIEW result_quality;
-CREATE VIEW result_quality AS
+-- One row per method, GPU and metric: how right its values are as a whole. New columns come last.
+CREATE OR REPLACE VIEW result_quality AS
 SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
        t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, q.gpu_uuid, q.method, q.process, q.metric,
-       q.doubt, q.explained, q.miss, q.expected_miss, q.items, q.items_z, q.idle, q.idle_stderr,
-       q.lag_ns, q.lag_stderr_ns, q.shift_ns, q.shift_stderr_ns,
-       q.held, q.difference, q.noise, q.windows,
+       q.held, q.difference, q.noise, q.windows, q.lag_ns, q.lag_stderr_ns,
        q.chip, q.period_ns, q.times, q.failed_times, q.sampled_ns, q.sampler_cpu_ns,
        EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
-               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest,
+       q.doubt, q.untold, q.explained, q.miss, q.expected_miss, q.items, q.items_z, q.idle, q.idle_stderr,
+       q.shift_ns, q.shift_stderr_ns
 FROM (
     SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'regression' AS method, NULL::integer AS process, f.metric,
-           f.doubt, f.explained, f.miss, f.expected_miss, f.items, f.items_z, f.idle, f.idle_stderr,
-           a.lag_ns, a.lag_stderr_ns, f.shift_ns, f.shift_stderr_ns,
-           NULL::double precision AS held, NULL::double precision AS difference, f.noise, f.windows,
+           NULL::double precision AS held,
+           -- of what it was solved with, which earlier releases told
+           CASE WHEN f.judged IS NULL THEN f.closure END AS difference, f.noise, f.windows,
+           a.lag_ns, a.lag_stderr_ns,
            NULL::text AS chip, NULL::bigint AS period_ns, NULL::bigint AS times, NULL::bigint AS failed_times,
-           NULL::bigint AS sampled_ns, NULL::bigint AS sampler_cpu_ns
+           NULL::bigint AS sampled_ns, NULL::bigint AS sampler_cpu_ns,
+           f.doubt, f.untold, f.explained, f.miss, f.expected_miss, f.items, f.items_z, f.idle, f.idle_stderr,
+           f.shift_ns, f.shift_stderr_ns
     FROM fit f JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
-    WHERE f.judged
+    WHERE coalesce(f.judged, f.closure IS NOT NULL)
     UNION ALL
-    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'replay', NULL, f.metric,
-           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           f.held, f.held_difference, NULL, f.held_windows, NULL, NULL, NULL, NULL, NULL, NULL
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'replay', NULL, f.metric, f.held, f.held_difference, NULL,
+           f.held_windows, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM fit f
     WHERE f.held_windows IS NOT NULL
     UNION ALL
-    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'sampling', f.process, m.name,
+    SELECT f.session_uid, f.pod_uid, f.gpu_uuid, 'sampling', f.process, m.name, f.held[m.sampled], f.difference[m.sampled],
+           f.noise[m.sampled], f.samples, f.lag_ns, f.lag_stderr_ns,
+           f.chip, f.period_ns, f.times, f.failed_times, f.sampled_ns, f.sampler_cpu_ns,
            CASE f.doubt[m.sampled]
                WHEN 1 THEN 'samples differ by more than the kernels in them explain'
-               WHEN 2 THEN 'others use the GPU: it is busy where no kernel of this process runs'
-               WHEN 3 THEN 'kernels explain samples better at another lag' END,
-           f.explained[m.sampled], f.miss[m.sampled], NULL, f.items[m.sampled]::bigint, f.items_z[m.sampled],
-           f.idle[m.sampled], f.idle_stderr[m.sampled], f.lag_ns, f.lag_stderr_ns, NULL, NULL,
-           f.held[m.sampled], f.difference[m.sampled], f.noise[m.sampled], f.samples,
-           f.chip, f.period_ns, f.times, f.failed_times, f.sampled_ns, f.sampler_cpu_ns
+               WHEN 2 THEN 'others use the GPU: it is busy where no kernel of this process runs' END,
+           NULL, f.explained[m.sampled], f.miss[m.sampled], NULL, f.items[m.sampled]::bigint, f.items_z[m.sampled],
+           f.idle[m.sampled], f.idle_stderr[m.sampled], NULL, NULL
     FROM (SELECT DISTINCT ON (session_uid, pod_uid, process) * FROM fine
           -- of several agents' the one that solutions are made with
           ORDER BY session_uid, pod_uid, process, kernel_count DESC, instance COLLATE "C") f

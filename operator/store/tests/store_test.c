@@ -694,12 +694,14 @@ static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t k
                               .sources = {sources, f->n_sources},
                               .rows = rows,
                               .count = 2};
-    pp_wire_pm_closure closures[] = {
-        {0, 400000, -2500, 30000, 970000, 15000, 80, 1100000, 50000, 100, PP_WIRE_DOUBT_TENANT},
-        {2, 250000, kernels, -1, -1, -1, -1, -1, -1, -1, -1}};
+    pp_wire_pm_closure closures[] = {{0, 400000, -2500, 30000}, {2, 250000, kernels, -1}};
+    pp_wire_pm_quality qualities[] = {
+        {0, 970000, 15000, 80, 1100000, 50000, 100, PP_WIRE_DOUBT_TENANT}};
     if (lag) {
         b.batch.pm.closures = closures;
         b.batch.pm.closure_count = 2;
+        b.batch.pm.qualities = qualities;
+        b.batch.pm.quality_count = 1;
         b.batch.pm.sampling = (pp_wire_pm_sampling){.chip = (char *)(uintptr_t) "GH100",
                                                     .period = 25000,
                                                     .times = seq,
@@ -1167,6 +1169,7 @@ static void make_solution(pp_estimates *s, double mean)
                                  .closure = 0.001,
                                  .judged = true,
                                  .doubt = "others use the GPU",
+                                 .untold = "too few",
                                  .explained = 0.875,
                                  .miss = 0.02,
                                  .expected_miss = 0.01,
@@ -1420,9 +1423,12 @@ static void quality_of_solutions(void **state)
     finish_session(f, "Succeeded", T0 + 100 * SECOND);
     expect(f, "SELECT DISTINCT latest FROM result_quality", "t");
     expect(f,
-           "SELECT doubt, explained, miss, expected_miss, items, items_z, idle, idle_stderr, "
-           "shift_ns, shift_stderr_ns FROM result_quality WHERE method = 'regression'",
-           "others use the GPU|0.875|0.02|0.01|7|1.5|0.1|NULL|-2000|1000");
+           "SELECT doubt, untold, explained, miss, expected_miss, items, items_z, idle, "
+           "idle_stderr, shift_ns, shift_stderr_ns FROM result_quality WHERE method = 'regression'",
+           "others use the GPU|too few|0.875|0.02|0.01|7|1.5|0.1|NULL|-2000|1000");
+    execute(f->direct, "UPDATE fit SET judged = NULL"); /* an earlier release's */
+    expect(f, "SELECT method, difference FROM result_quality ORDER BY method",
+           "regression|0.001\nreplay|-0.01");
     execute(f->direct, "UPDATE fit SET judged = false"); /* of other methods' values */
     expect(f, "SELECT method FROM result_quality", "replay");
     finish(f);
@@ -1724,13 +1730,14 @@ static void statistics(void **state)
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     s = stats_of(f, "s1");
-    assert_true(s.session.judged == 1 && s.session.doubted == 1);
+    assert_true(s.session.judged == 1 && s.session.doubted == 1 && s.session.predicted == 0);
     assert_true(isnan(s.session.least_explained));
     assert_string_equal(s.session.doubt, "sm_active: others use the GPU");
     execute(f->direct, "UPDATE fit SET doubt = NULL");
     s = stats_of(f, "s1");
     assert_true(s.session.doubted == 0 && s.session.least_explained == 0.875);
-    assert_string_equal(s.session.doubt, "");
+    assert_true(s.session.judged == 1 && s.session.predicted == 1);
+    assert_string_equal(s.session.doubt, "sm_active: too few");
     assert_int_equal(s.session.first_step_ns, T0);
     assert_int_equal(s.session.last_step_ns, T0 + 2 * SECOND);
     assert_int_equal(s.session.events, 6);

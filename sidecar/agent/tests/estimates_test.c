@@ -27,6 +27,8 @@ static const pp_sampling_result result = {.items = items,
                                                        .gap = -0.0001,
                                                        .gap_stderr = 0.0002,
                                                        .doubt = PP_SAMPLING_UNEXPLAINED},
+                                                      {.explained = UNKNOWN},
+                                                      {.explained = UNKNOWN},
                                                       {.explained = -0.5,
                                                        .miss = UNKNOWN,
                                                        .items = 0,
@@ -100,9 +102,15 @@ static void test_all_is_told(void **state)
     assert_true(s->sampled == 6000000000 && s->sampler_cpu == 3000000000);
     assert_true(s->lag == -1400000 && s->lag_error == 31);
     /* Of the third no sample was held out; the last one's cannot be. */
-    static const pp_wire_pm_closure closures[] = {{0, 400000, -12346, 20000, 970000, 15000, 80,
-                                                   1000000000, 0, 200, PP_WIRE_DOUBT_UNEXPLAINED},
-                                                  {1, 250000, 1000, -1, 0, -1, 0, -1, -1, -1, 0}};
+    static const pp_wire_pm_closure closures[] = {{0, 400000, -12346, 20000},
+                                                  {1, 250000, 1000, -1}};
+    /* And quality is of all that are known. */
+    static const pp_wire_pm_quality qualities[] = {
+        {0, 970000, 15000, 80, 1000000000, 0, 200, PP_WIRE_DOUBT_UNEXPLAINED},
+        {3, 0, -1, 0, -1, -1, -1, 0},
+        {4, 0, 0, 0, 0, 0, 0, 0}};
+    assert_int_equal(f->quality_count, 3);
+    assert_memory_equal(f->qualities, qualities, sizeof qualities);
     assert_int_equal(f->closure_count, 2);
     assert_memory_equal(f->closures, closures, sizeof closures);
     pp_wire_batch_free(b);
