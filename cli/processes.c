@@ -23,10 +23,9 @@ static pid_t parent_of(pid_t process)
 {
     char text[512];
     const char *end = read_stat(process, text, sizeof text) ? strrchr(text, ')') : NULL;
-    int parent = 0;
-    if (!end || sscanf(end + 1, " %*c %d", &parent) != 1)
+    if (!end || strlen(end) < sizeof ") S 1" - 1)
         return 0;
-    return parent;
+    return (pid_t)strtol(end + sizeof ") S" - 1, NULL, 10);
 }
 
 bool pp_process_descends(pid_t process, pid_t from)
@@ -47,7 +46,11 @@ void pp_process_name(pid_t process, char *out, size_t size)
         return;
     const char *begin = strchr(text, '('), *end = strrchr(text, ')');
     size_t n = 0;
-    while (begin && end && ++begin < end && n + 1 < size)
-        out[n++] = *begin >= ' ' && *begin <= '~' ? *begin : '?';
+    while (begin && end && ++begin < end && n + 1 < size) {
+        out[n] = *begin;
+        if (*begin < ' ' || *begin > '~')
+            out[n] = '?';
+        n++;
+    }
     out[n] = '\0';
 }
