@@ -471,9 +471,11 @@ static void print_others(FILE *to, const json_t *device)
     size_t i;
     json_t *other;
     const json_t *others = json_object_get(device, "others");
-    json_array_foreach((json_t *)(uintptr_t)others, i, other)(void)
-        fprintf(to, "%s %s (%lld)", i ? "," : "others used this GPU:", text_of(other, "name"),
-                (long long)json_integer_value(json_object_get(other, "pid")));
+    json_array_foreach((json_t *)(uintptr_t)others, i, other)
+    {
+        (void)fprintf(to, "%s %s (%lld)", i ? "," : "others used this GPU:", text_of(other, "name"),
+                      (long long)json_integer_value(json_object_get(other, "pid")));
+    }
     if (json_array_size(others) > 0)
         (void)fputc('\n', to);
 }

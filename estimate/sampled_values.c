@@ -99,19 +99,14 @@ static void refuse(const char *doubt, pp_estimate *to)
         to->reason = doubt;
 }
 
-static bool uses(const pp_activity_process *p, const char *gpu)
-{
-    return p->gpus.count == 0 ? !*gpu : pp_strings_contain(&p->gpus, gpu);
-}
-
 /* Whether PM sampling of any process on the GPU has seen others use it. */
 static bool is_shared(const pp_activity *a, const char *gpu)
 {
     bool shared = false;
     for (size_t i = 0; i < a->n_processes; i++)
         for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++)
-            shared |=
-                a->processes[i].pm_doubt[m] == PP_WIRE_DOUBT_TENANT && uses(&a->processes[i], gpu);
+            shared |= a->processes[i].pm_doubt[m] == PP_WIRE_DOUBT_TENANT &&
+                      pp_activity_uses(a, (uint32_t)i, gpu);
     return shared;
 }
 
@@ -129,7 +124,7 @@ static const char *find_why(const pp_activity *a, const char *gpu)
     const char *found = "";
     for (size_t i = 0; i < a->n_processes; i++)
         if (a->processes[i].pm && strcmp(a->processes[i].pm, found) > 0 &&
-            uses(&a->processes[i], gpu))
+            pp_activity_uses(a, (uint32_t)i, gpu))
             found = a->processes[i].pm;
     return found;
 }

@@ -351,27 +351,24 @@ static int make_rows(const pp_problem *p, const pp_regression_result *r,
     return pp_sample_rows_make(p, r, options->tolerance_percent, s, err);
 }
 
-static bool is_regressed(const pp_estimates *s, pp_metric metric)
-{
-    bool found = false;
-    for (size_t i = 0; i < s->n_estimates; i++)
-        found |= s->estimates[i].metric == metric && s->estimates[i].method == PP_METHOD_REGRESSION;
-    return found;
-}
-
 /* Where something else told all that is told of layers, what windows would have told is of no
  * account. */
 static void drop_overruled(pp_estimates *s)
 {
-    for (size_t i = 0; i < s->n_estimates; i++) {
-        const pp_estimate *e = &s->estimates[i];
-        if (e->method != PP_METHOD_SAMPLING && e->method != PP_METHOD_REPLAY)
+    for (size_t m = 0; m < s->n_fits; m++) {
+        pp_estimates_fit *f = &s->fits[m];
+        bool others = false, regressed = false;
+        for (size_t i = 0; i < s->n_estimates; i++) {
+            const pp_estimate *e = &s->estimates[i];
+            if (e->metric != f->metric)
+                continue;
+            others |= e->method == PP_METHOD_SAMPLING || e->method == PP_METHOD_REPLAY;
+            regressed |= e->method == PP_METHOD_REGRESSION;
+        }
+        if (!others || regressed)
             continue;
-        for (size_t m = 0; m < s->n_fits; m++)
-            if (s->fits[m].metric == e->metric && !is_regressed(s, e->metric)) {
-                s->fits[m].judged = false;
-                s->fits[m].doubt = s->fits[m].untold = NULL;
-            }
+        f->judged = false;
+        f->doubt = f->untold = NULL;
     }
 }
 

@@ -141,10 +141,8 @@ static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_samplin
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");
     trim(f, &near);
-    if (pp_sampling_find_lag(f, &near, &line, err) < 0)
-        return -1;
-    line.lag += (double)near.error;
-    if (pp_sampling_check_lag(f, &line, err) < 0 || pp_sampling_sum(f, &line, known, ret, err) < 0)
+    if (pp_sampling_find_lag(f, &near, &line, err) < 0 ||
+        pp_sampling_sum(f, &line, known, ret, err) < 0)
         return -1;
     (*ret)->lag += nearer;
     return 0;

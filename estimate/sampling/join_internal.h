@@ -23,13 +23,10 @@ typedef struct pp_sampling_line {
     double stderr_ns;
 } pp_sampling_line;
 
-/** Both sorted by start. PP_ERR_NOT_FOUND where they do not go together. */
+/** Both sorted by start. PP_ERR_NOT_FOUND where they do not go together, or clearly better at
+ * another lag within some samples of the one that is used. */
 int pp_sampling_find_lag(const pp_sampling *sampling, const pp_sampling_clock *clock,
                          pp_sampling_line *ret, pp_error *err);
-
-/** PP_ERR_NOT_FOUND where kernels explain clearly more of the samples' variance at another lag,
- * within some samples of a line's. */
-int pp_sampling_check_lag(const pp_sampling *sampling, const pp_sampling_line *line, pp_error *err);
 
 /** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
  */

@@ -475,6 +475,22 @@ static int look_closely(const pp_sampling *f, pp_sampling_kinds *kinds,
     return 0;
 }
 
+/* Whether kernels explain no more of the samples' variance at another lag near the one that is
+ * used.
+ */
+static int check_lag(const pp_sampling *f, pp_sampling_kinds *kinds, double lag, pp_error *err)
+{
+    const double grid = (double)f->sampled / 4, here = pp_sampling_explained(kinds, lag);
+    double best = here;
+    for (int i = -CHECKED; i <= CHECKED; i++)
+        best = fmax(best, pp_sampling_explained(kinds, lag + i * grid));
+    return best - here > CLEARLY_MORE
+               ? pp_error_set(err, PP_ERR_NOT_FOUND,
+                              "kernels explain samples better at another lag (%.2f, and %.2f)",
+                              best, here)
+               : 0;
+}
+
 static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sampling_clock *clock,
                     pp_sampling_line *ret, pp_error *err)
 {
@@ -498,25 +514,8 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
                             "samples and kernels go together at no lag (%.2f at best)",
                             chosen->value);
     *ret = chosen->line;
-    return 0;
-}
-
-int pp_sampling_check_lag(const pp_sampling *f, const pp_sampling_line *line, pp_error *err)
-{
-    const double grid = (double)f->sampled / 4;
-    pp_sampling_kinds *kinds = pp_sampling_kinds_new(f, err);
-    if (!kinds)
-        return -1;
-    const double here = pp_sampling_explained(kinds, line->lag);
-    double best = here;
-    for (int i = -CHECKED; i <= CHECKED; i++)
-        best = fmax(best, pp_sampling_explained(kinds, line->lag + i * grid));
-    pp_sampling_kinds_free(kinds);
-    return best - here > CLEARLY_MORE
-               ? pp_error_set(err, PP_ERR_NOT_FOUND,
-                              "kernels explain samples better at another lag (%.2f, and %.2f)",
-                              best, here)
-               : 0;
+    ret->lag += (double)clock->error;
+    return check_lag(f, kinds, ret->lag, err);
 }
 
 int pp_sampling_find_lag(const pp_sampling *f, const pp_sampling_clock *clock,

@@ -164,11 +164,6 @@ static int fault_run(const fault *f, uint64_t seed, bool loud, totals *t)
     return rc;
 }
 
-static bool is_clean(const fault *f)
-{
-    return f->clean;
-}
-
 static void print_totals(const char *name, const fault *f, const totals *t)
 {
     printf("{\"case\": \"%s\", \"without\": %u, \"lag_error\": %.3g, \"tenant\": %.3g, "
@@ -206,7 +201,7 @@ int main(int argc, char **argv)
             if (fault_run(&faults[i], seed + i * 1000 + (uint64_t)k, argc > 4, &t) < 0)
                 return 1;
         print_totals(faults[i].condition, &faults[i], &t);
-        add(is_clean(&faults[i]) ? &clean : &faulty, &t);
+        add(faults[i].clean ? &clean : &faulty, &t);
     }
     print_totals("all that are faulty", &(fault){0}, &faulty);
     print_totals("all that are clean", &(fault){0}, &clean);
