@@ -72,10 +72,8 @@ static int place_try(search *o, place *at, pp_error *err)
 {
     const pp_reg_rows *u = o->rows;
     double rest = 0;
-    const pp_reg_window_set windows = {.ends = u->ends,
-                                       .lengths = o->s->windows.since_before ? u->lengths : NULL,
-                                       .n = u->n,
-                                       .window = at->window};
+    const pp_reg_window_set windows =
+        pp_reg_windows_of(o->s, u->ends, u->lengths, u->n, at->window);
     if (pp_reg_design_set(&o->d, &o->s->timeline, &o->s->columns, &windows, at->lag, false, err) <
         0)
         return -1;

@@ -93,8 +93,7 @@ static int half_fit(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, const
         h->lengths[h->n] = u->lengths[i];
         h->y[h->n++] = u->y[i];
     }
-    const pp_reg_window_set windows = {h->ends, s->windows.since_before ? h->lengths : NULL, h->n,
-                                       at->window};
+    const pp_reg_window_set windows = pp_reg_windows_of(s, h->ends, h->lengths, h->n, at->window);
     if (pp_reg_design_set(&h->design, &s->timeline, &s->columns, &windows, at->lag, true, err) <
             0 ||
         (f->common > 0 && pp_reg_design_common(&h->design, f->b, err) < 0))

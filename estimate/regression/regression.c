@@ -230,12 +230,8 @@ static int windows_find(pp_reg_solver *s, pp_error *err)
 static int design_at(pp_reg_solver *s, const pp_reg_rows *u, size_t skip,
                      const pp_reg_own_window *at, pp_error *err)
 {
-    /* Windows of one length are as long as `at` says; others are as they are. */
-    const pp_reg_window_set windows = {.ends = u->ends + skip,
-                                       .lengths =
-                                           s->windows.since_before ? u->lengths + skip : NULL,
-                                       .n = u->n - skip,
-                                       .window = at->window};
+    const pp_reg_window_set windows =
+        pp_reg_windows_of(s, u->ends + skip, u->lengths + skip, u->n - skip, at->window);
     return pp_reg_design_set(&s->design, &s->timeline, &s->columns, &windows, at->lag, true, err);
 }
 

@@ -20,8 +20,7 @@ static int slopes_fill(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, do
 {
     const pp_reg_fit *f = &s->fits[metric];
     const pp_reg_own_window *at = &s->own[metric];
-    const pp_reg_window_set windows = {u->ends, s->windows.since_before ? u->lengths : NULL, u->n,
-                                       at->window};
+    const pp_reg_window_set windows = pp_reg_windows_of(s, u->ends, u->lengths, u->n, at->window);
     pp_reg_design d = {0};
     int rc = 0;
     for (size_t i = 0; i < u->n; i++)

@@ -46,4 +46,11 @@ typedef struct pp_reg_rows {
     double mean;
 } pp_reg_rows;
 
+/** Windows of one length; those of values of all windows since the one before have their own. */
+static inline pp_reg_window_set pp_reg_windows_of(const pp_reg_solver *s, const double *ends,
+                                                  const double *lengths, size_t n, double window)
+{
+    return (pp_reg_window_set){ends, s->windows.since_before ? lengths : NULL, n, window};
+}
+
 #endif
