@@ -66,10 +66,14 @@ function(pp_arithmetic)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${options}")
 endfunction()
 
-# pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...]): one cmocka program. A label says what
-# it needs; without one it is "quick" and needs nothing.
+# pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...] [SEQUENTIAL]): one cmocka program. A label
+# says what it needs; without one it is "quick" and needs nothing. SEQUENTIAL: nothing of it or of what it tests starts a
+# thread, so that ThreadSanitizer has nothing to see and is spared it.
 function(pp_test name)
-  cmake_parse_arguments(A "" "" "LIBS;LABELS;ENV" ${ARGN})
+  cmake_parse_arguments(A "SEQUENTIAL" "" "LIBS;LABELS;ENV" ${ARGN})
+  if(A_SEQUENTIAL AND PP_SANITIZE MATCHES thread)
+    return()
+  endif()
   if(NOT A_LABELS)
     set(A_LABELS quick)
   endif()

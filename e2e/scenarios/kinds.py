@@ -31,6 +31,7 @@ class Kind:
     space: typing.Optional[dict] = None  # labels of a namespace of its own
     image: str = "torch"
     act: str = ""  # what happens to it while it trains: delete, evict
+    log_goes: bool = False  # with its end: a kubelet removes the containers of a pod that it evicts
     fills: bool = False  # the node has room for this pod and no other; the twin runs first
     trains: bool = True  # prints losses
 
@@ -307,7 +308,7 @@ ENDED = (
 )
 PRESSURE = (
     Kind("evicted-by-kubelet", (words("--fill=/var/tmp/much"), resources(
-        requests=SMALL, limits={"ephemeral-storage": "32Mi"})), exits=137),
+        requests=SMALL, limits={"ephemeral-storage": "32Mi"})), exits=137, log_goes=True),
 )
 ORDINARY = (
     Kind("ordinary-pod"),

@@ -179,8 +179,9 @@ class Wave:
         if kind.stays:
             return len(mine) == kind.pods and all(ready(pod) for pod in mine)
         if kind.owner in ("Job", "CronJob"):
-            return bool(job) and any(c["type"] in ("Complete", "Failed") and c["status"] == "True"
-                                     for c in job["status"].get("conditions", []))
+            # A Job that ran out of time has failed before the pod that its controller deletes is gone.
+            return bool(job) and (kind.pods > 0 or not mine) and any(
+                c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in job["status"].get("conditions", []))
         return len(mine) == kind.pods and all(ended(pod) for pod in mine)
 
     def act(self, kind, pod):
@@ -197,6 +198,12 @@ class Wave:
         else:
             status, answer = self.api.call("DELETE", path)
         assert status in (200, 201), answer
+
+    def keep_log(self, pod):
+        """As long as there is one."""
+        if "running" in pod["status"].get("containerStatuses", [{"state": {}}])[0]["state"]:
+            name = pod["metadata"]["name"]
+            self.kept[name] = self.log(pod, "trainer") or self.kept.get(name, "")
 
     def keep_first_logs(self, pod):
         """Of containers that were started again: kubelets keep no more than one that has ended."""
@@ -227,6 +234,8 @@ class Wave:
                 for side in sides:
                     for pod in pods.get((kind.name, side), []) if kind.act else []:
                         self.act(kind, pod)
+                    for pod in pods.get((kind.name, side), []) if kind.log_goes else []:
+                        self.keep_log(pod)
                     if kind.owner == "CronJob" and (kind.name, side) in jobs:
                         self.once(kind, side)
                     if (kind.name, side) in waiting and self.is_over(kind, side, pods, jobs):

@@ -70,6 +70,7 @@ def test_values_are_the_truth(trainings):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
     session, item = profile(trainings, seed)
+    trainings.cluster.apply(train(trainings, "twin", seed, 60, "no"))
     uid = item["metadata"]["uid"]
     condition = session.condition("Replayed")
     assert (condition["status"], condition["reason"]) == ("True", "Replayed"), condition
@@ -90,7 +91,6 @@ def test_values_are_the_truth(trainings):
     check_closure(trainings, uid)
 
     ours = losses(trainings.cluster, finished(trainings, session.namespace, "replays", SECONDS), namespace=session.namespace)
-    trainings.cluster.apply(train(trainings, "twin", seed, 60, "no"))
     theirs = losses(trainings.cluster, finished(trainings, session.namespace, "twin", 150), namespace=session.namespace)
     steps = sorted(set(ours) & set(theirs))
     assert len(steps) > 50 and [ours[step] for step in steps] == [theirs[step] for step in steps]

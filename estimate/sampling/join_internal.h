@@ -45,9 +45,6 @@ void pp_sampling_find_known(const pp_sampling *sampling, bool known[PP_SAMPLING_
 /** Whether a sample has all that are known: else it does not count. */
 bool pp_sampling_has_known(const bool known[PP_SAMPLING_METRICS], const pp_sampling_sample *sample);
 
-/** Variance from which on a metric varies. */
-#define PP_SAMPLING_VARIES 1e-8
-
 /** Kernels by kind, and what samples say of kinds at a lag; refers to `sampling`, whose kernels and
  * samples are sorted and not none. NULL where memory is out. */
 typedef struct pp_sampling_kinds pp_sampling_kinds;

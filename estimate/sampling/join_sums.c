@@ -18,6 +18,8 @@ enum {
 
 /* Of a column or an item that captures before did not have. */
 #define UNKNOWN UINT32_MAX
+/* Of a window, at least: it is an item's. */
+#define OWNER 0.75
 /* ns about a sample in which no kernel ran, either: what one leaves behind lasts some us. */
 #define GAP_MARGIN 3000
 
@@ -56,7 +58,7 @@ typedef struct steps {
     int64_t begun[STEPS_AT_ONCE];
 } steps;
 
-/* What one item's samples are off by: share times sample less prediction, summed up. */
+/* What the samples that are an item's are off by: share times sample less prediction, summed up. */
 typedef struct off {
     uint32_t step;
     bool some;                           /* it ran in that step */
@@ -421,7 +423,23 @@ static void end_step(off *o, uint32_t next)
     o->step = next;
 }
 
-static void predict_metric(summing *s, const window *w, double y, int m)
+/* The item that most of a window is of, with its share; UNKNOWN: none. What a window is off by says
+ * little of items that have less of it: their neighbours' errors are larger. */
+static uint32_t owner_of(const summing *s, const window *w, double *ret_share)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const uint32_t item = s->known_item[w->columns[i]];
+        *ret_share = 0;
+        for (size_t j = i; j < w->n && item != UNKNOWN; j++)
+            *ret_share += s->known_item[w->columns[j]] == item ? w->shares[j] : 0;
+        if (*ret_share >= OWNER)
+            return item;
+    }
+    return UNKNOWN;
+}
+
+/* What a sample is off by; NaN where it is not known. */
+static double predict_metric(summing *s, const window *w, double y, int m)
 {
     const double *values = s->known->values[m];
     pp_sampling_predicted *to = &s->sums->predicted[m];
@@ -429,16 +447,12 @@ static void predict_metric(summing *s, const window *w, double y, int m)
     for (size_t i = 0; i < w->n; i++)
         e -= w->shares[i] * values[s->known_column[w->columns[i]]];
     if (!isfinite(e))
-        return;
+        return (double)NAN;
     to->n++;
     to->y += y;
     to->yy += y * y;
     to->rest += e * e;
-    for (size_t i = 0; i < w->n; i++) {
-        const uint32_t item = s->known_item[w->columns[i]];
-        if (item != UNKNOWN)
-            s->off[item].of_step[m] += w->shares[i] * e;
-    }
+    return e;
 }
 
 static void predict_window(summing *s, const window *w, const pp_sampling_sample *sample)
@@ -446,18 +460,21 @@ static void predict_window(summing *s, const window *w, const pp_sampling_sample
     for (size_t i = 0; i < w->n; i++)
         if (s->known_column[w->columns[i]] == UNKNOWN)
             return;
-    for (size_t i = 0; i < w->n; i++) {
-        const uint32_t item = s->known_item[w->columns[i]];
-        if (item == UNKNOWN)
-            continue;
-        if (s->off[item].step != w->step)
-            end_step(&s->off[item], w->step);
-        s->off[item].some = true;
-        s->off[item].squares += w->shares[i] * w->shares[i];
+    double share;
+    const uint32_t owner = owner_of(s, w, &share);
+    off *o = owner == UNKNOWN ? NULL : &s->off[owner];
+    if (o && o->step != w->step)
+        end_step(o, w->step);
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        const double e =
+            s->sums->known[m] ? predict_metric(s, w, (double)sample->values[m], m) : (double)NAN;
+        if (o && isfinite(e))
+            o->of_step[m] += share * e;
     }
-    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
-        if (s->sums->known[m])
-            predict_metric(s, w, (double)sample->values[m], m);
+    if (o) {
+        o->some = true;
+        o->squares += share * share;
+    }
 }
 
 /* Samples of one gap go along: it counts once. */
@@ -495,17 +512,27 @@ static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
         s->gap_sum[m] += s->sums->known[m] ? (double)sample->values[m] : 0;
 }
 
-/* By item: the mean that its samples are off by, and what that may be. */
-static void judge_items(summing *s)
+/* Variance of what an item may be off by in this capture: as its standard error says, as captures
+ * differ, as this one's lag is known, and as its samples of a step, which go along, scatter. */
+static double allowed(const summing *s, const pp_sampling_item *item, const off *o, int m,
+                      double lag_stderr)
+{
+    const double se = item->stderr_of[m], between = s->known->between[m] * item->mean[m];
+    const double shifted_by = item->per_ns[m] * lag_stderr;
+    const double about = o->spread[m] - o->rest[m] * o->rest[m] / o->steps;
+    return se * se + between * between + shifted_by * shifted_by +
+           about * o->steps / (o->steps - 1) / (o->squares * o->squares);
+}
+
+/* By item: the mean that its samples are off by, over what that may be. */
+static void judge_items(summing *s, double lag_stderr)
 {
     for (size_t i = 0; s->known && i < s->known->n; i++) {
         off *o = &s->off[i];
         end_step(o, 0);
         for (int m = 0; m < PP_SAMPLING_METRICS && o->steps >= 2; m++) {
-            const double miss = o->rest[m] / o->squares, se = s->known->items[i].stderr_of[m];
-            const double about = o->spread[m] - o->rest[m] * o->rest[m] / o->steps;
-            const double variance = about * o->steps / (o->steps - 1) / (o->squares * o->squares);
-            const double z2 = miss * miss / (se * se + variance);
+            const double miss = o->rest[m] / o->squares;
+            const double z2 = miss * miss / allowed(s, &s->known->items[i], o, m, lag_stderr);
             if (!s->sums->known[m] || !isfinite(z2))
                 continue;
             s->sums->predicted[m].items++;
@@ -622,7 +649,7 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
             return -1;
     }
     end_gap(s);
-    judge_items(s);
+    judge_items(s, line->stderr_ns);
     return 0;
 }
 

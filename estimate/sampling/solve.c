@@ -17,17 +17,10 @@
 #define LONG_GAP 0.2
 #define SHORT_GAP_NS 3500.0
 
-/* ns: how far off the lag may be beyond what the captures say. With it nine true values in ten and
- * more lie within two standard errors, simulated: it stands for the course of a kernel within its
- * first and last part too. */
-#define LAG_STDERR 500.0
-
-/* Of a value: by so much a kernel's own differs from one run of a training to another, with the
- * clocks, the caches and the data; and what counts it from one way to another (docs/sampling.md).
- */
-#define REPEATED 0.01
-/* And of any value at least: Nsight Compute's own differ by 0.1 to 0.2 points from run to run. */
-#define REPEATED_LEAST 0.002
+/* ns: how far off the lag may be beyond what the captures say. A kernel's record is 0.9 to 1.4 us
+ * longer than its blocks run, and where in it they do no sample tells; with kernels of known
+ * activity the lag was off by 0.1 to 0.8 us (docs/sampling.md). */
+#define LAG_STDERR 250.0
 
 /* What speaks against values: where no kernel runs a metric of the SMs is not 0, in so many gaps at
  * least; captures before explain less of the samples' variance, or items' means worse than is said.
@@ -38,7 +31,7 @@
 #define LEAST_EXPLAINED 0.8
 #define MAX_ITEMS_Z 3.0
 
-enum { ROUNDS = 4, CAPTURES_LEAST = 4 };
+enum { ROUNDS = 4 };
 
 /* A column by its key. */
 typedef struct named {
@@ -50,12 +43,14 @@ typedef struct solving {
     pp_sampling_whole whole;
     named *named; /* in order of keys */
     pp_skyline matrix;
-    double *share; /* of each column, of the captures that know the metric ... */
-    double *held;  /* ... and the same of their windows that are held out */
-    double *theta; /* the metric's estimates */
-    double *rest;  /* n for each capture: X' (y - X theta) of its windows */
-    double *z;     /* scratch, n */
-    double noise;  /* variance of what is left of a sample */
+    double *share;              /* of each column, of the captures that know the metric ... */
+    double *held;               /* ... and the same of their windows that are held out */
+    double *theta;              /* the metric's estimates */
+    double *rest;               /* n for each capture: X' (y - X theta) of its windows */
+    double *z;                  /* scratch, n */
+    pp_sampling_causes *causes; /* of each item */
+    double *errors;
+    double noise; /* variance of what is left of a sample */
     double lag_stderr;
     pp_sampling_result *result;
 } solving;
@@ -245,7 +240,7 @@ static void add_item_times(solving *s, pp_sampling_item *item, size_t from, size
 }
 
 /* Where its kernels begin and end, a lag that is wrong takes a piece of what is beside them for
- * theirs, and loses one of their own. */
+ * theirs, and loses one of their own: for each ns. */
 static double edge_error(const solving *s, size_t from, size_t to, double time)
 {
     double early = 0, late = 0;
@@ -260,39 +255,36 @@ static double edge_error(const solving *s, size_t from, size_t to, double time)
         early += count * (before - s->theta[at]);
         late += count * (behind - s->theta[at]);
     }
-    return fmax(fabs(early), fabs(late)) * s->lag_stderr / time;
+    return fmax(fabs(early), fabs(late)) / time;
 }
 
-static void estimate_item(solving *s, pp_sampling_item *item, size_t from, size_t to, int m)
+static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size_t from, size_t to,
+                                        int m)
 {
     const pp_sampling_whole *w = &s->whole;
-    double mean = 0, posterior = 0, sandwich = 0;
+    pp_sampling_causes c = {0};
     memset(s->z, 0, w->n * sizeof *s->z);
     for (size_t i = from; i < to; i++) {
         uint32_t at = s->named[i].column;
         if (w->columns[at].key.gap)
             continue;
         s->z[at] = w->columns[at].time / item->time;
-        mean += s->z[at] * s->theta[at];
+        c.mean += s->z[at] * s->theta[at];
     }
     pp_skyline_solve(&s->matrix, s->z);
     for (size_t i = from; i < to; i++) {
         uint32_t at = s->named[i].column;
         if (!w->columns[at].key.gap)
-            posterior += w->columns[at].time / item->time * s->z[at];
+            c.samples += s->noise * w->columns[at].time / item->time * s->z[at];
     }
-    posterior *= s->noise;
-    for (size_t g = 0; g < w->n_captures; g++) {
-        double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
-        sandwich += moved * moved;
+    const double n = (double)w->known[m];
+    for (size_t g = 0; g < w->n_captures && n > 1; g++) {
+        const double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
+        c.captures += moved * moved * n / (n - 1);
     }
-    double n = (double)w->known[m];
-    sandwich = w->known[m] >= CAPTURES_LEAST ? sandwich * n / (n - 1) : 0;
-    double edge = edge_error(s, from, to, item->time);
-    item->mean[m] = fmax(0, fmin(1, mean));
-    double repeated = REPEATED * item->mean[m];
-    item->stderr_of[m] = sqrt(fmax(posterior, sandwich) + edge * edge + repeated * repeated +
-                              REPEATED_LEAST * REPEATED_LEAST);
+    item->per_ns[m] = edge_error(s, from, to, item->time);
+    c.edges = pow(item->per_ns[m] * s->lag_stderr, 2);
+    return c;
 }
 
 /* The columns of an item, by their keys: from `from` to before what is returned. */
@@ -312,7 +304,13 @@ static void estimate_metric(solving *s, int m)
     size_t n = 0;
     for (size_t from = 0, to; from < w->n; from = to) {
         to = end_of_item(s, from);
-        estimate_item(s, &r->items[n++], from, to, m);
+        s->causes[n] = estimate_item(s, &r->items[n], from, to, m);
+        n++;
+    }
+    r->between[m] = pp_sampling_errors(s->causes, n, w->known[m], s->errors);
+    for (size_t i = 0; i < n; i++) {
+        r->items[i].mean[m] = fmax(0, fmin(1, s->causes[i].mean));
+        r->items[i].stderr_of[m] = s->errors[i];
     }
     double predicted = 0;
     for (size_t i = 0; i < w->n; i++)
@@ -353,7 +351,7 @@ static void judge(const solving *s, int m, pp_sampling_quality *ret)
             pp_sampling_predicted_add(&p, &s->whole.captures[g]->predicted[m]);
     const double total = p.yy - p.y * p.y / fmax(p.n, 1);
     *ret = (pp_sampling_quality){
-        .explained = total > 0 ? 1 - p.rest / total : (double)NAN,
+        .explained = total > PP_SAMPLING_VARIES * p.n ? 1 - p.rest / total : (double)NAN,
         .miss = sqrt(p.rest / p.n),
         .items = p.items,
         .items_z = sqrt(p.z2 / p.items),
@@ -370,7 +368,7 @@ static void unknown_metric(solving *s, int m)
         r->items[i].mean[m] = r->items[i].stderr_of[m] = (double)NAN;
     for (size_t i = 0; i < s->whole.n; i++)
         r->values[m][i] = (double)NAN;
-    r->noise[m] = r->held[m] = r->closure[m] = (double)NAN;
+    r->noise[m] = r->between[m] = r->held[m] = r->closure[m] = (double)NAN;
 }
 
 /* ---- all ---- */
@@ -417,12 +415,14 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     s->theta = malloc(size * sizeof *s->theta);
     s->z = malloc(size * sizeof *s->z);
     s->rest = malloc(size * n * sizeof *s->rest);
-    if (!s->share || !s->held || !s->theta || !s->z || !s->rest)
+    s->causes = malloc(size * sizeof *s->causes);
+    s->errors = malloc(size * sizeof *s->errors);
+    if (!s->share || !s->held || !s->theta || !s->z || !s->rest || !s->causes || !s->errors)
         return pp_error_nomem(err);
     double squares = 0;
     for (size_t g = 0; g < n; g++)
         squares += (double)captures[g]->lag_stderr * (double)captures[g]->lag_stderr;
-    s->lag_stderr = sqrt(LAG_STDERR * LAG_STDERR + squares / (double)n);
+    s->lag_stderr = sqrt(LAG_STDERR * LAG_STDERR + squares / ((double)n * (double)n));
     return list_items(s, err) < 0 ? -1 : shape_matrix(s, err);
 }
 
@@ -471,6 +471,8 @@ int pp_sampling_solve(const pp_sampling_sums *const *captures, size_t n, pp_samp
     free(s.theta);
     free(s.rest);
     free(s.z);
+    free(s.causes);
+    free(s.errors);
     if (rc < 0)
         pp_sampling_result_free(s.result);
     else

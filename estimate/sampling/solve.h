@@ -8,9 +8,9 @@
  * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
  * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
  *
- * The standard error of an item is the larger one of the posterior's and, from four captures on,
- * of a sandwich over these, and on top of it what the lag's uncertainty does at its kernels' edges,
- * and 1 % of the value and 0.2 points for what differs from run to run.
+ * The standard error of an item has three causes: what samples leave open (the posterior's
+ * variance); that captures differ, by a share of the value that all items tell together; and what
+ * the lag's uncertainty does at its kernels' edges.
  */
 #ifndef PP_ESTIMATE_SAMPLING_SOLVE_H
 #define PP_ESTIMATE_SAMPLING_SOLVE_H
@@ -26,6 +26,8 @@ typedef struct pp_sampling_item {
     uint64_t kernels;                 /**< how many ran */
     double mean[PP_SAMPLING_METRICS]; /**< 0 to 1; NaN: not known */
     double stderr_of[PP_SAMPLING_METRICS];
+    double per_ns[PP_SAMPLING_METRICS]; /**< by which the mean is off for each ns of the lag's error
+                                         */
 } pp_sampling_item;
 
 /** What speaks against a metric's values. */
@@ -51,6 +53,8 @@ typedef struct pp_sampling_result {
     size_t n;
     uint64_t windows;
     double noise[PP_SAMPLING_METRICS];   /**< what is left of a sample, standard deviation */
+    double between[PP_SAMPLING_METRICS]; /**< by which share of itself a value differs from capture
+                                            to capture, standard deviation */
     double closure[PP_SAMPLING_METRICS]; /**< of the samples held out: the estimates' mean less
                                             theirs */
     double held[PP_SAMPLING_METRICS];    /**< their mean; NaN where none was held out */

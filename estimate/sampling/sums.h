@@ -20,6 +20,9 @@
 
 enum { PP_SAMPLING_METRICS = PP_METRIC_SAMPLED_COUNT }; /**< by pp_metric */
 
+/** Variance of samples from which on a metric varies. */
+#define PP_SAMPLING_VARIES 1e-8
+
 typedef struct pp_sampling_key {
     uint32_t layer;  /**< 0: none, the phase is the step's */
     uint32_t kernel; /**< which one of the layer's in that phase of a step, from 0 */

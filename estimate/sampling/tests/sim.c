@@ -15,6 +15,7 @@ typedef struct kernel {
     double length, gap;
     double rise, fall; /* at its begin and end */
     double level[SHARES];
+    double now[SHARES]; /* in this capture */
 } kernel;
 
 /* One that ran. */
@@ -32,7 +33,8 @@ typedef struct model {
     int *order;
     int *names; /* of the step: whose layer and phase each kernel is told to be of */
     pp_sampling_result *known;
-    double now; /* us */
+    double now;  /* us */
+    double lead; /* of the time in which nothing runs, the share before it does */
     int64_t step;
     double lag_squares;
 } model;
@@ -54,6 +56,7 @@ sim_config sim_usual(uint64_t seed)
                         .captures = 10,
                         .cv = 0.05,
                         .noise = 0.002,
+                        .dead = 1.2,
                         .stamps = 0.1,
                         .lag = -700,
                         .drift = 5e-6};
@@ -133,16 +136,23 @@ static void run_step(model *m, const sim_config *c)
         bool beside = c->parallel && i % c->parallel == 0;
         m->now += beside ? r->length / 3 : r->length;
         for (int j = 0; j < SHARES; j++)
-            r->level[j] =
-                k->level[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * sim_normal(&m->rng));
+            r->level[j] = k->now[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * sim_normal(&m->rng));
     }
 }
 
-/* The area below a kernel's course at level 1 up to `t` us after its begin. */
-static double area(const ran *r, double t)
+/* us of a kernel that are in its record and in which nothing of it runs. */
+static double dead(const sim *s, const ran *r)
 {
+    return fmin(s->config.dead, r->length / 2);
+}
+
+/* The area below a kernel's course at level 1 up to `t` us after its begin. */
+static double area(const sim *s, const ran *r, double t)
+{
+    const model *m = s->model;
     const kernel *k = r->of;
-    double rise = k->rise, fall = k->fall, n = r->length;
+    double rise = k->rise, fall = k->fall, n = r->length - dead(s, r);
+    t -= m->lead * dead(s, r);
     t = fmax(0, fmin(t, n));
     double a = t < rise ? t * t / (2 * rise) : rise / 2 + (t - rise);
     double into = t - (n - fall);
@@ -158,8 +168,11 @@ typedef struct windows {
     double (*sums)[PP_SAMPLING_METRICS];
 } windows;
 
-static void add_to_windows(windows *w, const sim_config *c, const ran *r)
+static void add_to_windows(windows *w, const sim *s, const ran *r)
 {
+    const sim_config *c = &s->config;
+    const model *m = s->model;
+    double busy = r->start + m->lead * dead(s, r), idle = busy + r->length - dead(s, r);
     double end = r->start + r->length;
     for (long i = (long)floor((r->start - w->first) / c->period);; i++) {
         double from = w->first + (double)i * c->period;
@@ -168,8 +181,8 @@ static void add_to_windows(windows *w, const sim_config *c, const ran *r)
         if (i < 0 || (size_t)i >= w->n)
             continue;
         double till = from + c->period;
-        double covered = fmin(end, till) - fmax(r->start, from);
-        double part = area(r, till - r->start) - area(r, from - r->start);
+        double covered = fmax(0, fmin(idle, till) - fmax(busy, from));
+        double part = area(s, r, till - r->start) - area(s, r, from - r->start);
         for (int j = 0; j < SHARES; j++)
             w->sums[i][j] += part * r->level[j] / c->period;
         w->sums[i][SIM_BUSY] += covered / c->period;
@@ -197,7 +210,7 @@ static void tell_kernels(sim *s, pp_sampling *f, windows *w)
             k.end = k.start + 1;
         if (pp_sampling_add_kernel(f, &k, NULL) < 0)
             abort();
-        add_to_windows(w, c, r);
+        add_to_windows(w, s, r);
     }
 }
 
@@ -239,11 +252,28 @@ static void solve_again(sim *s)
         abort();
 }
 
+/* What captures differ by. */
+static double differs(model *m, double by)
+{
+    return by > 0 ? fmax(0, 1 + by * sim_normal(&m->rng)) : 1;
+}
+
+static void draw_capture(model *m, const sim_config *c)
+{
+    double all[SHARES];
+    for (int j = 0; j < SHARES; j++)
+        all[j] = differs(m, c->clocks);
+    for (int i = 0; i < m->n; i++)
+        for (int j = 0; j < SHARES; j++)
+            m->kernels[i].now[j] = m->kernels[i].level[j] * all[j] * differs(m, c->between);
+}
+
 static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
 {
     model *m = s->model;
     const sim_config *c = &s->config;
     double begun = m->now;
+    draw_capture(m, c);
     windows w = {.first = begun + c->period * sim_uniform(&m->rng),
                  .n = (size_t)(c->capture * 1e6 / c->period)};
     w.sums = need(calloc(w.n, sizeof *w.sums));
@@ -286,7 +316,7 @@ static void add_truth(sim *s, const model *m, const kernel *k)
     ran r = {.length = k->length, .of = k};
     bool beside = s->config.parallel && (k - m->kernels) % s->config.parallel == 0;
     for (int j = 0; j < SHARES; j++)
-        item->mean[j] += area(&r, k->length) * k->level[j] * (beside ? 0.4 : 1);
+        item->mean[j] += area(s, &r, k->length) * k->level[j] * (beside ? 0.4 : 1);
     item->time += k->length;
     item->kernel += 1;
 }
@@ -311,6 +341,7 @@ void sim_run(sim *s, const sim_config *config)
     m->rng = config->seed * 7919;
     m->now = 1e6;
     draw_model(m, config);
+    m->lead = config->dead > 0 ? sim_uniform(&m->rng) : 0;
     find_truth(s);
     s->captures = need(calloc((size_t)config->captures, sizeof(pp_sampling_sums *)));
     pp_sampling *f = need(pp_sampling_new((int64_t)(config->period * 1000)));

@@ -18,21 +18,24 @@ typedef struct sim_config {
     double period;  /* us between samples */
     double capture; /* s */
     int captures;
-    double cv;     /* of a kernel's values from step to step */
-    double noise;  /* of a sample, share of the range */
-    double stamps; /* us, sd of a kernel's stamps */
-    double lag;    /* us: the samples' clock less the kernels' */
-    double drift;  /* of the samples' clock against the kernels' */
-    double lost;   /* share of samples that are not there */
-    int parallel;  /* every so many kernels one runs beside the next; 0: none does */
-    int missing;   /* number of a metric that is not offered, from 1; 0: none */
-    int blank;     /* captures, from the first on, in which alone that is so; 0: all */
-    double rare;   /* share of samples that have it all the same */
-    bool shuffled; /* layers come in another order in every fourth step */
-    bool dealt;    /* layers' names are dealt anew in each step */
-    bool judged;   /* each capture is predicted by those before it */
-    double tenant; /* what somebody else adds to every sample, share of the range */
-    double wrong;  /* us: the lag that is used is by so much too long */
+    double cv;      /* of a kernel's values from step to step */
+    double between; /* the same from capture to capture, kernel by kernel */
+    double clocks;  /* and of all kernels alike */
+    double noise;   /* of a sample, share of the range */
+    double dead;    /* us by which a kernel's record is longer than it runs, before and after it */
+    double stamps;  /* us, sd of a kernel's stamps */
+    double lag;     /* us: the samples' clock less the kernels' */
+    double drift;   /* of the samples' clock against the kernels' */
+    double lost;    /* share of samples that are not there */
+    int parallel;   /* every so many kernels one runs beside the next; 0: none does */
+    int missing;    /* number of a metric that is not offered, from 1; 0: none */
+    int blank;      /* captures, from the first on, in which alone that is so; 0: all */
+    double rare;    /* share of samples that have it all the same */
+    bool shuffled;  /* layers come in another order in every fourth step */
+    bool dealt;     /* layers' names are dealt anew in each step */
+    bool judged;    /* each capture is predicted by those before it */
+    double tenant;  /* what somebody else adds to every sample, share of the range */
+    double wrong;   /* us: the lag that is used is by so much too long */
 } sim_config;
 
 /* Truth of one item. */

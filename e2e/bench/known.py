@@ -1,0 +1,288 @@
+"""Kernels whose activity is known by construction, against what `precisionprobe run --method Sampling` says of them.
+
+Each layer launches a kernel of so many blocks and threads, which spins or multiplies for so long; each of its blocks notes
+for how long it ran. Nobody else's tool is asked: SMActive is the blocks' time over that of all SMs, SMOccupancy their
+warps' over all places for warps, FP32Active the multiplications over those that the SMs have cycles for, DRAMActive the
+bytes that a copy moves over those that the memory could. Kernels come alone, back to back, and two at a time on two streams.
+
+PP_CLI  the command line of precisionprobe
+PP_NCU  that of ncu, where it is not on PATH; asked for with --steps
+"""
+import json
+import math
+import os
+import pathlib
+import random
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import accuracy
+import errors
+import lab
+
+SOURCE = """
+typedef unsigned long long u64;
+__device__ u64 wall() { u64 t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); return t; }
+__device__ void note(u64 *told, u64 from, long long cycles) {
+    __syncthreads();
+    if (threadIdx.x == 0) { atomicAdd(told, wall() - from); atomicAdd(told + 1, (u64)(clock64() - cycles)); }
+}
+extern "C" __global__ void spin(int cycles, u64 *told) {
+    const u64 from = wall();
+    const long long begun = clock64();
+    while (clock64() - begun < cycles) { }
+    note(told, from, begun);
+}
+extern "C" __global__ void multiply(int loops, float *sink, u64 *told) {
+    const u64 from = wall();
+    const long long begun = clock64();
+    float a = threadIdx.x, b = 0.5f + a * 1e-7f, c = a * 1e-6f, d = a + 1;
+    for (int i = 0; i < loops; i++) {
+#pragma unroll
+        for (int k = 0; k < 64; k++) { a = fmaf(a, b, c); d = fmaf(d, b, c); }
+    }
+    if (a + d == 12345.678f) sink[0] = a;
+    note(told, from, begun);
+}
+"""
+PER_LOOP = 128  # multiplications of a thread
+LANES, WARPS = 128, 64  # of an SM: multiplications in a cycle, places for warps
+COPIED = 1 << 28  # bytes
+LENGTHS = (20, 40, 80, 160, 320, 640)  # us
+CLOCK_MHZ = 1900  # about: how long a kernel takes is measured
+
+
+def layers(seed, sms):
+    """What each layer does, in an order that is drawn: (name, kind, blocks, threads, us, where)."""
+    draw, found = random.Random(seed), []
+    for i, us in enumerate(LENGTHS * 2):
+        share = draw.choice((0.25, 0.5, 0.75, 1.0))
+        threads = draw.choice((128, 256, 512, 1024))
+        found.append((f"spin{i}", "spin", max(1, round(share * sms)), threads, us, "behind"))
+    for i, us in enumerate(LENGTHS):
+        found.append((f"multiply{i}", "multiply", sms, draw.choice((256, 512, 1024)), us, "behind"))
+    for i, us in enumerate((40, 160)):
+        found.append((f"alone{i}", "spin", max(1, sms // 2), 512, us, "alone"))
+    draw.shuffle(found)
+    found += [("beside0", "spin", sms // 4, 512, 500, "beside"), ("beside1", "spin", sms // 2, 256, 300, "behind"),
+              ("copy", "copy", 0, 0, 0, "behind")]
+    return found
+
+
+# ---- the training ----
+
+def build(seed):
+    import torch
+    from torch import nn
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    spin, multiply = (torch.cuda._compile_kernel(SOURCE, name) for name in ("spin", "multiply"))
+    beside = torch.cuda.Stream()
+
+    class Known(nn.Module):
+        def __init__(self, kind, blocks, threads, us, where):
+            super().__init__()
+            self.kind, self.blocks, self.threads, self.where, self.calls = kind, blocks, threads, where, 0
+            self.cycles = us * CLOCK_MHZ
+            # A warp's instruction takes four cycles to come; a quarter of the SM's lanes does what one of four issues.
+            self.loops = max(1, round(self.cycles / PER_LOOP * LANES / max(threads, LANES)))
+            self.register_buffer("told", torch.zeros(2, dtype=torch.int64, device="cuda"))
+            self.register_buffer("sink", torch.zeros(1, device="cuda"))
+
+        def launch(self):
+            size = {"grid": (self.blocks, 1, 1), "block": (self.threads, 1, 1)}
+            if self.kind == "spin":
+                spin(**size, args=[self.cycles, self.told])
+            else:
+                multiply(**size, args=[self.loops, self.sink, self.told])
+
+        def forward(self, x):
+            self.calls += 1
+            if self.where == "alone":
+                torch.cuda.synchronize()
+                time.sleep(3e-4)
+            if self.where == "beside":
+                beside.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(beside):
+                    self.launch()
+            else:
+                self.launch()
+            return x
+
+    class Copy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("source", torch.randn(COPIED // 4, device="cuda"))
+            self.register_buffer("target", torch.empty(COPIED // 4, device="cuda"))
+
+        def forward(self, x):
+            torch.cuda.current_stream().wait_stream(beside)
+            torch.add(self.source, 1, out=self.target)
+            return x
+
+    parts = {name: Copy() if kind == "copy" else Known(kind, *rest) for name, kind, *rest in layers(seed, sms)}
+    parts["last"] = nn.Linear(64, 64, device="cuda")
+    return sms, nn.Sequential(parts_in_order(parts))
+
+
+def parts_in_order(parts):
+    import collections
+    return collections.OrderedDict(parts)
+
+
+def train(args):
+    """Steps for a while; says what each layer's blocks noted of a call, on average."""
+    import torch
+    sms, model = build(args.seed)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    x = torch.randn(64, 64, device="cuda")
+    begun = time.monotonic()
+    while time.monotonic() < begun + args.seconds:
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    torch.cuda.synchronize()
+    told = {}
+    for name, part in model.named_children():
+        if hasattr(part, "calls"):
+            ns, cycles = (value / part.calls for value in part.told.tolist())
+            told[name] = {"us": ns / 1e3, "mhz": cycles / ns * 1e3, "threads": part.threads, "blocks": part.blocks,
+                          "multiplications": PER_LOOP * part.loops * part.threads * part.blocks
+                          if part.kind == "multiply" else 0}
+    with open(os.environ["PP_KNOWN_TOLD"], "w", encoding="utf-8") as file:
+        json.dump({"sms": sms, "layers": told}, file)
+
+
+def step(args):
+    """Some steps, which ncu looks at."""
+    import torch
+    _, model = build(args.seed)
+    x = torch.randn(64, 64, device="cuda")
+    model(x)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    for _ in range(args.steps):
+        model(x)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+def looked_at(args, folder, sms):
+    """{(layer, phase): {"us": under ncu, metric: [percent of the SMs' time, in each step]}} by Nsight Compute."""
+    ncu = shlex.split(os.environ.get("PP_NCU") or shutil.which("ncu") or sys.exit("no ncu on PATH: set PP_NCU"))
+    metrics = ("SMActive", "SMOccupancy", "FP32Active")
+    wanted = ",".join([accuracy.METRICS[name] + accuracy.PEAK for name in metrics] + [accuracy.TIME])
+    text = accuracy.run([*ncu, "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv",
+                         "--page", "raw", "-k", "regex:^(spin|multiply)", "--metrics", wanted, *command_of(args)],
+                        env={**os.environ, "PP_KNOWN_ROLE": "step"})
+    (folder / "ncu.csv").write_text(text, encoding="utf-8")
+    kernels, names = accuracy.table(folder / "ncu.csv"), [name for name, kind, *_ in layers(args.seed, sms) if kind != "copy"]
+    found = {}
+    for i, kernel in enumerate(kernels):
+        row = found.setdefault((names[i % len(names)], "forward"), {"us": [], **{name: [] for name in metrics}})
+        row["us"].append(kernel[accuracy.TIME])
+        for name in metrics:
+            row[name].append(accuracy.percent(kernel, name, "Sampling"))
+    return found
+
+
+def print_peer(true, peer):
+    """What Nsight Compute says of the same kernels alone, of its own time, and by how much it differs from step to step."""
+    for low, high in ((50, float("inf")), (10, 50)):
+        for metric in ("SMActive", "SMOccupancy", "FP32Active"):
+            off, spread = [], []
+            for key, row in peer.items():
+                if metric not in true.get(key, {}) or not low <= true[key]["us"] < high:
+                    continue
+                us = true[key]["us"]
+                values = [value * time / us for value, time in zip(row[metric], row["us"])]
+                off.append(statistics.mean(values) - true[key][metric])
+                spread.append(statistics.stdev(values))
+            if off:
+                lab.figure(f"ncu's {metric} less what is known, rows of {low} us and more", statistics.mean(off), "points",
+                           rms=math.sqrt(statistics.mean(x * x for x in off)), from_step_to_step=statistics.mean(spread),
+                           rows=len(off), steps=len(row["us"]))
+
+
+def command_of(args):
+    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
+    return [*python, os.path.abspath(__file__), "--seconds", str(args.seconds), "--seed", str(args.seed), "--steps", str(args.steps)]
+
+
+def profiled(args, folder):
+    told = folder / "told.json"
+    subprocess.run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--budget", str(args.budget),
+                    "--capture", args.capture, "-o", str(folder / "results"), "--", *command_of(args)],
+                   check=True, env={**os.environ, "PP_KNOWN_ROLE": "train", "PP_KNOWN_TOLD": str(told)}, stdout=sys.stderr)
+    return (json.loads(told.read_text(encoding="utf-8")),
+            json.loads((folder / "results" / "results.json").read_text(encoding="utf-8")))
+
+
+# ---- what is known, and what was told ----
+
+def truth(known, gpu):
+    """{(layer, phase): {"us": recorded, metric: percent}}."""
+    sms, found = known["sms"], {}
+    for item in gpu["items"]:
+        if item["kind"] != "layer" or item["phase"] != "forward":
+            continue
+        us = item["busyMillisecondsPerStep"] * 1e3
+        row = {"us": us}
+        if item["layer"] in known["layers"]:
+            one = known["layers"][item["layer"]]
+            row["SMActive"] = 100 * one["us"] / us / sms
+            row["SMOccupancy"] = row["SMActive"] * one["threads"] / 32 / WARPS
+            if one["multiplications"]:
+                row["FP32Active"] = 100 * one["multiplications"] / (LANES * sms * us * one["mhz"])
+        elif item["layer"] == "copy" and item["metrics"]["DRAMActive"].get("peak"):
+            row["DRAMActive"] = 100 * 2 * COPIED / (item["metrics"]["DRAMActive"]["peak"] * us / 1e6)
+        else:
+            continue
+        found[item["layer"], "forward"] = row
+    return found
+
+
+def print_z(told, true, kind):
+    """Root mean square of error over standard error, of a class of rows."""
+    name, low, high, _, _ = kind
+    for metrics in (*((metric,) for metric in errors.METRICS), errors.METRICS):
+        found = [z for metric in metrics for _, _, z, _ in errors.compare(told, true, metric, low, high)]
+        if found:
+            what = metrics[0] if len(metrics) == 1 else "all metrics"
+            lab.figure(f"error over standard error of {what}, rows {name}", math.sqrt(sum(z * z for z in found) / len(found)),
+                       "rms", values=len(found), **({"limit": 1.25, "must_not_be_below": 0.8} if len(metrics) > 1 else {}))
+
+
+def main():
+    args = lab.arguments(__doc__, seconds=(60.0, "seconds of the training"), budget=(10.0, "percent"),
+                         capture=("400ms", "a capture's length"), seed=(1, "by which layers are drawn"),
+                         steps=(0, "that Nsight Compute looks at too"), keep=("", "a folder for what was measured"))
+    role = {"train": train, "step": step}.get(os.environ.get("PP_KNOWN_ROLE"))
+    if role:
+        role(args)
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(args.keep or scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        known, results = profiled(args, folder)
+        peer = looked_at(args, folder, known["sms"]) if args.steps else {}
+    true, told = truth(known, results["gpus"][0]), errors.estimates(results, "Sampling")
+    for key, row in sorted(true.items(), key=lambda pair: pair[1]["us"]):
+        values = told.get(key, {})
+        lab.figure("a row", row["us"], "us", row=key[0], **known["layers"].get(key[0], {}),
+                   **{metric: [row[metric], *values.get(metric, ())] for metric in errors.METRICS if metric in row})
+    page = []
+    for kind in errors.fine_classes():
+        errors.print_class(told, true, kind, page, "by construction", "known")
+        print_z(told, true, kind)
+    print_peer(true, peer)
+    errors.print_coverage(told, true, "known", 95)
+    return lab.status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

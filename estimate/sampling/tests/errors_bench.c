@@ -1,0 +1,163 @@
+/* Prints whether standard errors are right where the truth is known: for each condition and class
+ * of kernels a line of JSON, over so many runs of models drawn anew. */
+#include "estimate/sampling/tests/sim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct condition {
+    const char *name;
+    void (*set)(sim_config *c);
+} condition;
+
+typedef struct total {
+    double n, z2, within, error, between;
+} total;
+
+enum { CLASSES = 3 };
+static const double bounds[CLASSES + 1] = {0, 10, 50, 1e9};
+
+static void one_capture(sim_config *c)
+{
+    c->captures = 1;
+}
+static void two_captures(sim_config *c)
+{
+    c->captures = 2;
+}
+static void four_captures(sim_config *c)
+{
+    c->captures = 4;
+}
+static void ten_captures(sim_config *c)
+{
+    c->captures = 10;
+}
+static void forty_captures(sim_config *c)
+{
+    c->captures = 40;
+    c->capture = 0.1;
+}
+static void launch_bound(sim_config *c)
+{
+    c->kernels = 85, c->length = 8, c->gap[0] = 5, c->gap[1] = 60;
+}
+static void changing_order(sim_config *c)
+{
+    c->shuffled = true;
+}
+static void side_by_side(sim_config *c)
+{
+    c->parallel = 7;
+}
+static void samples_lost(sim_config *c)
+{
+    c->lost = 0.05;
+}
+static void period_of_50(sim_config *c)
+{
+    c->period = 50;
+}
+static void short_kernels(sim_config *c)
+{
+    c->length = 6;
+}
+static void steady(sim_config *c)
+{
+    c->cv = 0;
+}
+static void differ(sim_config *c)
+{
+    c->between = 0.03;
+}
+static void two_differ(sim_config *c)
+{
+    c->captures = 2;
+    c->between = 0.03;
+}
+static void clocks(sim_config *c)
+{
+    c->clocks = 0.02;
+}
+static void noisy(sim_config *c)
+{
+    c->noise = 0.02;
+}
+
+static const condition conditions[] = {
+    {"one capture", one_capture},
+    {"two captures", two_captures},
+    {"four captures", four_captures},
+    {"ten captures", ten_captures},
+    {"forty short captures", forty_captures},
+    {"launch-bound", launch_bound},
+    {"layers in changing order", changing_order},
+    {"kernels side by side", side_by_side},
+    {"one sample in twenty lost", samples_lost},
+    {"50 us between samples", period_of_50},
+    {"short kernels", short_kernels},
+    {"values alike in each step", steady},
+    {"noise of 2 points", noisy},
+    {"captures differ by 3 %", differ},
+    {"two captures, which differ by 3 %", two_differ},
+    {"captures differ by 2 %, all kernels alike", clocks},
+};
+
+static void add_run(const sim_config *c, total *totals)
+{
+    sim s;
+    pp_sampling_result *r = NULL;
+    pp_error err = {0};
+    sim_run(&s, c);
+    if (pp_sampling_solve((const pp_sampling_sums *const *)s.captures, s.n_captures, &r, &err) <
+        0) {
+        (void)fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    for (int i = 0; i < CLASSES; i++) {
+        const sim_score score = sim_compare(&s, r, bounds[i], bounds[i + 1]);
+        const double n = (double)score.n;
+        if (n == 0)
+            continue;
+        totals[i].n += n;
+        totals[i].z2 += n * score.z * score.z;
+        totals[i].within += n * score.within;
+        totals[i].error += n * score.error;
+        totals[i].between += n * r->between[0];
+    }
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+static void print(const condition *c, const total *totals)
+{
+    (void)printf("{\"condition\": \"%s\"", c->name);
+    for (int i = CLASSES; i-- > 0;) {
+        const total *t = &totals[i];
+        if (t->n > 0)
+            (void)printf(", \"%g us\": {\"values\": %.0f, \"error\": %.2f, \"within_2_se\": %.3f, "
+                         "\"z\": %.2f, \"between\": %.4f}",
+                         bounds[i], t->n, t->error / t->n, t->within / t->n, sqrt(t->z2 / t->n),
+                         t->between / t->n);
+    }
+    (void)printf("}\n");
+    (void)fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const long runs = argc > 1 ? strtol(argv[1], NULL, 10) : 3;
+    const long seed = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        total totals[CLASSES] = {0};
+        for (long run = 0; run < runs; run++) {
+            sim_config c = sim_usual((uint64_t)(seed + run + 1000 * (long)i));
+            c.kernels = 200, c.length = 30, c.capture = 0.25, c.captures = 6;
+            conditions[i].set(&c);
+            add_run(&c, totals);
+        }
+        print(&conditions[i], totals);
+    }
+    return 0;
+}
