@@ -60,12 +60,13 @@ static json_t *per_step(const pp_estimates *s, int64_t ns)
 
 static json_t *item_object(const pp_estimates *s, const pp_estimates_item *i)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "kind", pp_item_kind_name(i->kind), "layer", i->layer, "type", i->type,
                      "phase", pp_phase_name(i->phase), "parameters", integer_or_null(i->parameters),
                      "calls", (json_int_t)i->calls, "totalNs", (json_int_t)i->total_ns,
-                     "millisecondsPerStep", per_step(s, i->total_ns), "share", real(i->share),
-                     "busyNs", integer_or_null(i->busy_ns), "busyMillisecondsPerStep",
+                     "millisecondsPerStep", per_step(s, i->total_ns), "leastMillisecondsPerStep",
+                     per_step(s, i->least_ns), "share", real(i->share), "busyNs",
+                     integer_or_null(i->busy_ns), "busyMillisecondsPerStep",
                      per_step(s, i->busy_ns), "idleShare", real(i->idle_share), "busyReason",
                      text_or_null(i->busy_reason), "metrics", json_object());
 }
@@ -120,8 +121,10 @@ json_t *pp_results_of_solution(const pp_estimates *s)
         (void)json_object_set_new(metrics, pp_metric_get(e->metric)->spec_name, estimate_object(e));
     }
     json_t *gpu = json_pack(
-        "{s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "gpu", s->gpu,
-        "steps", (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
+        "{s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}",
+        "gpu", s->gpu, "captures", (json_int_t)s->captures, "firstStepNs",
+        (json_int_t)s->first_step_ns, "lastStepNs", (json_int_t)s->last_step_ns, "steps",
+        (json_int_t)s->step_count, "stepMs", real(s->step_mean_ns / 1e6), "observedNs",
         (json_int_t)s->observed_ns, "stepNs", (json_int_t)s->step_ns, "gapNs",
         integer_or_null(s->gap_ns), "countedSteps", (json_int_t)s->counted_steps, "countedStepMs",
         real(s->counted_steps ? (double)s->counted_ns / (double)s->counted_steps / 1e6
@@ -165,6 +168,7 @@ static void csv_item(FILE *f, const char *gpu, const json_t *item)
                                           "calls",
                                           "totalNs",
                                           "millisecondsPerStep",
+                                          "leastMillisecondsPerStep",
                                           "share",
                                           "busyNs",
                                           "busyMillisecondsPerStep",
@@ -186,9 +190,10 @@ static void csv_item(FILE *f, const char *gpu, const json_t *item)
 
 static void csv_write(const json_t *results, FILE *f)
 {
-    (void)fputs("gpu,kind,layer,type,phase,parameters,calls,total_ns,ms_per_step,share,"
-                "busy_ns,busy_ms_per_step,idle_share",
-                f);
+    (void)fputs(
+        "gpu,kind,layer,type,phase,parameters,calls,total_ns,ms_per_step,least_ms_per_step,share,"
+        "busy_ns,busy_ms_per_step,idle_share",
+        f);
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
         const char *column = pp_metric_get((pp_metric)m)->column;
         (void)fprintf(f, ",%s,%s_stderr", column, column);
@@ -255,6 +260,14 @@ int pp_results_read(const char *folder, json_t **ret, pp_error *err)
 
 /* ---- the table ---- */
 
+/* To the right of a column. A character of several bytes takes one place. */
+static void print_padded(FILE *to, const char *text, int places)
+{
+    for (const char *c = text; *c; c++)
+        places += ((unsigned char)*c & 0xc0) == 0x80;
+    (void)fprintf(to, " %*s", places, text);
+}
+
 static void print_value(FILE *to, const json_t *estimate, double scale)
 {
     const json_t *mean = json_object_get(estimate, "mean");
@@ -265,29 +278,42 @@ static void print_value(FILE *to, const json_t *estimate, double scale)
                        json_number_value(json_object_get(estimate, "standardError")) * scale);
     else if (json_is_number(group))
         (void)snprintf(text, sizeof text, "(%.1f)", json_number_value(group) * scale);
-    /* The sign takes two bytes and one place. */
-    (void)fprintf(to, " %*s", strstr(text, "±") ? 12 : 11, text);
+    print_padded(to, text, 11);
+}
+
+/* Whether marks may have made an item's time noticeably longer, by gaps. */
+static bool is_lengthened(const json_t *item)
+{
+    const json_t *least = json_object_get(item, "leastMillisecondsPerStep");
+    const double ms = json_number_value(json_object_get(item, "millisecondsPerStep"));
+    return json_is_number(least) && json_number_value(least) < 0.95 * ms;
 }
 
 /* Time and its share; busy time and idle share: a dash where one is not known. */
 static void print_times(FILE *to, const json_t *item)
 {
+    const char *at_most = is_lengthened(item) ? "≤" : "";
+    char text[32];
     const json_t *busy = json_object_get(item, "busyMillisecondsPerStep");
     const json_t *idle = json_object_get(item, "idleShare");
-    if (strcmp(text_of(item, "kind"), "job") == 0)
+    if (strcmp(text_of(item, "kind"), "job") == 0) {
         (void)fprintf(to, " %9s %6s", "-", "-");
-    else
-        (void)fprintf(to, " %9.3f %5.1f%%",
-                      json_number_value(json_object_get(item, "millisecondsPerStep")),
-                      100 * json_number_value(json_object_get(item, "share")));
+    } else {
+        (void)snprintf(text, sizeof text, "%s%.3f", at_most,
+                       json_number_value(json_object_get(item, "millisecondsPerStep")));
+        print_padded(to, text, 9);
+        (void)fprintf(to, " %5.1f%%", 100 * json_number_value(json_object_get(item, "share")));
+    }
     if (json_is_number(busy))
         (void)fprintf(to, " %9.3f", json_number_value(busy));
     else
         (void)fprintf(to, " %9s", "-");
-    if (json_is_number(idle))
-        (void)fprintf(to, " %5.1f%%", 100 * json_number_value(idle));
-    else
+    if (json_is_number(idle)) {
+        (void)snprintf(text, sizeof text, "%s%.1f%%", at_most, 100 * json_number_value(idle));
+        print_padded(to, text, 6);
+    } else {
         (void)fprintf(to, " %6s", "-");
+    }
 }
 
 static void print_item(FILE *to, const json_t *item)
@@ -368,6 +394,17 @@ static void print_idle(FILE *to, double share)
     (void)fprintf(to, ", in %.1f%% of which no kernel ran", 100 * share);
 }
 
+/* In how much of the training marks were; nothing in results of earlier releases. */
+static void print_captures(FILE *to, const json_t *gpu)
+{
+    const json_int_t captures = json_integer_value(json_object_get(gpu, "captures"));
+    const json_int_t first = json_integer_value(json_object_get(gpu, "firstStepNs"));
+    const json_int_t last = json_integer_value(json_object_get(gpu, "lastStepNs"));
+    if (captures > 0)
+        (void)fprintf(to, ", in %lld capture%s over %.1f s", (long long)captures,
+                      captures == 1 ? "" : "s", (double)(last - first) / 1e9);
+}
+
 /* The training's own steps; marks lengthen the others. */
 static void print_counted(FILE *to, const json_t *gpu)
 {
@@ -378,6 +415,7 @@ static void print_counted(FILE *to, const json_t *gpu)
     (void)fprintf(to, "; %lld more were marked, of %.3f ms",
                   (long long)json_integer_value(json_object_get(gpu, "steps")),
                   json_number_value(json_object_get(gpu, "stepMs")));
+    print_captures(to, gpu);
 }
 
 static void print_marked(FILE *to, const json_t *gpu)
@@ -387,6 +425,7 @@ static void print_marked(FILE *to, const json_t *gpu)
     print_steps(to, json_object_get(gpu, "steps"), json_object_get(gpu, "stepMs"));
     if (json_is_number(gap) && steps > 0)
         print_idle(to, json_number_value(gap) / steps);
+    print_captures(to, gpu);
 }
 
 static void print_heading(FILE *to, const json_t *gpu)
@@ -400,7 +439,8 @@ static void print_heading(FILE *to, const json_t *gpu)
     print_device(to, json_object_get(gpu, "device"));
     print_amounts(to, job_of(gpu));
     print_achieved(to, job_of(gpu));
-    (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known)\n");
+    (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known; "
+                      "≤: with what marks may have added)\n");
     (void)fprintf(to, "%-24s %-14s %-9s %9s %6s %9s %6s", "layer", "type", "phase", "ms/step",
                   "share", "busy ms", "idle");
     pp_metric metric;

@@ -123,6 +123,7 @@ static json_t *counts_value(const pp_session_decision *d)
     (void)set_int(value, "podsReporting", d->pods_reporting);
     (void)set_int(value, "layers", st->layers);
     (void)set_int(value, "steps", st->steps);
+    (void)set_int(value, "countedSteps", st->counted_steps);
     (void)set_int(value, "events", st->events);
     (void)set_int(value, "dropped", st->dropped);
     (void)set_int(value, "samplesJoined", st->samples_joined);

@@ -469,6 +469,7 @@ static void recall_counts(const pp_session *s, pp_session_stats *ret)
 {
     ret->layers = previous_count(s, "layers");
     ret->steps = previous_count(s, "steps");
+    ret->counted_steps = previous_count(s, "countedSteps");
     ret->events = previous_count(s, "events");
     ret->dropped = previous_count(s, "dropped");
     ret->samples_joined = previous_count(s, "samplesJoined");

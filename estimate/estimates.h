@@ -45,6 +45,9 @@ typedef struct pp_estimates_item {
     int64_t parameters; /**< -1: not known */
     int64_t calls;
     int64_t total_ns;  /**< in the observed time; what overlaps shares the time */
+    int64_t least_ns;  /**< what is left of total_ns without all that marks may have added to it;
+                            -1: not known. A step in which nothing is marked has something between
+                            the two of it */
     double share;      /**< of the steps' time (idle: of the observed); NaN: not defined */
     int64_t windows;   /**< metric windows in which it ran */
     int64_t busy_ns;   /**< in the observed time, in which a kernel of it ran; -1: not known. Where
@@ -125,6 +128,9 @@ typedef struct pp_estimates {
     double step_mean_ns;   /**< NaN: no step */
     int64_t step_ns;       /**< of the steps, in the observed time */
     int64_t gap_ns;        /**< of that, in which no kernel of their process ran; -1: not known */
+    int64_t captures;      /**< in which the steps of step_count were marked ... */
+    int64_t first_step_ns; /**< ... from the first one's begin (CLOCK_REALTIME) ... */
+    int64_t last_step_ns;  /**< ... to the last one's end; both 0: no step */
     int64_t counted_steps; /**< in which nothing was marked */
     int64_t counted_ns;    /**< that they took */
     double counted_idle;   /**< of such a step, the share in which no kernel ran: a marked one's

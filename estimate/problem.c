@@ -487,6 +487,24 @@ static int take_steps(const layer_index *x, pp_problem *p, pp_error *err)
     return 0;
 }
 
+/* How many captures there were, and when; steps are by process and capture. */
+static void count_captures(const pp_marked_step *steps, size_t n, pp_problem *p)
+{
+    int64_t captures = 0;
+    for (size_t i = 0; i < n; i++) {
+        const pp_marked_step *s = &steps[i];
+        const bool same = i > 0 && s->process == s[-1].process;
+        if (!same)
+            captures = 0;
+        captures += !same || s->capture != s[-1].capture;
+        p->captures = captures > p->captures ? captures : p->captures;
+        if (i == 0 || s->span.start_ns < p->captured.start_ns)
+            p->captured.start_ns = s->span.start_ns;
+        if (i == 0 || s->span.end_ns > p->captured.end_ns)
+            p->captured.end_ns = s->span.end_ns;
+    }
+}
+
 static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
@@ -498,6 +516,8 @@ static int collect_time(const layer_index *x, pp_problem *p, pp_error *err)
     int rc = take_steps(x, p, err);
     if (rc == 0)
         rc = pp_marked_steps_collect(a, x->uses, &steps, &n_steps, err);
+    if (rc == 0)
+        count_captures(steps, n_steps, p);
     if (rc == 0)
         rc = pp_counted_steps_find(a, x->uses, steps, n_steps, &p->dwells, &p->counted, err);
     if (rc == 0)

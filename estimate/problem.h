@@ -45,6 +45,8 @@ typedef struct pp_problem {
     pp_problem_time step_time;  /**< and the time in which no kernel ran */
     pp_problem_time other_time; /**< pieces of phase other, and the time of their kernels */
     pp_problem_time piece_time; /**< all pieces */
+    int64_t captures;           /**< of the process that has most */
+    pp_time_range captured;     /**< from the first marked step's begin to the last one's end */
     pp_counted_steps counted;   /**< the steps between captures */
     const char *kernels;  /**< why busy times are not known; borrowed; "": no process says so */
     const char *isolated; /**< why layers were not replayed; the same */

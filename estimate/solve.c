@@ -67,6 +67,28 @@ static void set_busy(const pp_problem *p, size_t row, const pp_estimates *s, pp_
     to->busy_reason = why_not_busy(s, to);
 }
 
+/* ns by which a marked step takes longer than a counted one; NaN where none was counted. */
+static double longer_step(const pp_estimates *s)
+{
+    if (s->counted_steps <= 0 || s->counted_ns <= 0 || s->step_count <= 0)
+        return (double)NAN;
+    return fmax((double)s->step_ns / (double)s->step_count -
+                    (double)s->counted_ns / (double)s->counted_steps,
+                0);
+}
+
+/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step. Where the
+ * training waits for others they may shorten the wait: that has no bounds. */
+static int64_t least_ns(const pp_estimates *s, const pp_estimates_item *i)
+{
+    const double total = (double)i->total_ns;
+    const double added = longer_step(s) * (double)s->step_count;
+    if (i->kind == PP_ITEM_DATA || i->kind == PP_ITEM_COMMUNICATION || i->kind == PP_ITEM_IDLE ||
+        isnan(added))
+        return -1;
+    return llround(total - fmin(added, isnan(i->idle_share) ? total : i->idle_share * total));
+}
+
 /* The result's rows (items, other, idle), and the job after them. */
 static int make_items(const pp_problem *p, const pp_regression_result *r, pp_estimates *s,
                       pp_error *err)
@@ -90,6 +112,7 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
             .share = r->rows[i].share,
         };
         set_busy(p, i, s, to);
+        to->least_ns = least_ns(s, to);
         if (!to->layer || !to->type)
             return pp_error_nomem(err);
     }
@@ -100,6 +123,7 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
                                .type = copy(""),
                                .parameters = -1,
                                .total_ns = s->observed_ns,
+                               .least_ns = -1,
                                .share = (double)NAN};
     set_busy(p, r->n_rows, s, job);
     return job->layer && job->type ? 0 : pp_error_nomem(err);
@@ -330,6 +354,9 @@ static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_
         p->n_steps ? (double)span_sum(p->steps, p->n_steps) / (double)p->n_steps : (double)NAN;
     s->step_ns = p->step_time.total_ns;
     s->gap_ns = pp_problem_part(&p->step_time, &p->step_time);
+    s->captures = p->captures;
+    s->first_step_ns = p->captured.start_ns;
+    s->last_step_ns = p->captured.end_ns;
     s->counted_steps = p->counted.steps;
     s->counted_ns = p->counted.ns;
     s->counted_idle = counted_idle(s);

@@ -20,6 +20,7 @@ static json_t *results(bool known)
          .layer = (char *)(uintptr_t) "bot.0",
          .type = (char *)(uintptr_t) "Linear",
          .total_ns = 8 * MS,
+         .least_ns = known ? 6 * MS : -1,
          .share = 0.8,
          .busy_ns = known ? 3 * MS : -1,
          .idle_share = known ? 0.625 : (double)NAN,
@@ -30,6 +31,7 @@ static json_t *results(bool known)
          .type = (char *)(uintptr_t) "",
          .parameters = -1,
          .total_ns = 2000000001,
+         .least_ns = -1,
          .share = 0.2,
          .busy_ns = known ? 0 : -1,
          .idle_share = known ? 1 : (double)NAN,
@@ -38,6 +40,9 @@ static json_t *results(bool known)
     const pp_estimates s = {.gpu = (char *)(uintptr_t) "GPU-a",
                             .lag_ns = (double)NAN,
                             .lag_stderr_ns = (double)NAN,
+                            .captures = 2,
+                            .first_step_ns = 1000 * MS,
+                            .last_step_ns = 4500 * MS,
                             .step_count = 2,
                             .step_mean_ns = 5e6,
                             .step_ns = 10 * MS,
@@ -91,10 +96,12 @@ static void known_times_are_shown(void **state)
     char *csv = written(of, &read);
     char *table = printed(read);
     holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,sm_active");
-    holds(csv, "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,0,8000000,4,0.8,3000000,1.5,0.625,");
-    holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,0.2,0,0,1,");
-    holds(table, "2 steps of 5.000 ms, in 70.0% of which no kernel ran (");
-    holds(table, "recompute     4.000  80.0%     1.500  62.5% ");
+    holds(csv,
+          "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,0,8000000,4,3,0.8,3000000,1.5,0.625,");
+    holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,,0.2,0,0,1,");
+    holds(table,
+          "2 steps of 5.000 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s (");
+    holds(table, "recompute    ≤4.000  80.0%     1.500 ≤62.5% ");
     holds(table, "           1000.000  20.0%     0.000 100.0% ");
     assert_null(strstr(table, "busy times"));
     free(csv);
@@ -118,8 +125,8 @@ static void unknown_times_are_not_zero(void **state)
     assert_true(json_is_null(json_object_get(item, "idleShare")));
     assert_string_equal(json_string_value(json_object_get(item, "busyReason")),
                         "another CUPTI client");
-    holds(csv, "\"recompute\",0,0,8000000,4,0.8,,,,");
-    holds(table, "2 steps of 5.000 ms (");
+    holds(csv, "\"recompute\",0,0,8000000,4,,0.8,,,,");
+    holds(table, "2 steps of 5.000 ms, in 2 captures over 3.5 s (");
     holds(table, "recompute     4.000  80.0%         -      - ");
     holds(table, "\nbusy times are not known: another CUPTI client\n");
     free(csv);

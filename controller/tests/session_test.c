@@ -453,6 +453,7 @@ static void report(world *w, size_t pod, double first, double last)
     st->last_step_ns = st->last_batch_ns = p->last_batch_ns;
     st->events += 100;
     st->steps += 10;
+    st->counted_steps += 30;
     st->layers = 21;
 }
 
@@ -1817,6 +1818,7 @@ static void test_unread(void **state)
     condition(&w, PP_CONDITION_METRICS_AVAILABLE, "SamplesFound");
     const json_t *status = json_object_get(w.object, "status");
     assert_int_equal(json_integer_value(pp_json_get(status, "counts", "steps", NULL)), 10);
+    assert_int_equal(json_integer_value(pp_json_get(status, "counts", "countedSteps", NULL)), 30);
     assert_int_equal(json_integer_value(pp_json_get(status, "counts", "podsReporting", NULL)), 1);
     assert_int_equal(json_integer_value(pp_json_get(status, "progress", "batch", NULL)), 7);
     assert_true(w.did.n_targets == 1 && w.did.targets[0].steps == 10 &&

@@ -296,6 +296,35 @@ static void busy_times_are_summed(void **state)
     pp_estimates_free(s);
 }
 
+/* Marks lengthen a step of 4 s by as much as a counted one is shorter, and no item by more than its
+ * gaps: the layer has 9/8 s of these, `other` 3/2 s. */
+static void elapsed_times_have_a_least(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t counted, layer, other;
+    } cases[] = {{4 * S - S / 4, 3 * S - S / 2, 2 * S - S / 2},
+                 {3 * S, 3 * S - 9 * S / 8, 2 * S - 3 * S / 2},
+                 {5 * S, 3 * S, 2 * S}, /* they are not shorter */
+                 {0, -1, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_activity a = busy_activity();
+        pp_activity_run run = {0, T0 + 10 * S, 10 * cases[i].counted, 10};
+        a.runs = &run;
+        a.n_runs = cases[i].counted > 0;
+        pp_estimates *s = solve_gpu(&a);
+        assert_int_equal(item_of(s, PP_ITEM_LAYER)->least_ns, cases[i].layer);
+        assert_int_equal(item_of(s, PP_ITEM_OTHER)->least_ns, cases[i].other);
+        assert_int_equal(item_of(s, PP_ITEM_COMMUNICATION)->least_ns, -1);
+        assert_int_equal(item_of(s, PP_ITEM_IDLE)->least_ns, -1);
+        assert_int_equal(item_of(s, PP_ITEM_JOB)->least_ns, -1);
+        assert_int_equal(s->captures, 1);
+        assert_int_equal(s->first_step_ns, T0);
+        assert_int_equal(s->last_step_ns, T0 + 8 * S);
+        pp_estimates_free(s);
+    }
+}
+
 static void busy_times_are_of_observed_time(void **state)
 {
     (void)state;
@@ -748,6 +777,7 @@ int main(void)
         cmocka_unit_test(every_phase_has_its_item),
         cmocka_unit_test(utilisation_is_what_records_say),
         cmocka_unit_test(busy_times_are_summed),
+        cmocka_unit_test(elapsed_times_have_a_least),
         cmocka_unit_test(busy_times_are_of_observed_time),
         cmocka_unit_test(busy_times_of_cells),
         cmocka_unit_test(busy_times_of_a_part_stand_for_all),

@@ -15,12 +15,13 @@ static const char lock_sql[] =
 static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
     "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
-    "step_ns, gap_ns, shared, counted_steps, counted_ns) "
+    "step_ns, gap_ns, shared, counted_steps, counted_ns, captures, first_step_ns, last_step_ns) "
     "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1), "
     "$16 OR EXISTS (SELECT 1 FROM process p JOIN target o USING (session_uid, pod_uid), target t "
     "WHERE p.session_uid = $1 AND p.pod_uid <> $2 AND $3 = ANY (p.gpus) "
     "AND t.session_uid = $1 AND t.pod_uid = $2 AND o.observed_first_ns < t.observed_last_ns "
-    "AND t.observed_first_ns < o.observed_last_ns), $17, $18) "
+    "AND t.observed_first_ns < o.observed_last_ns), $17, $18, $19, nullif($20, 0), "
+    "nullif($21, 0)) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
@@ -28,7 +29,8 @@ static const char attribution_sql[] =
     "step_count = excluded.step_count, step_mean_ns = excluded.step_mean_ns, "
     "truncated = excluded.truncated, step_ns = excluded.step_ns, gap_ns = excluded.gap_ns, "
     "shared = a.shared OR excluded.shared, counted_steps = excluded.counted_steps, "
-    "counted_ns = excluded.counted_ns "
+    "counted_ns = excluded.counted_ns, captures = excluded.captures, "
+    "first_step_ns = excluded.first_step_ns, last_step_ns = excluded.last_step_ns "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -46,12 +48,15 @@ static const char delete_samples_sql[] =
 static const char items_sql[] =
     "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, type, parameters, "
     "calls, "
-    "total_ns, share, windows, busy_ns, idle_share, busy_reason) "
+    "total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns) "
     "SELECT $1, $2, $3, kind, layer, phase, type, nullif(parameters, -1), calls, total_ns, share, "
-    "windows, nullif(busy_ns, -1), idle_share, busy_reason FROM unnest($4::text[], $5::text[], "
+    "windows, nullif(busy_ns, -1), idle_share, busy_reason, nullif(least_ns, -1) FROM "
+    "unnest($4::text[], $5::text[], "
     "$6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], "
-    "$12::bigint[], $13::bigint[], $14::float8[], $15::text[]) AS i (kind, layer, phase, type, "
-    "parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason) WHERE " STANDS;
+    "$12::bigint[], $13::bigint[], $14::float8[], $15::text[], $16::bigint[]) AS i (kind, layer, "
+    "phase, type, "
+    "parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns) "
+    "WHERE " STANDS;
 
 static const char estimates_sql[] =
     "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
@@ -161,6 +166,7 @@ INT_GETTER(get_calls, pp_estimates_item, calls)
 INT_GETTER(get_total, pp_estimates_item, total_ns)
 INT_GETTER(get_item_windows, pp_estimates_item, windows)
 INT_GETTER(get_busy, pp_estimates_item, busy_ns)
+INT_GETTER(get_least, pp_estimates_item, least_ns)
 FLOAT_GETTER(get_share, pp_estimates_item, share)
 FLOAT_GETTER(get_idle_share, pp_estimates_item, idle_share)
 
@@ -202,6 +208,9 @@ static void add_attribution(pp_statement *s, const pp_estimates *in, bool final)
     pp_sql_bool(s, in->shared);
     pp_sql_int8(s, in->counted_steps);
     pp_sql_int8(s, in->counted_ns);
+    pp_sql_int8(s, in->captures);
+    pp_sql_int8(s, in->first_step_ns);
+    pp_sql_int8(s, in->last_step_ns);
 }
 
 static void add_items(pp_statement *s, const pp_estimates *in)
@@ -219,6 +228,7 @@ static void add_items(pp_statement *s, const pp_estimates *in)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_busy);
     pp_sql_floats(s, in->items, in->n_items, size, get_idle_share);
     pp_sql_texts(s, in->items, in->n_items, size, get_busy_reason);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_least);
 }
 
 /* Of items by index, so that estimates and sample rows can name theirs. */

@@ -55,7 +55,8 @@ static const char figures_sql[] =
     "l.layers, l.phases, l.pods, "
     "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
     " WHERE a.session_uid = $1 AND a.final AND e.kind = 'job' AND e.mean IS NOT NULL), "
-    "e.own, e.groups, q.judged, q.doubted, q.predicted, q.least, coalesce(q.doubt, q.untold) FROM "
+    "e.own, e.groups, q.judged, q.doubted, q.predicted, q.least, coalesce(q.doubt, q.untold), "
+    "(SELECT coalesce(sum(counted_steps), 0)::bigint FROM attribution WHERE session_uid = $1) FROM "
     /* A metric of a GPU is in doubt where nothing tells it that is not. */
     "(SELECT count(*) AS judged, count(*) FILTER (WHERE doubted) AS doubted, "
     " count(explained) FILTER (WHERE NOT doubted) AS predicted, "
@@ -179,6 +180,7 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
     all->least_explained = pp_row_float(r, row, 14);
     const char *doubt = pp_row_text(r, row, 15);
     (void)snprintf(all->doubt, sizeof(all->doubt), "%s", doubt ? doubt : "");
+    all->counted_steps = pp_row_int(r, row, 16, 0);
 }
 
 static void take_seen(pp_session_stats *all, const PGresult *r, int row)

@@ -30,7 +30,12 @@ ALTER TABLE activity
     ADD COLUMN counted_steps bigint[];
 ALTER TABLE attribution
     ADD COLUMN counted_steps bigint,          -- in which nothing was marked
-    ADD COLUMN counted_ns bigint;             -- that they took
+    ADD COLUMN counted_ns bigint,             -- that they took
+    ADD COLUMN captures bigint,               -- in which the steps of step_count were marked, NULL: not known
+    ADD COLUMN first_step_ns bigint,          -- begin of the first of these, CLOCK_REALTIME; NULL: none, or not known
+    ADD COLUMN last_step_ns bigint;           -- end of the last
+ALTER TABLE item
+    ADD COLUMN least_ns bigint;               -- total_ns without all that marks may have added; NULL: not known
 ALTER TABLE estimate
     ADD COLUMN amount_per_step double precision,  -- of a rate, in metric.per_step; of the job alone
     ADD COLUMN achieved double precision,         -- of peak, at the clock that the SMs had; in metric.peak_unit
@@ -86,7 +91,10 @@ SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_
        e.achieved, e.peak, m.peak_unit,
        greatest(1 - (a.step_ns - a.gap_ns) / nullif(a.step_count, 0)::double precision
                     / nullif(a.counted_ns::double precision / nullif(a.counted_steps, 0), 0), 0) AS counted_idle_share,
-       e.basis, CASE e.basis WHEN 'elapsed' THEN e.mean WHEN 'busy' THEN e.mean * (1 - i.idle_share) END AS elapsed_mean
+       e.basis, CASE e.basis WHEN 'elapsed' THEN e.mean WHEN 'busy' THEN e.mean * (1 - i.idle_share) END AS elapsed_mean,
+       i.least_ns / 1e6 / nullif(a.step_count, 0) AS least_ms_per_step,
+       a.step_count AS marked_steps, a.captures,
+       to_timestamp(a.first_step_ns / 1e9) AS first_marked, to_timestamp(a.last_step_ns / 1e9) AS last_marked
 FROM item i
 JOIN attribution a USING (session_uid, pod_uid, gpu_uuid)
 JOIN target t USING (session_uid, pod_uid)

@@ -1046,16 +1046,17 @@ static void large_load(void **state)
 static void make_solution(pp_estimates *s, double mean)
 {
     static pp_estimates_item items[] = {
-        {PP_ITEM_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, 0.25, 7, SECOND / 4, 0.75,
-         NULL},
-        {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, 0.5, 9, -1, (double)NAN,
+        {PP_ITEM_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, SECOND / 2, 0.25, 7,
+         SECOND / 4, 0.75, NULL},
+        {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, -1, 0.5, 9, -1, (double)NAN,
          "another CUPTI client"},
-        {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, 0.1, 1, -1, (double)NAN,
+        {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, -1, 0.1, 1, -1, (double)NAN,
          "not measured outside of steps"},
-        {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, 0, 10, -1, (double)NAN,
+        {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, -1, 0, 10, -1, (double)NAN,
          "known of the steps: gap_ns"},
-        {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, 0.25, 7, 0, 1, NULL},
-        {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, 0.1, 1, 0, 1, NULL},
+        {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, SECOND, 0.25, 7, 0, 1,
+         NULL},
+        {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, -1, 0.1, 1, 0, 1, NULL},
     };
     static pp_estimate estimates[6];
     static pp_estimates_sample rows[1];
@@ -1198,6 +1199,9 @@ static void make_solution(pp_estimates *s, double mean)
                         .step_mean_ns = 0.5e9,
                         .step_ns = 5 * SECOND / 2,
                         .gap_ns = SECOND / 2,
+                        .captures = 3,
+                        .first_step_ns = T0 + SECOND,
+                        .last_step_ns = T0 + 31 * SECOND,
                         .counted_steps = 40,
                         .counted_ns = 18 * SECOND,
                         .items = items,
@@ -1342,14 +1346,17 @@ static void solution_is_replaced(void **state)
            "123456|250000000|f|2500000000|500000000");
     expect(f,
            "SELECT DISTINCT kind, phase, busy_ns, round(busy_ms_per_step::numeric, 1), idle_share, "
-           "busy_reason, gap_ns FROM result_detail ORDER BY kind, phase",
-           "data||0|0.0|1|NULL|500000000\n"
-           "idle||NULL|NULL|NULL|not measured outside of steps|500000000\n"
-           "job||NULL|NULL|NULL|known of the steps: gap_ns|500000000\n"
-           "layer|backward|NULL|NULL|NULL|another CUPTI client|500000000\n"
-           "layer|forward|250000000|50.0|0.75|NULL|500000000\n"
-           "layer|recompute|0|0.0|1|NULL|500000000");
+           "busy_reason, gap_ns, round(least_ms_per_step) FROM result_detail ORDER BY kind, phase",
+           "data||0|0.0|1|NULL|500000000|NULL\n"
+           "idle||NULL|NULL|NULL|not measured outside of steps|500000000|NULL\n"
+           "job||NULL|NULL|NULL|known of the steps: gap_ns|500000000|NULL\n"
+           "layer|backward|NULL|NULL|NULL|another CUPTI client|500000000|NULL\n"
+           "layer|forward|250000000|50.0|0.75|NULL|500000000|100\n"
+           "layer|recompute|0|0.0|1|NULL|500000000|200");
     expect(f, "SELECT share FROM item WHERE kind = 'job'", "NULL");
+    expect(f,
+           "SELECT DISTINCT marked_steps, captures, last_marked - first_marked FROM result_detail",
+           "5|3|00:00:30");
     expect(f,
            "SELECT kind, metric, mean, amount_per_step, amount_unit, counted_steps, "
            "round(counted_ms_per_step) FROM result_detail WHERE amount_per_step IS NOT NULL",
@@ -1742,6 +1749,7 @@ static void statistics(void **state)
     assert_int_equal(s.session.last_step_ns, T0 + 2 * SECOND);
     assert_int_equal(s.session.events, 6);
     assert_int_equal(s.session.steps, 2);
+    assert_int_equal(s.session.counted_steps, 40);
     assert_int_equal(s.session.dropped, 2);
     assert_int_equal(s.session.layers, 2);
     assert_int_equal(s.session.samples_joined, 20);

@@ -1,0 +1,148 @@
+"""Does a layer take as long in the training as the results say? Elapsed times of `precisionprobe run`, which marks all layers,
+with the least that they may be, against CUDA events of one layer's own hooks at a time, in the same process between captures.
+
+PP_CLI  the command line of precisionprobe
+"""
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import lab
+
+ROOM = 0.05  # of a time
+SHARE = 0.01  # of the step: shorter rows are not looked at
+LOOK = 4  # steps that tell which rows those are
+
+
+# ---- the training ----
+
+class Hooked:
+    """CUDA events of one layer's forward or backward. Backward where it is one node of the graph, which has a begin and an end."""
+
+    def __init__(self, torch, module, backward, steps):
+        self.torch, self.backward, self.events = torch, backward, []
+        self.ready = [torch.cuda.Event(enable_timing=True) for _ in range(8 * (steps + 2))]
+        for event in self.ready:
+            event.record()  # makes it, which takes longer than to record it again
+        self.handles = [module.register_forward_hook(self.behind)]
+        if not backward:
+            self.handles.append(module.register_forward_pre_hook(lambda *_: self.mark()))
+
+    def mark(self):
+        event = self.ready.pop() if self.ready else self.torch.cuda.Event(enable_timing=True)
+        event.record()
+        self.events.append(event)
+
+    def behind(self, _, inputs, output):
+        if not self.backward:
+            self.mark()
+            return
+        node = getattr(output, "grad_fn", None)
+        before = [x.grad_fn for x in inputs if isinstance(x, self.torch.Tensor)]
+        rest = [of for of, _ in node.next_functions if of is not None and of not in before] if node else [None]
+        if all(type(of).__name__ in ("AccumulateGrad", "TBackward0") for of in rest):
+            node.register_prehook(lambda _: self.mark())
+            node.register_hook(lambda *_: self.mark())
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+
+def elapsed(torch, training, module, backward, steps):
+    """Median of ms in a step; None where it is not known."""
+    hooked, spans = Hooked(torch, module, backward, steps), []
+    for _ in range(steps):
+        hooked.events.clear()
+        training.step()
+        torch.cuda.synchronize()
+        marks = hooked.events
+        spans.append(sum(a.elapsed_time(b) for a, b in zip(marks[::2], marks[1::2])) if marks else None)
+    hooked.remove()
+    training.step()  # nodes that carry hooks still are gone
+    return statistics.median(spans) if None not in spans else None
+
+
+def steps_for(torch, training, seconds):
+    """ms of a step."""
+    begun, count = time.monotonic(), 0
+    while time.monotonic() < begun + seconds:
+        training.step()
+        count += 1
+    torch.cuda.synchronize()
+    return (time.monotonic() - begun) / count * 1e3
+
+
+def train(args):
+    """A training of whose layers one at a time has hooks for some steps; writes what they say."""
+    import torch
+    import models
+    training = models.build(args.model, "cuda", batch=args.batch)
+    ms, told = steps_for(torch, training, args.seconds / 2), {}
+    for name, module in training.model.named_modules():
+        for phase in () if list(module.children()) else ("forward", "backward"):
+            found = elapsed(torch, training, module, phase == "backward", LOOK)
+            if found is not None and found >= SHARE / 2 * ms:
+                told[f"{name} {phase}"] = elapsed(torch, training, module, phase == "backward", args.steps)
+    steps_for(torch, training, args.seconds / 2)
+    with open(os.environ["PP_ELAPSED_TOLD"], "w", encoding="utf-8") as file:
+        json.dump(told, file)
+
+
+def profiled(args):
+    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
+    batch = ["--batch", str(args.batch)] if args.batch else []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        subprocess.run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Job", "--budget", str(args.budget),
+                        "-o", str(folder / "results"), "--", *python, os.path.abspath(__file__), args.model, *batch,
+                        "--seconds", str(args.seconds), "--steps", str(args.steps)], check=True,
+                       env={**os.environ, "PP_ELAPSED_TOLD": str(folder / "told.json")}, stdout=sys.stderr)
+        return (json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))["gpus"][0],
+                json.loads((folder / "told.json").read_text(encoding="utf-8")))
+
+
+# ---- what they say ----
+
+def rows(gpu):
+    """{row: item} of what takes its share of the step."""
+    return {f"{item['layer']} {item['phase']}": item for item in gpu["items"]
+            if item["kind"] == "layer" and item["millisecondsPerStep"] >= SHARE * gpu["countedStepMs"]}
+
+
+def holds(item, ms):
+    return (1 - ROOM) * item["leastMillisecondsPerStep"] <= ms <= (1 + ROOM) * item["millisecondsPerStep"]
+
+
+def main():
+    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt", "unet", "recommender"), seconds=(40.0, "of the session"),
+                         budget=(5.0, "percent"), steps=(30, "with hooks of a layer's own"))
+    if os.environ.get("PP_ELAPSED_TOLD"):
+        train(args)
+        return 0
+    gpu, own = profiled(args)
+    compared = {row: (item, own[row]) for row, item in rows(gpu).items() if own.get(row)}
+    lab.figure("marked step less counted step", gpu["stepMs"] - gpu["countedStepMs"], "ms", model=args.model,
+               counted_ms=gpu["countedStepMs"], marked_ms=gpu["stepMs"], rows=len(rows(gpu)))
+    for row, (item, ms) in compared.items():
+        if not holds(item, ms):
+            lab.figure("a row outside of its bounds", ms, "ms", model=args.model, row=row,
+                       least=item["leastMillisecondsPerStep"], most=item["millisecondsPerStep"],
+                       busy=item["busyMillisecondsPerStep"])
+    near = [abs(item["millisecondsPerStep"] / ms - 1) <= ROOM for item, ms in compared.values()]
+    within = [holds(item, ms) for item, ms in compared.values()]
+    lab.figure("rows whose time without marks is within their bounds", 100 * sum(within) / len(within), "%", model=args.model,
+               must="100", holds=all(within), rows=len(within), of_which_within_5_percent=sum(near),
+               least_over_most=statistics.mean(item["leastMillisecondsPerStep"] / item["millisecondsPerStep"]
+                                               for item, _ in compared.values()))
+    return lab.status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
