@@ -118,7 +118,8 @@ def tests_of(preset):
             build = compile_preset(preset)
         except CommandError as error:
             raise Failure(f"{error}\nall of it is in {os.path.join(LOGS, 'build.log')}") from None
-        output = expect(f"ctest-{preset}.log", "ctest", "--test-dir", build, "--output-on-failure", "-j2", keep=60)
+        # Many wait, so more run at once than there are processors.
+        output = expect(f"ctest-{preset}.log", "ctest", "--test-dir", build, "--output-on-failure", "-j4", keep=60)
         return [f"{preset}: {line}" for line in found(r"tests passed", output)]
     return check
 
@@ -203,6 +204,17 @@ def release():
     return []
 
 
+def at_once(check, runs):
+    """The lines of check() of each, some at once."""
+    pool = concurrent.futures.ThreadPoolExecutor(4)
+    found_in = [pool.submit(check, run) for run in runs]
+    try:
+        concurrent.futures.wait(found_in)
+    finally:  # interrupted: whoever tidies up ends those that run
+        pool.shutdown(wait=False, cancel_futures=True)
+    return [line for one in found_in for line in one.result()]
+
+
 def virtual_gpu():
     go = run(os.path.join(ROOT, "e2e/setup"), "--go").strip()
     output = expect("vgpu-test.log", go, "test", "./...", cwd=os.path.join(ROOT, "e2e/gpu"),
@@ -212,12 +224,11 @@ def virtual_gpu():
 
 def trainings():
     """What the trainings for the virtual GPU promise, with both torches."""
-    lines = []
-    for python in (DEBIAN, TORCH_IMAGE):
+    def check(python):
         output = expect(f"trainings-{os.path.basename(python)}.log", python,
                         os.path.join(ROOT, "e2e/training/check.py"))
-        lines += [f"trainings: {line}" for line in found(r"^Ran \d+ tests", output)]
-    return lines
+        return [f"trainings: {line}" for line in found(r"^Ran \d+ tests", output)]
+    return at_once(check, (DEBIAN, TORCH_IMAGE))
 
 
 # Where the torch is of no matter, and where only newer ones have what the training needs.
@@ -240,13 +251,7 @@ def with_torch(tests, pythons, port):
 
 def side_by_side(runs, port):
     """with_torch() of each; often they wait for each other, so more run at once than there are processors."""
-    pool = concurrent.futures.ThreadPoolExecutor(4)
-    found_in = [pool.submit(with_torch, tests, pythons, port + i) for i, (tests, pythons) in enumerate(runs)]
-    try:
-        concurrent.futures.wait(found_in)
-    finally:  # interrupted: whoever tidies up ends those that run
-        pool.shutdown(wait=False, cancel_futures=True)
-    return [line for one in found_in for line in one.result()]
+    return at_once(lambda run: with_torch(*run), [(*run, port + i) for i, run in enumerate(runs)])
 
 
 def hook_tests(without):

@@ -70,7 +70,7 @@ def groups(comparison):
 
 def test_windows_of_1_s(trainings):
     """Steps of seconds: layers are told, and right within their errors. Steps of 50 ms: groups or nothing."""
-    ranges, rows = profile(trainings, "1s", "300s", fast(trainings))
+    ranges, rows = profile(trainings, "1s", "200s", fast(trainings))
     figures = of_pods(ranges, rows, trainings, fast=False).figures()
     report.keep("windows of 1 s", **figures)
     assert figures["job_error_percent"] <= truth.LIMITS["job_error_percent"]

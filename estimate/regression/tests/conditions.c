@@ -95,6 +95,14 @@ static void shuffled(sim_config *c)
     c->shuffled = true;
 }
 
+/* A lag that is wrong by a layer's length deals all values to the layers' neighbours. */
+static void even(sim_config *c)
+{
+    c->even = true;
+    c->layers = 3;
+    c->step = 1.2;
+}
+
 static void captures_of_10_s(sim_config *c)
 {
     c->captures = 12;
@@ -136,6 +144,7 @@ const sim_condition sim_conditions[] = {
     {"multiplexed counters", multiplexed, SIM_RIGHT, true},
     {"throttled by 30 % in spells", throttled, SIM_EITHER, false},
     {"labels shuffled in each step", shuffled, SIM_WITHHELD, false},
+    {"layers of equal lengths that never vary", even, SIM_WITHHELD, false},
     {"read every 105 ms, of windows of 100 ms since", since_before, SIM_RIGHT, true},
     {"12 captures of 10 s", captures_of_10_s, SIM_RIGHT, false},
     {"4 s in all", one_of_4_s, SIM_WITHHELD, false},

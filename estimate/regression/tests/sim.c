@@ -96,6 +96,8 @@ static void truth_make(sim *s, run *r, double *weight)
                           : s->config.tiny * pow(sim_uniform(&r->rng), 2);
         if (i >= layers && i < s->in.n_items)
             weight[i] = i == layers ? 0.02 : 0.001;
+        if (s->config.even)
+            weight[i] = layer;
         sum += weight[i];
     }
     for (size_t i = 0; i + 1 < rows; i++)
@@ -138,6 +140,8 @@ static double duration(sim *s, run *r, double nominal)
         r->clock = sim_uniform(&r->rng) < 0.5 ? 1 : 1 / (1 + s->config.throttle);
     }
     double spread = 0.03 + 0.12 * s->config.contention;
+    if (s->config.even)
+        return nominal;
     return nominal * r->length / r->clock * r->pace / (1 + 0.45 * s->config.contention) *
            exp(spread * sim_normal(&r->rng));
 }

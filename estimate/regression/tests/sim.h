@@ -49,6 +49,7 @@ typedef struct sim_config {
     double throttle;       /* spells in which all takes longer by this share, DRAMActive is less */
     double util_period;    /* s over which GPU_UTIL is averaged; 0: the window */
     bool multiplexed;      /* metrics 0 and 2 are of a window's first half, 1 and 3 of its last */
+    bool even;             /* layers take equally long, and always the same; nothing else does */
     bool shuffled;         /* the layers' names are dealt anew in each step */
     bool since_before;  /* a value is of all windows since the one before it was read, as GPM's */
     double window_hint; /* s, as told; 0: the window's own length */
