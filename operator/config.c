@@ -389,48 +389,46 @@ static int set_defaults(pp_config *config, pp_error *err)
     return 0;
 }
 
-/* Sections as releases until 0.1.0 had them. */
+/* Names as releases until 0.1.0 had them: of sections, and of options in a section. */
 static const struct {
-    const char *was, *is;
-} renamed[] = {{"fine", "sampling"}, {"isolated", "replay"}};
+    const char *section, *was, *is;
+} renamed[] = {{NULL, "fine", "sampling"},
+               {NULL, "isolated", "replay"},
+               {"injection", "stretchSeconds", "captureSeconds"}};
 
-/* Where both are there, options under the new name count: `helm upgrade --reuse-values --set` gives
- * both. */
-static int rename_sections(json_t *root, pp_error *err)
+static bool is_map(const json_t *value)
 {
-    for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++) {
-        json_t *was = json_object_get(root, renamed[i].was);
-        json_t *is = json_object_get(root, renamed[i].is);
-        if (!was)
-            continue;
-        if (!json_is_null(was) && !json_is_object(was))
-            return pp_error_field(err, renamed[i].was, "must be a map");
-        if (is && !json_is_null(is) && !json_is_object(is))
-            return pp_error_field(err, renamed[i].is, "must be a map");
-        if ((json_is_object(is) ? json_object_update_missing(is, was)
-                                : json_object_set(root, renamed[i].is, was)) < 0)
-            return pp_error_nomem(err);
-        (void)json_object_del(root, renamed[i].was);
-    }
+    return !value || json_is_null(value) || json_is_object(value);
+}
+
+/* Where both are there, what is under the new name counts: `helm upgrade --reuse-values --set`
+ * gives both. */
+static int rename_key(json_t *in, const char *was_name, const char *is_name, pp_error *err)
+{
+    json_t *was = json_object_get(in, was_name);
+    json_t *is = json_object_get(in, is_name);
+    int rc = 0;
+    if (json_is_object(is) && json_is_object(was))
+        rc = json_object_update_missing(is, was);
+    else if (was && (!is || json_is_null(is)))
+        rc = json_object_set(in, is_name, was);
+    if (rc < 0)
+        return pp_error_nomem(err);
+    (void)json_object_del(in, was_name);
     return 0;
 }
 
-/* The same for options of a section that kept its name. */
-static const struct {
-    const char *section, *was, *is;
-} renamed_options[] = {{"injection", "stretchSeconds", "captureSeconds"}};
-
-static int rename_options(json_t *root, pp_error *err)
+static int rename_keys(json_t *root, pp_error *err)
 {
-    for (size_t i = 0; i < sizeof(renamed_options) / sizeof(renamed_options[0]); i++) {
-        json_t *section = json_object_get(root, renamed_options[i].section);
-        json_t *was = json_object_get(section, renamed_options[i].was);
-        if (!was)
-            continue;
-        if (!json_object_get(section, renamed_options[i].is) &&
-            json_object_set(section, renamed_options[i].is, was) < 0)
-            return pp_error_nomem(err);
-        (void)json_object_del(section, renamed_options[i].was);
+    for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++) {
+        const char *section = renamed[i].section;
+        json_t *in = section ? json_object_get(root, section) : root;
+        if (!section && !is_map(json_object_get(in, renamed[i].was)))
+            return pp_error_field(err, renamed[i].was, "must be a map");
+        if (!section && !is_map(json_object_get(in, renamed[i].is)))
+            return pp_error_field(err, renamed[i].is, "must be a map");
+        if (rename_key(in, renamed[i].was, renamed[i].is, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -446,7 +444,7 @@ static int fill(const char *text, size_t n, pp_config *config, pp_error *err)
         return -1;
     if (json_is_null(root))
         return 0;
-    if (rename_sections(root, err) < 0 || rename_options(root, err) < 0)
+    if (rename_keys(root, err) < 0)
         return -1;
     return set_section(config, "", root, err);
 }

@@ -71,10 +71,9 @@ LOOKED_AT = {"slow": "slow-short"}
 
 
 def command_of(args, role):
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     batch = ["--batch", str(args.batch)] if args.batch else []
     model = args.model if role == "train" else LOOKED_AT.get(args.model, args.model)
-    return [*python, os.path.abspath(__file__), model, *batch, "--role", role, "--seconds", str(args.seconds)]
+    return [*lab.python(), os.path.abspath(__file__), model, *batch, "--role", role, "--seconds", str(args.seconds)]
 
 
 def run(command, **options):

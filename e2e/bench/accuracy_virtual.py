@@ -32,9 +32,8 @@ def train(args, folder):
     """(what the training printed last, results)."""
     timeline = str(folder / "timeline")
     laid = driver.lay_out(lab.needed("PP_VGPU"), str(folder / "driver"), timeline)
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     command = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--sampling-period", f"{PERIOD}us",
-               "--budget", str(args.budget), "--capture", "2s", "-o", str(folder / "results"), "--", *python,
+               "--budget", str(args.budget), "--capture", "2s", "-o", str(folder / "results"), "--", *lab.python(),
                str(E2E / "training/kernels.py"), laid, timeline, args.model, str(args.seed), str(args.seconds), str(args.times)]
     environment = {**os.environ, "LD_LIBRARY_PATH": laid, "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

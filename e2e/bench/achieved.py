@@ -3,11 +3,7 @@ says that they achieve, times how long they ran, against the FLOPs and bytes of 
 
 PP_CLI  the command line of precisionprobe
 """
-import json
 import os
-import pathlib
-import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -49,12 +45,9 @@ def train(seconds, data):
 
 
 def profiled(args):
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
+    command = [*lab.python(), os.path.abspath(__file__), "--seconds", str(args.seconds), "--data", args.data]
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--budget", "5", "-o",
-                        folder, "--", *python, os.path.abspath(__file__), "--seconds", str(args.seconds), "--data", args.data], check=True,
-                       env={**os.environ, "PP_ACHIEVED_ROLE": "train"}, stdout=sys.stderr)
-        return json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))["gpus"][0]
+        return lab.profile(command, folder, "--method", "Sampling", "--budget", "5", env={"PP_ACHIEVED_ROLE": "train"})["gpus"][0]
 
 
 def main():

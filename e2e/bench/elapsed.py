@@ -6,9 +6,7 @@ PP_CLI  the command line of precisionprobe
 import json
 import os
 import pathlib
-import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -96,16 +94,13 @@ def train(args):
 
 
 def profiled(args):
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     batch = ["--batch", str(args.batch)] if args.batch else []
+    command = [*lab.python(), os.path.abspath(__file__), args.model, *batch, "--seconds", str(args.seconds), "--steps", str(args.steps)]
     with tempfile.TemporaryDirectory() as scratch:
-        folder = pathlib.Path(scratch)
-        subprocess.run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Job", "--budget", str(args.budget),
-                        "-o", str(folder / "results"), "--", *python, os.path.abspath(__file__), args.model, *batch,
-                        "--seconds", str(args.seconds), "--steps", str(args.steps)], check=True,
-                       env={**os.environ, "PP_ELAPSED_TOLD": str(folder / "told.json")}, stdout=sys.stderr)
-        return (json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))["gpus"][0],
-                json.loads((folder / "told.json").read_text(encoding="utf-8")))
+        told = pathlib.Path(scratch) / "told.json"
+        results = lab.profile(command, pathlib.Path(scratch) / "results", "--method", "Job", "--budget", str(args.budget),
+                              env={"PP_ELAPSED_TOLD": str(told)})
+        return results["gpus"][0], json.loads(told.read_text(encoding="utf-8"))
 
 
 # ---- what they say ----

@@ -53,9 +53,8 @@ def train(args):
 
 
 def command_of(args):
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     batch = ["--batch", str(args.batch)] if args.batch else []
-    return [*python, os.path.abspath(__file__), args.model, "--seconds", str(args.seconds), *batch]
+    return [*lab.python(), os.path.abspath(__file__), args.model, "--seconds", str(args.seconds), *batch]
 
 
 def steps_of(command):

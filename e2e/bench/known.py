@@ -16,7 +16,6 @@ import random
 import shlex
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -209,17 +208,14 @@ def print_peer(true, peer):
 
 
 def command_of(args):
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
-    return [*python, os.path.abspath(__file__), "--seconds", str(args.seconds), "--seed", str(args.seed), "--steps", str(args.steps)]
+    return [*lab.python(), os.path.abspath(__file__), "--seconds", str(args.seconds), "--seed", str(args.seed), "--steps", str(args.steps)]
 
 
 def profiled(args, folder):
     told = folder / "told.json"
-    subprocess.run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--budget", str(args.budget),
-                    "--capture", args.capture, "-o", str(folder / "results"), "--", *command_of(args)],
-                   check=True, env={**os.environ, "PP_KNOWN_ROLE": "train", "PP_KNOWN_TOLD": str(told)}, stdout=sys.stderr)
-    return (json.loads(told.read_text(encoding="utf-8")),
-            json.loads((folder / "results" / "results.json").read_text(encoding="utf-8")))
+    results = lab.profile(command_of(args), folder / "results", "--method", "Sampling", "--budget", str(args.budget),
+                          "--capture", args.capture, env={"PP_KNOWN_ROLE": "train", "PP_KNOWN_TOLD": str(told)})
+    return json.loads(told.read_text(encoding="utf-8")), results
 
 
 # ---- what is known, and what was told ----

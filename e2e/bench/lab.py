@@ -43,6 +43,18 @@ def needed(name):
     return os.environ[name]
 
 
+def python():
+    """The Python that trains, as the begin of a command."""
+    return shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
+
+
+def profile(command, folder, *options, env=None):
+    """What `precisionprobe run` with these options tells of a command: its results.json, left in the folder."""
+    subprocess.run([*shlex.split(needed("PP_CLI")), "run", "--quiet", *options, "-o", str(folder), "--", *command], check=True,
+                   env={**os.environ, **(env or {})}, stdout=sys.stderr)
+    return json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))
+
+
 # ---- figures ----
 
 _failed = []
@@ -117,8 +129,7 @@ class Trainer:
         env = {k: v for k, v in os.environ.items() if k not in drop} | (environment or {})
         if ring:
             env.update(PYTHONPATH=needed("PP_HOOK"), PRECISIONPROBE_RING=str(ring))
-        python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
-        command = [*prefix, *python, str(HERE / "trainer.py"), model or args.model, args.device,
+        command = [*prefix, *python(), str(HERE / "trainer.py"), model or args.model, args.device,
                    "small" if args.small else "full", str(args.batch or "-"),
                    "deterministic" if deterministic else "free", backend]
         self.errors = tempfile.TemporaryFile("w+")

@@ -54,10 +54,9 @@ def train(args):
 
 
 def command_of(args):
-    python = shlex.split(os.environ.get("PP_PYTHON") or sys.executable)
     more = ["--small"] if args.small else []
     more += ["--batch", str(args.batch)] if args.batch else []
-    return [*python, os.path.abspath(__file__), args.model, "--device", args.device, "--steps", str(args.steps), *more]
+    return [*lab.python(), os.path.abspath(__file__), args.model, "--device", args.device, "--steps", str(args.steps), *more]
 
 
 def state_of(command, limit):
