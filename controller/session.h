@@ -321,7 +321,7 @@ typedef struct pp_session_stats {
     int64_t last_batch_ns; /**< when the newest batch was stored */
     int64_t layers;        /**< distinct qualified names */
     int64_t steps;         /**< sampled */
-    int64_t counted_steps; /**< between captures, as the last solution knows them */
+    int64_t counted_steps; /**< between captures, of each pod those of the GPU that has fewest */
     int64_t events;
     int64_t dropped;
     int64_t paused_ns;            /**< held for replays, of the process that was held longest */

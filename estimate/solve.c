@@ -11,6 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of elapsed times without marks: so many steps without say how long one takes; counted ones that
+ * take that much longer are another part of the training; waits of such a share of steps may hide
+ * what marks add. */
+#define LEAST_COUNTED 16
+#define ALIKE 1.02
+#define NOTICEABLE 0.01
+
 static char *copy(const char *text)
 {
     return strdup(text ? text : "");
@@ -67,26 +74,40 @@ static void set_busy(const pp_problem *p, size_t row, const pp_estimates *s, pp_
     to->busy_reason = why_not_busy(s, to);
 }
 
-/* ns by which a marked step takes longer than a counted one; NaN where none was counted. */
+/* ns by which a marked step takes longer than a counted one. NaN where that cannot be told: too few
+ * are counted, or these take longer, so that something else decides how long steps take. */
 static double longer_step(const pp_estimates *s)
 {
-    if (s->counted_steps <= 0 || s->counted_ns <= 0 || s->step_count <= 0)
+    if (s->counted_steps < LEAST_COUNTED || s->counted_ns <= 0 || !(s->step_mean_ns > 0))
         return (double)NAN;
-    return fmax((double)s->step_ns / (double)s->step_count -
-                    (double)s->counted_ns / (double)s->counted_steps,
-                0);
+    const double counted = (double)s->counted_ns / (double)s->counted_steps;
+    return counted > ALIKE * s->step_mean_ns ? (double)NAN : fmax(s->step_mean_ns - counted, 0);
 }
 
-/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step. Where the
- * training waits for others they may shorten the wait: that has no bounds. */
-static int64_t least_ns(const pp_estimates *s, const pp_estimates_item *i)
+/* Whether steps wait noticeably for data or for other processes: such a wait takes in what marks
+ * add elsewhere, and the step does not show it. */
+static bool waits(const pp_estimates *s)
 {
-    const double total = (double)i->total_ns;
-    const double added = longer_step(s) * (double)s->step_count;
-    if (i->kind == PP_ITEM_DATA || i->kind == PP_ITEM_COMMUNICATION || i->kind == PP_ITEM_IDLE ||
-        isnan(added))
-        return -1;
-    return llround(total - fmin(added, isnan(i->idle_share) ? total : i->idle_share * total));
+    double waited = 0;
+    for (size_t i = 0; i < s->n_items; i++)
+        if (s->items[i].kind == PP_ITEM_DATA || s->items[i].kind == PP_ITEM_COMMUNICATION)
+            waited += (double)s->items[i].total_ns;
+    return waited > NOTICEABLE * (double)s->step_ns;
+}
+
+/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step. */
+static void set_least(pp_estimates *s)
+{
+    const double added = longer_step(s) * (double)s->step_ns / s->step_mean_ns;
+    const bool told = isfinite(added) && !waits(s);
+    for (size_t i = 0; i < s->n_items; i++) {
+        pp_estimates_item *to = &s->items[i];
+        const bool waiting = to->kind == PP_ITEM_DATA || to->kind == PP_ITEM_COMMUNICATION;
+        const bool in_steps = to->kind != PP_ITEM_IDLE && to->kind != PP_ITEM_JOB;
+        const double gaps = (double)(to->total_ns - (to->busy_ns > 0 ? to->busy_ns : 0));
+        to->least_ns =
+            told && in_steps && !waiting ? to->total_ns - llround(fmin(added, fmax(gaps, 0))) : -1;
+    }
 }
 
 /* The result's rows (items, other, idle), and the job after them. */
@@ -112,7 +133,6 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
             .share = r->rows[i].share,
         };
         set_busy(p, i, s, to);
-        to->least_ns = least_ns(s, to);
         if (!to->layer || !to->type)
             return pp_error_nomem(err);
     }
@@ -126,6 +146,7 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
                                .least_ns = -1,
                                .share = (double)NAN};
     set_busy(p, r->n_rows, s, job);
+    set_least(s);
     return job->layer && job->type ? 0 : pp_error_nomem(err);
 }
 

@@ -15,7 +15,7 @@ import lab
 
 ROOM = 0.05  # of a time
 SHARE = 0.01  # of the step: shorter rows are not looked at
-LOOK = 4  # steps that tell which rows those are
+LOOK = 4  # steps, with hooks of all, that tell which rows those are
 
 
 # ---- the training ----
@@ -25,7 +25,7 @@ class Hooked:
 
     def __init__(self, torch, module, backward, steps):
         self.torch, self.backward, self.events = torch, backward, []
-        self.ready = [torch.cuda.Event(enable_timing=True) for _ in range(8 * (steps + 2))]
+        self.ready = [torch.cuda.Event(enable_timing=True) for _ in range(8 * steps)]
         for event in self.ready:
             event.record()  # makes it, which takes longer than to record it again
         self.handles = [module.register_forward_hook(self.behind)]
@@ -48,23 +48,30 @@ class Hooked:
             node.register_prehook(lambda _: self.mark())
             node.register_hook(lambda *_: self.mark())
 
+    def begin_step(self):
+        self.events = []
+        return self.events
+
     def remove(self):
         for handle in self.handles:
             handle.remove()
 
 
-def elapsed(torch, training, module, backward, steps):
-    """Median of ms in a step; None where it is not known."""
-    hooked, spans = Hooked(torch, module, backward, steps), []
+def elapsed(torch, training, some, steps):
+    """{row: median of ms in a step} of the rows {row: (module, backward)}, all of which have hooks; nothing where it is not
+    known. The host does not wait for the GPU before the last step is over."""
+    hooked = {row: Hooked(torch, module, backward, steps) for row, (module, backward) in some.items()}
+    marks = []
     for _ in range(steps):
-        hooked.events.clear()
+        marks.append({row: one.begin_step() for row, one in hooked.items()})
         training.step()
-        torch.cuda.synchronize()
-        marks = hooked.events
-        spans.append(sum(a.elapsed_time(b) for a, b in zip(marks[::2], marks[1::2])) if marks else None)
-    hooked.remove()
+    for one in hooked.values():
+        one.remove()
     training.step()  # nodes that carry hooks still are gone
-    return statistics.median(spans) if None not in spans else None
+    torch.cuda.synchronize()
+    spans = {row: [sum(a.elapsed_time(b) for a, b in zip(step[row][::2], step[row][1::2])) for step in marks if step[row]]
+             for row in some}
+    return {row: statistics.median(of) for row, of in spans.items() if len(of) == steps}
 
 
 def steps_for(torch, training, seconds):
@@ -83,11 +90,11 @@ def train(args):
     import models
     training = models.build(args.model, "cuda", batch=args.batch)
     ms, told = steps_for(torch, training, args.seconds / 2), {}
-    for name, module in training.model.named_modules():
-        for phase in () if list(module.children()) else ("forward", "backward"):
-            found = elapsed(torch, training, module, phase == "backward", LOOK)
-            if found is not None and found >= SHARE / 2 * ms:
-                told[f"{name} {phase}"] = elapsed(torch, training, module, phase == "backward", args.steps)
+    rows = {f"{name} {phase}": (module, phase == "backward") for name, module in training.model.named_modules()
+            for phase in (() if list(module.children()) else ("forward", "backward"))}
+    for row, about in elapsed(torch, training, rows, LOOK).items():
+        if about >= SHARE / 2 * ms:
+            told.update(elapsed(torch, training, {row: rows[row]}, args.steps))
     steps_for(torch, training, args.seconds / 2)
     with open(os.environ["PP_ELAPSED_TOLD"], "w", encoding="utf-8") as file:
         json.dump(told, file)

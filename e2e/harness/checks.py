@@ -285,8 +285,8 @@ def chart(cluster):
 
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
           ("includes and calls", structure_check), ("the harness's tests", harness)]
-UNITS = [("unit tests under ASan and UBSan", tests_of("asan")), ("tests of hook and agent", hook)]
-BESIDE = [("programs (release)", release), ("tests of hook and agent, older torch", older_hook),
+UNITS = [("unit tests under ASan and UBSan", tests_of("asan"))]
+BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older torch", older_hook), ("programs (release)", release),
           ("unit tests under TSan", tests_of("tsan")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
           ("the trainings' tests", trainings)]
 SLOW = ("unit tests under TSan", "clang-tidy")

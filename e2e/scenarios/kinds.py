@@ -31,9 +31,14 @@ class Kind:
     space: typing.Optional[dict] = None  # labels of a namespace of its own
     image: str = "torch"
     act: str = ""  # what happens to it while it trains: delete, evict
-    log_goes: bool = False  # with its end: a kubelet removes the containers of a pod that it evicts
+    log_goes: bool = False  # with its end: a kubelet removes the containers of a pod that it evicts, or that is deleted
     fills: bool = False  # the node has room for this pod and no other; the twin runs first
     trains: bool = True  # prints losses
+
+    @property
+    def is_cut(self):
+        """Whoever ends it does so at one step or another."""
+        return bool(self.act) or "activeDeadlineSeconds" in self.owner_spec
 
     @property
     def stays(self):
@@ -304,7 +309,7 @@ EXITS = (
 ENDED = (
     Kind("evicted", act="evict", exits=143),
     Kind("deleted", act="delete", exits=143),
-    Kind("deadline", (words("--steps=100000"),), "Job", pods=0, owner_spec={"activeDeadlineSeconds": 90}),
+    Kind("deadline", (words("--steps=100000"),), "Job", exits=143, log_goes=True, owner_spec={"activeDeadlineSeconds": 90}),
 )
 PRESSURE = (
     Kind("evicted-by-kubelet", (words("--fill=/var/tmp/much"), resources(

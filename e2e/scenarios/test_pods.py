@@ -60,9 +60,10 @@ def training_of(kind, side, namespace, images):
     """The object to create: the pod, or what makes it."""
     pod = template(kind, side, images)
     meta = {"name": kind.name + ("-twin" if side == TWIN else ""), "namespace": namespace}
+    if kind.act or kind.log_goes:
+        pod["metadata"]["finalizers"] = [FINALIZER]
     if kind.owner == "Pod":
-        finalizers = {"finalizers": [FINALIZER]} if kind.act else {}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**pod["metadata"], **meta, **finalizers}, "spec": pod["spec"]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**pod["metadata"], **meta}, "spec": pod["spec"]}
     selector = {"matchLabels": {side: kind.name}}
     if kind.owner in ("Job", "CronJob"):
         job = {"backoffLimit": 0, **copy.deepcopy(kind.owner_spec), "template": pod}
@@ -179,9 +180,9 @@ class Wave:
         if kind.stays:
             return len(mine) == kind.pods and all(ready(pod) for pod in mine)
         if kind.owner in ("Job", "CronJob"):
-            # A Job that ran out of time has failed before the pod that its controller deletes is gone.
-            return bool(job) and (kind.pods > 0 or not mine) and any(
-                c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in job["status"].get("conditions", []))
+            over = bool(job) and any(c["type"] in ("Complete", "Failed") and c["status"] == "True"
+                                     for c in job["status"].get("conditions", []))
+            return over and (not kind.log_goes or all(ended(pod) for pod in mine))
         return len(mine) == kind.pods and all(ended(pod) for pod in mine)
 
     def act(self, kind, pod):
@@ -377,7 +378,7 @@ def steps_of(pod):
 
 def differs(kind, twin, probed):
     """In what the two differ; "" in nothing."""
-    if kind.act:  # whoever ends it does so at one step or another
+    if kind.is_cut:
         one, other = (steps_of(side["pods"][0]) for side in (twin, probed))
         common = one.keys() & other.keys()
         if len(common) < 10 or any(one[step] != other[step] for step in common):

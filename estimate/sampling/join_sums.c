@@ -423,19 +423,33 @@ static void end_step(off *o, uint32_t next)
     o->step = next;
 }
 
-/* The item that most of a window is of, with its share; UNKNOWN: none. What a window is off by says
- * little of items that have less of it: their neighbours' errors are larger. */
+static double share_of(const summing *s, const window *w, uint32_t item)
+{
+    double share = 0;
+    for (size_t i = 0; i < w->n; i++)
+        share += s->known_item[w->columns[i]] == item ? w->shares[i] : 0;
+    return share;
+}
+
+/* The item that most of a window is of, with its share; UNKNOWN: none, or another runs beside it.
+ * What a window is off by says little of items that have less of it: their neighbours' errors are
+ * larger. */
 static uint32_t owner_of(const summing *s, const window *w, double *ret_share)
 {
+    uint32_t owner = UNKNOWN;
     for (size_t i = 0; i < w->n; i++) {
         const uint32_t item = s->known_item[w->columns[i]];
-        *ret_share = 0;
-        for (size_t j = i; j < w->n && item != UNKNOWN; j++)
-            *ret_share += s->known_item[w->columns[j]] == item ? w->shares[j] : 0;
-        if (*ret_share >= OWNER)
-            return item;
+        const double share = item == UNKNOWN || item == owner ? 0 : share_of(s, w, item);
+        if (share > 1 - OWNER && share < OWNER)
+            return UNKNOWN;
+        if (share >= OWNER && owner != UNKNOWN)
+            return UNKNOWN;
+        if (share >= OWNER) {
+            owner = item;
+            *ret_share = share;
+        }
     }
-    return UNKNOWN;
+    return owner;
 }
 
 /* What a sample is off by; NaN where it is not known. */
@@ -512,31 +526,33 @@ static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
         s->gap_sum[m] += s->sums->known[m] ? (double)sample->values[m] : 0;
 }
 
-/* Variance of what an item may be off by in this capture: as its standard error says, as captures
- * differ, as this one's lag is known, and as its samples of a step, which go along, scatter. */
-static double allowed(const summing *s, const pp_sampling_item *item, const off *o, int m,
-                      double lag_stderr)
+/* Variance of what an item may be off by in this capture, if captures do not differ: as its
+ * standard error says, as this one's lag is known, and as its samples of a step, which go along,
+ * scatter. */
+static double allowed(const pp_sampling_item *item, const off *o, int m, double lag_stderr)
 {
-    const double se = item->stderr_of[m], between = s->known->between[m] * item->mean[m];
-    const double shifted_by = item->per_ns[m] * lag_stderr;
+    const double se = item->stderr_of[m], shifted_by = item->per_ns[m] * lag_stderr;
     const double about = o->spread[m] - o->rest[m] * o->rest[m] / o->steps;
-    return se * se + between * between + shifted_by * shifted_by +
+    return se * se + shifted_by * shifted_by +
            about * o->steps / (o->steps - 1) / (o->squares * o->squares);
 }
 
-/* By item: the mean that its samples are off by, over what that may be. */
+/* By item: the mean that its samples are off by, over what that may be. By how much captures differ
+ * is known in the end. */
 static void judge_items(summing *s, double lag_stderr)
 {
     for (size_t i = 0; s->known && i < s->known->n; i++) {
         off *o = &s->off[i];
+        const pp_sampling_item *item = &s->known->items[i];
         end_step(o, 0);
         for (int m = 0; m < PP_SAMPLING_METRICS && o->steps >= 2; m++) {
             const double miss = o->rest[m] / o->squares;
-            const double z2 = miss * miss / allowed(s, &s->known->items[i], o, m, lag_stderr);
-            if (!s->sums->known[m] || !isfinite(z2))
+            const double variance = allowed(item, o, m, lag_stderr);
+            if (!s->sums->known[m] || !isfinite(miss * miss / variance))
                 continue;
             s->sums->predicted[m].items++;
-            s->sums->predicted[m].z2 += z2;
+            s->sums->predicted[m].z2 += miss * miss / variance;
+            s->sums->predicted[m].squares += item->mean[m] * item->mean[m] / variance;
         }
     }
 }
@@ -699,6 +715,7 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
     summing s = {.sampling = f, .known = known, .sums = calloc(1, sizeof *s.sums)};
     if (!s.sums)
         return pp_error_nomem(err);
+    s.sums->captures = 1;
     s.sums->lag = (int64_t)line->lag;
     s.sums->lag_stderr = (int64_t)line->stderr_ns;
     pp_sampling_find_known(f, s.sums->known);

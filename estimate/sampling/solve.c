@@ -48,6 +48,7 @@ typedef struct solving {
     double *theta;              /* the metric's estimates */
     double *rest;               /* n for each capture: X' (y - X theta) of its windows */
     double *z;                  /* scratch, n */
+    double *times;              /* n for each capture: ns of its kernels' parts */
     pp_sampling_causes *causes; /* of each item */
     double *errors;
     double noise; /* variance of what is left of a sample */
@@ -258,11 +259,43 @@ static double edge_error(const solving *s, size_t from, size_t to, double time)
     return fmax(fabs(early), fabs(late)) / time;
 }
 
+/* Of the variance of z' X' y: what the prior's width is, and not the samples' noise. */
+static double prior_variance(const solving *s)
+{
+    const pp_sampling_whole *w = &s->whole;
+    double sum = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        const double width = width_of(&w->columns[i]);
+        sum += s->z[i] * s->z[i] / (width * width);
+    }
+    for (size_t i = 0; i + 1 < w->n; i++) {
+        const double apart = s->z[s->named[i].column] - s->z[s->named[i + 1].column];
+        if (touch(&s->named[i], &s->named[i + 1]))
+            sum += apart * apart / (NEXT_PART * NEXT_PART);
+    }
+    return s->noise * s->noise * sum;
+}
+
+/* How many captures an item is in, as many as would be with as much time of it each. */
+static double count_captures(const solving *s, size_t from, size_t to, int m)
+{
+    const pp_sampling_whole *w = &s->whole;
+    double sum = 0, squares = 0;
+    for (size_t g = 0; g < w->n_captures; g++) {
+        double time = 0;
+        for (size_t i = from; i < to && w->captures[g]->known[m]; i++)
+            time += s->times[g * w->n + s->named[i].column];
+        sum += time;
+        squares += time * time;
+    }
+    return squares > 0 ? sum * sum / squares : 1;
+}
+
 static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size_t from, size_t to,
                                         int m)
 {
     const pp_sampling_whole *w = &s->whole;
-    pp_sampling_causes c = {0};
+    pp_sampling_causes c = {.count = count_captures(s, from, to, m)};
     memset(s->z, 0, w->n * sizeof *s->z);
     for (size_t i = from; i < to; i++) {
         uint32_t at = s->named[i].column;
@@ -277,10 +310,11 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
         if (!w->columns[at].key.gap)
             c.samples += s->noise * w->columns[at].time / item->time * s->z[at];
     }
-    const double n = (double)w->known[m];
-    for (size_t g = 0; g < w->n_captures && n > 1; g++) {
+    c.prior = fmin(prior_variance(s), c.samples);
+    c.samples -= c.prior;
+    for (size_t g = 0; g < w->n_captures && c.count > 1; g++) {
         const double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
-        c.captures += moved * moved * n / (n - 1);
+        c.captures += moved * moved * c.count / (c.count - 1);
     }
     item->per_ns[m] = edge_error(s, from, to, item->time);
     c.edges = pow(item->per_ns[m] * s->lag_stderr, 2);
@@ -297,6 +331,15 @@ static size_t end_of_item(const solving *s, size_t from)
     return to;
 }
 
+/* Sums may be of several captures. */
+static double captures_of(const pp_sampling_whole *w)
+{
+    double n = 0;
+    for (size_t g = 0; g < w->n_captures; g++)
+        n += w->captures[g]->captures;
+    return n;
+}
+
 static void estimate_metric(solving *s, int m)
 {
     const pp_sampling_whole *w = &s->whole;
@@ -307,7 +350,8 @@ static void estimate_metric(solving *s, int m)
         s->causes[n] = estimate_item(s, &r->items[n], from, to, m);
         n++;
     }
-    r->between[m] = pp_sampling_errors(s->causes, n, w->known[m], s->errors);
+    r->between[m] =
+        pp_sampling_errors(s->causes, n, s->errors) * sqrt(captures_of(w) / (double)w->n_captures);
     for (size_t i = 0; i < n; i++) {
         r->items[i].mean[m] = fmax(0, fmin(1, s->causes[i].mean));
         r->items[i].stderr_of[m] = s->errors[i];
@@ -354,7 +398,8 @@ static void judge(const solving *s, int m, pp_sampling_quality *ret)
         .explained = total > PP_SAMPLING_VARIES * p.n ? 1 - p.rest / total : (double)NAN,
         .miss = sqrt(p.rest / p.n),
         .items = p.items,
-        .items_z = sqrt(p.z2 / p.items),
+        .items_z =
+            sqrt(p.z2 / (p.items + s->result->between[m] * s->result->between[m] * p.squares)),
         .gap = p.gaps >= LEAST_GAPS ? p.gap_y / p.gap_samples : (double)NAN,
     };
     ret->gap_stderr = gap_error(&p, ret->gap);
@@ -415,10 +460,16 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     s->theta = malloc(size * sizeof *s->theta);
     s->z = malloc(size * sizeof *s->z);
     s->rest = malloc(size * n * sizeof *s->rest);
+    s->times = calloc(size * n, sizeof *s->times);
     s->causes = malloc(size * sizeof *s->causes);
     s->errors = malloc(size * sizeof *s->errors);
-    if (!s->share || !s->held || !s->theta || !s->z || !s->rest || !s->causes || !s->errors)
+    if (!s->share || !s->held || !s->theta || !s->z || !s->rest || !s->times || !s->causes ||
+        !s->errors)
         return pp_error_nomem(err);
+    for (size_t g = 0; g < n; g++)
+        for (size_t i = 0; i < captures[g]->n; i++)
+            if (!captures[g]->columns[i].key.gap)
+                s->times[g * size + s->whole.index[g][i]] += captures[g]->columns[i].time;
     double squares = 0;
     for (size_t g = 0; g < n; g++)
         squares += (double)captures[g]->lag_stderr * (double)captures[g]->lag_stderr;
@@ -471,6 +522,7 @@ int pp_sampling_solve(const pp_sampling_sums *const *captures, size_t n, pp_samp
     free(s.theta);
     free(s.rest);
     free(s.z);
+    free(s.times);
     free(s.causes);
     free(s.errors);
     if (rc < 0)

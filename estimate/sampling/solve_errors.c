@@ -10,40 +10,46 @@
 /* What all items say of an item's variance counts as much as so many captures more. */
 #define POOLED 4.0
 
+/* An item that is in so many captures, each as long, tells how they differ. */
+#define LEAST_CAPTURES 1.5
+
 enum { ROUNDS = 8 };
 
 /* Variance of values from capture to capture as a share of their squares, beyond what samples
  * leave open: a line through 0 of the excess over the squares, weighted by what each excess may
- * scatter by at that line. */
-static double find_between(const pp_sampling_causes *c, size_t n, double captures)
+ * scatter by at that line. NaN where no item is in several captures. */
+static double find_between(const pp_sampling_causes *c, size_t n)
 {
-    double between = 0;
+    double between = (double)NAN;
     for (int round = 0; round < ROUNDS; round++) {
         double xy = 0, xx = 0;
         for (size_t i = 0; i < n; i++) {
-            const double x = c[i].mean * c[i].mean / captures;
-            const double variance = c[i].samples + between * x;
-            if (variance <= 0)
+            const double x = c[i].mean * c[i].mean / c[i].count;
+            const double variance = c[i].samples + (round ? between * x : 0);
+            /* Where the prior decides captures move nothing, whatever they differ by. */
+            if (c[i].count < LEAST_CAPTURES || variance <= 0 || c[i].prior > c[i].samples)
                 continue;
             xy += x * (c[i].captures - c[i].samples) / (variance * variance);
             xx += x * x / (variance * variance);
         }
-        between = xx > 0 ? fmax(0, xy / xx) : 0;
+        if (xx <= 0)
+            return (double)NAN;
+        between = fmax(0, xy / xx);
     }
     return between;
 }
 
-double pp_sampling_errors(const pp_sampling_causes *causes, size_t n, size_t captures, double *ret)
+double pp_sampling_errors(const pp_sampling_causes *causes, size_t n, double *ret)
 {
-    const double count = (double)captures;
-    const bool several = captures > 1;
-    const double between = several ? find_between(causes, n, count) : UNSEEN * UNSEEN;
+    const double found = find_between(causes, n);
+    const double between = isnan(found) ? UNSEEN * UNSEEN : found;
     for (size_t i = 0; i < n; i++) {
         const pp_sampling_causes *c = &causes[i];
-        double variance = c->samples + between * c->mean * c->mean / count;
-        if (several)
-            variance = (POOLED * variance + (count - 1) * c->captures) / (POOLED + count - 1);
-        ret[i] = sqrt(variance + c->edges);
+        const double more = c->count - 1;
+        double variance = c->samples + between * c->mean * c->mean / c->count;
+        if (c->count >= LEAST_CAPTURES)
+            variance = (POOLED * variance + more * c->captures) / (POOLED + more);
+        ret[i] = sqrt(variance + c->prior + c->edges);
     }
     return sqrt(between);
 }

@@ -51,15 +51,18 @@ void pp_sampling_whole_free(pp_sampling_whole *whole);
 /** What an item's mean may be off by: variances, each from its cause. */
 typedef struct pp_sampling_causes {
     double mean;
-    double samples;  /* too few of them, and noise: the posterior's */
-    double captures; /* a sandwich over captures; 0 where there is one */
+    double count;    /* of captures that it is in, 1 at least: as many as would be, each with as
+                        much of it */
+    double prior;    /* what samples leave open to the prior */
+    double samples;  /* their noise */
+    double captures; /* a sandwich over captures; 0 where it is in one */
     double edges;    /* kernels that begin and end at other times than they say */
 } pp_sampling_causes;
 
 /** ret[i]: standard error of the i-th of `n` items. Values differ from capture to capture by a
- * share that all items tell together, from two captures on; an item's own variance over captures is
- * drawn to what that leads to expect (moderated: Smyth 2004, doi:10.2202/1544-6115.1027). Returns
- * that share, a standard deviation. */
-double pp_sampling_errors(const pp_sampling_causes *causes, size_t n, size_t captures, double *ret);
+ * share that all items tell together, where some are in several; what an item's own captures say of
+ * its variance is drawn to what that leads to expect (moderated: Smyth 2004,
+ * doi:10.2202/1544-6115.1027). Returns that share, a standard deviation. */
+double pp_sampling_errors(const pp_sampling_causes *causes, size_t n, double *ret);
 
 #endif

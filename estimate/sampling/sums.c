@@ -132,6 +132,7 @@ void pp_sampling_predicted_add(pp_sampling_predicted *to, const pp_sampling_pred
     to->rest += from->rest;
     to->items += from->items;
     to->z2 += from->z2;
+    to->squares += from->squares;
     to->gaps += from->gaps;
     to->gap_y += from->gap_y;
     to->gap_samples += from->gap_samples;
@@ -149,6 +150,7 @@ static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
     }
     if (from->lag_stderr > into->lag_stderr)
         into->lag_stderr = from->lag_stderr; /* the worse of both */
+    into->captures += from->captures;
     into->windows += from->windows;
     into->held_windows += from->held_windows;
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {

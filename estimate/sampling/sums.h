@@ -53,7 +53,8 @@ typedef struct pp_sampling_predicted {
     double y, yy;     /**< of these, sum and sum of squares */
     double rest;      /**< sum of squares of sample less prediction */
     double items, z2; /**< layers in a phase; sum of squares of what their samples are off by,
-                           over its standard error */
+                           over what that may be if captures do not differ ... */
+    double squares;   /**< ... and of their values over the same */
     double gaps,
         gap_samples; /**< gaps of some us and more without a kernel, samples in these ... */
     double gap_y;    /**< ... their sum; and over gaps the sum ... */
@@ -72,6 +73,7 @@ typedef struct pp_sampling_sums {
     pp_sampling_pair *pairs;
     size_t n_pairs;
     bool known[PP_SAMPLING_METRICS];
+    uint32_t captures; /**< merged ones count each */
     uint64_t windows, held_windows;
     double y[PP_SAMPLING_METRICS];  /**< sum of y */
     double yy[PP_SAMPLING_METRICS]; /**< sum of y squared */

@@ -296,26 +296,38 @@ static void busy_times_are_summed(void **state)
     pp_estimates_free(s);
 }
 
-/* Marks lengthen a step of 4 s by as much as a counted one is shorter, and no item by more than its
- * gaps: the layer has 9/8 s of these, `other` 3/2 s. */
+/* Two steps of 4 s without a collective: the layer takes 4 s in all, 5/2 s of it busy; `other` the
+ * rest, 1/2 s of it busy. */
+static pp_estimates *without_waits(int64_t counted, int64_t steps)
+{
+    pp_activity_interval intervals[] = {busy_intervals[0], busy_intervals[2], busy_intervals[3],
+                                        busy_intervals[5]};
+    pp_activity a = busy_activity();
+    pp_activity_run run = {0, T0 + 10 * S, steps * counted, steps};
+    a.intervals = intervals;
+    a.n_intervals = 4;
+    a.runs = &run;
+    a.n_runs = 1;
+    return solve_gpu(&a);
+}
+
+/* Marks lengthen no item by more than the step, nor by more than its gaps. */
 static void elapsed_times_have_a_least(void **state)
 {
     (void)state;
     static const struct {
-        int64_t counted, layer, other;
-    } cases[] = {{4 * S - S / 4, 3 * S - S / 2, 2 * S - S / 2},
-                 {3 * S, 3 * S - 9 * S / 8, 2 * S - 3 * S / 2},
-                 {5 * S, 3 * S, 2 * S}, /* they are not shorter */
-                 {0, -1, -1}};
+        int64_t counted, steps, layer, other;
+    } cases[] = {
+        {4 * S - S / 4, 20, 4 * S - S / 2, 4 * S - S / 2},
+        {3 * S, 20, 5 * S / 2, 2 * S},
+        {4 * S + S / 25, 20, 4 * S, 4 * S}, /* as long, but for noise */
+        {5 * S, 20, -1, -1},                /* something else makes steps longer */
+        {3 * S, 5, -1, -1},                 /* too few tell nothing */
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pp_activity a = busy_activity();
-        pp_activity_run run = {0, T0 + 10 * S, 10 * cases[i].counted, 10};
-        a.runs = &run;
-        a.n_runs = cases[i].counted > 0;
-        pp_estimates *s = solve_gpu(&a);
+        pp_estimates *s = without_waits(cases[i].counted, cases[i].steps);
         assert_int_equal(item_of(s, PP_ITEM_LAYER)->least_ns, cases[i].layer);
         assert_int_equal(item_of(s, PP_ITEM_OTHER)->least_ns, cases[i].other);
-        assert_int_equal(item_of(s, PP_ITEM_COMMUNICATION)->least_ns, -1);
         assert_int_equal(item_of(s, PP_ITEM_IDLE)->least_ns, -1);
         assert_int_equal(item_of(s, PP_ITEM_JOB)->least_ns, -1);
         assert_int_equal(s->captures, 1);
@@ -323,6 +335,20 @@ static void elapsed_times_have_a_least(void **state)
         assert_int_equal(s->last_step_ns, T0 + 8 * S);
         pp_estimates_free(s);
     }
+}
+
+/* A wait is shorter for what marks add before it: the step does not tell that. */
+static void waits_hide_what_marks_add(void **state)
+{
+    (void)state;
+    pp_activity a = busy_activity(); /* with a collective */
+    pp_activity_run run = {0, T0 + 10 * S, 20 * (4 * S - S / 4), 20};
+    a.runs = &run;
+    a.n_runs = 1;
+    pp_estimates *s = solve_gpu(&a);
+    for (size_t i = 0; i < s->n_items; i++)
+        assert_int_equal(s->items[i].least_ns, -1);
+    pp_estimates_free(s);
 }
 
 static void busy_times_are_of_observed_time(void **state)
@@ -778,6 +804,7 @@ int main(void)
         cmocka_unit_test(utilisation_is_what_records_say),
         cmocka_unit_test(busy_times_are_summed),
         cmocka_unit_test(elapsed_times_have_a_least),
+        cmocka_unit_test(waits_hide_what_marks_add),
         cmocka_unit_test(busy_times_are_of_observed_time),
         cmocka_unit_test(busy_times_of_cells),
         cmocka_unit_test(busy_times_of_a_part_stand_for_all),

@@ -56,7 +56,8 @@ static const char figures_sql[] =
     "(SELECT count(*) FROM estimate e JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) "
     " WHERE a.session_uid = $1 AND a.final AND e.kind = 'job' AND e.mean IS NOT NULL), "
     "e.own, e.groups, q.judged, q.doubted, q.predicted, q.least, coalesce(q.doubt, q.untold), "
-    "(SELECT coalesce(sum(counted_steps), 0)::bigint FROM attribution WHERE session_uid = $1) FROM "
+    "(SELECT coalesce(sum(c), 0)::bigint FROM (SELECT min(counted_steps) AS c FROM attribution "
+    " WHERE session_uid = $1 GROUP BY pod_uid) least) FROM "
     /* A metric of a GPU is in doubt where nothing tells it that is not. */
     "(SELECT count(*) AS judged, count(*) FILTER (WHERE doubted) AS doubted, "
     " count(explained) FILTER (WHERE NOT doubted) AS predicted, "

@@ -115,6 +115,43 @@ static void test_standard_errors_hold(void **state)
     }
 }
 
+/* Sum of squares of error over standard error of what is no layer's; *ret_n: of how many values. */
+static double z2_without_layer(const sim *s, const pp_sampling_result *r, double *ret_n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->n_items; i++)
+        for (size_t k = 0; k < r->n && s->items[i].layer == 0; k++)
+            for (int m = 0; m < SIM_BUSY && r->items[k].layer == 0; m++) {
+                const pp_sampling_item *e = &r->items[k];
+                if (e->phase != s->items[i].phase)
+                    continue;
+                sum += pow((e->mean[m] - s->items[i].mean[m]) / e->stderr_of[m], 2);
+                ++*ret_n;
+            }
+    return sum;
+}
+
+/* What ran in one capture of eight is not told the better by the seven others. */
+static void test_captures_without_an_item_tell_nothing_of_it(void **state)
+{
+    (void)state;
+    double n = 0, sum = 0;
+    for (uint64_t seed = 61; seed < 69; seed++) {
+        sim_config c = usual(seed);
+        c.captures = 8;
+        c.clocks = 0.05;
+        c.late = c.kernels / 5;
+        sim s;
+        sim_run(&s, &c);
+        pp_sampling_result *r = solved(&s);
+        sum += z2_without_layer(&s, r, &n);
+        pp_sampling_result_free(r);
+        sim_free(&s);
+    }
+    print_message("z %.2f of %.0f values\n", sqrt(sum / n), n);
+    assert_true(n == 48 && sqrt(sum / n) > 0.5 && sqrt(sum / n) < 1.6);
+}
+
 static void test_kernels_back_to_back(void **state)
 {
     (void)state;
@@ -223,28 +260,31 @@ static void test_one_capture_is_not_judged(void **state)
     sim_free(&s);
 }
 
-/* What the samples say nothing of keeps the prior's width. */
+/* What the samples say nothing of keeps the prior's width, however many captures say nothing. */
 static void test_ignorance_is_told(void **state)
 {
     (void)state;
-    sim s;
-    sim_config c = usual(5);
-    c.length = 2;
-    c.spread = 0.1;
-    c.captures = 1;
-    c.capture = 0.03;
-    sim_run(&s, &c);
-    pp_sampling_result *r = solved(&s);
-    sim_score score = sim_compare(&s, r, 0, 10);
-    print_message("%zu values, %.2f within two standard errors, z %.2f\n", score.n, score.within,
-                  score.z);
-    assert_true(score.n > 100 && score.within > 0.85 && score.z < 2);
-    double widest = 0;
-    for (size_t i = 0; i < r->n; i++)
-        widest = fmax(widest, r->items[i].stderr_of[0]);
-    assert_true(widest > 0.05);
-    pp_sampling_result_free(r);
-    sim_free(&s);
+    double widest[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        sim s;
+        sim_config c = usual(5);
+        c.length = 2;
+        c.spread = 0.1;
+        c.gap[0] = c.gap[1] = 0.7;
+        c.captures = i ? 8 : 1;
+        c.capture = 0.03;
+        sim_run(&s, &c);
+        pp_sampling_result *r = solved(&s);
+        sim_score score = sim_compare(&s, r, 0, 10);
+        for (size_t k = 0; k < r->n; k++)
+            widest[i] = fmax(widest[i], r->items[k].stderr_of[0]);
+        print_message("%zu values, %.2f within two standard errors, z %.2f, widest %.3f\n", score.n,
+                      score.within, score.z, widest[i]);
+        assert_true(score.n > 100 && score.within > 0.85 && score.z < 2);
+        pp_sampling_result_free(r);
+        sim_free(&s);
+    }
+    assert_true(widest[0] > 0.05);
 }
 
 /* Estimates do not depend on the order of the captures but for rounding. */
@@ -362,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_merged_captures),
         cmocka_unit_test(test_kernels_back_to_back),
         cmocka_unit_test(test_standard_errors_hold),
+        cmocka_unit_test(test_captures_without_an_item_tell_nothing_of_it),
         cmocka_unit_test(test_launch_bound),
         cmocka_unit_test(test_changing_order_and_lost_samples),
         cmocka_unit_test(test_kernels_side_by_side),

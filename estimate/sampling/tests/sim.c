@@ -30,10 +30,12 @@ typedef struct model {
     kernel *kernels;
     int n;
     ran *ran;
+    int n_ran;
     int *order;
     int *names; /* of the step: whose layer and phase each kernel is told to be of */
     pp_sampling_result *known;
     double now;  /* us */
+    bool last;   /* this capture */
     double lead; /* of the time in which nothing runs, the share before it does */
     int64_t step;
     double lag_squares;
@@ -125,7 +127,8 @@ static void run_step(model *m, const sim_config *c)
         deal_names(m);
     int half = m->n / 5 * 2;
     bool turned = c->shuffled && m->step % 4 == 3;
-    for (int i = 0; i < m->n; i++) {
+    m->n_ran = m->n - (m->last ? 0 : c->late);
+    for (int i = 0; i < m->n_ran; i++) {
         int at = turned && i < half ? (i + half / 2) % half : i;
         const kernel *k = &m->kernels[m->order[at]];
         ran *r = &m->ran[i];
@@ -197,7 +200,7 @@ static int64_t stamp(model *m, const sim_config *c, double us)
 static void tell_kernels(sim *s, pp_sampling *f, windows *w)
 {
     model *m = s->model;
-    for (int i = 0; i < m->n; i++) {
+    for (int i = 0; i < m->n_ran; i++) {
         const ran *r = &m->ran[i];
         const sim_config *c = &s->config;
         const kernel *named = &m->kernels[m->names[r->of - m->kernels]];
@@ -274,6 +277,7 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
     const sim_config *c = &s->config;
     double begun = m->now;
     draw_capture(m, c);
+    m->last = s->n_captures + 1 == (size_t)c->captures;
     windows w = {.first = begun + c->period * sim_uniform(&m->rng),
                  .n = (size_t)(c->capture * 1e6 / c->period)};
     w.sums = need(calloc(w.n, sizeof *w.sums));

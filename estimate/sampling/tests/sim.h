@@ -27,6 +27,7 @@ typedef struct sim_config {
     double lag;     /* us: the samples' clock less the kernels' */
     double drift;   /* of the samples' clock against the kernels' */
     double lost;    /* share of samples that are not there */
+    int late;       /* so many of the last kernels run in the last capture alone */
     int parallel;   /* every so many kernels one runs beside the next; 0: none does */
     int missing;    /* number of a metric that is not offered, from 1; 0: none */
     int blank;      /* captures, from the first on, in which alone that is so; 0: all */
