@@ -8,9 +8,9 @@
  * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
  * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
  *
- * The standard error of an item has three causes: what samples leave open (the posterior's
- * variance); that captures differ, by a share of the value that all items tell together; and what
- * the lag's uncertainty does at its kernels' edges.
+ * The standard error of an item has four causes: what samples leave open to the prior, and their
+ * noise; that captures differ, by a share of the value that all items tell together; and what the
+ * lag's uncertainty does at its kernels' edges.
  */
 #ifndef PP_ESTIMATE_SAMPLING_SOLVE_H
 #define PP_ESTIMATE_SAMPLING_SOLVE_H
