@@ -76,12 +76,17 @@ static void set_busy(const pp_problem *p, size_t row, const pp_estimates *s, pp_
 
 /* ns by which a marked step takes longer than a counted one. NaN where that cannot be told: too few
  * are counted, or these take longer, so that something else decides how long steps take. */
-static double longer_step(const pp_estimates *s)
+static double longer_step(const pp_problem *p, const pp_estimates *s)
 {
-    if (s->counted_steps < LEAST_COUNTED || s->counted_ns <= 0 || !(s->step_mean_ns > 0))
+    const double counted = pp_counted_step_ns(&p->counted);
+    if (s->counted_steps < LEAST_COUNTED || !(counted > 0) || !(s->step_mean_ns > 0))
         return (double)NAN;
-    const double counted = (double)s->counted_ns / (double)s->counted_steps;
     return counted > ALIKE * s->step_mean_ns ? (double)NAN : fmax(s->step_mean_ns - counted, 0);
+}
+
+static bool is_wait(const pp_estimates_item *i)
+{
+    return i->kind == PP_ITEM_DATA || i->kind == PP_ITEM_COMMUNICATION;
 }
 
 /* Whether steps wait noticeably for data or for other processes: such a wait takes in what marks
@@ -90,23 +95,23 @@ static bool waits(const pp_estimates *s)
 {
     double waited = 0;
     for (size_t i = 0; i < s->n_items; i++)
-        if (s->items[i].kind == PP_ITEM_DATA || s->items[i].kind == PP_ITEM_COMMUNICATION)
+        if (is_wait(&s->items[i]))
             waited += (double)s->items[i].total_ns;
     return waited > NOTICEABLE * (double)s->step_ns;
 }
 
 /* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step. */
-static void set_least(pp_estimates *s)
+static void set_least(const pp_problem *p, pp_estimates *s)
 {
-    const double added = longer_step(s) * (double)s->step_ns / s->step_mean_ns;
+    const double added = longer_step(p, s) * (double)s->step_ns / s->step_mean_ns;
     const bool told = isfinite(added) && !waits(s);
     for (size_t i = 0; i < s->n_items; i++) {
         pp_estimates_item *to = &s->items[i];
-        const bool waiting = to->kind == PP_ITEM_DATA || to->kind == PP_ITEM_COMMUNICATION;
         const bool in_steps = to->kind != PP_ITEM_IDLE && to->kind != PP_ITEM_JOB;
         const double gaps = (double)(to->total_ns - (to->busy_ns > 0 ? to->busy_ns : 0));
-        to->least_ns =
-            told && in_steps && !waiting ? to->total_ns - llround(fmin(added, fmax(gaps, 0))) : -1;
+        to->least_ns = told && in_steps && !is_wait(to)
+                           ? to->total_ns - llround(fmin(added, fmax(gaps, 0)))
+                           : -1;
     }
 }
 
@@ -146,7 +151,7 @@ static int make_items(const pp_problem *p, const pp_regression_result *r, pp_est
                                .least_ns = -1,
                                .share = (double)NAN};
     set_busy(p, r->n_rows, s, job);
-    set_least(s);
+    set_least(p, s);
     return job->layer && job->type ? 0 : pp_error_nomem(err);
 }
 

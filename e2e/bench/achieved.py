@@ -19,19 +19,9 @@ def train(seconds, data):
     """A product of matrices in bfloat16 and a copy of memory that is far larger than the caches."""
     import torch
     from torch import nn
-
-    class Copy(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("source", torch.randn(COPIED // 4, device="cuda"))
-            self.register_buffer("target", torch.empty(COPIED // 4, device="cuda"))
-
-        def forward(self, x):
-            torch.add(self.source, 1, out=self.target)
-            return x
-
+    import models
     made = {"zeros": torch.zeros, "random": torch.randn}[data]
-    model = nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False, dtype=torch.bfloat16, device="cuda"), Copy())
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False, dtype=torch.bfloat16, device="cuda"), models.Copy(COPIED, "cuda"))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     if data == "zeros":
         nn.init.zeros_(model[0].weight)

@@ -129,6 +129,8 @@ def main():
         train(args)
         return 0
     gpu, own = profiled(args)
+    if all(item["leastMillisecondsPerStep"] is None for item in gpu["items"]):
+        sys.exit("no bounds are told: too few steps were counted, or the training waits; give it more --seconds")
     compared = {row: (item, own[row]) for row, item in rows(gpu).items() if own.get(row)}
     lab.figure("marked step less counted step", gpu["stepMs"] - gpu["countedStepMs"], "ms", model=args.model,
                counted_ms=gpu["countedStepMs"], marked_ms=gpu["stepMs"], rows=len(rows(gpu)))

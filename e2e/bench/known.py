@@ -8,6 +8,7 @@ bytes that a copy moves over those that the memory could. Kernels come alone, ba
 PP_CLI  the command line of precisionprobe
 PP_NCU  that of ncu, where it is not on PATH; asked for with --steps
 """
+import collections
 import json
 import math
 import os
@@ -78,6 +79,7 @@ def layers(seed, sms):
 def build(seed):
     import torch
     from torch import nn
+    import models
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     spin, multiply = (torch.cuda._compile_kernel(SOURCE, name) for name in ("spin", "multiply"))
     beside = torch.cuda.Stream()
@@ -112,25 +114,14 @@ def build(seed):
                 self.launch()
             return x
 
-    class Copy(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("source", torch.randn(COPIED // 4, device="cuda"))
-            self.register_buffer("target", torch.empty(COPIED // 4, device="cuda"))
-
+    class Copy(models.Copy):
         def forward(self, x):
             torch.cuda.current_stream().wait_stream(beside)
-            torch.add(self.source, 1, out=self.target)
-            return x
+            return super().forward(x)
 
-    parts = {name: Copy() if kind == "copy" else Known(kind, *rest) for name, kind, *rest in layers(seed, sms)}
+    parts = {name: Copy(COPIED, "cuda") if kind == "copy" else Known(kind, *rest) for name, kind, *rest in layers(seed, sms)}
     parts["last"] = nn.Linear(64, 64, device="cuda")
-    return sms, nn.Sequential(parts_in_order(parts))
-
-
-def parts_in_order(parts):
-    import collections
-    return collections.OrderedDict(parts)
+    return sms, nn.Sequential(collections.OrderedDict(parts))
 
 
 def train(args):

@@ -25,6 +25,19 @@ class DLRM(nn.Module):
         return self.top(torch.cat([self.bot(x), *bags], 1))
 
 
+class Copy(nn.Module):
+    """Reads and writes so many bytes each, and gives its input on."""
+
+    def __init__(self, size, device):
+        super().__init__()
+        self.register_buffer("source", torch.randn(size // 4, device=device))
+        self.register_buffer("target", torch.empty(size // 4, device=device))
+
+    def forward(self, x):
+        torch.add(self.source, 1, out=self.target)
+        return x
+
+
 class Often(nn.Module):
     """Does something to its input again and again, as a layer does that runs for long; its backward knows the last time."""
 

@@ -38,8 +38,7 @@ typedef struct pp_sampling_whole {
     const pp_sampling_sums *const *captures;
     size_t n_captures;
     double windows; /* of all captures; the rest is of those that know the metric */
-    size_t known[PP_SAMPLING_METRICS]; /* how many do */
-    double with[PP_SAMPLING_METRICS];  /* their windows */
+    double with[PP_SAMPLING_METRICS]; /* their windows */
     double y[PP_SAMPLING_METRICS], yy[PP_SAMPLING_METRICS];
     double held_with[PP_SAMPLING_METRICS], held_y[PP_SAMPLING_METRICS];
 } pp_sampling_whole;

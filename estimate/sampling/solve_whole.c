@@ -114,7 +114,6 @@ int pp_sampling_whole_make(pp_sampling_whole *w, const pp_sampling_sums *const *
         for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
             if (!f->known[m])
                 continue;
-            w->known[m]++;
             w->with[m] += (double)f->windows;
             w->held_with[m] += (double)f->held_windows;
             w->y[m] += f->y[m];
