@@ -103,10 +103,13 @@ static void add_row(pp_activity *a, const pp_activity_pm *like, const pp_strings
 static void take_doubts(pp_activity_process *p, const pp_wire_pm *pm)
 {
     memset(p->pm_doubt, 0, sizeof p->pm_doubt);
+    p->pm_saw_gaps = false;
     for (size_t i = 0; i < pm->quality_count; i++) {
         const pp_wire_pm_quality *c = &pm->qualities[i];
-        if (c->metric < PP_METRIC_SAMPLED_COUNT && c->doubt > 0)
-            p->pm_doubt[c->metric] = (uint8_t)c->doubt;
+        if (c->metric >= PP_METRIC_SAMPLED_COUNT)
+            continue;
+        p->pm_doubt[c->metric] = (uint8_t)c->doubt;
+        p->pm_saw_gaps |= c->gap >= 0 && pp_metric_get((pp_metric)c->metric)->within_sms;
     }
 }
 

@@ -99,15 +99,21 @@ static void refuse(const char *doubt, pp_estimate *to)
         to->reason = doubt;
 }
 
-/* Whether PM sampling of any process on the GPU has seen others use it. */
-static bool is_shared(const pp_activity *a, const char *gpu)
+/* Whether PM sampling of any process on the GPU has seen others use it; where it has looked and
+ * seen none, that counts, not what windows (`by_windows`) make of times a thousand times as long.
+ */
+static bool is_shared(const pp_activity *a, const char *gpu, bool by_windows)
 {
-    bool shared = false;
-    for (size_t i = 0; i < a->n_processes; i++)
+    bool seen = false, looked = false;
+    for (size_t i = 0; i < a->n_processes; i++) {
+        const pp_activity_process *p = &a->processes[i];
+        if (!pp_activity_uses(a, (uint32_t)i, gpu))
+            continue;
+        looked |= p->pm_saw_gaps;
         for (int m = 0; m < PP_METRIC_SAMPLED_COUNT; m++)
-            shared |= a->processes[i].pm_doubt[m] == PP_WIRE_DOUBT_TENANT &&
-                      pp_activity_uses(a, (uint32_t)i, gpu);
-    return shared;
+            seen |= p->pm_doubt[m] == PP_WIRE_DOUBT_TENANT;
+    }
+    return seen || (by_windows && !looked);
 }
 
 static bool is_sampled(const pp_activity *a, const char *gpu)
@@ -168,7 +174,7 @@ static int take_values(const pp_activity *a, const char *gpu, int64_t process, p
 int pp_sampled_values_take(const pp_activity *a, const char *gpu, pp_estimates *s, pp_error *err)
 {
     int64_t process = sampled_process(a, gpu);
-    s->shared |= is_shared(a, gpu);
+    s->shared = is_shared(a, gpu, s->shared);
     if (process >= 0)
         return take_values(a, gpu, process, s, err);
     const char *text = is_sampled(a, gpu) ? "" : find_why(a, gpu);

@@ -485,10 +485,10 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_estimates
         rc = pp_replay_estimate(activity, p, options, s, err);
     if (rc == 0)
         rc = pp_sampled_values_take(activity, gpu, s, err);
-    if (rc == 0)
-        drop_overruled(s);
     if (rc == 0 && s->shared)
         withhold_all(s);
+    else if (rc == 0)
+        drop_overruled(s);
     if (rc == 0)
         pp_achieved_fill(activity, gpu, s);
     pp_regression_result_free(result);

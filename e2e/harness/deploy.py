@@ -72,11 +72,22 @@ def zig():
     return run_shown(f"{E2E}/setup", "--zig")
 
 
+def configure_preset(preset):
+    """Compiled files outlive a clone, so that a new one in its place compiles only what differs."""
+    return configure(preset, "--preset", preset, f"-DPP_HOOK_ZIG={zig()}", "-DCMAKE_C_COMPILER_LAUNCHER=ccache")
+
+
+def compile_in(build, *targets):
+    """These targets, or everything."""
+    run("cmake", "--build", build, "-j2", *(["--target", *targets] if targets else []), timeout=1200, log="build.log",
+        env={"ZIG_GLOBAL_CACHE_DIR": build_folder("zig-cache"), "CCACHE_DIR": os.path.join(CACHE, "ccache"),
+             "CCACHE_MAXSIZE": "2G"})
+
+
 def compile_preset(preset):
     """Compiles everything with a preset; returns the build folder."""
-    build = configure(preset, "--preset", preset, f"-DPP_HOOK_ZIG={zig()}")
-    run("cmake", "--build", build, "-j2", timeout=1200, log="build.log",
-        env={"ZIG_GLOBAL_CACHE_DIR": build_folder("zig-cache")})
+    build = configure_preset(preset)
+    compile_in(build)
     return build
 
 
@@ -209,7 +220,7 @@ class Deployment:
 
     def put_driver(self, **settings):
         """The virtual GPU's driver as the ConfigMap `vgpu-driver`; `settings` as driver.lay_out() has them."""
-        build = configure(self.preset, "--preset", self.preset, f"-DPP_HOOK_ZIG={zig()}")
+        build = configure_preset(self.preset)
         run("cmake", "--build", build, "--target", "vgpu_cuda", "vgpu_cupti", "vgpu_nvml", timeout=300, log="build.log")
         with tempfile.TemporaryDirectory() as folder:
             driver.lay_out(os.path.join(build, "e2e/gpu/driver"), folder, "/dev/shm/vgpu-timeline", **settings)

@@ -4,6 +4,7 @@
 #include "estimate/estimates.h"
 #include "estimate/problem.h"
 #include "estimate/regression/tests/sim.h"
+#include "estimate/sampled_values.h"
 #include "estimate/solve.h"
 
 #include <math.h>
@@ -20,9 +21,33 @@ static char *const list_b[] = {gpu_b};
 
 /* One process on GPU-a with one layer; batches and steps are the test's. */
 static pp_activity_process processes[] = {
-    {(char *)(uintptr_t) "i1", 0, {(char **)(uintptr_t)list_a, 1}, NULL, NULL, NULL, {0}, {0}},
-    {(char *)(uintptr_t) "i1", 1, {(char **)(uintptr_t)list_a, 1}, NULL, NULL, NULL, {0}, {0}},
-    {(char *)(uintptr_t) "i1", 2, {(char **)(uintptr_t)list_b, 1}, NULL, NULL, NULL, {0}, {0}},
+    {(char *)(uintptr_t) "i1",
+     0,
+     {(char **)(uintptr_t)list_a, 1},
+     NULL,
+     NULL,
+     NULL,
+     {0},
+     {0},
+     false},
+    {(char *)(uintptr_t) "i1",
+     1,
+     {(char **)(uintptr_t)list_a, 1},
+     NULL,
+     NULL,
+     NULL,
+     {0},
+     {0},
+     false},
+    {(char *)(uintptr_t) "i1",
+     2,
+     {(char **)(uintptr_t)list_b, 1},
+     NULL,
+     NULL,
+     NULL,
+     {0},
+     {0},
+     false},
 };
 static pp_activity_layer layers[] = {
     {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear", {0}},
@@ -752,6 +777,67 @@ static void same_windows_are_told(void **state)
     }
 }
 
+/* A value of PM sampling for a layer of the training. */
+static void add_pm(stored *st, pp_activity_pm *value, char *source)
+{
+    static char *sources[1];
+    sources[0] = source;
+    st->activity.sources = (pp_strings){sources, 1};
+    *value = (pp_activity_pm){.layer = st->layers[0].id,
+                              .phase = PP_PHASE_FORWARD,
+                              .metric = PP_METRIC_SM_ACTIVE,
+                              .mean = 0.5,
+                              .standard_error = 0.01,
+                              .kernels = 100};
+    st->activity.pm = value;
+    st->activity.n_pm = 1;
+}
+
+/* They fill the pieces; between these nothing runs. */
+static void know_kernels(pp_activity *a)
+{
+    for (size_t k = 0; k < a->n_steps; k++)
+        a->steps[k].gap_ns = a->steps[k].duration_ns;
+    for (size_t i = 0; i < a->n_intervals; i++) {
+        pp_activity_interval *v = &a->intervals[i];
+        v->kernels_ns = v->duration_ns;
+        for (size_t k = 0; k < a->n_steps; k++) {
+            pp_activity_step *step = &a->steps[k];
+            if (v->start_ns >= step->start_ns && v->start_ns < step->start_ns + step->duration_ns)
+                step->gap_ns -= v->duration_ns;
+        }
+    }
+}
+
+/* What windows take for somebody else's work counts where nobody has looked closer. */
+static void gaps_that_were_seen_overrule_windows(void **state)
+{
+    (void)state;
+    char source[] = "sm__cycles_active";
+    for (int looked = 0; looked < 2; looked++) {
+        stored st = {0};
+        pp_activity_pm value;
+        sim_config config = small();
+        config.tenant = 0.2;
+        config.idle = 0.1;
+        store(&st, &config);
+        know_kernels(&st.activity);
+        add_pm(&st, &value, source);
+        processes[0].pm_saw_gaps = looked;
+        pp_estimates *s = solve(&st.activity, false);
+        processes[0].pm_saw_gaps = false;
+        assert_int_equal(s->shared, !looked);
+        assert_int_equal(count_known(s, PP_ITEM_LAYER), looked);
+        assert_int_equal(s->n_fits, 1);
+        if (looked)
+            assert_null(s->fits[0].doubt);
+        else
+            assert_string_equal(s->fits[0].doubt, pp_doubt_tenant);
+        pp_estimates_free(s);
+        discard(&st);
+    }
+}
+
 static uint64_t shuffle_state = 42;
 
 static void shuffle(void *base_, size_t n, size_t size)
@@ -816,6 +902,7 @@ int main(void)
         cmocka_unit_test(memory_is_the_jobs),
         cmocka_unit_test(job_only_says_no_layer),
         cmocka_unit_test(same_windows_are_told),
+        cmocka_unit_test(gaps_that_were_seen_overrule_windows),
         cmocka_unit_test(order_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
