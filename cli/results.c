@@ -505,6 +505,56 @@ static void print_quality(FILE *to, const json_t *quality, const char *by)
     }
 }
 
+static bool is_doubted(const json_t *quality, const char *metric)
+{
+    const json_t *of = json_object_get(quality, metric);
+    return *text_of(of, "doubt") || *text_of(of, "untold");
+}
+
+/* Why no layer has a value of the metric; NULL: one has, or print_quality() says it. */
+static const char *why_untold(const json_t *gpu, const char *metric)
+{
+    const char *why = NULL;
+    size_t i;
+    json_t *item, *sampling;
+    json_array_foreach(json_object_get(gpu, "items"), i, item)
+    {
+        const json_t *value = pp_json_get(item, "metrics", metric, NULL);
+        if (strcmp(text_of(item, "kind"), "layer") != 0)
+            continue;
+        if (json_is_number(json_object_get(value, "mean")) ||
+            json_is_number(json_object_get(value, "groupMean")))
+            return NULL;
+        if (!why && *text_of(value, "reason"))
+            why = text_of(value, "reason");
+    }
+    bool doubted = is_doubted(json_object_get(gpu, "quality"), metric);
+    json_array_foreach(json_object_get(gpu, "fine"), i, sampling) doubted |=
+        is_doubted(json_object_get(sampling, "closure"), metric);
+    return doubted ? NULL : why;
+}
+
+/* Metrics of one reason in one line. */
+static void print_untold(FILE *to, const json_t *gpu)
+{
+    pp_metric metric, next;
+    unsigned said = 0;
+    for (int i = 0; (metric = pp_metric_in_column(i)) < PP_METRIC_COUNT; i++) {
+        const char *why = why_untold(gpu, pp_metric_get(metric)->spec_name);
+        if (!why || (said & 1U << i))
+            continue;
+        (void)fputs(pp_metric_get(metric)->spec_name, to);
+        for (int k = i + 1; (next = pp_metric_in_column(k)) < PP_METRIC_COUNT; k++) {
+            const char *same = why_untold(gpu, pp_metric_get(next)->spec_name);
+            if (!same || strcmp(same, why) != 0)
+                continue;
+            (void)fprintf(to, ", %s", pp_metric_get(next)->spec_name);
+            said |= 1U << k;
+        }
+        (void)fprintf(to, " of layers: %s\n", why);
+    }
+}
+
 /* What they do the GPU's counters hold, too. */
 static void print_others(FILE *to, const json_t *device)
 {
@@ -590,6 +640,8 @@ void pp_results_print(const json_t *results, FILE *to)
         json_array_foreach((json_t *)(uintptr_t)items, k, item) print_item(to, item);
         print_reason(to, items);
         print_qualities(to, gpu);
+        if (strcmp(text_of(results, "method"), pp_method_spec_name(PP_METHOD_JOB)) != 0)
+            print_untold(to, gpu);
         print_others(to, json_object_get(gpu, "device"));
     }
 }

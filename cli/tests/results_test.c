@@ -183,6 +183,34 @@ static void quality_is_shown(void **state)
     json_decref(of);
 }
 
+/* Metrics that no layer has a value of, and of which quality says nothing. */
+static void untold_metrics_have_their_reason(void **state)
+{
+    (void)state;
+    json_t *of = results(true);
+    json_t *gpu = json_array_get(json_object_get(of, "gpus"), 0);
+    json_t *item = json_array_get(json_object_get(gpu, "items"), 0);
+    (void)json_object_set_new(
+        item, "metrics",
+        json_pack("{s:{s:n, s:s}, s:{s:f}, s:{s:n, s:s}, s:{s:n, s:s}, s:{s:n, s:f, s:s}}",
+                  "SMActive", "mean", "reason", "nothing was told", "SMOccupancy", "mean", 0.5,
+                  "DRAMActive", "mean", "reason", "nothing was told", "FP32Active", "mean",
+                  "reason", "windows differ", "TensorActive", "mean", "groupMean", 0.5, "reason",
+                  "it has company"));
+    (void)json_object_set_new(gpu, "quality",
+                              json_pack("{s:{s:s}}", "FP32Active", "doubt", "windows differ"));
+    char *table = printed(of);
+    holds(table, "\nFP32Active of layers is not told: windows differ\n"
+                 "SMActive, DRAMActive of layers: nothing was told\n");
+    assert_null(strstr(table, "it has company"));
+    free(table);
+    (void)json_object_set_new(of, "method", json_string("Job"));
+    table = printed(of);
+    assert_null(strstr(table, "nothing was told"));
+    free(table);
+    json_decref(of);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +218,7 @@ int main(void)
         cmocka_unit_test(unknown_times_are_not_zero),
         cmocka_unit_test(closures_are_shown),
         cmocka_unit_test(quality_is_shown),
+        cmocka_unit_test(untold_metrics_have_their_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

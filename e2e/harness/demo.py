@@ -12,6 +12,7 @@ from .cluster import CACHE, Cluster
 from .database import Database
 from .deploy import RELEASE, SERVICES, SYSTEM, Deployment
 from .progress import CommandError, say, step, tidy_up_on_signals, timings, wait_until
+from .replay import record
 from .session import Session, losses, manifest, pods_of
 
 SESSION = "dlrm"
@@ -33,6 +34,7 @@ def parser():
     known = argparse.ArgumentParser(prog="e2e/demo", add_help=False)
     known.add_argument("--keep", action="store_true")
     known.add_argument("--report", metavar="FILE")
+    known.add_argument("--recording", metavar="FOLDER")
     known.add_argument("--duration", type=duration, default="120s")
     known.add_argument("--kubernetes-version", metavar="V")
     known.add_argument("--images", choices=["preloaded"], default="preloaded")
@@ -139,6 +141,8 @@ def profile(deployment, args):
     database = Database(cluster)
     ranges, rows = observed(database, item["metadata"]["uid"])
     comparison = compare(cluster, ranges, rows)
+    if args.recording:
+        record(database, item["metadata"]["uid"], sorted(ranges)[0], args.recording)
     wrong, common = check_twin(cluster)
     figures = comparison.figures()
     wrong += truth.failures(figures)

@@ -1,4 +1,5 @@
 """What a disturbed session has stored, held against what its agents sent and against a replay into an empty database."""
+import itertools
 import json
 import os
 import random
@@ -73,6 +74,41 @@ def message(row, layers):
     return batch
 
 
+def batches_of(database, uid):
+    """[(the pod's name, its UID, a batch of it)], in the order of their time."""
+    layers = {}
+    for row in database.rows(f"SELECT * FROM layer WHERE session_uid = '{uid}' ORDER BY layer"):
+        layers.setdefault((row["instance"], row["process"]), []).append(
+            {"id": row["layer"], "name": row["name"], "type": row["type"],
+             **({} if row["parameters"] is None else {"parameters": row["parameters"]})})
+    rows = database.rows(
+        "SELECT a.*, p.rank, p.world_size, p.gpus, p.python, p.torch, p.clock, p.model, p.kernels, t.host_name, t.pod_name "
+        "FROM activity a JOIN process p USING (session_uid, pod_uid, instance, process) "
+        f"JOIN target t USING (session_uid, pod_uid) WHERE a.session_uid = '{uid}' ORDER BY a.start_ns, a.seq")
+    return [(row["pod_name"], row["pod_uid"], message(row, layers.get((row["instance"], row["process"]), []))) for row in rows]
+
+
+def samples_of(database, uid):
+    """What was read of the session's GPUs, by GPU and metric in the order of time."""
+    return database.rows(f"SELECT gpu_uuid AS gpu, metric, at_ns AS at, value FROM metric_sample WHERE gpu_uuid IN "
+                         f"(SELECT unnest(gpus) FROM process WHERE session_uid = '{uid}') ORDER BY gpu_uuid, metric, at_ns")
+
+
+def record(database, uid, pod, folder):
+    """Writes what the session measured in a pod as `precisionprobe run -o` writes it."""
+    batches = [batch for name, _, batch in batches_of(database, uid) if name == pod]
+    gpus = {gpu for batch in batches for gpu in batch["process"]["gpus"]}
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "batches.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(batch, separators=(",", ":")) + "\n" for batch in batches)
+    with open(os.path.join(folder, "samples.jsonl"), "w", encoding="utf-8") as file:
+        for (gpu, metric), some in itertools.groupby(samples_of(database, uid), key=lambda s: (s["gpu"], s["metric"])):
+            of = list(some)
+            if gpu in gpus:
+                line = {"gpu": gpu, "metric": metric, "at": deltas([s["at"] for s in of]), "value": [s["value"] for s in of]}
+                file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
 def lines_of(database, uid):
     """Everything that the operator was given, in an order of its own and every batch twice."""
     session = database.rows(f"SELECT uid, namespace, name, method, spec FROM session WHERE uid = '{uid}'")[0]
@@ -81,21 +117,11 @@ def lines_of(database, uid):
     for t in targets:
         yield {"type": "target", "session": uid, "pod": t["pod_uid"], "namespace": t["namespace"], "name": t["pod_name"],
                "workload": t["workload_name"]}
-    layers = {}
-    for row in database.rows(f"SELECT * FROM layer WHERE session_uid = '{uid}' ORDER BY layer"):
-        layers.setdefault((row["instance"], row["process"]), []).append(
-            {"id": row["layer"], "name": row["name"], "type": row["type"],
-             **({} if row["parameters"] is None else {"parameters": row["parameters"]})})
-    rows = database.rows(
-        "SELECT a.*, p.rank, p.world_size, p.gpus, p.python, p.torch, p.clock, p.model, p.kernels, t.host_name "
-        "FROM activity a JOIN process p USING (session_uid, pod_uid, instance, process) "
-        f"JOIN target t USING (session_uid, pod_uid) WHERE a.session_uid = '{uid}'") * 2
-    random.Random(1).shuffle(rows)
-    for row in rows:
-        yield {"type": "batch", "pod": row["pod_uid"],
-               "batch": message(row, layers.get((row["instance"], row["process"]), []))}
-    samples = database.rows(f"SELECT gpu_uuid AS gpu, metric, at_ns AS at, value FROM metric_sample WHERE gpu_uuid IN "
-                            f"(SELECT unnest(gpus) FROM process WHERE session_uid = '{uid}')")
+    batches = batches_of(database, uid) * 2
+    random.Random(1).shuffle(batches)
+    for _, pod, batch in batches:
+        yield {"type": "batch", "pod": pod, "batch": batch}
+    samples = samples_of(database, uid)
     random.Random(2).shuffle(samples)
     for row in samples:
         yield {"type": "sample", **row}
