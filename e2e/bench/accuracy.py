@@ -84,8 +84,8 @@ def run(command, **options):
 
 
 def sample(args, folder):
-    run([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", args.method, "--budget", str(args.budget),
-         "--capture", f"{args.capture}s", *shlex.split(args.more), "-o", str(folder / "results"), "--", *command_of(args, "train")])
+    lab.profile(command_of(args, "train"), folder / "results", "--method", args.method, "--budget", str(args.budget),
+                "--capture", f"{args.capture}s", *shlex.split(args.more))
 
 
 def asked(name, method):

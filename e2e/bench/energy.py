@@ -6,7 +6,6 @@ PP_CLI  the command line of precisionprobe
 import ctypes
 import json
 import os
-import pathlib
 import shlex
 import statistics
 import subprocess
@@ -15,6 +14,8 @@ import tempfile
 import time
 
 import lab
+
+ROLE = {"PP_ENERGY_ROLE": "train"}  # a process that trains has it
 
 
 class Counter:
@@ -59,7 +60,7 @@ def command_of(args):
 
 def steps_of(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-                          env={**os.environ, "PP_ENERGY_ROLE": "train"})
+                          env={**os.environ, **ROLE})
     told = [line[6:] for line in done.stdout.splitlines() if line.startswith("STEPS ")]
     if done.returncode != 0 or not told:
         raise RuntimeError(f"{shlex.join(command)} ended with {done.returncode}: {done.stderr[-1500:]}")
@@ -68,9 +69,8 @@ def steps_of(command):
 
 def probed(args):
     with tempfile.TemporaryDirectory() as folder:
-        steps_of([*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Job", "--budget", str(args.budget),
-                  "--capture", args.capture, "-o", folder, "--", *command_of(args)])
-        results = json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))
+        results = lab.profile(command_of(args), folder, "--method", "Job", "--budget", str(args.budget),
+                              "--capture", args.capture, env=ROLE)
     gpu = results["gpus"][0]
     job = next(item for item in gpu["items"] if item["kind"] == "job")
     power = job["metrics"]["Power"]
