@@ -475,82 +475,106 @@ static void final_solution(world *w)
     w->obs.stats.final_groups = 12;
 }
 
+static void main_path_waits_for_a_pod(world *w)
+{
+    assert_int_equal(step(w, 1), PP_SESSION_PENDING);
+    assert_true(w->did.sampling && !w->did.collect && w->did.urgent);
+    assert_true(w->did.requeue_ns == 60 * FIXTURE_SECOND); /* then a pod should have come */
+    assert_int_equal(condition(w, PP_CONDITION_INJECTED, "NoMatchingPods")->status,
+                     PP_CONDITION_FALSE);
+    condition(w, PP_CONDITION_COLLECTING, "WaitingForPods");
+    assert_int_equal(condition(w, PP_CONDITION_SUCCEEDED, "Pending")->status, PP_CONDITION_UNKNOWN);
+    assert_int_equal(w->did.n_events, 0);
+}
+
+static void main_path_waits_for_steps(world *w)
+{
+    add_pod(w, "dlrm-0", FIXTURE_UID, T(2));
+    assert_int_equal(step(w, 3), PP_SESSION_PENDING);
+    assert_int_equal(condition(w, PP_CONDITION_INJECTED, "PodsInjected")->status,
+                     PP_CONDITION_TRUE);
+    condition(w, PP_CONDITION_COLLECTING, "WaitingForAgents");
+    w->pods[0].connected = true;
+    assert_int_equal(step(w, 4), PP_SESSION_PENDING);
+    condition(w, PP_CONDITION_COLLECTING, "WaitingForSteps");
+    assert_int_equal(step(w, 5), PP_SESSION_PENDING);
+    assert_false(w->did.urgent);
+}
+
+static void main_path_collects(world *w)
+{
+    report(w, 0, 10, 20);
+    assert_int_equal(step(w, 21), PP_SESSION_COLLECTING);
+    assert_true(told(w, "CollectingStarted", ""));
+    assert_true(w->did.collect && w->did.sampling);
+    condition(w, PP_CONDITION_METRICS_AVAILABLE, "NotAsked");
+    int64_t since = condition(w, PP_CONDITION_COLLECTING, "Sampling")->transition_ns;
+    assert_true(since == T(21));
+    samples_seen(w);
+    assert_int_equal(step(w, 60), PP_SESSION_COLLECTING);
+    assert_true(condition(w, PP_CONDITION_COLLECTING, "Sampling")->transition_ns == T(21));
+    assert_int_equal(w->did.n_events, 0);
+    assert_true(w->did.sampled_ns == 50 * FIXTURE_SECOND);
+    const json_t *status = json_object_get(w->object, "status");
+    assert_string_equal(pp_json_get_string(status, "progress", "sampled", NULL), "50s/1m40s");
+    assert_string_equal(pp_json_get_string(status, "pods", NULL), "1/1");
+    assert_true(w->did.requeue_ns == 5 * FIXTURE_SECOND);
+}
+
+static void main_path_reaches_its_duration(world *w)
+{
+    assert_int_equal(step(w, 109.9), PP_SESSION_COLLECTING);
+    assert_true(w->did.requeue_ns <= FIXTURE_SECOND / 10);
+    w->pods[0].open_capture = true;
+    assert_int_equal(step(w, 110), PP_SESSION_FINISHING);
+    assert_true(told(w, "DurationReached", ""));
+    assert_false(w->did.sampling);
+    assert_false(pp_session_live(w->session));
+    assert_true(pp_session_takes_batches(w->session));
+}
+
+static void main_path_succeeds(world *w)
+{
+    w->obs.stats.samples_complete = true;
+    assert_int_equal(step(w, 115), PP_SESSION_FINISHING); /* the open capture is awaited */
+    assert_false(w->did.finalise);
+    w->pods[0].open_capture = false;
+    assert_int_equal(step(w, 116), PP_SESSION_FINISHING);
+    assert_true(w->did.finalise);
+    final_solution(w);
+    assert_int_equal(step(w, 117), PP_SESSION_SUCCEEDED);
+    assert_int_equal(condition(w, PP_CONDITION_SUCCEEDED, "Completed")->status, PP_CONDITION_TRUE);
+    assert_string_equal(w->did.conditions[PP_CONDITION_SUCCEEDED].message,
+                        "17 layers timed in 2 phases on 1 pod; 200 metric values of their own, "
+                        "12 of groups of layers");
+    assert_int_equal(condition(w, PP_CONDITION_READY, "Completed")->status, PP_CONDITION_TRUE);
+    assert_int_equal(condition(w, PP_CONDITION_STALLED, "Completed")->status, PP_CONDITION_FALSE);
+    condition(w, PP_CONDITION_COLLECTING, "DurationReached");
+    assert_true(told(w, "Completed", ""));
+    assert_true(w->session->completion_ns == T(117));
+}
+
+static void main_path_stays_ended(world *w)
+{
+    PP_CLEANUP_JSON json_t *before = json_deep_copy(w->object);
+    w->obs.n_pods = 0;
+    w->obs.stats = (pp_session_stats){0};
+    assert_int_equal(step(w, 5000), PP_SESSION_SUCCEEDED); /* final is final */
+    assert_true(json_equal(before, w->object));
+    assert_true(w->did.n_events == 0 && w->did.requeue_ns == 0);
+}
+
 static void test_main_path(void **state)
 {
     (void)state;
     world w;
     world_init(&w, SPEC);
-    assert_int_equal(step(&w, 1), PP_SESSION_PENDING);
-    assert_true(w.did.sampling && !w.did.collect && w.did.urgent);
-    assert_true(w.did.requeue_ns == 60 * FIXTURE_SECOND); /* then a pod should have come */
-    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "NoMatchingPods")->status,
-                     PP_CONDITION_FALSE);
-    condition(&w, PP_CONDITION_COLLECTING, "WaitingForPods");
-    assert_int_equal(condition(&w, PP_CONDITION_SUCCEEDED, "Pending")->status,
-                     PP_CONDITION_UNKNOWN);
-    assert_int_equal(w.did.n_events, 0);
-
-    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
-    assert_int_equal(step(&w, 3), PP_SESSION_PENDING);
-    assert_int_equal(condition(&w, PP_CONDITION_INJECTED, "PodsInjected")->status,
-                     PP_CONDITION_TRUE);
-    condition(&w, PP_CONDITION_COLLECTING, "WaitingForAgents");
-    w.pods[0].connected = true;
-    assert_int_equal(step(&w, 4), PP_SESSION_PENDING);
-    condition(&w, PP_CONDITION_COLLECTING, "WaitingForSteps");
-    assert_int_equal(step(&w, 5), PP_SESSION_PENDING);
-    assert_false(w.did.urgent);
-
-    report(&w, 0, 10, 20);
-    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
-    assert_true(told(&w, "CollectingStarted", ""));
-    assert_true(w.did.collect && w.did.sampling);
-    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "NotAsked");
-    int64_t since = condition(&w, PP_CONDITION_COLLECTING, "Sampling")->transition_ns;
-    assert_true(since == T(21));
-    samples_seen(&w);
-    assert_int_equal(step(&w, 60), PP_SESSION_COLLECTING);
-    assert_true(condition(&w, PP_CONDITION_COLLECTING, "Sampling")->transition_ns == T(21));
-    assert_int_equal(w.did.n_events, 0);
-    assert_true(w.did.sampled_ns == 50 * FIXTURE_SECOND);
-    const json_t *status = json_object_get(w.object, "status");
-    assert_string_equal(pp_json_get_string(status, "progress", "sampled", NULL), "50s/1m40s");
-    assert_string_equal(pp_json_get_string(status, "pods", NULL), "1/1");
-    assert_true(w.did.requeue_ns == 5 * FIXTURE_SECOND);
-
-    assert_int_equal(step(&w, 109.9), PP_SESSION_COLLECTING);
-    assert_true(w.did.requeue_ns <= FIXTURE_SECOND / 10);
-    w.pods[0].open_capture = true;
-    assert_int_equal(step(&w, 110), PP_SESSION_FINISHING);
-    assert_true(told(&w, "DurationReached", ""));
-    assert_false(w.did.sampling);
-    assert_false(pp_session_live(w.session));
-    assert_true(pp_session_takes_batches(w.session));
-
-    w.obs.stats.samples_complete = true;
-    assert_int_equal(step(&w, 115), PP_SESSION_FINISHING); /* the open capture is awaited */
-    assert_false(w.did.finalise);
-    w.pods[0].open_capture = false;
-    assert_int_equal(step(&w, 116), PP_SESSION_FINISHING);
-    assert_true(w.did.finalise);
-    final_solution(&w);
-    assert_int_equal(step(&w, 117), PP_SESSION_SUCCEEDED);
-    assert_int_equal(condition(&w, PP_CONDITION_SUCCEEDED, "Completed")->status, PP_CONDITION_TRUE);
-    assert_string_equal(w.did.conditions[PP_CONDITION_SUCCEEDED].message,
-                        "17 layers timed in 2 phases on 1 pod; 200 metric values of their own, "
-                        "12 of groups of layers");
-    assert_int_equal(condition(&w, PP_CONDITION_READY, "Completed")->status, PP_CONDITION_TRUE);
-    assert_int_equal(condition(&w, PP_CONDITION_STALLED, "Completed")->status, PP_CONDITION_FALSE);
-    condition(&w, PP_CONDITION_COLLECTING, "DurationReached");
-    assert_true(told(&w, "Completed", ""));
-    assert_true(w.session->completion_ns == T(117));
-
-    PP_CLEANUP_JSON json_t *before = json_deep_copy(w.object);
-    w.obs.n_pods = 0;
-    w.obs.stats = (pp_session_stats){0};
-    assert_int_equal(step(&w, 5000), PP_SESSION_SUCCEEDED); /* final is final */
-    assert_true(json_equal(before, w.object));
-    assert_true(w.did.n_events == 0 && w.did.requeue_ns == 0);
+    main_path_waits_for_a_pod(&w);
+    main_path_waits_for_steps(&w);
+    main_path_collects(&w);
+    main_path_reaches_its_duration(&w);
+    main_path_succeeds(&w);
+    main_path_stays_ended(&w);
     world_done(&w);
 }
 
@@ -2573,85 +2597,86 @@ static void test_what_matters_of_a_patch(void **state)
     }
 }
 
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_defaults),
+    cmocka_unit_test(test_whose_a_pod_is),
+    cmocka_unit_test(test_every_field),
+    cmocka_unit_test(test_replay_limits),
+    cmocka_unit_test(test_replay_has_to_be_allowed),
+    cmocka_unit_test(test_dwells_hold_windows),
+    cmocka_unit_test(test_shared_specs),
+    cmocka_unit_test(test_metadata_is_needed),
+    cmocka_unit_test(test_selector),
+    cmocka_unit_test(test_containers),
+    cmocka_unit_test(test_pod_from_json),
+    cmocka_unit_test(test_main_path),
+    cmocka_unit_test(test_what_matters_of_a_patch),
+    cmocka_unit_test(test_a_retried_job_goes_on),
+    cmocka_unit_test(test_pods_to_come),
+    cmocka_unit_test(test_agents_cut_off),
+    cmocka_unit_test(test_agents_that_come_back),
+    cmocka_unit_test(test_complete_or_not),
+    cmocka_unit_test(test_refused_batches_are_why),
+    cmocka_unit_test(test_wrong_clocks_are_told),
+    cmocka_unit_test(test_an_agent_shut_out_by_its_clock_is_told),
+    cmocka_unit_test(test_a_wrong_clock_of_prometheus_is_told),
+    cmocka_unit_test(test_clocks_of_the_past),
+    cmocka_unit_test(test_a_refused_clock_is_why),
+    cmocka_unit_test(test_the_deadline_is_why),
+    cmocka_unit_test(test_finishing_has_a_deadline),
+    cmocka_unit_test(test_finishing_after_a_long_absence),
+    cmocka_unit_test(test_restart_loses_nothing),
+    cmocka_unit_test(test_late_restart_drains),
+    cmocka_unit_test(test_no_pod),
+    cmocka_unit_test(test_not_injected),
+    cmocka_unit_test(test_other_session_is_named),
+    cmocka_unit_test(test_no_pod_matches),
+    cmocka_unit_test(test_nearest_pod),
+    cmocka_unit_test(test_no_agent),
+    cmocka_unit_test(test_what_is_waited_for),
+    cmocka_unit_test(test_one_agent_is_lost),
+    cmocka_unit_test(test_agent_not_connected),
+    cmocka_unit_test(test_hook_not_loaded),
+    cmocka_unit_test(test_prometheus_away_for_a_moment),
+    cmocka_unit_test(test_not_explained_yet),
+    cmocka_unit_test(test_one_of_two_injected),
+    cmocka_unit_test(test_pods_finish_early),
+    cmocka_unit_test(test_store_away),
+    cmocka_unit_test(test_steps_max),
+    cmocka_unit_test(test_more_refusals_than_listed),
+    cmocka_unit_test(test_store_lost_everything),
+    cmocka_unit_test(test_suspend),
+    cmocka_unit_test(test_suspension_is_not_measured),
+    cmocka_unit_test(test_many_pauses),
+    cmocka_unit_test(test_a_training_that_is_not_there),
+    cmocka_unit_test(test_unread),
+    cmocka_unit_test(test_suspended_from_the_start),
+    cmocka_unit_test(test_deadline_while_collecting),
+    cmocka_unit_test(test_stamps_do_not_move_the_session),
+    cmocka_unit_test(test_the_beginning_moves_back_only),
+    cmocka_unit_test(test_stamps_ahead_delay_no_end),
+    cmocka_unit_test(test_every_end_is_told),
+    cmocka_unit_test(test_conclusions),
+    cmocka_unit_test(test_attribution_fails),
+    cmocka_unit_test(test_metrics_condition),
+    cmocka_unit_test(test_pm_condition),
+    cmocka_unit_test(test_explained_condition),
+    cmocka_unit_test(test_pm_values_are_awaited),
+    cmocka_unit_test(test_replayed_condition),
+    cmocka_unit_test(test_nothing_was_replayed),
+    cmocka_unit_test(test_pauses_move_the_end),
+    cmocka_unit_test(test_pauses_that_cannot_be),
+    cmocka_unit_test(test_replays_are_let_end),
+    cmocka_unit_test(test_invalid_spec),
+    cmocka_unit_test(test_ttl),
+    cmocka_unit_test(test_expiry_by_the_operators_setting),
+    cmocka_unit_test(test_no_expiry_of_sessions_accepted_without),
+    cmocka_unit_test(test_many_targets),
+    cmocka_unit_test(test_cut_text),
+    cmocka_unit_test(test_conditions_are_complete),
+};
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_whose_a_pod_is),
-        cmocka_unit_test(test_every_field),
-        cmocka_unit_test(test_replay_limits),
-        cmocka_unit_test(test_replay_has_to_be_allowed),
-        cmocka_unit_test(test_dwells_hold_windows),
-        cmocka_unit_test(test_shared_specs),
-        cmocka_unit_test(test_metadata_is_needed),
-        cmocka_unit_test(test_selector),
-        cmocka_unit_test(test_containers),
-        cmocka_unit_test(test_pod_from_json),
-        cmocka_unit_test(test_main_path),
-        cmocka_unit_test(test_what_matters_of_a_patch),
-        cmocka_unit_test(test_a_retried_job_goes_on),
-        cmocka_unit_test(test_pods_to_come),
-        cmocka_unit_test(test_agents_cut_off),
-        cmocka_unit_test(test_agents_that_come_back),
-        cmocka_unit_test(test_complete_or_not),
-        cmocka_unit_test(test_refused_batches_are_why),
-        cmocka_unit_test(test_wrong_clocks_are_told),
-        cmocka_unit_test(test_an_agent_shut_out_by_its_clock_is_told),
-        cmocka_unit_test(test_a_wrong_clock_of_prometheus_is_told),
-        cmocka_unit_test(test_clocks_of_the_past),
-        cmocka_unit_test(test_a_refused_clock_is_why),
-        cmocka_unit_test(test_the_deadline_is_why),
-        cmocka_unit_test(test_finishing_has_a_deadline),
-        cmocka_unit_test(test_finishing_after_a_long_absence),
-        cmocka_unit_test(test_restart_loses_nothing),
-        cmocka_unit_test(test_late_restart_drains),
-        cmocka_unit_test(test_no_pod),
-        cmocka_unit_test(test_not_injected),
-        cmocka_unit_test(test_other_session_is_named),
-        cmocka_unit_test(test_no_pod_matches),
-        cmocka_unit_test(test_nearest_pod),
-        cmocka_unit_test(test_no_agent),
-        cmocka_unit_test(test_what_is_waited_for),
-        cmocka_unit_test(test_one_agent_is_lost),
-        cmocka_unit_test(test_agent_not_connected),
-        cmocka_unit_test(test_hook_not_loaded),
-        cmocka_unit_test(test_prometheus_away_for_a_moment),
-        cmocka_unit_test(test_not_explained_yet),
-        cmocka_unit_test(test_one_of_two_injected),
-        cmocka_unit_test(test_pods_finish_early),
-        cmocka_unit_test(test_store_away),
-        cmocka_unit_test(test_steps_max),
-        cmocka_unit_test(test_more_refusals_than_listed),
-        cmocka_unit_test(test_store_lost_everything),
-        cmocka_unit_test(test_suspend),
-        cmocka_unit_test(test_suspension_is_not_measured),
-        cmocka_unit_test(test_many_pauses),
-        cmocka_unit_test(test_a_training_that_is_not_there),
-        cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_suspended_from_the_start),
-        cmocka_unit_test(test_deadline_while_collecting),
-        cmocka_unit_test(test_stamps_do_not_move_the_session),
-        cmocka_unit_test(test_the_beginning_moves_back_only),
-        cmocka_unit_test(test_stamps_ahead_delay_no_end),
-        cmocka_unit_test(test_every_end_is_told),
-        cmocka_unit_test(test_conclusions),
-        cmocka_unit_test(test_attribution_fails),
-        cmocka_unit_test(test_metrics_condition),
-        cmocka_unit_test(test_pm_condition),
-        cmocka_unit_test(test_explained_condition),
-        cmocka_unit_test(test_pm_values_are_awaited),
-        cmocka_unit_test(test_replayed_condition),
-        cmocka_unit_test(test_nothing_was_replayed),
-        cmocka_unit_test(test_pauses_move_the_end),
-        cmocka_unit_test(test_pauses_that_cannot_be),
-        cmocka_unit_test(test_replays_are_let_end),
-        cmocka_unit_test(test_invalid_spec),
-        cmocka_unit_test(test_ttl),
-        cmocka_unit_test(test_expiry_by_the_operators_setting),
-        cmocka_unit_test(test_no_expiry_of_sessions_accepted_without),
-        cmocka_unit_test(test_many_targets),
-        cmocka_unit_test(test_cut_text),
-        cmocka_unit_test(test_conditions_are_complete),
-    };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

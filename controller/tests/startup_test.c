@@ -46,143 +46,142 @@ static pp_startup look(const json_t *pod)
     "{'phase': 'Pending', 'conditions': [{'type': 'PodScheduled', 'status': 'False', 'reason':"    \
     " 'Unschedulable', 'message': '" message "'}]}"
 
+static const struct {
+    const char *container, *status;
+    pp_startup_cause cause;
+    const char *name, *why;
+} pods_seen[] = {
+    {GUARANTEED, INIT(WAITING("precisionprobe-hook", "ImagePullBackOff")), PP_STARTUP_IMAGE,
+     "precisionprobe-hook", "ImagePullBackOff: the words"},
+    {GUARANTEED, INIT(WAITING("precisionprobe-hook", "ErrImageNeverPull")), PP_STARTUP_IMAGE,
+     "precisionprobe-hook", "ErrImageNeverPull: the words"},
+    {GUARANTEED, INIT(WAITING("precisionprobe-hook", "CrashLoopBackOff")), PP_STARTUP_CONTAINER,
+     "precisionprobe-hook", "CrashLoopBackOff: the words"},
+    {GUARANTEED, INIT(WAITING("precisionprobe-environment-0", "RunContainerError")),
+     PP_STARTUP_CONTAINER, "precisionprobe-environment-0", "RunContainerError: the words"},
+    {GUARANTEED, INIT(WAITING("precisionprobe-environment-0", "ImagePullBackOff")),
+     PP_STARTUP_OWN_IMAGE, "precisionprobe-environment-0", "ImagePullBackOff: the words"},
+    /* A ConfigMap that is not there keeps the trainer, too. */
+    {GUARANTEED, INIT(WAITING("precisionprobe-environment-0", "CreateContainerConfigError")),
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED, INIT(WAITING("precisionprobe-hook", "PodInitializing")), PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     INIT("{'name': 'precisionprobe-hook', 'state': {'terminated': {'exitCode': 1, 'reason':"
+          " 'Error'}}}"),
+     PP_STARTUP_CONTAINER, "precisionprobe-hook", "Error: exit code 1"},
+    /* It runs again, for a moment. */
+    {GUARANTEED,
+     INIT("{'name': 'precisionprobe-hook', 'restartCount': 3, 'state': {'running': {}},"
+          " 'lastState': {'terminated': {'exitCode': 137, 'reason': 'OOMKilled'}}}"),
+     PP_STARTUP_CONTAINER, "precisionprobe-hook", "OOMKilled: exit code 137"},
+    {GUARANTEED,
+     INIT("{'name': 'precisionprobe-hook', 'state': {'terminated': {'exitCode': 0}},"
+          " 'lastState': {'terminated': {'exitCode': 1}}}"),
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     INIT("{'name': 'precisionprobe-agent', 'started': true, 'state': {'running': {}},"
+          " 'lastState': {'terminated': {'exitCode': 1}}}"),
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     INIT("{'name': 'precisionprobe-agent', 'started': false, 'state': {'terminated':"
+          " {'exitCode': 1}}}"),
+     PP_STARTUP_CONTAINER, "precisionprobe-agent", "failed: exit code 1"},
+    /* What the user's own containers do is theirs. */
+    {GUARANTEED, INIT(WAITING("own", "ImagePullBackOff")), PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     INIT("{'name': 'own', 'state': {'terminated': {'exitCode': 0}}}, " WAITING(
+         "precisionprobe-environment-0", "RunContainerError")),
+     PP_STARTUP_CONTAINER, "precisionprobe-environment-0", "RunContainerError"},
+    {GUARANTEED,
+     "{'phase': 'Pending', 'initContainerStatuses': [" WAITING(
+         "precisionprobe-hook",
+         "CrashLoopBackOff") "], 'containerStatuses': [{'name': 'c', 'restartCount': 1}]}",
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     PLACE("0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are"
+           " available: 1 No preemption victims found for incoming pod."),
+     PP_STARTUP_ROOM, "cpu", "0/1 nodes are available: 1 Insufficient cpu. pre"},
+    {GUARANTEED, PLACE("0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."),
+     PP_STARTUP_ROOM, "memory", "0/2 nodes"},
+    {GUARANTEED, PLACE("0/1 nodes are available: 1 Insufficient nvidia.com/gpu. x"),
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     PLACE("0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient"
+           " nvidia.com/gpu."),
+     PP_STARTUP_NONE, "", ""},
+    /* A full node with GPUs, in a cluster that has others. */
+    {GUARANTEED,
+     PLACE("0/4 nodes are available: 1 Insufficient cpu, 3 Insufficient nvidia.com/gpu. x"),
+     PP_STARTUP_ROOM, "cpu", "0/4 nodes"},
+    {GUARANTEED,
+     PLACE("0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint"
+           " {a: b}, 2 node(s) were unschedulable."),
+     PP_STARTUP_ROOM, "cpu", "0/4 nodes"},
+    {GUARANTEED,
+     PLACE("0/4 nodes are available: 2 Insufficient cpu, 3 Insufficient nvidia.com/gpu, 1 node"
+           "(s) were unschedulable. preemption: 0/4 nodes are available: 4 x."),
+     PP_STARTUP_NONE, "", ""},
+    /* Refused by its node: no scheduler has chosen that. */
+    {GUARANTEED,
+     "{'phase': 'Failed', 'reason': 'OutOfcpu', 'message': 'Pod was rejected: not enough cpu'}",
+     PP_STARTUP_ROOM, "cpu", "OutOfcpu: Pod was rejected"},
+    {GUARANTEED, "{'phase': 'Failed', 'reason': 'TopologyAffinityError'}", PP_STARTUP_ROOM, "cpu",
+     "TopologyAffinityError"},
+    {GUARANTEED, "{'phase': 'Failed', 'reason': 'OutOfnvidia.com/gpu'}", PP_STARTUP_NONE, "", ""},
+    {"'resources': {'requests': {'cpu': '2'}}", "{'phase': 'Failed', 'reason': 'OutOfcpu'}",
+     PP_STARTUP_NONE, "", ""},
+    /* GPUs that are asked for by a claim. */
+    {GUARANTEED,
+     PLACE("0/2 nodes are available: 1 Insufficient cpu, 1 cannot allocate all claims. x"),
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     PLACE("0/2 nodes are available: 1 Insufficient cpu, 1 resourceclaim not available on the"
+           " node."),
+     PP_STARTUP_NONE, "", ""},
+    /* Others are ended for it: it has its place. */
+    {GUARANTEED,
+     "{'phase': 'Pending', 'nominatedNodeName': 'n', 'conditions': [{'type': 'PodScheduled',"
+     " 'status': 'False', 'reason': 'Unschedulable', 'message': '1 Insufficient cpu.'}]}",
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED, PLACE("0/1 nodes are available: 1 node(s) had untolerated taint {a: b}."),
+     PP_STARTUP_NONE, "", ""},
+    {"'resources': {'requests': {'cpu': '2'}}", PLACE("0/1 nodes: 1 Insufficient cpu."),
+     PP_STARTUP_NONE, "", ""}, /* the agent asks for nothing */
+    {GUARANTEED,
+     "{'phase': 'Pending', 'conditions': [{'type': 'PodScheduled', 'status': 'False', 'reason':"
+     " 'SchedulingGated', 'message': '1 Insufficient cpu'}]}",
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     "{'phase': 'Running', 'initContainerStatuses': [" WAITING("precisionprobe-hook",
+                                                               "ImagePullBackOff") "]}",
+     PP_STARTUP_NONE, "", ""},
+    /* It was ended before it had started, by its node or for another. */
+    {GUARANTEED,
+     "{'phase': 'Failed', 'reason': 'Evicted', 'initContainerStatuses': [{'name':"
+     " 'precisionprobe-agent', 'state': {'terminated': {'exitCode': 137}}}]}",
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     "{'phase': 'Failed', 'conditions': [{'type': 'DisruptionTarget', 'status': 'True'}],"
+     " 'initContainerStatuses': [{'name': 'precisionprobe-agent', 'state': {'terminated':"
+     " {'exitCode': 137}}}]}",
+     PP_STARTUP_NONE, "", ""},
+    {GUARANTEED,
+     "{'phase': 'Failed', 'initContainerStatuses': [{'name': 'precisionprobe-hook', 'state':"
+     " {'terminated': {'exitCode': 137}}}]}",
+     PP_STARTUP_CONTAINER, "precisionprobe-hook", "failed: exit code 137"},
+    {GUARANTEED, "{}", PP_STARTUP_NONE, "", ""},
+};
+
 static void test_causes(void **state)
 {
     (void)state;
-    static const struct {
-        const char *container, *status;
-        pp_startup_cause cause;
-        const char *name, *why;
-    } cases[] = {
-        {GUARANTEED, INIT(WAITING("precisionprobe-hook", "ImagePullBackOff")), PP_STARTUP_IMAGE,
-         "precisionprobe-hook", "ImagePullBackOff: the words"},
-        {GUARANTEED, INIT(WAITING("precisionprobe-hook", "ErrImageNeverPull")), PP_STARTUP_IMAGE,
-         "precisionprobe-hook", "ErrImageNeverPull: the words"},
-        {GUARANTEED, INIT(WAITING("precisionprobe-hook", "CrashLoopBackOff")), PP_STARTUP_CONTAINER,
-         "precisionprobe-hook", "CrashLoopBackOff: the words"},
-        {GUARANTEED, INIT(WAITING("precisionprobe-environment-0", "RunContainerError")),
-         PP_STARTUP_CONTAINER, "precisionprobe-environment-0", "RunContainerError: the words"},
-        {GUARANTEED, INIT(WAITING("precisionprobe-environment-0", "ImagePullBackOff")),
-         PP_STARTUP_OWN_IMAGE, "precisionprobe-environment-0", "ImagePullBackOff: the words"},
-        /* A ConfigMap that is not there keeps the trainer, too. */
-        {GUARANTEED, INIT(WAITING("precisionprobe-environment-0", "CreateContainerConfigError")),
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED, INIT(WAITING("precisionprobe-hook", "PodInitializing")), PP_STARTUP_NONE, "",
-         ""},
-        {GUARANTEED,
-         INIT("{'name': 'precisionprobe-hook', 'state': {'terminated': {'exitCode': 1, 'reason':"
-              " 'Error'}}}"),
-         PP_STARTUP_CONTAINER, "precisionprobe-hook", "Error: exit code 1"},
-        /* It runs again, for a moment. */
-        {GUARANTEED,
-         INIT("{'name': 'precisionprobe-hook', 'restartCount': 3, 'state': {'running': {}},"
-              " 'lastState': {'terminated': {'exitCode': 137, 'reason': 'OOMKilled'}}}"),
-         PP_STARTUP_CONTAINER, "precisionprobe-hook", "OOMKilled: exit code 137"},
-        {GUARANTEED,
-         INIT("{'name': 'precisionprobe-hook', 'state': {'terminated': {'exitCode': 0}},"
-              " 'lastState': {'terminated': {'exitCode': 1}}}"),
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         INIT("{'name': 'precisionprobe-agent', 'started': true, 'state': {'running': {}},"
-              " 'lastState': {'terminated': {'exitCode': 1}}}"),
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         INIT("{'name': 'precisionprobe-agent', 'started': false, 'state': {'terminated':"
-              " {'exitCode': 1}}}"),
-         PP_STARTUP_CONTAINER, "precisionprobe-agent", "failed: exit code 1"},
-        /* What the user's own containers do is theirs. */
-        {GUARANTEED, INIT(WAITING("own", "ImagePullBackOff")), PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         INIT("{'name': 'own', 'state': {'terminated': {'exitCode': 0}}}, " WAITING(
-             "precisionprobe-environment-0", "RunContainerError")),
-         PP_STARTUP_CONTAINER, "precisionprobe-environment-0", "RunContainerError"},
-        {GUARANTEED,
-         "{'phase': 'Pending', 'initContainerStatuses': [" WAITING(
-             "precisionprobe-hook",
-             "CrashLoopBackOff") "], 'containerStatuses': [{'name': 'c', 'restartCount': 1}]}",
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         PLACE("0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are"
-               " available: 1 No preemption victims found for incoming pod."),
-         PP_STARTUP_ROOM, "cpu", "0/1 nodes are available: 1 Insufficient cpu. pre"},
-        {GUARANTEED, PLACE("0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."),
-         PP_STARTUP_ROOM, "memory", "0/2 nodes"},
-        {GUARANTEED, PLACE("0/1 nodes are available: 1 Insufficient nvidia.com/gpu. x"),
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         PLACE("0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient"
-               " nvidia.com/gpu."),
-         PP_STARTUP_NONE, "", ""},
-        /* A full node with GPUs, in a cluster that has others. */
-        {GUARANTEED,
-         PLACE("0/4 nodes are available: 1 Insufficient cpu, 3 Insufficient nvidia.com/gpu. x"),
-         PP_STARTUP_ROOM, "cpu", "0/4 nodes"},
-        {GUARANTEED,
-         PLACE("0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint"
-               " {a: b}, 2 node(s) were unschedulable."),
-         PP_STARTUP_ROOM, "cpu", "0/4 nodes"},
-        {GUARANTEED,
-         PLACE("0/4 nodes are available: 2 Insufficient cpu, 3 Insufficient nvidia.com/gpu, 1 node"
-               "(s) were unschedulable. preemption: 0/4 nodes are available: 4 x."),
-         PP_STARTUP_NONE, "", ""},
-        /* Refused by its node: no scheduler has chosen that. */
-        {GUARANTEED,
-         "{'phase': 'Failed', 'reason': 'OutOfcpu', 'message': 'Pod was rejected: not enough cpu'}",
-         PP_STARTUP_ROOM, "cpu", "OutOfcpu: Pod was rejected"},
-        {GUARANTEED, "{'phase': 'Failed', 'reason': 'TopologyAffinityError'}", PP_STARTUP_ROOM,
-         "cpu", "TopologyAffinityError"},
-        {GUARANTEED, "{'phase': 'Failed', 'reason': 'OutOfnvidia.com/gpu'}", PP_STARTUP_NONE, "",
-         ""},
-        {"'resources': {'requests': {'cpu': '2'}}", "{'phase': 'Failed', 'reason': 'OutOfcpu'}",
-         PP_STARTUP_NONE, "", ""},
-        /* GPUs that are asked for by a claim. */
-        {GUARANTEED,
-         PLACE("0/2 nodes are available: 1 Insufficient cpu, 1 cannot allocate all claims. x"),
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         PLACE("0/2 nodes are available: 1 Insufficient cpu, 1 resourceclaim not available on the"
-               " node."),
-         PP_STARTUP_NONE, "", ""},
-        /* Others are ended for it: it has its place. */
-        {GUARANTEED,
-         "{'phase': 'Pending', 'nominatedNodeName': 'n', 'conditions': [{'type': 'PodScheduled',"
-         " 'status': 'False', 'reason': 'Unschedulable', 'message': '1 Insufficient cpu.'}]}",
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED, PLACE("0/1 nodes are available: 1 node(s) had untolerated taint {a: b}."),
-         PP_STARTUP_NONE, "", ""},
-        {"'resources': {'requests': {'cpu': '2'}}", PLACE("0/1 nodes: 1 Insufficient cpu."),
-         PP_STARTUP_NONE, "", ""}, /* the agent asks for nothing */
-        {GUARANTEED,
-         "{'phase': 'Pending', 'conditions': [{'type': 'PodScheduled', 'status': 'False', 'reason':"
-         " 'SchedulingGated', 'message': '1 Insufficient cpu'}]}",
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         "{'phase': 'Running', 'initContainerStatuses': [" WAITING("precisionprobe-hook",
-                                                                   "ImagePullBackOff") "]}",
-         PP_STARTUP_NONE, "", ""},
-        /* It was ended before it had started, by its node or for another. */
-        {GUARANTEED,
-         "{'phase': 'Failed', 'reason': 'Evicted', 'initContainerStatuses': [{'name':"
-         " 'precisionprobe-agent', 'state': {'terminated': {'exitCode': 137}}}]}",
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         "{'phase': 'Failed', 'conditions': [{'type': 'DisruptionTarget', 'status': 'True'}],"
-         " 'initContainerStatuses': [{'name': 'precisionprobe-agent', 'state': {'terminated':"
-         " {'exitCode': 137}}}]}",
-         PP_STARTUP_NONE, "", ""},
-        {GUARANTEED,
-         "{'phase': 'Failed', 'initContainerStatuses': [{'name': 'precisionprobe-hook', 'state':"
-         " {'terminated': {'exitCode': 137}}}]}",
-         PP_STARTUP_CONTAINER, "precisionprobe-hook", "failed: exit code 137"},
-        {GUARANTEED, "{}", PP_STARTUP_NONE, "", ""},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof pods_seen / sizeof pods_seen[0]; i++) {
         PP_CLEANUP_JSON json_t *pod =
-            injected("'uid': 'u'", "", cases[i].container, cases[i].status);
+            injected("'uid': 'u'", "", pods_seen[i].container, pods_seen[i].status);
         const pp_startup s = look(pod);
-        if (s.cause != cases[i].cause || strcmp(s.container, cases[i].name) != 0 ||
-            strncmp(s.why, cases[i].why, strlen(cases[i].why)) != 0)
-            fail_msg("%s: %d %s: %s", cases[i].status, s.cause, s.container, s.why);
+        if (s.cause != pods_seen[i].cause || strcmp(s.container, pods_seen[i].name) != 0 ||
+            strncmp(s.why, pods_seen[i].why, strlen(pods_seen[i].why)) != 0)
+            fail_msg("%s: %d %s: %s", pods_seen[i].status, s.cause, s.container, s.why);
         pp_session_pod_trouble told;
         pp_startup_tell(&s, &told);
         assert_int_equal(told.reason[0] != '\0', s.cause != PP_STARTUP_NONE);

@@ -1043,126 +1043,105 @@ static void large_load(void **state)
     finish(f);
 }
 
-static void make_solution(pp_estimates *s, double mean)
+/* ---- a solution with something in each column ---- */
+
+#define NONE ((double)NAN)
+
+enum { ITEMS = 6, ESTIMATES = 6, FITS = 2 };
+
+/* Nobody writes to a solution's strings, though their pointers let them. */
+static char *unconst(const char *literal)
 {
-    static pp_estimates_item items[] = {
+    return (char *)(uintptr_t)literal;
+}
+
+static void make_items(pp_estimates_item items[ITEMS])
+{
+    static const pp_estimates_item made[ITEMS] = {
         {PP_ITEM_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, SECOND / 2, 0.25, 7,
          SECOND / 4, 0.75, NULL},
-        {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, -1, 0.5, 9, -1, (double)NAN,
+        {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, -1, 0.5, 9, -1, NONE,
          "another CUPTI client"},
-        {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, -1, 0.1, 1, -1, (double)NAN,
+        {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, -1, 0.1, 1, -1, NONE,
          "not measured outside of steps"},
-        {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, -1, 0, 10, -1, (double)NAN,
+        {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, -1, NONE, 10, -1, NONE,
          "known of the steps: gap_ns"},
         {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, SECOND, 0.25, 7, 0, 1,
          NULL},
         {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, -1, 0.1, 1, 0, 1, NULL},
     };
-    static pp_estimate estimates[6];
-    static pp_estimates_sample rows[1];
-    static pp_estimates_fit fits[2];
-    for (int i = 0; i < 6; i++) {
-        const bool layer = items[i].kind == PP_ITEM_LAYER;
-        items[i].layer = (char *)(uintptr_t)(layer ? "bot.0" : "");
-        items[i].type = (char *)(uintptr_t)(layer ? "Linear" : "");
+    for (int i = 0; i < ITEMS; i++) {
+        const bool layer = made[i].kind == PP_ITEM_LAYER;
+        items[i] = made[i];
+        items[i].layer = unconst(layer ? "bot.0" : "");
+        items[i].type = unconst(layer ? "Linear" : "");
     }
-    items[3].share = (double)NAN;
-    const double none = (double)NAN;
-    estimates[0] = (pp_estimate){0,
-                                 PP_METRIC_SM_ACTIVE,
-                                 mean,
-                                 0.01,
-                                 6,
-                                 PP_METHOD_SAMPLING,
-                                 PP_BASIS_BUSY,
-                                 (char *)(uintptr_t) "sm__cycles",
-                                 NULL,
-                                 none,
-                                 none,
-                                 NULL,
-                                 none,
-                                 none,
-                                 none};
-    estimates[1] = (pp_estimate){0,
-                                 PP_METRIC_GPU_UTIL,
-                                 100 * mean,
-                                 1,
-                                 6,
-                                 PP_METHOD_REGRESSION,
-                                 PP_BASIS_ELAPSED,
-                                 NULL,
-                                 NULL,
-                                 none,
-                                 none,
-                                 NULL,
-                                 none,
-                                 none,
-                                 none};
-    estimates[2] = (pp_estimate){1,
-                                 PP_METRIC_SM_ACTIVE,
-                                 none,
-                                 none,
-                                 0,
-                                 PP_METHOD_REGRESSION,
-                                 PP_BASIS_BUSY,
-                                 NULL,
-                                 (char *)(uintptr_t) "bot.0+bot.2",
-                                 0.3,
-                                 0.02,
-                                 "known only together with its group",
-                                 none,
-                                 none,
-                                 none};
-    estimates[3] = (pp_estimate){3,
-                                 PP_METRIC_SM_ACTIVE,
-                                 mean / 2,
-                                 0.001,
-                                 10,
-                                 PP_METHOD_JOB,
-                                 PP_BASIS_ELAPSED,
-                                 NULL,
-                                 NULL,
-                                 none,
-                                 none,
-                                 NULL,
-                                 none,
-                                 none,
-                                 none};
-    estimates[4] = (pp_estimate){3,
-                                 PP_METRIC_FP32_ACTIVE,
-                                 none,
-                                 none,
-                                 0,
-                                 PP_METHOD_NONE,
-                                 PP_BASIS_NONE,
-                                 NULL,
-                                 NULL,
-                                 none,
-                                 none,
-                                 "no samples of this metric",
-                                 none,
-                                 67e12,
-                                 2.5e12};
-    estimates[5] = (pp_estimate){3,
-                                 PP_METRIC_POWER,
-                                 400,
-                                 2,
-                                 10,
-                                 PP_METHOD_JOB,
-                                 PP_BASIS_ELAPSED,
-                                 NULL,
-                                 NULL,
-                                 none,
-                                 none,
-                                 NULL,
-                                 180,
-                                 none,
-                                 none};
-    rows[0] = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
+}
+
+/* Of which no number is known. */
+static pp_estimate make_estimate(uint32_t item, pp_metric metric, pp_method method, pp_basis basis)
+{
+    return (pp_estimate){.item = item,
+                         .metric = metric,
+                         .mean = NONE,
+                         .standard_error = NONE,
+                         .method = method,
+                         .basis = basis,
+                         .group_mean = NONE,
+                         .group_standard_error = NONE,
+                         .amount_per_step = NONE,
+                         .peak = NONE,
+                         .achieved = NONE};
+}
+
+static pp_estimate known_estimate(pp_estimate e, double mean, double standard_error, double windows)
+{
+    e.mean = mean;
+    e.standard_error = standard_error;
+    e.windows = windows;
+    return e;
+}
+
+static void make_layer_estimates(pp_estimate estimates[3], double mean)
+{
+    estimates[0] = known_estimate(
+        make_estimate(0, PP_METRIC_SM_ACTIVE, PP_METHOD_SAMPLING, PP_BASIS_BUSY), mean, 0.01, 6);
+    estimates[0].source = unconst("sm__cycles");
+    estimates[1] =
+        known_estimate(make_estimate(0, PP_METRIC_GPU_UTIL, PP_METHOD_REGRESSION, PP_BASIS_ELAPSED),
+                       100 * mean, 1, 6);
+    estimates[2] = make_estimate(1, PP_METRIC_SM_ACTIVE, PP_METHOD_REGRESSION, PP_BASIS_BUSY);
+    estimates[2].group_name = unconst("bot.0+bot.2");
+    estimates[2].group_mean = 0.3;
+    estimates[2].group_standard_error = 0.02;
+    estimates[2].reason = "known only together with its group";
+}
+
+static void make_job_estimates(pp_estimate estimates[3], double mean)
+{
+    estimates[0] =
+        known_estimate(make_estimate(3, PP_METRIC_SM_ACTIVE, PP_METHOD_JOB, PP_BASIS_ELAPSED),
+                       mean / 2, 0.001, 10);
+    estimates[1] = make_estimate(3, PP_METRIC_FP32_ACTIVE, PP_METHOD_NONE, PP_BASIS_NONE);
+    estimates[1].reason = "no samples of this metric";
+    estimates[1].peak = 67e12;
+    estimates[1].achieved = 2.5e12;
+    estimates[2] = known_estimate(
+        make_estimate(3, PP_METRIC_POWER, PP_METHOD_JOB, PP_BASIS_ELAPSED), 400, 2, 10);
+    estimates[2].amount_per_step = 180;
+}
+
+static void make_sample(pp_estimates_sample *sample, double mean)
+{
+    *sample = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
     for (int m = 0; m < PP_METRIC_COUNT; m++)
-        rows[0].row.values[m] = (double)NAN;
-    rows[0].row.values[PP_METRIC_GPU_UTIL] = 80;
-    rows[0].row.values[PP_METRIC_SM_ACTIVE] = mean;
+        sample->row.values[m] = NONE;
+    sample->row.values[PP_METRIC_GPU_UTIL] = 80;
+    sample->row.values[PP_METRIC_SM_ACTIVE] = mean;
+}
+
+static void make_fits(pp_estimates_fit fits[FITS])
+{
     fits[0] = (pp_estimates_fit){.metric = PP_METRIC_SM_ACTIVE,
                                  .r2 = 0.9,
                                  .noise = 0.01,
@@ -1177,18 +1156,31 @@ static void make_solution(pp_estimates *s, double mean)
                                  .items_z = 1.5,
                                  .items = 7,
                                  .idle = 0.1,
-                                 .idle_stderr = none,
+                                 .idle_stderr = NONE,
                                  .shift_ns = -2000,
                                  .shift_stderr_ns = 1000,
                                  .windows = 10,
                                  .dropped_samples = 1,
                                  .repeated_samples = 2};
     fits[1] = (pp_estimates_fit){.metric = PP_METRIC_GPU_UTIL,
-                                 .r2 = none,
-                                 .noise = none,
-                                 .step_variation = none,
-                                 .closure = none};
-    *s = (pp_estimates){.gpu = (char *)(uintptr_t) "GPU-a",
+                                 .r2 = NONE,
+                                 .noise = NONE,
+                                 .step_variation = NONE,
+                                 .closure = NONE};
+}
+
+static void make_solution(pp_estimates *s, double mean)
+{
+    static pp_estimates_item items[ITEMS];
+    static pp_estimate estimates[ESTIMATES];
+    static pp_estimates_sample rows[1];
+    static pp_estimates_fit fits[FITS];
+    make_items(items);
+    make_layer_estimates(&estimates[0], mean);
+    make_job_estimates(&estimates[3], mean);
+    make_sample(&rows[0], mean);
+    make_fits(fits);
+    *s = (pp_estimates){.gpu = unconst("GPU-a"),
                         .windows = 10,
                         .samples = 20,
                         .lag_ns = 123456.4,
@@ -1205,11 +1197,11 @@ static void make_solution(pp_estimates *s, double mean)
                         .counted_steps = 40,
                         .counted_ns = 18 * SECOND,
                         .items = items,
-                        .n_items = 6,
+                        .n_items = ITEMS,
                         .estimates = estimates,
-                        .n_estimates = 6,
+                        .n_estimates = ESTIMATES,
                         .fits = fits,
-                        .n_fits = 2,
+                        .n_fits = FITS,
                         .closures = {{PP_METRIC_SM_ACTIVE, 0.5, -0.01, 9}},
                         .n_closures = 1,
                         .sample_rows = rows,

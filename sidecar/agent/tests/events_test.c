@@ -284,58 +284,58 @@ static void test_sessions_one_after_another(void **state)
 #define TIMES ",\"start\":1768999999000000000,\"end\":1769000000000000000"
 #define EVENT "\"gpu_uuid\":\"GPU-a\",\"epoch\":0,\"batch\":0,\"layer\":\"a\",\"phase\":\"forward\""
 
-static void test_what_is_refused(void **state)
+static const struct {
+    int status;
+    const char *field, *text;
+} refused[] = {
+    {400, "", "{"},
+    {400, "", "[" EVENT "]"},
+    {422, "", "3"},
+    {422, "[1]", "[{" EVENT TIMES "},7]"},
+    {422, "gpu_uuid", "{}"},
+    {422, "[1].gpu_uuid",
+     "[{" EVENT TIMES "},{\"epoch\":0,\"batch\":0,\"phase\":\"data\"" TIMES "}]"},
+    {422, "gpu_uuid", "{\"gpu_uuid\":\"a b\",\"epoch\":0,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
+    {422, "gpu_uuid", "{\"gpu_uuid\":\"\",\"epoch\":0,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
+    {422, "epoch", "{\"gpu_uuid\":\"g\",\"epoch\":-1,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
+    {422, "epoch",
+     "{\"gpu_uuid\":\"g\",\"epoch\":2147483648,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
+    {422, "batch", "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0.5,\"phase\":\"data\"" TIMES "}"},
+    {422, "phase", "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"Forward\"" TIMES "}"},
+    {422, "layer", "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"forward\"" TIMES "}"},
+    {422, "layer",
+     "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"data\",\"layer\":\"a\"" TIMES "}"},
+    {422, "layer",
+     "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"forward\",\"layer\":"
+     "\"a\\n\"" TIMES "}"},
+    {422, "start", "{" EVENT ",\"start\":1768990000000000000,\"end\":1769000000000000000}"},
+    {422, "end", "{" EVENT ",\"start\":1769000000000000000,\"end\":1768999999999999999}"},
+    {422, "end", "{" EVENT ",\"start\":1769000000000000000,\"end\":1769000060000000000}"},
+    {422, "end", "{" EVENT ",\"start\":1769000000000000000}"},
+    {422, "speed", "{" EVENT TIMES ",\"speed\":1}"},
+    {409, "job", "{" EVENT TIMES ",\"job\":\"other\"}"},
+    {409, "[0].pod", "[{" EVENT TIMES ",\"pod\":\"dlrm-1\"}]"},
+};
+
+static void refuse_too_many(fixture *f)
 {
-    (void)state;
-    static const struct {
-        int status;
-        const char *field, *text;
-    } bad[] = {
-        {400, "", "{"},
-        {400, "", "[" EVENT "]"},
-        {422, "", "3"},
-        {422, "[1]", "[{" EVENT TIMES "},7]"},
-        {422, "gpu_uuid", "{}"},
-        {422, "[1].gpu_uuid",
-         "[{" EVENT TIMES "},{\"epoch\":0,\"batch\":0,\"phase\":\"data\"" TIMES "}]"},
-        {422, "gpu_uuid",
-         "{\"gpu_uuid\":\"a b\",\"epoch\":0,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
-        {422, "gpu_uuid",
-         "{\"gpu_uuid\":\"\",\"epoch\":0,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
-        {422, "epoch", "{\"gpu_uuid\":\"g\",\"epoch\":-1,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
-        {422, "epoch",
-         "{\"gpu_uuid\":\"g\",\"epoch\":2147483648,\"batch\":0,\"phase\":\"data\"" TIMES "}"},
-        {422, "batch",
-         "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0.5,\"phase\":\"data\"" TIMES "}"},
-        {422, "phase",
-         "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"Forward\"" TIMES "}"},
-        {422, "layer",
-         "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"forward\"" TIMES "}"},
-        {422, "layer",
-         "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"data\",\"layer\":\"a\"" TIMES
-         "}"},
-        {422, "layer",
-         "{\"gpu_uuid\":\"g\",\"epoch\":0,\"batch\":0,\"phase\":\"forward\",\"layer\":"
-         "\"a\\n\"" TIMES "}"},
-        {422, "start", "{" EVENT ",\"start\":1768990000000000000,\"end\":1769000000000000000}"},
-        {422, "end", "{" EVENT ",\"start\":1769000000000000000,\"end\":1768999999999999999}"},
-        {422, "end", "{" EVENT ",\"start\":1769000000000000000,\"end\":1769000060000000000}"},
-        {422, "end", "{" EVENT ",\"start\":1769000000000000000}"},
-        {422, "speed", "{" EVENT TIMES ",\"speed\":1}"},
-        {409, "job", "{" EVENT TIMES ",\"job\":\"other\"}"},
-        {409, "[0].pod", "[{" EVENT TIMES ",\"pod\":\"dlrm-1\"}]"},
-    };
-    fixture *f = begin();
     char dense[4001] = "[";
     for (size_t i = 1; i < 4000; i++)
         dense[i] = "{},"[(i - 1) % 3];
     dense[3999] = ']';
     assert_int_equal(post(f, dense).status, 422);
     assert_string_equal(post(f, dense).error.field, "");
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        pp_events_answer told = post(f, bad[i].text);
-        if (told.status != bad[i].status || strcmp(told.error.field, bad[i].field) != 0)
-            fail_msg("%s: %d %s: %s", bad[i].text, told.status, told.error.field,
+}
+
+static void test_what_is_refused(void **state)
+{
+    (void)state;
+    fixture *f = begin();
+    refuse_too_many(f);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        pp_events_answer told = post(f, refused[i].text);
+        if (told.status != refused[i].status || strcmp(told.error.field, refused[i].field) != 0)
+            fail_msg("%s: %d %s: %s", refused[i].text, told.status, told.error.field,
                      told.error.message);
         assert_true(*told.error.message);
     }

@@ -60,11 +60,9 @@ static int64_t pass(pp_state state, int steps, int64_t ns, int64_t own)
     return (world.cost - before) / steps;
 }
 
-/* In one test: what was seen stays with the process. */
-static void test_the_cost_of_a_step(void **state)
+/* Nothing to compare with: the sum of the parts. */
+static void no_plain_step_yet(void)
 {
-    (void)state;
-    /* Nothing to compare with: the sum of the parts. */
     assert_int_equal(pass(MARKING, 100, 1200000, 50000), 50000);
     /* Records come in bursts and count evenly. */
     int64_t before = world.cost;
@@ -76,11 +74,14 @@ static void test_the_cost_of_a_step(void **state)
     int64_t each = (world.cost - before) / 2000;
     assert_true(each > 140000 && each < 160000);
     (void)pass(MARKING, 400, 1200000, 0);
+}
 
-    /* Plain steps are 0.2 ms shorter: more than the parts say, so that is what counts. */
+/* Plain steps are 0.2 ms shorter: more than the parts say, so that is what counts. */
+static void plain_steps_are_shorter(void)
+{
     (void)pass(COUNTING, 200, 1000000, 0);
     (void)pass(MARKING, 200, 1200000, 50000);
-    each = pass(MARKING, 100, 1200000, 50000);
+    int64_t each = pass(MARKING, 100, 1200000, 50000);
     assert_true(each > 190000 && each < 210000);
     /* Plain steps that differ among each other: what is seen on average, no less. */
     for (int i = 0; i < 9; i++) {
@@ -89,22 +90,32 @@ static void test_the_cost_of_a_step(void **state)
     }
     each = pass(MARKING, 1, 1200000, 50000);
     assert_true(each > 195000 && each < 205000);
+}
+
+/* A machine that gets slower long after a plain step was seen costs what it did. */
+static void the_machine_gets_slower(void)
+{
     (void)pass(COUNTING, 200, 1000000, 0);
     (void)pass(MARKING, 200, 1200000, 50000);
-    /* A machine that gets slower long after a plain step was seen costs what it did. */
     (void)pass(MARKING, 10000, 1200000, 50000);
     (void)pass(MARKING, 200, 2400000, 50000);
-    each = pass(MARKING, 100, 2400000, 50000);
+    int64_t each = pass(MARKING, 100, 2400000, 50000);
     assert_true(each > 190000 && each < 210000);
-    /* And where the GPU hides what the parts say: some of it always counts. */
+}
+
+/* Where the GPU hides what the parts say, some of it always counts. */
+static void the_gpu_hides_the_cost(void)
+{
     (void)pass(COUNTING, 200, 1000000, 0);
     (void)pass(MARKING, 200, 1000000, 50000);
-    each = pass(MARKING, 100, 1000000, 50000);
+    int64_t each = pass(MARKING, 100, 1000000, 50000);
     assert_true(each > 50000 / 4 - 100 && each < 50000 / 4 + 100);
     /* What happens outside of marked steps counts in full. */
     assert_int_equal(pass(DISCOVERING, 10, 1000000, 7000), 7000);
+}
 
-    /* Each way of recording has its own. */
+static void each_way_of_recording_has_its_own(void)
+{
     int64_t ns = 1;
     world.recording = true;
     assert_false(pp_pace_extra(false, &ns) || pp_pace_extra(true, &ns));
@@ -116,15 +127,31 @@ static void test_the_cost_of_a_step(void **state)
     }
     assert_true(pp_pace_extra(false, &ns) && ns > 390000 && ns < 410000);
     assert_true(pp_pace_extra(true, &ns) && ns > 40000 && ns < 60000);
+}
 
-    /* Until others are marked, who take as many blocks. */
+/* Others are marked from now on: it takes them as many blocks. */
+static void what_was_seen_is_forgotten(void)
+{
+    int64_t ns = 1;
     pp_pace_forget();
     assert_false(pp_pace_extra(false, &ns) || pp_pace_extra(true, &ns));
     assert_int_equal(pass(MARKING, 1, 1050000, 50000), 50000);
     (void)pass(COUNTING, 200, 1000000, 0);
     (void)pass(MARKING, 200, 1800000, 50000);
-    each = pass(MARKING, 100, 1800000, 50000);
+    int64_t each = pass(MARKING, 100, 1800000, 50000);
     assert_true(each > 790000 && each < 810000);
+}
+
+/* In one test: what was seen stays with the process. */
+static void test_the_cost_of_a_step(void **state)
+{
+    (void)state;
+    no_plain_step_yet();
+    plain_steps_are_shorter();
+    the_machine_gets_slower();
+    the_gpu_hides_the_cost();
+    each_way_of_recording_has_its_own();
+    what_was_seen_is_forgotten();
 }
 
 /* In which no capture is running. */
