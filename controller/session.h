@@ -213,6 +213,7 @@ void pp_selector_format(const pp_selector *selector, char *out, size_t size);
 typedef struct pp_selector_near {
     size_t pods;    /**< that were looked at */
     size_t unmet;   /**< of the selector's demands, by the one of `text` */
+    size_t letters; /**< by which its value differs from what the first of these asks for */
     char text[256]; /**< "pod dlrm-0 has app=dlmr, not app=dlrm"; "": none meets any demand */
 } pp_selector_near;
 

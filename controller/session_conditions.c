@@ -106,6 +106,10 @@ static void set_waiting(pp_session_turn *turn)
     if (turn->obs->store_error) /* no agent is let in meanwhile */
         pp_session_set(turn, PP_CONDITION_COLLECTING, PP_CONDITION_FALSE, "StoreUnavailable",
                        "Waiting for the store: %s", turn->obs->store_error);
+    else if (t->unfinished == 0 && t->matched > 0)
+        pp_session_set(turn, PP_CONDITION_COLLECTING, PP_CONDITION_FALSE, "WaitingForPods",
+                       "Waiting for a pod that carries the hook; none of the %lld that match does",
+                       (long long)t->matched);
     else if (t->unfinished == 0)
         pp_session_set(turn, PP_CONDITION_COLLECTING, PP_CONDITION_FALSE, "WaitingForPods",
                        "Waiting for a matching pod to be created");

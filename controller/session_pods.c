@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LABEL_MAX = 63 }; /* of a label's value, as the API has it */
+
 static bool requirement_met(const pp_selector_requirement *r, const char *value)
 {
     switch (r->op) {
@@ -99,26 +101,63 @@ static size_t unmet(const pp_selector *s, const json_t *labels, pp_selector_requ
     return n;
 }
 
+/* Letters to add, drop or exchange from one value of a label to another (Levenshtein). */
+static size_t letters_apart(const char *a, const char *b)
+{
+    const size_t n = strlen(b);
+    size_t row[LABEL_MAX + 1];
+    if (strlen(a) > LABEL_MAX || n > LABEL_MAX)
+        return LABEL_MAX + 1;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            const size_t exchanged = corner + (a[i] != b[j]);
+            const size_t added = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            corner = row[j + 1];
+            row[j + 1] = exchanged < added ? exchanged : added;
+        }
+    }
+    return row[n];
+}
+
+/* Of values that are as far from what is asked, the first stays. */
+static bool is_nearer(const pp_selector_near *near, size_t n, size_t letters)
+{
+    return !near->text[0] || n < near->unmet || (n == near->unmet && letters < near->letters);
+}
+
+static bool is_one_value(const pp_selector_requirement *r)
+{
+    return r->op == PP_SELECTOR_IN && r->values.count == 1;
+}
+
 void pp_selector_near_add(pp_selector_near *near, const pp_selector *selector, const char *pod,
                           const json_t *labels)
 {
     pp_selector_requirement demand = {0};
     size_t n = unmet(selector, labels, &demand);
     const char *value = n ? label(labels, demand.key) : NULL;
+    const size_t letters = value && is_one_value(&demand)
+                               ? letters_apart(value, demand.values.items[0])
+                               : LABEL_MAX + 1;
     near->pods++;
     /* One that has the label with another value may be meant; one without it hardly is, unless it
      * meets other demands. */
     if (n == 0 || (n == selector->n_labels + selector->n_requirements && !value) ||
-        (near->text[0] && near->unmet <= n))
+        !is_nearer(near, n, letters))
         return;
     near->unmet = n;
+    near->letters = letters;
     (void)snprintf(near->text, sizeof near->text, "pod %s has ", pod);
     if (value)
         append(near->text, sizeof near->text, "%s=%s", demand.key, value);
     else
         append(near->text, sizeof near->text, "no label %s", demand.key);
     append(near->text, sizeof near->text, ", where the selector has ");
-    if (demand.op == PP_SELECTOR_IN && demand.values.count == 1)
+    if (is_one_value(&demand))
         append(near->text, sizeof near->text, "%s=%s", demand.key, demand.values.items[0]);
     else
         format_requirement(&demand, near->text, sizeof near->text);

@@ -39,9 +39,9 @@ const char *pp_session_pod_refusal(const pp_session *session, const pp_session_p
         return "CreatedBefore";
     }
     *ret_message = "the admission webhook was not reached when the pod was created, or had not "
-                   "seen the session yet; check the operator and the webhook's namespaceSelector, "
-                   "then delete the pod, and create "
-                   "it anew where no controller does";
+                   "seen the session yet; see that the operator is ready, and that its "
+                   "MutatingWebhookConfiguration is there and selects the pod's namespace, then "
+                   "delete the pod, and create it anew where no controller does";
     return "WebhookMissed";
 }
 

@@ -268,9 +268,9 @@ void pp_session_say_stalled(pp_session_turn *turn)
     else
         pp_session_set(turn, PP_CONDITION_STALLED, PP_CONDITION_FALSE,
                        pp_session_phase_name(turn->to->phase), "%s%s%s%s",
-                       named.reason ? "Nobody has to act yet; " : "Nothing is in the way",
-                       named.reason ? named.reason : "",
-                       named.reason ? " may pass by itself: " : "", named.what);
+                       named.reason ? "Nobody has to act, unless it lasts ("
+                                    : "Nothing is in the way",
+                       named.reason ? named.reason : "", named.reason ? "): " : "", named.what);
 }
 
 int64_t pp_session_stalled_at(const pp_session_turn *turn)

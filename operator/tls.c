@@ -4,6 +4,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/deployment.h"
 #include "operator/state.h"
 #include "operator/webhook.h"
 
@@ -15,11 +16,11 @@
  * Every replica runs this: read the Secret (one that is gone is written from memory), renew what is
  * due, write it back where it changed (the resourceVersion makes one replica win, the others read
  * again), serve it, and keep the webhook's caBundle and paths equal to it. It is looked at again
- * every minute, so that a renewal by another replica or a caBundle that was taken away is noticed
- * within that time; so is another file of the clients' authorities.
+ * every 30 s, so that a renewal by another replica, or a caBundle or a configuration that was taken
+ * away, is noticed within that time; so is another file of the clients' authorities.
  */
 
-enum { LOOK_AGAIN_MS = 60000, RETRY_MS = 2000, MAX_CLIENT_CA = 1 << 20 };
+enum { LOOK_AGAIN_MS = 30000, RETRY_MS = 2000, MAX_CLIENT_CA = 1 << 20 };
 
 typedef struct pp_tls {
     pp_operator *op;
@@ -30,6 +31,7 @@ typedef struct pp_tls {
     bool spoilt;            /**< there was no authority in the Secret when it was read */
     pp_strings names;
     char *served; /**< the certificate in use */
+    bool missing; /**< the webhook's configuration, when it was last looked for */
     pp_kube_id call;
     uv_timer_t timer;
 } pp_tls;
@@ -237,10 +239,31 @@ static char *bundle_in_base64(const pp_operator *op)
     return text;
 }
 
+/* Once, and again after it was there. */
+static void tell_missing(pp_tls *tls, bool missing)
+{
+    char text[512];
+    const char *name = tls->op->config->webhook.configuration_name;
+    if (missing && !tls->missing) {
+        (void)snprintf(
+            text, sizeof text,
+            "the MutatingWebhookConfiguration %s does not exist, so that pods are created "
+            "without the hook; helm upgrade of the release brings it back",
+            name);
+        pp_err("webhook.configurationName", "%s", text);
+        pp_deployment_event(tls->op, "WebhookMissing", "Ask", text);
+    } else if (!missing && tls->missing) {
+        pp_info(NULL, "the MutatingWebhookConfiguration %s is there", name);
+    }
+    tls->missing = missing;
+}
+
 static void on_webhook(void *user, json_t *object, const pp_error *error)
 {
     pp_tls *tls = user;
     tls->call = 0;
+    if (!error || error->code == PP_ERR_NOT_FOUND)
+        tell_missing(tls, error != NULL);
     if (error) {
         if (error->code != PP_ERR_NOT_FOUND)
             pp_warn(NULL, "reading the webhook configuration: %s", error->message);

@@ -30,10 +30,20 @@ static json_t *as_written(json_t *value)
     return again;
 }
 
-static json_t *solve(const char *folder, const char *method)
+/* As an operator solves whose exporter is collected, and scraped, every 250 ms. */
+static pp_estimates_options of_cluster(void)
+{
+    return (pp_estimates_options){.method = PP_METHOD_AUTO,
+                                  .tolerance_percent = 5,
+                                  .scraped = true,
+                                  .attribution = {.window_ns = 250000000,
+                                                  .scrape_ns = 250000000,
+                                                  .max_standard_error = 0.05}};
+}
+
+static json_t *solve(const char *folder, const char *method, pp_estimates_options options)
 {
     pp_error err = {0};
-    pp_estimates_options options = pp_solve_defaults();
     pp_activity_builder *activity = pp_activity_builder_new();
     json_t *gpus = json_array();
     assert_int_equal(pp_method_from_spec_name(method, &options.method), 0);
@@ -82,7 +92,7 @@ static void compare(const json_t *was, const json_t *is, const char *path)
     fail_msg("%s: was %s, is %s", path, a, b ? b : "missing");
 }
 
-static void solved_again(const char *name, size_t least_values)
+static void solved_again(const char *name, pp_estimates_options options, size_t least_values)
 {
     char folder[512];
     pp_error err = {0};
@@ -90,7 +100,8 @@ static void solved_again(const char *name, size_t least_values)
     (void)snprintf(folder, sizeof folder, PP_SOURCE_DIR "/cli/tests/recordings/%s", name);
     assert_int_equal(pp_results_read(folder, &results, &err), 0);
     json_t *was = json_object_get(results, "gpus");
-    PP_CLEANUP_JSON json_t *is = solve(folder, pp_json_get_string(results, "method", NULL));
+    PP_CLEANUP_JSON json_t *is =
+        solve(folder, pp_json_get_string(results, "method", NULL), options);
     leave_out_devices(was);
     compare(was, is, name);
     assert_true(json_array_size(pp_json_get(json_array_get(was, 0), "items", NULL)) >=
@@ -100,27 +111,40 @@ static void solved_again(const char *name, size_t least_values)
 static void test_regression(void **state)
 {
     (void)state;
-    solved_again("regression", 10);
+    solved_again("regression", pp_solve_defaults(), 10);
 }
 
 static void test_sampling(void **state)
 {
     (void)state;
-    solved_again("sampling", 40);
+    solved_again("sampling", pp_solve_defaults(), 40);
 }
 
 static void test_replay(void **state)
 {
     (void)state;
-    solved_again("replay", 20);
+    solved_again("replay", pp_solve_defaults(), 20);
+}
+
+static void test_demo(void **state)
+{
+    (void)state;
+    solved_again("demo", of_cluster(), 20);
+}
+
+/* Nothing is told of layers. */
+static void test_scrapes_in_step(void **state)
+{
+    (void)state;
+    solved_again("in_step", of_cluster(), 20);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_regression),
-        cmocka_unit_test(test_sampling),
-        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_regression),      cmocka_unit_test(test_sampling),
+        cmocka_unit_test(test_replay),          cmocka_unit_test(test_demo),
+        cmocka_unit_test(test_scrapes_in_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -783,6 +783,25 @@ static void test_nearest_pod(void **state)
     }
 }
 
+/* Of several that lack as much, the one whose value is most like what was asked for. */
+static void test_nearest_of_several_pods(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"before", "dlrmx", "dlrm", "a-much-longer-name"};
+    pp_session *s = fixture_session("{'selector': {'matchLabels': {'app': 'dlrm-x'}}}");
+    for (size_t from = 0; from < 4; from++) {
+        pp_selector_near near = {0};
+        for (size_t i = 0; i < 4; i++) {
+            const char *value = values[(from + i) % 4];
+            PP_CLEANUP_JSON json_t *labels = json_pack("{s:s}", "app", value);
+            pp_selector_near_add(&near, &s->selector, value, labels);
+        }
+        assert_string_equal(near.text,
+                            "pod dlrmx has app=dlrmx, where the selector has app=dlrm-x");
+    }
+    (void)pp_session_free(s);
+}
+
 /* Pods run for a minute, and no agent of theirs is there, or none any more. */
 static void test_no_agent(void **state)
 {
@@ -816,7 +835,7 @@ static void assert_waits(const world *w, const char *what)
 {
     const pp_condition *c = &w->did.conditions[PP_CONDITION_STALLED];
     assert_not_stalled(w);
-    if (!strstr(c->message, what) || !strstr(c->message, "Nobody has to act yet; "))
+    if (!strstr(c->message, what) || !strstr(c->message, "Nobody has to act, "))
         fail_msg("%s", c->message);
 }
 
@@ -831,14 +850,14 @@ static void test_what_is_waited_for(void **state)
     w.pods[0].node = NULL;
     (void)step(&w, 3);
     (void)step(&w, 500);
-    assert_waits(&w, "PodsPending may pass by itself: pod dlrm-0 waits for a node");
+    assert_waits(&w, "unless it lasts (PodsPending): pod dlrm-0 waits for a node");
     w.pods[0].node = "node-1";
     (void)step(&w, 501);
     assert_waits(&w, "pod dlrm-0 has not started");
     w.pods[0].running = w.pods[0].connected = true;
     (void)step(&w, 502);
     (void)step(&w, 580);
-    assert_waits(&w, "WaitingForSteps may pass by itself: agents are connected, and no training");
+    assert_waits(&w, "unless it lasts (WaitingForSteps): agents are connected, and no training");
     report(&w, 0, 581, 582);
     (void)step(&w, 583);
     assert_string_equal(w.did.conditions[PP_CONDITION_STALLED].message, "Nothing is in the way");
@@ -2632,6 +2651,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_other_session_is_named),
     cmocka_unit_test(test_no_pod_matches),
     cmocka_unit_test(test_nearest_pod),
+    cmocka_unit_test(test_nearest_of_several_pods),
     cmocka_unit_test(test_no_agent),
     cmocka_unit_test(test_what_is_waited_for),
     cmocka_unit_test(test_one_agent_is_lost),

@@ -175,7 +175,7 @@ def announce(cluster):
     say(f"cluster: {cluster.describe()}")
     say("to come: images, services, trainings, a session, the table: "
         + ("about 3 minutes" if built else
-           f"about 12 minutes on two cores, since nothing is built yet, and 11 GB in {CACHE}"))
+           f"about 15 minutes on two cores, since nothing is built yet, and 11 GB in {CACHE}"))
 
 
 def print_summary(result):

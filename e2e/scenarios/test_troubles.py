@@ -431,8 +431,8 @@ def test_rights_taken_away(world, binding, right):
 
 @extended
 def test_webhook_deleted(world, namespace):
-    """Without the webhook's configuration a pod is created as it was written, and the session says that the webhook was
-    missed."""
+    """Without the webhook's configuration a pod is created as it was written; the session says that the webhook was missed,
+    the operator's Deployment why."""
     apply(world, manifest("all", labels="app: idle", namespace=namespace))
     wait_until("the session", world.session("all", namespace).phase, 20)
     time.sleep(1.1)  # creation times have whole seconds
@@ -441,6 +441,7 @@ def test_webhook_deleted(world, namespace):
         began = apply(world, bare(namespace, "one", template(world)))
         describe(world, namespace, "psess", "all", "WebhookMissed", "has to act", since=began)
         describe(world, namespace, "pod", "one", "WebhookMissed", since=began)
+        describe(world, SYSTEM, "deployment", NAME, "WebhookMissing", "helm upgrade", since=began)
         assert has_run(world.running(namespace, "app=idle")[0])
     finally:
         world.values = None
