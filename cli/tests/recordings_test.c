@@ -132,11 +132,32 @@ static void test_demo(void **state)
     solved_again("demo", of_cluster(), 20);
 }
 
-/* Nothing is told of layers. */
+/* Values of layers that are known by themselves. */
+static size_t count_values(const char *name)
+{
+    char folder[512];
+    pp_error err = {0};
+    PP_CLEANUP_JSON json_t *results = NULL;
+    size_t n = 0, i;
+    json_t *item, *value;
+    const char *metric;
+    (void)snprintf(folder, sizeof folder, PP_SOURCE_DIR "/cli/tests/recordings/%s", name);
+    assert_int_equal(pp_results_read(folder, &results, &err), 0);
+    const json_t *gpu = json_array_get(json_object_get(results, "gpus"), 0);
+    json_array_foreach(json_object_get(gpu, "items"), i, item)
+    {
+        const char *kind = pp_json_get_string(item, "kind", NULL);
+        json_object_foreach(json_object_get(item, "metrics"), metric, value) n +=
+            strcmp(kind, "layer") == 0 && json_is_number(json_object_get(value, "mean"));
+    }
+    return n;
+}
+
 static void test_scrapes_in_step(void **state)
 {
     (void)state;
     solved_again("in_step", of_cluster(), 20);
+    assert_true(count_values("in_step") + 10 > count_values("demo"));
 }
 
 int main(void)

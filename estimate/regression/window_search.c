@@ -15,6 +15,8 @@
 #define PHASE_STARTS 12
 #define PHASE_ROUNDS 3
 #define MATCH_ROUNDS 2
+#define IN_STEP 0.5 /* of the scrapes, those that fall on a publication */
+#define APART 2     /* times the jitter of publications */
 
 /** Tries one publication phase; keeps it when the coarse fit is better than *best. */
 static int phase_try(pp_reg_solver *s, double phase, double *best, pp_error *err)
@@ -66,16 +68,54 @@ static int windows_match(pp_reg_solver *s, pp_error *err)
     return pp_reg_windows_init(&s->windows, &s->scrapes, s->phase, misfit, false, err);
 }
 
+/** Windows of collections that are published at this phase. */
+static int windows_at(pp_reg_solver *s, double phase, pp_error *err)
+{
+    const bool matched = pp_reg_has(s->in, PP_REGRESSION_MATCHING) && s->scrapes.grid;
+    s->phase = phase;
+    if (pp_reg_windows_init(&s->windows, &s->scrapes, phase, NULL, true, err) < 0)
+        return -1;
+    for (int round = 0; round < MATCH_ROUNDS && matched && s->columns.n > 0; round++)
+        if (windows_match(s, err) < 0)
+            return -1;
+    return 0;
+}
+
+/**
+ * Where scrapes fall on publications, most may have read a collection before it was published, or
+ * most of them behind: matching holds on to whichever the phase takes for usual. Which of the two
+ * it is, the fit tells.
+ */
+static int side_search(pp_reg_solver *s, pp_error *err)
+{
+    static const double sides[] = {0, 1, -1};
+    const double phase = s->phase, apart = APART * s->scrapes.jitter;
+    double best = PP_REG_INF, found = phase;
+    for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
+        pp_reg_lag lag;
+        if (windows_at(s, phase + sides[i] * apart, err) < 0)
+            return -1;
+        int rc = pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true},
+                                   &lag, err);
+        pp_reg_windows_done(&s->windows);
+        if (rc < 0)
+            return -1;
+        if (lag.known && lag.evidence < best) {
+            best = lag.evidence;
+            found = phase + sides[i] * apart;
+        }
+    }
+    s->phase = found;
+    return 0;
+}
+
 int pp_reg_windows_make(pp_reg_solver *s, pp_error *err)
 {
     s->phase = s->scrapes.phase;
     if (s->scrapes.grid && s->scrapes.searched && s->columns.n > 0 && phase_search(s, err) < 0)
         return -1;
-    if (pp_reg_windows_init(&s->windows, &s->scrapes, s->phase, NULL, true, err) < 0)
+    if (s->scrapes.grid && s->columns.n > 0 && pp_reg_has(s->in, PP_REGRESSION_MATCHING) &&
+        pp_reg_windows_doubtful(&s->scrapes, s->phase) > IN_STEP && side_search(s, err) < 0)
         return -1;
-    const int rounds = pp_reg_has(s->in, PP_REGRESSION_MATCHING) ? MATCH_ROUNDS : 0;
-    for (int round = 0; round < rounds && s->scrapes.grid && s->columns.n > 0; round++)
-        if (windows_match(s, err) < 0)
-            return -1;
-    return 0;
+    return windows_at(s, s->phase, err);
 }

@@ -15,7 +15,7 @@
 
 #define STATES PP_REG_STATES
 #define CONTRADICTION 6.0
-#define MOST_WINDOWS 4 /* of a value that is of several */
+#define MOST_WINDOWS 4       /* of a value that is of several */
 
 typedef struct path {
     double cost[STATES];
@@ -39,6 +39,14 @@ static bool doubtful(const pp_reg_scrapes *s, double phase, size_t j)
     double u = (s->stamps[j] - phase) / s->window, frac = u - floor(u);
     double band = fmin(2 * s->jitter / s->window, 0.25);
     return frac < band || frac > 1 - band;
+}
+
+double pp_reg_windows_doubtful(const pp_reg_scrapes *s, double phase)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < s->n; j++)
+        n += doubtful(s, phase, j);
+    return s->n ? (double)n / (double)s->n : 0;
 }
 
 static double transition(int8_t change, double step)

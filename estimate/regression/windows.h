@@ -33,4 +33,8 @@ int pp_reg_windows_init(pp_reg_windows *w, const pp_reg_scrapes *s, double phase
                         const double *misfit, bool sure, pp_error *err);
 void pp_reg_windows_done(pp_reg_windows *w);
 
+/** Of the scrapes, the share that fall so close to a publication that the clock does not say which
+ * collection they read. */
+double pp_reg_windows_doubtful(const pp_reg_scrapes *s, double phase);
+
 #endif
