@@ -15,7 +15,7 @@
 
 #define STATES PP_REG_STATES
 #define CONTRADICTION 6.0
-#define MOST_WINDOWS 4       /* of a value that is of several */
+#define MOST_WINDOWS 4 /* of a value that is of several */
 
 typedef struct path {
     double cost[STATES];
