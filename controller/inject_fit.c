@@ -5,6 +5,7 @@
 #include "controller/inject_qos.h"
 #include "controller/quantity.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -275,6 +276,16 @@ static int64_t used_of(const json_t *quota, const char *key)
     return used;
 }
 
+/* As one would write it in a quota; `amount` in thousandths. */
+static void format_amount(const char *resource, int64_t amount, char *out, size_t size)
+{
+    static const int64_t mebi = INT64_C(1000) << 20;
+    if (strcmp(resource, "cpu") == 0)
+        (void)snprintf(out, size, "%" PRId64 "m", amount);
+    else
+        (void)snprintf(out, size, "%" PRId64 "Mi", amount / mebi + (amount % mebi > 0));
+}
+
 static bool in_hard(const check *c, const json_t *quota, const char *key, const json_t *hard)
 {
     const char *kind, *resource;
@@ -291,10 +302,12 @@ static bool in_hard(const check *c, const json_t *quota, const char *key, const 
     if (pp_quantity_add(used, after) <= most || pp_quantity_add(used, before) > most ||
         after == before)
         return true;
+    char lacks[40];
+    format_amount(resource, pp_quantity_add(used, after) - most, lacks, sizeof lacks);
     (void)snprintf(c->why, c->size,
                    "the ResourceQuota %s has %s of %s %s in use, which leaves room for the pod but "
-                   "not for the agent beside it",
-                   c->name, text_of(taken), text_of(hard), key);
+                   "not for the agent beside it, which lacks %s",
+                   c->name, text_of(taken), text_of(hard), key, lacks);
     return false;
 }
 

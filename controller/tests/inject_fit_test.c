@@ -337,6 +337,31 @@ static void test_a_pod_that_is_counted(void **state)
     }
 }
 
+/* By how much a quota is to be raised. */
+static void test_what_a_quota_lacks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *quota, *lacks;
+    } rows[] = {{QUOTA("{'requests.cpu': '2'}", "{'requests.cpu': '0'}"), "which lacks 50m"},
+                {QUOTA("{'requests.cpu': '2030m'}", "{'requests.cpu': '0'}"), "which lacks 20m"},
+                {QUOTA("{'memory': '2Gi'}", "{'memory': '0'}"), "which lacks 64Mi"},
+                {QUOTA("{'memory': '2111Mi'}", "{'memory': '0'}"), "which lacks 1Mi"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        PP_CLEANUP_JSON json_t *quota = fixture_json(rows[i].quota);
+        PP_CLEANUP_JSON json_t *pod = fixture_json(GUARANTEED);
+        const json_t *const list[] = {quota};
+        const pp_inject_limits limits = {.quotas = list, .n_quotas = 1};
+        pp_inject_options opt = options();
+        opt.limits = &limits;
+        PP_CLEANUP_JSON json_t *patch = NULL;
+        pp_inject_refusal why = {0};
+        assert_int_equal(pp_inject_patch(pod, NULL, &opt, &patch, &why, NULL), PP_INJECT_REFUSED);
+        if (!strstr(why.message, rows[i].lacks))
+            fail_msg("%s, not %s", why.message, rows[i].lacks);
+    }
+}
+
 /* Quotas change: what was in the way when the pod came is noted on it. */
 static void test_the_reason_stays(void **state)
 {
@@ -481,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_huge_pages),
         cmocka_unit_test(test_they_matter),
         cmocka_unit_test(test_a_pod_that_is_counted),
+        cmocka_unit_test(test_what_a_quota_lacks),
         cmocka_unit_test(test_the_reason_stays),
         cmocka_unit_test(test_others_did_not_start),
         cmocka_unit_test(test_a_cut_reason_is_noted),
