@@ -221,7 +221,7 @@ class Deployment:
     def put_driver(self, **settings):
         """The virtual GPU's driver as the ConfigMap `vgpu-driver`; `settings` as driver.lay_out() has them."""
         build = configure_preset(self.preset)
-        run("cmake", "--build", build, "--target", "vgpu_cuda", "vgpu_cupti", "vgpu_nvml", timeout=300, log="build.log")
+        compile_in(build, "vgpu_cuda", "vgpu_cupti", "vgpu_nvml")
         with tempfile.TemporaryDirectory() as folder:
             driver.lay_out(os.path.join(build, "e2e/gpu/driver"), folder, "/dev/shm/vgpu-timeline", **settings)
             self.cluster.delete("-n", SERVICES, "configmap", "vgpu-driver")
