@@ -481,6 +481,13 @@ static void print_closure(FILE *to, const json_t *closure)
         (void)fprintf(to, " (all rows together, less what was held out of them)\n");
 }
 
+/* What speaks against a metric's values, or why there are none; "": nothing. */
+static const char *doubt_of(const json_t *quality, const char *metric)
+{
+    const json_t *of = json_object_get(quality, metric);
+    return *text_of(of, "doubt") ? text_of(of, "doubt") : text_of(of, "untold");
+}
+
 /* By metric: what was predicted of what was held out; and why layers are not told, `by` whom. */
 static void print_quality(FILE *to, const json_t *quality, const char *by)
 {
@@ -499,16 +506,10 @@ static void print_quality(FILE *to, const json_t *quality, const char *by)
         (void)fputs(" of its variance\n", to);
     json_object_foreach((json_t *)(uintptr_t)quality, name, of)
     {
-        const char *why = *text_of(of, "doubt") ? text_of(of, "doubt") : text_of(of, "untold");
+        const char *why = doubt_of(quality, name);
         if (*why)
             (void)fprintf(to, "%s of layers is not told%s: %s\n", name, by, why);
     }
-}
-
-static bool is_doubted(const json_t *quality, const char *metric)
-{
-    const json_t *of = json_object_get(quality, metric);
-    return *text_of(of, "doubt") || *text_of(of, "untold");
 }
 
 /* Why no layer has a value of the metric; NULL: one has, or print_quality() says it. */
@@ -528,30 +529,35 @@ static const char *why_untold(const json_t *gpu, const char *metric)
         if (!why && *text_of(value, "reason"))
             why = text_of(value, "reason");
     }
-    bool doubted = is_doubted(json_object_get(gpu, "quality"), metric);
-    json_array_foreach(json_object_get(gpu, "fine"), i, sampling) doubted |=
-        is_doubted(json_object_get(sampling, "closure"), metric);
+    bool doubted = *doubt_of(json_object_get(gpu, "quality"), metric);
+    json_array_foreach(json_object_get(gpu, "fine"), i, sampling)
+    {
+        doubted |= *doubt_of(json_object_get(sampling, "closure"), metric) != '\0';
+    }
     return doubted ? NULL : why;
 }
 
 /* Metrics of one reason in one line. */
 static void print_untold(FILE *to, const json_t *gpu)
 {
-    pp_metric metric, next;
-    unsigned said = 0;
-    for (int i = 0; (metric = pp_metric_in_column(i)) < PP_METRIC_COUNT; i++) {
-        const char *why = why_untold(gpu, pp_metric_get(metric)->spec_name);
-        if (!why || (said & 1U << i))
+    const char *names[PP_METRIC_COUNT], *why[PP_METRIC_COUNT];
+    pp_metric metric;
+    int n = 0;
+    for (; (metric = pp_metric_in_column(n)) < PP_METRIC_COUNT; n++) {
+        names[n] = pp_metric_get(metric)->spec_name;
+        why[n] = why_untold(gpu, names[n]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!why[i])
             continue;
-        (void)fputs(pp_metric_get(metric)->spec_name, to);
-        for (int k = i + 1; (next = pp_metric_in_column(k)) < PP_METRIC_COUNT; k++) {
-            const char *same = why_untold(gpu, pp_metric_get(next)->spec_name);
-            if (!same || strcmp(same, why) != 0)
+        (void)fputs(names[i], to);
+        for (int k = i + 1; k < n; k++) {
+            if (!why[k] || strcmp(why[k], why[i]) != 0)
                 continue;
-            (void)fprintf(to, ", %s", pp_metric_get(next)->spec_name);
-            said |= 1U << k;
+            (void)fprintf(to, ", %s", names[k]);
+            why[k] = NULL;
         }
-        (void)fprintf(to, " of layers: %s\n", why);
+        (void)fprintf(to, " of layers: %s\n", why[i]);
     }
 }
 

@@ -265,12 +265,13 @@ void pp_session_say_stalled(pp_session_turn *turn)
     if (lasts)
         pp_session_set(turn, PP_CONDITION_STALLED, PP_CONDITION_TRUE, named.reason,
                        "%s has to act: %s", named.who, named.what);
+    else if (named.reason)
+        pp_session_set(turn, PP_CONDITION_STALLED, PP_CONDITION_FALSE,
+                       pp_session_phase_name(turn->to->phase),
+                       "Nobody has to act, unless it lasts (%s): %s", named.reason, named.what);
     else
         pp_session_set(turn, PP_CONDITION_STALLED, PP_CONDITION_FALSE,
-                       pp_session_phase_name(turn->to->phase), "%s%s%s%s",
-                       named.reason ? "Nobody has to act, unless it lasts ("
-                                    : "Nothing is in the way",
-                       named.reason ? named.reason : "", named.reason ? "): " : "", named.what);
+                       pp_session_phase_name(turn->to->phase), "Nothing is in the way");
 }
 
 int64_t pp_session_stalled_at(const pp_session_turn *turn)

@@ -92,13 +92,20 @@ static void compare(const json_t *was, const json_t *is, const char *path)
     fail_msg("%s: was %s, is %s", path, a, b ? b : "missing");
 }
 
+/* The results that were kept; `folder` is where they are. */
+static json_t *read_results(const char *name, char folder[512])
+{
+    pp_error err = {0};
+    json_t *results = NULL;
+    (void)snprintf(folder, 512, PP_SOURCE_DIR "/cli/tests/recordings/%s", name);
+    assert_int_equal(pp_results_read(folder, &results, &err), 0);
+    return results;
+}
+
 static void solved_again(const char *name, pp_estimates_options options, size_t least_values)
 {
     char folder[512];
-    pp_error err = {0};
-    PP_CLEANUP_JSON json_t *results = NULL;
-    (void)snprintf(folder, sizeof folder, PP_SOURCE_DIR "/cli/tests/recordings/%s", name);
-    assert_int_equal(pp_results_read(folder, &results, &err), 0);
+    PP_CLEANUP_JSON json_t *results = read_results(name, folder);
     json_t *was = json_object_get(results, "gpus");
     PP_CLEANUP_JSON json_t *is =
         solve(folder, pp_json_get_string(results, "method", NULL), options);
@@ -136,13 +143,10 @@ static void test_demo(void **state)
 static size_t count_values(const char *name)
 {
     char folder[512];
-    pp_error err = {0};
-    PP_CLEANUP_JSON json_t *results = NULL;
+    PP_CLEANUP_JSON json_t *results = read_results(name, folder);
     size_t n = 0, i;
     json_t *item, *value;
     const char *metric;
-    (void)snprintf(folder, sizeof folder, PP_SOURCE_DIR "/cli/tests/recordings/%s", name);
-    assert_int_equal(pp_results_read(folder, &results, &err), 0);
     const json_t *gpu = json_array_get(json_object_get(results, "gpus"), 0);
     json_array_foreach(json_object_get(gpu, "items"), i, item)
     {

@@ -1,6 +1,7 @@
 /* Windows where scrapes alone do not tell them: by when collections are published, and by values.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cleanup.h"
 #include "estimate/regression/lag.h"
@@ -68,17 +69,43 @@ static int windows_match(pp_reg_solver *s, pp_error *err)
     return pp_reg_windows_init(&s->windows, &s->scrapes, s->phase, misfit, false, err);
 }
 
+static bool can_match(const pp_reg_solver *s)
+{
+    return pp_reg_has(s->in, PP_REGRESSION_MATCHING) && s->scrapes.grid && s->columns.n > 0;
+}
+
 /** Windows of collections that are published at this phase. */
 static int windows_at(pp_reg_solver *s, double phase, pp_error *err)
 {
-    const bool matched = pp_reg_has(s->in, PP_REGRESSION_MATCHING) && s->scrapes.grid;
     s->phase = phase;
     if (pp_reg_windows_init(&s->windows, &s->scrapes, phase, NULL, true, err) < 0)
         return -1;
-    for (int round = 0; round < MATCH_ROUNDS && matched && s->columns.n > 0; round++)
+    for (int round = 0; round < MATCH_ROUNDS && can_match(s); round++)
         if (windows_match(s, err) < 0)
             return -1;
     return 0;
+}
+
+/** Tries another publication phase; its windows stay where they fit better than *best. */
+static int side_try(pp_reg_solver *s, double phase, double *best, pp_error *err)
+{
+    pp_reg_windows before = s->windows;
+    const double phase_before = s->phase;
+    pp_reg_lag lag = {0};
+    memset(&s->windows, 0, sizeof s->windows);
+    int rc = windows_at(s, phase, err);
+    if (rc == 0)
+        rc = pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true}, &lag,
+                               err);
+    if (rc == 0 && lag.known && lag.evidence < *best) {
+        *best = lag.evidence;
+        pp_reg_windows_done(&before);
+        return 0;
+    }
+    pp_reg_windows_done(&s->windows);
+    s->windows = before;
+    s->phase = phase_before;
+    return rc;
 }
 
 /**
@@ -88,25 +115,13 @@ static int windows_at(pp_reg_solver *s, double phase, pp_error *err)
  */
 static int side_search(pp_reg_solver *s, pp_error *err)
 {
-    static const double sides[] = {0, 1, -1};
     const double phase = s->phase, apart = APART * s->scrapes.jitter;
-    double best = PP_REG_INF, found = phase;
-    for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
-        pp_reg_lag lag;
-        if (windows_at(s, phase + sides[i] * apart, err) < 0)
-            return -1;
-        int rc = pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true},
-                                   &lag, err);
-        pp_reg_windows_done(&s->windows);
-        if (rc < 0)
-            return -1;
-        if (lag.known && lag.evidence < best) {
-            best = lag.evidence;
-            found = phase + sides[i] * apart;
-        }
-    }
-    s->phase = found;
-    return 0;
+    pp_reg_lag lag;
+    if (pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true}, &lag,
+                          err) < 0)
+        return -1;
+    double best = lag.known ? lag.evidence : PP_REG_INF;
+    return side_try(s, phase + apart, &best, err) < 0 ? -1 : side_try(s, phase - apart, &best, err);
 }
 
 int pp_reg_windows_make(pp_reg_solver *s, pp_error *err)
@@ -114,8 +129,9 @@ int pp_reg_windows_make(pp_reg_solver *s, pp_error *err)
     s->phase = s->scrapes.phase;
     if (s->scrapes.grid && s->scrapes.searched && s->columns.n > 0 && phase_search(s, err) < 0)
         return -1;
-    if (s->scrapes.grid && s->columns.n > 0 && pp_reg_has(s->in, PP_REGRESSION_MATCHING) &&
-        pp_reg_windows_doubtful(&s->scrapes, s->phase) > IN_STEP && side_search(s, err) < 0)
+    if (windows_at(s, s->phase, err) < 0)
         return -1;
-    return windows_at(s, s->phase, err);
+    return can_match(s) && pp_reg_windows_doubtful(&s->scrapes, s->phase) > IN_STEP
+               ? side_search(s, err)
+               : 0;
 }

@@ -148,10 +148,7 @@ static void window_add(pp_reg_windows *w, const pp_reg_scrapes *s, size_t j, boo
 /** Whether leaving out the doubtful scrapes leaves enough of them. */
 static bool sure_enough(const pp_reg_scrapes *s, double phase)
 {
-    size_t n = 0;
-    for (size_t j = 0; j < s->n; j++)
-        n += !doubtful(s, phase, j);
-    return n * 4 >= s->n;
+    return pp_reg_windows_doubtful(s, phase) <= 0.75;
 }
 
 /*
