@@ -123,7 +123,8 @@ def test_averages_are_the_truth(tmp_path):
         mean = sum(row[name] * row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e9)
         assert abs(job[name]["mean"] - mean) < 0.02, name
     busy = sum(row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e7)
-    assert abs(job["GPUUtil"]["mean"] - busy) < 2 and job["GPUMem"]["mean"] == 4096
+    # Averages of windows are told in millionths.
+    assert abs(job["GPUUtil"]["mean"] - busy) < 2 and abs(job["GPUMem"]["mean"] - 4096) < 1e-5
     layers = [item for item in gpu["items"] if item["kind"] == "layer"]
     assert {item["metrics"]["SMActive"]["method"] for item in layers} == {"sampling"}
 
