@@ -71,7 +71,7 @@ static int name_process(trace *t, const pp_wire_process *p, pp_error *err)
     if (put_name(t, "process_name", number, STEPS_THREAD, name, err) < 0 ||
         put_name(t, "thread_name", number, STEPS_THREAD, "steps", err) < 0)
         return -1;
-    for (int phase = 0; phase <= PP_WIRE_OTHER; phase++) {
+    for (int phase = 0; phase < PP_WIRE_PHASES; phase++) {
         if (put_name(t, "thread_name", number, 1 + phase, pp_wire_phase_name((pp_wire_phase)phase),
                      err) < 0)
             return -1;

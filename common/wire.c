@@ -22,6 +22,7 @@ static const char *const phase_names[] = {
     [PP_WIRE_DATA] = "data",
     [PP_WIRE_COMMUNICATION] = "communication",
     [PP_WIRE_OTHER] = "other",
+    [PP_WIRE_INFERENCE] = "inference",
 };
 
 const char *pp_wire_phase_name(pp_wire_phase phase)
@@ -31,7 +32,7 @@ const char *pp_wire_phase_name(pp_wire_phase phase)
 
 int pp_wire_phase_from_name(const char *name, pp_wire_phase *ret)
 {
-    for (int i = 0; i <= PP_WIRE_OTHER; i++) {
+    for (int i = 0; i < PP_WIRE_PHASES; i++) {
         if (strcmp(name, phase_names[i]) == 0) {
             *ret = (pp_wire_phase)i;
             return 0;
@@ -42,7 +43,8 @@ int pp_wire_phase_from_name(const char *name, pp_wire_phase *ret)
 
 bool pp_wire_phase_has_layer(pp_wire_phase phase)
 {
-    return phase == PP_WIRE_FORWARD || phase == PP_WIRE_BACKWARD || phase == PP_WIRE_RECOMPUTE;
+    return phase == PP_WIRE_FORWARD || phase == PP_WIRE_BACKWARD || phase == PP_WIRE_RECOMPUTE ||
+           phase == PP_WIRE_INFERENCE;
 }
 
 /* ---- tables: one description of each object serves decoding, checking and freeing --------------
@@ -174,7 +176,7 @@ static const column run_columns[] = {
 
 static const column interval_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_interval, layer), 0, INT32_MAX},
-    {"phase", PHASE, offsetof(pp_wire_interval, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
+    {"phase", PHASE, offsetof(pp_wire_interval, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
     {"step", DELTA, offsetof(pp_wire_interval, step), 0, PP_WIRE_MAX_COUNT},
     {"start", DELTA, offsetof(pp_wire_interval, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
     {"duration", PLAIN, offsetof(pp_wire_interval, duration), 0, PP_WIRE_MAX_DURATION},
@@ -185,7 +187,7 @@ static const column interval_columns[] = {
 static const column cell_columns[] = {
     {"cells", DELTA, offsetof(pp_wire_cell, cell), 0, INT32_MAX},
     {"layer", PLAIN, offsetof(pp_wire_cell, layer), 0, INT32_MAX},
-    {"phase", PHASE, offsetof(pp_wire_cell, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
+    {"phase", PHASE, offsetof(pp_wire_cell, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
     {"busy", PLAIN, offsetof(pp_wire_cell, busy), 0, PP_WIRE_CELL_MAX},
     {"calls", PLAIN, offsetof(pp_wire_cell, calls), 0, INT32_MAX},
     {"kernels", UNKNOWN, offsetof(pp_wire_cell, kernels), -1, PP_WIRE_CELL_MAX},
@@ -202,7 +204,7 @@ enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an er
 
 static const column pm_columns[] = {
     {"layer", PLAIN, offsetof(pp_wire_pm_row, layer), 0, INT32_MAX},
-    {"phase", PHASE, offsetof(pp_wire_pm_row, phase), PP_WIRE_FORWARD, PP_WIRE_OTHER},
+    {"phase", PHASE, offsetof(pp_wire_pm_row, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
     {"kernels", PLAIN, offsetof(pp_wire_pm_row, kernels), 0, PP_WIRE_MAX_COUNT},
     PP_METRIC_TABLE_SAMPLED(PM_COLUMNS) /* from PM_VALUES on */
     {0},

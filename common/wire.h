@@ -60,12 +60,14 @@ enum {
 typedef enum pp_wire_phase {
     PP_WIRE_FORWARD = 0,
     PP_WIRE_BACKWARD = 1,
-    PP_WIRE_OPTIMIZER = 2, /**< this one and those from ZERO_GRAD on: layer 0, and no other */
+    PP_WIRE_OPTIMIZER = 2, /**< this one and those from ZERO_GRAD to OTHER: layer 0, and no other */
     PP_WIRE_RECOMPUTE = 3, /**< a forward that backward runs again */
     PP_WIRE_ZERO_GRAD = 4,
     PP_WIRE_DATA = 5,
     PP_WIRE_COMMUNICATION = 6,
     PP_WIRE_OTHER = 7,
+    PP_WIRE_INFERENCE = 8, /**< a forward that records nothing for a backward; a layer's */
+    PP_WIRE_PHASES,
 } pp_wire_phase; /* docs/timing.md */
 
 /** As in docs/timing.md, "forward" and so on; static. */

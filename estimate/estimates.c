@@ -6,7 +6,8 @@
 
 static const char *const kind_names[] = {"layer",         "optimizer", "zero_grad", "data",
                                          "communication", "other",     "idle",      "job"};
-_Static_assert((int)PP_PHASE_OTHER == (int)PP_WIRE_OTHER, "phases have the numbers of the wire");
+_Static_assert((int)PP_PHASE_INFERENCE == (int)PP_WIRE_INFERENCE,
+               "phases have the numbers of the wire");
 
 const char *pp_item_kind_name(pp_item_kind kind)
 {

@@ -96,7 +96,7 @@ static bool item_key(const layer_index *x, uint32_t batch, int32_t layer, uint8_
                      pp_problem_item *ret)
 {
     const pp_activity_batch *b = batch_of(x, batch);
-    if (!b || phase >= PP_PHASE_OTHER)
+    if (!b || !pp_phase_of_item(phase))
         return false;
     const pp_activity_layer *l =
         of_layer(phase) ? find_layer(x->activity, b->process, layer) : NULL;
@@ -110,9 +110,11 @@ static int collect_items(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
     size_t n = 0;
-    if (allocate(&p->items, PP_PHASE_OTHER * (a->n_layers + 1), sizeof(*p->items), err) < 0)
+    if (allocate(&p->items, PP_PHASE_IDLE * (a->n_layers + 1), sizeof(*p->items), err) < 0)
         return -1;
-    for (unsigned phase = 0; phase < PP_PHASE_OTHER; phase++) {
+    for (unsigned phase = 0; phase < PP_PHASE_IDLE; phase++) {
+        if (!pp_phase_of_item(phase))
+            continue;
         if (!of_layer(phase))
             p->items[n++] = make_item(NULL, phase);
         for (size_t i = 0; of_layer(phase) && i < a->n_layers; i++) {

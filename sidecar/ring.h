@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 8,
+    PP_RING_VERSION = 9,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -78,7 +78,9 @@ typedef enum pp_mark_phase {
     PP_MARK_ZERO_GRAD = 4,
     PP_MARK_DATA = 5,
     PP_MARK_COMMUNICATION = 6,
-    PP_MARK_OTHER = 7, /**< made by the agent only, of kernels outside all pieces */
+    PP_MARK_OTHER = 7,     /**< made by the agent only, of kernels outside all pieces */
+    PP_MARK_INFERENCE = 8, /**< a forward that records nothing for a backward */
+    PP_MARK_PHASES,
 } pp_mark_phase;
 
 /** Flags of START, STEP and STOP. */
@@ -88,10 +90,15 @@ enum {
     PP_MARK_BACKGROUND = 4, /**< with it: what goes with the replays, without the layer */
 };
 
+/** Flag of BEGIN, with PP_MARK_INFERENCE: the module trains. So it may be a forward that backward
+ * runs again. */
+enum { PP_MARK_TRAINS = 1 };
+
 /** Whether a phase is a layer's, and not the step's. */
 static inline bool pp_mark_of_layer(uint8_t phase)
 {
-    return phase == PP_MARK_FORWARD || phase == PP_MARK_BACKWARD || phase == PP_MARK_RECOMPUTE;
+    return phase == PP_MARK_FORWARD || phase == PP_MARK_BACKWARD || phase == PP_MARK_RECOMPUTE ||
+           phase == PP_MARK_INFERENCE;
 }
 
 #define PP_MARK_UNKNOWN INT32_C(-1) /**< an epoch or batch that is not known */

@@ -753,7 +753,7 @@ static const broken broken_fields[] = {
     {"intervals.layer[1]", "2", NULL},
     {"intervals.layer[1]", "0", "intervals.phase[1]"},
     {"intervals.layer[1]", "4294967297", NULL},
-    {"intervals.phase[0]", "8", NULL},
+    {"intervals.phase[0]", "9", NULL},
     {"intervals.phase[0]", "-1", NULL},
     {"intervals.phase[0]", "4", NULL},
     {"intervals.phase[2]", "0", NULL},

@@ -102,7 +102,8 @@ class Record:
         self.steps = sorted((e for e in host if e["name"] == STEP), key=lambda e: e["ts"])
         self.begins = [e["ts"] for e in self.steps]
         self.lost = 0
-        self.main = self.steps[0]["tid"]
+        # The thread whose forwards are: the loop may be another's than the steps that are asked for.
+        self.main = collections.Counter(e["tid"] for e in host if e["name"].startswith(LAYER)).most_common(1)[0][0]
         self.owner = self.nodes_of_layers()
         self.kernels = self.on_gpu(events) if device == "cuda" else self.on_cpu()
 
@@ -180,7 +181,7 @@ def compare(parts, steps, row):
 
 
 def limit_of(us):
-    return 2 if us >= 100 else 5 if us >= 10 else None
+    return 2 if us >= 50 else 5 if us >= 10 else None
 
 
 def print_rows(parts, steps, model):
@@ -191,7 +192,7 @@ def print_rows(parts, steps, model):
         holds = None if limit is None else c["error"] is not None and abs(c["error"]) <= limit
         lab.figure("busy", c["ours"], "us", peer=c["theirs"], error_percent=c["error"], limit=limit, holds=holds,
                    error_interval=c["interval"], layer=layer, phase=phase, model=model)
-    for name, low, high in ((">= 100 us", 100, float("inf")), ("10 to 100 us", 10, 100)):
+    for name, low, high in ((">= 50 us", 50, float("inf")), ("10 to 50 us", 10, 50)):
         kept = {row: c for row, c in found.items() if low <= c["theirs"] < high and row[1] in OF_LAYER}
         known = {row: c for row, c in kept.items() if c["error"] is not None}
         if not known:
@@ -263,7 +264,7 @@ def recorded(args):
 
 
 def main():
-    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), seconds=(12.0, "seconds sampled"),
+    args = lab.arguments(__doc__, models=lab.MODELS + lab.LIBRARIES, seconds=(12.0, "seconds sampled"),
                          steps=(50, "steps that torch.profiler records"), keep=("", "where its trace is kept"))
     elapsed = args.device == "cpu"
     batches, walls = probed(args)

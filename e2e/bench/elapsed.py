@@ -99,8 +99,8 @@ def train(args):
     import models
     training = models.build(args.model, "cuda", batch=args.batch)
     ms, told = steps_for(torch, training, args.seconds / 2), {}
-    rows = {f"{name} {phase}": (module, phase == "backward") for name, module in training.model.named_modules()
-            for phase in (() if list(module.children()) else ("forward", "backward"))}
+    rows = {f"{name} {phase}": (module, phase == "backward") for name, module in models.layers(training)
+            for phase in ("forward", "backward")}
     for row, (about, _) in elapsed(torch, training, rows, LOOK).items():
         if about >= SHARE / 2 * ms:
             told.update(elapsed(torch, training, {row: rows[row]}, args.steps))
@@ -138,7 +138,7 @@ def near(item, ms, own):
 
 
 def main():
-    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt", "unet", "recommender"), seconds=(40.0, "of the session"),
+    args = lab.arguments(__doc__, models=lab.MODELS + lab.LIBRARIES, seconds=(40.0, "of the session"),
                          budget=(5.0, "percent"), steps=(30, "with hooks of a layer's own"))
     if os.environ.get("PP_ELAPSED_TOLD"):
         train(args)

@@ -22,6 +22,11 @@ import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
 
+# Trainings by their names: what models.py has for all programs, and what libraries.py has.
+MODELS = ("dlrm", "resnet50", "gpt", "unet", "recommender")
+LIBRARIES = ("timm-vit", "timm-small-vit", "timm-convnext", "torchvision-compiled", "hf-llama", "peft-lora", "pyg-graph",
+             "pyg-big-graph", "policy-gradient", "lightning-gan")
+
 
 def arguments(doc, models=None, **more):
     """The options that all have, and the program's own as name=(default, help)."""
@@ -262,7 +267,7 @@ class Session:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other")
+PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other", "inference")
 
 
 def distributed(model):

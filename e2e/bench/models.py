@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import lab
+
 BATCHES = 4  # batches that take turns: a training does not see one batch for ever
 
 
@@ -380,10 +382,27 @@ def sharded(model):
     return fully_shard(model)
 
 
+def compiled(module):
+    """The module that torch.compile has compiled, where this is what it gave."""
+    return getattr(module, "_orig_mod", None)
+
+
+def layers(training):
+    """[(name, module)] of what is a layer, as results name them: the model's leaves, or all of it where it is compiled."""
+    model, loss = training.model, training.loss
+    if compiled(model):
+        return [(type(compiled(model)).__name__, model)]
+    leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
+    return leaves + ([(type(loss).__name__, loss)] if isinstance(loss, nn.Module) else [])
+
+
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
-    """A Training by its name in MODELS or VARIANTS. For ddp the process group is there already."""
+    """A Training by its name in MODELS, VARIANTS or libraries.py. For ddp the process group is there already."""
     base, variant = VARIANTS.get(name, (name, None))
     settle_all(deterministic)
+    if name in lab.LIBRARIES:
+        import libraries  # of which a machine has some
+        return libraries.TRAININGS[name](device, small, batch)
     wraps = {"compile": lambda model: torch.compile(model, backend=backend),
              "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
              "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}

@@ -178,12 +178,8 @@ class Trainer:
         """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""
         from torch.profiler import ProfilerActivity, profile
         from torch.autograd.profiler import record_function
-        modules = list(self.training.model.named_modules())
-        if isinstance(self.training.loss, torch.nn.Module):
-            modules.append((type(self.training.loss).__name__, self.training.loss))
-        for name, module in modules:
-            if not list(module.children()):
-                self.put_range(record_function, name, module)
+        for name, module in models.layers(self.training):
+            self.put_range(record_function, name, module)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])
         for count in (3, steps):  # what the first one sets up is not in the second
             with profile(activities=activities) as profiler:
@@ -196,13 +192,18 @@ class Trainer:
 
     @staticmethod
     def put_range(record_function, name, module):
-        forward = module.forward
+        """Around its forward; around the call of one that is compiled, which has no forward of its own."""
+        kind = type(module)
+        function = kind.__call__ if models.compiled(module) else module.forward
 
         def ranged(*args, **kwargs):
             with record_function("bench.layer:" + name):
-                return forward(*args, **kwargs)
+                return function(*args, **kwargs)
 
-        module.forward = ranged
+        if models.compiled(module):
+            kind.__call__ = ranged
+        else:
+            module.forward = ranged
 
     def do_memory(self):
         gpu = {}

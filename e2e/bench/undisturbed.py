@@ -37,7 +37,7 @@ def run(args):
 
 
 def main():
-    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt", "unet", "recommender"), seconds=(30.0, "of the session"),
+    args = lab.arguments(__doc__, models=lab.MODELS + lab.LIBRARIES, seconds=(30.0, "of the session"),
                          budget=(1.0, "percent"), capture=(2.0, "its least capture, seconds"),
                          period=(50000, "ns between samples of PM sampling; 0: without it"),
                          steps=(20, "of torch.profiler"))

@@ -66,7 +66,7 @@ static int check_items(const pp_regression_input *in, pp_error *err)
             return pp_error_field(err, "items", "item %zu has no layer", i);
         if (strnlen(v->layer, PP_REGRESSION_MAX_NAME + 1) > PP_REGRESSION_MAX_NAME)
             return too_large(err, "items", strlen(v->layer), PP_REGRESSION_MAX_NAME);
-        if ((unsigned)v->phase >= PP_PHASE_OTHER)
+        if (!pp_phase_of_item((unsigned)v->phase))
             return pp_error_field(err, "items", "item %zu has no phase that can be timed", i);
     }
     return 0;

@@ -24,7 +24,7 @@
 #include "estimate/method.h"
 
 /* Limits on one problem; more is refused with PP_ERR_TOO_LARGE and the field's name. */
-#define PP_REGRESSION_MAX_ITEMS 16384 /* a process names 4096 layers at most, each in 3 phases */
+#define PP_REGRESSION_MAX_ITEMS 16384 /* a process names 4096 layers at most, each in 4 phases */
 #define PP_REGRESSION_MAX_METRICS 32
 #define PP_REGRESSION_MAX_INTERVALS 4000000
 #define PP_REGRESSION_MAX_CELLS 4000000
@@ -44,8 +44,15 @@ typedef enum pp_phase {
     PP_PHASE_DATA,
     PP_PHASE_COMMUNICATION,
     PP_PHASE_OTHER, /**< in a step, in no item; results only */
-    PP_PHASE_IDLE,  /**< observed, outside of any step; results only */
+    PP_PHASE_INFERENCE,
+    PP_PHASE_IDLE, /**< observed, outside of any step; results only */
 } pp_phase;
+
+/** Whether items have it: not other, and not idle. */
+static inline bool pp_phase_of_item(unsigned phase)
+{
+    return phase < PP_PHASE_OTHER || phase == PP_PHASE_INFERENCE;
+}
 
 /** What was timed: one leaf layer in one phase, or one of the step's own phases. */
 typedef struct pp_regression_item {

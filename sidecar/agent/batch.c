@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PHASES = PP_MARK_OTHER + 1, COLUMNS = (PP_RING_LAYERS + 1) * PHASES, CELLS_MAX = 4000000 };
+enum { PHASES = PP_MARK_PHASES, COLUMNS = (PP_RING_LAYERS + 1) * PHASES, CELLS_MAX = 4000000 };
 
 typedef struct piece {
     pp_piece piece;

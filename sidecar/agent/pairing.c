@@ -13,6 +13,7 @@ typedef struct open_piece {
     int64_t since;
     uint32_t layer;
     uint8_t phase;
+    bool trains;
 } open_piece;
 
 typedef struct thread {
@@ -114,6 +115,7 @@ static int add(pp_pairing *p, const open_piece *o, int64_t end, pp_error *err)
                                                  .end = end > o->since ? end : o->since,
                                                  .layer = o->layer,
                                                  .phase = o->phase,
+                                                 .trains = o->trains,
                                                  .busy = -1};
     return 0;
 }
@@ -155,7 +157,12 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
     }
     if (t->depth == DEPTH)
         t->depth = 0; /* begins that never ended */
-    t->stack[t->depth++] = (open_piece){.since = time, .layer = mark->layer, .phase = mark->phase};
+    t->stack[t->depth++] = (open_piece){
+        .since = time,
+        .layer = mark->layer,
+        .phase = mark->phase,
+        .trains = mark->phase == PP_MARK_INFERENCE && (mark->flags & PP_MARK_TRAINS),
+    };
     return 0;
 }
 
@@ -194,6 +201,19 @@ static int compare_ends(const void *a, const void *b)
     return x->end != y->end ? (x->end < y->end ? -1 : 1) : 0;
 }
 
+/* Forwards of a checkpoint, which records nothing of them, are known by their layers' being run
+ * again. */
+static void name_forwards(pp_step *step)
+{
+    bool again[PP_RING_LAYERS + 1] = {false};
+    for (size_t i = 0; i < step->count; i++)
+        if (step->pieces[i].phase == PP_MARK_RECOMPUTE)
+            again[step->pieces[i].layer] = true;
+    for (size_t i = 0; i < step->count; i++)
+        if (step->pieces[i].trains && again[step->pieces[i].layer])
+            step->pieces[i].phase = PP_MARK_FORWARD;
+}
+
 /* The next step starts where this one ended. */
 static void next_step(pp_pairing *p)
 {
@@ -216,6 +236,7 @@ static int end_step(pp_pairing *p, const pp_mark *mark)
         piece->end = piece->end > mark->time ? mark->time : piece->end;
         piece->start = piece->start > piece->end ? piece->end : piece->start;
     }
+    name_forwards(&p->step);
     if (p->step.count > 1)
         qsort(p->step.pieces, p->step.count, sizeof *p->step.pieces, compare_ends);
     clear_threads(p);
@@ -235,7 +256,8 @@ static bool possible(const pp_mark *mark)
     if (mark->kind == PP_MARK_START && (mark->flags & PP_MARK_DWELL) &&
         (mark->value < 1 || mark->value > PP_RING_DWELLS))
         return false;
-    if (work && (mark->phase >= PP_MARK_OTHER || mark->layer > PP_RING_LAYERS))
+    if (work && (mark->phase == PP_MARK_OTHER || mark->phase >= PP_MARK_PHASES ||
+                 mark->layer > PP_RING_LAYERS))
         return false;
     return !work || pp_mark_of_layer(mark->phase) == (mark->layer != 0);
 }

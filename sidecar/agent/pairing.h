@@ -9,6 +9,9 @@
  * further end, with no other mark of that thread in between, prolongs it (the AccumulateGrad of a
  * second parameter); with other marks in between it is ignored.
  *
+ * A forward that records nothing, of a module that trains, is a checkpoint's where backward runs
+ * the layer again in the same step: then it is the training's forward, and else inference.
+ *
  * Marks lost, or impossible ones, break the capture: it ends at the last whole step and another
  * starts at the next step's end, so that no time is reported of which marks are missing.
  */
@@ -29,6 +32,7 @@ typedef struct pp_piece {
     int64_t end;
     uint32_t layer; /**< 0: none, the phase is the step's as a whole */
     uint8_t phase;  /**< pp_mark_phase */
+    bool trains;    /**< of inference: the module trains */
     int64_t busy;   /**< ns in which its kernels ran; -1: not known */
 } pp_piece;
 

@@ -172,6 +172,7 @@ typedef struct pp_torch {
     PyObject *accumulate_grad; /**< the type of the nodes that add to .grad */
     PyObject *get_sequence_nr; /**< number that the next node will get; torch >= 2.1 */
     PyObject *graph_task;      /**< id of the running backward, or -1; torch >= 2.0 */
+    PyObject *grad_enabled;    /**< whether forwards record what backward needs */
 } pp_torch;
 
 extern pp_torch pp_torch_api;
@@ -281,6 +282,12 @@ void pp_marks_communication(PyObject *queue);
  * open, or this is not the thread whose steps are counted. */
 bool pp_marks_begin(pp_mark_phase phase);
 void pp_marks_end(pp_mark_phase phase);
+/** What makes a callable in place of a closure, which calls the two below around it. */
+void pp_marks_use_pausing(PyObject *(*make)(PyObject *closure));
+/** An optimizer calls the user's code: its piece ends here. False where none is marked now. */
+bool pp_marks_pause_optimizer(void);
+/** And goes on here. */
+void pp_marks_resume_optimizer(void);
 /** A call of compiled code begins: settles, is looked at or marked as a module's is. `place` is
  * where its layer is; `known`: it has been met while layers were looked for. -1: exception. */
 int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
@@ -306,11 +313,16 @@ void pp_hooks_show(void);
 /** Calls a function while none of ours is in any table. New reference. */
 PyObject *pp_hooks_without(PyObject *function);
 
-/* ---- spans.c: methods of torch's classes that are wrapped while a capture runs ---- */
+/* ---- spans.c: methods of torch's classes, and closures, that are wrapped while a capture runs
+ * ----
+ */
 
 int pp_spans_init(void);
 /** A callable in place of a method, which it keeps, that marks its calls. New reference. */
 PyObject *pp_spans_new(PyObject *original, pp_mark_phase phase);
+/** A callable in place of an optimizer's closure, which it keeps: the optimizer's piece pauses
+ * while it runs. New reference. */
+PyObject *pp_spans_pausing(PyObject *closure);
 /** A weak reference to the DataLoader's iterator that yielded last, or None. New reference. */
 PyObject *pp_spans_iterator(void);
 

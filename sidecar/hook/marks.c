@@ -15,13 +15,13 @@
  * ever, and what asks a module for its hooks finds none.
  */
 #include "hook.h"
+#include "sidecar/hook/steps.h"
 
 #include <string.h>
 
 enum {
     FRAMES = 64,          /* forwards open in one thread */
     COLLECT_MAX = 65536,  /* module calls looked at when finding layers */
-    OTHERS_MAX = 16,      /* steps of other optimizers before the boundary's counts as gone */
     SPAN_COST = 400,      /* ns of a span's wrapper and its two marks: measured */
     BACKWARD_COST = 1200, /* ns of a call from autograd into a hook, arguments included: measured */
 };
@@ -50,15 +50,14 @@ static struct {
     pp_state state;
     bool phases[3];
     bool partial;        /* discovering began within a step: what it called first was missed */
-    bool fresh;          /* the capture has started and no forward has begun */
+    bool merged;         /* the running step holds the one before, whose end was not seen */
     bool settling;       /* a settle is running, or has failed: not again */
     bool quiet;          /* the callables' own cost is being measured */
     bool resting;        /* no step came while discovering: wait for one without a forward hook */
     int64_t stepless;    /* since when a step is awaited, ns; 0: it is not looked at */
     int64_t patience;    /* how long a step is awaited, ns */
     const void *trainer; /* the thread whose steps are counted: its frame_count */
-    Py_hash_t boundary;  /* the optimizer whose steps are the training's; 0: not known */
-    int others;
+    pp_steps ends;       /* which optimizers' steps end the training's */
     int depth;           /* optimizers open: wrappers call the one they wrap */
     Py_hash_t outermost; /* the outermost of these */
     bool ended;          /* a step has ended, and none has begun since */
@@ -167,19 +166,43 @@ static bool stepless(void)
     return now - hook.stepless > hook.patience;
 }
 
-/* A forward that runs inside a backward is run again. */
+/* What a function of torch's without arguments says; left alone where this torch does not have it.
+ */
+static int number_of(PyObject *function, int64_t *number)
+{
+    if (!function)
+        return 0;
+    PyObject *said = PyObject_CallFunctionObjArgs(function, NULL);
+    if (!said)
+        return -1;
+    *number = PyLong_AsLongLong(said);
+    Py_DECREF(said);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* A forward that runs inside a backward is run again; one that records nothing is none of the
+ * training's, or a checkpoint's. */
 static int forward_phase(uint8_t *ret_phase)
 {
-    *ret_phase = PP_MARK_FORWARD;
-    if (!pp_torch_api.graph_task)
-        return 0;
-    PyObject *id = PyObject_CallFunctionObjArgs(pp_torch_api.graph_task, NULL);
-    if (!id)
+    int64_t backward_id = -1, recorded = 1;
+    if (number_of(pp_torch_api.graph_task, &backward_id) < 0 ||
+        number_of(pp_torch_api.grad_enabled, &recorded) < 0)
         return -1;
-    if (PyLong_AsLong(id) >= 0)
-        *ret_phase = PP_MARK_RECOMPUTE;
-    Py_DECREF(id);
-    return PyErr_Occurred() ? -1 : 0;
+    *ret_phase = backward_id >= 0 ? PP_MARK_RECOMPUTE
+                 : recorded       ? PP_MARK_FORWARD
+                                  : PP_MARK_INFERENCE;
+    return 0;
+}
+
+/* Of a module, or what stands for compiled code, which has no mode of its own. */
+static bool trains(PyObject *module)
+{
+    PyObject *training = PyObject_GetAttrString(module, "training");
+    if (!training)
+        PyErr_Clear();
+    const bool yes = training == Py_True;
+    Py_XDECREF(training);
+    return yes;
 }
 
 /* Remembers what is called in a step, to find the layers among it. */
@@ -204,20 +227,34 @@ static int discover(PyObject *module)
     return rc;
 }
 
-static int begin_layer(uint32_t layer, PyObject *args)
+/* Without telling recomputation apart (torch < 2.0) a checkpoint's forward is known by the module's
+ * mode alone. */
+static int phase_of_call(PyObject *module, uint8_t *ret_phase, uint8_t *ret_flags)
 {
-    uint8_t phase;
-    int64_t begun = pp_now();
-    if (forward_phase(&phase) < 0)
+    *ret_flags = 0;
+    if (forward_phase(ret_phase) < 0)
         return -1;
-    hook.fresh = false;
+    if (*ret_phase != PP_MARK_INFERENCE || !trains(module))
+        return 0;
+    *ret_flags = PP_MARK_TRAINS;
+    if (!pp_torch_api.graph_task)
+        *ret_phase = PP_MARK_FORWARD;
+    return 0;
+}
+
+static int begin_layer(uint32_t layer, PyObject *module, PyObject *args)
+{
+    uint8_t phase, flags;
+    int64_t begun = pp_now();
+    if (phase_of_call(module, &phase, &flags) < 0)
+        return -1;
     if (frame_count == FRAMES)
         clear_frames(0); /* forwards that ended in exceptions */
     frame *f = &frames[frame_count];
     f->layer = layer;
     f->phase = phase;
     f->edge = NULL;
-    if (hook.phases[PP_MARK_BACKWARD]) {
+    if (hook.phases[PP_MARK_BACKWARD] && phase != PP_MARK_INFERENCE) {
         f->edge = pp_nodes_edge(args);
         if (!f->edge)
             return -1;
@@ -225,7 +262,7 @@ static int begin_layer(uint32_t layer, PyObject *args)
     frame_count++;
     pp_ring_cost(pp_now() - begun);
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_BEGIN, phase, 0, layer, 0, 0, 0);
+        pp_mark_put(PP_MARK_BEGIN, phase, flags, layer, 0, 0, 0);
     return 0;
 }
 
@@ -270,7 +307,7 @@ static int enter_marking(PyObject *module, PyObject *args)
     pp_ring_cost(hook.call_cost);
     if (place == PP_PLACE_ROOT)
         clear_frames(0); /* nothing calls it: what is open here ended in exceptions */
-    return is_layer(place) ? begin_layer(place, args) : 0;
+    return is_layer(place) ? begin_layer(place, module, args) : 0;
 }
 
 static int on_enter(PyObject *module, PyObject *args)
@@ -416,7 +453,7 @@ static int on_optimizer_begin(PyObject *optimizer)
 /* Starts the capture here, behind the last optimizer of the step. */
 static void put_start(void)
 {
-    hook.fresh = true;
+    hook.merged = false;
     hook.stepless = 0;
     hook.marked = 0;
     hook.marked_from = pp_now();
@@ -509,17 +546,43 @@ static int on_step(void)
     return on_isolating();
 }
 
-/* Whether this optimizer's step ends the training's step. */
-static bool is_boundary(Py_hash_t id)
+/* What an optimizer's step, which has ended, says of the training's. */
+static int look_at_optimizer(Py_hash_t id, pp_steps_ends *ret)
 {
-    if (hook.boundary == 0 || hook.others > OTHERS_MAX)
-        hook.boundary = id;
-    if (id != hook.boundary) {
-        hook.others++;
-        return false;
+    pp_steps_event event = {.optimizer = id, .sequence = -1, .backward = -1};
+    if (number_of(pp_torch_api.get_sequence_nr, &event.sequence) < 0 ||
+        number_of(pp_torch_api.graph_task, &event.backward) < 0)
+        return -1;
+    *ret = pp_steps_take(&hook.ends, &event);
+    return 0;
+}
+
+static void count_step(void)
+{
+    hook.steps++;
+    const pp_pace_kernels kernels = {pp_kernels_active(), pp_kernels_by_calls(), pp_kernels_cost()};
+    pp_pace_step(hook.state, &kernels);
+    if (pp_ring())
+        __atomic_store_n(&pp_ring()->steps, hook.steps, __ATOMIC_RELAXED);
+}
+
+/* A step of the training has ended. */
+static int on_step_end(void)
+{
+    if (hook.state == DISCOVERING)
+        return on_found();
+    if (hook.state == ISOLATING)
+        return is_trainer() ? on_isolating() : 0;
+    if (hook.resting && pp_ring_mode_now() == PP_RING_SAMPLE) {
+        hook.resting = false;
+        return call_probe("resume");
     }
-    hook.others = 0;
-    return true;
+    if (hook.state != MARKING)
+        return 0;
+    if (!hook.merged)
+        return on_step();
+    put_start(); /* what was marked are two steps */
+    return 0;
 }
 
 static int on_optimizer_end(PyObject *optimizer)
@@ -531,30 +594,21 @@ static int on_optimizer_end(PyObject *optimizer)
     if (again || (hook.depth > 0 && --hook.depth > 0))
         return 0;
     hook.ended = true;
-    if (hook.state == MARKING && hook.fresh && id != hook.boundary) {
-        /* Several optimizers step one after the other: the last one ends the step. */
-        hook.boundary = id;
-        put_start();
-        return 0;
-    }
-    if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
+    pp_steps_ends ends;
+    if (look_at_optimizer(id, &ends) < 0)
+        return -1;
+    if (hook.state == MARKING && ends.late)
+        put_start(); /* the step that was marked goes on to here */
+    else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
         pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
-    if (!is_boundary(id))
-        return 0;
-    hook.steps++;
-    const pp_pace_kernels kernels = {pp_kernels_active(), pp_kernels_by_calls(), pp_kernels_cost()};
-    pp_pace_step(hook.state, &kernels);
-    if (pp_ring())
-        __atomic_store_n(&pp_ring()->steps, hook.steps, __ATOMIC_RELAXED);
-    if (hook.state == DISCOVERING)
-        return on_found();
-    if (hook.state == ISOLATING)
-        return is_trainer() ? on_isolating() : 0;
-    if (hook.resting && pp_ring_mode_now() == PP_RING_SAMPLE) {
-        hook.resting = false;
-        return call_probe("resume");
+    if (ends.before) {
+        count_step();
+        hook.merged = true;
     }
-    return hook.state == MARKING ? on_step() : 0;
+    if (!ends.here)
+        return 0;
+    count_step();
+    return on_step_end();
 }
 
 /* ---- compiled code ---- */
@@ -601,7 +655,87 @@ static int on_record(const char *method, PyObject *args)
     return done ? 0 : -1;
 }
 
+/* ---- closures ---- */
+
+/* What an optimizer calls to have its loss computed: forward and backward, and no work of its own.
+ */
+bool pp_marks_pause_optimizer(void)
+{
+    if (hook.state != MARKING || !hook.phases[PP_MARK_OPTIMIZER] || hook.depth == 0)
+        return false;
+    pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
+    return true;
+}
+
+void pp_marks_resume_optimizer(void)
+{
+    if (hook.state == MARKING)
+        pp_mark_put(PP_MARK_BEGIN, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
+}
+
+static PyObject *(*make_pausing)(PyObject *closure);
+
+void pp_marks_use_pausing(PyObject *(*make)(PyObject *closure))
+{
+    make_pausing = make;
+}
+
+/* A copy of a tuple with another second item, or NULL with an exception. */
+static PyObject *with_second(PyObject *tuple, PyObject *second)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    PyObject *copy = PyTuple_New(n);
+    for (Py_ssize_t i = 0; copy && i < n; i++) {
+        PyObject *item = i == 1 ? second : PyTuple_GetItem(tuple, i);
+        Py_INCREF(item);
+        (void)PyTuple_SetItem(copy, i, item);
+    }
+    return copy;
+}
+
+/* The arguments of an optimizer's step with a closure that pauses its piece; as torch takes them
+ * from a hook. */
+static PyObject *with_closure(PyObject *args, PyObject *kwargs, PyObject *closure)
+{
+    const bool positional = PyTuple_Size(args) > 1;
+    PyObject *pausing = make_pausing(closure);
+    PyObject *list = pausing && positional ? with_second(args, pausing) : NULL;
+    PyObject *named = pausing && !positional ? PyDict_Copy(kwargs) : NULL;
+    PyObject *result = NULL;
+    if (list)
+        result = PyTuple_Pack(2, list, kwargs);
+    else if (named && PyDict_SetItemString(named, "closure", pausing) == 0)
+        result = PyTuple_Pack(2, args, named);
+    Py_XDECREF(named);
+    Py_XDECREF(list);
+    Py_XDECREF(pausing);
+    return result;
+}
+
+/* What torch gave the hook are the optimizer, its step's arguments and keyword arguments; torch
+ * < 2.0 gives its name. */
+static int mark_closure(PyObject *args, PyObject **ret)
+{
+    PyObject *list = PyTuple_Size(args) == 3 ? PyTuple_GetItem(args, 1) : NULL;
+    PyObject *named = list ? PyTuple_GetItem(args, 2) : NULL;
+    if (!list || !PyTuple_Check(list) || !PyDict_Check(named))
+        return 0;
+    PyObject *closure =
+        PyTuple_Size(list) > 1 ? PyTuple_GetItem(list, 1) : PyDict_GetItemString(named, "closure");
+    if (!closure || !PyCallable_Check(closure) || !make_pausing)
+        return 0;
+    *ret = with_closure(list, named, closure);
+    return *ret ? 0 : -1;
+}
+
 /* ---- the callable ---- */
+
+/* Whether it has begun the outermost optimizer's piece. */
+static bool is_optimizer_marked(const marker *m)
+{
+    return m->kind == OPTIMIZER_BEGIN && hook.state == MARKING && hook.depth == 1 &&
+           hook.phases[PP_MARK_OPTIMIZER];
+}
 
 static int dispatch(const marker *m, PyObject *args)
 {
@@ -637,8 +771,14 @@ static int dispatch(const marker *m, PyObject *args)
 static PyObject *marker_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)kwargs;
-    if (pp_ring() && !hook.quiet && dispatch((const marker *)self, args) < 0 && give_up() < 0)
+    const marker *m = (const marker *)self;
+    PyObject *changed = NULL;
+    if (pp_ring() && !hook.quiet &&
+        (dispatch(m, args) < 0 || (is_optimizer_marked(m) && mark_closure(args, &changed) < 0)) &&
+        give_up() < 0)
         return NULL;
+    if (changed)
+        return changed;
     Py_INCREF(Py_None);
     return Py_None;
 }

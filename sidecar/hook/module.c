@@ -73,13 +73,15 @@ static PyObject *m_refuse(PyObject *self, PyObject *args)
 static PyObject *m_configure(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *probe, *tensor, *accumulate, *sequence, *task;
-    if (!PyArg_ParseTuple(args, "OOOOO", &probe, &tensor, &accumulate, &sequence, &task))
+    PyObject *probe, *tensor, *accumulate, *sequence, *task, *grad_enabled;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &probe, &tensor, &accumulate, &sequence, &task,
+                          &grad_enabled))
         return NULL;
     pp_marks_use_probe(probe);
     PyObject **to[] = {&pp_torch_api.tensor, &pp_torch_api.accumulate_grad,
-                       &pp_torch_api.get_sequence_nr, &pp_torch_api.graph_task};
-    PyObject *from[] = {tensor, accumulate, sequence, task};
+                       &pp_torch_api.get_sequence_nr, &pp_torch_api.graph_task,
+                       &pp_torch_api.grad_enabled};
+    PyObject *from[] = {tensor, accumulate, sequence, task, grad_enabled};
     for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
         Py_XDECREF(*to[i]);
         *to[i] = from[i] == Py_None ? NULL : from[i];
@@ -552,6 +554,7 @@ PyMODINIT_FUNC PyInit__marks(void)
     _Static_assert(sizeof kinds / sizeof *kinds == KINDS, "a name for each");
     _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");
     PyObject *module = NULL;
+    pp_marks_use_pausing(pp_spans_pausing);
     if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_spans_init() == 0 &&
         pp_regions_init() == 0)
         module = PyModule_Create(&definition);

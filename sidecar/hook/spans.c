@@ -1,14 +1,16 @@
 /*
  * Methods of torch's classes that are wrapped while a capture runs, to mark what is the step's and
- * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad. A wrapper that somebody
- * keeps goes on calling the original, which answers whatever is asked of it and keeps what is set.
- * As a function it can be referred to weakly, is copied by being itself, and pickled by its name.
+ * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad; and closures of
+ * optimizers, which are not the optimizer's work. A wrapper that somebody keeps goes on calling the
+ * original, which answers whatever is asked of it and keeps what is set. As a function it can be
+ * referred to weakly, is copied by being itself, and pickled by its name.
  */
 #include "hook.h"
 
 typedef struct span {
     PyObject_HEAD PyObject *original;
     uint8_t phase;
+    bool pausing; /* a closure: the optimizer's piece pauses */
 } span;
 
 static PyObject *span_type;
@@ -36,21 +38,24 @@ static void remember(PyObject *yielded)
 
 /* The call may have ended in an exception, StopIteration above all: what a mark calls (torch, for
  * its stream) must not meet it, and it stays. */
-static void end(pp_mark_phase phase)
+static void end(const span *s)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    pp_marks_end(phase);
+    if (s->pausing)
+        pp_marks_resume_optimizer();
+    else
+        pp_marks_end((pp_mark_phase)s->phase);
     PyErr_Restore(type, value, trace);
 }
 
 static PyObject *span_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     const span *s = (const span *)self;
-    bool begun = pp_marks_begin((pp_mark_phase)s->phase);
+    bool begun = s->pausing ? pp_marks_pause_optimizer() : pp_marks_begin((pp_mark_phase)s->phase);
     PyObject *result = PyObject_Call(s->original, args, kwargs);
     if (begun)
-        end((pp_mark_phase)s->phase);
+        end(s);
     if (result && s->phase == PP_MARK_DATA && PyTuple_Size(args) > 0)
         remember(PyTuple_GetItem(args, 0));
     return result;
@@ -144,6 +149,15 @@ PyObject *pp_spans_new(PyObject *original, pp_mark_phase phase)
         Py_INCREF(original);
         s->original = original;
         s->phase = (uint8_t)phase;
+        s->pausing = false;
     }
     return (PyObject *)s;
+}
+
+PyObject *pp_spans_pausing(PyObject *closure)
+{
+    PyObject *s = pp_spans_new(closure, PP_MARK_OPTIMIZER);
+    if (s)
+        ((span *)s)->pausing = true;
+    return s;
 }

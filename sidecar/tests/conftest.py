@@ -119,6 +119,13 @@ def plain(python, *arguments):
     return run(python, *arguments)
 
 
+@functools.lru_cache(maxsize=None)
+def torch_of(python):
+    """Its version's first two numbers."""
+    version = run(python, "-c", "import torch; print(torch.__version__)").stdout
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+
+
 def losses(result):
     return [line for line in result.stdout.splitlines() if line.startswith("loss ")]
 

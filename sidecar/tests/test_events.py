@@ -195,7 +195,7 @@ def test_fields_are_those_of_the_description(probe):
             assert client.post({**good, name: "x" * (schema["maxLength"] + 1)})[2]["field"] == name
     assert client.post({**good, "speed": 1})[2]["field"] == "speed"  # additionalProperties: false
     for phase in EVENT["properties"]["phase"]["enum"]:
-        layer = {"layer": "a"} if phase in ("forward", "backward", "recompute") else {"layer": ""}
+        layer = {"layer": "a"} if phase in ("forward", "backward", "recompute", "inference") else {"layer": ""}
         assert client.post({**good, **layer, "phase": phase})[0] == 202, phase
     for name in ("job", "pod"):
         status, _, told = client.post([good, {**good, name: "another"}])

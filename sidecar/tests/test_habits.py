@@ -1,23 +1,16 @@
 """What people do in a training besides training goes on under the hook as without it (habits.py)."""
-import functools
 import json
 import re
 import subprocess
 
 import pytest
-from conftest import HERE, layers_of, plain, run, sampled, undelta
+from conftest import HERE, layers_of, plain, run, sampled, torch_of, undelta
 
 HABITS = str(HERE / "habits.py")
 
 
 def told(result):
     return json.loads(result.stdout.splitlines()[-1])
-
-
-@functools.lru_cache(maxsize=None)
-def torch_of(python):
-    version = run(python, "-c", "import torch; print(torch.__version__)").stdout
-    return tuple(int(part) for part in version.split("+")[0].split(".")[:2])
 
 
 def said(result):

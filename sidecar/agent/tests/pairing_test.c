@@ -207,6 +207,37 @@ static void test_threads_are_apart(void **state)
     pp_pairing_free(p);
 }
 
+static int call(pp_pairing *p, int64_t time, int phase, int layer, int flags)
+{
+    (void)feed(p, (pp_mark){.time = time,
+                            .kind = BEGIN,
+                            .phase = (uint8_t)phase,
+                            .layer = (uint32_t)layer,
+                            .flags = (uint8_t)flags});
+    return work(p, time + 5, END, phase, layer);
+}
+
+/* What a checkpoint calls is run again; what is evaluated in the same step, or is called while it
+ * trains and is not run again, is not the training's. */
+static void test_forwards_that_record_nothing(void **state)
+{
+    (void)state;
+    enum { N = PP_MARK_INFERENCE };
+    pp_pairing *p = started(0);
+    (void)call(p, 10, N, 1, 0);              /* evaluated */
+    (void)call(p, 20, N, 1, PP_MARK_TRAINS); /* a checkpoint's */
+    (void)call(p, 30, N, 2, PP_MARK_TRAINS); /* a rollout's */
+    (void)call(p, 40, PP_MARK_RECOMPUTE, 1, 0);
+    (void)at_step(p, PP_MARK_STEP, 50, 11);
+    const pp_step *s = pp_pairing_step(p);
+    assert_int_equal(s->count, 4);
+    check(p, 0, 1, N, 10, 15);
+    check(p, 1, 1, F, 20, 25);
+    check(p, 2, 2, N, 30, 35);
+    check(p, 3, 1, PP_MARK_RECOMPUTE, 40, 45);
+    pp_pairing_free(p);
+}
+
 static void test_losses_break_the_capture(void **state)
 {
     (void)state;
@@ -233,6 +264,8 @@ static void test_impossible_marks_break_the_capture(void **state)
         {.time = 20, .kind = 200},
         {.time = -1, .kind = BEGIN, .phase = F, .layer = 1},
         {.time = 20, .kind = BEGIN, .phase = PP_MARK_OTHER, .layer = 0},
+        {.time = 20, .kind = BEGIN, .phase = PP_MARK_PHASES, .layer = 1},
+        {.time = 20, .kind = BEGIN, .phase = PP_MARK_INFERENCE, .layer = 0},
         {.time = 20, .kind = BEGIN, .phase = F, .layer = 0},
         {.time = 20, .kind = BEGIN, .phase = O, .layer = 1},
         {.time = 20, .kind = BEGIN, .phase = PP_MARK_DATA, .layer = 1},
@@ -365,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_a_backward_that_never_ends),
         cmocka_unit_test(test_a_forward_inside_backward),
         cmocka_unit_test(test_threads_are_apart),
+        cmocka_unit_test(test_forwards_that_record_nothing),
         cmocka_unit_test(test_losses_break_the_capture),
         cmocka_unit_test(test_impossible_marks_break_the_capture),
         cmocka_unit_test(test_a_dwell),

@@ -429,7 +429,7 @@ def _begin(probe):
                 control.get("session", 0))
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
-    _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task)
+    _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task, torch.is_grad_enabled)
     probe.regions = compiling.Regions(torch, probe.stand_aside, lambda: probe.spans.spare("zero_grad"))
     if _marks.mode() != _IDLE:
         probe.early = True
