@@ -674,6 +674,8 @@ void pp_marks_resume_optimizer(void)
 }
 
 static PyObject *(*make_pausing)(PyObject *closure);
+static PyObject
+    *s_closure; /* its name, made once: where memory is out Python prints what making it raises */
 
 void pp_marks_use_pausing(PyObject *(*make)(PyObject *closure))
 {
@@ -704,7 +706,7 @@ static PyObject *with_closure(PyObject *args, PyObject *kwargs, PyObject *closur
     PyObject *result = NULL;
     if (list)
         result = PyTuple_Pack(2, list, kwargs);
-    else if (named && PyDict_SetItemString(named, "closure", pausing) == 0)
+    else if (named && PyDict_SetItem(named, s_closure, pausing) == 0)
         result = PyTuple_Pack(2, args, named);
     Py_XDECREF(named);
     Py_XDECREF(list);
@@ -720,10 +722,10 @@ static int mark_closure(PyObject *args, PyObject **ret)
     PyObject *named = list ? PyTuple_GetItem(args, 2) : NULL;
     if (!list || !PyTuple_Check(list) || !PyDict_Check(named))
         return 0;
-    PyObject *closure =
-        PyTuple_Size(list) > 1 ? PyTuple_GetItem(list, 1) : PyDict_GetItemString(named, "closure");
+    PyObject *closure = PyTuple_Size(list) > 1 ? PyTuple_GetItem(list, 1)
+                                               : PyDict_GetItemWithError(named, s_closure);
     if (!closure || !PyCallable_Check(closure) || !make_pausing)
-        return 0;
+        return PyErr_Occurred() ? -1 : 0;
     *ret = with_closure(list, named, closure);
     return *ret ? 0 : -1;
 }
@@ -805,7 +807,8 @@ static PyType_Spec marker_spec = {"precisionprobe_hook._marks.Marker", sizeof(ma
 int pp_marks_init(void)
 {
     marker_type = PyType_FromSpec(&marker_spec);
-    return marker_type ? 0 : -1;
+    s_closure = PyUnicode_InternFromString("closure");
+    return marker_type && s_closure ? 0 : -1;
 }
 
 PyObject *pp_marks_callable(pp_kind kind, uint32_t layer)
