@@ -57,8 +57,10 @@ static bool end_burst(pp_steps *s, const pp_steps_event *e)
         s->last_place = s->place;
         s->before.count = 0;
     }
+    s->known = s->known || s->closed;
+    s->late_before = s->late;
     s->place = 0;
-    s->closed = false;
+    s->closed = s->late = false;
     s->burst.count = 0;
     return ended;
 }
@@ -68,6 +70,19 @@ static bool is_last(const pp_steps *s, const pp_steps_event *e)
 {
     return s->last_place == 0 ||
            (s->place == s->last_place && (s->place > 1 || e->optimizer == s->last));
+}
+
+/* The step ends here, or goes on to here. One that goes on now and then (another optimizer joins
+ * every other step) does so again; two in a row are a training that has changed. */
+static void close_step(pp_steps *s, const pp_steps_event *e)
+{
+    s->late = s->closed;
+    s->closed = true;
+    s->before.count = 0;
+    if (s->late && s->known && !s->late_before)
+        return;
+    s->last = e->optimizer;
+    s->last_place = s->place;
 }
 
 pp_steps_ends pp_steps_take(pp_steps *s, const pp_steps_event *e)
@@ -80,12 +95,8 @@ pp_steps_ends pp_steps_take(pp_steps *s, const pp_steps_event *e)
     add(&s->burst, e->optimizer);
     ends.late = s->closed;
     ends.here = !s->closed && is_last(s, e);
-    if (ends.late || ends.here) {
-        s->last = e->optimizer;
-        s->last_place = s->place;
-        s->before.count = 0;
-        s->closed = true;
-    }
+    if (ends.late || ends.here)
+        close_step(s, e);
     remember(s, e, again);
     return ends;
 }

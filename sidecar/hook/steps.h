@@ -36,7 +36,10 @@ typedef struct pp_steps {
     int64_t last;        /**< the optimizer that ended the step before ... */
     unsigned last_place; /**< ... and its place in its burst, from 1; 0: none has */
     unsigned place;      /**< of the latest event in its burst; 0: there was none */
-    bool closed;         /**< the burst has ended a step */
+    bool closed;         /**< the burst has ended a step ... */
+    bool late;           /**< ... and went on */
+    bool late_before;    /**< as the one before it did */
+    bool known;          /**< a step has ended, and another burst begun */
     pp_steps_set burst;  /**< its optimizers */
     pp_steps_set before; /**< those of the step's bursts before it */
     pp_steps_event latest;

@@ -1,6 +1,8 @@
 /* Trainings of all kinds as optimizers' steps, forwards and backwards: are their steps found? */
 #include "common/tests/cmocka_all.h"
+
 #include "sidecar/hook/steps.h"
+#include <string.h>
 
 typedef struct training {
     pp_steps steps;
@@ -10,6 +12,7 @@ typedef struct training {
     int found;              /* steps, late ones too */
     int here;               /* of them those that were seen to end with the latest event */
     int late;
+    int unseen; /* ends that were seen with the next event only */
 } training;
 
 static void step(training *t, int64_t optimizer, bool in_backward)
@@ -22,6 +25,7 @@ static void step(training *t, int64_t optimizer, bool in_backward)
     t->found += ends.before + ends.here;
     t->here = ends.here;
     t->late += ends.late;
+    t->unseen += ends.before;
 }
 
 /* What a loop does, a letter each: F a forward, B its backward, upper-case optimizers P to Z step,
@@ -82,6 +86,21 @@ static void test_patterns(void **state)
         t.late = 0;
         assert_int_equal(loop(&t, p->does, 500, p->ends_with_it), 500 * p->an_iteration);
         assert_int_equal(t.late, 0);
+    }
+}
+
+/* It is no reason to look for each step's end at another optimizer than before. */
+static void test_an_optimizer_that_joins_now_and_then(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"FBPFBPQ", "FBPFBPFBPQ", "FBPQFBP"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        training t = {.sequence = 1};
+        (void)loop(&t, patterns[i], 2, false);
+        t.unseen = 0;
+        const int iterations = (int)(strlen(patterns[i]) / 3);
+        assert_int_equal(loop(&t, patterns[i], 200, false), 200 * iterations);
+        assert_int_equal(t.unseen, 0);
     }
 }
 
@@ -171,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_an_optimizer_for_each_of_a_thousand_parameters),
+        cmocka_unit_test(test_an_optimizer_that_joins_now_and_then),
         cmocka_unit_test(test_a_burst_that_varies),
         cmocka_unit_test(test_optimizers_made_anew),
         cmocka_unit_test(test_one_training_after_another),
