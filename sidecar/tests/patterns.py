@@ -60,7 +60,8 @@ def heavy(model, loud):
     return model(x).square().mean()
 
 
-def closure():
+def with_closure(take):
+    """`take` has the optimizer step with the closure."""
     model = net()
     optimizer = sgd(model.parameters())
 
@@ -69,25 +70,15 @@ def closure():
         loss = heavy(model, 8)
         loss.backward()
         return loss
+    return lambda: take(optimizer, compute)
 
-    def iteration():
-        optimizer.step(compute)
-    return iteration
+
+def closure():
+    return with_closure(lambda optimizer, compute: optimizer.step(compute))
 
 
 def named_closure():
-    model = net()
-    optimizer = sgd(model.parameters())
-
-    def compute():
-        optimizer.zero_grad()
-        loss = heavy(model, 8)
-        loss.backward()
-        return loss
-
-    def iteration():
-        optimizer.step(closure=compute)
-    return iteration
+    return with_closure(lambda optimizer, compute: optimizer.step(closure=compute))
 
 
 def lbfgs():
