@@ -312,6 +312,17 @@ static void test_they_matter(void **state)
     assert_true(refused >= 10);
 }
 
+/* In a namespace with one quota. */
+static int patch_beside(const json_t *quota, const json_t *pod, json_t **patch,
+                        pp_inject_refusal *why)
+{
+    const json_t *const list[] = {quota};
+    const pp_inject_limits limits = {.quotas = list, .n_quotas = 1};
+    pp_inject_options opt = options();
+    opt.limits = &limits;
+    return pp_inject_patch(pod, NULL, &opt, patch, why, NULL);
+}
+
 /* A pod that is there already is in what a quota counts. */
 static void test_a_pod_that_is_counted(void **state)
 {
@@ -326,13 +337,9 @@ static void test_a_pod_that_is_counted(void **state)
         PP_CLEANUP_JSON json_t *pod = fixture_json(GUARANTEED);
         (void)json_object_set_new(pod, "metadata",
                                   json_pack("{s:s, s:s}", "uid", "u", "name", "p"));
-        const json_t *const list[] = {quota};
-        const pp_inject_limits limits = {.quotas = list, .n_quotas = 1};
-        pp_inject_options opt = options();
-        opt.limits = &limits;
         PP_CLEANUP_JSON json_t *patch = NULL;
         pp_inject_refusal why = {0};
-        (void)pp_inject_patch(pod, NULL, &opt, &patch, &why, NULL);
+        (void)patch_beside(quota, pod, &patch, &why);
         assert_string_equal(why.reason, rows[i].reason);
     }
 }
@@ -350,13 +357,9 @@ static void test_what_a_quota_lacks(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         PP_CLEANUP_JSON json_t *quota = fixture_json(rows[i].quota);
         PP_CLEANUP_JSON json_t *pod = fixture_json(GUARANTEED);
-        const json_t *const list[] = {quota};
-        const pp_inject_limits limits = {.quotas = list, .n_quotas = 1};
-        pp_inject_options opt = options();
-        opt.limits = &limits;
         PP_CLEANUP_JSON json_t *patch = NULL;
         pp_inject_refusal why = {0};
-        assert_int_equal(pp_inject_patch(pod, NULL, &opt, &patch, &why, NULL), PP_INJECT_REFUSED);
+        assert_int_equal(patch_beside(quota, pod, &patch, &why), PP_INJECT_REFUSED);
         if (!strstr(why.message, rows[i].lacks))
             fail_msg("%s, not %s", why.message, rows[i].lacks);
     }
@@ -369,16 +372,12 @@ static void test_the_reason_stays(void **state)
     PP_CLEANUP_JSON json_t *quota =
         fixture_json(QUOTA("{'requests.cpu': '2'}", "{'requests.cpu': '0'}"));
     PP_CLEANUP_JSON json_t *pod = fixture_json(GUARANTEED);
-    const json_t *const list[] = {quota};
-    const pp_inject_limits limits = {.quotas = list, .n_quotas = 1};
-    pp_inject_options opt = options();
-    opt.limits = &limits;
     PP_CLEANUP_JSON json_t *patch = NULL;
     pp_inject_refusal why = {0}, later;
-    assert_int_equal(pp_inject_patch(pod, NULL, &opt, &patch, &why, NULL), PP_INJECT_REFUSED);
+    assert_int_equal(patch_beside(quota, pod, &patch, &why), PP_INJECT_REFUSED);
     PP_CLEANUP_JSON json_t *got = apply(pod, patch);
     pp_session *s = fixture_session("{'selector': {'matchLabels': {'a': 'b'}}}");
-    opt.limits = NULL;
+    const pp_inject_options opt = options();
     pp_inject_explain(got, s, &opt, &later);
     assert_string_equal(later.reason, "QuotaExceeded");
     assert_string_equal(later.message, why.message);
@@ -465,13 +464,9 @@ static void test_scopes(void **state)
                 "2", "2Gi") ", 'limits': " AMOUNTS("2", "2Gi") "}}]}}",
             rows[i].pod);
         PP_CLEANUP_JSON json_t *pod = fixture_json(text);
-        const json_t *const list[] = {quota};
-        const pp_inject_limits limits = {.quotas = list, .n_quotas = 1};
-        pp_inject_options opt = options();
-        opt.limits = &limits;
         PP_CLEANUP_JSON json_t *patch = NULL;
         pp_inject_refusal why = {0};
-        const int rc = pp_inject_patch(pod, NULL, &opt, &patch, &why, NULL);
+        const int rc = patch_beside(quota, pod, &patch, &why);
         if ((rc == PP_INJECT_REFUSED) != rows[i].concerned)
             fail_msg("%s, %s: %d", rows[i].spec, rows[i].pod, rc);
     }

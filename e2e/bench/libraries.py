@@ -66,7 +66,7 @@ def llama(device, small):
 
 
 def texts(device, model, words, batch, length, optimizer):
-    """A training of a language model that computes its own loss."""
+    """A training of a language model on random tokens, by the loss of the next one."""
     batches = []
     for _ in range(BATCHES):
         tokens = torch.randint(words, (batch, length), device=device)

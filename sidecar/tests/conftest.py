@@ -176,6 +176,16 @@ def layers_of(batches):
     return {layer["id"]: layer for batch in batches for layer in batch["layers"]}
 
 
+def pieces(batches):
+    """(layer, or None, phase, ns, calls) of each interval, or cell of a grid."""
+    layers = layers_of(batches)
+    for batch in batches:
+        part = batch.get("grid") or batch["intervals"]
+        durations = part["busy" if "grid" in batch else "duration"]
+        for row in zip(part["layer"], part["phase"], durations, part.get("calls") or [1] * len(durations)):
+            yield (layers.get(row[0]), *row[1:])
+
+
 @pytest.fixture
 def probe(tmp_path):
     p = Probe(tmp_path)

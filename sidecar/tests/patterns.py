@@ -2,6 +2,7 @@
 
 usage: patterns.py PATTERN ITERATIONS
 """
+import itertools
 import json
 import sys
 import time
@@ -153,17 +154,17 @@ def gan():
 
 def trials():
     """A new model and a new optimizer after each twenty iterations."""
-    made = []
+    numbers = itertools.count()
+    made = []  # kept: one that is freed may lend its address to the next
 
     def iteration():
-        if len(made) % 20 == 0:
-            iteration.model = net()
-            iteration.optimizer = sgd(iteration.model.parameters())
-            iteration.kept = [*getattr(iteration, "kept", []), iteration.optimizer]
-        made.append(1)
-        iteration.optimizer.zero_grad()
-        loss_of(iteration.model).backward()
-        iteration.optimizer.step()
+        if next(numbers) % 20 == 0:
+            model = net()
+            made.append((model, sgd(model.parameters())))
+        model, optimizer = made[-1]
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
     return iteration
 
 
@@ -172,7 +173,7 @@ def evaluation():
     trains."""
     model, teacher = net(), nn.Sequential(nn.Linear(64, 1)).eval()
     optimizer = sgd(model.parameters())
-    made = []
+    numbers = itertools.count(1)
 
     def iteration():
         x = torch.randn(16, 64)
@@ -182,8 +183,7 @@ def evaluation():
         (model(x) - right).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        made.append(1)
-        if len(made) % 10 == 0:
+        if next(numbers) % 10 == 0:
             model.eval()
             with torch.inference_mode():
                 for _ in range(3):

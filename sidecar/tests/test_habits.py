@@ -4,7 +4,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import HERE, layers_of, plain, run, sampled, torch_of, undelta
+from conftest import HERE, layers_of, pieces, plain, run, sampled, torch_of, undelta
 
 HABITS = str(HERE / "habits.py")
 
@@ -54,13 +54,10 @@ def compiled(probe, python, habit):
         pytest.skip("a torch without this compiler")
     alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone and hooked["losses"]
-    names = {i: (layer["name"], layer["type"]) for i, layer in layers_of(batches).items()}
     found = {}
-    for batch in batches:
-        part = batch.get("grid") or batch["intervals"]
-        for layer, phase in zip(part["layer"], part["phase"]):
-            if layer:
-                found.setdefault(names[layer], set()).add(phase)
+    for layer, phase, _, _ in pieces(batches):
+        if layer:
+            found.setdefault((layer["name"], layer["type"]), set()).add(phase)
     return found
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from conftest import TRAIN, layers_of, losses, needed, plain, run, sampled, told, undelta, until
+from conftest import TRAIN, layers_of, losses, needed, pieces, plain, run, sampled, told, undelta, until
 
 KINDS = ["mixed", "ddp", "two", "checkpoint", "amp", "accumulate", "flaky", "copies", "workers"]
 CLEAN = {"modules": 0, "fast": True, "global": 0, "optimizer": 0, "record_function": "record_function",
@@ -20,13 +20,9 @@ CLEAN = {"modules": 0, "fast": True, "global": 0, "optimizer": 0, "record_functi
 
 def phases_of(batches):
     """{layer name: set of phases} of intervals and grids."""
-    names = {0: "step"}
     found = {}
-    for batch in batches:
-        names.update({layer["id"]: layer["name"] for layer in batch["layers"]})
-        part = batch.get("grid") or batch["intervals"]
-        for layer, phase in zip(part["layer"], part["phase"]):
-            found.setdefault(names[layer], set()).add(phase)
+    for layer, phase, _, _ in pieces(batches):
+        found.setdefault(layer["name"] if layer else "step", set()).add(phase)
     return found
 
 

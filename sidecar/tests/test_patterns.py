@@ -1,6 +1,8 @@
 """Steps are the training's, however its loop makes them (patterns.py)."""
+from collections import Counter
+
 import pytest
-from conftest import HERE, layers_of, sampled, told, torch_of, undelta
+from conftest import HERE, pieces, sampled, told, torch_of, undelta
 
 PATTERNS = str(HERE / "patterns.py")
 COUNT = 200
@@ -31,25 +33,20 @@ def test_a_closure_is_no_work_of_the_optimizers(once, python, pattern):
     if torch_of(python) < (2, 0):
         pytest.skip("a torch that does not tell arguments")
     _, batches = once(python, PATTERNS, pattern, str(COUNT))
-    ns = {phase: 0 for phase in range(8)}
+    ns = Counter()
     whole = sum(sum(batch["steps"]["duration"]) for batch in batches)
-    for batch in batches:
-        part = batch.get("grid") or batch["intervals"]
-        for phase, duration in zip(part["phase"], part["busy" if "grid" in batch else "duration"]):
-            ns[phase] += duration
+    for _, phase, duration, _ in pieces(batches):
+        ns[phase] += duration
     assert 0 < ns[2] < 0.1 * whole, (ns, whole)
     assert ns[0] > 0 and ns[1] > 0
 
 
 def calls_of(batches):
     """{(layer name, phase): calls in a step} of what was sampled."""
-    names, calls = {i: layer["name"] for i, layer in layers_of(batches).items()}, {}
-    for batch in batches:
-        part = batch.get("grid") or batch["intervals"]
-        for i, (layer, phase) in enumerate(zip(part["layer"], part["phase"])):
-            if layer:
-                key = names[layer], PHASES[phase]
-                calls[key] = calls.get(key, 0) + (part["calls"][i] if "calls" in part else 1)
+    calls = Counter()
+    for layer, phase, _, count in pieces(batches):
+        if layer:
+            calls[layer["name"], PHASES[phase]] += count
     return {key: count / len(numbers(batches)) for key, count in calls.items()}
 
 
