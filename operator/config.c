@@ -26,6 +26,9 @@ static const pp_config_option options[] = {
      "How often a live session's estimates are solved again; less often where there are many"},
     {"http.bindAddress", PP_CONFIG_STRING, AT(http.bind_address), "", 0, 0, NULL,
      "Address to listen on; empty: every address"},
+    {"http.drain", PP_CONFIG_DURATION, AT(http.drain), "5s", 0, 20, NULL,
+     "How long reviews are answered on after a signal to stop: until every node has taken the pod "
+     "off the Service"},
     {"http.plainPort", PP_CONFIG_INTEGER, AT(http.plain_port), "8080", 0, 65535, NULL,
      "Port of /metrics, /healthz and /readyz, without TLS"},
     {"http.tlsPort", PP_CONFIG_INTEGER, AT(http.tls_port), "9443", 0, 65535, NULL,

@@ -22,6 +22,7 @@ typedef struct pp_config {
     } attribution;
     struct {
         char *bind_address; /**< "": every address */
+        int64_t drain;      /**< from a signal to the end of reviews */
         int64_t tls_port;   /**< webhook and ingest */
         int64_t plain_port; /**< metrics and health */
     } http;

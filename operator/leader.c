@@ -62,7 +62,7 @@ static void stop_leading(pp_operator *op)
     op->leading = false;
     op->prometheus_failed = false; /* it is not asked any more */
     pp_runtime_drop_all(op);
-    if (op->idle || op->stopping)
+    if (op->idle || op->draining || op->stopping)
         send_agents_away(op, "this replica leads no more");
     else
         keep_agents(op);

@@ -51,7 +51,7 @@ static void on_signal(uv_signal_t *handle, int number)
     pp_info(NULL, "signal %d", number);
     uv_close((uv_handle_t *)handle->data, NULL);
     uv_close((uv_handle_t *)handle, NULL);
-    pp_operator_stop(handle->loop->data);
+    pp_operator_drain(handle->loop->data);
 }
 
 /* Either signal stops once; the pair is closed together, so that the loop can run out. */

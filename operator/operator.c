@@ -30,6 +30,8 @@
 
 enum { TICK_MS = 500, ASK_AGAIN_MS = 2000, TRIM_EVERY_TICKS = 4 };
 
+static const int64_t NS_PER_MS = 1000000;
+
 /* Between repetitions of why the store is away. */
 static const int64_t STORE_TOLD_EVERY_NS = INT64_C(300000000000);
 
@@ -74,10 +76,8 @@ static void on_tick(uv_timer_t *timer)
         pp_memory_trim();
 }
 
-/* The last act: also what the Lease calls when it has been handed over. */
-static void finish_stop(void *user)
+static void finish_stop(pp_operator *op)
 {
-    pp_operator *op = user;
     pp_runtime_drop_all(op);
     pp_solve_stop(op);
     pp_kube_lease_free(op->lease);
@@ -110,6 +110,15 @@ static void finish_stop(void *user)
     uv_close((uv_handle_t *)&op->retention, NULL);
     uv_close((uv_handle_t *)&op->recall, NULL);
     uv_close((uv_handle_t *)&op->rights_timer, NULL);
+    uv_close((uv_handle_t *)&op->drain, NULL);
+}
+
+static void on_handed_over(void *user)
+{
+    pp_operator *op = user;
+    op->handed_over = true;
+    if (op->stopping)
+        finish_stop(op);
 }
 
 static void on_pod_seen(pp_operator *op, const pp_pod *pod)
@@ -136,7 +145,7 @@ static void on_certificate(pp_operator *op, const pp_certificates *certificates)
         pp_serve_start(op, certificates, &err) < 0 || pp_stuck_start(op, &err) < 0 ||
         pp_silent_start(op, &err) < 0 || pp_watches_start(op, &events, &err) < 0 ||
         pp_limits_watch_start(op, &err) < 0 || pp_creations_start(op, &err) < 0 ||
-        pp_leader_start(op, finish_stop, &err) < 0) {
+        pp_leader_start(op, on_handed_over, &err) < 0) {
         give_up(op, "starting", &err);
         return;
     }
@@ -246,6 +255,8 @@ int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config,
     uv_timer_init(loop, &op->retention);
     uv_timer_init(loop, &op->recall);
     op->recall.data = op;
+    uv_timer_init(loop, &op->drain);
+    op->drain.data = op;
     uv_timer_init(loop, &op->rights_timer);
     op->rights_timer.data = op;
     op->tick.data = op;
@@ -269,6 +280,26 @@ int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config,
 
 /* ---- stopping ---- */
 
+static void on_drained(uv_timer_t *timer)
+{
+    pp_operator_stop(timer->data);
+}
+
+void pp_operator_drain(pp_operator *op)
+{
+    if (op->draining || op->stopping)
+        return;
+    if (!op->server) {
+        pp_operator_stop(op);
+        return;
+    }
+    op->draining = true;
+    pp_http_server_drain(op->server);
+    (void)uv_timer_start(&op->drain, on_drained, (uint64_t)(op->config->http.drain / NS_PER_MS), 0);
+    if (op->lease)
+        pp_kube_lease_release(op->lease);
+}
+
 void pp_operator_stop(pp_operator *op)
 {
     if (op->stopping)
@@ -278,10 +309,11 @@ void pp_operator_stop(pp_operator *op)
     uv_timer_stop(&op->tick);
     uv_timer_stop(&op->retention);
     uv_timer_stop(&op->recall);
+    uv_timer_stop(&op->drain);
     pp_rights_stop(op);
     if (op->server)
         pp_http_server_stop(op->server);
-    if (op->lease)
+    if (op->lease && !op->handed_over)
         pp_kube_lease_release(op->lease);
     else
         finish_stop(op);

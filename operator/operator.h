@@ -5,7 +5,13 @@
 #include "operator/state.h"
 
 int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config, pp_error *err);
-/** Begins a clean stop: nothing new is taken, the Lease is handed over, handles are closed. */
+/**
+ * Begins a clean stop, as a signal asks for: the Lease is handed over at once, pods are reviewed
+ * for http.drain more, since it takes the cluster a while to send reviews elsewhere; then
+ * pp_operator_stop.
+ */
+void pp_operator_drain(pp_operator *op);
+/** Stops at once: nothing new is taken, the Lease is handed over, handles are closed. */
 void pp_operator_stop(pp_operator *op);
 /** After the loop has run out. */
 void pp_operator_done(pp_operator *op);

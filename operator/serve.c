@@ -74,7 +74,7 @@ static bool ready(void *context, char *reason, size_t size)
                         pp_claims_synced(op) && pp_addresses_synced(op);
     char missing[256];
     char rival[512];
-    const char *why = op->stopping ? "stopping"
+    const char *why = op->draining || op->stopping ? "stopping"
                       : pp_rights_missing(&op->rights, pp_time_monotonic(), missing, sizeof missing)
                           ? missing
                       : pp_claims_rival(op, rival, sizeof rival) ? rival

@@ -65,6 +65,8 @@ struct pp_operator {
     bool idle;                /**< one of them goes before this one */
     bool leading;             /**< holds the Lease and is not idle */
     int64_t serving_since_ns; /**< when this process began to lead, ns since 1970 */
+    bool draining;    /**< on the way to stopping: reviews are answered, nothing else begins */
+    bool handed_over; /**< the Lease, or it could not be */
     bool stopping;
     bool failed; /**< stopped because of an error */
     uint64_t works_made;
@@ -77,6 +79,7 @@ struct pp_operator {
     struct pp_pod_peers *peers_by_pod;
     struct pp_pending_call *contexts;
     unsigned inquiries; /**< of explain.c, under way */
+    uv_timer_t drain;   /**< until reviews end */
     uv_timer_t tick;    /**< collects and solves what is due */
     unsigned ticks;
     uv_timer_t retention;

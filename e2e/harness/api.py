@@ -83,4 +83,15 @@ def session_object(name, labels, **spec):
             "spec": {"selector": {"matchLabels": labels}, "duration": "60s", **spec}}
 
 
-__all__ = ["Api", "PODS", "SESSIONS", "pod_object", "session_object"]
+def injected_for(pod, session):
+    return pod["metadata"].get("annotations", {}).get("precisionprobe.io/session-uid") == session["metadata"]["uid"]
+
+
+def create_pair(api, namespace, n):
+    """A session and, at once, a pod that it selects: whether the pod was injected for it."""
+    labels = {"pair": f"n{n}"}
+    session = api.create(SESSIONS.format(namespace), session_object(f"s{n}", labels))
+    return injected_for(api.create(PODS.format(namespace), pod_object(f"p{n}", labels)), session)
+
+
+__all__ = ["Api", "PODS", "SESSIONS", "create_pair", "injected_for", "pod_object", "session_object"]

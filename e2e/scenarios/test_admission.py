@@ -3,14 +3,10 @@ import json
 
 import pytest
 
-from harness.api import PODS, SESSIONS, Api, pod_object, session_object
+from harness.api import PODS, SESSIONS, Api, create_pair, injected_for, pod_object, session_object
 from harness.progress import wait_until
 
 PAIRS = 200
-
-
-def is_of(pod, session):
-    return pod["metadata"].get("annotations", {}).get("precisionprobe.io/session-uid") == session["metadata"]["uid"]
 
 
 def requests(world, verb):
@@ -24,13 +20,7 @@ def requests(world, verb):
 def test_a_pod_right_after_its_session(world, namespace):
     """The pod's creation follows the answer to the session's on the same connection: each is its session's."""
     api = Api(world.cluster)
-    missed = []
-    for n in range(PAIRS):
-        labels = {"pair": f"n{n}"}
-        session = api.create(SESSIONS.format(namespace), session_object(f"s{n}", labels))
-        pod = api.create(PODS.format(namespace), pod_object(f"p{n}", labels))
-        if not is_of(pod, session):
-            missed.append(n)
+    missed = [n for n in range(PAIRS) if not create_pair(api, namespace, n)]
     api.close()
     assert not missed
 
@@ -49,7 +39,7 @@ def test_both_in_one_apply(world, namespace, replicas):
     world.cluster.apply("---\n".join(json.dumps(document) + "\n" for document in documents))
     sessions = {s["metadata"]["name"]: s for s in world.cluster.get("-n", namespace, "psess")["items"]}
     pods = {p["metadata"]["name"]: p for p in world.cluster.get("-n", namespace, "pods")["items"]}
-    assert [n for n in range(PAIRS) if not is_of(pods[f"p{n}"], sessions[f"s{n}"])] == []
+    assert [n for n in range(PAIRS) if not injected_for(pods[f"p{n}"], sessions[f"s{n}"])] == []
 
 
 def test_creations_list_nothing(world, namespace):
@@ -83,5 +73,5 @@ def test_finished_sessions_do_not_count(world, namespace):
     api = Api(world.cluster)
     session = api.create(SESSIONS.format(namespace), session_object("live", labels))
     for n in range(5):
-        assert is_of(api.create(PODS.format(namespace), pod_object(f"p{n}", labels)), session)
+        assert injected_for(api.create(PODS.format(namespace), pod_object(f"p{n}", labels)), session)
     api.close()

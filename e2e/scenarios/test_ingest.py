@@ -118,7 +118,7 @@ WRONG = [
     ("lengths that differ", {"intervals": {"layer": [1, 1], "phase": [0], "step": [1, 0], "start": [1, 2],
                                            "duration": [1, 2]}}, "intervals.phase"),
     ("a text for a number", {"seq": "zero"}, "seq"),
-    ("a phase that is none", {"intervals": {"layer": [1], "phase": [8], "step": [1], "start": [1], "duration": [2]}},
+    ("a phase that is none", {"intervals": {"layer": [1], "phase": [99], "step": [1], "start": [1], "duration": [2]}},
      "intervals.phase[0]"),
     ("a layer that is not listed", {"layers": []}, "intervals.layer[0]"),
     ("no process", {"process": None}, "process"),

@@ -2,6 +2,7 @@
 import threading
 import time
 
+from harness.api import Api, create_pair
 from harness.progress import wait_until
 from harness.session import manifest
 from harness.environment import NAME, SYSTEM
@@ -71,12 +72,26 @@ def check_counted_once(world, uid):
     assert row["stored"] == row["counted"] > 0
 
 
-def test_the_other_replica_takes_over(trainings):
-    """The leader's pod is deleted: the other one leads within the Lease's time, and serves."""
+def missed_pods(world, namespace, seconds):
+    """Pods created for so long, each right after its session: (those not injected for it, how many there were)."""
+    api = Api(world.cluster)
+    missed, end, n = [], time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        if not create_pair(api, namespace, n):
+            missed.append(n)
+        n += 1
+    api.close()
+    return missed, n
+
+
+def test_the_other_replica_takes_over(trainings, namespace):
+    """The leader's pod is deleted: no pod is missed while it stops; the other one leads within the Lease's time."""
     world = trainings
     world.use(replicaCount="2")
     first = world.wait_for_leader()
     world.cluster.kubectl("-n", SYSTEM, "delete", "pod", first, "--wait=false")
+    missed, created = missed_pods(world, namespace, 8)
+    assert created > 20 and not missed, f"{missed} of {created}"
     second = wait_until("another leader", lambda: next((n for n in world.leaders() if n != first), None), 40)
     holder = world.lease()["spec"]["holderIdentity"]
     assert holder.startswith(second), (holder, second)

@@ -221,6 +221,7 @@ struct pp_http_server {
     size_t receiving; /* bytes of unfinished messages */
     bool held;        /* by pp_http_ingest_hold() */
     bool paused;
+    bool draining;
     bool stopping;
     bool destroyed; /* the context has been told to go */
     uv_timer_t stop_timer;

@@ -380,6 +380,11 @@ static void stop_turn(uv_timer_t *timer)
     destroy(server);
 }
 
+void pp_http_server_drain(pp_http_server *server)
+{
+    server->draining = true;
+}
+
 void pp_http_server_stop(pp_http_server *server)
 {
     if (server->stopping)

@@ -193,6 +193,12 @@ int pp_http_server_set_path_secret(pp_http_server *server, const char *secret, p
 int pp_http_server_set_client_ca(pp_http_server *server, const char *pem, pp_error *err);
 
 /**
+ * From now on every answer ends its connection, so that a client that keeps one comes anew, by then
+ * to another replica. All else goes on.
+ */
+void pp_http_server_drain(pp_http_server *server);
+
+/**
  * Begins to stop: pending reviews are answered allowed, connections closed with 1001, and after at
  * most half a second everything is torn down. When uv_run has returned, call pp_http_server_free.
  * Handlers are not called any more, except disconnected.

@@ -1930,6 +1930,40 @@ static void test_reviews_are_counted(void **state)
     client_close(&c);
 }
 
+static void drain_task(fixture *f, void *argument)
+{
+    (void)argument;
+    pp_http_server_drain(f->server);
+}
+
+/* A client that keeps its connection would bring reviews until the server is gone. */
+static void test_draining_ends_kept_connections(void **state)
+{
+    fixture *f = *state;
+    client kept = open_tls(f);
+    client agent_connection = connect_agent(f, "good");
+    PP_CLEANUP_FREE char *text = review_text("now", 0);
+    response r = post_review(&kept, text);
+    assert_null(strcasestr(r.head, "Connection: close\r\n"));
+    response_free(&r);
+    fixture_run(f, drain_task, NULL);
+    for (int i = 0; i < 2; i++) {
+        r = post_review(&kept, text);
+        PP_CLEANUP_JSON json_t *patch = allowed_patch(&r);
+        assert_non_null(patch);
+        assert_non_null(strcasestr(r.head, "Connection: close\r\n"));
+        response_free(&r);
+        char rest;
+        assert_int_equal(client_read(&kept, &rest, 1), 0);
+        client_close(&kept);
+        kept = open_tls(f);
+    }
+    client_close(&kept);
+    send_batch(&agent_connection, "s-1", 1, 1);
+    assert_true(fixture_wait(&f->batches, 1));
+    client_close(&agent_connection);
+}
+
 static void stop_task(fixture *f, void *argument)
 {
     (void)argument;
@@ -2109,6 +2143,7 @@ static const struct CMUnitTest tests[] = {
     ON_SERVER(test_health_and_metrics),
     ON_SERVER(test_reviews_are_counted),
     ON_SERVER(test_refusals_are_counted),
+    ON_SERVER(test_draining_ends_kept_connections),
     ON_SERVER(test_stop_with_open_connections),
     cmocka_unit_test(test_starts_that_fail),
 };
