@@ -55,6 +55,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
        but when it starts. */ -}}
 {{- define "precisionprobe.durationLimits" -}}
 attribution.solveInterval: [1, 3600]
+http.drain: [0, 20]
 postgres.connectTimeout: [1, 300]
 prometheus.collectionInterval: [0, 600]
 prometheus.maxLag: [0, 600]
