@@ -52,15 +52,28 @@ static void tell_counts(pp_http_server *server)
                      (double)visitors_count(server->visitors, share));
 }
 
+static size_t cut_overdue(pp_http_server *server)
+{
+    const void *who;
+    size_t n = 0;
+    visitors_sweep(server->visitors);
+    while ((who = visitors_overdue(server->visitors, pp_time_monotonic()))) {
+        cut(server, who);
+        n++;
+    }
+    return n;
+}
+
+void http_arrivals_drain(pp_http_server *server)
+{
+    visitors_end_idle(server->visitors, SHARE_REVIEW, pp_time_monotonic());
+    (void)cut_overdue(server);
+}
+
 static void sweep(uv_timer_t *timer)
 {
     pp_http_server *server = timer->data;
-    const void *who;
-    visitors_sweep(server->visitors);
-    while ((who = visitors_overdue(server->visitors, pp_time_monotonic()))) {
-        pp_meter_add(server->metrics.overdue, 1);
-        cut(server, who);
-    }
+    pp_meter_add(server->metrics.overdue, (double)cut_overdue(server));
     tell_counts(server);
     http_ingest_sweep(server);
 }

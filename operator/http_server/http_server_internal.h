@@ -232,6 +232,8 @@ struct pp_http_server {
 /* arrivals.c: who may connect, and who has to go. */
 /** Before anybody can connect: the bookkeeping and its timer; -1 without memory. */
 int http_arrivals_start(pp_http_server *server);
+/** Closes connections that reviews come by and no request is on. */
+void http_arrivals_drain(pp_http_server *server);
 /** Closes the timer; the rest goes with http_arrivals_free, when no wsi is left. */
 void http_arrivals_stop(pp_http_server *server);
 void http_arrivals_free(pp_http_server *server);

@@ -383,6 +383,7 @@ static void stop_turn(uv_timer_t *timer)
 void pp_http_server_drain(pp_http_server *server)
 {
     server->draining = true;
+    http_arrivals_drain(server);
 }
 
 void pp_http_server_stop(pp_http_server *server)

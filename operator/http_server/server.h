@@ -193,8 +193,8 @@ int pp_http_server_set_path_secret(pp_http_server *server, const char *secret, p
 int pp_http_server_set_client_ca(pp_http_server *server, const char *pem, pp_error *err);
 
 /**
- * From now on every answer ends its connection, so that a client that keeps one comes anew, by then
- * to another replica. All else goes on.
+ * Closes the connections that reviews came by, and ends with each answer that by which it goes: a
+ * client that keeps connections comes anew, by then to another replica. All else goes on.
  */
 void pp_http_server_drain(pp_http_server *server);
 

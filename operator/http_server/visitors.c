@@ -283,6 +283,14 @@ void visitors_idle(visitors *v, const void *who, int64_t now)
     DL_APPEND(v->list[known->share], known);
 }
 
+void visitors_end_idle(visitors *v, visitor_share share, int64_t now)
+{
+    for (visitor *w = v->list[share]; w; w = w->next) {
+        if (!w->busy && w->until > now)
+            w->until = now;
+    }
+}
+
 void visitors_sweep(visitors *v)
 {
     v->sweep++;

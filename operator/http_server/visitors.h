@@ -67,6 +67,8 @@ bool visitors_promote(visitors *v, const void *who, visitor_share share, int64_t
 void visitors_busy(visitors *v, const void *who);
 /** Its answer is there to be read. */
 void visitors_idle(visitors *v, const void *who, int64_t now);
+/** The time of all in a share that wait for no answer is over. */
+void visitors_end_idle(visitors *v, visitor_share share, int64_t now);
 /** It is gone, or has become an agent's connection, which is counted elsewhere. */
 void visitors_leave(visitors *v, const void *who);
 
