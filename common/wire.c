@@ -148,10 +148,11 @@ static const pp_json_field cost_fields[] = {
 };
 
 /** A column of parallel numbers in the text, a member of an array of structs in memory. An UNKNOWN
- * one is plain and left out of the text where it would hold nothing but -1, not known. */
+ * one is plain and left out of the text where it would hold nothing but -1, not known; a RARE one
+ * where it would hold nothing but 0. */
 typedef struct column {
     const char *name;
-    enum { PLAIN, DELTA, PHASE, UNKNOWN } kind;
+    enum { PLAIN, DELTA, PHASE, UNKNOWN, RARE } kind;
     size_t offset; /* of an int64_t, or of a pp_wire_phase for PHASE */
     int64_t min;
     int64_t max;
@@ -181,6 +182,7 @@ static const column interval_columns[] = {
     {"start", DELTA, offsetof(pp_wire_interval, start), PP_WIRE_TIME_MIN, PP_WIRE_TIME_MAX},
     {"duration", PLAIN, offsetof(pp_wire_interval, duration), 0, PP_WIRE_MAX_DURATION},
     {"kernels", UNKNOWN, offsetof(pp_wire_interval, kernels), -1, PP_WIRE_MAX_DURATION},
+    {"goesOn", RARE, offsetof(pp_wire_interval, goes_on), 0, 1},
     {0},
 };
 
@@ -276,6 +278,13 @@ static int refuse_large(pp_error *err, const char *field, size_t count, size_t m
     if (err)
         err->code = PP_ERR_TOO_LARGE;
     return -1;
+}
+
+/** What a column holds that is not in the text; false: each is. */
+static bool left_out(const column *c, int64_t *ret)
+{
+    *ret = c->kind == UNKNOWN ? -1 : 0;
+    return c->kind == UNKNOWN || c->kind == RARE;
 }
 
 static int64_t get_value(const column *c, const void *element)
@@ -658,10 +667,12 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
 /* ---- decoding ----------------------------------------------------------------------------------
  */
 
-static void set_unknown(const column_group *group, const column *c, char *elements, size_t count)
+static void set_left_out(const column_group *group, const column *c, char *elements, size_t count)
 {
+    int64_t value;
+    (void)left_out(c, &value);
     for (size_t i = 0; i < count; i++)
-        set_value(c, elements + i * group->stride, -1);
+        set_value(c, elements + i * group->stride, value);
 }
 
 /** One column of the text into the elements; undoes the delta coding without overflow. */
@@ -699,7 +710,8 @@ static int check_shape(const json_t *object, const column_group *group, size_t *
         char at[64];
         (void)snprintf(at, sizeof at, "%s.%s", group->name, c->name);
         const json_t *array = json_object_get(object, c->name);
-        if (!array && c->kind == UNKNOWN)
+        int64_t value;
+        if (!array && left_out(c, &value))
             continue;
         if (!json_is_array(array))
             return pp_error_field(err, at, array ? "must be a list" : "is required");
@@ -727,7 +739,7 @@ static int decode_columns(const json_t *object, const column_group *group, void 
     for (const column *c = group->columns; c->name; c++) {
         const json_t *array = json_object_get(object, c->name);
         if (!array)
-            set_unknown(group, c, elements, count);
+            set_left_out(group, c, elements, count);
         else if (decode_column(array, group, c, elements, err) < 0)
             return -1;
     }
@@ -990,20 +1002,23 @@ static int append_column(pp_buf *out, const column *c, const char *elements, siz
     return append_text(out, "]", err);
 }
 
-static bool is_known(const column *c, const char *elements, size_t stride, size_t count)
+static bool is_told(const column *c, const char *elements, size_t stride, size_t count)
 {
+    int64_t value;
+    if (!left_out(c, &value))
+        return true;
     for (size_t i = 0; i < count; i++) {
-        if (get_value(c, elements + i * stride) != -1)
+        if (get_value(c, elements + i * stride) != value)
             return true;
     }
-    return c->kind != UNKNOWN;
+    return false;
 }
 
 static int append_columns(pp_buf *out, const column_group *group, const void *elements,
                           size_t count, pp_error *err)
 {
     for (const column *c = group->columns; c->name; c++) {
-        if (!is_known(c, elements, group->stride, count))
+        if (!is_told(c, elements, group->stride, count))
             continue;
         if ((c != group->columns && append_text(out, ",", err) < 0) ||
             append_column(out, c, elements, group->stride, count, err) < 0)

@@ -144,6 +144,7 @@ typedef struct pp_wire_interval {
     int64_t duration;
     pp_wire_phase phase;
     int64_t kernels; /**< ns of it in which a kernel of it ran; -1: not known */
+    int64_t goes_on; /**< 1: the same call of the layer goes on in a later interval */
 } pp_wire_interval;
 
 /** What one layer did in one phase in one cell of the grid. */

@@ -73,6 +73,7 @@ typedef struct pp_activity_interval {
     int64_t start_ns;
     int64_t duration_ns;
     int64_t kernels_ns; /**< of it, in which a kernel of it ran; -1: not known */
+    bool goes_on;       /**< the same call goes on in a later one */
 } pp_activity_interval;
 
 typedef struct pp_activity_cell {

@@ -182,7 +182,8 @@ static int add_intervals(pp_activity_builder *b, uint32_t index, const pp_wire_b
                                                                 .phase = (uint8_t)in->phase,
                                                                 .start_ns = in->start,
                                                                 .duration_ns = in->duration,
-                                                                .kernels_ns = in->kernels};
+                                                                .kernels_ns = in->kernels,
+                                                                .goes_on = in->goes_on != 0};
     }
     return 0;
 }

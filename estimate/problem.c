@@ -156,7 +156,7 @@ static int drop_unused(pp_problem *p, pp_error *err)
         return -1;
     for (size_t i = 0; i < p->n_items; i++) {
         to[i] = (uint32_t)n;
-        if (p->items[i].calls > 0)
+        if (p->items[i].pieces > 0)
             p->items[n++] = p->items[i];
     }
     for (size_t i = 0; i < p->n_intervals; i++)
@@ -284,8 +284,10 @@ static bool add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsig
     add_time(item ? &item->time : &p->other_time, p, piece[0], piece[1], piece[2], piece[3],
              piece[4]);
     add_time(&p->piece_time, p, piece[0], piece[1], piece[2], piece[3], piece[4]);
-    if (item)
+    if (item) {
         item->calls += piece[4];
+        item->pieces++;
+    }
     return true;
 }
 
@@ -301,7 +303,8 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
         if (!add_piece(x, p, v->batch, v->phase, item,
-                       (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns, 1}))
+                       (int64_t[]){v->start_ns, v->duration_ns, v->duration_ns, v->kernels_ns,
+                                   !v->goes_on}))
             continue;
         p->intervals[p->n_intervals++] =
             (pp_regression_interval){.start_ns = v->start_ns,

@@ -24,6 +24,7 @@ typedef struct pp_problem_item {
     const char *type;
     int64_t parameters; /**< -1: not known */
     int64_t calls;
+    int64_t pieces;       /**< that were seen; of one that goes on the call may not have been */
     pp_problem_time time; /**< and the time of its kernels */
 } pp_problem_item;
 

@@ -94,6 +94,9 @@ enum {
  * runs again. */
 enum { PP_MARK_TRAINS = 1 };
 
+/** Flag of END, with PP_MARK_BACKWARD: the same call of the layer goes on later. */
+enum { PP_MARK_PAUSES = 2 };
+
 /** Whether a phase is a layer's, and not the step's. */
 static inline bool pp_mark_of_layer(uint8_t phase)
 {
@@ -142,6 +145,7 @@ typedef enum pp_replay_skip {
     PP_LEFT_PAUSE,    /**< the limit of pauses was reached before */
     PP_LEFT_CALL,     /**< it was not called in the steps in which inputs were kept */
     PP_LEFT_GRADIENT, /**< it has no backward */
+    PP_LEFT_PARENT,   /**< what it does itself cannot be had without the modules in it */
     PP_LEFT_COUNT,
 } pp_replay_skip;
 

@@ -70,6 +70,10 @@ def check_copies():
     crd = yaml.safe_load((ROOT / "crds/profilesession.yaml").read_text())
     bare = list(undescribed(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
     check("every field of the CRD is described", not bare, ", ".join(bare))
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rules = " ".join(rule["rule"] for rule in spec["x-kubernetes-validations"])
+    free = [name for name in spec["properties"] if not re.search(rf"\boldSelf\.{name}\b", rules)]
+    check("what can be changed of a session", sorted(free) == ["suspend", "ttlSecondsAfterFinished"], ", ".join(free))
     check("the chart has the CRD", (CHART / "files/profilesession.yaml").resolve() == ROOT / "crds/profilesession.yaml",
           "files/profilesession.yaml is no link to it")
     rows = set(re.findall(r"(?m)^\| `([a-z]+\.\w+)` \|", (ROOT / "docs/configuration.md").read_text()))

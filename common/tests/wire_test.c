@@ -576,6 +576,7 @@ static json_t *busy_example(void)
     json_t *object = parse(example);
     set_at(object, "process.clock", "\"kernels\"");
     set_at(object, "intervals.kernels", "[500000,-1,5]");
+    set_at(object, "intervals.goesOn", "[1,0,0]");
     set_at(object, "steps.gap", "[-1,1490000000]");
     return object;
 }
@@ -600,6 +601,8 @@ static void test_busy_times(void **state)
     assert_int_equal(pp_wire_batch_decode(intervals, &b, &err), 0);
     assert_int_equal(b->intervals[0].kernels, 500000);
     assert_int_equal(b->intervals[1].kernels, -1);
+    assert_int_equal(b->intervals[0].goes_on, 1);
+    assert_int_equal(b->intervals[1].goes_on, 0);
     assert_int_equal(b->steps[0].gap, -1);
     assert_int_equal(b->steps[1].gap, 1490000000);
     assert_string_equal(b->process.kernels, "");
@@ -630,6 +633,7 @@ static void test_unknown_busy_times_are_left_out(void **state)
     PP_CLEANUP_JSON json_t *object = parse(example);
     PP_CLEANUP_JSON json_t *unknown = parse(example);
     set_at(unknown, "intervals.kernels", "[-1,-1,-1]");
+    set_at(unknown, "intervals.goesOn", "[0,0,0]");
     set_at(unknown, "steps.gap", "[-1,-1]");
     assert_int_equal(pp_wire_batch_decode(unknown, &b, &err), 0);
     pp_buf out;
@@ -810,7 +814,8 @@ static void test_each_busy_time_is_named(void **state)
         {"intervals.kernels[0]", "510001", NULL}, {"intervals.kernels[0]", "-2", NULL},
         {"intervals.kernels[0]", "null", NULL},   {"steps.gap", "[1]", NULL},
         {"steps.gap[1]", "1490000001", NULL},     {"steps.gap[1]", "-2", NULL},
-        {"process.kernels", "7", NULL},
+        {"process.kernels", "7", NULL},           {"intervals.goesOn", "[0]", NULL},
+        {"intervals.goesOn[0]", "2", NULL},       {"intervals.goesOn[0]", "-1", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         PP_CLEANUP_JSON json_t *object = busy_example();

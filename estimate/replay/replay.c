@@ -210,6 +210,7 @@ static const char *const skip_reason[] = {
     "the limit of pauses was reached before its turn",
     "it was not called in the steps in which inputs were kept",
     "it has no backward",
+    "it calls other layers: what it does itself cannot be replayed without them",
 };
 
 static const char *why_skipped(const pp_activity *a, const item *x)

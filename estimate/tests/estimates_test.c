@@ -160,9 +160,12 @@ static void items_are_sorted_and_ran(void **state)
     pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false},
                                    {1, true, 1, T0, T0 + 10 * S, 0, false}};
     pp_activity_interval intervals[] = {
-        {0, 1, PP_PHASE_BACKWARD, T0, S, -1},          {0, 1, PP_PHASE_FORWARD, T0 + S, S, -1},
-        {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S, -1},   {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S, -1},
-        {0, 0, PP_PHASE_OPTIMIZER, T0 + 4 * S, S, -1}, {0, 99, PP_PHASE_FORWARD, T0 + 5 * S, S, -1},
+        {0, 1, PP_PHASE_BACKWARD, T0, S, -1, false},
+        {0, 1, PP_PHASE_FORWARD, T0 + S, S, -1, false},
+        {0, 2, PP_PHASE_FORWARD, T0 + 2 * S, S, -1, true},
+        {1, 7, PP_PHASE_FORWARD, T0 + 3 * S, S, -1, false},
+        {0, 0, PP_PHASE_OPTIMIZER, T0 + 4 * S, S, -1, false},
+        {0, 99, PP_PHASE_FORWARD, T0 + 5 * S, S, -1, false},
     };
     pp_activity a = base();
     a.batches = batches;
@@ -174,7 +177,8 @@ static void items_are_sorted_and_ran(void **state)
     assert_string_equal(p.names[0].layer, "");
     assert_int_equal(p.names[0].phase, PP_PHASE_OPTIMIZER);
     assert_string_equal(p.names[1].layer, "a");
-    assert_int_equal(p.items[1].calls, 2); /* both processes' */
+    assert_int_equal(p.items[1].pieces, 2); /* both processes' */
+    assert_int_equal(p.items[1].calls, 1);  /* of which one goes on */
     assert_int_equal(p.items[1].parameters, 20);
     assert_string_equal(p.names[2].layer, "b");
     assert_int_equal(p.names[2].phase, PP_PHASE_FORWARD);
@@ -189,13 +193,13 @@ static void every_phase_has_its_item(void **state)
     (void)state;
     pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false}};
     pp_activity_interval intervals[] = {
-        {0, 1, PP_WIRE_FORWARD, T0, S, -1},
-        {0, 1, PP_WIRE_RECOMPUTE, T0 + S, S, -1},
-        {0, 0, PP_WIRE_OPTIMIZER, T0 + 2 * S, S, -1},
-        {0, 0, PP_WIRE_ZERO_GRAD, T0 + 3 * S, S, -1},
-        {0, 0, PP_WIRE_DATA, T0 + 4 * S, S, -1},
-        {0, 0, PP_WIRE_COMMUNICATION, T0 + 5 * S, S, -1},
-        {0, 0, PP_WIRE_OTHER, T0 + 6 * S, S, -1},
+        {0, 1, PP_WIRE_FORWARD, T0, S, -1, false},
+        {0, 1, PP_WIRE_RECOMPUTE, T0 + S, S, -1, false},
+        {0, 0, PP_WIRE_OPTIMIZER, T0 + 2 * S, S, -1, false},
+        {0, 0, PP_WIRE_ZERO_GRAD, T0 + 3 * S, S, -1, false},
+        {0, 0, PP_WIRE_DATA, T0 + 4 * S, S, -1, false},
+        {0, 0, PP_WIRE_COMMUNICATION, T0 + 5 * S, S, -1, false},
+        {0, 0, PP_WIRE_OTHER, T0 + 6 * S, S, -1, false},
     };
     static const pp_phase phases[] = {PP_PHASE_OPTIMIZER, PP_PHASE_ZERO_GRAD,
                                       PP_PHASE_DATA,      PP_PHASE_COMMUNICATION,
@@ -219,12 +223,12 @@ static void every_phase_has_its_item(void **state)
 static pp_activity_batch busy_batches[] = {{0, true, 1, T0, T0 + 8 * S, 0, false}};
 static pp_activity_step busy_steps[] = {{0, 1, T0, 4 * S, S}, {0, 2, T0 + 4 * S, 4 * S, S / 2}};
 static pp_activity_interval busy_intervals[] = {
-    {0, 1, PP_WIRE_FORWARD, T0, 2 * S, S},
-    {0, 0, PP_WIRE_COMMUNICATION, T0 + S, 2 * S, 2 * S},
-    {0, 0, PP_WIRE_OTHER, T0 + 3 * S, S / 2, S / 4},
-    {0, 1, PP_WIRE_FORWARD, T0 + 4 * S, 2 * S, 3 * S / 2},
-    {0, 0, PP_WIRE_COMMUNICATION, T0 + 5 * S, 2 * S, 2 * S},
-    {0, 0, PP_WIRE_OTHER, T0 + 7 * S, S / 2, S / 4},
+    {0, 1, PP_WIRE_FORWARD, T0, 2 * S, S, false},
+    {0, 0, PP_WIRE_COMMUNICATION, T0 + S, 2 * S, 2 * S, false},
+    {0, 0, PP_WIRE_OTHER, T0 + 3 * S, S / 2, S / 4, false},
+    {0, 1, PP_WIRE_FORWARD, T0 + 4 * S, 2 * S, 3 * S / 2, false},
+    {0, 0, PP_WIRE_COMMUNICATION, T0 + 5 * S, 2 * S, 2 * S, false},
+    {0, 0, PP_WIRE_OTHER, T0 + 7 * S, S / 2, S / 4, false},
 };
 
 static pp_activity busy_activity(void)
@@ -474,7 +478,7 @@ static void largest_model_is_solved(void **state)
         steps[i] = (pp_activity_step){0, i, start, 2 * S, -1};
         for (int k = 0; k < LAYERS * PHASES; k++)
             intervals[a.n_intervals++] = (pp_activity_interval){
-                0, k % LAYERS + 1, phases[k / LAYERS], start + k * 100000, 100000, 50000};
+                0, k % LAYERS + 1, phases[k / LAYERS], start + k * 100000, 100000, 50000, false};
     }
     pp_activity_sample samples[60];
     for (int i = 0; i < 60; i++)
@@ -571,7 +575,8 @@ static void store(stored *st, const sim_config *config)
                                    (uint8_t)phase,
                                    v->start_ns,
                                    v->end_ns - v->start_ns,
-                                   -1};
+                                   -1,
+                                   false};
     }
     a->gpus = (pp_strings){(char **)(uintptr_t)list_a, 1};
     a->samples = calloc(in->n_metrics * in->metrics[0].n_samples * 2 + 1, sizeof(*a->samples));

@@ -18,7 +18,7 @@ static const char activity_sql[] =
     "step_number, step_start, step_duration, layer, phase, start, duration, "
     "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, "
     "busy, step_gap, grid_kernels, dwell, background, counted_start, counted_duration, "
-    "counted_steps "
+    "counted_steps, goes_on "
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
 /* Of a process that several agents saw, one after another, what tells most. */
@@ -152,7 +152,8 @@ enum {
     GRID_KERNELS,
     DWELL,
     BACKGROUND,
-    COUNTED
+    COUNTED,
+    GOES_ON = COUNTED + 3
 }; /* columns of activity_sql */
 
 /* An array beside others of n elements that is NULL where none of it is known. */
@@ -216,9 +217,10 @@ static int take_intervals(load_call *c, const PGresult *r, int row, uint32_t bat
 {
     pp_activity *a = c->activity;
     pp_row_array in[4];
-    pp_row_array busy;
+    pp_row_array busy, goes_on;
     if (open_arrays(r, row, 9, 4, in, err) < 0 ||
         open_known(r, row, BUSY, in[0].count, &busy, err) < 0 ||
+        open_known(r, row, GOES_ON, in[0].count, &goes_on, err) < 0 ||
         pp_activity_grow(&a->intervals, &c->room.intervals, a->n_intervals, in[0].count,
                          sizeof(*a->intervals), err) < 0)
         return -1;
@@ -230,6 +232,7 @@ static int take_intervals(load_call *c, const PGresult *r, int row, uint32_t bat
         v->start_ns = pp_row_array_int(&in[2]);
         v->duration_ns = pp_row_array_int(&in[3]);
         v->kernels_ns = known_or_none(&busy);
+        v->goes_on = goes_on.count && pp_row_array_int(&goes_on);
     }
     return 0;
 }

@@ -108,8 +108,8 @@ int pp_store_put_target(pp_store *store, const pp_store_target *target, pp_store
 /** `inserted` is false where the batch was there already and nothing changed. */
 typedef void (*pp_store_batch_fn)(void *user, bool inserted, const pp_error *error);
 
-/** What a batch adds to its target's `events`: its intervals, or its grid's calls; nothing where it
- * is of replays. */
+/** What a batch adds to its target's `events`: its intervals but those that go on, or its grid's
+ * calls; nothing where it is of replays. */
 int64_t pp_store_count_events(const pp_wire_batch *batch);
 
 /** Which clock a batch's stamps were on; they are on the operator's when it is stored. */

@@ -93,11 +93,12 @@ static const char batch_sql[] =
     "  start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
     "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
     "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels, "
-    "  dwell, background, clock_shift_ns, counted_start, counted_duration, counted_steps) "
+    "  dwell, background, clock_shift_ns, counted_start, counted_duration, counted_steps, "
+    "  goes_on) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
     "$19, "
     "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49, $51, $52, "
-    "  nullif($58::bigint, 0), $64, $65, $66) "
+    "  nullif($58::bigint, 0), $64, $65, $66, $67) "
     " ON CONFLICT DO NOTHING RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters, "
@@ -234,6 +235,7 @@ GETTER(interval_step, pp_wire_interval, step)
 GETTER(interval_start, pp_wire_interval, start)
 GETTER(interval_duration, pp_wire_interval, duration)
 GETTER(interval_kernels, pp_wire_interval, kernels)
+GETTER(interval_goes_on, pp_wire_interval, goes_on)
 GETTER(cell_number, pp_wire_cell, cell)
 GETTER(cell_layer, pp_wire_cell, layer)
 GETTER(cell_phase, pp_wire_cell, phase)
@@ -264,8 +266,8 @@ int64_t pp_store_count_events(const pp_wire_batch *b)
     int64_t calls = 0;
     if (b->capture.dwell)
         return 0;
-    if (b->grid.cell == 0)
-        return (int64_t)b->interval_count;
+    for (size_t i = 0; i < b->interval_count && b->grid.cell == 0; i++)
+        calls += !b->intervals[i].goes_on;
     for (size_t i = 0; i < b->grid.count; i++)
         calls += b->grid.cells[i].calls;
     return calls;
@@ -376,12 +378,12 @@ static void add_progress(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, last->batch);
 }
 
-/* The array, or NULL where all of it is -1: not known. */
-static void add_known(pp_statement *s, const void *items, size_t n, size_t size,
-                      int64_t (*get)(const void *item))
+/* The array, or NULL where all of it is `none`. */
+static void add_unless(int64_t none, pp_statement *s, const void *items, size_t n, size_t size,
+                       int64_t (*get)(const void *item))
 {
     size_t i = 0;
-    while (i < n && get((const char *)items + i * size) == -1)
+    while (i < n && get((const char *)items + i * size) == none)
         i++;
     if (i == n)
         pp_sql_null(s, PP_SQL_INT8_ARRAY);
@@ -394,9 +396,9 @@ static void add_busy(pp_statement *s, const pp_wire_batch *b)
 {
     const size_t intervals = b->grid.cell ? 0 : b->interval_count;
     const size_t cells = b->grid.cell ? b->grid.count : 0;
-    add_known(s, b->intervals, intervals, sizeof(*b->intervals), interval_kernels);
-    add_known(s, b->steps, count_steps(b), sizeof(*b->steps), step_gap);
-    add_known(s, b->grid.cells, cells, sizeof(*b->grid.cells), cell_kernels);
+    add_unless(-1, s, b->intervals, intervals, sizeof(*b->intervals), interval_kernels);
+    add_unless(-1, s, b->steps, count_steps(b), sizeof(*b->steps), step_gap);
+    add_unless(-1, s, b->grid.cells, cells, sizeof(*b->grid.cells), cell_kernels);
     pp_sql_text(s, b->process.kernels ? b->process.kernels : "");
 }
 
@@ -654,6 +656,8 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_clock(s, b, clock);
     add_chip(s, &b->process.chip);
     add_runs(s, b);
+    add_unless(0, s, b->intervals, b->grid.cell ? 0 : b->interval_count, sizeof(*b->intervals),
+               interval_goes_on); /* $67 */
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

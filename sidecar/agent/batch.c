@@ -169,7 +169,8 @@ static int fill_intervals(const pp_batcher *b, pp_wire_batch *batch, pp_error *e
                                                  .start = p->start + b->offset,
                                                  .duration = p->end - p->start,
                                                  .phase = (pp_wire_phase)p->phase,
-                                                 .kernels = p->busy};
+                                                 .kernels = p->busy,
+                                                 .goes_on = p->goes_on};
     }
     batch->interval_count = b->piece_count;
     return 0;
@@ -234,7 +235,7 @@ static void add_piece(sum *sums, const columns *c, const pp_piece *p, int64_t st
         else
             s->kernels = at_most_a_cell(s->kernels + kernels_until(p, end - from) -
                                         kernels_until(p, begin - from));
-        s->calls += to < upper;
+        s->calls += to < upper && !p->goes_on;
     }
 }
 
@@ -311,7 +312,9 @@ int pp_batcher_cut(pp_batcher *b, bool last, pp_batcher_layer layer, void *user,
                                        .background = b->background,
                                        .monotonic = b->offset ? b->start : 0};
     int rc = fill(b, layer, user, batch, err);
-    *ret_events = (int64_t)b->piece_count;
+    *ret_events = 0;
+    for (size_t i = 0; i < b->piece_count; i++)
+        *ret_events += !b->pieces[i].piece.goes_on;
     b->start = b->end;
     b->gone += (int64_t)b->step_count;
     b->step_count = b->piece_count = 0;

@@ -50,8 +50,9 @@ typedef int (*pp_batcher_layer)(void *user, uint32_t id, pp_wire_layer *ret, pp_
 
 /**
  * Fills the batch's capture, layers, steps, and intervals or grid, which it then owns, and begins
- * the next batch where this one ends. `last`: the capture ends here. *ret_events: pieces in it.
- * Where it fails with PP_ERR_TOO_LARGE what was gathered is gone and the capture goes on.
+ * the next batch where this one ends. `last`: the capture ends here. *ret_events: pieces in it but
+ * those that go on. Where it fails with PP_ERR_TOO_LARGE what was gathered is gone and the capture
+ * goes on.
  */
 int pp_batcher_cut(pp_batcher *batcher, bool last, pp_batcher_layer layer, void *user,
                    pp_wire_batch *batch, int64_t *ret_events, pp_error *err);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 256, DEPTH = 32 };
+enum { THREADS = 256, DEPTH = 64 };
 
 /* Of times and steps: sums with an offset stay within int64_t. */
 #define NUMBER_MAX (INT64_MAX / 4)
@@ -101,7 +101,7 @@ bool pp_pairing_end(pp_pairing *p)
 }
 
 /* Adds a piece; 0, or -1 where memory is out. Pieces of no length are kept: they count as calls. */
-static int add(pp_pairing *p, const open_piece *o, int64_t end, pp_error *err)
+static int add(pp_pairing *p, const open_piece *o, int64_t end, bool goes_on, pp_error *err)
 {
     if (p->step.count == p->capacity) {
         size_t more = p->capacity ? p->capacity * 2 : 256;
@@ -116,6 +116,7 @@ static int add(pp_pairing *p, const open_piece *o, int64_t end, pp_error *err)
                                                  .layer = o->layer,
                                                  .phase = o->phase,
                                                  .trains = o->trains,
+                                                 .goes_on = goes_on,
                                                  .busy = -1};
     return 0;
 }
@@ -148,11 +149,12 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
         t->depth--;
     if (t->depth > 0) {
         open_piece *outer = &t->stack[t->depth - 1];
-        if (time > outer->since && add(p, outer, time, err) < 0)
+        /* Nodes run one after the other: one that has begun and not ended has no end hook left. */
+        const bool over = outer->phase == PP_MARK_BACKWARD && mark->phase == PP_MARK_BACKWARD;
+        if (time > outer->since && add(p, outer, time, !over, err) < 0)
             return -1;
         outer->since = time;
-        /* Nodes run one after the other: one that has begun and not ended has no end hook left. */
-        if (outer->phase == PP_MARK_BACKWARD && mark->phase == PP_MARK_BACKWARD)
+        if (over)
             t->depth--;
     }
     if (t->depth == DEPTH)
@@ -185,7 +187,8 @@ static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_e
         prolong(p, t, mark, time);
         return 0;
     }
-    if (add(p, &t->stack[at], time, err) < 0)
+    const bool pauses = mark->phase == PP_MARK_BACKWARD && (mark->flags & PP_MARK_PAUSES);
+    if (add(p, &t->stack[at], time, pauses, err) < 0)
         return -1;
     t->last = mark->phase == PP_MARK_BACKWARD ? (ssize_t)p->step.count - 1 : -1;
     t->depth = at;

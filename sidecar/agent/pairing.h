@@ -5,6 +5,9 @@
  * (a forward inside an optimizer's closure, a layer that calls another) is cut out of what runs
  * around it. Begins that never end (exceptions) vanish at the step's end.
  *
+ * A piece that is cut goes on behind what cut it, and is one call together with that; so are the
+ * stretches of a parent's backward, of which all but the last end with PP_MARK_PAUSES.
+ *
  * In backward only a layer's first and last nodes carry hooks. An end closes the layer's piece; a
  * further end, with no other mark of that thread in between, prolongs it (the AccumulateGrad of a
  * second parameter); with other marks in between it is ignored.
@@ -33,6 +36,7 @@ typedef struct pp_piece {
     uint32_t layer; /**< 0: none, the phase is the step's as a whole */
     uint8_t phase;  /**< pp_mark_phase */
     bool trains;    /**< of inference: the module trains */
+    bool goes_on;   /**< it is no whole call: that goes on in a later piece */
     int64_t busy;   /**< ns in which its kernels ran; -1: not known */
 } pp_piece;
 

@@ -188,18 +188,103 @@ PyObject *pp_nodes_edge(PyObject *args);
 
 /**
  * Walks from the output back to the edge and has the nodes call `begin` and `end` as backward
- * runs them. Returns -1 with an exception set.
+ * runs them. `exits`: a list to which the nodes before the edge are added that the walk met; NULL:
+ * not wanted. Returns -1 with an exception set.
  */
-int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end);
+int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end,
+                  PyObject *exits);
+
+/** Adds the nodes behind every tensor in a nested value to a list. -1: exception. */
+int pp_nodes_gather(PyObject *value, PyObject *nodes);
+/** The number that a node got when it was made. -1: exception. */
+int pp_nodes_number(PyObject *node, int64_t *ret);
+/** The number that the thread's next node will get. -1: exception. */
+int pp_nodes_next_number(int64_t *ret);
+/** Adds the nodes that come after this one in backward, but those that add to parameters. -1:
+ * exception. */
+int pp_nodes_behind(PyObject *node, PyObject *nodes);
+typedef enum pp_node_kind {
+    NODE_WORK,
+    NODE_VIEW,       /**< only looks at its gradient in another shape */
+    NODE_CHECKPOINT, /**< a checkpoint's, which runs its forward again and then its backward */
+} pp_node_kind;
+
+/** A pp_node_kind; -1: exception. */
+int pp_nodes_kind(PyObject *node);
+/** Has a node call these as backward runs it. -1: exception. */
+int pp_nodes_begin(PyObject *node, PyObject *hook);
+int pp_nodes_end(PyObject *node, PyObject *hook);
+
+/* ---- nodes_self.c: what of the graph is a parent's self, and of no module in it ---- */
+
+/** The nodes that a module's forward made. */
+typedef struct pp_part {
+    int64_t from, to; /**< their numbers; `to` is the next module's */
+    PyObject *exits;  /**< list of the nodes before them that they lead to; owned */
+} pp_part;
+
+/** What a parent calls as backward runs a stretch of its own nodes; `pause` ends all but the
+ * last. */
+typedef struct pp_self_hooks {
+    PyObject *begin, *pause, *end;
+} pp_self_hooks;
+
+/**
+ * Has each stretch of nodes of a parent, which are of none of the modules called in it, call
+ * these: `begin` wherever it is come into, `pause` and `end` wherever it is left. `parts` are those
+ * modules', in the order of their calls; `whole` is the parent's own and gets its exits. Where
+ * there are too many nodes none calls any. Returns -1 with an exception set.
+ */
+int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, size_t count,
+                       const pp_self_hooks *hooks);
+
+/* ---- frames.c: the forwards that are open in a thread ---- */
+
+typedef struct pp_frame {
+    uint32_t layer;
+    uint8_t phase;
+    bool parent;
+    bool too_many;      /**< modules were called in it to keep a part of each */
+    unsigned calls;     /**< that it makes of itself, and that have not returned */
+    unsigned backwards; /**< the caller's, of when it began */
+    PyObject *edge;     /**< NULL where backward is not wanted; owned */
+    pp_part *parts;     /**< of the modules called in it, where it is a parent; owned */
+    size_t part_count, part_room;
+} pp_frame;
+
+/** What is the thread's own, to tell it from others. */
+const void *pp_frames_thread(void);
+/** A new innermost frame, which owns the edge. Where there are too many, those that are open have
+ * ended in exceptions and go. */
+pp_frame *pp_frames_push(uint32_t layer, uint8_t phase, bool parent, PyObject *edge);
+/** A layer whose forward is open is called again, and returns; false: it is not open, or not
+ * called again. */
+bool pp_frames_call_again(uint32_t layer);
+bool pp_frames_return(uint32_t layer);
+/** Takes off the innermost frame of this layer, and all in it. False where there is none. */
+bool pp_frames_pop(uint32_t layer, pp_frame *ret);
+/** Frees what a popped frame owns. */
+void pp_frame_done(pp_frame *frame);
+/** The innermost frame, where it is a parent whose backward is wanted; else NULL. */
+pp_frame *pp_frames_parent(void);
+/** Adds a part, whose exits it takes; -1: out of memory, with the exception. */
+int pp_frame_add(pp_frame *frame, int64_t from, int64_t to, PyObject *exits);
+int pp_frames_count(void);
+/** Below the count. */
+const pp_frame *pp_frames_at(int i);
+/** Takes all off but the outermost `keep`. */
+void pp_frames_clear(int keep);
 
 /* ---- module_map.c: which module is which layer, by its address ---- */
 
 #define PP_PLACE_NONE UINT32_MAX
-#define PP_PLACE_ROOT UINT32_C(0) /* not a layer, but no other module calls it */
+#define PP_PLACE_LAYER UINT32_C(0xFFFF)   /**< the layer's id in a place; 0: it is none */
+#define PP_PLACE_PARENT UINT32_C(0x10000) /**< modules called in it are layers themselves */
+#define PP_PLACE_ROOT UINT32_C(0x20000)   /**< no other module calls it */
 
 /** False where there is no room, or the module has a place. */
-bool pp_module_map_put(const void *module, uint32_t layer);
-/** The layer's id, PP_PLACE_ROOT, or PP_PLACE_NONE. */
+bool pp_module_map_put(const void *module, uint32_t place);
+/** The layer's id and what else it is, or PP_PLACE_NONE. */
 uint32_t pp_module_map_find(const void *module);
 /** The module is gone: its address means nothing any more. */
 void pp_module_map_drop(const void *module);
@@ -227,6 +312,7 @@ typedef enum pp_kind {
     ENTER, /* global forward pre-hook, while marking; there once */
     LEAVE, /* global forward hook, while marking */
     BACKWARD_BEGIN,
+    BACKWARD_PAUSE, /* of a parent: it goes on behind a module in it */
     BACKWARD_END,
     OPTIMIZER_BEGIN,
     OPTIMIZER_END,
@@ -263,6 +349,10 @@ void pp_marks_phases(bool forward, bool backward, bool optimizer);
 /** Whether layers are to be replayed at steps' ends of this capture, once it has gone on a while.
  */
 void pp_marks_isolate(bool wanted);
+/** Whether LEAVE is called of forwards that end in an exception, too. */
+void pp_marks_exceptions(bool told);
+/** Modules that are not known are looked at from now on, however often they were before. */
+void pp_marks_look_anew(void);
 /** The object whose settle, found, rest, resume, position, isolate, called, returned and failed
  * the callables call; kept. */
 void pp_marks_use_probe(PyObject *probe);
@@ -288,6 +378,9 @@ void pp_marks_use_pausing(PyObject *(*make)(PyObject *closure));
 bool pp_marks_pause_optimizer(void);
 /** And goes on here. */
 void pp_marks_resume_optimizer(void);
+/** A checkpoint runs its forward again in this thread, and has: all forwards in it are over. */
+void pp_marks_again_begin(uint32_t layer);
+void pp_marks_again_end(void);
 /** A call of compiled code begins: settles, is looked at or marked as a module's is. `place` is
  * where its layer is; `known`: it has been met while layers were looked for. -1: exception. */
 int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
@@ -320,6 +413,9 @@ PyObject *pp_hooks_without(PyObject *function);
 int pp_spans_init(void);
 /** A callable in place of a method, which it keeps, that marks its calls. New reference. */
 PyObject *pp_spans_new(PyObject *original, pp_mark_phase phase);
+/** The same of the methods before and behind what a checkpoint runs again; `layer`, or 0, is what
+ * it runs outside of modules. */
+PyObject *pp_spans_again(PyObject *original, bool begins, uint32_t layer);
 /** A callable in place of an optimizer's closure, which it keeps: the optimizer's piece pauses
  * while it runs. New reference. */
 PyObject *pp_spans_pausing(PyObject *closure);

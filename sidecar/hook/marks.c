@@ -20,7 +20,6 @@
 #include <string.h>
 
 enum {
-    FRAMES = 64,          /* forwards open in one thread */
     COLLECT_MAX = 65536,  /* module calls looked at when finding layers */
     SPAN_COST = 400,      /* ns of a span's wrapper and its two marks: measured */
     BACKWARD_COST = 1200, /* ns of a call from autograd into a hook, arguments included: measured */
@@ -29,6 +28,10 @@ enum {
 /* Of a capture, before layers are replayed: steps, or ns where they are long. */
 #define BEFORE_STEPS 32
 #define BEFORE_NS INT64_C(2000000000)
+
+/* Between two times that layers are looked for again, ns: each is twice the one before. */
+#define LOOK_AFTER INT64_C(1000000000)
+#define LOOK_AFTER_MAX INT64_C(600000000000)
 
 /* No optimizer has stepped for so long: this is no training now, or one with longer steps. */
 #define PATIENCE INT64_C(30000000000)
@@ -39,24 +42,21 @@ typedef struct marker {
     uint8_t kind;
 } marker;
 
-/* A forward that has begun in this thread. */
-typedef struct frame {
-    uint32_t layer;
-    uint8_t phase;
-    PyObject *edge; /* NULL where backward is not wanted */
-} frame;
-
 static struct {
     pp_state state;
     bool phases[3];
-    bool partial;        /* discovering began within a step: what it called first was missed */
-    bool merged;         /* the running step holds the one before, whose end was not seen */
-    bool settling;       /* a settle is running, or has failed: not again */
-    bool quiet;          /* the callables' own cost is being measured */
-    bool resting;        /* no step came while discovering: wait for one without a forward hook */
-    int64_t stepless;    /* since when a step is awaited, ns; 0: it is not looked at */
-    int64_t patience;    /* how long a step is awaited, ns */
-    const void *trainer; /* the thread whose steps are counted: its frame_count */
+    bool partial;       /* discovering began within a step: what it called first was missed */
+    bool news;          /* discovering began with a module that was not known */
+    bool merged;        /* the running step holds the one before, whose end was not seen */
+    bool exceptions;    /* forwards that end in one are told */
+    bool settling;      /* a settle is running, or has failed: not again */
+    bool quiet;         /* the callables' own cost is being measured */
+    bool resting;       /* no step came while discovering: wait for one without a forward hook */
+    int64_t stepless;   /* since when a step is awaited, ns; 0: it is not looked at */
+    int64_t patience;   /* how long a step is awaited, ns */
+    int64_t looked;     /* when layers were looked for because of a module that was not known, ns */
+    int64_t look_after; /* not before so long after that */
+    const void *trainer; /* the thread whose steps are counted: as pp_frames_thread has it */
     pp_steps ends;       /* which optimizers' steps end the training's */
     int depth;           /* optimizers open: wrappers call the one they wrap */
     Py_hash_t outermost; /* the outermost of these */
@@ -70,16 +70,13 @@ static struct {
     PyObject *probe;     /* the Python side: see pp_marks_use_probe */
     PyObject *queue;     /* queues a callback of backward's end; NULL: it is not marked */
     bool awaiting;       /* one is queued */
-} hook = {.patience = PATIENCE};
+    unsigned backwards;  /* nodes that backward has called us for */
+} hook = {.patience = PATIENCE, .look_after = LOOK_AFTER};
 
 static PyObject *marker_type;
 static unsigned spans; /* phases whose spans are open in the trainer's thread, as bits */
 /* What backward's nodes call, by layer; made when first needed. */
-static struct {
-    PyObject *begin, *end;
-} backward[PP_RING_LAYERS + 1];
-static _Thread_local frame frames[FRAMES];
-static _Thread_local int frame_count;
+static pp_self_hooks backward[PP_RING_LAYERS + 1];
 
 static void show_state(pp_state s)
 {
@@ -106,6 +103,7 @@ static int give_up(void)
         return -1;
     PyErr_Clear();
     show_state(OFF);
+    pp_frames_clear(0);
     if (pp_ring())
         __atomic_fetch_add(&pp_ring()->failures, 1, __ATOMIC_RELAXED);
     PyObject *done = hook.probe ? PyObject_CallMethod(hook.probe, "failed", NULL) : Py_None;
@@ -136,23 +134,6 @@ static int settle(void)
     int rc = call_probe("settle");
     hook.settling = false;
     return rc;
-}
-
-/* Takes the innermost frame off; its edge is the caller's. */
-static PyObject *take_frame(void)
-{
-    frame *f = &frames[--frame_count];
-    PyObject *edge = f->edge;
-    f->edge = NULL;
-    return edge;
-}
-
-static void clear_frames(int keep)
-{
-    while (frame_count > keep) {
-        PyObject *edge = take_frame();
-        Py_XDECREF(edge);
-    }
 }
 
 /* ---- what each kind does; -1 with an exception ---- */
@@ -242,24 +223,47 @@ static int phase_of_call(PyObject *module, uint8_t *ret_phase, uint8_t *ret_flag
     return 0;
 }
 
-static int begin_layer(uint32_t layer, PyObject *module, PyObject *args)
+/* Whether this is the thread whose steps are counted. */
+static bool is_trainer(void)
 {
+    return hook.trainer == pp_frames_thread();
+}
+
+enum { AGAINS = 16 }; /* checkpoints in checkpoints */
+
+static _Thread_local struct {
+    int frames; /* that were open */
+    uint32_t layer;
+} agains[AGAINS];
+static _Thread_local int again_count;
+
+/* The graph of what a checkpoint runs again is thrown away. Parents keep nodes of the graph until
+ * they return: in the thread that is looked after alone. */
+static bool wants_backward(uint32_t place, uint8_t phase)
+{
+    return hook.phases[PP_MARK_BACKWARD] && phase != PP_MARK_INFERENCE && again_count == 0 &&
+           (!(place & PP_PLACE_PARENT) || is_trainer() || phase == PP_MARK_RECOMPUTE);
+}
+
+static unsigned backwards(void)
+{
+    return __atomic_load_n(&hook.backwards, __ATOMIC_RELAXED);
+}
+
+static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
+{
+    const uint32_t layer = place & PP_PLACE_LAYER;
     uint8_t phase, flags;
     int64_t begun = pp_now();
     if (phase_of_call(module, &phase, &flags) < 0)
         return -1;
-    if (frame_count == FRAMES)
-        clear_frames(0); /* forwards that ended in exceptions */
-    frame *f = &frames[frame_count];
-    f->layer = layer;
-    f->phase = phase;
-    f->edge = NULL;
-    if (hook.phases[PP_MARK_BACKWARD] && phase != PP_MARK_INFERENCE) {
-        f->edge = pp_nodes_edge(args);
-        if (!f->edge)
+    PyObject *edge = NULL;
+    if (wants_backward(place, phase)) {
+        edge = pp_nodes_edge(args);
+        if (!edge)
             return -1;
     }
-    frame_count++;
+    pp_frames_push(layer, phase, place & PP_PLACE_PARENT, edge)->backwards = backwards();
     pp_ring_cost(pp_now() - begun);
     if (hook.phases[PP_MARK_FORWARD])
         pp_mark_put(PP_MARK_BEGIN, phase, flags, layer, 0, 0, 0);
@@ -283,20 +287,58 @@ static void put_edge(pp_mark_kind kind)
 static int stop_here(void)
 {
     put_edge(PP_MARK_STOP);
-    clear_frames(0);
+    pp_frames_clear(0);
     show_state(STOPPING);
     return settle();
 }
 
-/* Whether this is the thread whose steps are counted. */
-static bool is_trainer(void)
+/* Whether a module has parameters, or modules in it. One that has neither may be made for a call.
+ */
+static int has_parts(PyObject *module)
 {
-    return hook.trainer == &frame_count;
+    static const char *const tables[] = {"_parameters", "_modules"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables && !any; i++) {
+        PyObject *table = PyObject_GetAttrString(module, tables[i]);
+        any = table && PyDict_Check(table) && PyDict_Size(table) > 0;
+        if (!table)
+            PyErr_Clear();
+        Py_XDECREF(table);
+    }
+    return any;
+}
+
+/* Whether a module that no step has called so far is worth looking for layers again. */
+static int is_news(PyObject *module, bool *ret)
+{
+    uint8_t phase;
+    int64_t now = pp_now();
+    *ret = false;
+    if (!is_trainer() || now - hook.looked < hook.look_after || !has_parts(module))
+        return 0;
+    if (forward_phase(&phase) < 0)
+        return -1;
+    if (phase == PP_MARK_RECOMPUTE)
+        return 0; /* it would not be found */
+    hook.looked = now;
+    if (hook.look_after < LOOK_AFTER_MAX)
+        hook.look_after *= 2;
+    *ret = true;
+    return 0;
 }
 
 static bool is_layer(uint32_t place)
 {
-    return place != PP_PLACE_ROOT && place != PP_PLACE_NONE;
+    return place != PP_PLACE_NONE && (place & PP_PLACE_LAYER);
+}
+
+/* What the rest of this step calls is kept: no step to come may call it again soon. */
+static int look_again(PyObject *module)
+{
+    if (stop_here() < 0)
+        return -1;
+    hook.news = hook.state == DISCOVERING;
+    return hook.news ? discover(module) : 0;
 }
 
 static int enter_marking(PyObject *module, PyObject *args)
@@ -305,8 +347,18 @@ static int enter_marking(PyObject *module, PyObject *args)
     if (pp_ring_mode_now() != PP_RING_SAMPLE && stepless())
         return stop_here(); /* it is over, but no step comes at whose end it could stop */
     pp_ring_cost(hook.call_cost);
-    if (place == PP_PLACE_ROOT)
-        clear_frames(0); /* nothing calls it: what is open here ended in exceptions */
+    bool news = false;
+    if (place == PP_PLACE_NONE && is_news(module, &news) < 0)
+        return -1;
+    if (news)
+        return look_again(module);
+    if (!is_layer(place) && !(place != PP_PLACE_NONE && (place & PP_PLACE_ROOT)))
+        return 0;
+    if (hook.exceptions && is_layer(place) && (place & PP_PLACE_PARENT) &&
+        pp_frames_call_again(place & PP_PLACE_LAYER))
+        return 0; /* it calls itself: that is what it does */
+    if (place & PP_PLACE_ROOT)
+        pp_frames_clear(0); /* nothing calls it: what is open here ended in exceptions */
     return is_layer(place) ? begin_layer(place, module, args) : 0;
 }
 
@@ -328,49 +380,72 @@ static int on_call(PyObject *module)
     return hook.state == DISCOVERING ? discover(module) : 0;
 }
 
-/* The forward that ends now; the edge, a new reference or NULL, is the caller's. */
-static bool pop_frame(uint32_t layer, frame *ret)
+static int make_hooks(uint32_t layer)
 {
-    int at = frame_count;
-    while (at > 0 && frames[at - 1].layer != layer)
-        at--;
-    if (at == 0)
-        return false;
-    clear_frames(at); /* forwards inside this one that ended in exceptions */
-    *ret = frames[at - 1];
-    (void)take_frame();
-    return true;
+    pp_self_hooks *h = &backward[layer];
+    if (!h->begin)
+        h->begin = pp_marks_callable(BACKWARD_BEGIN, layer);
+    if (!h->pause)
+        h->pause = pp_marks_callable(BACKWARD_PAUSE, layer);
+    if (!h->end)
+        h->end = pp_marks_callable(BACKWARD_END, layer);
+    return h->begin && h->pause && h->end ? 0 : -1;
 }
 
-static int hook_backward(uint32_t layer, PyObject *output, PyObject *edge)
+/* Has the module's nodes call its hooks; `part` are its nodes, NULL where no parent asks. What a
+ * backward within a parent's forward has made is no order to go by. */
+static int hook_backward(const pp_frame *f, PyObject *output, pp_part *part)
 {
-    PyObject **begin = &backward[layer].begin;
-    PyObject **end = &backward[layer].end;
-    if (!*begin)
-        *begin = pp_marks_callable(BACKWARD_BEGIN, layer);
-    if (!*end)
-        *end = pp_marks_callable(BACKWARD_END, layer);
-    return *begin && *end ? pp_nodes_hook(output, edge, *begin, *end) : -1;
+    const pp_self_hooks *h = &backward[f->layer];
+    if (make_hooks(f->layer) < 0)
+        return -1;
+    if (!f->parent)
+        return pp_nodes_hook(output, f->edge, h->begin, h->end, part ? part->exits : NULL);
+    if (f->backwards != backwards() || f->too_many)
+        return 0;
+    return pp_nodes_hook_self(output, part, f->parts, f->part_count, h);
+}
+
+/* The same, where nodes are numbered: the module becomes a part of what called it. */
+static int hook_numbered(const pp_frame *f, PyObject *output)
+{
+    if (!pp_frames_parent() && !f->parent)
+        return hook_backward(f, output, NULL);
+    pp_part part = {.from = PyLong_AsLongLong(f->edge), .exits = PyList_New(0)};
+    int rc = part.exits && !PyErr_Occurred() && pp_nodes_next_number(&part.to) == 0
+                 ? hook_backward(f, output, &part)
+                 : -1;
+    pp_frame *around = pp_frames_parent(); /* others' code ran since */
+    if (rc == 0 && around)
+        return pp_frame_add(around, part.from, part.to, part.exits);
+    Py_XDECREF(part.exits);
+    return rc;
 }
 
 static int on_leave(PyObject *module, PyObject *output)
 {
-    if (hook.state != MARKING)
+    if (hook.state != MARKING) {
+        pp_frames_clear(0);
         return 0;
-    uint32_t layer = pp_module_map_find(module);
-    if (!is_layer(layer))
+    }
+    uint32_t place = pp_module_map_find(module);
+    if (!is_layer(place) || pp_frames_return(place & PP_PLACE_LAYER))
         return 0;
-    frame f;
-    if (!pop_frame(layer, &f))
+    pp_frame f;
+    if (!pp_frames_pop(place & PP_PLACE_LAYER, &f))
         return 0; /* it began before the capture did */
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_END, f.phase, 0, layer, 0, 0, 0);
-    if (!f.edge)
-        return 0;
-    int64_t begun = pp_now();
-    int rc = hook_backward(layer, output, f.edge);
-    Py_DECREF(f.edge);
-    pp_ring_cost(pp_now() - begun);
+        pp_mark_put(PP_MARK_END, f.phase, 0, f.layer, 0, 0, 0);
+    int rc = 0;
+    if (f.edge) {
+        int64_t begun = pp_now();
+        if (pp_torch_api.get_sequence_nr)
+            rc = hook_numbered(&f, output);
+        else if (!f.parent)
+            rc = hook_backward(&f, output, NULL);
+        pp_ring_cost(pp_now() - begun);
+    }
+    pp_frame_done(&f);
     return rc;
 }
 
@@ -392,6 +467,40 @@ void pp_marks_end(pp_mark_phase phase)
     spans &= ~(1U << phase);
     if (hook.state == MARKING)
         pp_mark_put(PP_MARK_END, (uint8_t)phase, 0, 0, 0, 0, 0);
+}
+
+/* ---- what a checkpoint runs again ---- */
+
+void pp_marks_again_begin(uint32_t layer)
+{
+    int at = again_count++;
+    if (at >= AGAINS)
+        return;
+    agains[at].frames = pp_frames_count();
+    agains[at].layer = hook.state == MARKING && hook.phases[PP_MARK_FORWARD] ? layer : 0;
+    if (agains[at].layer)
+        pp_mark_put(PP_MARK_BEGIN, PP_MARK_RECOMPUTE, 0, layer, 0, 0, 0);
+}
+
+/* It may have been left as soon as all that backward needs was there: by an exception, of which
+ * modules do not tell. */
+void pp_marks_again_end(void)
+{
+    int at = again_count > 0 ? --again_count : AGAINS;
+    if (at >= AGAINS)
+        return;
+    if (hook.state != MARKING) {
+        pp_frames_clear(agains[at].frames);
+        return;
+    }
+    for (int i = pp_frames_count(); i > agains[at].frames; i--) {
+        const pp_frame *f = pp_frames_at(i - 1);
+        if (hook.phases[PP_MARK_FORWARD])
+            pp_mark_put(PP_MARK_END, f->phase, 0, f->layer, 0, 0, 0);
+    }
+    pp_frames_clear(agains[at].frames);
+    if (agains[at].layer)
+        pp_mark_put(PP_MARK_END, PP_MARK_RECOMPUTE, 0, agains[at].layer, 0, 0, 0);
 }
 
 /*
@@ -421,14 +530,15 @@ static int on_backward(const marker *m)
 {
     if (hook.state != MARKING || !hook.phases[PP_MARK_BACKWARD])
         return 0;
+    __atomic_fetch_add(&hook.backwards, 1, __ATOMIC_RELAXED);
     pp_ring_cost(BACKWARD_COST);
     if (hook.queue && !hook.awaiting) {
         hook.awaiting = true;
         if (queue_callback(COMMUNICATION_BEGIN) < 0)
             return -1;
     }
-    pp_mark_put(m->kind == BACKWARD_BEGIN ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD, 0,
-                m->layer, 0, 0, 0);
+    pp_mark_put(m->kind == BACKWARD_BEGIN ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD,
+                m->kind == BACKWARD_PAUSE ? PP_MARK_PAUSES : 0, m->layer, 0, 0, 0);
     return 0;
 }
 
@@ -457,7 +567,7 @@ static void put_start(void)
     hook.stepless = 0;
     hook.marked = 0;
     hook.marked_from = pp_now();
-    hook.trainer = &frame_count;
+    hook.trainer = pp_frames_thread();
     put_edge(PP_MARK_START);
 }
 
@@ -465,10 +575,13 @@ static int on_found(void)
 {
     if (hook.partial) {
         hook.partial = false;
+        if (hook.news)
+            return 0;
         Py_CLEAR(hook.collected);
         hook.collected = PyList_New(0);
         return hook.collected ? 0 : -1;
     }
+    hook.news = false;
     if (!hook.collected || PyList_Size(hook.collected) == 0)
         return 0; /* nothing ran since: one step more */
     if (pp_kernels_closing() || pp_clock_cuda_behind()) {
@@ -526,7 +639,7 @@ static int on_step(void)
     if (position(&epoch, &batch) < 0)
         return -1;
     pp_mark_put(PP_MARK_STEP, 0, clock_flags(), 0, hook.steps - 1, epoch, batch);
-    clear_frames(0);
+    pp_frames_clear(0);
     spans = 0; /* and what is open or queued still ended in an exception */
     hook.awaiting = false;
     hook.stepless = 0;
@@ -751,6 +864,7 @@ static int dispatch(const marker *m, PyObject *args)
     case LEAVE:
         return on_leave(first, PyTuple_GetItem(args, n - 1));
     case BACKWARD_BEGIN:
+    case BACKWARD_PAUSE:
     case BACKWARD_END:
         return on_backward(m);
     case OPTIMIZER_BEGIN:
@@ -834,6 +948,8 @@ int pp_marks_set_state(pp_state state, bool partial)
     hook.partial = partial;
     hook.stepless = 0;
     hook.resting = hook.resting && state == COUNTING;
+    if (state != MARKING)
+        pp_frames_clear(0);
     if (state == OFF) {
         hook.depth = 0;
         pp_pace_pause(); /* what comes until it counts again is not seen */
@@ -859,6 +975,17 @@ void pp_marks_phases(bool forward, bool backward_, bool optimizer)
     hook.phases[PP_MARK_FORWARD] = forward;
     hook.phases[PP_MARK_BACKWARD] = backward_;
     hook.phases[PP_MARK_OPTIMIZER] = optimizer;
+}
+
+void pp_marks_exceptions(bool told)
+{
+    hook.exceptions = told;
+}
+
+void pp_marks_look_anew(void)
+{
+    hook.looked = 0;
+    hook.look_after = LOOK_AFTER;
 }
 
 void pp_marks_isolate(bool wanted)

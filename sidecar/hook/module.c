@@ -123,15 +123,21 @@ static PyObject *m_marker(PyObject *self, PyObject *args)
     return pp_marks_callable((pp_kind)kind, 0);
 }
 
-/* Tells where a layer is (its module, its id), or with 0 the model that nobody else calls. */
+/* Tells where a layer is: its module, its id (0: it is none), whether modules in it are layers
+ * themselves, and whether nobody calls it but the training. */
 static PyObject *m_place(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *module;
     unsigned long layer;
-    if (!PyArg_ParseTuple(args, "Ok", &module, &layer))
+    int parent, root;
+    if (!PyArg_ParseTuple(args, "Okpp", &module, &layer, &parent, &root))
         return NULL;
-    return PyBool_FromLong(layer <= PP_RING_LAYERS && pp_module_map_put(module, (uint32_t)layer));
+    if (layer > PP_RING_LAYERS)
+        return PyBool_FromLong(0);
+    const uint32_t place =
+        (uint32_t)layer | (parent ? PP_PLACE_PARENT : 0) | (root ? PP_PLACE_ROOT : 0);
+    return PyBool_FromLong(pp_module_map_put(module, place));
 }
 
 static PyObject *m_drop(PyObject *self, PyObject *address)
@@ -288,6 +294,32 @@ static PyObject *m_span(PyObject *self, PyObject *args)
         return NULL;
     }
     return pp_spans_new(original, (pp_mark_phase)phase);
+}
+
+static PyObject *m_exceptions(PyObject *self, PyObject *told)
+{
+    (void)self;
+    pp_marks_exceptions(told == Py_True);
+    return none();
+}
+
+static PyObject *m_look_anew(PyObject *self, PyObject *ignored)
+{
+    (void)self;
+    (void)ignored;
+    pp_marks_look_anew();
+    return none();
+}
+
+static PyObject *m_again(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *original;
+    int begins;
+    unsigned int layer;
+    if (!PyArg_ParseTuple(args, "OpI", &original, &begins, &layer))
+        return NULL;
+    return pp_spans_again(original, begins, layer <= PP_RING_LAYERS ? layer : 0);
 }
 
 static PyObject *m_region(PyObject *self, PyObject *original)
@@ -486,7 +518,7 @@ static PyMethodDef functions[] = {
     {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
     {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
     {"marker", m_marker, METH_VARARGS, "A callable of one kind."},
-    {"place", m_place, METH_VARARGS, "Where a layer is: a module and an id; False: no room."},
+    {"place", m_place, METH_VARARGS, "Where a layer is: module, id, parent, root; False: no room."},
     {"drop", m_drop, METH_O, "The module at this address is gone."},
     {"clear", m_clear, METH_NOARGS, "Forgets all places."},
     {"refuse", m_refuse, METH_VARARGS, "Says in the ring why this process is not profiled."},
@@ -509,6 +541,9 @@ static PyMethodDef functions[] = {
     {"communication", m_communication, METH_O,
      "Marks backward's end by this queue_callback; None."},
     {"span", m_span, METH_VARARGS, "A callable in place of a method, that marks its calls."},
+    {"again", m_again, METH_VARARGS, "The same before or behind what a checkpoint runs again."},
+    {"exceptions", m_exceptions, METH_O, "Whether LEAVE tells of forwards that raise, too."},
+    {"look_anew", m_look_anew, METH_NOARGS, "Looks at modules that are not known, from now on."},
     {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},
     {"isolate", m_isolate, METH_VARARGS,
      "Whether layers are to be replayed in this capture, and why not."},
@@ -542,6 +577,7 @@ PyMODINIT_FUNC PyInit__marks(void)
                                         "ENTER",
                                         "LEAVE",
                                         "BACKWARD_BEGIN",
+                                        "BACKWARD_PAUSE",
                                         "BACKWARD_END",
                                         "OPTIMIZER_BEGIN",
                                         "OPTIMIZER_END",

@@ -15,7 +15,7 @@ enum {
 
 static struct {
     const void *module; /* NULL: free; a search ends here */
-    uint32_t layer;     /* PP_PLACE_NONE: its module is gone */
+    uint32_t place;     /* PP_PLACE_NONE: its module is gone */
 } table[SIZE];
 static unsigned taken;
 
@@ -28,7 +28,7 @@ static unsigned slot_of(const void *module)
     return at;
 }
 
-bool pp_module_map_put(const void *module, uint32_t layer)
+bool pp_module_map_put(const void *module, uint32_t place)
 {
     unsigned at = slot_of(module);
     if (!table[at].module) {
@@ -36,24 +36,24 @@ bool pp_module_map_put(const void *module, uint32_t layer)
             return false;
         taken++;
         table[at].module = module;
-    } else if (table[at].layer != PP_PLACE_NONE) {
+    } else if (table[at].place != PP_PLACE_NONE) {
         return false;
     }
-    table[at].layer = layer;
+    table[at].place = place;
     return true;
 }
 
 uint32_t pp_module_map_find(const void *module)
 {
     unsigned at = slot_of(module);
-    return table[at].module ? table[at].layer : PP_PLACE_NONE;
+    return table[at].module ? table[at].place : PP_PLACE_NONE;
 }
 
 void pp_module_map_drop(const void *module)
 {
     unsigned at = slot_of(module);
     if (table[at].module)
-        table[at].layer = PP_PLACE_NONE;
+        table[at].place = PP_PLACE_NONE;
 }
 
 void pp_module_map_clear(void)

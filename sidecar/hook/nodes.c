@@ -19,26 +19,26 @@
 
 #include <string.h>
 
-enum { NODES_MAX = 4096, DEPTH_MAX = 4, VIEWS_MAX = 8 };
+enum { NODES_MAX = 4096, DEPTH_MAX = 4, VIEWS_MAX = 8, TYPES_MAX = 1024 };
 
 pp_torch pp_torch_api;
 
-/* Types of nodes, and whether they only look at their gradient in another shape. */
-static PyObject *views;
+/* Types of nodes and their kinds. */
+static PyObject *kinds;
 /* Interned names and arguments used on every call. */
 static PyObject *s_grad_fn, *s_next_functions, *s_sequence_nr, *s_register_hook;
 static PyObject *s_register_prehook, *s_name;
 
 int pp_nodes_init(void)
 {
-    views = PyDict_New();
+    kinds = PyDict_New();
     s_grad_fn = PyUnicode_InternFromString("grad_fn");
     s_next_functions = PyUnicode_InternFromString("next_functions");
     s_sequence_nr = PyUnicode_InternFromString("_sequence_nr");
     s_register_hook = PyUnicode_InternFromString("register_hook");
     s_register_prehook = PyUnicode_InternFromString("register_prehook");
     s_name = PyUnicode_InternFromString("__name__");
-    return views && s_grad_fn && s_next_functions && s_sequence_nr && s_register_hook &&
+    return kinds && s_grad_fn && s_next_functions && s_sequence_nr && s_register_hook &&
                    s_register_prehook && s_name
                ? 0
                : -1;
@@ -78,6 +78,27 @@ static int gather(PyObject *value, PyObject *nodes, int depth)
     return rc;
 }
 
+int pp_nodes_gather(PyObject *value, PyObject *nodes)
+{
+    return gather(value, nodes, 0);
+}
+
+int pp_nodes_next_number(int64_t *ret)
+{
+    PyObject *number = PyObject_CallFunctionObjArgs(pp_torch_api.get_sequence_nr, NULL);
+    *ret = number ? PyLong_AsLongLong(number) : -1;
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int pp_nodes_number(PyObject *node, int64_t *ret)
+{
+    PyObject *number = PyObject_CallMethodObjArgs(node, s_sequence_nr, NULL);
+    *ret = number ? PyLong_AsLongLong(number) : -1;
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 PyObject *pp_nodes_edge(PyObject *args)
 {
     if (pp_torch_api.get_sequence_nr)
@@ -108,17 +129,22 @@ static int inside(PyObject *node, PyObject *edge)
     return rc;
 }
 
-/* Registers through the node's own method; the handle, or NULL with an exception. */
-static PyObject *put_hook(PyObject *node, PyObject *method, PyObject *hook)
-{
-    return PyObject_CallMethodObjArgs(node, method, hook, NULL);
-}
-
+/* Registers through the node's own method. */
 static int hook_node(PyObject *node, PyObject *method, PyObject *hook)
 {
-    PyObject *handle = put_hook(node, method, hook);
+    PyObject *handle = PyObject_CallMethodObjArgs(node, method, hook, NULL);
     Py_XDECREF(handle);
     return handle ? 0 : -1;
+}
+
+int pp_nodes_begin(PyObject *node, PyObject *hook)
+{
+    return hook_node(node, s_register_prehook, hook);
+}
+
+int pp_nodes_end(PyObject *node, PyObject *hook)
+{
+    return hook_node(node, s_register_hook, hook);
 }
 
 typedef struct walk {
@@ -126,6 +152,7 @@ typedef struct walk {
     PyObject *visited; /* the same as a set */
     PyObject *edge;
     PyObject *end;
+    PyObject *exits; /* list of the nodes before the edge that were met, or NULL */
 } walk;
 
 /* Puts a node on the queue unless it has been there. */
@@ -140,33 +167,45 @@ static int visit(walk *w, PyObject *node)
 }
 
 /* By the type's name: TBackward0 and the like. */
-static int has_view_name(PyObject *type)
+static int kind_by_name(PyObject *type)
 {
-    static const char *const known[] = {
-        "TBackward",     "TransposeBackward",  "PermuteBackward",
-        "ViewBackward",  "UnsafeViewBackward", "ReshapeAliasBackward",
-        "AliasBackward", "UnsqueezeBackward",  "SqueezeBackward"};
+    static const struct {
+        const char *prefix;
+        pp_node_kind kind;
+    } known[] = {
+        {"TBackward", NODE_VIEW},          {"TransposeBackward", NODE_VIEW},
+        {"PermuteBackward", NODE_VIEW},    {"ViewBackward", NODE_VIEW},
+        {"UnsafeViewBackward", NODE_VIEW}, {"ReshapeAliasBackward", NODE_VIEW},
+        {"AliasBackward", NODE_VIEW},      {"UnsqueezeBackward", NODE_VIEW},
+        {"SqueezeBackward", NODE_VIEW},    {"CheckpointFunction", NODE_CHECKPOINT},
+    };
     PyObject *name = PyObject_GetAttr(type, s_name);
     PyObject *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
     const char *text = bytes ? PyBytes_AsString(bytes) : NULL;
-    int found = text ? 0 : -1;
+    int kind = text ? NODE_WORK : -1;
     for (size_t i = 0; text && i < sizeof known / sizeof *known; i++)
-        found |= strncmp(text, known[i], strlen(known[i])) == 0;
+        if (strncmp(text, known[i].prefix, strlen(known[i].prefix)) == 0)
+            kind = (int)known[i].kind;
     Py_XDECREF(bytes);
     Py_XDECREF(name);
-    return found;
+    return kind;
 }
 
-static int is_view(PyObject *node)
+/* Types are remembered, but not all that a program may make, one for each call of a forward. */
+int pp_nodes_kind(PyObject *node)
 {
     PyObject *type = (PyObject *)Py_TYPE(node);
-    PyObject *known = PyDict_GetItemWithError(views, type);
+    PyObject *known = PyDict_GetItemWithError(kinds, type);
     if (known)
-        return known == Py_True;
-    int view = PyErr_Occurred() ? -1 : has_view_name(type);
-    if (view >= 0 && PyDict_SetItem(views, type, view ? Py_True : Py_False) < 0)
-        view = -1;
-    return view;
+        return (int)PyLong_AsLong(known);
+    int kind = PyErr_Occurred() ? -1 : kind_by_name(type);
+    if (kind < 0 || PyDict_Size(kinds) >= TYPES_MAX)
+        return kind;
+    PyObject *number = PyLong_FromLong(kind);
+    if (!number || PyDict_SetItem(kinds, type, number) < 0)
+        kind = -1;
+    Py_XDECREF(number);
+    return kind;
 }
 
 /* What comes after a node in backward, views looked through. */
@@ -179,19 +218,21 @@ static int look_behind(walk *w, PyObject *node, int depth, successors *ret);
 static int look_at(walk *w, PyObject *to, int depth, successors *ret)
 {
     int in = inside(to, w->edge);
-    if (in <= 0) {
+    if (in < 0)
+        return -1;
+    if (in == 0) {
         ret->outward = true;
-        return in;
+        return w->exits ? PyList_Append(w->exits, to) : 0;
     }
-    int view = depth < VIEWS_MAX ? is_view(to) : 0;
-    if (view != 0)
-        return view < 0 ? -1 : look_behind(w, to, depth + 1, ret);
+    int kind = depth < VIEWS_MAX ? pp_nodes_kind(to) : NODE_WORK;
+    if (kind < 0 || kind == NODE_VIEW)
+        return kind < 0 ? -1 : look_behind(w, to, depth + 1, ret);
     ret->working = true;
     return visit(w, to);
 }
 
-/* Adding into parameters is no work of the layer's. */
-static int look_behind(walk *w, PyObject *node, int depth, successors *ret)
+/* Calls `take` with each node behind this one. Adding into parameters is no work of the layer's. */
+static int each_behind(PyObject *node, int (*take)(void *user, PyObject *to), void *user)
 {
     PyObject *next = PyObject_GetAttr(node, s_next_functions);
     int rc = next ? 0 : -1;
@@ -202,10 +243,38 @@ static int look_behind(walk *w, PyObject *node, int depth, successors *ret)
         if (!to)
             rc = -1;
         else if (to != Py_None && !accumulates(to))
-            rc = look_at(w, to, depth, ret);
+            rc = take(user, to);
     }
     Py_XDECREF(next);
     return rc;
+}
+
+static int append(void *list, PyObject *node)
+{
+    return PyList_Append(list, node);
+}
+
+int pp_nodes_behind(PyObject *node, PyObject *nodes)
+{
+    return each_behind(node, append, nodes);
+}
+
+typedef struct look {
+    walk *walk;
+    int depth;
+    successors *found;
+} look;
+
+static int take_look(void *user, PyObject *to)
+{
+    const look *l = user;
+    return look_at(l->walk, to, l->depth, l->found);
+}
+
+static int look_behind(walk *w, PyObject *node, int depth, successors *ret)
+{
+    look l = {w, depth, ret};
+    return each_behind(node, take_look, &l);
 }
 
 static int walk_node(walk *w, PyObject *node)
@@ -214,7 +283,7 @@ static int walk_node(walk *w, PyObject *node)
     if (look_behind(w, node, 0, &behind) < 0)
         return -1;
     const bool leaves = behind.outward || !behind.working;
-    return leaves ? hook_node(node, s_register_hook, w->end) : 0;
+    return leaves ? pp_nodes_end(node, w->end) : 0;
 }
 
 static int walk_all(walk *w, PyObject *outputs, PyObject *begin)
@@ -228,7 +297,7 @@ static int walk_all(walk *w, PyObject *outputs, PyObject *begin)
         /* A layer that hands its input through has no node; a leaf tensor is no work of its. */
         if (!in || seen || accumulates(node))
             continue;
-        if (hook_node(node, s_register_prehook, begin) < 0 || visit(w, node) < 0)
+        if (pp_nodes_begin(node, begin) < 0 || visit(w, node) < 0)
             return -1;
     }
     for (Py_ssize_t i = 0; i < PyList_Size(w->queue); i++)
@@ -237,10 +306,14 @@ static int walk_all(walk *w, PyObject *outputs, PyObject *begin)
     return 0;
 }
 
-int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end)
+int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end, PyObject *exits)
 {
     PyObject *outputs = PyList_New(0);
-    walk w = {.queue = PyList_New(0), .visited = PySet_New(NULL), .edge = edge, .end = end};
+    walk w = {.queue = PyList_New(0),
+              .visited = PySet_New(NULL),
+              .edge = edge,
+              .end = end,
+              .exits = exits};
     int rc = outputs && w.queue && w.visited ? gather(output, outputs, 0) : -1;
     if (rc == 0 && PyList_Size(outputs) > 0)
         rc = walk_all(&w, outputs, begin);

@@ -1,16 +1,25 @@
 /*
  * Methods of torch's classes that are wrapped while a capture runs, to mark what is the step's and
- * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad; and closures of
- * optimizers, which are not the optimizer's work. A wrapper that somebody keeps goes on calling the
+ * no layer's: the DataLoader iterator's __next__ and Optimizer.zero_grad; those between which a
+ * checkpoint runs its forward again; and closures of optimizers, which are not the optimizer's
+ * work. A wrapper that somebody keeps goes on calling the
  * original, which answers whatever is asked of it and keeps what is set. As a function it can be
  * referred to weakly, is copied by being itself, and pickled by its name.
  */
 #include "hook.h"
 
+typedef enum role {
+    PHASE,       /* a phase of the step's, from its call to its return */
+    CLOSURE,     /* the optimizer's piece pauses */
+    AGAIN_BEGIN, /* behind it a checkpoint runs its forward again */
+    AGAIN_END,   /* before it that has ended, also where not all of it ran */
+} role;
+
 typedef struct span {
     PyObject_HEAD PyObject *original;
+    role role;
     uint8_t phase;
-    bool pausing; /* a closure: the optimizer's piece pauses */
+    uint32_t layer; /* what a checkpoint runs outside of modules */
 } span;
 
 static PyObject *span_type;
@@ -42,7 +51,7 @@ static void end(const span *s)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (s->pausing)
+    if (s->role == CLOSURE)
         pp_marks_resume_optimizer();
     else
         pp_marks_end((pp_mark_phase)s->phase);
@@ -52,10 +61,16 @@ static void end(const span *s)
 static PyObject *span_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     const span *s = (const span *)self;
-    bool begun = s->pausing ? pp_marks_pause_optimizer() : pp_marks_begin((pp_mark_phase)s->phase);
+    bool begun = s->role == CLOSURE ? pp_marks_pause_optimizer()
+                 : s->role == PHASE ? pp_marks_begin((pp_mark_phase)s->phase)
+                                    : false;
+    if (s->role == AGAIN_END)
+        pp_marks_again_end();
     PyObject *result = PyObject_Call(s->original, args, kwargs);
     if (begun)
         end(s);
+    if (result && s->role == AGAIN_BEGIN)
+        pp_marks_again_begin(s->layer);
     if (result && s->phase == PP_MARK_DATA && PyTuple_Size(args) > 0)
         remember(PyTuple_GetItem(args, 0));
     return result;
@@ -148,16 +163,27 @@ PyObject *pp_spans_new(PyObject *original, pp_mark_phase phase)
     if (s) {
         Py_INCREF(original);
         s->original = original;
+        s->role = PHASE;
         s->phase = (uint8_t)phase;
-        s->pausing = false;
+        s->layer = 0;
     }
     return (PyObject *)s;
+}
+
+PyObject *pp_spans_again(PyObject *original, bool begins, uint32_t layer)
+{
+    PyObject *s = pp_spans_new(original, PP_MARK_RECOMPUTE);
+    if (s) {
+        ((span *)s)->role = begins ? AGAIN_BEGIN : AGAIN_END;
+        ((span *)s)->layer = layer;
+    }
+    return s;
 }
 
 PyObject *pp_spans_pausing(PyObject *closure)
 {
     PyObject *s = pp_spans_new(closure, PP_MARK_OPTIMIZER);
     if (s)
-        ((span *)s)->pausing = true;
+        ((span *)s)->role = CLOSURE;
     return s;
 }

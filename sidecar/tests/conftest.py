@@ -182,7 +182,8 @@ def pieces(batches):
     for batch in batches:
         part = batch.get("grid") or batch["intervals"]
         durations = part["busy" if "grid" in batch else "duration"]
-        for row in zip(part["layer"], part["phase"], durations, part.get("calls") or [1] * len(durations)):
+        calls = part.get("calls") or [1 - goes_on for goes_on in part.get("goesOn") or [0] * len(durations)]
+        for row in zip(part["layer"], part["phase"], durations, calls):
             yield (layers.get(row[0]), *row[1:])
 
 

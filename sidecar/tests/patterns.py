@@ -10,6 +10,7 @@ import time
 import torch
 from torch import nn
 
+COUNT = int(sys.argv[2])
 torch.manual_seed(3)
 torch.set_num_threads(1)
 
@@ -212,12 +213,251 @@ def other_checkpoint():
     return checkpoint(False)
 
 
+FORWARD_S, BACKWARD_S = 0.003, 0.006
+
+
+class Slow(torch.autograd.Function):
+    """Work of a known length that is no module's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        time.sleep(FORWARD_S)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(BACKWARD_S)
+        return gradient.clone()
+
+
+class Attention(nn.Module):
+    """Works itself between the modules in it, on one branch of two."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.first(x)
+        return x + self.last(Slow.apply(x))
+
+
+class Blocks(nn.Module):
+    """Two blocks, and a head that is called as a function."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), Attention(width)) for _ in range(2))
+        self.head = nn.Parameter(torch.ones(width, 1))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x @ self.head
+
+
+def training(model, optimizer, loss):
+    def iteration():
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return iteration
+
+
+def parents():
+    model = Blocks()
+    return training(model, sgd(model.parameters()), lambda: model(torch.randn(16, 64)).square().mean())
+
+
+class Odd(nn.Module):
+    """Called once in a step; ends in an output that nobody uses, calls itself, and returns no plain tensors."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), Wrapped(width)
+
+    def forward(self, x, depth=1):
+        if depth:
+            return self(x, depth - 1)
+        x = Slow.apply(self.first(x))
+        y = self.last(x).value
+        return {"loss": y.square().mean(), "unused": (x * 2).norm()}
+
+
+class Box:
+    def __init__(self, value):
+        self.value = value
+
+
+class Wrapped(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, x):
+        return Box(self.inner(x))
+
+
+def odd():
+    model = Odd()
+    return training(model, sgd(model.parameters()), lambda: model(torch.randn(16, 64))["loss"])
+
+
+def checkpointed_parents(reentrant):
+    """Blocks that are run again, and backward in another thread than forward, as on a GPU."""
+    import threading
+    from torch.utils.checkpoint import checkpoint as again
+    model, first = Blocks(), nn.Linear(64, 64)
+    optimizer = sgd([*first.parameters(), *model.parameters()])
+
+    def iteration():
+        x = first(torch.randn(16, 64))
+        for block in model.blocks:
+            x = again(block, x, use_reentrant=reentrant)
+        thread = threading.Thread(target=x.square().mean().backward)
+        thread.start()
+        thread.join()
+        optimizer.step()
+        optimizer.zero_grad()
+    return iteration
+
+
+def reentrant_parents():
+    return checkpointed_parents(True)
+
+
+def other_parents():
+    return checkpointed_parents(False)
+
+
+class Failing(nn.Module):
+    """Fails in each third call, as where memory is out, and is called again."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 1)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        x = self.first(x) * 2
+        if self.calls % 3 == 0:
+            raise MemoryError
+        return self.last(x)
+
+
+def failing():
+    """What a failed forward leaves: how many tensors are alive then, at most, is said at the end."""
+    import gc
+    import weakref
+    model, kept = Failing(), []
+    optimizer = sgd(model.parameters())
+
+    def attempt():
+        x = torch.randn(16, 64, requires_grad=True) * 1
+        kept.append(weakref.ref(x))
+        return model(x).square().mean()
+
+    def iteration():
+        try:
+            loss = attempt()
+        except MemoryError:
+            loss = None
+        if loss is None:
+            gc.collect()
+            assert not [each for each in kept if each() is not None], "the graph of a forward that failed is alive"
+            loss = attempt()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        del loss
+        kept.clear()
+    return iteration
+
+
+def late_model():
+    """A model, then another, whose first call is no step's first."""
+    numbers = itertools.count()
+    models = [net(), nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 32), nn.Linear(32, 1))]
+    optimizers = [sgd(model.parameters()) for model in models]
+
+    def iteration():
+        late = next(numbers) >= COUNT // 2
+        time.sleep(0.002)
+        loss_of(models[late]).backward()
+        optimizers[late].step()
+        optimizers[late].zero_grad()
+    return iteration
+
+
+def turns():
+    """A model in each step, and another in each tenth beside it."""
+    numbers = itertools.count(1)
+    models = [net(), nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 1))]
+    optimizer = sgd([p for model in models for p in model.parameters()])
+
+    def iteration():
+        loss = loss_of(models[0])
+        if next(numbers) % 10 == 0:
+            loss = loss + loss_of(models[1])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return iteration
+
+
+def checkpointed_function():
+    """Runs work of no module's again, while the last layer's backward waits for it."""
+    from torch.utils.checkpoint import checkpoint as again
+    model, first = net(), nn.Linear(64, 64)
+    optimizer = sgd([*first.parameters(), *model.parameters()])
+
+    def slow(x):
+        return model(Slow.apply(x))
+    return training(model, optimizer, lambda: again(slow, first(torch.randn(16, 64)), use_reentrant=False).square().mean())
+
+
+def gradient_penalty():
+    """Backward twice in a step, with a pause in between."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+
+    def loss():
+        x = torch.randn(16, 64, requires_grad=True)
+        gradient, = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        time.sleep(2 * BACKWARD_S)
+        return gradient.square().mean()
+    return training(model, sgd(model.parameters()), loss)
+
+
+def parameters_only():
+    """Gradients by autograd.grad, of a model that is called with parameters of the caller's."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+    optimizer = sgd(model.parameters())
+    call = getattr(getattr(torch, "func", None), "functional_call", None)
+
+    def iteration():
+        named = dict(model.named_parameters())
+        x = torch.randn(16, 64)
+        loss = (call(model, named, (x,)) if call else model(x)).square().mean()
+        for parameter, gradient in zip(named.values(), torch.autograd.grad(loss, list(named.values()))):
+            parameter.grad = gradient
+        optimizer.step()
+    return iteration
+
+
+def parametrized():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(64, 64))
+                          if hasattr(nn.utils.parametrizations, "weight_norm") else nn.Linear(64, 64),
+                          nn.Tanh(), nn.Linear(64, 1))
+    return training(model, sgd(model.parameters()), lambda: loss_of(model))
+
+
 def main():
-    iteration, count = globals()[sys.argv[1]](), int(sys.argv[2])
+    iteration = globals()[sys.argv[1]]()
     begun = time.monotonic()
-    for _ in range(count):
+    for _ in range(COUNT):
         iteration()
-    print("loop " + json.dumps({"iterations": count, "seconds": time.monotonic() - begun}))
+    print("loop " + json.dumps({"iterations": COUNT, "seconds": time.monotonic() - begun}))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from conftest import HERE, layers_of, needed, plain, pythons, run
 REPLAY = str(HERE / "replay.py")
 DOUBLES = [str(pathlib.Path(needed("PP_HOOK")).parent / "tests" / name)
            for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13")]
-OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
+OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT, PARENT = range(1, 10)
 FORWARD, BACKWARD, OTHER = 0, 1, 7
-NEVER = {"own": OWN_FORWARD, "normed": OWN_DATA}
+NEVER = {"own": OWN_FORWARD, "normed": OWN_DATA, "Model": PARENT}
 LIMITS = {"dwellMs": 30, "maxPauseMs": 60000, "memoryMiB": 256}
 
 
@@ -70,7 +70,7 @@ def test_nothing_of_the_training_changes(probe, python):
     batches = replayed(probe, python, "plain")
     layers = {layer["name"] for layer in layers_of(training(batches)).values()}
     missing = left_out(batches)
-    assert layers == {"emb", "normed", "lin", "bn", "act", "drop", "gate", "rnn", "attention", "own", "wide", "out"}
+    assert layers == {"emb", "normed", "lin", "bn", "act", "drop", "gate", "rnn", "attention", "own", "wide", "out", "Model"}
     assert {name: missing[name, phase] for name in NEVER for phase in (FORWARD, BACKWARD)} == NEVER
     told = dwells(batches)
     assert told.isdisjoint(missing)

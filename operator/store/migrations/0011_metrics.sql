@@ -27,7 +27,8 @@ END $$;
 ALTER TABLE activity
     ADD COLUMN counted_start bigint[],        -- of runs of counted steps, in which nothing was marked; NULL: none
     ADD COLUMN counted_duration bigint[],
-    ADD COLUMN counted_steps bigint[];
+    ADD COLUMN counted_steps bigint[],
+    ADD COLUMN goes_on bigint[];              -- of intervals: 1, the same call goes on in a later one; NULL: none does
 ALTER TABLE attribution
     ADD COLUMN counted_steps bigint,          -- in which nothing was marked
     ADD COLUMN counted_ns bigint,             -- that they took

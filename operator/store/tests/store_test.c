@@ -644,8 +644,12 @@ static void stored_is_loaded(void **state)
 {
     (void)state;
     fixture *f = start("t_load");
+    sample_batch b;
+    pp_error err = {0};
     prepare_target(f);
-    put_batch(f, 1);
+    make_batch(&b, 1);
+    b.intervals[2].goes_on = 1;
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     put_batch(f, 0);
     put_samples(f, samples, 4);
     wait_all(f);
@@ -664,6 +668,9 @@ static void stored_is_loaded(void **state)
     assert_int_equal(a->intervals[0].kernels_ns, SECOND / 5);
     assert_int_equal(a->intervals[1].kernels_ns, -1);
     assert_int_equal(a->intervals[2].kernels_ns, 0);
+    assert_false(a->intervals[2].goes_on);
+    assert_true(a->intervals[5].goes_on);
+    assert_false(a->intervals[4].goes_on);
     assert_int_equal(a->steps[1].gap_ns, SECOND / 8);
     assert_string_equal(a->processes[0].kernels, "");
     assert_int_equal(a->n_samples, 3); /* GPU-b is not this pod's */
@@ -1024,7 +1031,8 @@ static void large_load(void **state)
     for (int64_t seq = 0; seq < COUNT; seq++) {
         make_batch(&b, seq);
         for (int i = 0; i < INTERVALS; i++)
-            many[i] = (pp_wire_interval){1, seq, T0 + seq * SECOND + i * 40000, 30000, i % 2, -1};
+            many[i] =
+                (pp_wire_interval){1, seq, T0 + seq * SECOND + i * 40000, 30000, i % 2, -1, 0};
         b.batch.intervals = many;
         b.batch.interval_count = INTERVALS;
         called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err),

@@ -47,6 +47,13 @@ static void check(const pp_pairing *p, size_t i, uint32_t layer, int phase, int6
     assert_int_equal(step->pieces[i].end, end);
 }
 
+static void check_calls(const pp_pairing *p, const bool *goes_on)
+{
+    const pp_step *step = pp_pairing_step(p);
+    for (size_t i = 0; i < step->count; i++)
+        assert_int_equal(step->pieces[i].goes_on, goes_on[i]);
+}
+
 static void test_a_step(void **state)
 {
     (void)state;
@@ -120,6 +127,48 @@ static void test_the_innermost_wins(void **state)
     check(p, 0, 0, O, 10, 20);
     check(p, 1, 1, F, 20, 30);
     check(p, 2, 0, O, 30, 50);
+    check_calls(p, (bool[]){true, false, false});
+    pp_pairing_free(p);
+}
+
+/* Layer 9 calls 1 and 2; its backward has a stretch before, between and after theirs. */
+static void test_a_parent_is_called_once(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, F, 9);
+    for (int64_t i = 0; i < 2; i++) {
+        (void)work(p, 20 + 20 * i, BEGIN, F, 1 + i);
+        (void)work(p, 30 + 20 * i, END, F, 1 + i);
+    }
+    (void)work(p, 60, END, F, 9);
+    for (int64_t i = 0; i < 3; i++) {
+        (void)work(p, 100 + 20 * i, BEGIN, B, 9);
+        pp_mark end = {.kind = END, .phase = B, .layer = 9, .time = 105 + 20 * i};
+        end.flags = i < 2 ? PP_MARK_PAUSES : 0;
+        assert_int_equal(feed(p, end), PP_PAIRING_NONE);
+        (void)work(p, 107 + 20 * i, BEGIN, B, 3 - i);
+        (void)work(p, 115 + 20 * i, END, B, 3 - i);
+    }
+    (void)at_step(p, PP_MARK_STEP, 200, 11);
+    static const int64_t own[][2] = {{10, 20},   {30, 40},   {50, 60},
+                                     {100, 105}, {120, 125}, {140, 145}};
+    const pp_step *step = pp_pairing_step(p);
+    size_t n = 0, calls[2] = {0};
+    for (size_t i = 0; i < step->count; i++) {
+        const pp_piece *piece = &step->pieces[i];
+        if (piece->layer != 9) {
+            assert_false(piece->goes_on);
+            continue;
+        }
+        assert_int_equal(piece->start, own[n][0]);
+        assert_int_equal(piece->end, own[n][1]);
+        calls[piece->phase == B] += !piece->goes_on;
+        n++;
+    }
+    assert_int_equal(n, 6);
+    assert_int_equal(calls[0], 1);
+    assert_int_equal(calls[1], 1);
     pp_pairing_free(p);
 }
 
@@ -393,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_a_begin_without_an_end_vanishes),
         cmocka_unit_test(test_a_layer_that_begins_again),
         cmocka_unit_test(test_the_innermost_wins),
+        cmocka_unit_test(test_a_parent_is_called_once),
         cmocka_unit_test(test_an_end_prolongs_in_backward),
         cmocka_unit_test(test_two_outputs_are_one_backward),
         cmocka_unit_test(test_a_backward_that_never_ends),

@@ -2,12 +2,14 @@
 
 any() gets lists here: Python says so on standard error where it has no memory to end a generator.
 """
+import sys
 from fnmatch import fnmatchcase
 
 # Wrappers that add a level to names which the user's model does not have.
 _WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
 _DATA_PARALLEL = frozenset(("DistributedDataParallel", "DataParallel"))
 _LIMIT = 4096
+_DEEPEST = 40  # parents below are none: so many forwards may be open in a thread
 
 
 def _children(module):
@@ -36,6 +38,11 @@ def _roots(called):
     return [root for root in roots if id(root) not in inside]
 
 
+def _largest(roots):
+    sizes = [_parameters(root) for root in roots]
+    return roots[sizes.index(max(sizes))] if roots else None
+
+
 class _Filter:
     def __init__(self, layers):
         self.include = layers.get("include") or ["*"]
@@ -49,12 +56,27 @@ class _Filter:
                 and not any([fnmatchcase(name, glob) for glob in self.exclude]))
 
 
+def _works_itself(module):
+    """Whether a parent's forward may do more than call what is in it."""
+    forward = getattr(type(module), "forward", None)
+    return forward is not getattr(sys.modules["torch.nn"].Sequential, "forward", None)
+
+
+class _Found:
+    def __init__(self, module, path, parent):
+        self.module = module
+        self.path = path
+        self.parent = parent
+        self.type_name = type(module).__name__
+        self.name = ".".join(path) or self.type_name
+
+
 class _Finder:
     def __init__(self, called, compiled, wanted):
         self.compiled = compiled
         self.called = set(id(module) for module in called)
         self.wanted = wanted
-        self.found = []  # (module, name)
+        self.found = []
         self.seen = set()
         self.works = {}
 
@@ -74,53 +96,78 @@ class _Finder:
         children = _children(module)
         called = id(module) in self.called
         deep = self.wanted.depth and depth >= self.wanted.depth
-        if id(module) in self.compiled:
-            self.found.append((module, path))
-            if deep or not self.called_below(module):
-                return
-        elif not children or (called and (deep or not self.called_below(module))):
-            self.found.append((module, path))
-            return
+        compiled = id(module) in self.compiled
         wrapper = type(module).__name__ in _DATA_PARALLEL
+        inside = self.called_below(module)
+        if compiled or not children or (called and (deep or not inside)):
+            self.found.append(_Found(module, path, False))
+            if not compiled or deep or not inside:
+                return
+        elif called and not wrapper and depth <= _DEEPEST and _works_itself(module):
+            self.found.append(_Found(module, path, True))
         for name, child in children:
             hidden = name in _WRAPPERS or (wrapper and name == "module")
             self.visit(child, path if hidden else path + (name,), depth if hidden else depth + 1)
 
 
-def choose(called, filters, regions=()):
+def _take(found, wanted):
+    """Those that are wanted; of a parent where all in it are, since it would have the work of the others."""
+    left_out = [each.path for each in found if not wanted.takes(each.name, each.type_name)]
+    around = set(path[:n] for path in left_out for n in range(len(path) + 1))
+    return [each for each in found
+            if wanted.takes(each.name, each.type_name) and not (each.parent and each.path in around)]
+
+
+def _name(found, named):
+    """Names each, with a number where another has the name; modules that were named before keep what they had."""
+    taken = set()
+    for each in found:
+        each.name = named.get(id(each.module), each.name)
+    for each in sorted(found, key=lambda each: id(each.module) not in named):
+        plain, number = each.name, 1
+        while each.name in taken:
+            number += 1
+            each.name = "%s#%d" % (plain, number)
+        taken.add(each.name)
+
+
+def choose(called, filters, regions=(), named={}, others=(), first=None):
     """
-    From the modules called in one step to the layers: ([(module, name, type name, parameters)],
-    the model or None). Regions are (function, module or None, name) of compiled code that was
-    called: the layer is then the function, in the module's place and by its name. A layer is a leaf: a module without children, or one that was called while
-    none of its children was (it uses them as containers of parameters); or, with a depth, the
-    module at that depth, for all that is in it. Names are qualified by the largest root; a leaf
-    that is a root by itself, such as a loss, goes by its class.
+    From the modules called in one step to the layers: ([(module, name, type name, parameters, whether it is a parent)],
+    the model or None). Regions are (function, module or None, name) of compiled code that was called: the layer is then the
+    function, in the module's place and by its name. A layer is a leaf: a module without children, or one that was called
+    while none of its children was (it uses them to hold parameters); or, with a depth, the module at that depth, for all
+    that is in it. Or it is a parent, which was called, and modules in it too: to it belongs what it does itself. Names are
+    qualified by the largest root; a leaf that is a root by itself, such as a loss, goes by its class. `named` has the names
+    that modules were given before, by id; `others` are modules that earlier steps called, and `first` is the
+    model whose modules go by their names alone, if it is among them.
     """
     wanted = _Filter(filters)
     compiled = {}  # id of a module -> the functions compiled of it
     for function, module, _ in regions:
         compiled.setdefault(id(module), []).append(function)
     called = called + [module for _, module, _ in regions if module is not None]
-    functions = [(function, (name,)) for function, module, name in regions if module is None]
+    model = _largest(_roots(called))
+    now = set(id(each) for each in called)
+    called = called + [each for each in others if id(each) not in now]
     roots = _roots(called)
-    sizes = [_parameters(root) for root in roots]
-    model = roots[sizes.index(max(sizes))] if roots else None
+    first = first if first is not None and any([first is root for root in roots]) else _largest(roots)
     finder = _Finder(called, compiled, wanted)
-    for root in ([model] if roots else []) + [r for r in roots if r is not model]:
-        prefix = () if root is model and _children(root) else (type(root).__name__,)
+    for root in ([first] if roots else []) + [r for r in roots if r is not first]:
+        prefix = () if root is first and _children(root) else (type(root).__name__,)
         finder.visit(root, prefix, 0)
+    found = finder.found + [_Found(function, (name,), False) for function, module, name in regions if module is None]
+    _name(found, named)
     layers = []
-    names = {}
-    for module, path in finder.found + functions:
-        name = ".".join(path) or type(module).__name__
-        names[name] = names.get(name, 0) + 1
-        if names[name] > 1:
-            name = "%s#%d" % (name, names[name])
-        if wanted.takes(name, type(module).__name__):
-            size = _parameters(module) if hasattr(module, "parameters") else 0
-            for place in compiled.get(id(module), [module]):
-                layers.append((place, name, type(module).__name__, size))
+    for each in _take(found, wanted):
+        size = _parameters(each.module) if hasattr(each.module, "parameters") and not each.parent else 0
+        for place in compiled.get(id(each.module), [each.module]):
+            layers.append((place, each.name, each.type_name, size, each.parent))
     return layers, model
+
+
+def wants(filters, name, type_name):
+    return _Filter(filters).takes(name, type_name)
 
 
 def class_of(model):

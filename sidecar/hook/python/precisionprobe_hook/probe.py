@@ -29,6 +29,7 @@ class _Probe:
         self.optimizer_hooks = []
         self.placed = []  # weak references to the layers' modules
         self.ids = {}  # (name, type name) -> layer id
+        self.known = {}  # id of a module that some step called -> [weak reference to it, its name as a layer or None]
         self.positions = position.Position()
         self.spans = spans.Spans()
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
@@ -38,6 +39,8 @@ class _Probe:
         self.calibrated = False
         self.failures = 0
         self.refused = ""
+        self.first = None  # weak reference to the model whose modules go by their names alone
+        self.looked = None  # number of the session in which modules that were not known were looked at
         self.sampled = None  # number of the session for which the GPU is sampled
         self.early = False  # asked before any module of this process was called
 
@@ -108,10 +111,21 @@ class _Probe:
         if self.filters.get("session", _marks.session()) != _marks.session():
             _marks.set_state(_marks.DISCOVERING, False)
             return  # another session: its filters are being read
-        chosen, model = layers.choose(called, self.filters.get("layers", {}), regions)
+        named = {at: name for at, (reference, name) in self.known.items() if name and reference() is not None}
+        others = [each for each in self.remembered() if each is not None]
+        if _marks.session() != self.looked:
+            self.looked = _marks.session()
+            _marks.look_anew()
+        chosen, model = layers.choose(called, self.filters.get("layers", {}), regions, named, others,
+                                      self.first and self.first())
+        self.first = self.first if self.first and self.first() is not None else model is not None and weakref.ref(model)
+        before = len(self.ids)
         if not self.place(chosen, model):
             self.stand_aside("more than 4096 layers")
             return
+        if len(self.ids) > before:
+            _marks.look_anew()
+        self.remember(others + called, chosen)
         self.remove_entry()
         self.describe(layers.class_of(model))
         self.calibrate()
@@ -120,7 +134,11 @@ class _Probe:
         tables = self.torch.nn.modules.module
         self.marks = [_Hook(tables._global_forward_pre_hooks, _marks.ENTER),
                       _Hook(tables._global_forward_hooks, _marks.LEAVE)]
-        self.spans.install()
+        always = getattr(tables, "_global_forward_hooks_always_called", None)  # torch >= 2.0
+        if always is not None:
+            always[self.marks[1].id] = True
+        _marks.exceptions(always is not None)
+        self.spans.install(self.again())
         _marks.communication(self.queue(called))
         recorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "")
         if recorded:
@@ -188,24 +206,52 @@ class _Probe:
 
     def place(self, chosen, model):
         """Tells where the layers are; False where there is no room for all."""
-        for module, name, type_name, parameters in chosen:
+        for module, name, type_name, parameters, parent in chosen:
             layer = self.ids.get((name, type_name)) or _marks.layer(name, type_name, parameters)
-            if not layer or not _marks.place(module, layer):
+            if not layer or not _marks.place(module, layer, parent, module is model):
                 return False
             self.ids[name, type_name] = layer
             self.placed.append(_until_gone(module))
-        if model is not None and not any([module is model for module, _, _, _ in chosen]):
-            _marks.place(model, 0)
+        if model is not None and not any([each[0] is model for each in chosen]):
+            _marks.place(model, 0, False, True)
             self.placed.append(_until_gone(model))
         return True
+
+    def again(self):
+        """The layer for what checkpoints run again outside of modules; 0: there is none, or nobody wants it."""
+        name = type_name = "checkpoint"
+        if "torch.utils.checkpoint" not in sys.modules or not layers.wants(self.filters.get("layers", {}), name, type_name):
+            return 0
+        layer = self.ids.get((name, type_name)) or _marks.layer(name, type_name, 0)
+        self.ids[name, type_name] = layer
+        return layer
+
+    def remembered(self):
+        """Modules that earlier steps called: one that this step did not call may be called again."""
+        return [reference() for reference, _ in self.known.values()]
+
+    def remember(self, called, chosen):
+        """None of these is news any more, whatever the filters make of it."""
+        names = {id(each[0]): each[1] for each in chosen}
+        known = {}
+        for each in called:
+            reference, name = self.known.get(id(each), (lambda: None, None))
+            known[id(each)] = [weakref.ref(each), names.get(id(each)) or (name if reference() is each else None)]
+        self.known = known
+        for each in called:
+            if id(each) not in names and _marks.place(each, 0, False, False):
+                self.placed.append(_until_gone(each))
 
     def remove_layers(self):
         self.spans.remove()
         self.profilers.remove()
         self.remove_records()
         self.isolation.end()
+        always = getattr(self.torch.nn.modules.module, "_global_forward_hooks_always_called", {})
         while self.marks:
-            self.marks.pop().remove()
+            hook = self.marks.pop()
+            hook.remove()
+            always.pop(hook.id, None)
         self.placed.clear()
         _marks.clear()
 

@@ -31,7 +31,7 @@ _SHARE = 4  # of what is free on the device this part at most is taken
 _SAMPLE = 2  # the agent's wish that captures go on
 
 # Reasons, by number in the ring (PP_RING_LEFT_*).
-OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT = range(1, 9)
+OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT, PARENT = range(1, 10)
 
 
 class _Unfit(Exception):
@@ -132,8 +132,12 @@ class Isolation:
         self.limits = limits
         wanted = bool(limits) and not why
         if wanted:
-            for module, name, type_name, _ in chosen:
-                self.layers[id(module)] = _Layer(module, ids[name, type_name])
+            for module, name, type_name, _, parent in chosen:
+                each = _Layer(module, ids[name, type_name])
+                if parent:
+                    self.leave_out(each, _PHASES, PARENT)
+                else:
+                    self.layers[id(module)] = each
             self.recording = True
         _marks.isolate(wanted and self.left(), why if limits else "")
 

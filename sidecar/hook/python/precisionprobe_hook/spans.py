@@ -6,7 +6,7 @@ from precisionprobe_hook import _marks
 
 class Spans:
     def __init__(self):
-        self.wrapped = []  # (class, name, original, wrapper)
+        self.wrapped = []  # (class, name, original or None where it is inherited, wrapper)
         self.spared = set()  # names that are not to be wrapped
 
     def spare(self, name):
@@ -14,7 +14,8 @@ class Spans:
         self.spared.add(name)
         self.remove((name,))
 
-    def install(self):
+    def install(self, again=0):
+        """`again`: the layer for what a checkpoint runs again outside of modules; 0: none."""
         if self.wrapped:
             return
         for module, owner, name, phase in (
@@ -24,12 +25,22 @@ class Spans:
             original = vars(cls).get(name) if cls is not None else None
             if original is not None and name not in self.spared:
                 wrapper = _marks.span(original, phase)
-                self.wrapped.append((cls, name, original, wrapper))
-                setattr(cls, name, wrapper)
+                self.put(cls, name, wrapper)
+        cls = getattr(sys.modules.get("torch.utils.checkpoint"), "_recomputation_hook", None)  # torch >= 2.1
+        for name in ("__exit__", "__enter__") if cls is not None else ():
+            self.put(cls, name, _marks.again(getattr(cls, name), name == "__enter__", again))
+
+    def put(self, cls, name, wrapper):
+        self.wrapped.append((cls, name, vars(cls).get(name), wrapper))
+        setattr(cls, name, wrapper)
 
     def remove(self, names=None):
         for each in [w for w in self.wrapped if not names or w[1] in names]:
             self.wrapped.remove(each)
             cls, name, original, wrapper = each
-            if vars(cls).get(name) is wrapper:
+            if vars(cls).get(name) is not wrapper:
+                continue
+            if original is None:
+                delattr(cls, name)
+            else:
                 setattr(cls, name, original)

@@ -1,0 +1,248 @@
+/*
+ * What of the autograd graph is a parent's own: made by its forward, and by none of the modules
+ * that it called.
+ *
+ * Nodes are numbered as a thread makes them, and autograd's engine runs those of one device in the
+ * order of their numbers, the last first. A module's have the numbers that were given from the
+ * begin of its forward to its end. So the own ones of a parent make stretches, between which
+ * modules ran, and each runs back to back. `begin` goes before the nodes by which backward comes
+ * into a stretch, `end` after those by which it leaves: several, since some may not be needed for a
+ * gradient. Views launch nothing and carry none: where branches meet behind one, the sum of their
+ * gradients is not the parent's. Nor is a checkpoint's node, which runs modules' backward in it.
+ *
+ * Of a module's nodes none is looked at: the walk goes on where the module's own ended. However
+ * deep parents are nested, each node is looked at once.
+ */
+#include "hook.h"
+
+#include <stdlib.h>
+
+enum { NODES_MAX = 4096, VIEWS_MAX = 8, ELSEWHERE = -1 };
+
+typedef struct walk {
+    pp_part *whole;
+    const pp_part *parts;
+    size_t count;
+    bool *entered;     /* by part */
+    PyObject *queue;   /* list of nodes to be looked at, each once */
+    PyObject *visited; /* the same as a set */
+    PyObject *begun;   /* set of own nodes by which a stretch is come into */
+    PyObject *left;    /* list of own nodes by which one is left, a number each in `of` */
+    Py_ssize_t *of;    /* that stretch: the one with number i comes before part i */
+    bool too_many;
+} walk;
+
+/* How many parts begin at a number or below it. */
+static size_t parts_up_to(const walk *w, int64_t number)
+{
+    size_t low = 0, high = w->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (w->parts[middle].from <= number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+typedef struct place {
+    bool before;       /* it was made before the parent's forward, or by another thread */
+    const pp_part *of; /* the module that made it; NULL: none */
+    Py_ssize_t stretch;
+} place;
+
+static int find(const walk *w, PyObject *node, place *ret)
+{
+    int64_t number;
+    *ret = (place){.stretch = ELSEWHERE};
+    if (pp_nodes_number(node, &number) < 0)
+        return -1;
+    ret->before = number < w->whole->from || number >= w->whole->to;
+    if (ret->before)
+        return 0;
+    size_t at = parts_up_to(w, number);
+    if (at > 0 && number < w->parts[at - 1].to)
+        ret->of = &w->parts[at - 1];
+    else
+        ret->stretch = (Py_ssize_t)at;
+    return 0;
+}
+
+/* Puts a node on the queue unless it has been there. */
+static int push(walk *w, PyObject *node)
+{
+    int seen = PySet_Contains(w->visited, node);
+    if (seen != 0)
+        return seen < 0 ? -1 : 0;
+    if (PyList_Size(w->queue) >= NODES_MAX) {
+        w->too_many = true;
+        return 0;
+    }
+    return PySet_Add(w->visited, node) < 0 ? -1 : PyList_Append(w->queue, node);
+}
+
+/* Backward comes to this node from outside of its stretch: views are looked through. */
+static int come_in(walk *w, PyObject *node, int depth)
+{
+    place at;
+    if (push(w, node) < 0 || find(w, node, &at) < 0)
+        return -1;
+    int kind = at.stretch == ELSEWHERE ? NODE_CHECKPOINT : pp_nodes_kind(node);
+    if (kind < 0 || kind == NODE_CHECKPOINT)
+        return kind < 0 ? -1 : 0;
+    if (kind == NODE_WORK)
+        return PySet_Add(w->begun, node);
+    PyObject *behind = PyList_New(0);
+    int rc = behind ? pp_nodes_behind(node, behind) : -1;
+    for (Py_ssize_t i = 0; rc == 0 && depth < VIEWS_MAX && i < PyList_Size(behind); i++)
+        rc = come_in(w, PyList_GetItem(behind, i), depth + 1);
+    Py_XDECREF(behind);
+    return rc;
+}
+
+static int come_in_each(walk *w, PyObject *nodes)
+{
+    for (Py_ssize_t i = 0; i < PyList_Size(nodes); i++)
+        if (come_in(w, PyList_GetItem(nodes, i), 0) < 0)
+            return -1;
+    return 0;
+}
+
+/* Whether backward leaves the stretch here: behind the node is another's, or nothing but
+ * parameters. 1, 0, or -1 with an exception. */
+static int leaves(const walk *w, PyObject *behind, Py_ssize_t stretch, int depth, bool *works)
+{
+    for (Py_ssize_t i = 0; i < PyList_Size(behind); i++) {
+        PyObject *to = PyList_GetItem(behind, i);
+        place at;
+        if (find(w, to, &at) < 0)
+            return -1;
+        int kind = at.stretch == stretch ? pp_nodes_kind(to) : NODE_CHECKPOINT;
+        if (kind < 0 || kind == NODE_CHECKPOINT)
+            return kind < 0 ? -1 : 1;
+        *works = *works || kind == NODE_WORK;
+        if (kind == NODE_WORK || depth == VIEWS_MAX)
+            continue;
+        PyObject *further = PyList_New(0);
+        int out = further && pp_nodes_behind(to, further) == 0
+                      ? leaves(w, further, stretch, depth + 1, works)
+                      : -1;
+        Py_XDECREF(further);
+        if (out != 0)
+            return out;
+    }
+    return 0;
+}
+
+static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behind)
+{
+    bool works = false;
+    int kind = pp_nodes_kind(node);
+    if (kind < 0)
+        return -1;
+    if (kind == NODE_CHECKPOINT)
+        return come_in_each(w, behind);
+    int out = kind == NODE_WORK ? leaves(w, behind, stretch, 0, &works) : 0;
+    if (out < 0)
+        return -1;
+    if (kind == NODE_WORK && (out || !works)) {
+        w->of[PyList_Size(w->left)] = stretch;
+        if (PyList_Append(w->left, node) < 0)
+            return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(behind); i++) {
+        PyObject *to = PyList_GetItem(behind, i);
+        place at;
+        if (find(w, to, &at) < 0 || (at.stretch == stretch ? push(w, to) : come_in(w, to, 0)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* A module whose way to others is not known is walked through. */
+static int pass(walk *w, const pp_part *part, PyObject *behind)
+{
+    bool *entered = &w->entered[part - w->parts];
+    if (PyList_Size(part->exits) == 0)
+        return come_in_each(w, behind);
+    if (*entered)
+        return 0;
+    *entered = true;
+    return come_in_each(w, part->exits);
+}
+
+static int look_at(walk *w, PyObject *node)
+{
+    place at;
+    if (find(w, node, &at) < 0)
+        return -1;
+    if (at.before)
+        return PyList_Append(w->whole->exits, node);
+    PyObject *behind = PyList_New(0);
+    int rc = behind ? pp_nodes_behind(node, behind) : -1;
+    if (rc == 0)
+        rc = at.of ? pass(w, at.of, behind) : take_self(w, node, at.stretch, behind);
+    Py_XDECREF(behind);
+    return rc;
+}
+
+static int hook_begun(const walk *w, PyObject *hook)
+{
+    PyObject *nodes = PySequence_List(w->begun);
+    int rc = nodes ? 0 : -1;
+    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(nodes); i++)
+        rc = pp_nodes_begin(PyList_GetItem(nodes, i), hook);
+    Py_XDECREF(nodes);
+    return rc;
+}
+
+/* Backward comes to the stretch with the lowest numbers last: there the parent's ends. */
+static int hook_stretches(const walk *w, const pp_self_hooks *hooks)
+{
+    const Py_ssize_t n = PyList_Size(w->left);
+    Py_ssize_t last = n > 0 ? w->of[0] : 0;
+    for (Py_ssize_t i = 1; i < n; i++)
+        last = w->of[i] < last ? w->of[i] : last;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (pp_nodes_end(PyList_GetItem(w->left, i), w->of[i] == last ? hooks->end : hooks->pause) <
+            0)
+            return -1;
+    return hook_begun(w, hooks->begin);
+}
+
+static int walk_all(walk *w, PyObject *output, const pp_self_hooks *hooks)
+{
+    PyObject *outputs = PyList_New(0);
+    int rc = outputs && pp_nodes_gather(output, outputs) == 0 ? come_in_each(w, outputs) : -1;
+    Py_XDECREF(outputs);
+    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(w->queue); i++)
+        rc = look_at(w, PyList_GetItem(w->queue, i));
+    return rc == 0 && !w->too_many ? hook_stretches(w, hooks) : rc;
+}
+
+int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, size_t count,
+                       const pp_self_hooks *hooks)
+{
+    walk w = {.whole = whole,
+              .parts = parts,
+              .count = count,
+              .entered = calloc(count + 1, sizeof *w.entered),
+              .of = calloc(NODES_MAX + 1, sizeof *w.of),
+              .queue = PyList_New(0),
+              .visited = PySet_New(NULL),
+              .begun = PySet_New(NULL),
+              .left = PyList_New(0)};
+    int rc = -1;
+    if (!w.entered || !w.of)
+        (void)PyErr_NoMemory();
+    else if (w.queue && w.visited && w.begun && w.left)
+        rc = walk_all(&w, output, hooks);
+    Py_XDECREF(w.queue);
+    Py_XDECREF(w.visited);
+    Py_XDECREF(w.begun);
+    Py_XDECREF(w.left);
+    free(w.of);
+    free(w.entered);
+    return rc;
+}
