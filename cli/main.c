@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "cli/results.h"
 #include "cli/run.h"
+#include "cli/table.h"
 #include "cli/trace.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -100,7 +101,7 @@ static int report(int argc, char **argv)
     const char *folder = folder_of(argc, argv, name, "Prints the table of a folder of results.");
     if (pp_results_read(folder, &results, &err) < 0)
         return complain(&err);
-    pp_results_print(results, stdout);
+    pp_table_print(results, stdout, pp_table_columns(stdout));
     return EXIT_SUCCESS;
 }
 

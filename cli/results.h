@@ -1,15 +1,22 @@
 /*
- * The results of a run as files and as a table. results.json is the whole; the CSV and the table
- * are made from it. Unknown is null in JSON, empty in CSV and a dash in the table.
+ * The results of a run as files. results.json is the whole; the CSV and the table (table.h) are
+ * made from it. Unknown is null in JSON, empty in CSV and a dash in the table.
  */
 #ifndef PP_CLI_RESULTS_H
 #define PP_CLI_RESULTS_H
 
+#include "common/json.h"
 #include "estimate/estimates.h"
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdio.h>
+
+/** "" where it is not there: a file may have been written by anybody. */
+static inline const char *pp_results_text(const json_t *object, const char *key)
+{
+    const char *text = pp_json_get_string(object, key, NULL);
+    return text ? text : "";
+}
 
 /** One solution (of one GPU) as an object; a new reference, NULL where memory is out. */
 json_t *pp_results_of_solution(const pp_estimates *solution);
@@ -22,10 +29,6 @@ int pp_results_read(const char *folder, json_t **ret, pp_error *err);
 
 /** Whether steps were sampled and no layer in them. */
 bool pp_results_lack_layers(const json_t *results);
-
-/** Prints a table per GPU, layers in the order of the model; without any, that no step was sampled.
- */
-void pp_results_print(const json_t *results, FILE *to);
 
 /** Why no layer has a value of its replays, by the first that has none; NULL where one has.
  * Borrowed from the results. */

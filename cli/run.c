@@ -5,10 +5,12 @@
 #include "cli/results.h"
 #include "cli/sampling.h"
 #include "cli/solve.h"
+#include "cli/table.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/time.h"
+#include "sidecar/agent/presence.h"
 #include "sidecar/agent/trainers.h"
 
 #include <dirent.h>
@@ -44,6 +46,8 @@ typedef struct run {
     char ring[PATH_MAX];
     pp_agent_pod pod;
     pp_trainers *trainers;
+    pp_presence presence;
+    pp_wire_hook hook; /* what the presence says */
     pp_activity_builder *activity;
     pp_gpus *gpus;
     pp_cli_sampling *sampling;
@@ -54,6 +58,7 @@ typedef struct run {
     int64_t dropped;
     int64_t cost_ns;
     int64_t paused_ns; /* the training was paused for replays */
+    bool loaded;       /* some Python had loaded the hook */
     int status;        /* the training's */
     bool failed;       /* memory is out: what there is so far is told */
 } run;
@@ -177,12 +182,20 @@ static void show_progress(const run *r)
     (void)fprintf(stderr, "precisionprobe: %s, %" PRId64 " steps sampled\n", sampled, r->steps);
 }
 
+static void look_for_trainers(run *r)
+{
+    pp_trainers_scan(r->trainers);
+    r->hook.torch = pp_trainers_seen(r->trainers);
+    pp_presence_look(&r->presence, r->ring, pp_time_monotonic(), &r->hook);
+    r->loaded = r->loaded || r->hook.loaded;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     run *r = timer->data;
     pp_error err = {0};
     if (r->ticks % SCAN_TICKS == 0)
-        pp_trainers_scan(r->trainers);
+        look_for_trainers(r);
     pp_trainers_poll(r->trainers, &r->pod, pp_time_monotonic(), pp_time_now());
     if (r->ticks % GPU_TICKS == 0 && pp_gpus_read(r->gpus, r->activity, &err) < 0)
         r->failed = true;
@@ -277,6 +290,28 @@ static json_t *metrics_of(const run *r)
     return names;
 }
 
+/* Why no step was sampled, as far as it can be seen from here; "": some was. */
+static const char *why_unsampled(const run *r)
+{
+    if (r->steps > 0)
+        return "";
+    if (*pp_trainers_refusal(r->trainers))
+        return pp_trainers_refusal(r->trainers);
+    if (pp_trainers_trained(r->trainers))
+        return "steps were counted, but the training ended before one was sampled from its begin "
+               "to "
+               "its end";
+    if (pp_trainers_seen(r->trainers))
+        return "no optimizer of torch.optim stepped in the processes that imported torch";
+    if (r->loaded)
+        return "no Python that it started imported torch";
+    return "it started no Python that loads the hook: none at all, or one with -I, -S or -E, "
+           "without "
+           "this environment, with another PYTHONPATH, or with a sitecustomize of its own before "
+           "the "
+           "hook's";
+}
+
 /* All but the GPUs' results. */
 static json_t *facts_of(const run *r)
 {
@@ -284,12 +319,13 @@ static json_t *facts_of(const run *r)
     char to[40];
     pp_time_format(r->started, 3, from, sizeof from);
     pp_time_format(pp_time_now(), 3, to, sizeof to);
-    return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:I, s:s}", "version", 1,
-                     "started", from, "finished", to, "command", command_of(r), "method",
+    return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:I, s:s, s:s}", "version",
+                     1, "started", from, "finished", to, "command", command_of(r), "method",
                      pp_method_spec_name(r->options->solution.method), "metrics", metrics_of(r),
                      "exitStatus", r->status, "sampledSteps", (json_int_t)r->steps, "dropped",
                      (json_int_t)r->dropped, "costNs", (json_int_t)r->cost_ns, "pausedNs",
-                     (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus));
+                     (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus), "unsampled",
+                     why_unsampled(r));
 }
 
 static void tell_none_chosen(const pp_settings *s, const json_t *results)
@@ -319,7 +355,7 @@ static int tell(run *r, pp_error *err)
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
         describe_gpus(r, gpus, err) < 0)
         return -1;
-    pp_results_print(results, stderr);
+    pp_table_print(results, stderr, pp_table_columns(stderr));
     tell_none_chosen(&r->options->settings, results);
     tell_none_replayed(r, results);
     if (*pp_gpus_why(r->gpus))
@@ -381,6 +417,7 @@ int pp_run(pp_run_options *options, pp_error *err)
     (void)uv_run(&r->loop, UV_RUN_DEFAULT);
     if (rc == 0) {
         pp_error why = {0};
+        look_for_trainers(r);
         pp_trainers_finish(r->trainers, &r->pod, pp_time_monotonic(), pp_time_now());
         if (tell(r, &why) < 0)
             (void)fprintf(stderr, "precisionprobe: %s%s%s\n", why.field, *why.field ? " " : "",

@@ -94,7 +94,7 @@ enum {
  * runs again. */
 enum { PP_MARK_TRAINS = 1 };
 
-/** Flag of END, with PP_MARK_BACKWARD: the same call of the layer goes on later. */
+/** Flag of END: the same call goes on later. */
 enum { PP_MARK_PAUSES = 2 };
 
 /** Whether a phase is a layer's, and not the step's. */

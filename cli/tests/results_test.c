@@ -1,5 +1,6 @@
 /* Busy times in results.json, layers.csv and the table: what is not known is never 0. */
 #include "cli/results.h"
+#include "cli/table.h"
 #include "common/file.h"
 #include "common/tests/cmocka_all.h"
 
@@ -19,6 +20,7 @@ static json_t *results(bool known)
          .phase = PP_PHASE_RECOMPUTE,
          .layer = (char *)(uintptr_t) "bot.0",
          .type = (char *)(uintptr_t) "Linear",
+         .calls = 3,
          .total_ns = 8 * MS,
          .least_ns = known ? 6 * MS : -1,
          .share = 0.8,
@@ -52,14 +54,19 @@ static json_t *results(bool known)
     return json_pack("{s:[o]}", "gpus", pp_results_of_solution(&s));
 }
 
-static char *printed(const json_t *of)
+static char *printed_in(const json_t *of, int columns)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
-    pp_results_print(of, f);
+    pp_table_print(of, f, columns);
     (void)fclose(f);
     return text;
+}
+
+static char *printed(const json_t *of)
+{
+    return printed_in(of, 0);
 }
 
 /* layers.csv of the results; in *ret_read what results.json gives again. */
@@ -97,17 +104,51 @@ static void known_times_are_shown(void **state)
     char *table = printed(read);
     holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,sm_active");
     holds(csv,
-          "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,0,8000000,4,3,0.8,3000000,1.5,0.625,");
+          "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,3,8000000,4,3,0.8,3000000,1.5,0.625,");
     holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,,0.2,0,0,1,");
     holds(table,
           "2 steps of 5.000 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s (");
-    holds(table, "recompute    ≤4.000  80.0%     1.500 ≤62.5% ");
-    holds(table, "           1000.000  20.0%     0.000 100.0% ");
+    holds(table,
+          "bot.0                    Linear recompute    1.50    ≤4.000  80.0%     1.500 ≤62.5%\n");
+    holds(table, "           1000.000  20.0%     0.000 100.0%\n");
     assert_null(strstr(table, "busy times"));
     free(csv);
     free(table);
     json_decref(of);
     json_decref(read);
+}
+
+/* One layer of the model "names", and one that takes no time, which is counted. */
+static void names_are_whole_or_lose_their_middle(void **state)
+{
+    (void)state;
+    static const char row[] =
+        "{\"kind\": \"layer\", \"layer\": \"%s\", \"type\": \"Linear\", \"phase\": "
+        "\"forward\", \"calls\": 6, \"millisecondsPerStep\": %s, \"share\": 0.5}";
+    char one[512], other[512], none[512];
+    (void)snprintf(one, sizeof one, row, "base_model.model.model.layers.0.self_attn.q_proj", "1.5");
+    (void)snprintf(other, sizeof other, row, "base_model.model.model.layers.1.self_attn.q_proj",
+                   "1.25");
+    (void)snprintf(none, sizeof none, row, "base_model.model.model.layers.1.self_attn.drop",
+                   "0.0001");
+    char text[2048];
+    (void)snprintf(text, sizeof text,
+                   "{\"gpus\": [{\"gpu\": \"\", \"steps\": 3, \"items\": [%s, %s, %s]}]}", one,
+                   other, none);
+    json_t *of = json_loads(text, 0, NULL);
+    assert_non_null(of);
+    char *whole = printed(of), *wide = printed_in(of, 400), *narrow = printed_in(of, 100);
+    assert_string_equal(whole, wide);
+    holds(whole, "base_model.model.model.layers.0.self_attn.q_proj Linear forward      2.00     "
+                 "1.500  50.0%");
+    holds(whole, "not listed: 1 row of layers that take less than a microsecond of a step\n");
+    assert_null(strstr(whole, "self_attn.drop"));
+    holds(narrow, "base_mod…yers.0.self_attn.q_proj Linear");
+    holds(narrow, "base_mod…yers.1.self_attn.q_proj Linear");
+    free(whole);
+    free(wide);
+    free(narrow);
+    json_decref(of);
 }
 
 static void unknown_times_are_not_zero(void **state)
@@ -125,9 +166,9 @@ static void unknown_times_are_not_zero(void **state)
     assert_true(json_is_null(json_object_get(item, "idleShare")));
     assert_string_equal(json_string_value(json_object_get(item, "busyReason")),
                         "another CUPTI client");
-    holds(csv, "\"recompute\",0,0,8000000,4,,0.8,,,,");
+    holds(csv, "\"recompute\",0,3,8000000,4,,0.8,,,,");
     holds(table, "2 steps of 5.000 ms, in 2 captures over 3.5 s (");
-    holds(table, "recompute     4.000  80.0%         -      - ");
+    holds(table, "recompute    1.50     4.000  80.0%         -      -\n");
     holds(table, "\nbusy times are not known: another CUPTI client\n");
     free(csv);
     free(table);
@@ -215,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_times_are_shown),
+        cmocka_unit_test(names_are_whole_or_lose_their_middle),
         cmocka_unit_test(unknown_times_are_not_zero),
         cmocka_unit_test(closures_are_shown),
         cmocka_unit_test(quality_is_shown),

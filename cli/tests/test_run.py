@@ -277,8 +277,21 @@ def test_a_program_without_torch(tmp_path):
     before = left_behind()
     probed = run(*probe("run", "-o", str(tmp_path), "--", "sh", "-c", "echo hello; exit 4"))
     assert (probed.returncode, probed.stdout) == (4, "hello\n")
-    assert probed.stderr.count("no step was sampled") == 1 and left_behind() == before
-    assert "no step was sampled" in run(*probe("report", str(tmp_path))).stdout
+    assert probed.stderr.count("no step was sampled: it started no Python that loads the hook") == 1
+    assert left_behind() == before
+    assert "no step was sampled: it started no Python" in run(*probe("report", str(tmp_path))).stdout
+
+
+@pytest.mark.parametrize("options, program, why", [
+    (["-I"], "import torch", "it started no Python that loads the hook: none at all, or one with -I"),
+    ([], "import time; time.sleep(0.5)", "no Python that it started imported torch"),
+    ([], "import torch, time; time.sleep(0.5)", "no optimizer of torch.optim stepped"),
+    ([], "import torch; m = torch.nn.Linear(2, 1); o = torch.optim.SGD(m.parameters(), 0.1); m(torch.ones(2)).backward(); o.step()",
+     "steps were counted, but the training ended"),
+], ids=["isolated", "no torch", "no optimizer", "one step"])
+def test_why_no_step_was_sampled(python, options, program, why):
+    probed = run(*probe("run", "--", python, *options, "-c", program))
+    assert probed.returncode == 0 and f"no step was sampled: {why}" in probed.stderr
 
 
 ALL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)

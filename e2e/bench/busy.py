@@ -2,7 +2,7 @@
 
 The probe samples every step of one process. torch.profiler records another, which has no hook, and its kernels go to
 layers by a path that shares no code with the probe's: to the innermost range that was open where they were launched,
-ranges being put around each leaf module's forward; in backward to the layer whose forward op has the sequence number of
+ranges being put around the forward of each leaf and parent; in backward to the layer whose forward op has the sequence number of
 the node. On a CPU ops stand for kernels and elapsed times for busy ones: that tries the program out, no more.
 """
 import bisect

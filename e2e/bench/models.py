@@ -396,6 +396,15 @@ def layers(training):
     return leaves + ([(type(loss).__name__, loss)] if isinstance(loss, nn.Module) else [])
 
 
+def parents(training):
+    """[(name, module)] of what calls layers, and is one for what it does itself (docs/timing.md)."""
+    if compiled(training.model):
+        return []
+    return [(name or type(module).__name__, module) for name, module in training.model.named_modules()
+            if list(module.children()) and type(module).forward is not nn.Sequential.forward
+            and not isinstance(module, nn.parallel.DistributedDataParallel)]
+
+
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
     """A Training by its name in MODELS, VARIANTS or libraries.py. For ddp the process group is there already."""
     base, variant = VARIANTS.get(name, (name, None))

@@ -178,7 +178,7 @@ class Trainer:
         """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""
         from torch.profiler import ProfilerActivity, profile
         from torch.autograd.profiler import record_function
-        for name, module in models.layers(self.training):
+        for name, module in models.layers(self.training) + models.parents(self.training):
             self.put_range(record_function, name, module)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])
         for count in (3, steps):  # what the first one sets up is not in the second

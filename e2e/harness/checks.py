@@ -233,7 +233,7 @@ ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py")
 NEW_TORCH = ("test_kernels.py",)
 
 
-def with_torch(tests, pythons, port):
+def with_torch(tests, pythons, port, **more):
     """pytest of a file or folder, with trainings in these pythons; its last line."""
     build = build_folder("asan")
     log = f"{os.path.splitext(tests)[0].replace('/', '-')}-{os.path.basename(pythons[-1])}.log"
@@ -242,7 +242,7 @@ def with_torch(tests, pythons, port):
                     env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
                          "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
                          "PP_NVML": f"{build}/sidecar/gpu/tests/full",
-                         "PP_TORCH_PYTHON": ":".join(pythons), "MASTER_PORT": str(port)})
+                         "PP_TORCH_PYTHON": ":".join(pythons), "MASTER_PORT": str(port), **more})
     return [f"{tests}: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
@@ -252,10 +252,10 @@ def side_by_side(runs, port):
 
 
 def hook_tests(without):
-    """The files of the hook's and the agent's tests, but those named."""
+    """The files of the hook's and the agent's tests, but those named and those of `libraries`."""
     names = sorted(os.listdir(os.path.join(ROOT, "sidecar/tests")))
     return [f"sidecar/tests/{name}" for name in names
-            if name.startswith("test_") and name.endswith(".py") and name not in without]
+            if name.startswith("test_") and name.endswith(".py") and name not in (*without, "test_libraries.py")]
 
 
 def hook():
@@ -269,6 +269,20 @@ def hook():
 def older_hook():
     """The same with the PyTorch of the machine's Debian, and what needs no certain one."""
     return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH)], 29655)
+
+
+def libraries():
+    """Trainings of real libraries, from the package registry, with the torch of the torch image."""
+    run_shown(TORCH_IMAGE, "-c", "")
+    pins = os.path.join(ROOT, "sidecar/tests/libraries.txt")
+    with open(pins, "rb") as file:
+        folder = os.path.join(CACHE, "libraries-" + hashlib.sha256(file.read()).hexdigest()[:12])
+    if not os.path.isdir(folder):
+        shutil.rmtree(folder + ".new", ignore_errors=True)
+        expect("libraries.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder + ".new", "--no-deps",
+               "--only-binary=:all:", "--python-version", "3.13", "--implementation", "cp", "-r", pins)
+        os.rename(folder + ".new", folder)
+    return with_torch("sidecar/tests/test_libraries.py", [TORCH_IMAGE], 29755, PP_LIBRARIES=folder)
 
 
 def chart(cluster):
@@ -287,5 +301,6 @@ BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older to
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
           ("the trainings' tests", trainings)]
 SLOW = ("unit tests under TSan", "clang-tidy")
+EXTENDED = [("trainings of real libraries", libraries)]
 
-__all__ = ["BEFORE", "UNITS", "BESIDE", "SLOW", "Failure", "chart", "step"]
+__all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "SLOW", "Failure", "chart", "step"]

@@ -59,6 +59,9 @@ class Suite:
 
     # --- what runs beside the scenarios ---
 
+    def beside_checks(self):
+        return checks.BESIDE + checks.EXTENDED * self.args.all
+
     def begin_beside(self):
         """Holds a lock until they are over: scenarios that measure wait for it."""
         os.makedirs(CACHE, exist_ok=True)
@@ -71,7 +74,7 @@ class Suite:
         # On Linux the priority is the thread's, and that of the processes which it starts.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:
-            self.units(checks.BESIDE)
+            self.units(self.beside_checks())
         finally:
             self.lock.close()
 
@@ -163,7 +166,7 @@ class Suite:
         if only != "scenarios":
             self.units(checks.BEFORE + checks.UNITS)
         if only == "unit":
-            self.units(checks.BESIDE)
+            self.units(self.beside_checks())
         elif only == "scenarios":
             self.on_cluster()
         else:

@@ -187,7 +187,7 @@ static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_e
         prolong(p, t, mark, time);
         return 0;
     }
-    const bool pauses = mark->phase == PP_MARK_BACKWARD && (mark->flags & PP_MARK_PAUSES);
+    const bool pauses = mark->flags & PP_MARK_PAUSES;
     if (add(p, &t->stack[at], time, pauses, err) < 0)
         return -1;
     t->last = mark->phase == PP_MARK_BACKWARD ? (ssize_t)p->step.count - 1 : -1;

@@ -51,11 +51,12 @@ struct pp_process {
     uint64_t from;          /* that of the first mark of the batch that is gathered */
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
     pp_ring_told told;
-    int64_t greeted;   /* when the hook was last told that the agent is there, monotonic ns */
-    bool told_gpus;    /* which GPUs it uses */
-    bool refused;      /* that the hook stands aside is told already */
-    uint64_t late;     /* kernels that came late, as told already */
-    uint32_t failures; /* of the hook's that are told already */
+    int64_t greeted; /* when the hook was last told that the agent is there, monotonic ns */
+    bool told_gpus;  /* which GPUs it uses */
+    bool refused;    /* that the hook stands aside is told already */
+    char refusal[PP_RING_TYPE];         /* why it did; "": it did not */
+    uint64_t late;                      /* kernels that came late, as told already */
+    uint32_t failures;                  /* of the hook's that are told already */
     pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, not told yet */
     size_t run_count;
     int64_t
@@ -115,6 +116,11 @@ void pp_process_keep_number(const pp_process *p, pp_agent_pod *pod)
 int64_t pp_process_steps(const pp_process *p)
 {
     return pp_reader_header(p->reader)->steps;
+}
+
+const char *pp_process_refusal(const pp_process *p)
+{
+    return p->refusal;
 }
 
 uint64_t pp_process_broken(const pp_process *p)
@@ -742,7 +748,8 @@ static void listen(pp_process *p, pp_agent_pod *pod)
     if (h->refusal[0] && !p->refused) {
         p->refused = true;
         PP_CLEANUP_FREE char *why = clean_text(h->refusal, sizeof h->refusal);
-        pp_warn(p->path, "this process is not profiled: %s", why ? why : "?");
+        (void)snprintf(p->refusal, sizeof p->refusal, "%s", why ? why : "?");
+        pp_warn(p->path, "this process is not profiled: %s", p->refusal);
     }
     if (h->failures > p->failures)
         pp_warn(p->path, "the hook gave a capture up for an error of its own, %u so far",

@@ -77,6 +77,9 @@ void pp_process_finish(pp_process *process, pp_agent_pod *pod);
 /** Steps that it has counted, as it says. */
 int64_t pp_process_steps(const pp_process *process);
 
+/** Why its hook stands aside, or did; "": it does not. */
+const char *pp_process_refusal(const pp_process *process);
+
 /** For people: how many captures were broken by losses. */
 uint64_t pp_process_broken(const pp_process *process);
 

@@ -24,6 +24,7 @@ struct pp_trainers {
     size_t bad_count;
     bool trained;
     bool seen;
+    char refusal[PP_RING_TYPE]; /* the first that one of them told; "": none did */
 };
 
 pp_trainers *pp_trainers_new(const char *directory)
@@ -138,6 +139,9 @@ void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t re
         pp_error err = {0};
         int rc = pp_process_poll(t->processes[i], pod, now, real, &err);
         t->trained = t->trained || pp_process_steps(t->processes[i]) > 0;
+        if (!t->refusal[0])
+            (void)snprintf(t->refusal, sizeof t->refusal, "%s",
+                           pp_process_refusal(t->processes[i]));
         if (rc < 0)
             pp_warn(pp_process_path(t->processes[i]), "%s", err.message);
         if (rc != 0)
@@ -175,4 +179,9 @@ bool pp_trainers_seen(const pp_trainers *t)
 bool pp_trainers_trained(const pp_trainers *t)
 {
     return t->trained;
+}
+
+const char *pp_trainers_refusal(const pp_trainers *t)
+{
+    return t->refusal;
 }

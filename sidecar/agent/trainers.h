@@ -36,6 +36,9 @@ size_t pp_trainers_count(const pp_trainers *trainers);
 /** Whether there is one, or was. */
 bool pp_trainers_seen(const pp_trainers *trainers);
 
+/** Why the hook of one of them, now or before, stands aside; "": none does. */
+const char *pp_trainers_refusal(const pp_trainers *trainers);
+
 /** Whether one of them, now or before, has counted a step. */
 bool pp_trainers_trained(const pp_trainers *trainers);
 

@@ -776,7 +776,7 @@ bool pp_marks_pause_optimizer(void)
 {
     if (hook.state != MARKING || !hook.phases[PP_MARK_OPTIMIZER] || hook.depth == 0)
         return false;
-    pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
+    pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, PP_MARK_PAUSES, 0, 0, 0, 0);
     return true;
 }
 

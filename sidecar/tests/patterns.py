@@ -375,6 +375,26 @@ def failing():
     return iteration
 
 
+class ForceField(nn.Module):
+    """Its forward runs a backward, which what it returns depends on."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 1)
+
+    def forward(self, x):
+        energy = self.last(torch.tanh(self.first(x)))
+        force, = torch.autograd.grad(energy.sum(), x, create_graph=True)
+        time.sleep(FORWARD_S)
+        return force * 2
+
+
+def force_field():
+    model = ForceField()
+    return training(model, sgd(model.parameters()),
+                    lambda: model(torch.randn(16, 64, requires_grad=True)).square().mean())
+
+
 def late_model():
     """A model, then another, whose first call is no step's first."""
     numbers = itertools.count()

@@ -179,3 +179,12 @@ def test_a_forward_that_fails_leaves_nothing(probe, python):
     calls = calls_of(batches)
     assert calls["last", "forward"] == calls["last", "backward"] == pytest.approx(1, abs=0.05)
     assert 1.2 < calls["first", "forward"] < 1.8
+
+
+def test_a_backward_within_a_forward(probe, python):
+    """A force field: its layers have both backwards, itself its forward; what the second one is of nobody can tell."""
+    _, batches = sampled(probe, python, PATTERNS, "force_field", str(COUNT))
+    ms, calls = ms_of(batches), calls_of(batches)
+    assert 3 <= ms["ForceField", "forward"] < 6 and calls["ForceField", "forward"] == pytest.approx(1, abs=0.05)
+    assert ("ForceField", "backward") not in ms and all(ms[layer, "backward"] < 2 for layer in ("first", "last"))
+    assert calls["first", "backward"] >= 1

@@ -175,7 +175,7 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
 
     monkeypatch.setattr(suite, "CACHE", str(tmp_path))
     monkeypatch.setattr(checks, "BESIDE", [("slow", slow), ("next", list)])
-    tests = suite.Suite(argparse.Namespace(quick=False))
+    tests = suite.Suite(argparse.Namespace(quick=False, all=False))
     before = os.nice(0)
     tests.begin_beside()
     assert locked(tests.lock.name)

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 
 # Wrappers that add a level to names which the user's model does not have.
 _WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
-_DATA_PARALLEL = frozenset(("DistributedDataParallel", "DataParallel"))
+_DATA_PARALLEL = frozenset(("DistributedDataParallel", "DataParallel", "DeepSpeedEngine"))
 _LIMIT = 4096
+_OPTIMIZED = 1  # of a code object's flags: its variables are no dictionary
 _DEEPEST = 40  # parents below are none: so many forwards may be open in a thread
 
 
@@ -20,7 +21,7 @@ def _parameters(module):
     total = 0
     for parameter in module.parameters():
         try:
-            total += parameter.numel()
+            total += getattr(parameter, "ds_numel", None) or parameter.numel()  # under ZeRO-3 each rank has a part
         except Exception:  # a lazy module's parameter has no size yet
             pass
     return total
@@ -36,6 +37,50 @@ def _roots(called):
         roots.append(module)
         inside.update(id(m) for m in module.modules() if m is not module)
     return [root for root in roots if id(root) not in inside]
+
+
+def _variables(frame):
+    """
+    The values of a running function's variables. Until Python 3.12 asking for them makes a copy that the function keeps
+    until it returns, with all that is in it: one that nobody else has is emptied.
+    """
+    space = frame.f_locals
+    values = list(space.values())
+    if type(space) is dict and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(space) <= 3:
+        space.clear()
+    return values
+
+
+def owners(roots, kind, frame):
+    """
+    The modules that these are in, and that are not called themselves, as Lightning's are not: {id(root): owner}. They are
+    among the variables of whoever called: that is the loop that trains them.
+    """
+    seen = []
+    while frame is not None and sys.gettrace() is None:
+        seen += [each for each in _variables(frame) if issubclass(type(each), kind)]
+        frame = frame.f_back
+    found = {}
+    for module in {id(each): each for each in seen}.values():
+        inside = set(id(each) for each in module.modules() if each is not module)
+        for root in roots:
+            if id(root) in inside and len(inside) > found.get(id(root), (0,))[0]:
+                found[id(root)] = len(inside), module
+    return {at: module for at, (_, module) in found.items()}
+
+
+def roots(called):
+    return _roots(called)
+
+
+def _tops(found, owner):
+    """The outermost modules that these are in, each once."""
+    tops = []
+    for root in found:
+        top = owner(root) or root
+        if not any([top is each for each in tops]):
+            tops.append(top)
+    return tops
 
 
 def _largest(roots):
@@ -131,16 +176,16 @@ def _name(found, named):
         taken.add(each.name)
 
 
-def choose(called, filters, regions=(), named={}, others=(), first=None):
+def choose(called, filters, regions=(), named={}, others=(), first=None, owner=lambda root: None):
     """
     From the modules called in one step to the layers: ([(module, name, type name, parameters, whether it is a parent)],
-    the model or None). Regions are (function, module or None, name) of compiled code that was called: the layer is then the
+    the model or None, the one whose modules go by their names alone). Regions are (function, module or None, name) of compiled code that was called: the layer is then the
     function, in the module's place and by its name. A layer is a leaf: a module without children, or one that was called
     while none of its children was (it uses them to hold parameters); or, with a depth, the module at that depth, for all
     that is in it. Or it is a parent, which was called, and modules in it too: to it belongs what it does itself. Names are
     qualified by the largest root; a leaf that is a root by itself, such as a loss, goes by its class. `named` has the names
-    that modules were given before, by id; `others` are modules that earlier steps called, and `first` is the
-    model whose modules go by their names alone, if it is among them.
+    that modules were given before, by id; `others` are modules that earlier steps called, `first` is the
+    model whose modules go by their names alone, if it is among them, and `owner` tells in which module a root is.
     """
     wanted = _Filter(filters)
     compiled = {}  # id of a module -> the functions compiled of it
@@ -150,12 +195,12 @@ def choose(called, filters, regions=(), named={}, others=(), first=None):
     model = _largest(_roots(called))
     now = set(id(each) for each in called)
     called = called + [each for each in others if id(each) not in now]
-    roots = _roots(called)
-    first = first if first is not None and any([first is root for root in roots]) else _largest(roots)
+    tops = _tops(_roots(called), owner)
+    first = first if first is not None and any([first is top for top in tops]) else _largest(tops)
     finder = _Finder(called, compiled, wanted)
-    for root in ([first] if roots else []) + [r for r in roots if r is not first]:
-        prefix = () if root is first and _children(root) else (type(root).__name__,)
-        finder.visit(root, prefix, 0)
+    for top in ([first] if tops else []) + [each for each in tops if each is not first]:
+        prefix = () if top is first and _children(top) else (type(top).__name__,)
+        finder.visit(top, prefix, 0)
     found = finder.found + [_Found(function, (name,), False) for function, module, name in regions if module is None]
     _name(found, named)
     layers = []
@@ -163,7 +208,7 @@ def choose(called, filters, regions=(), named={}, others=(), first=None):
         size = _parameters(each.module) if hasattr(each.module, "parameters") and not each.parent else 0
         for place in compiled.get(id(each.module), [each.module]):
             layers.append((place, each.name, each.type_name, size, each.parent))
-    return layers, model
+    return layers, model, first
 
 
 def wants(filters, name, type_name):

@@ -29,6 +29,7 @@ class _Probe:
         self.optimizer_hooks = []
         self.placed = []  # weak references to the layers' modules
         self.ids = {}  # (name, type name) -> layer id
+        self.owners = {}  # id of a root -> weak references to it and to the module that it is in (or None)
         self.known = {}  # id of a module that some step called -> [weak reference to it, its name as a layer or None]
         self.positions = position.Position()
         self.spans = spans.Spans()
@@ -116,9 +117,10 @@ class _Probe:
         if _marks.session() != self.looked:
             self.looked = _marks.session()
             _marks.look_anew()
-        chosen, model = layers.choose(called, self.filters.get("layers", {}), regions, named, others,
-                                      self.first and self.first())
-        self.first = self.first if self.first and self.first() is not None else model is not None and weakref.ref(model)
+        self.find_owners(layers.roots(called))
+        chosen, model, first = layers.choose(called, self.filters.get("layers", {}), regions, named, others,
+                                             self.first and self.first(), self.owner)
+        self.first = first if first is None else weakref.ref(first)
         before = len(self.ids)
         if not self.place(chosen, model):
             self.stand_aside("more than 4096 layers")
@@ -127,7 +129,7 @@ class _Probe:
             _marks.look_anew()
         self.remember(others + called, chosen)
         self.remove_entry()
-        self.describe(layers.class_of(model))
+        self.describe(layers.class_of(model if model is None else self.owner(model) or model))
         self.calibrate()
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
@@ -216,6 +218,19 @@ class _Probe:
             _marks.place(model, 0, False, True)
             self.placed.append(_until_gone(model))
         return True
+
+    def find_owners(self, roots):
+        """Of roots that have not been asked for; a loss or another leaf is in nobody's model that would matter."""
+        new = [root for root in roots if root._modules and not self.owners.get(id(root), (lambda: None,))[0]() is root]
+        found = layers.owners(new, self.torch.nn.Module, sys._getframe(1)) if new else {}
+        for root in new:
+            owner = found.get(id(root))
+            self.owners[id(root)] = weakref.ref(root), owner if owner is None else weakref.ref(owner)
+
+    def owner(self, root):
+        """The outermost module that it is in, or None."""
+        of, owner = self.owners.get(id(root), (lambda: None, None))
+        return owner() if owner is not None and of() is root else None
 
     def again(self):
         """The layer for what checkpoints run again outside of modules; 0: there is none, or nobody wants it."""
