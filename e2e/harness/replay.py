@@ -26,8 +26,9 @@ def check_counted_once(world, item, logs):
     """What the agents' logs say they sent, batch by batch, is what the store holds and what its counters say."""
     sent = sent_batches(logs)
     uid = item["metadata"]["uid"]
-    rows = world.database.rows(f"SELECT t.pod_name, a.instance, a.seq, a.events, cardinality(a.layer) AS intervals FROM "
-                               f"activity a JOIN target t USING (session_uid, pod_uid) WHERE session_uid = '{uid}'")
+    rows = world.database.rows(f"SELECT t.pod_name, a.instance, a.seq, a.events, cardinality(a.layer) - coalesce((SELECT sum(g) "
+                               f"FROM unnest(a.goes_on) g), 0) AS intervals FROM activity a "
+                               f"JOIN target t USING (session_uid, pod_uid) WHERE session_uid = '{uid}'")
     held = {(r["pod_name"], r["instance"], r["seq"]): r["events"] for r in rows}
     assert len(rows) == len(held) and sum(held.values()) > 500
     assert held == sent
@@ -61,7 +62,7 @@ def message(row, layers):
              "dropped": row["dropped"], "cost": {"nanoseconds": row["cost_ns"], "marks": 0}}
     if row["grid_start"] is None:
         batch["intervals"] = {"layer": row["layer"], "phase": row["phase"], "step": deltas(row["step"]),
-                              "start": deltas(row["start"]), "duration": row["duration"]}
+                              "start": deltas(row["start"]), "duration": row["duration"], "goesOn": row["goes_on"]}
     else:
         batch["grid"] = {"start": row["grid_start"], "cell": row["grid_cell"], "cells": deltas(row["grid_cells"]),
                          "layer": row["grid_layer"], "phase": row["grid_phase"], "busy": row["grid_busy"],

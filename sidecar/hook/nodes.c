@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum { NODES_MAX = 4096, DEPTH_MAX = 4, VIEWS_MAX = 8, TYPES_MAX = 1024 };
+enum { NODES_MAX = 65536, DEPTH_MAX = 4, VIEWS_MAX = 8, TYPES_MAX = 1024 };
 
 pp_torch pp_torch_api;
 

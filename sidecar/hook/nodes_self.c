@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-enum { NODES_MAX = 4096, VIEWS_MAX = 8, ELSEWHERE = -1 };
+enum { NODES_MAX = 65536, VIEWS_MAX = 8, ELSEWHERE = -1 };
 
 typedef struct walk {
     pp_part *whole;
@@ -27,8 +27,8 @@ typedef struct walk {
     PyObject *queue;   /* list of nodes to be looked at, each once */
     PyObject *visited; /* the same as a set */
     PyObject *begun;   /* set of own nodes by which a stretch is come into */
-    PyObject *left;    /* list of own nodes by which one is left, a number each in `of` */
-    Py_ssize_t *of;    /* that stretch: the one with number i comes before part i */
+    PyObject *left;    /* list of own nodes by which one is left */
+    PyObject *of;      /* list of their stretches, as numbers: number i comes before part i */
     bool too_many;
 } walk;
 
@@ -135,6 +135,14 @@ static int leaves(const walk *w, PyObject *behind, Py_ssize_t stretch, int depth
     return 0;
 }
 
+static int leave(walk *w, PyObject *node, Py_ssize_t stretch)
+{
+    PyObject *number = PyLong_FromSsize_t(stretch);
+    int rc = number && PyList_Append(w->of, number) == 0 ? PyList_Append(w->left, node) : -1;
+    Py_XDECREF(number);
+    return rc;
+}
+
 static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behind)
 {
     bool works = false;
@@ -146,11 +154,8 @@ static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behi
     int out = kind == NODE_WORK ? leaves(w, behind, stretch, 0, &works) : 0;
     if (out < 0)
         return -1;
-    if (kind == NODE_WORK && (out || !works)) {
-        w->of[PyList_Size(w->left)] = stretch;
-        if (PyList_Append(w->left, node) < 0)
-            return -1;
-    }
+    if (kind == NODE_WORK && (out || !works) && leave(w, node, stretch) < 0)
+        return -1;
     for (Py_ssize_t i = 0; i < PyList_Size(behind); i++) {
         PyObject *to = PyList_GetItem(behind, i);
         place at;
@@ -198,15 +203,20 @@ static int hook_begun(const walk *w, PyObject *hook)
 }
 
 /* Backward comes to the stretch with the lowest numbers last: there the parent's ends. */
+static Py_ssize_t stretch_of(const walk *w, Py_ssize_t i)
+{
+    return PyLong_AsSsize_t(PyList_GetItem(w->of, i));
+}
+
 static int hook_stretches(const walk *w, const pp_self_hooks *hooks)
 {
     const Py_ssize_t n = PyList_Size(w->left);
-    Py_ssize_t last = n > 0 ? w->of[0] : 0;
+    Py_ssize_t last = n > 0 ? stretch_of(w, 0) : 0;
     for (Py_ssize_t i = 1; i < n; i++)
-        last = w->of[i] < last ? w->of[i] : last;
+        last = stretch_of(w, i) < last ? stretch_of(w, i) : last;
     for (Py_ssize_t i = 0; i < n; i++)
-        if (pp_nodes_end(PyList_GetItem(w->left, i), w->of[i] == last ? hooks->end : hooks->pause) <
-            0)
+        if (pp_nodes_end(PyList_GetItem(w->left, i),
+                         stretch_of(w, i) == last ? hooks->end : hooks->pause) < 0)
             return -1;
     return hook_begun(w, hooks->begin);
 }
@@ -228,21 +238,21 @@ int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, s
               .parts = parts,
               .count = count,
               .entered = calloc(count + 1, sizeof *w.entered),
-              .of = calloc(NODES_MAX + 1, sizeof *w.of),
               .queue = PyList_New(0),
               .visited = PySet_New(NULL),
               .begun = PySet_New(NULL),
-              .left = PyList_New(0)};
+              .left = PyList_New(0),
+              .of = PyList_New(0)};
     int rc = -1;
-    if (!w.entered || !w.of)
+    if (!w.entered)
         (void)PyErr_NoMemory();
-    else if (w.queue && w.visited && w.begun && w.left)
+    else if (w.queue && w.visited && w.begun && w.left && w.of)
         rc = walk_all(&w, output, hooks);
     Py_XDECREF(w.queue);
     Py_XDECREF(w.visited);
     Py_XDECREF(w.begun);
     Py_XDECREF(w.left);
-    free(w.of);
+    Py_XDECREF(w.of);
     free(w.entered);
     return rc;
 }

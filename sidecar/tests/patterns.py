@@ -216,17 +216,28 @@ def other_checkpoint():
 FORWARD_S, BACKWARD_S = 0.003, 0.006
 
 
+SLOW = {"forward": [0, 0.0], "backward": [0, 0.0]}  # calls, seconds
+
+
+def work(phase, seconds):
+    """Takes so long, or longer on a busy machine: how long is added up."""
+    begun = time.monotonic()
+    time.sleep(seconds)
+    SLOW[phase][0] += 1
+    SLOW[phase][1] += time.monotonic() - begun
+
+
 class Slow(torch.autograd.Function):
     """Work of a known length that is no module's."""
 
     @staticmethod
     def forward(ctx, x):
-        time.sleep(FORWARD_S)
+        work("forward", FORWARD_S)
         return x.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        time.sleep(BACKWARD_S)
+        work("backward", BACKWARD_S)
         return gradient.clone()
 
 
@@ -385,7 +396,7 @@ class ForceField(nn.Module):
     def forward(self, x):
         energy = self.last(torch.tanh(self.first(x)))
         force, = torch.autograd.grad(energy.sum(), x, create_graph=True)
-        time.sleep(FORWARD_S)
+        work("forward", FORWARD_S)
         return force * 2
 
 
@@ -393,6 +404,25 @@ def force_field():
     model = ForceField()
     return training(model, sgd(model.parameters()),
                     lambda: model(torch.randn(16, 64, requires_grad=True)).square().mean())
+
+
+def many_layers():
+    """More than 4,096 layers, in 300 blocks of 20."""
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(*(nn.Linear(2, 2) for _ in range(20)))
+
+        def forward(self, x):
+            return self.inner(x)
+    model = nn.Sequential(*(Block() for _ in range(300)))
+    return training(model, sgd(model.parameters()), lambda: model(torch.randn(2, 2)).square().mean())
+
+
+def flat_layers():
+    """More than 4,096 layers, all in one module."""
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4200)))
+    return training(model, sgd(model.parameters()), lambda: model(torch.randn(2, 2)).square().mean())
 
 
 def late_model():
@@ -444,7 +474,7 @@ def gradient_penalty():
     def loss():
         x = torch.randn(16, 64, requires_grad=True)
         gradient, = torch.autograd.grad(model(x).sum(), x, create_graph=True)
-        time.sleep(2 * BACKWARD_S)
+        work("backward", 2 * BACKWARD_S)
         return gradient.square().mean()
     return training(model, sgd(model.parameters()), loss)
 
@@ -477,7 +507,8 @@ def main():
     begun = time.monotonic()
     for _ in range(COUNT):
         iteration()
-    print("loop " + json.dumps({"iterations": COUNT, "seconds": time.monotonic() - begun}))
+    slow = {phase: 1e3 * seconds / calls for phase, (calls, seconds) in SLOW.items() if calls}
+    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "seconds": time.monotonic() - begun}))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def certificates(folder, names="DNS:localhost", environment=None):
 
 def count(batch):
     grid = batch.get("grid")
-    return sum(grid["calls"]) if grid else len(batch["intervals"]["layer"])
+    return sum(grid["calls"]) if grid else len(batch["intervals"]["layer"]) - sum(batch["intervals"].get("goesOn", []))
 
 
 class Server:

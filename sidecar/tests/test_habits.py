@@ -76,7 +76,8 @@ def test_compiled_parts_are_layers_beside_others(probe, python):
     regions = [("inner.1", "Sequential"), ("inner.2", "Sequential"), ("inner.3", "Sequential"),
                ("compile_parts.<locals>.scaled", "function")]
     others = [("inner.0", "Linear"), ("inner.4", "Linear")]
-    assert compiled(probe, python, "compile_parts") == {name: {0, 1} for name in regions + others}
+    assert compiled(probe, python, "compile_parts") == {
+        **{name: {0, 1} for name in regions + others}, ("Scaled", "Scaled"): {0}}
 
 
 def test_what_is_compiled_may_raise_and_nest(probe, python):

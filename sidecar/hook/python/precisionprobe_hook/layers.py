@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 _WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
 _DATA_PARALLEL = frozenset(("DistributedDataParallel", "DataParallel", "DeepSpeedEngine"))
 _LIMIT = 4096
+_FOLDS = (None, 16, 12, 8, 6, 5, 4, 3, 2, 1, 0)  # depths at which a module stands for all in it, where there are more layers
 _OPTIMIZED = 1  # of a code object's flags: its variables are no dictionary
 _DEEPEST = 40  # parents below are none: so many forwards may be open in a thread
 
@@ -102,7 +103,9 @@ class _Filter:
 
 
 def _works_itself(module):
-    """Whether a parent's forward may do more than call what is in it."""
+    """Whether a parent's forward may do more than call what is in it, and is the user's."""
+    if type(module).__name__ in _DATA_PARALLEL or any([name in _WRAPPERS for name in module._modules]):
+        return False
     forward = getattr(type(module), "forward", None)
     return forward is not getattr(sys.modules["torch.nn"].Sequential, "forward", None)
 
@@ -117,7 +120,8 @@ class _Found:
 
 
 class _Finder:
-    def __init__(self, called, compiled, wanted):
+    def __init__(self, called, compiled, wanted, fold):
+        self.fold = fold
         self.compiled = compiled
         self.called = set(id(module) for module in called)
         self.wanted = wanted
@@ -135,20 +139,23 @@ class _Finder:
         return self.works[key]
 
     def visit(self, module, path, depth):
-        if id(module) in self.seen or len(self.found) >= _LIMIT:
+        if id(module) in self.seen or len(self.found) > _LIMIT:
             return
         self.seen.add(id(module))
         children = _children(module)
         called = id(module) in self.called
-        deep = self.wanted.depth and depth >= self.wanted.depth
+        folded = self.fold is not None and depth >= self.fold
+        deep = folded or (self.wanted.depth and depth >= self.wanted.depth)
         compiled = id(module) in self.compiled
         wrapper = type(module).__name__ in _DATA_PARALLEL
         inside = self.called_below(module)
         if compiled or not children or (called and (deep or not inside)):
             self.found.append(_Found(module, path, False))
+            if folded and inside:
+                self.found[-1].type_name += " (all of it)"
             if not compiled or deep or not inside:
                 return
-        elif called and not wrapper and depth <= _DEEPEST and _works_itself(module):
+        elif called and depth <= _DEEPEST and _works_itself(module):
             self.found.append(_Found(module, path, True))
         for name, child in children:
             hidden = name in _WRAPPERS or (wrapper and name == "module")
@@ -197,11 +204,14 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
     called = called + [each for each in others if id(each) not in now]
     tops = _tops(_roots(called), owner)
     first = first if first is not None and any([first is top for top in tops]) else _largest(tops)
-    finder = _Finder(called, compiled, wanted)
-    for top in ([first] if tops else []) + [each for each in tops if each is not first]:
-        prefix = () if top is first and _children(top) else (type(top).__name__,)
-        finder.visit(top, prefix, 0)
-    found = finder.found + [_Found(function, (name,), False) for function, module, name in regions if module is None]
+    for fold in _FOLDS:
+        finder = _Finder(called, compiled, wanted, fold)
+        for top in ([first] if tops else []) + [each for each in tops if each is not first]:
+            prefix = () if top is first and _children(top) else (type(top).__name__,)
+            finder.visit(top, prefix, 0)
+        if len(finder.found) <= _LIMIT:
+            break
+    found = finder.found[:_LIMIT] + [_Found(function, (name,), False) for function, module, name in regions if module is None]
     _name(found, named)
     layers = []
     for each in _take(found, wanted):
