@@ -262,7 +262,7 @@ def hook():
     """Hook, agent and `precisionprobe run` with the PyTorch of the torch image."""
     run_shown(TORCH_IMAGE, "-c", "")  # unpacks the image's files where they are missing
     # The longest first.
-    return side_by_side([("cli/tests", [DEBIAN, TORCH_IMAGE])]
+    return side_by_side([("cli/tests", [TORCH_IMAGE])]
                         + [(name, [TORCH_IMAGE]) for name in hook_tests(ANY_TORCH)], 29555)
 
 

@@ -15,7 +15,7 @@ from harness.environment import SERVICES, SHARED, World
 # need other services later, the one that removes the release last.
 ORDER = ("test_specs", "test_sessions", "test_injection", "test_troubles", "test_ingest", "test_sidecar", "test_startup",
          "test_running_pods", "test_lease", "test_pods", "test_clocks", "test_chaos", "test_outages", "test_random_kills",
-         "test_admission", "test_sampling", "test_replay", "test_main_job", "test_coarse", "test_uninstall")
+         "test_admission", "test_coarse", "test_sampling", "test_replay", "test_main_job", "test_uninstall")
 FAILURES = os.path.join(LOGS, "failures")
 numbers = itertools.count(1)
 pytest.register_assert_rewrite("harness.replay", "harness.faults")

@@ -5,7 +5,7 @@ from harness import report, truth
 from harness.demo import compare, observed
 from harness.session import manifest
 
-pytestmark = [pytest.mark.long, pytest.mark.measures, pytest.mark.intervals]
+pytestmark = [pytest.mark.long, pytest.mark.intervals]
 
 
 def profile(world, interval, duration, *more):
@@ -31,6 +31,7 @@ def layers(rows):
 
 
 @pytest.mark.extended
+@pytest.mark.measures
 def test_windows_of_15_s(trainings):
     ranges, rows = profile(trainings, "15s", "105s")
     figures = compare(trainings.cluster, ranges, rows).figures()
