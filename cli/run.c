@@ -302,7 +302,8 @@ static const char *why_unsampled(const run *r)
                "to "
                "its end";
     if (pp_trainers_seen(r->trainers))
-        return "no optimizer of torch.optim stepped in the processes that imported torch";
+        return "no optimizer of torch.optim stepped in the processes that imported torch, and none "
+               "called precisionprobe.step()";
     if (r->loaded)
         return "no Python that it started imported torch";
     return "it started no Python that loads the hook: none at all, or one with -I, -S or -E, "

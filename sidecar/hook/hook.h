@@ -363,6 +363,8 @@ void pp_marks_quiet(bool quiet);
 /** Whether some optimizer's step is open: torch walks the optimizer hooks. */
 bool pp_marks_optimizer_open(void);
 int64_t pp_marks_steps(void);
+/** The program says that a step ends here: from now on no optimizer ends any. -1: exception. */
+int pp_marks_step(void);
 /** Takes the modules called while discovering: a new list of weak references. */
 PyObject *pp_marks_take_collected(void);
 /** torch's function that has a callback called at the end of the running backward, where what that

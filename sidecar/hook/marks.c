@@ -60,6 +60,7 @@ static struct {
     pp_steps ends;       /* which optimizers' steps end the training's */
     int depth;           /* optimizers open: wrappers call the one they wrap */
     Py_hash_t outermost; /* the outermost of these */
+    bool by_hand;        /* the program says itself where its steps end */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
     bool isolate;        /* layers are to be replayed in this capture */
@@ -707,8 +708,8 @@ static int on_optimizer_end(PyObject *optimizer)
     if (again || (hook.depth > 0 && --hook.depth > 0))
         return 0;
     hook.ended = true;
-    pp_steps_ends ends;
-    if (look_at_optimizer(id, &ends) < 0)
+    pp_steps_ends ends = {0};
+    if (!hook.by_hand && look_at_optimizer(id, &ends) < 0)
         return -1;
     if (hook.state == MARKING && ends.late)
         put_start(); /* the step that was marked goes on to here */
@@ -722,6 +723,15 @@ static int on_optimizer_end(PyObject *optimizer)
         return 0;
     count_step();
     return on_step_end();
+}
+
+int pp_marks_step(void)
+{
+    if (!pp_ring() || hook.quiet)
+        return 0;
+    hook.by_hand = true;
+    count_step();
+    return on_step_end() < 0 ? give_up() : 0;
 }
 
 /* ---- compiled code ---- */

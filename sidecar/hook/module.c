@@ -296,6 +296,13 @@ static PyObject *m_span(PyObject *self, PyObject *args)
     return pp_spans_new(original, (pp_mark_phase)phase);
 }
 
+static PyObject *m_step(PyObject *self, PyObject *ignored)
+{
+    (void)self;
+    (void)ignored;
+    return pp_marks_step() < 0 ? NULL : none();
+}
+
 static PyObject *m_exceptions(PyObject *self, PyObject *told)
 {
     (void)self;
@@ -542,6 +549,7 @@ static PyMethodDef functions[] = {
      "Marks backward's end by this queue_callback; None."},
     {"span", m_span, METH_VARARGS, "A callable in place of a method, that marks its calls."},
     {"again", m_again, METH_VARARGS, "The same before or behind what a checkpoint runs again."},
+    {"step", m_step, METH_NOARGS, "The program says that a step ends here."},
     {"exceptions", m_exceptions, METH_O, "Whether LEAVE tells of forwards that raise, too."},
     {"look_anew", m_look_anew, METH_NOARGS, "Looks at modules that are not known, from now on."},
     {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},

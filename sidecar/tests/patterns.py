@@ -4,8 +4,11 @@ usage: patterns.py PATTERN ITERATIONS
 """
 import itertools
 import json
+import pathlib
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
 import torch
 from torch import nn
@@ -423,6 +426,49 @@ def flat_layers():
     """More than 4,096 layers, all in one module."""
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4200)))
     return training(model, sgd(model.parameters()), lambda: model(torch.randn(2, 2)).square().mean())
+
+
+def by_hand():
+    """No optimizer of torch.optim."""
+    import precisionprobe
+    model = net()
+
+    def iteration():
+        loss_of(model).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.01 * parameter.grad
+                parameter.grad = None
+        precisionprobe.step()
+    return iteration
+
+
+def by_hand_with_optimizers():
+    """Two steps of optimizers in each of the loop's."""
+    import precisionprobe
+    model = net()
+    optimizer = sgd(model.parameters())
+
+    def iteration():
+        for _ in range(2):
+            loss_of(model).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        precisionprobe.step()
+    return iteration
+
+
+def server():
+    """Answers, and never trains."""
+    import precisionprobe
+    model = net().eval()
+
+    def iteration():
+        with torch.inference_mode():
+            model(torch.randn(16, 64))
+        time.sleep(0.002)
+        precisionprobe.step()
+    return iteration
 
 
 def late_model():

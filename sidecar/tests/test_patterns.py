@@ -214,3 +214,16 @@ def test_more_layers_than_there_is_room_for_are_told_together(probe, python, pat
     ms = ms_of(batches)
     whole = sum(sum(batch["steps"]["duration"]) for batch in batches) / len(numbers(batches)) / 1e6
     assert sum(value for (name, phase), value in ms.items() if name and phase in ("forward", "backward")) > 0.5 * whole
+
+
+@pytest.mark.parametrize("pattern, phases", [("by_hand", {"forward", "backward"}), ("server", {"inference"}),
+                                             ("by_hand_with_optimizers", {"forward", "backward"})])
+def test_steps_that_the_program_ends_itself(probe, python, pattern, phases):
+    result, batches = sampled(probe, python, PATTERNS, pattern, str(COUNT))
+    found, calls = numbers(batches), calls_of(batches)
+    assert told(result, "loop")["iterations"] == COUNT and len(found) == len(set(found)) > 0.8 * COUNT
+    assert abs(max(found) - (COUNT - 1)) <= (2 if pattern == "by_hand_with_optimizers" else 0)  # optimizers came first
+    each = 2 if pattern == "by_hand_with_optimizers" else 1
+    assert {phase for _, phase in calls} == phases or torch_of(python) < (2, 0)
+    assert all(calls["0", phase] == pytest.approx(each, abs=0.1) for phase in phases if ("0", phase) in calls)
+    assert ("0", "forward") in calls or ("0", "inference") in calls
