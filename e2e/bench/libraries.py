@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from models import BATCHES, Training
+from training import BATCHES, Training
 
 
 def autocast(device, dtype=torch.bfloat16):

@@ -1,5 +1,4 @@
 """The trainings that are measured: plain PyTorch, as people write it, with no word of the probe."""
-import contextlib
 import functools
 import time
 
@@ -8,8 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import lab
-
-BATCHES = 4  # batches that take turns: a training does not see one batch for ever
+from training import BATCHES, Training
 
 
 class DLRM(nn.Module):
@@ -254,29 +252,6 @@ class UNet(nn.Module):
         for up, join in zip(self.up, self.join):
             y = join(torch.cat([up(y), kept.pop()], 1))
         return self.out(y)
-
-
-class Training:
-    """A model, its optimizer and its data; step() does one step and gives the loss, still on the device."""
-
-    def __init__(self, model, optimizer, loss, batches, cast=contextlib.nullcontext, scaler=None):
-        self.model, self.optimizer, self.loss, self.batches = model, optimizer, loss, batches
-        self.cast, self.scaler, self.number = cast, scaler, 0
-
-    def step(self):
-        inputs, target = self.batches[self.number % len(self.batches)]
-        self.number += 1
-        self.optimizer.zero_grad(set_to_none=True)
-        with self.cast():
-            loss = self.loss(self.model(*inputs), target)
-        if self.scaler is None:
-            loss.backward()
-            self.optimizer.step()
-        else:
-            self.scaler.scale(loss).backward()
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        return loss.detach()
 
 
 def _dlrm(device, small, batch, deterministic, wrap):
