@@ -404,8 +404,7 @@ static void print_reason(FILE *to, const json_t *items)
     json_t *item;
     json_array_foreach((json_t *)(uintptr_t)items, i, item)
     {
-        if (strcmp(pp_results_text(item, "kind"), "layer") != 0 ||
-            !*pp_results_text(item, "busyReason"))
+        if (!is_layer(item) || !*pp_results_text(item, "busyReason"))
             continue;
         (void)fprintf(to, "busy times are not known: %s\n", pp_results_text(item, "busyReason"));
         return;
@@ -470,12 +469,11 @@ static const char *why_untold(const json_t *gpu, const char *metric)
     json_t *item, *sampling;
     json_array_foreach(json_object_get(gpu, "items"), i, item)
     {
-        const json_t *value = pp_json_get(item, "metrics", metric, NULL);
-        if (strcmp(pp_results_text(item, "kind"), "layer") != 0)
+        if (!is_layer(item))
             continue;
-        if (json_is_number(json_object_get(value, "mean")) ||
-            json_is_number(json_object_get(value, "groupMean")))
+        if (has_value(item, metric))
             return NULL;
+        const json_t *value = pp_json_get(item, "metrics", metric, NULL);
         if (!why && *pp_results_text(value, "reason"))
             why = pp_results_text(value, "reason");
     }

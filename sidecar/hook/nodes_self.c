@@ -202,12 +202,12 @@ static int hook_begun(const walk *w, PyObject *hook)
     return rc;
 }
 
-/* Backward comes to the stretch with the lowest numbers last: there the parent's ends. */
 static Py_ssize_t stretch_of(const walk *w, Py_ssize_t i)
 {
     return PyLong_AsSsize_t(PyList_GetItem(w->of, i));
 }
 
+/* Backward comes to the stretch with the lowest numbers last: there the parent's ends. */
 static int hook_stretches(const walk *w, const pp_self_hooks *hooks)
 {
     const Py_ssize_t n = PyList_Size(w->left);

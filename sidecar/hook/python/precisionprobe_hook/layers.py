@@ -28,16 +28,16 @@ def _parameters(module):
     return total
 
 
-def _roots(called):
+def roots(called):
     """The outermost of the modules that were called, in order."""
     inside = set()
-    roots = []
+    found = []
     for module in called:
         if id(module) in inside:
             continue
-        roots.append(module)
+        found.append(module)
         inside.update(id(m) for m in module.modules() if m is not module)
-    return [root for root in roots if id(root) not in inside]
+    return [root for root in found if id(root) not in inside]
 
 
 def _variables(frame):
@@ -68,10 +68,6 @@ def owners(roots, kind, frame):
             if id(root) in inside and len(inside) > found.get(id(root), (0,))[0]:
                 found[id(root)] = len(inside), module
     return {at: module for at, (_, module) in found.items()}
-
-
-def roots(called):
-    return _roots(called)
 
 
 def _tops(found, owner):
@@ -199,10 +195,10 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
     for function, module, _ in regions:
         compiled.setdefault(id(module), []).append(function)
     called = called + [module for _, module, _ in regions if module is not None]
-    model = _largest(_roots(called))
+    model = _largest(roots(called))
     now = set(id(each) for each in called)
     called = called + [each for each in others if id(each) not in now]
-    tops = _tops(_roots(called), owner)
+    tops = _tops(roots(called), owner)
     first = first if first is not None and any([first is top for top in tops]) else _largest(tops)
     for fold in _FOLDS:
         finder = _Finder(called, compiled, wanted, fold)
