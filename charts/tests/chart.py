@@ -305,6 +305,36 @@ def check_rights():
     check("what readiness depends on is granted", asked and asked <= given, str(asked - given))
 
 
+class Yaml12(yaml.SafeLoader):
+    """Helm's reader takes 1e3 as a number, as YAML 1.2 has it; PyYAML's takes it as text."""
+
+
+Yaml12.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[0-9]+[eE][0-9]+$"), list("0123456789"))
+
+
+def floats(value, path=""):
+    if isinstance(value, float):
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from floats(key, f"{path} (key)")
+        yield from floats(inner, f"{path}/{key}")
+
+
+def check_texts():
+    """Texts that look like numbers stay texts: names, and a digest in which only digits and an e happen to be."""
+    texts = ("postgres.existingSecret", "postgres.secretKey", "fullnameOverride", "nameOverride", "serviceAccount.name",
+             "priorityClassName", "image.repository", "image.tag", "image.pullSecrets[0]", "podLabels.a",
+             "podAnnotations.a", "service.annotations.a", "nodeSelector.a", "webhook.clientCA.secret",
+             "webhook.clientCA.key", "config.kubernetes.namespace")
+    names = [f"{text}=1e3" for text in texts]
+    status, text, err = helm("template", "2e3", str(CHART), "-n", "3e3", "--kube-version", "1.36.3",
+                             *[word for name in names for word in ("--set-string", name)])
+    found = [path for part in documents(text) if "kind: CustomResourceDefinition" not in part
+             for path in floats(yaml.load(part, Yaml12))]
+    check("texts that look like numbers", status == 0 and not found, str(found) if text else err)
+    check("the configuration's digest is a text", bool(re.search(r'precisionprobe.io/config: "[0-9a-f]{16}"', text)))
+
+
 def check_rendered():
     rc, plain, err = render("postgres.existingSecret=pg")
     check("rendered", rc == 0, err)
@@ -457,6 +487,7 @@ def main():
     check_refused()
     check_rights()
     check_rendered()
+    check_texts()
     check_expiry()
     check_network_policy()
     check_reused_values()

@@ -69,9 +69,6 @@ static int teardown(void **state)
     world *w = *state;
     void *api = w->api;
     pp_admission_stop(&w->api->op);
-    pp_http_server_stop(w->api->op.server);
-    api_server_run_for(w->api, SECOND);
-    pp_http_server_free(w->api->op.server);
     const int left = api_server_teardown(&api);
     pp_metrics_free(w->metrics);
     pp_certificates_done(&w->certificates);

@@ -138,12 +138,9 @@ static int teardown(void **state)
     world *w = *state;
     pp_operator *op = &w->api->op;
     void *api = w->api;
-    pp_http_server *server = op->server;
     pp_connections_forget_all(op);
     pp_runtime_drop_all(op);
-    pp_http_server_stop(server);
-    api_server_run_for(w->api, SECOND);
-    pp_http_server_free(server);
+    pp_http_server_stop(op->server);
     for (int i = 0; i < PODS; i++) {
         char uid[16];
         (void)snprintf(uid, sizeof uid, "u-p%d", i);

@@ -179,6 +179,8 @@ int api_server_teardown(void **state)
 {
     api_server *api = *state;
     pp_operator *op = &api->op;
+    if (op->server)
+        pp_http_server_stop(op->server);
     pp_creations_stop(op);
     pp_stuck_stop(op);
     pp_match_index_free(op->matches);
@@ -192,7 +194,8 @@ int api_server_teardown(void **state)
         next = p->next;
         uv_close((uv_handle_t *)&p->tcp, on_peer_closed);
     }
-    uv_run(&api->loop, UV_RUN_DEFAULT);
+    uv_run(&api->loop, UV_RUN_DEFAULT); /* until no handle is left, which the server waits for */
+    pp_http_server_free(op->server);
     const int left = uv_loop_close(&api->loop);
     free(api);
     return left;

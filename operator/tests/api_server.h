@@ -32,6 +32,7 @@ typedef struct api_server {
 
 /** For cmocka: *state is an api_server. */
 int api_server_setup(void **state);
+/** Ends op.server, too, where a test set one. */
 int api_server_teardown(void **state);
 
 /** Turns the loop until done(user) or for a minute; whether it was. */
