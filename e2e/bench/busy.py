@@ -9,14 +9,15 @@ import bisect
 import collections
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
 
 import lab
 
-OF_LAYER = ("forward", "backward", "recompute")
-LAYER, STEP = "bench.layer:", "bench.step"
+OF_LAYER = ("forward", "backward", "recompute", "inference")
+LAYER, STEP = re.compile("bench[.](forward|inference):(.*)"), "bench.step"
 NODE = "autograd::engine::evaluate_function: "
 
 
@@ -85,6 +86,11 @@ def is_op(event):
     return event["cat"].lower() != "user_annotation" and not event["name"].startswith(NODE)
 
 
+def is_sum(inside, at):
+    """Whether what is launched in these ranges is the engine's own addition, right under its evaluation of a node."""
+    return at > 0 and inside[at - 1]["name"] in ("aten::add", "aten::add_")
+
+
 class Record:
     """A chrome trace, and whose each kernel is."""
 
@@ -103,12 +109,14 @@ class Record:
         self.begins = [e["ts"] for e in self.steps]
         self.lost = 0
         # The thread whose forwards are: the loop may be another's than the steps that are asked for.
-        self.main = collections.Counter(e["tid"] for e in host if e["name"].startswith(LAYER)).most_common(1)[0][0]
+        self.main = collections.Counter(e["tid"] for e in host if LAYER.match(e["name"])).most_common(1)[0][0]
         self.owner = self.nodes_of_layers()
         self.kernels = self.on_gpu(events) if device == "cuda" else self.on_cpu()
+        self.working = self.nodes_that_work()
 
     def layer_at(self, tid, ts):
-        return next((e["name"][len(LAYER):] for e in self.threads[tid].around(ts) if e["name"].startswith(LAYER)), None)
+        found = (LAYER.match(e["name"]) for e in self.threads[tid].around(ts))
+        return next((match[2] for match in found if match), None)
 
     def nodes_of_layers(self):
         """Sequence number -> layer of the op that made the node: the last one to begin with that number."""
@@ -119,6 +127,25 @@ class Record:
             if number >= 0 and not e["args"].get("Fwd thread id"):
                 owner[number] = self.layer_at(self.main, e["ts"])
         return owner
+
+    def nodes_that_work(self):
+        """{thread: (begins, layers)} of the nodes that launched a kernel themselves, in their order: views launch none."""
+        found = collections.defaultdict(dict)
+        for _, launch in self.kernels:
+            inside = list(self.threads[launch["tid"]].around(launch["ts"])) if launch["tid"] in self.threads else []
+            at = next((i for i, e in enumerate(inside) if e["name"].startswith(NODE)), None)
+            if at is not None and not is_sum(inside, at) and "AccumulateGrad" not in inside[at]["name"]:
+                found[launch["tid"]][inside[at]["ts"]] = self.layer_of(inside[at])
+        return {tid: tuple(zip(*sorted(nodes.items()))) for tid, nodes in found.items()}
+
+    def layer_of(self, node):
+        return self.owner.get(node["args"].get("Sequence number"))
+
+    def next_layer(self, tid, ts):
+        """Of the next node that works: where the sum of gradients goes that this node ended with."""
+        begins, layers = self.working.get(tid, ((), ()))
+        at = bisect.bisect_right(begins, ts)
+        return layers[at] if at < len(begins) else None
 
     def on_gpu(self, events):
         launches = {e["args"]["correlation"]: e for e in events
@@ -139,20 +166,23 @@ class Record:
         return found
 
     def row(self, launch):
-        """(layer, phase) of a launch. What the engine itself launches around a node, sums of gradients that meet, is nobody's,
-        nor is what is added into parameters: AccumulateGrad has no sequence number."""
+        """(layer, phase) of a launch. What the engine itself launches after a node, the sum of gradients that meet, is a
+        layer's where they come from it and go on in it, else nobody's, as is what is added into parameters: AccumulateGrad
+        has no sequence number."""
         tid, inside = launch["tid"], []
         for e in self.threads[tid].around(launch["ts"]) if tid in self.threads else ():
-            inside.append(e["name"])
-            if e["name"].startswith(LAYER):
-                return e["name"][len(LAYER):], "forward"
+            inside.append(e)
+            forward = LAYER.match(e["name"])
+            if forward:
+                return forward[2], forward[1]
             if e["name"].startswith("Optimizer.step#"):
                 return "", "optimizer"
             if e["name"].startswith("Optimizer.zero_grad#"):
                 return "", "zero_grad"
             if e["name"].startswith(NODE):
-                sum_of_branches = inside[-2:-1] in (["aten::add"], ["aten::add_"])  # right under the node's evaluation
-                layer = not sum_of_branches and self.owner.get(e["args"].get("Sequence number"))
+                layer = self.layer_of(e)
+                if is_sum(inside, len(inside) - 1) and self.next_layer(tid, e["ts"]) != layer:
+                    layer = None
                 return (layer, "backward") if layer else ("", "other")
         return "", "other"
 

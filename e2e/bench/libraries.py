@@ -205,11 +205,17 @@ class Fitted:
     def __iter__(self):
         while True:
             self.done.put(None)
-            self.asked.get()
+            for function in iter(self.asked.get, None):
+                function()
+                self.done.put(None)
             yield 0
 
     def step(self):
-        self.asked.put(None)
+        self.within(None)
+
+    def within(self, function):
+        """Calls it in the thread that runs the steps; None: it does one."""
+        self.asked.put(function)
         error = self.done.get()
         if error is not None:
             raise error

@@ -365,9 +365,9 @@ def compiled(module):
 def layers(training):
     """[(name, module)] of what is a layer, as results name them: the model's leaves, or all of it where it is compiled."""
     model, loss = training.model, training.loss
-    if compiled(model):
-        return [(type(compiled(model)).__name__, model)]
     leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
+    if compiled(model):
+        leaves = [(type(compiled(model)).__name__, model)]
     return leaves + ([(type(loss).__name__, loss)] if isinstance(loss, nn.Module) else [])
 
 

@@ -175,18 +175,23 @@ class Trainer:
         return {"ns": lab.covered(spans) * 1e3 / steps, "kernels": len(spans) / steps}
 
     def do_record(self, steps, path):
-        """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range."""
+        """A chrome trace of torch.profiler, in which each leaf module's forward and each step has a range. It records the
+        thread that starts it, and those of the engine."""
         from torch.profiler import ProfilerActivity, profile
         from torch.autograd.profiler import record_function
         for name, module in models.layers(self.training) + models.parents(self.training):
             self.put_range(record_function, name, module)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])
         for count in (3, steps):  # what the first one sets up is not in the second
-            with profile(activities=activities) as profiler:
-                for _ in range(count):
-                    with record_function("bench.step"):
-                        self.training.step()
-                self.synchronize()
+            profiler = profile(activities=activities)
+            self.training.within(profiler.start)
+            for _ in range(count):
+                step = record_function("bench.step")
+                self.training.within(step.__enter__)
+                self.training.step()
+                self.training.within(lambda: step.__exit__(None, None, None))
+            self.synchronize()
+            self.training.within(profiler.stop)
         profiler.export_chrome_trace(path)
         return {"steps": steps}
 
@@ -197,7 +202,7 @@ class Trainer:
         function = kind.__call__ if models.compiled(module) else module.forward
 
         def ranged(*args, **kwargs):
-            with record_function("bench.layer:" + name):
+            with record_function(f"bench.{'forward' if torch.is_grad_enabled() else 'inference'}:{name}"):
                 return function(*args, **kwargs)
 
         if models.compiled(module):

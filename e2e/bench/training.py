@@ -11,6 +11,11 @@ class Training:
         self.model, self.optimizer, self.loss, self.batches = model, optimizer, loss, batches
         self.cast, self.scaler, self.number = cast, scaler, 0
 
+    @staticmethod
+    def within(function):
+        """Calls it in the thread that runs the steps."""
+        function()
+
     def step(self):
         inputs, target = self.batches[self.number % len(self.batches)]
         self.number += 1
