@@ -9,6 +9,8 @@ import sys
 
 import lab
 
+CHUNK = 1.0  # seconds between the script's waits for the GPU: at each it idles until the next step's first kernels come
+
 
 def counted(batches):
     """(ns of a step, steps) of what batches tell of counted steps."""
@@ -29,7 +31,7 @@ def run(args):
         about = plain.ask("warm")
         kernels = plain.ask("kernels", steps=args.steps)
     with lab.Ring() as ring, lab.Trainer(args, ring=ring) as hooked:
-        hooked.ask("warm")
+        hooked.ask("warm", chunk=CHUNK)
         with lab.Session(ring, seconds=args.seconds, budget=args.budget, capture=args.capture, fine=args.period) as agent:
             reply = hooked.ask("run", seconds=args.seconds + 1)
             batches = agent.stop()

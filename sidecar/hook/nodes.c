@@ -13,7 +13,8 @@
  * Where branches meet, the engine adds their gradients up behind the hooks of the node that comes
  * last, and before anything else. Nothing of the layer's may be awaited behind that, or the sum
  * would be taken for its work: so no hook is on AccumulateGrad, and views, which launch nothing,
- * are looked through. What adding into a parameter's .grad takes is no layer's.
+ * are looked through, but for one that has to copy its gradient. What adding into a parameter's
+ * .grad takes is no layer's.
  */
 #include "hook.h"
 
@@ -173,11 +174,16 @@ static int kind_by_name(PyObject *type)
         const char *prefix;
         pp_node_kind kind;
     } known[] = {
-        {"TBackward", NODE_VIEW},          {"TransposeBackward", NODE_VIEW},
-        {"PermuteBackward", NODE_VIEW},    {"ViewBackward", NODE_VIEW},
-        {"UnsafeViewBackward", NODE_VIEW}, {"ReshapeAliasBackward", NODE_VIEW},
-        {"AliasBackward", NODE_VIEW},      {"UnsqueezeBackward", NODE_VIEW},
-        {"SqueezeBackward", NODE_VIEW},    {"CheckpointFunction", NODE_CHECKPOINT},
+        {"TBackward", NODE_VIEW},
+        {"TransposeBackward", NODE_VIEW},
+        {"PermuteBackward", NODE_VIEW},
+        {"ViewBackward", NODE_RESHAPE},
+        {"UnsafeViewBackward", NODE_RESHAPE},
+        {"ReshapeAliasBackward", NODE_RESHAPE},
+        {"AliasBackward", NODE_VIEW},
+        {"UnsqueezeBackward", NODE_VIEW},
+        {"SqueezeBackward", NODE_VIEW},
+        {"CheckpointFunction", NODE_CHECKPOINT},
     };
     PyObject *name = PyObject_GetAttr(type, s_name);
     PyObject *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
@@ -213,10 +219,20 @@ typedef struct successors {
     bool outward, working; /* out of the layer; nodes of the layer, which are visited */
 } successors;
 
-static int look_behind(walk *w, PyObject *node, int depth, successors *ret);
+/* From a node: how many views were looked through, and whether one of them turned the gradient. */
+typedef struct look {
+    walk *walk;
+    int depth;
+    bool turned;
+    successors *found;
+} look;
 
-static int look_at(walk *w, PyObject *to, int depth, successors *ret)
+static int look_behind(PyObject *node, look *from);
+
+static int look_at(const look *from, PyObject *to)
 {
+    walk *w = from->walk;
+    successors *ret = from->found;
     int in = inside(to, w->edge);
     if (in < 0)
         return -1;
@@ -224,9 +240,13 @@ static int look_at(walk *w, PyObject *to, int depth, successors *ret)
         ret->outward = true;
         return w->exits ? PyList_Append(w->exits, to) : 0;
     }
-    int kind = depth < VIEWS_MAX ? pp_nodes_kind(to) : NODE_WORK;
-    if (kind < 0 || kind == NODE_VIEW)
-        return kind < 0 ? -1 : look_behind(w, to, depth + 1, ret);
+    int kind = from->depth < VIEWS_MAX ? pp_nodes_kind(to) : NODE_WORK;
+    if (kind == NODE_VIEW || (kind == NODE_RESHAPE && !from->turned)) {
+        look further = {w, from->depth + 1, from->turned || kind == NODE_VIEW, ret};
+        return look_behind(to, &further);
+    }
+    if (kind < 0)
+        return -1;
     ret->working = true;
     return visit(w, to);
 }
@@ -259,28 +279,22 @@ int pp_nodes_behind(PyObject *node, PyObject *nodes)
     return each_behind(node, append, nodes);
 }
 
-typedef struct look {
-    walk *walk;
-    int depth;
-    successors *found;
-} look;
-
 static int take_look(void *user, PyObject *to)
 {
-    const look *l = user;
-    return look_at(l->walk, to, l->depth, l->found);
+    return look_at(user, to);
 }
 
-static int look_behind(walk *w, PyObject *node, int depth, successors *ret)
+static int look_behind(PyObject *node, look *from)
 {
-    look l = {w, depth, ret};
-    return each_behind(node, take_look, &l);
+    return each_behind(node, take_look, from);
 }
 
 static int walk_node(walk *w, PyObject *node)
 {
     successors behind = {0};
-    if (look_behind(w, node, 0, &behind) < 0)
+    int kind = pp_nodes_kind(node);
+    look from = {.walk = w, .turned = kind == NODE_VIEW, .found = &behind};
+    if (kind < 0 || look_behind(node, &from) < 0)
         return -1;
     const bool leaves = behind.outward || !behind.working;
     return leaves ? pp_nodes_end(node, w->end) : 0;

@@ -7,8 +7,9 @@
  * begin of its forward to its end. So the own ones of a parent make stretches, between which
  * modules ran, and each runs back to back. `begin` goes before the nodes by which backward comes
  * into a stretch, `end` after those by which it leaves: several, since some may not be needed for a
- * gradient. Views launch nothing and carry none: where branches meet behind one, the sum of their
- * gradients is not the parent's. Nor is a checkpoint's node, which runs modules' backward in it.
+ * gradient. Views launch nothing and carry none, but for one that has to copy its gradient: where
+ * branches meet behind a view, the sum of their gradients is not the parent's. Nor is a
+ * checkpoint's node, which runs modules' backward in it.
  *
  * Of a module's nodes none is looked at: the walk goes on where the module's own ended. However
  * deep parents are nested, each node is looked at once.
@@ -26,6 +27,7 @@ typedef struct walk {
     bool *entered;     /* by part */
     PyObject *queue;   /* list of nodes to be looked at, each once */
     PyObject *visited; /* the same as a set */
+    PyObject *turned;  /* set of reshapes whose gradient comes through a view, and is copied */
     PyObject *begun;   /* set of own nodes by which a stretch is come into */
     PyObject *left;    /* list of own nodes by which one is left */
     PyObject *of;      /* list of their stretches, as numbers: number i comes before part i */
@@ -82,13 +84,26 @@ static int push(walk *w, PyObject *node)
     return PySet_Add(w->visited, node) < 0 ? -1 : PyList_Append(w->queue, node);
 }
 
-/* Backward comes to this node from outside of its stretch: views are looked through. */
-static int come_in(walk *w, PyObject *node, int depth)
+/* A pp_node_kind, NODE_WORK for a reshape that copies. -1: exception. */
+static int kind_of(const walk *w, PyObject *node, bool turned)
+{
+    int kind = pp_nodes_kind(node);
+    if (kind != NODE_RESHAPE)
+        return kind;
+    if (turned)
+        return PySet_Add(w->turned, node) < 0 ? -1 : NODE_WORK;
+    int copies = PySet_Contains(w->turned, node);
+    return copies < 0 ? -1 : copies ? NODE_WORK : NODE_RESHAPE;
+}
+
+/* Backward comes to this node from outside of its stretch, by a view that turns the gradient or
+ * not: views are looked through. */
+static int come_in(walk *w, PyObject *node, int depth, bool turned)
 {
     place at;
     if (push(w, node) < 0 || find(w, node, &at) < 0)
         return -1;
-    int kind = at.stretch == ELSEWHERE ? NODE_CHECKPOINT : pp_nodes_kind(node);
+    int kind = at.stretch == ELSEWHERE ? NODE_CHECKPOINT : kind_of(w, node, turned);
     if (kind < 0 || kind == NODE_CHECKPOINT)
         return kind < 0 ? -1 : 0;
     if (kind == NODE_WORK)
@@ -96,7 +111,7 @@ static int come_in(walk *w, PyObject *node, int depth)
     PyObject *behind = PyList_New(0);
     int rc = behind ? pp_nodes_behind(node, behind) : -1;
     for (Py_ssize_t i = 0; rc == 0 && depth < VIEWS_MAX && i < PyList_Size(behind); i++)
-        rc = come_in(w, PyList_GetItem(behind, i), depth + 1);
+        rc = come_in(w, PyList_GetItem(behind, i), depth + 1, turned || kind == NODE_VIEW);
     Py_XDECREF(behind);
     return rc;
 }
@@ -104,30 +119,37 @@ static int come_in(walk *w, PyObject *node, int depth)
 static int come_in_each(walk *w, PyObject *nodes)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(nodes); i++)
-        if (come_in(w, PyList_GetItem(nodes, i), 0) < 0)
+        if (come_in(w, PyList_GetItem(nodes, i), 0, false) < 0)
             return -1;
     return 0;
 }
 
+/* How a node was reached within a stretch: by so many views, of which one turned the gradient. */
+typedef struct way {
+    Py_ssize_t stretch;
+    int depth;
+    bool turned;
+} way;
+
 /* Whether backward leaves the stretch here: behind the node is another's, or nothing but
  * parameters. 1, 0, or -1 with an exception. */
-static int leaves(const walk *w, PyObject *behind, Py_ssize_t stretch, int depth, bool *works)
+static int leaves(const walk *w, PyObject *behind, const way *from, bool *works)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(behind); i++) {
         PyObject *to = PyList_GetItem(behind, i);
         place at;
         if (find(w, to, &at) < 0)
             return -1;
-        int kind = at.stretch == stretch ? pp_nodes_kind(to) : NODE_CHECKPOINT;
+        int kind = at.stretch == from->stretch ? kind_of(w, to, from->turned) : NODE_CHECKPOINT;
         if (kind < 0 || kind == NODE_CHECKPOINT)
             return kind < 0 ? -1 : 1;
         *works = *works || kind == NODE_WORK;
-        if (kind == NODE_WORK || depth == VIEWS_MAX)
+        if (kind == NODE_WORK || from->depth == VIEWS_MAX)
             continue;
+        const way on = {from->stretch, from->depth + 1, from->turned || kind == NODE_VIEW};
         PyObject *further = PyList_New(0);
-        int out = further && pp_nodes_behind(to, further) == 0
-                      ? leaves(w, further, stretch, depth + 1, works)
-                      : -1;
+        int out =
+            further && pp_nodes_behind(to, further) == 0 ? leaves(w, further, &on, works) : -1;
         Py_XDECREF(further);
         if (out != 0)
             return out;
@@ -146,12 +168,13 @@ static int leave(walk *w, PyObject *node, Py_ssize_t stretch)
 static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behind)
 {
     bool works = false;
-    int kind = pp_nodes_kind(node);
+    int kind = kind_of(w, node, false);
+    const way here = {.stretch = stretch};
     if (kind < 0)
         return -1;
     if (kind == NODE_CHECKPOINT)
         return come_in_each(w, behind);
-    int out = kind == NODE_WORK ? leaves(w, behind, stretch, 0, &works) : 0;
+    int out = kind == NODE_WORK ? leaves(w, behind, &here, &works) : 0;
     if (out < 0)
         return -1;
     if (kind == NODE_WORK && (out || !works) && leave(w, node, stretch) < 0)
@@ -159,7 +182,8 @@ static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behi
     for (Py_ssize_t i = 0; i < PyList_Size(behind); i++) {
         PyObject *to = PyList_GetItem(behind, i);
         place at;
-        if (find(w, to, &at) < 0 || (at.stretch == stretch ? push(w, to) : come_in(w, to, 0)) < 0)
+        if (find(w, to, &at) < 0 ||
+            (at.stretch == stretch ? push(w, to) : come_in(w, to, 0, kind == NODE_VIEW)) < 0)
             return -1;
     }
     return 0;
@@ -240,16 +264,18 @@ int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, s
               .entered = calloc(count + 1, sizeof *w.entered),
               .queue = PyList_New(0),
               .visited = PySet_New(NULL),
+              .turned = PySet_New(NULL),
               .begun = PySet_New(NULL),
               .left = PyList_New(0),
               .of = PyList_New(0)};
     int rc = -1;
     if (!w.entered)
         (void)PyErr_NoMemory();
-    else if (w.queue && w.visited && w.begun && w.left && w.of)
+    else if (w.queue && w.visited && w.turned && w.begun && w.left && w.of)
         rc = walk_all(&w, output, hooks);
     Py_XDECREF(w.queue);
     Py_XDECREF(w.visited);
+    Py_XDECREF(w.turned);
     Py_XDECREF(w.begun);
     Py_XDECREF(w.left);
     Py_XDECREF(w.of);

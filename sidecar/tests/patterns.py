@@ -548,6 +548,44 @@ def parametrized():
     return training(model, sgd(model.parameters()), lambda: loss_of(model))
 
 
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.by = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return x * self.by
+
+
+WIDE, LONG = 1024, 2048
+
+
+class Turning(nn.Module):
+    """Turns what comes: its gradient comes turned, and the view before that has to copy it."""
+
+    def __init__(self, parent):
+        super().__init__()
+        self.last = Scale() if parent else None
+
+    def forward(self, x):
+        x = x.view(WIDE, LONG).t()
+        return self.last(x) if self.last is not None else 1.0 * x
+
+
+def turned():
+    """A parent that does nothing itself but that, and a layer."""
+    model = nn.Sequential(Scale(), Turning(True), nn.Flatten(0), Turning(False))
+    data, gradient = torch.randn(WIDE * LONG), torch.randn(LONG, WIDE)
+
+    def loss():
+        begun = time.monotonic()
+        gradient.t().reshape(-1)
+        SLOW["backward"][0] += 1
+        SLOW["backward"][1] += time.monotonic() - begun
+        return model(data).sum()
+    return training(model, sgd(model.parameters()), loss)
+
+
 def main():
     iteration = globals()[sys.argv[1]]()
     begun = time.monotonic()

@@ -156,6 +156,15 @@ def test_each_layer_has_its_backward(probe, python, pattern):
     assert all(calls[layer, "backward"] == pytest.approx(1, abs=0.05) for layer in ("0", "1", "2"))
 
 
+def test_a_view_that_copies_its_gradient_works(probe, python):
+    """As that of attention does whose q, k and v come out of one product, by permute and unbind."""
+    result, batches = sampled(probe, python, PATTERNS, "turned", "100")
+    ms, slow = ms_of(batches), slow_ms(result)["backward"]
+    assert ms["3", "backward"] > 0.7 * slow
+    if numbered(python):
+        assert ms["1", "backward"] == pytest.approx(slow, rel=0.4)
+
+
 def test_a_parent_that_calls_itself_or_returns_what_nobody_uses(probe, python):
     """One call, and all of its own work; what it returns may be no tensors, and some of it in no loss."""
     result, batches = sampled(probe, python, PATTERNS, "odd", str(COUNT))
