@@ -116,6 +116,11 @@ static const pp_json_field pm_fields[] = {
     {0},
 };
 
+static const pp_json_field kernel_fields[] = {
+    {"names", PP_JSON_STRINGS, offsetof(pp_wire_kernels, names), true, PP_WIRE_MAX_NAMES},
+    {0},
+};
+
 static const pp_json_field sampling_fields[] = {
     {"chip", PP_JSON_STRING, offsetof(pp_wire_pm_sampling, chip), false, PP_WIRE_MAX_VERSION},
     {"period", PP_JSON_INT, offsetof(pp_wire_pm_sampling, period), true, PP_WIRE_PERIOD_MAX},
@@ -196,6 +201,15 @@ static const column cell_columns[] = {
     {0},
 };
 
+static const column kernel_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_kernel, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_kernel, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
+    {"name", PLAIN, offsetof(pp_wire_kernel, name), 0, PP_WIRE_MAX_NAMES - 1},
+    {"count", PLAIN, offsetof(pp_wire_kernel, count), 1, PP_WIRE_MAX_COUNT},
+    {"duration", PLAIN, offsetof(pp_wire_kernel, duration), 0, PP_WIRE_MAX_DURATION},
+    {0},
+};
+
 enum { PM_VALUES = 3 };             /* columns before the metrics' */
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
 
@@ -249,6 +263,8 @@ static const column_group intervals_group = {"intervals", interval_columns,
                                              sizeof(pp_wire_interval), PP_WIRE_MAX_INTERVALS};
 static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cell),
                                         PP_WIRE_MAX_CELLS};
+static const column_group kernels_group = {"kernels", kernel_columns, sizeof(pp_wire_kernel),
+                                           PP_WIRE_MAX_KERNELS};
 static const column_group pm_group = {"fine", pm_columns, sizeof(pp_wire_pm_row), PP_WIRE_MAX_PM};
 static const column_group closure_group = {"fine.closure", closure_columns,
                                            sizeof(pp_wire_pm_closure), PP_WIRE_PM_METRICS};
@@ -649,6 +665,37 @@ static int check_pm(const pp_wire_batch *batch, const int64_t *ids, pp_error *er
     return 0;
 }
 
+static bool is_plain_text(const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c < ' ' || *c == 0x7f)
+            return false;
+    return true;
+}
+
+static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    const pp_wire_kernels *kernels = &batch->kernels;
+    if (kernels->names.count > PP_WIRE_MAX_NAMES)
+        return refuse_large(err, "kernels.names", kernels->names.count, PP_WIRE_MAX_NAMES);
+    for (size_t i = 0; i < kernels->names.count; i++)
+        if (strlen(kernels->names.items[i]) > PP_WIRE_MAX_NAME ||
+            !is_plain_text(kernels->names.items[i]))
+            return refuse_element(err, "kernels", "names", i,
+                                  "must be at most %d bytes of text without control characters",
+                                  PP_WIRE_MAX_NAME);
+    if (check_columns(&kernels_group, kernels->rows, kernels->count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < kernels->count; i++) {
+        const pp_wire_kernel *k = &kernels->rows[i];
+        if ((size_t)k->name >= kernels->names.count)
+            return refuse_element(err, "kernels", "name", i, "there is no such name");
+        if (check_layer_phase(batch, ids, "kernels", i, k->layer, k->phase, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int check_batch(const pp_wire_batch *batch, pp_error *err)
 {
     if (check_id(batch->session, PP_WIRE_MAX_ID, "session", err) < 0 ||
@@ -659,7 +706,8 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
         return -1;
     PP_CLEANUP_FREE int64_t *ids = NULL;
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
-        check_runs(batch, err) < 0 || check_pm(batch, ids, err) < 0)
+        check_runs(batch, err) < 0 || check_kernels(batch, ids, err) < 0 ||
+        check_pm(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -804,6 +852,18 @@ static int decode_runs(const json_t *object, pp_wire_batch *batch, pp_error *err
     return 0;
 }
 
+/* Absent where none are recorded, or the agent is of an earlier release. */
+static int decode_kernels(const json_t *object, pp_wire_kernels *kernels, pp_error *err)
+{
+    void *rows = NULL;
+    const json_t *value = json_object_get(object, "kernels");
+    if (value && (pp_json_decode(value, kernel_fields, false, "kernels", kernels, err) < 0 ||
+                  decode_columns(value, &kernels_group, &rows, &kernels->count, err) < 0))
+        return -1;
+    kernels->rows = rows;
+    return 0;
+}
+
 /* Both are absent where the agent does not know them, or is of an earlier release. */
 static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
@@ -893,7 +953,7 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
         return -1;
     batch->steps = steps;
     if (decode_runs(object, batch, err) < 0 || decode_activity(object, batch, err) < 0 ||
-        decode_pm(object, &batch->pm, err) < 0)
+        decode_kernels(object, &batch->kernels, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -919,11 +979,15 @@ bool pp_wire_is_pm_only(const pp_wire_batch *batch)
 
 size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
 {
-    size_t bytes =
-        sizeof *batch + batch->layer_count * sizeof *batch->layers +
-        batch->step_count * sizeof *batch->steps + batch->run_count * sizeof *batch->runs +
-        batch->interval_count * sizeof *batch->intervals +
-        batch->grid.count * sizeof *batch->grid.cells + batch->pm.count * sizeof *batch->pm.rows;
+    size_t bytes = sizeof *batch + batch->layer_count * sizeof *batch->layers +
+                   batch->step_count * sizeof *batch->steps +
+                   batch->run_count * sizeof *batch->runs +
+                   batch->interval_count * sizeof *batch->intervals +
+                   batch->grid.count * sizeof *batch->grid.cells +
+                   batch->kernels.count * sizeof *batch->kernels.rows +
+                   batch->pm.count * sizeof *batch->pm.rows;
+    for (size_t i = 0; i < batch->kernels.names.count; i++)
+        bytes += sizeof(char *) + strlen(batch->kernels.names.items[i]) + 1;
     for (size_t i = 0; i < batch->layer_count; i++)
         bytes += strlen(batch->layers[i].name) + strlen(batch->layers[i].type) + 2;
     return bytes;
@@ -957,6 +1021,8 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->runs);
     free(batch->intervals);
     free(batch->grid.cells);
+    pp_json_free_fields(kernel_fields, &batch->kernels);
+    free(batch->kernels.rows);
     pp_json_free_fields(why_fields, &batch->pm);
     pp_json_free_fields(pm_fields, &batch->pm);
     pp_json_free_fields(sampling_fields, &batch->pm.sampling);
@@ -1147,6 +1213,16 @@ static int append_runs(pp_buf *out, const pp_wire_batch *b, pp_error *err)
                : append_columns(out, &runs_group, b->runs, b->run_count, err);
 }
 
+static int append_kernels(pp_buf *out, const pp_wire_kernels *kernels, pp_error *err)
+{
+    if (kernels->count == 0)
+        return 0;
+    if (append_text(out, ",\"kernels\":{\"names\":", err) < 0 ||
+        append_json(out, strings_json(&kernels->names), err) < 0 || append_text(out, ",", err) < 0)
+        return -1;
+    return append_columns(out, &kernels_group, kernels->rows, kernels->count, err);
+}
+
 static json_t *sampling_json(const pp_wire_pm_sampling *s)
 {
     return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
@@ -1204,7 +1280,7 @@ static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
         append_text(out, ",\"steps\":{", err) < 0 ||
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
         append_runs(out, b, err) < 0 || append_activity(out, b, err) < 0 ||
-        append_pm(out, &b->pm, err) < 0)
+        append_kernels(out, &b->kernels, err) < 0 || append_pm(out, &b->pm, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }

@@ -32,6 +32,9 @@ enum {
     PP_WIRE_MAX_DWELL = 1 << 24,   /**< number of a dwell */
     PP_WIRE_MAX_SKIP = 255,        /**< reason why a layer is not replayed, by number */
     PP_WIRE_MAX_PM = 12293,        /**< rows: each layer in three phases, and the step's own */
+    PP_WIRE_MAX_KERNELS = 16384,   /**< rows of kernels, per batch ... */
+    PP_WIRE_MAX_NAMES = 4096,      /**< ... and their names */
+    PP_WIRE_MAX_NAME = 1024,       /**< bytes of a kernel's name */
     PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
@@ -164,6 +167,22 @@ typedef struct pp_wire_grid {
     size_t count;
 } pp_wire_grid;
 
+/** Kernels of one name that a layer launched in a phase, in the batch's steps. */
+typedef struct pp_wire_kernel {
+    int64_t layer; /**< as in an interval */
+    pp_wire_phase phase;
+    int64_t name;     /**< place of its name in pp_wire_kernels.names */
+    int64_t count;    /**< how many ran, >= 1 */
+    int64_t duration; /**< ns: their own times added up, whatever ran beside them */
+} pp_wire_kernel;
+
+/** Which kernels ran in the batch's steps; of each name, layer and phase a row. */
+typedef struct pp_wire_kernels {
+    pp_strings names; /**< demangled, without control characters; "": those not told apart */
+    pp_wire_kernel *rows;
+    size_t count;
+} pp_wire_kernels;
+
 /** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
 enum {
     PP_WIRE_PM_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
@@ -262,6 +281,7 @@ typedef struct pp_wire_batch {
     pp_wire_interval *intervals;
     size_t interval_count;
     pp_wire_grid grid;
+    pp_wire_kernels kernels; /**< none where they are not recorded, or by an earlier agent */
     pp_wire_pm pm;
     int64_t dropped; /**< marks lost since the batch before */
     pp_wire_cost cost;

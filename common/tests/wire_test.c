@@ -614,6 +614,34 @@ static void test_busy_times(void **state)
     pp_wire_batch_free(b);
 }
 
+/** The example with the kernels of its layers and of none. */
+static json_t *kernels_example(void)
+{
+    json_t *object = parse(example);
+    (void)json_object_set_new(object, "kernels",
+                              parse("{\"names\":[\"gemm\",\"\",\"void add<float>(float*)\"],"
+                                    "\"layer\":[1,1,0],\"phase\":[0,1,7],\"name\":[0,2,1],"
+                                    "\"count\":[2,3,9],\"duration\":[400000,5000,7000]}"));
+    return object;
+}
+
+static void test_kernels_by_name(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = kernels_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_round_trip(object);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->kernels.count, 3);
+    assert_int_equal(b->kernels.names.count, 3);
+    const pp_wire_kernel *k = &b->kernels.rows[1];
+    assert_string_equal(b->kernels.names.items[k->name], "void add<float>(float*)");
+    assert_true(k->layer == 1 && k->phase == PP_WIRE_BACKWARD && k->count == 3);
+    assert_int_equal(k->duration, 5000);
+    pp_wire_batch_free(b);
+}
+
 /** The example with two runs of counted steps before it. */
 static json_t *counted_example(void)
 {
@@ -804,6 +832,35 @@ static void test_each_grid_field_is_named(void **state)
         PP_CLEANUP_JSON json_t *object = grid_example();
         assert_refused(object, &cases[i]);
     }
+}
+
+static void test_each_field_of_kernels_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"kernels.names", "7", NULL},
+        {"kernels.names[0]", "7", NULL},
+        {"kernels.names[0]", "\"a\\nb\"", NULL},
+        {"kernels.names[0]", "\"\\u007f\"", NULL},
+        {"kernels.name[0]", "3", NULL},
+        {"kernels.name[0]", "-1", NULL},
+        {"kernels.layer[0]", "9", NULL},
+        {"kernels.phase[0]", "9", NULL},
+        {"kernels.phase[2]", "1", NULL},
+        {"kernels.count[1]", "0", NULL},
+        {"kernels.duration[1]", "-1", NULL},
+        {"kernels.duration", "[1]", NULL},
+        {"kernels.count", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = kernels_example();
+        assert_refused(object, &cases[i]);
+    }
+    PP_CLEANUP_JSON json_t *object = kernels_example();
+    char name[PP_WIRE_MAX_NAME + 4] = "\"";
+    (void)memset(name + 1, 'k', PP_WIRE_MAX_NAME + 1);
+    name[PP_WIRE_MAX_NAME + 2] = '"';
+    assert_refused(object, &(broken){"kernels.names[0]", name, NULL});
 }
 
 static void test_each_busy_time_is_named(void **state)
@@ -1362,6 +1419,8 @@ int main(void)
         cmocka_unit_test(test_each_field_is_named),
         cmocka_unit_test(test_each_grid_field_is_named),
         cmocka_unit_test(test_each_busy_time_is_named),
+        cmocka_unit_test(test_kernels_by_name),
+        cmocka_unit_test(test_each_field_of_kernels_is_named),
         cmocka_unit_test(test_counts_past_the_limit),
         cmocka_unit_test(test_layer_listed_twice),
         cmocka_unit_test(test_not_an_object),
