@@ -117,6 +117,7 @@ static const pp_json_field pm_fields[] = {
 };
 
 static const pp_json_field kernel_fields[] = {
+    {"steps", PP_JSON_INT, offsetof(pp_wire_kernels, steps), true, PP_WIRE_MAX_COUNT},
     {"names", PP_JSON_STRINGS, offsetof(pp_wire_kernels, names), true, PP_WIRE_MAX_NAMES},
     {0},
 };
@@ -676,6 +677,10 @@ static bool is_plain_text(const char *text)
 static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     const pp_wire_kernels *kernels = &batch->kernels;
+    if (check_fields(kernel_fields, "kernels", kernels, err) < 0)
+        return -1;
+    if ((kernels->steps > 0) != (kernels->count > 0))
+        return pp_error_field(err, "kernels.steps", "must be of rows, and rows of steps");
     if (kernels->names.count > PP_WIRE_MAX_NAMES)
         return refuse_large(err, "kernels.names", kernels->names.count, PP_WIRE_MAX_NAMES);
     for (size_t i = 0; i < kernels->names.count; i++)
@@ -1217,7 +1222,8 @@ static int append_kernels(pp_buf *out, const pp_wire_kernels *kernels, pp_error 
 {
     if (kernels->count == 0)
         return 0;
-    if (append_text(out, ",\"kernels\":{\"names\":", err) < 0 ||
+    if (pp_buf_printf(out, err, ",\"kernels\":{\"steps\":%" PRId64 ",\"names\":", kernels->steps) <
+            0 ||
         append_json(out, strings_json(&kernels->names), err) < 0 || append_text(out, ",", err) < 0)
         return -1;
     return append_columns(out, &kernels_group, kernels->rows, kernels->count, err);

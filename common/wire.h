@@ -167,7 +167,7 @@ typedef struct pp_wire_grid {
     size_t count;
 } pp_wire_grid;
 
-/** Kernels of one name that a layer launched in a phase, in the batch's steps. */
+/** Kernels of one name that a layer launched in a phase. */
 typedef struct pp_wire_kernel {
     int64_t layer; /**< as in an interval */
     pp_wire_phase phase;
@@ -176,8 +176,10 @@ typedef struct pp_wire_kernel {
     int64_t duration; /**< ns: their own times added up, whatever ran beside them */
 } pp_wire_kernel;
 
-/** Which kernels ran in the batch's steps; of each name, layer and phase a row. */
+/** Which kernels ran in so many steps, of this batch and before; of each name, layer and phase a
+ * row. No step is in two batches'. */
 typedef struct pp_wire_kernels {
+    int64_t steps;    /**< of which they are: 0 without rows, else at least 1 */
     pp_strings names; /**< demangled, without control characters; "": those not told apart */
     pp_wire_kernel *rows;
     size_t count;

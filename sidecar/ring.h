@@ -39,13 +39,16 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 9,
+    PP_RING_VERSION = 10,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
     PP_RING_NAME = 182, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
     PP_RING_TYPE = 64,
     PP_RING_TEXT = 256,
+    PP_RING_KERNEL_NAMES = 4095,        /**< numbers from 1 on */
+    PP_RING_NAMES_SIZE = 256 << 10,     /**< bytes of all, each with its NUL */
+    PP_RING_KERNEL_NAME = 4096,         /**< bytes of one with its NUL; a longer one is cut */
     PP_RING_GPUS = 1024,
     PP_RING_DWELLS = 1 << 24, /**< numbers of dwells, as the wire has them */
 };
@@ -132,6 +135,7 @@ enum {
     /** No kernel: all that were launched before `launched` are written, and `start` of the
      * `kernels_lost` are among them: what is lost later is of later captures. */
     PP_KERNEL_COMPLETE = 2,
+    PP_KERNEL_NAME_SHIFT = 16, /**< from this bit on: the number of its name; 0: it has none */
 };
 
 /** Why a layer is not replayed in a phase (docs/replay.md); the numbers are the wire's. */
@@ -217,6 +221,7 @@ typedef struct pp_ring_header {
     uint32_t isolating;    /**< 1: inputs are kept, or layers replayed: the capture is to go on */
     uint64_t kernel_head;  /**< kernels ever written */
     uint64_t kernels_lost; /**< ever */
+    uint32_t names_size;   /**< bytes of names of kernels that are written, whole ones */
 
     /* Written by the agent. */
     _Alignas(64) uint64_t tail; /**< marks that are in batches, or will be in none */
@@ -241,6 +246,9 @@ _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of thei
 #define PP_RING_LAYERS_AT sizeof(pp_ring_header)
 #define PP_RING_MARKS_AT (PP_RING_LAYERS_AT + PP_RING_LAYERS * sizeof(pp_ring_layer))
 #define PP_RING_KERNELS_AT (PP_RING_MARKS_AT + PP_RING_MARKS * sizeof(pp_mark))
-#define PP_RING_SIZE (PP_RING_KERNELS_AT + PP_RING_KERNELS * sizeof(pp_kernel))
+/** Names of kernels as the compiler has mangled them, one behind the other, each with its NUL, by
+ * their numbers. */
+#define PP_RING_NAMES_AT (PP_RING_KERNELS_AT + PP_RING_KERNELS * sizeof(pp_kernel))
+#define PP_RING_SIZE (PP_RING_NAMES_AT + PP_RING_NAMES_SIZE)
 
 #endif

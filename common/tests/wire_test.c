@@ -618,10 +618,11 @@ static void test_busy_times(void **state)
 static json_t *kernels_example(void)
 {
     json_t *object = parse(example);
-    (void)json_object_set_new(object, "kernels",
-                              parse("{\"names\":[\"gemm\",\"\",\"void add<float>(float*)\"],"
-                                    "\"layer\":[1,1,0],\"phase\":[0,1,7],\"name\":[0,2,1],"
-                                    "\"count\":[2,3,9],\"duration\":[400000,5000,7000]}"));
+    (void)json_object_set_new(
+        object, "kernels",
+        parse("{\"steps\":2,\"names\":[\"gemm\",\"\",\"void add<float>(float*)\"],"
+              "\"layer\":[1,1,0],\"phase\":[0,1,7],\"name\":[0,2,1],"
+              "\"count\":[2,3,9],\"duration\":[400000,5000,7000]}"));
     return object;
 }
 
@@ -634,6 +635,7 @@ static void test_kernels_by_name(void **state)
     assert_round_trip(object);
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
     assert_int_equal(b->kernels.count, 3);
+    assert_int_equal(b->kernels.steps, 2);
     assert_int_equal(b->kernels.names.count, 3);
     const pp_wire_kernel *k = &b->kernels.rows[1];
     assert_string_equal(b->kernels.names.items[k->name], "void add<float>(float*)");
@@ -851,6 +853,9 @@ static void test_each_field_of_kernels_is_named(void **state)
         {"kernels.duration[1]", "-1", NULL},
         {"kernels.duration", "[1]", NULL},
         {"kernels.count", NULL, NULL},
+        {"kernels.steps", "0", NULL},
+        {"kernels.steps", NULL, NULL},
+        {"kernels.steps", "-1", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         PP_CLEANUP_JSON json_t *object = kernels_example();

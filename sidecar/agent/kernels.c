@@ -334,11 +334,13 @@ static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
 static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, const pp_piece *in)
 {
     if (k->watch && k->running)
-        k->watch(k->watch_user, &(pp_kernels_placed){.start = kernel->start,
-                                                     .end = kernel->start + kernel->duration,
-                                                     .step = step,
-                                                     .layer = in->layer,
-                                                     .phase = in->phase});
+        k->watch(k->watch_user,
+                 &(pp_kernels_placed){.start = kernel->start,
+                                      .end = kernel->start + kernel->duration,
+                                      .step = step,
+                                      .layer = in->layer,
+                                      .phase = in->phase,
+                                      .name = kernel->flags >> PP_KERNEL_NAME_SHIFT});
 }
 
 /* The time of the step in which no kernel ran; sorts the kernels by start. */

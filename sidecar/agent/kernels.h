@@ -34,6 +34,7 @@ typedef struct pp_kernels_placed {
     int64_t step; /**< number */
     uint32_t layer;
     uint8_t phase; /**< a pp_mark_phase */
+    uint32_t name; /**< the number of its name, as the ring has it; 0: none */
 } pp_kernels_placed;
 
 /** Has each kernel of a step told, before the step is handed out: by PP_PAIRING_STEP only, so these

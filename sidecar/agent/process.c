@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "sidecar/agent/batch.h"
 #include "sidecar/agent/estimates.h"
+#include "sidecar/agent/kernel_sums.h"
 #include "sidecar/agent/kernels.h"
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
@@ -18,6 +19,7 @@ enum {
     ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
     HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
     RUNS_AT_ONCE = PP_WIRE_MAX_RUNS / 2,
+    NAMES_AT_ONCE = 16 << 10, /* bytes */
     FIRST_STEPS = 4, /* are taken before samples are waited for: the training may be over soon */
 };
 
@@ -31,6 +33,7 @@ struct pp_process {
     pp_reader *reader;
     pp_pairing *pairing;
     pp_kernels *kernels;
+    pp_kernel_sums *sums; /* of steps that the batcher has had, by name */
     pp_batcher *batcher;
     pp_monitor *monitor; /* NULL: PM sampling is not wanted */
     bool told_why;       /* why there is no more of it */
@@ -63,7 +66,16 @@ struct pp_process {
         paused_before; /* what the hook had of pauses when it was seen first, or the session came */
     pp_mark buffer[MARKS_AT_ONCE];
     pp_kernel kernel_buffer[KERNELS_AT_ONCE];
+    char name_buffer[NAMES_AT_ONCE];
 };
+
+static void on_kernel(void *user, const pp_kernels_placed *kernel)
+{
+    pp_process *p = user;
+    pp_kernel_sums_add(p->sums, kernel);
+    if (p->monitor)
+        pp_monitor_kernel(p->monitor, kernel);
+}
 
 int pp_process_open(const char *path, pp_process **ret, pp_error *err)
 {
@@ -74,14 +86,16 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     p->path = strdup(path);
     p->pairing = pp_pairing_new();
     p->kernels = pp_kernels_new();
+    p->sums = pp_kernel_sums_new();
     p->batcher = pp_batcher_new();
-    if (!p->path || !p->pairing || !p->kernels || !p->batcher)
+    if (!p->path || !p->pairing || !p->kernels || !p->sums || !p->batcher)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
         p->id = p->told.process <= PP_WIRE_MAX_PROCESS + 1 ? (int64_t)p->told.process - 1 : -1;
         p->session = pp_reader_header(p->reader)->session;
         p->paused_before = pp_reader_header(p->reader)->paused;
+        pp_kernels_watch(p->kernels, on_kernel, p);
         *ret = p;
         return 0;
     }
@@ -97,6 +111,7 @@ void pp_process_free(pp_process *p)
     pp_batcher_free(p->batcher);
     pp_monitor_free(p->monitor, false);
     pp_kernels_free(p->kernels);
+    pp_kernel_sums_free(p->sums);
     pp_pairing_free(p->pairing);
     free(p->path);
     free(p);
@@ -248,6 +263,59 @@ static int tell_runs(pp_process *p, pp_wire_batch *batch, pp_error *err)
     return 0;
 }
 
+/* Layers that only kernels name: of a step that an earlier batch told. */
+static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
+{
+    bool there[PP_RING_LAYERS + 1] = {true};
+    size_t most = batch->layer_count + 1;
+    for (size_t i = 0; i < batch->layer_count; i++)
+        there[batch->layers[i].id] = true;
+    for (size_t i = 0; i < batch->kernels.count; i++)
+        most += !there[batch->kernels.rows[i].layer];
+    pp_wire_layer *layers = realloc(batch->layers, most * sizeof *layers);
+    if (!layers)
+        return pp_error_nomem(err);
+    batch->layers = layers;
+    for (size_t i = 0; i < batch->kernels.count; i++) {
+        const int64_t id = batch->kernels.rows[i].layer;
+        if (there[id])
+            continue;
+        there[id] = true;
+        layers[batch->layer_count] = (pp_wire_layer){.id = id};
+        if (describe_layer(p, (uint32_t)id, &layers[batch->layer_count++], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Whether kernels have room in a batch's text beside what it holds, by what either takes at most.
+ */
+static bool has_room(const pp_wire_batch *batch, const pp_wire_kernels *kernels)
+{
+    enum { ROW = 48, ROOM = PP_WIRE_MAX_MESSAGE - (128 << 10) };
+    size_t bytes = (batch->interval_count + batch->grid.count + batch->step_count +
+                    4 * batch->layer_count + 2 * kernels->count) *
+                   ROW;
+    for (size_t i = 0; i < kernels->names.count; i++)
+        bytes += 2 * strlen(kernels->names.items[i]); /* a quote takes two */
+    return bytes < ROOM;
+}
+
+/* Where they have no room they go with a later batch, or one of their own. */
+static int tell_kernels(pp_process *p, pp_wire_batch *batch, pp_error *err)
+{
+    pp_wire_kernels kernels;
+    int rc = pp_kernel_sums_copy(p->sums, &kernels, err);
+    if (rc < 0 || kernels.count == 0 || !has_room(batch, &kernels)) {
+        pp_strings_free(&kernels.names);
+        free(kernels.rows);
+        return rc;
+    }
+    batch->kernels = kernels;
+    pp_kernel_sums_clear(p->sums);
+    return add_layers(p, batch, err);
+}
+
 static const char *ring_of(const pp_process *p)
 {
     const char *slash = strrchr(p->path, '/');
@@ -261,7 +329,7 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     bool ok = batch && describe(p, &batch->process, &err) == 0 &&
               pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
-              tell_runs(p, batch, &err) == 0;
+              tell_runs(p, batch, &err) == 0 && tell_kernels(p, batch, &err) == 0;
     if (ok) {
         count(p, batch);
         pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
@@ -275,12 +343,51 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     pp_wire_batch_free(batch);
 }
 
+/* For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
+static pp_wire_batch *make_timeless(const pp_process *p, pp_agent_pod *pod, int64_t at,
+                                    pp_error *err)
+{
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    if (!batch) {
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    batch->capture = (pp_wire_capture){.id = pod->captures++, .start = at, .end = at, .last = true};
+    if (describe(p, &batch->process, err) == 0)
+        return batch;
+    pp_wire_batch_free(batch);
+    return NULL;
+}
+
+/* It has no marks of its own. */
+static void emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_batch *batch)
+{
+    pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
+    pod->emit(pod->user, batch, 0, &place);
+}
+
+/* Those that no batch of the capture had room for. */
+static void emit_kernels(pp_process *p, pp_agent_pod *pod)
+{
+    pp_error err = {0};
+    pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
+    if (!batch || tell_kernels(p, batch, &err) < 0)
+        pp_warn(p->path, "kernels are not told: %s", err.message);
+    else if (batch->kernels.count > 0)
+        emit_timeless(p, pod, batch);
+    pp_kernel_sums_clear(p->sums);
+    pp_wire_batch_free(batch);
+}
+
 /* Ends a capture; one without a step is not worth a word. Marks before `next` are done with. */
 static void end_capture(pp_process *p, pp_agent_pod *pod, uint64_t next)
 {
     p->to = next;
-    if (p->open && p->steps > 0)
+    if (p->open && p->steps > 0) {
         cut(p, pod, true);
+        if (pp_kernel_sums_steps(p->sums) > 0)
+            emit_kernels(p, pod);
+    }
     p->open = false;
     p->steps = 0;
     p->from = next;
@@ -312,10 +419,13 @@ static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
 
 static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_error *err)
 {
-    if (pod->policy.max > 0 && p->sampled >= pod->policy.max && !step->dwell)
-        return 0; /* came between the last wanted step and the hook's hearing of it */
-    if (!pp_batcher_fits(p->batcher, step->count))
+    const bool over = pod->policy.max > 0 && p->sampled >= pod->policy.max && !step->dwell;
+    if (!over && !pp_batcher_fits(p->batcher, step->count))
         cut(p, pod, false);
+    if (step->kernels)
+        pp_kernel_sums_step(p->sums, !over && !step->dwell);
+    if (over)
+        return 0; /* came between the last wanted step and the hook's hearing of it */
     p->sampled += step->dwell == 0;
     p->steps++;
     p->to = step->at; /* a capture that begins with this mark goes on where the batch ends */
@@ -338,29 +448,6 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     default:
         return event;
     }
-}
-
-/* For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
-static pp_wire_batch *make_timeless(const pp_process *p, pp_agent_pod *pod, int64_t at,
-                                    pp_error *err)
-{
-    pp_wire_batch *batch = calloc(1, sizeof *batch);
-    if (!batch) {
-        (void)pp_error_nomem(err);
-        return NULL;
-    }
-    batch->capture = (pp_wire_capture){.id = pod->captures++, .start = at, .end = at, .last = true};
-    if (describe(p, &batch->process, err) == 0)
-        return batch;
-    pp_wire_batch_free(batch);
-    return NULL;
-}
-
-/* It has no marks of its own. */
-static void emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_batch *batch)
-{
-    pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
-    pod->emit(pod->user, batch, 0, &place);
 }
 
 /* A batch of its own; of a session that may be over, none: it would be refused. */
@@ -453,12 +540,27 @@ static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
     return pp_reader_release(p->reader, p->from, &p->told, err);
 }
 
+/* Names of kernels that have come. */
+static int take_names(pp_process *p, pp_error *err)
+{
+    long n;
+    do {
+        n = pp_reader_names(p->reader, pp_kernel_sums_named(p->sums), p->name_buffer, NAMES_AT_ONCE,
+                            err);
+        if (n < 0 || pp_kernel_sums_name(p->sums, p->name_buffer, (size_t)n, err) < 0)
+            return -1;
+    } while (n > 0);
+    return 0;
+}
+
 static int drain_kernels(pp_process *p, pp_error *err)
 {
     for (int round = 0; round < KERNEL_ROUNDS; round++) {
         long n = pp_reader_take_kernels(p->reader, p->kernel_buffer, KERNELS_AT_ONCE, err);
         if (n <= 0)
             return (int)n;
+        if (take_names(p, err) < 0)
+            return -1;
         for (long i = 0; i < n; i++)
             if (pp_kernels_add(p->kernels, &p->kernel_buffer[i], err) < 0)
                 return -1;
@@ -625,7 +727,6 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
     if (!p->monitor && pod->sampling_period > 0 && !p->stale) {
         if (pp_monitor_new(p->path, pod->sampling_period, &p->monitor, err) < 0)
             return -1;
-        pp_kernels_watch(p->kernels, pp_monitor_kernel, p->monitor);
     }
     if (!p->monitor ||
         pp_reader_gone(p->reader)) /* its sampler goes with it, for no other reason */
@@ -645,7 +746,6 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
 
 static void end_sampling(pp_process *p)
 {
-    pp_kernels_watch(p->kernels, NULL, NULL);
     pp_monitor_free(p->monitor, true);
     p->monitor = NULL;
     p->told_why = false;
@@ -702,6 +802,7 @@ static void begin_session(pp_process *p)
     const pp_ring_header *h = pp_reader_header(p->reader);
     p->stale = false;
     p->run_count = 0;
+    pp_kernel_sums_clear(p->sums);
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;

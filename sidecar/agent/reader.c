@@ -195,6 +195,17 @@ long pp_reader_take_kernels(pp_reader *r, pp_kernel *kernels, size_t max, pp_err
     return n;
 }
 
+long pp_reader_names(pp_reader *r, uint32_t from, char *out, size_t max, pp_error *err)
+{
+    uint32_t size = 0;
+    if (read_at(r, &size, sizeof size, offsetof(pp_ring_header, names_size), err) < 0)
+        return -1;
+    if (size > PP_RING_NAMES_SIZE || size <= from)
+        return 0;
+    size_t n = size - from < max ? size - from : max;
+    return read_at(r, out, n, PP_RING_NAMES_AT + from, err) < 0 ? -1 : (long)n;
+}
+
 uint64_t pp_reader_kernels_taken(const pp_reader *r)
 {
     return r->kernel_tail;

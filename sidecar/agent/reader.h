@@ -59,6 +59,12 @@ int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err
 /** The same for kernels, which leave the ring at once. */
 long pp_reader_take_kernels(pp_reader *reader, pp_kernel *kernels, size_t max, pp_error *err);
 
+/**
+ * Copies names of kernels that are written by now, from byte `from` of them on, `max` bytes at
+ * most. Returns how many, or -1. A name that a kernel has is there once the kernel was taken.
+ */
+long pp_reader_names(pp_reader *reader, uint32_t from, char *out, size_t max, pp_error *err);
+
 /** Kernels ever taken, by agents before this one too. */
 uint64_t pp_reader_kernels_taken(const pp_reader *reader);
 

@@ -50,6 +50,8 @@ void pp_ring_lose(uint64_t count);
 /** Writes one kernel, counts those that were lost. For kernels.c, which serialises them; no GIL. */
 void pp_ring_push_kernel(const pp_kernel *kernel);
 void pp_ring_lose_kernels(uint64_t count);
+/** Adds the next name of a kernel, of so many bytes; false: there is no room. */
+bool pp_ring_add_name(const char *name, size_t n);
 uint64_t pp_ring_kernels_lost(void);
 
 /** Adds to the cost that the hook measured, at once or, while it is held, when the step ends. */
@@ -135,6 +137,14 @@ void pp_kernels_give_way(void);
 int64_t pp_kernels_poll(bool last);
 /** In a forked child: nothing is recorded there. */
 void pp_kernels_forget(void);
+
+/* ---- names.c: kernels' names, once each ---- */
+
+/** The number of a name in the ring, from 1 on; it is written there before. 0: there is no name, or
+ * no room for it. One thread at a time. */
+uint32_t pp_names_number(const char *name);
+/** In a forked child, whose ring will be another. */
+void pp_names_forget(void);
 
 /** cupti_rate_limit.c: whether CUPTI may be attached once more in this session; that it was. */
 bool pp_cupti_rate_left(uint32_t session);

@@ -467,7 +467,8 @@ static void take_kernel(const uint8_t *r)
     memcpy(&name, r + AT_NAME, sizeof name);
     pp_kernel k = {.start = begin + offset,
                    .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
-                   .flags = is_collective(name) ? PP_KERNEL_COLLECTIVE : 0};
+                   .flags = (is_collective(name) ? PP_KERNEL_COLLECTIVE : 0) |
+                            pp_names_number(name) << PP_KERNEL_NAME_SHIFT};
     uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
         emit_at(&k, stream, launched);
@@ -799,6 +800,7 @@ int64_t pp_kernels_cost(void)
 void pp_kernels_forget(void)
 {
     /* Another thread may have held them, which is not here. */
+    pp_names_forget();
     (void)pthread_mutex_init(&api, NULL);
     (void)pthread_mutex_init(&lock, NULL);
     atomic_store(&state, OUT);

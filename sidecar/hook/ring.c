@@ -19,6 +19,8 @@ static struct {
     pp_ring_layer *layers;
     pp_mark *marks;
     pp_kernel *kernels;
+    char *names;
+    uint32_t names_size;
     uint64_t kernel_head;
     uint64_t kernel_tail;
     uint64_t head;    /* private copies: the agent's side cannot spoil them */
@@ -133,6 +135,8 @@ static const char *map_file(int fd)
     ring.layers = (pp_ring_layer *)(void *)(base + PP_RING_LAYERS_AT);
     ring.marks = (pp_mark *)(void *)(base + PP_RING_MARKS_AT);
     ring.kernels = (pp_kernel *)(void *)(base + PP_RING_KERNELS_AT);
+    ring.names = base + PP_RING_NAMES_AT;
+    ring.names_size = 0;
     ring.head = ring.tail = ring.pending = 0;
     ring.kernel_head = ring.kernel_tail = 0;
     ring.layer_count = 0;
@@ -295,6 +299,17 @@ void pp_ring_push_kernel(const pp_kernel *kernel)
     ring.kernels[ring.kernel_head & (PP_RING_KERNELS - 1)] = *kernel;
     ring.kernel_head++;
     __atomic_store_n(&h->kernel_head, ring.kernel_head, __ATOMIC_RELEASE);
+}
+
+bool pp_ring_add_name(const char *name, size_t n)
+{
+    if (!ring.header || n + 1 > PP_RING_NAMES_SIZE - ring.names_size)
+        return false;
+    memcpy(ring.names + ring.names_size, name, n);
+    ring.names[ring.names_size + n] = '\0';
+    ring.names_size += (uint32_t)n + 1;
+    __atomic_store_n(&ring.header->names_size, ring.names_size, __ATOMIC_RELEASE);
+    return true;
 }
 
 static struct {

@@ -26,19 +26,20 @@ LAYERS = {  # name: kernels in ns of forward and backward, and how each of the t
 }
 REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
-# As the compiler mangles it.
+# As the compiler mangles them.
+GEMM = b"_ZN4gemm3runILi4EEEvPf"
 COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 
 double = None
 
 
 def kernels():
-    """[layer, phase, ns] of a step."""
-    return [[name, phase, sum(one[phase])] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)] + \
-        [["", phase, ns] for phase, ns in REST.items()]
+    """[layer, phase, ns, kernels] of a step."""
+    return [[name, phase, sum(one[phase]), len(one[phase])] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)] + \
+        [["", phase, ns, 1] for phase, ns in REST.items()]
 
 
-def launch(durations, how=ORDINARY, name=b"gemm"):
+def launch(durations, how=ORDINARY, name=GEMM):
     for ns in durations:
         double.pp_cupti_launch(name, ctypes.c_int64(ns), how)
 

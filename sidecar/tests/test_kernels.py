@@ -14,6 +14,7 @@ DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
 CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13",
                                                            "cupti-old/libcupti.so.12")]
 COMMUNICATION = 6
+GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
 ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
 # How a capture begins and ends: launches are told by the kernels' own records, or by those of the calls.
@@ -40,12 +41,13 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None
     assert (told["hooks"], told["ring"]["failures"]) == ([], 0)
     batches = probe.batches()
     check(told, [batch for batch in batches if "fine" not in batch])
+    check_names(told, batches)
     return told, batches
 
 
 def check(told, batches):
     """Wherever kernels are told of, they are those of the step, all and in their places; elsewhere none."""
-    expected = {(name, phase): ns for name, phase, ns in told["step"]}
+    expected = {(name, phase): ns for name, phase, ns, _ in told["step"]}
     for batch in batches:
         if not batch["steps"]["number"]:
             continue  # of no time: counted steps alone
@@ -68,6 +70,28 @@ def check(told, batches):
             else:
                 assert sum(expected.values()) + gap == duration and gap > 0
             assert +found[number] == expected, number
+
+
+def check_names(told, batches):
+    """Of all marked steps each kernel is told by its name, as often and for as long as it ran."""
+    told_of = [batch for batch in batches if batch.get("kernels")]
+    steps = sum(batch["kernels"]["steps"] for batch in told_of)
+    assert steps == len(numbers(batches))
+    count, ns = collections.Counter(), collections.Counter()
+    for batch in told_of:
+        names = {0: "", **{id: layer["name"] for id, layer in layers_of([batch]).items()}}
+        kernels = batch["kernels"]
+        for layer, phase, name, calls, duration in zip(*(kernels[key] for key in ("layer", "phase", "name", "count", "duration"))):
+            count[names[layer], phase, kernels["names"][name]] += calls
+            ns[names[layer], phase, kernels["names"][name]] += duration
+    launched = collections.Counter()
+    for layer, phase, _, calls in told["step"]:
+        launched[layer, phase, COLLECTIVE if phase == COMMUNICATION else GEMM] = calls * steps
+    if told["late"] or steps == 0:
+        return
+    assert count == launched
+    assert {(layer, phase): value for (layer, phase, _), value in ns.items()} == {
+        (layer, phase): value * steps for layer, phase, value, _ in told["step"]}
 
 
 def numbers(batches, clock="kernels"):

@@ -153,16 +153,16 @@ static void test_where_each_kernel_is(void **state)
     kernel(k, 900, 1100, 400, 0);
     pp_piece pieces[] = {piece(7, F, 1010, 1100)};
     step(k, 2, 1000, 1200, pieces, 1);
-    kernel(k, 1020, 1500, 500, 0);
-    kernel(k, 1030, 1700, 900, PP_KERNEL_COLLECTIVE);
+    kernel(k, 1020, 1500, 500, 3 << PP_KERNEL_NAME_SHIFT);
+    kernel(k, 1030, 1700, 900, PP_KERNEL_COLLECTIVE | 4095U << PP_KERNEL_NAME_SHIFT);
     kernel(k, 1150, 2000, 0, 0);
     kernel(k, 1200 + LATER, 1200 + LATER, 1, 0);
     assert_int_equal(next(k, &s), PP_PAIRING_START);
     assert_int_equal(t.n, 0);
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
-    static const pp_kernels_placed expected[] = {{1500, 2000, 2, 7, F},
-                                                 {1700, 2600, 2, 0, PP_MARK_COMMUNICATION},
-                                                 {2000, 2000, 2, 0, OTHER}};
+    static const pp_kernels_placed expected[] = {{1500, 2000, 2, 7, F, 3},
+                                                 {1700, 2600, 2, 0, PP_MARK_COMMUNICATION, 4095},
+                                                 {2000, 2000, 2, 0, OTHER, 0}};
     assert_int_equal(t.n, 3);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(t.kernels[i].start, expected[i].start);
@@ -170,6 +170,7 @@ static void test_where_each_kernel_is(void **state)
         assert_int_equal(t.kernels[i].step, expected[i].step);
         assert_int_equal(t.kernels[i].layer, expected[i].layer);
         assert_int_equal(t.kernels[i].phase, expected[i].phase);
+        assert_int_equal(t.kernels[i].name, expected[i].name);
     }
     pp_kernels_free(k);
 }

@@ -659,6 +659,40 @@ static void test_hostile_numbers(void **state)
     pp_process_free(p);
 }
 
+/* Each once, and what comes later when there is no room has none. */
+static void test_names_of_kernels(void **state)
+{
+    (void)state;
+    static char names[PP_RING_NAMES_SIZE], long_name[PP_RING_KERNEL_NAME + 100];
+    pp_error err = {0};
+    pp_names_forget();
+    pp_reader *r = open_both();
+    assert_int_equal(pp_names_number("gemm"), 1);
+    assert_int_equal(pp_names_number("_Z3addPf"), 2);
+    assert_int_equal(pp_names_number("gemm"), 1);
+    assert_int_equal(pp_names_number(NULL), 0);
+    assert_int_equal(pp_names_number(""), 0);
+    assert_int_equal(pp_reader_names(r, 0, names, 3, &err), 3);
+    assert_int_equal(pp_reader_names(r, 3, names + 3, sizeof names - 3, &err), 11);
+    assert_memory_equal(names, "gemm\0_Z3addPf", 14);
+    assert_int_equal(pp_reader_names(r, 14, names, sizeof names, &err), 0);
+    (void)memset(long_name, 'k', sizeof long_name - 1);
+    assert_int_equal(pp_names_number(long_name), 3);
+    assert_int_equal(pp_reader_names(r, 14, names, sizeof names, &err), PP_RING_KERNEL_NAME);
+    uint32_t last = 3;
+    for (unsigned i = 0; i < 2 * PP_RING_NAMES_SIZE / PP_RING_KERNEL_NAME; i++) {
+        (void)snprintf(long_name, 8, "%07u", i);
+        long_name[7] = 'k';
+        const uint32_t number = pp_names_number(long_name);
+        assert_int_equal(number, i < 62 ? last + 1 : 0);
+        last = number ? number : last;
+    }
+    assert_int_equal(pp_names_number("a short one"), 0);
+    assert_int_equal(pp_names_number("_Z3addPf"), 2);
+    pp_names_forget();
+    pp_reader_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -678,6 +712,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_was_left_is_handed_on_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_capture_of_the_session_before_is_not_taken, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_names_of_kernels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),
     };
