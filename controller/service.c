@@ -23,6 +23,19 @@ bool pp_service_has(const char *url, const char *name, const char *namespace_)
     return *end == '\0' || strchr(":/", *end) || (suffix && *end == '.');
 }
 
+bool pp_service_selects(const json_t *service, const json_t *labels)
+{
+    const json_t *selector = pp_json_get(service, "spec", "selector", NULL);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)selector, key, value)
+    {
+        if (!json_equal(value, json_object_get(labels, key)))
+            return false;
+    }
+    return true;
+}
+
 static int add(pp_strings *ret, const json_t *value, pp_error *err)
 {
     const char *text = json_string_value(value);

@@ -15,6 +15,10 @@
  * follows that. The addresses of a Service are of no use for another host. */
 bool pp_service_has(const char *url, const char *name, const char *namespace_);
 
+/** Whether the Service brings its callers to pods with these labels, an object of texts. One
+ * without a selector is looked after by somebody else: it does. */
+bool pp_service_selects(const json_t *service, const json_t *labels);
+
 /**
  * Literal IPs of the Service (spec.clusterIPs, of a server without these spec.clusterIP), the
  * primary family's first, PP_WIRE_MAX_ADDRESSES at most; none of a headless one, whose pods'

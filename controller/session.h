@@ -356,6 +356,7 @@ typedef struct pp_session_owner {
 /** What may be in a session's way, in the order in which Stalled names it. */
 typedef enum pp_session_trouble {
     PP_TROUBLE_STORE = 0,    /**< the store cannot be reached */
+    PP_TROUBLE_SERVICE,      /**< the operator's Service brings nobody to it */
     PP_TROUBLE_NOT_INJECTED, /**< pods match, and none of them is profiled */
     PP_TROUBLE_POD,          /**< an injected pod does not start, or does not report */
     PP_TROUBLE_PENDING,      /**< an injected pod has not started, for reasons of its own */
@@ -364,6 +365,8 @@ typedef enum pp_session_trouble {
     PP_TROUBLE_NO_AGENT,     /**< pods run, and no agent of them is connected */
     PP_TROUBLE_LOST_AGENT,   /**< agents are connected, and that of a pod has gone */
     PP_TROUBLE_NO_STEP,      /**< agents are connected, and no step was sampled */
+    PP_TROUBLE_NO_LAYER,     /**< steps are sampled, and no layer in them */
+    PP_TROUBLE_NOT_SAMPLED,  /**< PM sampling alone was asked for, and no pod is sampled */
     PP_TROUBLE_METRICS,      /**< Prometheus cannot be asked, or has nothing */
     PP_TROUBLE_ATTRIBUTION,  /**< the values cannot be worked out */
     PP_TROUBLE_COUNT,
@@ -379,6 +382,7 @@ typedef struct pp_session_observation {
     pp_session_stats stats;         /**< the last known while the store is away */
     const char *creation_refused;   /**< why a pod of it could not be created; NULL: none lately */
     const char *store_error;        /**< NULL: reachable */
+    const char *service_error;      /**< what is wrong with the operator's Service; NULL: nothing */
     bool unread;                    /**< what the store holds of it is not known to this process */
     const char *prometheus_error;   /**< NULL: reachable, or not asked yet */
     const char *prometheus_warning; /**< what its answers left out or warned of; NULL: nothing */

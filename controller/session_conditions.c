@@ -197,7 +197,9 @@ static void set_none_seen(pp_session_turn *turn)
                        "Prometheus has no sample: " PP_SESSION_MIG_HINT);
     else if (too_early_for_samples(turn))
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN,
-                       "WaitingForSamples", "Prometheus has no sample of the profiled GPUs yet");
+                       "WaitingForSamples",
+                       "Prometheus has no sample of the profiled GPUs yet; if none "
+                       "comes, " PP_SESSION_NO_SAMPLE_HINT);
     else
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "NoSamples",
                        "Prometheus has no sample of the profiled GPUs; " PP_SESSION_NO_SAMPLE_HINT);

@@ -45,9 +45,19 @@ static void find_store(const pp_session_turn *turn, finding *f)
 {
     if (turn->obs->store_error)
         found(f, "StoreUnavailable", ADMINISTRATOR,
-              "see that Postgres runs, and that the connection string in the operator's Secret is "
-              "right; it cannot be reached: %s",
+              "see that Postgres runs, that the connection string in the operator's Secret is "
+              "right, and that its role may create tables; the store says: %s",
               turn->obs->store_error);
+}
+
+static void find_service(const pp_session_turn *turn, finding *f)
+{
+    f->at_once = true;
+    if (turn->obs->service_error && is_sampling(turn))
+        found(f, "ServiceUnavailable", ADMINISTRATOR,
+              "%s; see that it is as the chart makes it. Until then no pod is injected, and no "
+              "agent connects",
+              turn->obs->service_error);
 }
 
 static const char *who_mends(const char *reason)
@@ -174,6 +184,34 @@ static void find_no_step(const pp_session_turn *turn, finding *f)
           "any more, see that it runs, with torch and an optimizer");
 }
 
+static void find_no_layer(const pp_session_turn *turn, finding *f)
+{
+    const pp_session *s = turn->session;
+    const bool chosen = s->include.count || s->exclude.count || s->types.count || s->depth;
+    if (!is_sampling(turn) || turn->obs->unread || turn->obs->stats.steps == 0 ||
+        turn->obs->stats.layers > 0)
+        return;
+    found(f, "NoLayerTimed", chosen ? AUTHOR : TRAINER,
+          "steps are sampled, and no layer in them; %s",
+          chosen ? "no layer of the model is one that spec.layers asks for: create the session "
+                   "anew with other patterns"
+                 : "look at the log of the pod's container precisionprobe-agent");
+}
+
+/* With another method layers have values all the same. */
+static void find_not_sampled(const pp_session_turn *turn, finding *f)
+{
+    const pp_session_tally *t = &turn->tally;
+    if (!is_sampling(turn) || turn->session->method != PP_METHOD_SAMPLING || t->unsampled == 0 ||
+        t->unsampled < t->reporting)
+        return;
+    f->at_once = true;
+    found(f, "NotSampled", ADMINISTRATOR,
+          "spec.method is Sampling, and no pod is sampled; %s: %s. Mend that, or have the session "
+          "created anew with another method",
+          t->first_unsampled->name, t->first_unsampled->pm_why);
+}
+
 static void find_clock(const pp_session_turn *turn, finding *f)
 {
     char why[PP_SESSION_CLOCK_WHY];
@@ -192,7 +230,7 @@ static void find_metrics(const pp_session_turn *turn, finding *f)
         {"PrometheusUnavailable", ADMINISTRATOR,
          "see that Prometheus runs, and that prometheus.url in the operator's configuration is "
          "right"},
-        {"NoSamples", ADMINISTRATOR, "see that Prometheus scrapes the GPUs' exporter"},
+        {"NoSamples", ADMINISTRATOR, "see that Prometheus has the GPUs' samples"},
         {"NoGPU", TRAINER, "request a GPU in the container's resources"},
         {"MIGInstance", TRAINER, "use whole GPUs"},
     };
@@ -200,8 +238,10 @@ static void find_metrics(const pp_session_turn *turn, finding *f)
     if (turn->to->phase != PP_SESSION_COLLECTING && turn->to->phase != PP_SESSION_FINISHING)
         return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (c->status == PP_CONDITION_FALSE && strcmp(c->reason, cases[i].reason) == 0)
+        if (c->status == PP_CONDITION_FALSE && strcmp(c->reason, cases[i].reason) == 0) {
+            f->at_once = strcmp(c->reason, "NoSamples") == 0; /* it has lasted already */
             found(f, cases[i].reason, cases[i].who, "%s. %s", cases[i].what, c->message);
+        }
     }
 }
 
@@ -217,6 +257,7 @@ static void find_attribution(const pp_session_turn *turn, finding *f)
 typedef void (*find_fn)(const pp_session_turn *turn, finding *f);
 static const find_fn finders[PP_TROUBLE_COUNT] = {
     [PP_TROUBLE_STORE] = find_store,
+    [PP_TROUBLE_SERVICE] = find_service,
     [PP_TROUBLE_NOT_INJECTED] = find_not_injected,
     [PP_TROUBLE_POD] = find_pod,
     [PP_TROUBLE_NO_POD] = find_no_pod,
@@ -225,6 +266,8 @@ static const find_fn finders[PP_TROUBLE_COUNT] = {
     [PP_TROUBLE_PENDING] = find_pending,
     [PP_TROUBLE_LOST_AGENT] = find_lost_agent,
     [PP_TROUBLE_NO_STEP] = find_no_step,
+    [PP_TROUBLE_NO_LAYER] = find_no_layer,
+    [PP_TROUBLE_NOT_SAMPLED] = find_not_sampled,
     [PP_TROUBLE_METRICS] = find_metrics,
     [PP_TROUBLE_ATTRIBUTION] = find_attribution,
 };

@@ -6,8 +6,9 @@
 
 /** What to do where Prometheus answers and has nothing. */
 #define PP_SESSION_NO_SAMPLE_HINT                                                                  \
-    "check that it scrapes the exporter, and that prometheus.preset in the operator's "            \
-    "configuration is the one with the exporter's metric and label names"
+    "check that it scrapes the exporter, that its samples keep the label with the GPU's UUID, "    \
+    "and that prometheus.preset in the operator's configuration is the one with the exporter's "   \
+    "metric and label names"
 
 /** Why there is no sample of processes that named MIG instances alone. */
 #define PP_SESSION_MIG_HINT                                                                        \

@@ -155,7 +155,7 @@ static void tell_hook(const pp_unheard_pod *pod, const pp_wire_hook *hook,
     else
         (void)snprintf(
             ret->text, sizeof ret->text,
-            "for a minute no Python has run with the hook in container %s; %s. Where it is still "
+            "for 45 s no Python has run with the hook in container %s; %s. Where it is still "
             "to start the training, wait. Else see that it starts Python 3.8 or later, without "
             "-I, -E and -S, and leaves " PP_INJECT_PYTHON_PATH " in PYTHONPATH",
             pod->container, command);
@@ -171,7 +171,7 @@ void pp_unheard_tell(pp_unheard_cause cause, const pp_unheard_pod *pod, const pp
     case PP_UNHEARD_AGENT:
         (void)snprintf(ret->reason, sizeof ret->reason, "AgentNotConnected");
         (void)snprintf(ret->text, sizeof ret->text,
-                       "its agent has run for a minute and has not connected to the operator; the "
+                       "its agent has run for 45 s and has not connected to the operator; the "
                        "log of container " PP_INJECT_AGENT " says why. See that the pod reaches "
                        "%.120s: NetworkPolicies, DNS in the pod. Where its certificate is refused, "
                        "the operator was installed anew: create the pod anew",

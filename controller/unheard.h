@@ -3,7 +3,7 @@
  * in which no Python runs with the hook.
  *
  * Pure: from the Pod as the API has it, and from what the operator has seen of it. All times are
- * monotonic ns of the operator's process; what nodes' clocks say is no measure of a minute.
+ * monotonic ns of the operator's process; what nodes' clocks say is no measure of that.
  */
 #ifndef PP_CONTROLLER_UNHEARD_H
 #define PP_CONTROLLER_UNHEARD_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /** How long a pod is waited for, ns: from the moment at which it could be heard. */
-#define PP_UNHEARD_NS INT64_C(60000000000)
+#define PP_UNHEARD_NS INT64_C(45000000000)
 
 typedef enum pp_unheard_cause {
     PP_UNHEARD_NONE = 0,

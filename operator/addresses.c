@@ -2,7 +2,9 @@
 
 #include "common/log.h"
 #include "controller/service.h"
+#include "operator/deployment.h"
 #include "operator/state.h"
+#include "operator/watches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,35 +12,60 @@
 
 static const pp_kube_resource SERVICES = {"", "v1", "services"};
 
+#define GONE "is gone"
+#define SELECTS_NONE "selects none of the operator's pods"
+
 struct pp_addresses {
-    pp_kube_informer *informer; /* of pp_strings: the one Service */
+    pp_kube_informer *informer; /* of services: the one that it names */
     char key[330];
     bool denied; /* by the API server, which was said */
 };
 
+typedef struct service {
+    pp_strings addresses;
+    bool selects; /* this operator's pods */
+} service;
+
 static void release(void *object)
 {
-    pp_strings_free(object);
-    free(object);
+    service *s = object;
+    pp_strings_free(&s->addresses);
+    free(s);
 }
 
 static void *decode(void *user, const json_t *object, pp_error *err)
 {
-    (void)user;
-    pp_strings *addresses = calloc(1, sizeof *addresses);
-    if (!addresses)
+    const pp_operator *op = user;
+    service *s = calloc(1, sizeof *s);
+    if (!s)
         (void)pp_error_nomem(err);
-    else if (pp_service_addresses(object, addresses, err) < 0) {
-        release(addresses);
-        addresses = NULL;
+    else if (pp_service_addresses(object, &s->addresses, err) < 0) {
+        release(s);
+        s = NULL;
     }
-    return addresses;
+    if (s)
+        s->selects = !op->labels || pp_service_selects(object, op->labels);
+    return s;
+}
+
+static void say_broken(pp_operator *op, const char *key, const char *what)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "the Service %s %s: no pod is injected, and no agent connects; helm upgrade of "
+                   "the release brings it back",
+                   key, what);
+    pp_warn(NULL, "%s", text);
+    if (op->leading)
+        pp_deployment_event(op, "ServiceUnavailable", "Watch", text);
+    pp_watches_enqueue_all(op);
 }
 
 static void on_service(void *user, const char *key, const void *object)
 {
-    const pp_strings *addresses = object;
-    (void)user;
+    const pp_strings *addresses = &((const service *)object)->addresses;
+    if (!((const service *)object)->selects)
+        say_broken(user, key, SELECTS_NONE);
     if (!addresses->count)
         pp_warn(key, "the Service has no address of its own: pods that cannot resolve its name "
                      "will not reach the operator");
@@ -57,14 +84,24 @@ static bool same(const pp_strings *a, const pp_strings *b)
 
 static void on_service_update(void *user, const char *key, const void *old, const void *object)
 {
-    if (!same(old, object))
+    const service *before = old;
+    const service *now = object;
+    if (!before->selects && now->selects)
+        pp_watches_enqueue_all(user);
+    if (before->selects != now->selects || !same(&before->addresses, &now->addresses))
         on_service(user, key, object);
+}
+
+static void on_service_delete(void *user, const char *key, const void *last)
+{
+    (void)last;
+    say_broken(user, key, GONE);
 }
 
 /* Without that right injection goes on, as where the Service has no address. */
 static void on_error(void *user, const pp_error *error)
 {
-    struct pp_addresses *addresses = user;
+    struct pp_addresses *addresses = ((pp_operator *)user)->addresses;
     const bool denied = error->code == PP_ERR_DENIED;
     if (!denied || !addresses->denied)
         pp_warn(addresses->key, "watching the Service: %s%s", error->message,
@@ -83,8 +120,9 @@ static int watch(pp_operator *op, const char *ns, pp_error *err)
                                                           .free_object = release,
                                                           .on_add = on_service,
                                                           .on_update = on_service_update,
+                                                          .on_delete = on_service_delete,
                                                           .on_error = on_error,
-                                                          .user = op->addresses}};
+                                                          .user = op}};
     op->addresses->informer = pp_kube_informer_new(op->kube, &options, err);
     return op->addresses->informer ? 0 : -1;
 }
@@ -118,10 +156,25 @@ bool pp_addresses_synced(const pp_operator *op)
            pp_kube_informer_synced(op->addresses->informer);
 }
 
+static const service *find(const pp_operator *op)
+{
+    return op->addresses ? pp_kube_informer_get(op->addresses->informer, op->addresses->key) : NULL;
+}
+
+const char *pp_addresses_trouble(const pp_operator *op, char *out, size_t size)
+{
+    const service *found = find(op);
+    if (!op->addresses || op->addresses->denied || !pp_addresses_synced(op) ||
+        (found && found->selects))
+        return NULL;
+    (void)snprintf(out, size, "the operator's Service %s %s", op->addresses->key,
+                   found ? SELECTS_NONE : GONE);
+    return out;
+}
+
 const pp_strings *pp_addresses_of(const pp_operator *op)
 {
     static const pp_strings none = {0};
-    const pp_strings *found =
-        op->addresses ? pp_kube_informer_get(op->addresses->informer, op->addresses->key) : NULL;
-    return found ? found : &none;
+    const service *found = find(op);
+    return found ? &found->addresses : &none;
 }

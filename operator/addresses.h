@@ -8,6 +8,7 @@
 #include "common/json.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct pp_operator pp_operator;
 
@@ -17,6 +18,12 @@ void pp_addresses_stop(pp_operator *op);
 
 /** Whether they are known, or will not be. */
 bool pp_addresses_synced(const pp_operator *op);
+
+enum { PP_ADDRESSES_TROUBLE = 400 }; /**< bytes of a text that says what is wrong */
+
+/** What keeps the Service from bringing pods and webhook calls to this operator, written to `out`,
+ * and that; NULL: nothing that is known. */
+const char *pp_addresses_trouble(const pp_operator *op, char *out, size_t size);
 
 /** Literal IPs, borrowed until the loop's next turn; none where there is no such Service, or a
  * headless one. */

@@ -73,6 +73,9 @@ static void on_owner(void *user, json_t *object, const pp_error *error)
     asking *a = user;
     pp_operator *op = a->context.op;
     const char *uid = error ? NULL : pp_json_get_string(object, "metadata", "uid", NULL);
+    const json_t *labels =
+        error ? NULL : pp_json_get(object, "spec", "template", "metadata", "labels", NULL);
+    op->labels = labels ? json_deep_copy(labels) : NULL;
     if (uid)
         op->owner = json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", "apps/v1", "kind", "Deployment",
                               "name", op->config->owner.deployment, "uid", uid);

@@ -326,6 +326,7 @@ void pp_operator_done(pp_operator *op)
     pp_solve_done(op);
     pp_metrics_free(op->meters.registry);
     json_decref(op->owner);
+    json_decref(op->labels);
     free(op->ca_bundle);
     free(op->endpoint);
 }

@@ -1,8 +1,10 @@
 #include "operator/reconcile.h"
+#include "operator/addresses.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/addresses.h"
 #include "operator/agent_connections.h"
 #include "operator/explain.h"
 #include "operator/pending_call.h"
@@ -525,6 +527,7 @@ static void step(pp_runtime *runtime, const pp_session *session)
     pp_refusals_end(&runtime->refusals);
     const pp_unprobed_owner *refused = pp_stuck_refused(op, session);
     const char *store_text = NULL;
+    char service_text[PP_ADDRESSES_TROUBLE];
     bool store_up = pp_store_ready(op->store, &store_text);
     pp_session_observation observation = {
         .session = session,
@@ -536,6 +539,7 @@ static void step(pp_runtime *runtime, const pp_session *session)
         .stats = runtime->stats,
         .creation_refused = refused ? refused->refusal.message : NULL,
         .store_error = store_up ? NULL : store_text,
+        .service_error = pp_addresses_trouble(op, service_text, sizeof service_text),
         .unread = !runtime->restored,
         .prometheus_error = runtime->prometheus_error[0] ? runtime->prometheus_error : NULL,
         .prometheus_warning = runtime->prometheus_warning[0] ? runtime->prometheus_warning : NULL,

@@ -55,6 +55,7 @@ struct pp_operator {
     struct pp_tls *tls;
     struct pp_admission *admission;
     json_t *owner;                  /**< ownerReference to the operator's Deployment; NULL: none */
+    json_t *labels;                 /**< of the Deployment's pods; NULL: not known */
     char *ca_bundle;                /**< PEM that agents trust; NULL: no certificate yet */
     char *endpoint;                 /**< wss://... for agents */
     struct pp_addresses *addresses; /**< of the Service that it names; NULL: it names none */

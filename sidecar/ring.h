@@ -46,9 +46,9 @@ enum {
     PP_RING_NAME = 182, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
     PP_RING_TYPE = 64,
     PP_RING_TEXT = 256,
-    PP_RING_KERNEL_NAMES = 4095,        /**< numbers from 1 on */
-    PP_RING_NAMES_SIZE = 256 << 10,     /**< bytes of all, each with its NUL */
-    PP_RING_KERNEL_NAME = 4096,         /**< bytes of one with its NUL; a longer one is cut */
+    PP_RING_KERNEL_NAMES = 4095,    /**< numbers from 1 on */
+    PP_RING_NAMES_SIZE = 256 << 10, /**< bytes of all, each with its NUL */
+    PP_RING_KERNEL_NAME = 4096,     /**< bytes of one with its NUL; a longer one is cut */
     PP_RING_GPUS = 1024,
     PP_RING_DWELLS = 1 << 24, /**< numbers of dwells, as the wire has them */
 };

@@ -63,6 +63,27 @@ static void test_addresses(void **state)
     }
 }
 
+static void test_whom_it_selects(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *selector;
+        bool selects;
+    } cases[] = {
+        {"{'spec': {'selector': {'app': 'probe', 'release': 'one'}}}", true},
+        {"{'spec': {'selector': {'app': 'probe'}}}", true},
+        {"{'spec': {'selector': {}}}", true},
+        {"{'spec': {}}", true},
+        {"{'spec': {'selector': {'app': 'prober'}}}", false},
+        {"{'spec': {'selector': {'app': 'probe', 'tier': 'a'}}}", false},
+    };
+    PP_CLEANUP_JSON json_t *labels = fixture_json("{'app': 'probe', 'release': 'one', 'x': 'y'}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *service = fixture_json(cases[i].selector);
+        assert_int_equal(pp_service_selects(service, labels), cases[i].selects);
+    }
+}
+
 static void test_not_more_than_agents_take(void **state)
 {
     (void)state;
@@ -81,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_whom_it_selects),
         cmocka_unit_test(test_not_more_than_agents_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1643,6 +1643,69 @@ static void test_store_lost_everything(void **state)
     world_done(&w);
 }
 
+static void test_the_service_is_gone(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    w.obs.service_error = "the operator's Service probe/probe is gone";
+    assert_int_equal(step(&w, 3), PP_SESSION_PENDING);
+    assert_stalled(&w, "ServiceUnavailable", "The operator's administrator");
+    assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "probe/probe is gone"));
+    w.obs.service_error = NULL;
+    (void)step(&w, 4);
+    assert_not_stalled(&w);
+    world_done(&w);
+}
+
+/* Named at once, as what somebody has to mend if it lasts. */
+static void assert_no_layer(const char *spec, const char *who, const char *why)
+{
+    world w;
+    world_init(&w, spec);
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    w.obs.stats.layers = 0;
+    assert_int_equal(step(&w, 21), PP_SESSION_COLLECTING);
+    assert_non_null(strstr(condition(&w, PP_CONDITION_STALLED, "Collecting")->message, why));
+    (void)step(&w, 81);
+    assert_stalled(&w, "NoLayerTimed", who);
+    w.obs.stats.layers = 1;
+    (void)step(&w, 82);
+    assert_not_stalled(&w);
+    world_done(&w);
+}
+
+static void test_no_layer_is_timed(void **state)
+{
+    (void)state;
+    assert_no_layer("{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s',"
+                    " 'layers': {'include': ['none']}}",
+                    "Whoever created the session", "spec.layers");
+    assert_no_layer(SPEC, "Whoever runs the pods", "precisionprobe-agent");
+}
+
+static void test_sampling_alone_and_none_is_sampled(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '100s',"
+                   " 'method': 'Sampling'}");
+    add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));
+    add_pod(&w, "dlrm-1", FIXTURE_UID, T(2));
+    report(&w, 0, 10, 20);
+    report(&w, 1, 10, 20);
+    w.obs.stats.layers = 1;
+    w.obs.sampling_asked = true;
+    w.pods[0].pm_why = "the driver lets nobody";
+    (void)step(&w, 21);
+    assert_not_stalled(&w); /* the other may be */
+    w.pods[1].pm_why = "the driver lets nobody";
+    (void)step(&w, 22);
+    assert_stalled(&w, "NotSampled", "The operator's administrator");
+    world_done(&w);
+}
+
 /* Nothing goes on without the store: it is what every condition that waits names. */
 static void test_store_away(void **state)
 {
@@ -2661,6 +2724,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_not_explained_yet),
     cmocka_unit_test(test_one_of_two_injected),
     cmocka_unit_test(test_pods_finish_early),
+    cmocka_unit_test(test_the_service_is_gone),
+    cmocka_unit_test(test_no_layer_is_timed),
+    cmocka_unit_test(test_sampling_alone_and_none_is_sampled),
     cmocka_unit_test(test_store_away),
     cmocka_unit_test(test_steps_max),
     cmocka_unit_test(test_more_refusals_than_listed),

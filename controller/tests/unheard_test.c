@@ -88,9 +88,9 @@ static void test_agents(void **state)
     pp_unheard seen = {.agent_since = S(100)};
     assert_cause(&seen, PP_UNHEARD_NONE, 0); /* nobody is let in here */
     seen.open_since = S(10);
-    assert_cause(&seen, PP_UNHEARD_AGENT, S(160));
+    assert_cause(&seen, PP_UNHEARD_AGENT, S(145));
     seen.open_since = S(500); /* a restart, another leader, the store is back */
-    assert_cause(&seen, PP_UNHEARD_AGENT, S(560));
+    assert_cause(&seen, PP_UNHEARD_AGENT, S(545));
     seen.shut_out = true; /* that is named already */
     assert_cause(&seen, PP_UNHEARD_NONE, 0);
     seen.shut_out = false;
@@ -113,15 +113,15 @@ static void test_hooks(void **state)
                        .was_connected = true};
     assert_cause(&seen, PP_UNHEARD_NONE, 0); /* an agent of an earlier release tells nothing */
     seen.told = true;
-    assert_cause(&seen, PP_UNHEARD_HOOK, S(68));
+    assert_cause(&seen, PP_UNHEARD_HOOK, S(53));
     seen.trainer_since = 0;
     assert_cause(&seen, PP_UNHEARD_NONE, 0);
     seen.trainer_since = S(30); /* started anew */
-    assert_cause(&seen, PP_UNHEARD_HOOK, S(90));
+    assert_cause(&seen, PP_UNHEARD_HOOK, S(75));
     seen.hook.loaded = true;
     assert_cause(&seen, PP_UNHEARD_NONE, 0);
     (void)strcpy(seen.hook.libc, "musl"); /* what is Python of the hook loads there, no more */
-    assert_cause(&seen, PP_UNHEARD_HOOK, S(90));
+    assert_cause(&seen, PP_UNHEARD_HOOK, S(75));
     seen.hook.torch = true;
     assert_cause(&seen, PP_UNHEARD_NONE, 0);
     seen.hook = (pp_wire_hook){0};

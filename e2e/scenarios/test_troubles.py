@@ -450,6 +450,28 @@ def test_webhook_deleted(world, namespace):
 
 
 @extended
+@pytest.mark.parametrize("gone", [True, False])
+def test_service_broken(world, namespace, gone):
+    """The operator's Service is deleted, or selects other pods: sessions and the operator's Deployment say so."""
+    apply(world, manifest("all", labels="app: idle", namespace=namespace))
+    began = time.monotonic()
+    if gone:
+        world.cluster.kubectl("-n", SYSTEM, "delete", "service", NAME)
+    else:
+        world.cluster.kubectl("-n", SYSTEM, "patch", "service", NAME, "--type=merge", "-p",
+                              json.dumps({"spec": {"selector": {"app.kubernetes.io/name": "other"}}}))
+    try:
+        words = ("ServiceUnavailable", "is gone" if gone else "selects none")
+        describe(world, namespace, "psess", "all", *words, "administrator has to act", since=began)
+        describe(world, SYSTEM, "deployment", NAME, *words, "helm upgrade", since=began)
+    finally:
+        world.values = None
+        world.use()
+        wait_for_webhook(world)
+    describe(world, namespace, "psess", "all", "Nobody has to act", since=time.monotonic())
+
+
+@extended
 def test_operator_stands_still(world, namespace):
     """A stopped process is not asked for longer than the webhook's 2 s, and pods are created all the same."""
     pod = world.operator_pods()[0]

@@ -3,7 +3,6 @@
 #include "common/array.h"
 #include "common/cleanup.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
