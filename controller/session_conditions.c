@@ -85,7 +85,10 @@ static void set_injected(pp_session_turn *turn)
 {
     const pp_session_tally *t = &turn->tally;
     const pp_session_pod *refused = pp_session_first_refused(turn);
-    if (refused)
+    if (turn->session->invalid.code != PP_OK && t->injected == 0)
+        pp_session_set(turn, PP_CONDITION_INJECTED, PP_CONDITION_FALSE, "NotAccepted",
+                       "No pod gets the hook for a session that is not accepted");
+    else if (refused)
         set_refused(turn, refused);
     else if (t->injected < t->matched)
         set_unexplained(turn);

@@ -159,6 +159,7 @@ static void test_replay_has_to_be_allowed(void **state)
     assert_non_null(strstr(c->message, "spec.method Replay pauses the training"));
     assert_non_null(strstr(c->message, "set replay.allow"));
     assert_string_equal(d.conditions[PP_CONDITION_SUCCEEDED].reason, "NotAllowed");
+    assert_string_equal(d.conditions[PP_CONDITION_INJECTED].reason, "NotAccepted");
     assert_true(d.n_events == 1 && strcmp(d.events[0].reason, "NotAllowed") == 0);
     pp_session_decision_done(&d);
     (void)pp_session_free(s);
