@@ -52,6 +52,20 @@ def ours(batches, elapsed):
     return [f for f in found if f["steps"]]
 
 
+def ours_by_name(batches):
+    """{(layer, phase, kernel): (us, kernels) of a step}, of all batches that tell."""
+    told = [batch for batch in batches if "kernels" in batch]
+    steps = sum(batch["kernels"]["steps"] for batch in told)
+    sums = collections.defaultdict(lambda: [0, 0])
+    for batch in told:
+        kernels, layers = batch["kernels"], names_of(batch)
+        for layer, phase, name, count, ns in zip(*(kernels[key] for key in ("layer", "phase", "name", "count", "duration"))):
+            sum_of = sums[layers[layer], lab.PHASES[phase], kernels["names"][name]]
+            sum_of[0] += ns / 1e3 / steps
+            sum_of[1] += count / steps
+    return sums
+
+
 def per_step(parts, row):
     """us per step of a row over these batches; None where it is not known throughout."""
     values = [p["rows"].get(row, 0) for p in parts]
@@ -196,6 +210,17 @@ class Record:
         return [{row: lab.covered(found) for row, found in step.items()} for step in spans]
 
 
+    def by_name(self):
+        """{(layer, phase, kernel): (us, kernels) of a step}."""
+        sums = collections.defaultdict(lambda: [0, 0])
+        for kernel, launch in self.kernels:
+            if bisect.bisect_right(self.begins, launch["ts"]):
+                sum_of = sums[(*self.row(launch), kernel["name"])]
+                sum_of[0] += kernel["dur"] / len(self.steps)
+                sum_of[1] += 1 / len(self.steps)
+        return sums
+
+
 # ---- side by side ----
 
 def compare(parts, steps, row):
@@ -236,6 +261,25 @@ def print_rows(parts, steps, model):
                    past_limit=sum(abs(c["error"]) > limit_of(low) for c in known.values()), **more)
         weighted = sum(abs(c["ours"] - c["theirs"]) for c in known.values()) / sum(c["theirs"] for c in known.values())
         lab.figure(f"error of busy, layers {name}, weighted", 100 * weighted, "%", **more)
+
+
+def print_names(ours, theirs, model):
+    """Kernels by name in each layer and phase: those of 50 us and more in a step, and how much of all time has its name."""
+    top = {key for key, (us, _) in theirs.items() if us >= 50}
+    errors = {key: (ours[key][0] / theirs[key][0] - 1) * 100 if key in ours else -100.0 for key in top}
+    both = sum(us for key, (us, _) in ours.items() if key in theirs)
+    everything = sum(us for us, _ in ours.values())
+    lab.figure("time of kernels whose name, layer and phase the peer has too", 100 * both / everything if everything else None,
+               "%", names=len({name for *_, name in ours}), model=model)
+    if not top:
+        lab.figure("error of a kernel's time, >= 50 us, worst", None, "%", model=model, rows=0)
+        return
+    worst = max(top, key=lambda key: abs(errors[key]))
+    lab.figure("error of a kernel's time, >= 50 us, worst", abs(errors[worst]), "%", limit=2, holds=abs(errors[worst]) <= 2,
+               row=" ".join(worst)[:200], past_limit=sum(abs(e) > 2 for e in errors.values()), rows=len(top), model=model)
+    calls = {key: (ours[key][1] if key in ours else 0, theirs[key][1]) for key in top}
+    lab.figure("kernels >= 50 us that ran as often", sum(abs(a / b - 1) < 0.01 for a, b in calls.values()), "rows", rows=len(top),
+               model=model)
 
 
 def print_sum(parts, walls, model, elapsed):
@@ -290,7 +334,7 @@ def recorded(args):
     lab.figure("recorded", len(record.steps), "steps", peer="torch.profiler", kernels=len(record.kernels) / args.steps,
                kernels_without_launch=record.lost, launched_from_unknown_threads=sum(
                    launch["tid"] not in record.threads for _, launch in record.kernels), model=args.model)
-    return record.busy()
+    return record.busy(), record.by_name()
 
 
 def main():
@@ -302,7 +346,10 @@ def main():
     if not parts:
         lab.figure("busy", None, model=args.model, why="fewer than three batches")
         return
-    print_rows(parts, recorded(args), args.model)
+    steps, theirs = recorded(args)
+    print_rows(parts, steps, args.model)
+    if not elapsed:
+        print_names(ours_by_name(batches), theirs, args.model)
     print_sum(parts, walls, args.model, elapsed)
 
 
