@@ -199,12 +199,12 @@ SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_
 FROM session s
 JOIN target t ON t.session_uid = s.uid
 CROSS JOIN LATERAL (
-    SELECT process, layer, phase, name, count, ns,
-           ns / nullif(sum(ns) OVER (PARTITION BY process, layer, phase), 0)::double precision AS share
-    FROM kernel
-    WHERE session_uid = t.session_uid AND pod_uid = t.pod_uid) k
-JOIN LATERAL (
     SELECT process, nullif(sum(kernel_steps), 0)::double precision AS steps
     FROM process
     WHERE session_uid = t.session_uid AND pod_uid = t.pod_uid
-    GROUP BY process) p ON p.process = k.process;
+    GROUP BY process) p
+CROSS JOIN LATERAL (
+    SELECT process, layer, phase, name, count, ns,
+           ns / nullif(sum(ns) OVER (PARTITION BY layer, phase), 0)::double precision AS share
+    FROM kernel
+    WHERE session_uid = t.session_uid AND pod_uid = t.pod_uid AND process = p.process) k;
