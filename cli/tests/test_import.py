@@ -14,7 +14,7 @@ import pytest
 SERVER = str(pathlib.Path(__file__).parents[2] / "operator/store/tests/postgres")
 PSQL = sorted(glob.glob("/usr/lib/postgresql/*/bin/psql"))[-1]
 TABLES = ["session", "target", "process", "layer", "activity", "metric_sample", "sample", "attribution", "fit", "item",
-          "estimate", "pattern", "fine"]
+          "estimate", "pattern", "fine", "kernel"]
 
 
 @pytest.fixture(scope="module")

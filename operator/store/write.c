@@ -84,6 +84,36 @@ int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_don
 }
 
 /*
+ * The kernels of a batch, $68 to $73, by what their rows have as key, each key once. Names beyond
+ * so many rows of a pod, which may name kernels without end, go to those not told apart. Rows are
+ * counted only where a key is new. They are written in the order of their keys, so that two
+ * transactions never wait for each other.
+ */
+#define MOST_KERNELS "100000"
+#define KERNELS                                                                                    \
+    "told AS ("                                                                                    \
+    " SELECT coalesce(l.name, '') AS layer, k.phase, n.name, sum(k.count)::bigint AS count, "      \
+    "  sum(k.ns)::bigint AS ns "                                                                   \
+    " FROM new, unnest($68::integer[], $69::text[], $70::integer[], $71::bigint[], "               \
+    "   $72::bigint[]) AS k (layer, phase, name, count, ns) "                                      \
+    "  JOIN unnest($73::text[]) WITH ORDINALITY AS n (name, place) ON n.place = k.name + 1 "       \
+    "  LEFT JOIN unnest($30::integer[], $31::text[]) AS l (layer, name) ON l.layer = k.layer "     \
+    " GROUP BY 1, 2, 3), "                                                                         \
+    "placed AS ("                                                                                  \
+    " SELECT n.layer, n.phase, n.count, n.ns, CASE WHEN o.name IS NOT NULL "                       \
+    "   OR (SELECT count(*) FROM kernel WHERE session_uid = $1 AND pod_uid = $2) "                 \
+    "    + row_number() OVER (PARTITION BY o.name IS NULL ORDER BY n.layer COLLATE \"C\", "        \
+    "     n.phase, n.name COLLATE \"C\") <= " MOST_KERNELS " THEN n.name ELSE '' END AS name "     \
+    " FROM told n LEFT JOIN kernel o ON o.session_uid = $1 AND o.pod_uid = $2 "                    \
+    "  AND o.process = $5 AND o.layer = n.layer AND o.phase = n.phase AND o.name = n.name), "      \
+    "summed AS ("                                                                                  \
+    " INSERT INTO kernel AS o (session_uid, pod_uid, process, layer, phase, name, count, ns) "     \
+    " SELECT $1, $2, $5, layer, phase, name, sum(count)::bigint, sum(ns)::bigint FROM placed "     \
+    " GROUP BY layer, phase, name ORDER BY layer COLLATE \"C\", phase, name COLLATE \"C\" "        \
+    " ON CONFLICT (session_uid, pod_uid, process, layer, phase, name) DO UPDATE SET "              \
+    "  count = o.count + excluded.count, ns = o.ns + excluded.ns) "
+
+/*
  * One statement, so that everything hangs on whether the activity row was new: seen again, a batch
  * changes nothing. $41.. are figures derived from the batch: see pp_store_add_batch.
  */
@@ -121,11 +151,11 @@ static const char batch_sql[] =
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
-    "  replays, paused_ns, replaying, chip) "
+    "  replays, paused_ns, replaying, chip, kernel_steps) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
     "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL, "
-    "  nullif($63::bigint[], '{}') FROM new "
+    "  nullif($63::bigint[], '{}'), $74 FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -144,6 +174,7 @@ static const char batch_sql[] =
     "  events = p.events + excluded.events, steps = p.steps + excluded.steps, "
     "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns), "
     "  chip = coalesce(excluded.chip, p.chip), "
+    "  kernel_steps = p.kernel_steps + excluded.kernel_steps, "
     "  kernels = greatest(p.kernels, excluded.kernels)), "
     "advanced AS ("
     " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
@@ -158,8 +189,7 @@ static const char batch_sql[] =
     "  first_ns = least(first_ns, $43), last_ns = greatest(last_ns, $44), "
     "  observed_first_ns = least(observed_first_ns, $8), "
     "  observed_last_ns = greatest(observed_last_ns, $9) "
-    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2) "
-    "SELECT count(*) FROM new";
+    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2), " KERNELS "SELECT count(*) FROM new";
 
 /* $14.. are the layers, $18.. how it was sampled, $27.. how it closes. Told again, or late, it
  * changes nothing. */
@@ -242,6 +272,10 @@ GETTER(cell_phase, pp_wire_cell, phase)
 GETTER(cell_busy, pp_wire_cell, busy)
 GETTER(cell_calls, pp_wire_cell, calls)
 GETTER(cell_kernels, pp_wire_cell, kernels)
+GETTER(kernel_layer, pp_wire_kernel, layer)
+GETTER(kernel_name, pp_wire_kernel, name)
+GETTER(kernel_count, pp_wire_kernel, count)
+GETTER(kernel_duration, pp_wire_kernel, duration)
 GETTER(pm_layer, pp_wire_pm_row, layer)
 GETTER(pm_phase, pp_wire_pm_row, phase)
 GETTER(pm_kernels, pp_wire_pm_row, kernels)
@@ -259,6 +293,11 @@ static const char *layer_type(const void *p)
 {
     const char *type = ((const pp_wire_layer *)p)->type;
     return type ? type : "";
+}
+
+static const char *kernel_phase(const void *p)
+{
+    return pp_wire_phase_name(((const pp_wire_kernel *)p)->phase);
 }
 
 int64_t pp_store_count_events(const pp_wire_batch *b)
@@ -470,6 +509,21 @@ static void add_runs(pp_statement *s, const pp_wire_batch *b)
     }
 }
 
+/* $68 to $74; a dwell's are none of the training's. */
+static void add_kernels(pp_statement *s, const pp_wire_batch *b)
+{
+    static const pp_strings no_names = {0};
+    const pp_wire_kernel *rows = b->kernels.rows;
+    const size_t n = b->capture.dwell ? 0 : b->kernels.count;
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, kernel_layer);
+    pp_sql_texts(s, rows, n, sizeof *rows, kernel_phase);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, kernel_name);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, kernel_count);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, kernel_duration);
+    pp_sql_strings(s, n ? &b->kernels.names : &no_names);
+    pp_sql_int8(s, n ? (int64_t)count_steps(b) : 0);
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct pm_value {
     int64_t mean, error;
@@ -658,6 +712,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_runs(s, b);
     add_unless(0, s, b->intervals, b->grid.cell ? 0 : b->interval_count, sizeof(*b->intervals),
                interval_goes_on); /* $67 */
+    add_kernels(s, b);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

@@ -1234,6 +1234,176 @@ static void finish_session(fixture *f, const char *phase, int64_t at)
     assert_int_equal(f->failed, 0);
 }
 
+/* A batch that tells kernels, whose names are "gemm", "relu" and "". */
+typedef struct kernel_batch {
+    sample_batch base;
+    char *names[3];
+} kernel_batch;
+
+static void make_kernels(kernel_batch *b, int64_t seq, pp_wire_kernel *rows, size_t n)
+{
+    make_batch(&b->base, seq);
+    b->names[0] = (char *)(uintptr_t) "gemm";
+    b->names[1] = (char *)(uintptr_t) "relu";
+    b->names[2] = (char *)(uintptr_t) "";
+    b->base.batch.kernels = (pp_wire_kernels){.names = {b->names, 3}, .rows = rows, .count = n};
+}
+
+static void put_made(fixture *f, kernel_batch *b)
+{
+    pp_error err = {0};
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b->base.batch, NULL, on_batch, f, &err),
+           &err);
+}
+
+/* Of one step, and of one name in one layer and phase two rows. */
+static void put_kernels(fixture *f, int64_t seq, const char *instance, int64_t process)
+{
+    kernel_batch b;
+    pp_wire_kernel rows[] = {{1, PP_WIRE_FORWARD, 0, 2, 3000000},
+                             {2, PP_WIRE_BACKWARD, 0, 1, 500000},
+                             {1, PP_WIRE_FORWARD, 1, 4, 1000000},
+                             {0, PP_WIRE_OPTIMIZER, 2, 7, 0},
+                             {1, PP_WIRE_FORWARD, 0, 1, 1000000}};
+    make_kernels(&b, seq, rows, 5);
+    b.base.batch.instance = (char *)(uintptr_t)instance;
+    b.base.batch.process.id = process;
+    put_made(f, &b);
+}
+
+static const char kernels_sql[] =
+    "SELECT process, layer, phase, name, count, ns FROM kernel WHERE phase <> 'backward' "
+    "ORDER BY process, layer COLLATE \"C\", phase, name COLLATE \"C\"";
+
+/* Each batch once, whichever agent had it; of steps only those whose kernels were told. */
+static void kernels_are_summed(void **state)
+{
+    (void)state;
+    fixture *f = start("t_kernels");
+    prepare_target(f);
+    put_batch(f, 0);
+    wait_all(f);
+    expect(f, "SELECT kernel_steps, (SELECT count(*) FROM kernel) FROM process", "0|0");
+    put_kernels(f, 1, "agent-1", 0);
+    put_kernels(f, 2, "agent-1", 0);
+    put_kernels(f, 1, "agent-1", 0);
+    put_kernels(f, 3, "agent-1", 1);
+    wait_all(f);
+    assert_int_equal(f->repeated, 1);
+    expect(f, kernels_sql,
+           "0||optimizer||14|0\n0|bot.0|forward|gemm|6|8000000\n0|bot.0|forward|relu|8|2000000\n"
+           "1||optimizer||7|0\n1|bot.0|forward|gemm|3|4000000\n1|bot.0|forward|relu|4|1000000");
+    assert_string_equal(
+        ask(f->direct, "SELECT DISTINCT layer FROM kernel WHERE phase = 'backward'"), hostile);
+    put_kernels(f, 1, "agent-2", 0);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f, "SELECT instance, process, steps, kernel_steps FROM process ORDER BY 1, 2",
+           "agent-1|0|3|2\nagent-1|1|1|1\nagent-2|0|1|1");
+    expect(f, "SELECT count, ns FROM kernel WHERE process = 0 AND name = 'relu'", "12|3000000");
+    finish(f);
+}
+
+static void kernels_of_replays_are_no_trainings(void **state)
+{
+    (void)state;
+    fixture *f = start("t_kernels_dwell");
+    kernel_batch b;
+    pp_wire_kernel row = {1, PP_WIRE_FORWARD, 0, 300, 3000000};
+    prepare_target(f);
+    make_kernels(&b, 1, &row, 1);
+    b.base.batch.capture.dwell = 3;
+    put_made(f, &b);
+    wait_all(f);
+    assert_int_equal(f->inserted, 1);
+    expect(f, "SELECT kernel_steps, (SELECT count(*) FROM kernel) FROM process", "0|0");
+    finish(f);
+}
+
+/* Of a process by its steps, whichever agents told them. */
+static void result_has_kernels(void **state)
+{
+    (void)state;
+    fixture *f = start("t_result_kernel");
+    prepare_target(f);
+    put_kernels(f, 1, "agent-1", 0);
+    put_kernels(f, 2, "agent-1", 0);
+    put_kernels(f, 3, "agent-2", 0);
+    put_kernels(f, 4, "agent-1", 1);
+    put_batch(f, 5);
+    wait_all(f);
+    expect(f,
+           "SELECT process, layer, phase, kernel, calls_per_step, ms_per_step, share FROM "
+           "result_kernel WHERE phase <> 'backward' "
+           "ORDER BY process, layer COLLATE \"C\", kernel COLLATE \"C\"",
+           "0||optimizer||7|0|NULL\n0|bot.0|forward|gemm|3|4|0.8\n0|bot.0|forward|relu|4|1|0.2\n"
+           "1||optimizer||7|0|NULL\n1|bot.0|forward|gemm|3|4|0.8\n1|bot.0|forward|relu|4|1|0.2");
+    expect(f,
+           "SELECT DISTINCT namespace, session, session_uid, session_phase, workload_kind, "
+           "workload_name, pod_name, pod_uid, node, latest FROM result_kernel",
+           "ml|s1|s1|Pending|Job|dlrm|dlrm-0|p1|node-1|f");
+    put_solution(f, 0.5, true);
+    finish_session(f, "Succeeded", T0 + 6 * SECOND);
+    expect(f, "SELECT DISTINCT session_phase, latest FROM result_kernel", "Succeeded|t");
+    execute(f->direct, "UPDATE process SET kernel_steps = 0");
+    expect(f, "SELECT DISTINCT calls_per_step, ms_per_step FROM result_kernel", "NULL|NULL");
+    execute(f->direct, "DELETE FROM session");
+    expect(f, "SELECT count(*) FROM kernel", "0");
+    finish(f);
+}
+
+/* The longest names that the wire takes, of a layer and of a kernel, are a key like others. */
+static void longest_kernel_names(void **state)
+{
+    (void)state;
+    fixture *f = start("t_kernel_names");
+    kernel_batch b;
+    pp_wire_kernel row = {1, PP_WIRE_COMMUNICATION, 0, 1, 5};
+    char layer[PP_WIRE_MAX_TEXT + 1] = {0};
+    char name[PP_WIRE_MAX_NAME + 1] = {0};
+    for (int i = 0; i < PP_WIRE_MAX_NAME; i++) /* nothing that could be compressed */
+        name[i] = (char)('0' + (i * i / 7 + i * 31 + i / 64) % 75);
+    memcpy(layer, name, PP_WIRE_MAX_TEXT);
+    put_session(f, "s1", "Pending");
+    put_target(f, "s1", "p1");
+    make_kernels(&b, 1, &row, 1);
+    b.base.layers[0].name = layer;
+    b.names[0] = name;
+    put_made(f, &b);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f, "SELECT length(layer), length(name), count FROM kernel", "512|1024|1");
+    finish(f);
+}
+
+/* A pod may name kernels without end; beyond a bound they are not told apart. */
+static void kernels_without_end(void **state)
+{
+    (void)state;
+    fixture *f = start("t_kernel_bound");
+    kernel_batch b;
+    pp_wire_kernel rows[] = {{1, PP_WIRE_FORWARD, 1, 4, 1000000},
+                             {1, PP_WIRE_FORWARD, 0, 3, 4000000},
+                             {1, PP_WIRE_FORWARD, 2, 5, 0},
+                             {2, PP_WIRE_BACKWARD, 0, 1, 500000}};
+    prepare_target(f);
+    execute(f->direct,
+            "INSERT INTO kernel SELECT 's1', 'p1', 7, 'other', 'forward', 'k' || n, 1, 1 "
+            "FROM generate_series(1, 99998) n");
+    for (int64_t seq = 1; seq <= 2; seq++) {
+        make_kernels(&b, seq, rows, 4); /* there is room for "" and "gemm" */
+        put_made(f, &b);
+    }
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f, "SELECT count(*) FROM kernel WHERE name <> ''", "99999");
+    expect(f,
+           "SELECT phase, name, count, ns FROM kernel WHERE process = 0 "
+           "ORDER BY phase, name COLLATE \"C\"",
+           "backward||2|1000000\nforward||18|2000000\nforward|gemm|6|8000000");
+    finish(f);
+}
+
 static const char old_rows[] =
     "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at) VALUES "
     "('s1', 'ml', 's1', '{}', 'Auto', 'Collecting', now());"
@@ -1810,6 +1980,7 @@ static void retention(void **state)
     for (int i = 0; i < 3; i++)
         put_batch(f, i);
     put_sampled(f, "agent-1", 3, 70, 500000, -1400123);
+    put_kernels(f, 2, "agent-2", 0);
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     pp_store_retired r = retire(f, ages, T0 + 100 * DAY); /* not finished: only old samples go */
@@ -1820,15 +1991,17 @@ static void retention(void **state)
     r = retire(f, ages, T0 + DAY / 2);
     assert_int_equal(r.batches + r.sample_rows + r.sessions + r.partitions, 0);
     r = retire(f, ages, T0 + DAY + SECOND);
-    assert_int_equal(r.batches, 3);
-    assert_int_equal(r.sample_rows, 0);
+    assert_int_equal(r.batches, 4);
+    assert_int_equal(r.sample_rows + r.kernel_rows, 0);
     r = retire(f, ages, T0 + 3 * DAY + SECOND);
     assert_int_equal(r.sample_rows, 1);
     assert_int_equal(r.partitions, 1); /* the day of T0 + DAY has not been over for long enough */
     expect(f, "SELECT count(*) FROM metric_sample", "1");
     expect(f, "SELECT count(*) FROM result", "2"); /* results outlive what they come from */
     expect(f, "SELECT count(*) FROM result_quality", "4");
+    expect(f, "SELECT count(*) FROM result_kernel", "4");
     r = retire(f, ages, T0 + 11 * DAY);
+    assert_int_equal(r.kernel_rows, 4);
     assert_int_equal(r.sessions, 1);
     expect(f,
            "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM item) + "
@@ -1845,8 +2018,8 @@ static const char everything_sql[] =
     "SELECT to_jsonb(p)::text FROM process p UNION ALL SELECT to_jsonb(l)::text FROM layer l "
     "UNION ALL SELECT to_jsonb(m)::text FROM metric_sample m UNION ALL "
     "SELECT to_jsonb(e)::text FROM estimate e UNION ALL SELECT to_jsonb(i)::text FROM item i "
-    "UNION ALL SELECT to_jsonb(v)::text FROM fine v UNION ALL SELECT to_jsonb(c)::text FROM fit c) "
-    "q";
+    "UNION ALL SELECT to_jsonb(v)::text FROM fine v UNION ALL SELECT to_jsonb(c)::text FROM fit c "
+    "UNION ALL SELECT to_jsonb(k)::text FROM kernel k) q";
 
 /* What is in the store does not depend on the order in which it came, nor on repeats. */
 static void replay_gives_the_same(void **state)
@@ -1857,6 +2030,9 @@ static void replay_gives_the_same(void **state)
     prepare_target(f);
     for (int i = 0; i < 20; i++)
         put_batch(f, i);
+    put_kernels(f, 30, "agent-1", 0);
+    put_kernels(f, 31, "agent-1", 1);
+    put_kernels(f, 32, "agent-1", 0);
     put_sampled(f, "agent-1", 20, 60, 500000, 7);
     put_sampled(f, "agent-1", 21, 70, 500000, -1400123);
     put_samples(f, samples, 4);
@@ -1868,6 +2044,7 @@ static void replay_gives_the_same(void **state)
     for (int i = 0; i < 20; i++) {
         put_batch(f, 19 - i);
         put_batch(f, (7 * i) % 20);
+        put_kernels(f, 32 - i % 3, "agent-1", i % 3 == 1);
     }
     put_sampled(f, "agent-1", 21, 70, 500000, -1400123);
     put_sampled(f, "agent-1", 20, 60, 500000, 7);
@@ -1953,6 +2130,11 @@ int main(void)
         cmocka_unit_test(grid_is_loaded),
         cmocka_unit_test(counted_steps_are_kept),
         cmocka_unit_test(unknown_busy_times_are_null),
+        cmocka_unit_test(kernels_are_summed),
+        cmocka_unit_test(kernels_of_replays_are_no_trainings),
+        cmocka_unit_test(result_has_kernels),
+        cmocka_unit_test(longest_kernel_names),
+        cmocka_unit_test(kernels_without_end),
         cmocka_unit_test(replays_are_no_training),
         cmocka_unit_test(figures_that_cannot_be),
         cmocka_unit_test(replays_of_who_is_gone),
