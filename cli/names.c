@@ -2,6 +2,7 @@
 
 #include "common/buf.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,9 @@ typedef struct shown_name {
 
 static int compare_shown(const void *a, const void *b)
 {
-    return strcmp(((const shown_name *)a)->shown, ((const shown_name *)b)->shown);
+    const shown_name *x = a, *y = b;
+    const int by = strcmp(x->shown, y->shown);
+    return by ? by : strcmp(x->whole, y->whole);
 }
 
 /* False where memory is out. */
@@ -97,20 +100,26 @@ static bool show_all(const char *const *names, size_t n, const pp_name_cut *c, s
     return all;
 }
 
-/* Whether no two names look alike that are not. */
-static bool stay_apart(const char *const *names, size_t n, const pp_name_cut *c)
+/* How many names look like another one; more than there are where memory is out. */
+static size_t count_alike(const char *const *names, size_t n, const pp_name_cut *c)
 {
     shown_name *shown = calloc(n + 1, sizeof *shown);
-    bool apart = shown && show_all(names, n, c, shown);
-    if (apart && n > 0)
+    const bool all = shown && show_all(names, n, c, shown);
+    size_t alike = all ? 0 : n + 1;
+    if (all && n > 0)
         qsort(shown, n, sizeof *shown, compare_shown);
-    for (size_t i = 1; apart && i < n; i++)
-        apart = strcmp(shown[i - 1].shown, shown[i].shown) != 0 ||
-                strcmp(shown[i - 1].whole, shown[i].whole) == 0;
+    for (size_t i = 1; all && i < n; i++)
+        alike += strcmp(shown[i - 1].shown, shown[i].shown) == 0 &&
+                 strcmp(shown[i - 1].whole, shown[i].whole) != 0;
     for (size_t i = 0; shown && i < n; i++)
         free(shown[i].shown);
     free(shown);
-    return apart;
+    return alike;
+}
+
+bool pp_names_apart(const char *const *names, size_t n, const pp_name_cut *cut)
+{
+    return count_alike(names, n, cut) == 0;
 }
 
 int pp_names_longest(const char *const *names, size_t n)
@@ -123,26 +132,33 @@ int pp_names_longest(const char *const *names, size_t n)
     return longest < NAME_MAX_BYTES ? longest : NAME_MAX_BYTES;
 }
 
-/* With both begin and end; where these are alike, with a piece between and the end. */
 bool pp_names_cut(const char *const *names, size_t n, int places, pp_name_cut *ret)
 {
     const int heads[] = {places / 2,     places / 4,     places / 8, 0,
                          places * 3 / 4, places * 7 / 8, places - 1};
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; least > 0 && i < sizeof heads / sizeof *heads; i++) {
+        const pp_name_cut c = {.places = places, .head = heads[i]};
+        const size_t alike = count_alike(names, n, &c);
+        if (alike < least) {
+            least = alike;
+            *ret = c;
+        }
+    }
+    return least == 0;
+}
+
+bool pp_names_cut_begins(const char *const *names, size_t n, int places, pp_name_cut *ret)
+{
     const int longest = pp_names_longest(names, n), step = places / 4 + 1;
-    pp_name_cut c = {.places = places};
-    bool apart = false;
-    for (size_t i = 0; !apart && i < sizeof heads / sizeof *heads; i++) {
-        c.head = heads[i];
-        apart = stay_apart(names, n, &c);
+    for (int from = step; from < longest; from += step) {
+        const pp_name_cut c = {.places = places, .head = places * 3 / 4, .from = from};
+        if (pp_names_apart(names, n, &c)) {
+            *ret = c;
+            return true;
+        }
     }
-    for (int from = step; !apart && from < longest; from += step) {
-        c.head = places * 3 / 4;
-        c.from = from;
-        apart = stay_apart(names, n, &c);
-    }
-    if (apart)
-        *ret = c;
-    return apart;
+    return false;
 }
 
 /* ---- kernels ---- */

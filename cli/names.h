@@ -24,9 +24,16 @@ int pp_names_longest(const char *const *names, size_t n);
 /** To the left of a column; a control character as "?". */
 void pp_name_print(FILE *to, const char *text, const pp_name_cut *cut);
 
-/** Chooses a cut to so many places that shows no two different names alike. False where there is
- * none, or no memory; *ret is as it was then. */
+/** Whether a cut shows no two different names alike. */
+bool pp_names_apart(const char *const *names, size_t n, const pp_name_cut *cut);
+
+/** Chooses the cut to so many places, of the names' middle, that shows the fewest names alike;
+ * whether it shows none so. */
 bool pp_names_cut(const char *const *names, size_t n, int places, pp_name_cut *ret);
+
+/** Chooses one that leaves out the names' begins, too, and shows none alike. False where there is
+ * none: *ret is as it was then. */
+bool pp_names_cut_begins(const char *const *names, size_t n, int places, pp_name_cut *ret);
 
 /** What of a kernel's demangled name tells it apart: not `void` before it, nor the arguments behind
  * it. A new string; NULL where memory is out. */

@@ -83,6 +83,7 @@ typedef struct layout {
     bool metrics[PP_METRIC_COUNT]; /* by number; those of which the table has any value */
     double steps;                  /* that were marked */
     pp_table_view view;
+    pp_name_cut kernels;
 } layout;
 
 static bool is_layer(const json_t *item)
@@ -137,7 +138,8 @@ static pp_name_cut cut_of(const json_t *items, int places, int longest)
         if (!is_nothing(item))
             names[n++] = name_of(item);
     }
-    (void)pp_names_cut(names, n, places, &cut);
+    if (!pp_names_cut(names, n, places, &cut))
+        cut = (pp_name_cut){.places = longest};
     free(names);
     return cut;
 }
@@ -171,6 +173,8 @@ static layout lay_out(const json_t *gpu, const pp_table_view *view)
     }
     l.steps = json_number_value(json_object_get(gpu, "steps"));
     fit(&l, items, view->columns);
+    if (view->kernels > 0)
+        l.kernels = pp_table_kernels_cut(gpu, view);
     return l;
 }
 
@@ -198,7 +202,7 @@ static void print_item(FILE *to, const layout *l, const json_t *item)
             print_value(to, pp_json_get(item, "metrics", info->spec_name, NULL), info->shown);
     }
     (void)fputc('\n', to);
-    pp_table_kernels_print(to, item, l->view.kernels, l->view.columns);
+    pp_table_kernels_print(to, item, &l->view, &l->kernels);
 }
 
 /* A clock that changes is another GPU from then on: it explains why steps do. */

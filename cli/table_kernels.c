@@ -1,7 +1,7 @@
 #include "cli/table_kernels.h"
 
-#include "cli/names.h"
 #include "cli/results.h"
+#include "common/array.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -58,16 +58,26 @@ static bool are_brief_apart(const shown *s)
     return true;
 }
 
-/* The names that tell kernels apart, cut to what is left of a terminal where that does so too. */
-static const char *const *choose(const shown *s, int columns, pp_name_cut *ret)
+/* What of a terminal is left for names; 0: they may be as long as they are. */
+static int places_left(int columns)
+{
+    if (columns <= 0)
+        return 0;
+    return columns - NUMBER_PLACES > NAME_LEAST ? columns - NUMBER_PLACES : NAME_LEAST;
+}
+
+/* The names that tell kernels apart, and how to cut them so that they still do. */
+static const char *const *choose(const shown *s, int columns, pp_name_cut *cut)
 {
     const char *const *names =
         are_brief_apart(s) ? (const char *const *)s->brief : (const char *const *)s->whole;
-    const int left = columns - NUMBER_PLACES > NAME_LEAST ? columns - NUMBER_PLACES : NAME_LEAST;
-    const int longest = pp_names_longest(names, s->n);
-    *ret = (pp_name_cut){.places = longest};
-    if (columns > 0 && longest > left)
-        (void)pp_names_cut(names, s->n, left, ret);
+    const int left = places_left(columns), longest = pp_names_longest(names, s->n);
+    const bool fits = left == 0 || longest <= left;
+    if (!fits && cut->places == left && pp_names_apart(names, s->n, cut))
+        return names;
+    if (fits ||
+        (!pp_names_cut(names, s->n, left, cut) && !pp_names_cut_begins(names, s->n, left, cut)))
+        *cut = (pp_name_cut){.places = longest};
     return names;
 }
 
@@ -105,14 +115,53 @@ bool pp_table_kernels_known(const json_t *gpu)
     return false;
 }
 
-void pp_table_kernels_print(FILE *to, const json_t *item, int most, int columns)
+/* The names of all kernels that are listed. */
+typedef struct all_names {
+    char **items;
+    size_t n, room;
+} all_names;
+
+/* Takes the item's names over. */
+static void add_names(all_names *all, const json_t *item, int most)
 {
     shown s;
-    pp_name_cut cut = {0};
-    if (gather(item, most, &s) && s.n > 0) {
-        const char *const *names = choose(&s, columns, &cut);
+    const bool ok =
+        gather(item, most, &s) &&
+        pp_array_reserve(&all->items, &all->room, all->n + s.n, sizeof(char *), NULL) == 0;
+    for (size_t i = 0; i < s.n; i++) {
+        if (ok)
+            all->items[all->n++] = s.brief[i];
+        else
+            free(s.brief[i]);
+    }
+}
+
+pp_name_cut pp_table_kernels_cut(const json_t *gpu, const pp_table_view *view)
+{
+    size_t i;
+    json_t *item;
+    all_names all = {0};
+    json_array_foreach(json_object_get(gpu, "items"), i, item) add_names(&all, item, view->kernels);
+    const char *const *names = (const char *const *)all.items;
+    const int left = places_left(view->columns);
+    pp_name_cut cut = {.places = pp_names_longest(names, all.n)};
+    if (left > 0 && cut.places > left)
+        (void)pp_names_cut(names, all.n, left, &cut);
+    for (i = 0; i < all.n; i++)
+        free(all.items[i]);
+    free(all.items);
+    return cut;
+}
+
+void pp_table_kernels_print(FILE *to, const json_t *item, const pp_table_view *view,
+                            const pp_name_cut *cut)
+{
+    shown s;
+    pp_name_cut own = *cut;
+    if (gather(item, view->kernels, &s) && s.n > 0) {
+        const char *const *names = choose(&s, view->columns, &own);
         for (size_t i = 0; i < s.n; i++)
-            print_kernel(to, json_array_get(s.kernels, i), s.all_ms, names[i], cut);
+            print_kernel(to, json_array_get(s.kernels, i), s.all_ms, names[i], own);
     }
     for (size_t i = 0; i < s.n; i++)
         free(s.brief[i]);

@@ -2,6 +2,9 @@
 #ifndef PP_CLI_TABLE_KERNELS_H
 #define PP_CLI_TABLE_KERNELS_H
 
+#include "cli/names.h"
+#include "cli/table.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,8 +20,13 @@ bool pp_table_kernels_known(const json_t *gpu);
 /** What their columns are. */
 void pp_table_kernels_heading(FILE *to);
 
-/** Prints an item's first `most` kernels, one in a line; nothing where it has none. `columns` as in
- * pp_table_print. */
-void pp_table_kernels_print(FILE *to, const json_t *item, int most, int columns);
+/** How the names of all kernels that are listed of a GPU's results are cut on a terminal: a kernel
+ * looks alike below each row. */
+pp_name_cut pp_table_kernels_cut(const json_t *gpu, const pp_table_view *view);
+
+/** Prints an item's kernels, one in a line; nothing where it has none, or none are asked for. Where
+ * the cut does not tell them apart they have one of their own. */
+void pp_table_kernels_print(FILE *to, const json_t *item, const pp_table_view *view,
+                            const pp_name_cut *cut);
 
 #endif

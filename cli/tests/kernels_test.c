@@ -378,6 +378,28 @@ static void names_stay_apart_on_a_narrow_terminal(void **state)
     }
 }
 
+/* Each of two rows has one of them: what tells it from the other's is shown, and the same below
+ * both. */
+static void names_are_cut_alike(void **state)
+{
+    (void)state;
+    static const char *const some[] = {ELEMENTWISE("CUDAFunctor_add"), "gemm", ""};
+    static const char *const others[] = {ELEMENTWISE("CUDAFunctor_mul"),
+                                         ELEMENTWISE("CUDAFunctor_add"), ""};
+    PP_CLEANUP_JSON json_t *of = table_of("bot.0", some), *more = table_of("bot.1", others);
+    json_t *items = json_object_get(json_array_get(json_object_get(of, "gpus"), 0), "items");
+    (void)json_array_extend(
+        items, json_object_get(json_array_get(json_object_get(more, "gpus"), 0), "items"));
+    PP_CLEANUP_FREE char *narrow = printed(of, 90, 3);
+    PP_CLEANUP_FREE char *one = name_behind(narrow, "50.0%  ");
+    const char *second = strstr(narrow, "bot.1 ");
+    PP_CLEANUP_FREE char *other = name_behind(second, "50.0%  ");
+    PP_CLEANUP_FREE char *again = name_behind(second, "33.3%  ");
+    assert_string_equal(one, again);
+    assert_string_not_equal(one, other);
+    assert_non_null(strstr(one, "…"));
+}
+
 /* Overloads have the same name without their arguments. */
 static void overloads_keep_their_arguments(void **state)
 {
@@ -388,6 +410,14 @@ static void overloads_keep_their_arguments(void **state)
     holds(text, "50.0%  void scale(float*)\n");
     holds(text, "33.3%  void scale(double*)\n");
     holds(two, "50.0%  scale\n");
+    PP_CLEANUP_FREE char *terminal = printed(of, 80, 3);
+    assert_string_equal(terminal, text);
+#define LONG "scale(unsigned int, unsigned int, unsigned int, unsigned int, "
+    static const char *const longer[] = {LONG "float*)", LONG "double*)", ""};
+    PP_CLEANUP_JSON json_t *others = table_of("bot.0", longer);
+    PP_CLEANUP_FREE char *cut = printed(others, 80, 3);
+    PP_CLEANUP_FREE char *one = name_behind(cut, "50.0%  ");
+    assert_int_equal(pp_name_places(one), 80 - 32);
 }
 
 /* results.json may hold anything. */
@@ -471,6 +501,7 @@ int main(void)
         cmocka_unit_test(names_need_not_be_utf8),
         cmocka_unit_test(kernels_are_below_their_row),
         cmocka_unit_test(names_stay_apart_on_a_narrow_terminal),
+        cmocka_unit_test(names_are_cut_alike),
         cmocka_unit_test(overloads_keep_their_arguments),
         cmocka_unit_test(nothing_hostile_is_printed),
         cmocka_unit_test(unknown_kernels_have_their_reason),
