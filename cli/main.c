@@ -93,15 +93,45 @@ static const char *folder_of(int argc, char **argv, char *name, const char *what
     return folder;
 }
 
+enum { KEY_KERNELS = 256 };
+
+typedef struct report_options {
+    const char *folder;
+    int kernels;
+    pp_error *err;
+} report_options;
+
+static error_t take_report(int key, char *text, struct argp_state *state)
+{
+    report_options *options = state->input;
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = &options->folder;
+    else if (key == KEY_KERNELS)
+        return pp_kernels_option_parse(text, &options->kernels, options->err) < 0 ? EINVAL : 0;
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
 static int report(int argc, char **argv)
 {
     static char name[] = "precisionprobe report";
+    static const struct argp folder = {NULL, take_folder, "FOLDER", NULL, NULL, NULL, NULL};
+    static const struct argp_child children[] = {{&folder, 0, NULL, 0}, {0}};
+    static const struct argp_option known[] = {
+        {"kernels", KEY_KERNELS, "N", OPTION_ARG_OPTIONAL,
+         "List the N kernels that take most time below each row of the table, 1 to 20 (3)", 0},
+        {0}};
+    static const struct argp argp = {
+        known, take_report, NULL, "Prints the table of a folder of results.", children, NULL, NULL};
     pp_error err = {0};
+    report_options options = {.err = &err};
     PP_CLEANUP_JSON json_t *results = NULL;
-    const char *folder = folder_of(argc, argv, name, "Prints the table of a folder of results.");
-    if (pp_results_read(folder, &results, &err) < 0)
+    argv[0] = name;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0 ||
+        pp_results_read(options.folder, &results, &err) < 0)
         return complain(&err);
-    pp_table_print(results, stdout, pp_table_columns(stdout));
+    pp_table_print(results, stdout, &(pp_table_view){pp_table_columns(stdout), options.kernels});
     return EXIT_SUCCESS;
 }
 
@@ -133,7 +163,7 @@ static int trace(int argc, char **argv)
 static int help(FILE *to, int status)
 {
     (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
-                "       precisionprobe report FOLDER\n"
+                "       precisionprobe report [OPTION...] FOLDER\n"
                 "       precisionprobe import [OPTION...] FOLDER\n"
                 "       precisionprobe trace FOLDER > trace.json\n"
                 "       precisionprobe --version\n"

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "cli/solve.h"
+#include "cli/table_kernels.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/time.h"
@@ -30,6 +31,7 @@ enum {
     KEY_SAMPLING_PERIOD,
     KEY_METRIC,
     KEY_HOOK,
+    KEY_KERNELS,
 };
 
 enum { SAMPLING_PERIOD_NS = 25000, DWELL_MS = 800 };
@@ -39,6 +41,8 @@ static const struct argp_option known[] = {
      "Sampling duration, from the first sampled step, e.g. 2m (the whole run)", 0},
     {"output", 'o', "FOLDER", 0,
      "Write the results there: results.json, layers.csv and what was measured", 0},
+    {"kernels", KEY_KERNELS, "N", OPTION_ARG_OPTIONAL,
+     "List the N kernels that take most time below each row of the table, 1 to 20 (3)", 0},
     {"quiet", 'q', NULL, 0, "Show no progress", 0},
     {"layers-include", KEY_INCLUDE, "GLOB", 0, "Only layers of such names (any number)", 1},
     {"layers-exclude", KEY_EXCLUDE, "GLOB", 0, "No layers of such names (any number)", 1},
@@ -176,6 +180,17 @@ static int set_period(pp_run_options *out, const char *text, pp_error *err)
     return 0;
 }
 
+int pp_kernels_option_parse(const char *text, int *ret, pp_error *err)
+{
+    char *end = NULL;
+    const long n = text ? strtol(text, &end, 10) : PP_TABLE_KERNELS;
+    if (text && (end == text || *end || n < 1 || n > PP_TABLE_MOST_KERNELS))
+        return pp_error_field(err, "--kernels", "must be 1 to %d, not %s", PP_TABLE_MOST_KERNELS,
+                              text);
+    *ret = (int)n;
+    return 0;
+}
+
 static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 {
     pp_metric metric;
@@ -214,6 +229,8 @@ static int take(collected *c, int key, char *text)
                           c->err);
     case KEY_SAMPLING_PERIOD:
         return set_period(c->out, text, c->err);
+    case KEY_KERNELS:
+        return pp_kernels_option_parse(text, &c->out->kernels, c->err);
     case KEY_METRIC:
         return add_metric(c->out, text, c->err);
     case KEY_METHOD:

@@ -14,6 +14,7 @@ typedef struct pp_run_options {
     const char *output;         /**< folder for the results; NULL: none is written */
     const char *hook;           /**< folder with the hook's sitecustomize.py */
     bool quiet;                 /**< no progress */
+    int kernels;                /**< that the table lists below each row; 0: none */
     int64_t sampling_period_ns; /**< between samples of the GPU, for methods Sampling and Auto */
     char **command;             /**< the training, NULL-terminated; borrowed from argv */
 } pp_run_options;
@@ -23,6 +24,9 @@ typedef struct pp_run_options {
  * ends the process, as argp does; fails, with the option's name in err->field, on a wrong value.
  */
 int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *err);
+/** From `--kernels`' argument, which may be NULL: how many are listed below each row. */
+int pp_kernels_option_parse(const char *text, int *ret, pp_error *err);
+
 void pp_run_options_free(pp_run_options *options);
 
 #endif

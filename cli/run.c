@@ -3,6 +3,7 @@
 #include "cli/gpus.h"
 #include "cli/recording.h"
 #include "cli/results.h"
+#include "cli/run_kernels.h"
 #include "cli/sampling.h"
 #include "cli/solve.h"
 #include "cli/table.h"
@@ -51,6 +52,7 @@ typedef struct run {
     pp_activity_builder *activity;
     pp_gpus *gpus;
     pp_cli_sampling *sampling;
+    pp_run_kernels *kernels;
     pp_recording *recording; /* NULL: no results are written */
     int64_t started;         /* ns since 1970 */
     unsigned ticks;
@@ -80,7 +82,10 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     if (pp_activity_builder_add(r->activity, batch, &err) < 0)
         r->failed = true;
     /* What no solution can hold is of no use later either, which bounds the files. */
-    if (r->recording && !pp_activity_builder_get(r->activity)->truncated)
+    const bool held = !pp_activity_builder_get(r->activity)->truncated;
+    if (held && pp_run_kernels_add(r->kernels, batch, &err) < 0)
+        r->failed = true;
+    if (r->recording && held)
         pp_recording_add(r->recording, batch);
     r->steps += batch->capture.dwell ? 0 : (int64_t)batch->step_count;
     r->paused_ns += batch->cost.paused;
@@ -258,7 +263,8 @@ static int describe_gpus(const run *r, json_t *gpus, pp_error *err)
     {
         const bool is_gpu = *pp_json_get_string(gpu, "gpu", NULL);
         if (pp_cli_sampling_describe(r->sampling, gpu, err) < 0 ||
-            pp_gpus_describe(r->gpus, gpu, err) < 0)
+            pp_gpus_describe(r->gpus, gpu, err) < 0 ||
+            pp_run_kernels_describe(r->kernels, pp_activity_builder_get(r->activity), gpu, err) < 0)
             return -1;
         used = used || is_gpu;
         unsampled = unsampled || (is_gpu && !json_object_get(gpu, "fine"));
@@ -356,7 +362,8 @@ static int tell(run *r, pp_error *err)
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
         describe_gpus(r, gpus, err) < 0)
         return -1;
-    pp_table_print(results, stderr, pp_table_columns(stderr));
+    pp_table_print(results, stderr,
+                   &(pp_table_view){pp_table_columns(stderr), r->options->kernels});
     tell_none_chosen(&r->options->settings, results);
     tell_none_replayed(r, results);
     if (*pp_gpus_why(r->gpus))
@@ -390,8 +397,10 @@ static int prepare(run *r, pp_error *err)
     r->activity = pp_activity_builder_new();
     r->gpus = pp_gpus_new();
     r->sampling = pp_cli_sampling_new();
-    return r->trainers && r->activity && r->gpus && r->sampling ? set_environment(r, err)
-                                                                : pp_error_nomem(err);
+    r->kernels = pp_run_kernels_new();
+    return r->trainers && r->activity && r->gpus && r->sampling && r->kernels
+               ? set_environment(r, err)
+               : pp_error_nomem(err);
 }
 
 static void release(run *r)
@@ -403,6 +412,7 @@ static void release(run *r)
     pp_activity_builder_free(r->activity);
     pp_gpus_free(r->gpus);
     pp_cli_sampling_free(r->sampling);
+    pp_run_kernels_free(r->kernels);
     remove_ring(r);
 }
 

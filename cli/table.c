@@ -1,7 +1,8 @@
 #include "cli/table.h"
 
+#include "cli/names.h"
 #include "cli/results.h"
-#include "common/buf.h"
+#include "cli/table_kernels.h"
 #include "common/metric.h"
 
 #include <stdbool.h>
@@ -14,7 +15,6 @@ enum {
     NAME_LEAST = 24, /* places of layers' names */
     TYPE_MOST = 20,  /* of their types, where the terminal is too narrow */
     METRIC_PLACES = 11,
-    NAME_MAX_BYTES = 4096,
     OTHER_PLACES = 62, /* of the columns beside names and metrics */
 };
 
@@ -78,16 +78,12 @@ static void print_times(FILE *to, const json_t *item)
 
 /* ---- the layout: which columns there are, and how wide those of names ---- */
 
-/* A name in so many places: one that is too long loses its middle, of which `head` places come
- * before it. */
-typedef struct cut {
-    int places, head;
-} cut;
-
 typedef struct layout {
-    cut layer, type;
+    pp_name_cut layer, type;
     bool metrics[PP_METRIC_COUNT]; /* by number; those of which the table has any value */
     double steps;                  /* that were marked */
+    pp_table_view view;
+    pp_name_cut kernels;
 } layout;
 
 static bool is_layer(const json_t *item)
@@ -110,14 +106,6 @@ static bool is_nothing(const json_t *item)
            (!json_is_number(busy) || json_number_value(busy) < NOTHING_MS);
 }
 
-static int places_of(const char *text)
-{
-    int places = 0;
-    for (const char *c = text; *c; c++)
-        places += ((unsigned char)*c & 0xc0) != 0x80;
-    return places;
-}
-
 static bool has_value(const json_t *item, const char *metric)
 {
     const json_t *value = pp_json_get(item, "metrics", metric, NULL);
@@ -127,7 +115,8 @@ static bool has_value(const json_t *item, const char *metric)
 
 static void measure(layout *l, const json_t *item)
 {
-    const int layer = places_of(name_of(item)), type = places_of(pp_results_text(item, "type"));
+    const int layer = pp_name_places(name_of(item)),
+              type = pp_name_places(pp_results_text(item, "type"));
     l->layer.places = layer > l->layer.places ? layer : l->layer.places;
     l->type.places = type > l->type.places ? type : l->type.places;
     pp_metric metric;
@@ -135,89 +124,24 @@ static void measure(layout *l, const json_t *item)
         l->metrics[metric] |= has_value(item, pp_metric_get(metric)->spec_name);
 }
 
-/* Appends to `out` what of a name is shown; the places that this takes. */
-static int shorten(const char *text, const cut *c, pp_buf *out)
-{
-    const int all = places_of(text);
-    const int gone = all > c->places ? all - c->places + 1 : 0;
-    int at = 0;
-    for (const char *t = text; *t; t++) {
-        const bool begins = ((unsigned char)*t & 0xc0) != 0x80;
-        at += begins;
-        if (gone && begins && at == c->head + 1)
-            (void)pp_buf_append(out, "…", sizeof "…" - 1, NULL);
-        if (!gone || at <= c->head || at > c->head + gone)
-            (void)pp_buf_append(out, t, 1, NULL);
-    }
-    (void)pp_buf_append(out, "", 1, NULL);
-    return all < c->places ? all : c->places;
-}
-
-/* To the left of a column. */
-static void print_name(FILE *to, const char *text, const cut *c)
-{
-    pp_buf shown;
-    pp_buf_init(&shown, NAME_MAX_BYTES);
-    const int places = shorten(text, c, &shown);
-    (void)fprintf(to, "%s%*s", shown.data ? shown.data : "", c->places - places, "");
-    pp_buf_done(&shown);
-}
-
-typedef struct shown_name {
-    char *shown;
-    const char *whole;
-} shown_name;
-
-static int compare_shown(const void *a, const void *b)
-{
-    return strcmp(((const shown_name *)a)->shown, ((const shown_name *)b)->shown);
-}
-
-static size_t show_all(const json_t *items, const cut *c, shown_name *names)
+/* As much of the names' begin as leaves them apart; whole ones where nothing does. */
+static pp_name_cut cut_of(const json_t *items, int places, int longest)
 {
     size_t i, n = 0;
     json_t *item;
+    pp_name_cut cut = {.places = longest};
+    const char **names = calloc(json_array_size(items) + 1, sizeof *names);
+    if (!names)
+        return cut;
     json_array_foreach((json_t *)(uintptr_t)items, i, item)
     {
-        pp_buf shown;
-        pp_buf_init(&shown, NAME_MAX_BYTES);
-        (void)shorten(name_of(item), c, &shown);
-        if (shown.data && !is_nothing(item))
-            names[n++] = (shown_name){strdup(shown.data), name_of(item)};
-        pp_buf_done(&shown);
+        if (!is_nothing(item))
+            names[n++] = name_of(item);
     }
-    return n;
-}
-
-/* Whether no two names look alike that are not. */
-static bool stay_apart(const json_t *items, const cut *c)
-{
-    bool apart = true;
-    shown_name *names = calloc(json_array_size(items) + 1, sizeof *names);
-    const size_t n = names ? show_all(items, c, names) : 0;
-    for (size_t i = 0; i < n; i++)
-        apart &= names[i].shown != NULL;
-    if (apart && n > 0)
-        qsort(names, n, sizeof *names, compare_shown);
-    for (size_t i = 1; apart && i < n; i++)
-        apart = strcmp(names[i - 1].shown, names[i].shown) != 0 ||
-                strcmp(names[i - 1].whole, names[i].whole) == 0;
-    for (size_t i = 0; i < n; i++)
-        free(names[i].shown);
+    if (!pp_names_cut(names, n, places, &cut))
+        cut = (pp_name_cut){.places = longest};
     free(names);
-    return apart;
-}
-
-/* As much of the names' begin as leaves them apart; whole ones where nothing does. */
-static cut cut_of(const json_t *items, int places, int longest)
-{
-    const int heads[] = {places / 2, places / 4, places / 8, 0};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        const cut c = {places, heads[i]};
-        if (stay_apart(items, &c))
-            return c;
-    }
-    return (cut){longest, longest};
+    return cut;
 }
 
 /* Names get what the other columns leave of a terminal. */
@@ -230,15 +154,15 @@ static void fit(layout *l, const json_t *items, int columns)
     if (columns <= 0 || l->layer.places + l->type.places <= left)
         return;
     if (l->type.places > TYPE_MOST)
-        l->type = (cut){TYPE_MOST, TYPE_MOST / 2};
+        l->type = (pp_name_cut){TYPE_MOST, TYPE_MOST / 2, 0};
     const int most = left - l->type.places > NAME_LEAST ? left - l->type.places : NAME_LEAST;
     if (l->layer.places > most)
         l->layer = cut_of(items, most, l->layer.places);
 }
 
-static layout lay_out(const json_t *gpu, int columns)
+static layout lay_out(const json_t *gpu, const pp_table_view *view)
 {
-    layout l = {.layer.places = NAME_LEAST, .type.places = 4};
+    layout l = {.layer.places = NAME_LEAST, .type.places = 4, .view = *view};
     size_t i;
     json_t *item;
     const json_t *items = json_object_get(gpu, "items");
@@ -248,7 +172,9 @@ static layout lay_out(const json_t *gpu, int columns)
             measure(&l, item);
     }
     l.steps = json_number_value(json_object_get(gpu, "steps"));
-    fit(&l, items, columns);
+    fit(&l, items, view->columns);
+    if (view->kernels > 0)
+        l.kernels = pp_table_kernels_cut(gpu, view);
     return l;
 }
 
@@ -263,9 +189,9 @@ static void print_calls(FILE *to, const json_t *item, double steps)
 
 static void print_item(FILE *to, const layout *l, const json_t *item)
 {
-    print_name(to, name_of(item), &l->layer);
+    pp_name_print(to, name_of(item), &l->layer);
     (void)fputc(' ', to);
-    print_name(to, pp_results_text(item, "type"), &l->type);
+    pp_name_print(to, pp_results_text(item, "type"), &l->type);
     (void)fprintf(to, " %-9.9s", is_layer(item) ? pp_results_text(item, "phase") : "");
     print_calls(to, item, l->steps);
     print_times(to, item);
@@ -276,6 +202,7 @@ static void print_item(FILE *to, const layout *l, const json_t *item)
             print_value(to, pp_json_get(item, "metrics", info->spec_name, NULL), info->shown);
     }
     (void)fputc('\n', to);
+    pp_table_kernels_print(to, item, &l->view, &l->kernels);
 }
 
 /* A clock that changes is another GPU from then on: it explains why steps do. */
@@ -395,20 +322,34 @@ static void print_heading(FILE *to, const layout *l, const json_t *gpu)
             (void)fprintf(to, " %*s", METRIC_PLACES, pp_metric_get(metric)->heading);
     }
     (void)fputc('\n', to);
+    if (l->view.kernels > 0 && pp_table_kernels_known(gpu))
+        pp_table_kernels_heading(to);
 }
 
-/* One reason serves: it is the process's, not the layer's. */
-static void print_reason(FILE *to, const json_t *items)
+/* Why busy times are not known, or "". One reason serves: it is the process's, not the layer's. */
+static const char *busy_reason_of(const json_t *items)
 {
     size_t i;
     json_t *item;
     json_array_foreach((json_t *)(uintptr_t)items, i, item)
     {
-        if (!is_layer(item) || !*pp_results_text(item, "busyReason"))
-            continue;
-        (void)fprintf(to, "busy times are not known: %s\n", pp_results_text(item, "busyReason"));
-        return;
+        if (is_layer(item) && *pp_results_text(item, "busyReason"))
+            return pp_results_text(item, "busyReason");
     }
+    return "";
+}
+
+static void print_reason(FILE *to, const json_t *items)
+{
+    if (*busy_reason_of(items))
+        (void)fprintf(to, "busy times are not known: %s\n", busy_reason_of(items));
+}
+
+static void print_unknown_kernels(FILE *to, const json_t *gpu)
+{
+    const char *why = busy_reason_of(json_object_get(gpu, "items"));
+    if (!pp_table_kernels_known(gpu))
+        (void)fprintf(to, "kernels are not known%s%s\n", *why ? ": " : "", why);
 }
 
 /* Nothing of metrics of which no window was held out. */
@@ -553,13 +494,15 @@ static void print_items(FILE *to, const layout *l, const json_t *items)
             nothing, nothing == 1 ? "" : "s");
 }
 
-static void print_gpu(FILE *to, const json_t *gpu, bool layers, int columns)
+static void print_gpu(FILE *to, const json_t *gpu, bool layers, const pp_table_view *view)
 {
     const json_t *items = json_object_get(gpu, "items");
-    const layout l = lay_out(gpu, columns);
+    const layout l = lay_out(gpu, view);
     print_heading(to, &l, gpu);
     print_items(to, &l, items);
     print_reason(to, items);
+    if (view->kernels > 0)
+        print_unknown_kernels(to, gpu);
     print_qualities(to, gpu);
     if (layers)
         print_untold(to, gpu);
@@ -574,7 +517,7 @@ static void print_none(FILE *to, const char *why)
                        : "no optimizer stepped in a process with torch, or it ended too soon");
 }
 
-void pp_table_print(const json_t *results, FILE *to, int columns)
+void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
 {
     size_t i;
     json_t *gpu;
@@ -586,7 +529,7 @@ void pp_table_print(const json_t *results, FILE *to, int columns)
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
     {
         if (!*why || *pp_results_text(gpu, "gpu"))
-            print_gpu(to, gpu, layers, columns);
+            print_gpu(to, gpu, layers, view);
     }
 }
 

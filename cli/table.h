@@ -5,12 +5,15 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/**
- * Prints a table per GPU, layers in the order of the model; without any GPU, that no step was
- * sampled. `columns`: of the terminal, in which names are shortened to fit; 0: it is none, and all
- * are whole.
- */
-void pp_table_print(const json_t *results, FILE *to, int columns);
+typedef struct pp_table_view {
+    int columns; /**< of the terminal, in which names are shortened to fit; 0: it is none, and all
+                    are whole */
+    int kernels; /**< that are listed below each row, at most; 0: none */
+} pp_table_view;
+
+/** Prints a table per GPU, layers in the order of the model; without any GPU, that no step was
+ * sampled. */
+void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view);
 
 /** Columns of the terminal that a file is, or 0. */
 int pp_table_columns(FILE *file);

@@ -59,7 +59,7 @@ static char *printed_in(const json_t *of, int columns)
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
-    pp_table_print(of, f, columns);
+    pp_table_print(of, f, &(pp_table_view){.columns = columns});
     (void)fclose(f);
     return text;
 }

@@ -32,7 +32,7 @@ def options_of_page(verb):
     return {OPTION.match(plain(line)).groups() for line in re.findall(r"^\.TP\n(.*)$", section, re.M)}
 
 
-@pytest.mark.parametrize("verb", ["run", "import"])
+@pytest.mark.parametrize("verb", ["run", "report", "import"])
 def test_options_are_those_of_help(verb):
     shown = run(os.environ["PP_CLI"], verb, "--help").stdout
     options = {OPTION.match(line.strip()).groups() for line in shown.splitlines() if OPTION.match(line.strip())}
@@ -41,7 +41,7 @@ def test_options_are_those_of_help(verb):
 
 
 @pytest.mark.parametrize("verb", ["report", "trace"])
-def test_verbs_without_options_have_help(verb):
+def test_verbs_of_a_folder_have_help(verb):
     told = run(os.environ["PP_CLI"], verb, "--help")
     assert (told.returncode, told.stderr) == (0, "") and f"Usage: precisionprobe {verb} [OPTION...] FOLDER" in told.stdout
     without = run(os.environ["PP_CLI"], verb)

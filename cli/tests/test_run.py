@@ -258,6 +258,13 @@ def test_exit_status_and_nothing_on_standard_output(python):
     assert probed.returncode == 7 and len(probed.stdout.splitlines()) == 5
 
 
+def test_kernels_without_a_gpu(python, tmp_path):
+    probed = run(*probe("run", "--budget", "50", "--kernels", "-o", str(tmp_path), "--", python, TRAIN, "50"))
+    assert probed.returncode == 0 and "\nkernels are not known: " in probed.stderr, probed.stderr
+    (gpu,) = json.loads((tmp_path / "results.json").read_text())["gpus"]
+    assert "kernelSteps" not in gpu and not any("kernels" in item for item in gpu["items"])
+
+
 def test_layers_steps_and_phases(python, tmp_path):
     probed = run(*probe("run", "--budget", "50", "--layers-include", "0", "--phase", "Forward", "--steps-skip", "50",
                         "--steps-max", "100", "-o", str(tmp_path), "--", python, TRAIN, "9000"))
@@ -363,6 +370,7 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
     (["--budget", "0", "--", "true"], "--budget must be 0.01 to 50, not 0"),
     (["--budget", "50.1", "--", "true"], "--budget must be 0.01 to 50"),
     (["--method", "Guess", "--", "true"], '--method "Guess" is none of Auto'),
+    (["--kernels=0", "--", "true"], "--kernels must be 1 to 20, not 0"),
     (["--metric", "Speed", "--", "true"], "no such metric: Speed"),
     (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
     (["--duration", "5", "--", "true"], "--duration"),
