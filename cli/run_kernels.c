@@ -240,7 +240,7 @@ int pp_run_kernels_add(pp_run_kernels *k, const pp_wire_batch *batch, pp_error *
 {
     size_t of;
     batch_texts held = {0};
-    if (batch->capture.dwell || batch->kernels.count == 0 || batch->step_count == 0)
+    if (batch->capture.dwell || batch->kernels.count == 0)
         return 0;
     if (find_process(k, batch->process.id, &of, err) < 0)
         return -1;
@@ -250,7 +250,7 @@ int pp_run_kernels_add(pp_run_kernels *k, const pp_wire_batch *batch, pp_error *
     if (rc == 0)
         rc = add_all(k, &batch->kernels, of, &held, err);
     if (rc == 0)
-        k->processes[of].steps += (double)batch->step_count;
+        k->processes[of].steps += (double)batch->kernels.steps;
     free(held.layers);
     free(held.names);
     return rc;

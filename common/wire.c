@@ -979,7 +979,7 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
 bool pp_wire_is_pm_only(const pp_wire_batch *batch)
 {
     return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 && batch->run_count == 0 &&
-           batch->interval_count == 0 && batch->grid.count == 0;
+           batch->interval_count == 0 && batch->grid.count == 0 && batch->kernels.count == 0;
 }
 
 size_t pp_wire_batch_bytes(const pp_wire_batch *batch)

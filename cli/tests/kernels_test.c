@@ -108,7 +108,8 @@ static void add_training(sums *s)
 {
     pp_wire_step steps[3];
     pp_wire_batch one = batch_of(0, &gpu_a, steps, 2);
-    one.kernels = (pp_wire_kernels){{(char *[]){TEXT("gemm"), TEXT("add")}, 2},
+    one.kernels = (pp_wire_kernels){2,
+                                    {(char *[]){TEXT("gemm"), TEXT("add")}, 2},
                                     (pp_wire_kernel[]){{3, PP_WIRE_FORWARD, 0, 4, 8 * MS},
                                                        {3, PP_WIRE_FORWARD, 1, 2, 1 * MS},
                                                        {0, PP_WIRE_OPTIMIZER, 1, 6, 3 * MS}},
@@ -116,7 +117,8 @@ static void add_training(sums *s)
     add(s, &one);
     layers[0].id = 9;
     pp_wire_batch other = batch_of(0, &gpu_a, steps, 3);
-    other.kernels = (pp_wire_kernels){{(char *[]){TEXT("add"), TEXT(""), TEXT("gemm")}, 3},
+    other.kernels = (pp_wire_kernels){3,
+                                      {(char *[]){TEXT("add"), TEXT(""), TEXT("gemm")}, 3},
                                       (pp_wire_kernel[]){{9, PP_WIRE_FORWARD, 0, 3, 9 * MS},
                                                          {9, PP_WIRE_FORWARD, 1, 5, 50 * MS},
                                                          {9, PP_WIRE_FORWARD, 2, 6, 12 * MS},
@@ -160,11 +162,8 @@ static void what_is_no_training_adds_nothing(void **state)
     json_t *was = described(&s, "GPU-a");
     pp_wire_batch batch = batch_of(0, &gpu_a, steps, 4);
     add(&s, &batch);
-    batch.kernels = (pp_wire_kernels){{(char *[]){TEXT("gemm")}, 1}, &row, 1};
+    batch.kernels = (pp_wire_kernels){4, {(char *[]){TEXT("gemm")}, 1}, &row, 1};
     batch.capture.dwell = 2;
-    add(&s, &batch);
-    batch.capture.dwell = 0;
-    batch.step_count = 0;
     add(&s, &batch);
     json_t *is = described(&s, "GPU-a");
     assert_true(json_equal(was, is));
@@ -182,7 +181,7 @@ static void processes_count_where_they_ran(void **state)
     pp_wire_kernel row = {3, PP_WIRE_FORWARD, 0, 20, 30 * MS};
     add_training(&s);
     pp_wire_batch batch = batch_of(1, &gpu_a, steps, 5);
-    batch.kernels = (pp_wire_kernels){{(char *[]){TEXT("gemm")}, 1}, &row, 1};
+    batch.kernels = (pp_wire_kernels){5, {(char *[]){TEXT("gemm")}, 1}, &row, 1};
     add(&s, &batch);
     batch.process.id = 2;
     batch.process.gpus = gpu_b;
@@ -215,7 +214,7 @@ static void add_names(sums *s, size_t first, size_t n, int bytes, int64_t ns)
         rows[i] = (pp_wire_kernel){3, PP_WIRE_FORWARD, (int64_t)i, 1, ns + (int64_t)(first + i)};
     }
     pp_wire_batch batch = batch_of(0, &gpu_a, &step, 1);
-    batch.kernels = (pp_wire_kernels){names, rows, n};
+    batch.kernels = (pp_wire_kernels){1, names, rows, n};
     add(s, &batch);
     pp_strings_free(&names);
     free(rows);
@@ -229,7 +228,7 @@ static void an_item_has_twenty_names(void **state)
     pp_wire_step step;
     pp_wire_kernel row = {3, PP_WIRE_FORWARD, 0, 1, 1000};
     pp_wire_batch batch = batch_of(0, &gpu_a, &step, 1);
-    batch.kernels = (pp_wire_kernels){{(char *[]){TEXT("")}, 1}, &row, 1};
+    batch.kernels = (pp_wire_kernels){1, {(char *[]){TEXT("")}, 1}, &row, 1};
     add(&s, &batch);
     add_names(&s, 100, 25, 3, 0);
     json_t *of = described(&s, "GPU-a");
@@ -285,7 +284,7 @@ static void names_need_not_be_utf8(void **state)
     pp_wire_step step;
     pp_wire_kernel row = {3, PP_WIRE_FORWARD, 0, 1, MS};
     pp_wire_batch batch = batch_of(0, &gpu_a, &step, 1);
-    batch.kernels = (pp_wire_kernels){{(char *[]){TEXT("a\xffz")}, 1}, &row, 1};
+    batch.kernels = (pp_wire_kernels){1, {(char *[]){TEXT("a\xffz")}, 1}, &row, 1};
     add(&s, &batch);
     json_t *of = described(&s, "GPU-a");
     check(of, BOTTOM, 0, "a?z", 1, 1);

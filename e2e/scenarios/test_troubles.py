@@ -468,7 +468,8 @@ def test_service_broken(world, namespace, gone):
         world.values = None
         world.use()
         wait_for_webhook(world)
-    describe(world, namespace, "psess", "all", "Nobody has to act", since=time.monotonic())
+    session = world.session("all", namespace)
+    wait_until("nobody to have to mend the Service", lambda: session.condition("Stalled")["reason"] != "ServiceUnavailable", 60)
 
 
 @extended

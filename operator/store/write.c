@@ -521,7 +521,7 @@ static void add_kernels(pp_statement *s, const pp_wire_batch *b)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, kernel_count);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, kernel_duration);
     pp_sql_strings(s, n ? &b->kernels.names : &no_names);
-    pp_sql_int8(s, n ? (int64_t)count_steps(b) : 0);
+    pp_sql_int8(s, n ? b->kernels.steps : 0);
 }
 
 /* One of the values that all rows have beside each other. */

@@ -1246,7 +1246,10 @@ static void make_kernels(kernel_batch *b, int64_t seq, pp_wire_kernel *rows, siz
     b->names[0] = (char *)(uintptr_t) "gemm";
     b->names[1] = (char *)(uintptr_t) "relu";
     b->names[2] = (char *)(uintptr_t) "";
-    b->base.batch.kernels = (pp_wire_kernels){.names = {b->names, 3}, .rows = rows, .count = n};
+    b->base.batch.kernels = (pp_wire_kernels){.steps = n ? (int64_t)b->base.batch.step_count : 0,
+                                              .names = {b->names, 3},
+                                              .rows = rows,
+                                              .count = n};
 }
 
 static void put_made(fixture *f, kernel_batch *b)
