@@ -63,6 +63,12 @@ def test_values_are_the_truth(tmp_path, python, model):
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
+    assert gpu["kernelSteps"] == gpu["steps"]
+    for item in gpu["items"]:  # its kernels run one after the other, and all have one name
+        if item["kind"] == "layer":
+            kernel, = item["kernels"]
+            assert (kernel["name"], kernel["callsPerStep"]) == ("gemm", round(kernel["callsPerStep"]))
+            assert kernel["millisecondsPerStep"] == pytest.approx(item["busyMillisecondsPerStep"], rel=1e-6)
     assert fine["times"] - fine["failedTimes"] >= 2 and "not sampled" not in said
     sampling, closures = told(tmp_path)
     assert driver.is_plausible(sampling["period"], sampling["lag"], 100000, time.monotonic() - begun)

@@ -53,6 +53,18 @@ def quality_of(world, session):
                                "AND method = 'sampling'")
 
 
+def check_kernels(world, session):
+    """Kernels of the training run one after the other, and all have one name: a layer's time of them is its busy time."""
+    rows = world.database.rows(
+        "SELECT DISTINCT layer, phase, k.kernel, k.calls_per_step, k.ms_per_step, k.share, d.busy_ms_per_step FROM result_kernel k "
+        "JOIN result_detail d USING (session_uid, layer, phase) WHERE d.kind = 'layer' "
+        f"AND session_uid = '{session.get()['metadata']['uid']}'")
+    assert len(rows) > 4, rows
+    for row in rows:
+        assert (row["kernel"], row["share"]) == ("gemm", 1) and row["calls_per_step"] == round(row["calls_per_step"]), row
+        assert row["ms_per_step"] == pytest.approx(row["busy_ms_per_step"], rel=0.001), row
+
+
 def test_values_are_the_truth(trainings):
     """Method Auto takes them, where the configuration lets it ask."""
     begun = time.monotonic()
@@ -76,6 +88,7 @@ def test_values_are_the_truth(trainings):
     quality = quality_of(trainings, session)
     print(quality)
     check_quality(quality, time.monotonic() - begun)
+    check_kernels(trainings, session)
 
 
 def test_a_driver_that_lets_nobody_sample(trainings):
