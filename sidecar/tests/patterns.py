@@ -586,6 +586,51 @@ def turned():
     return training(model, sgd(model.parameters()), loss)
 
 
+class There(nn.Parameter):
+    """One that says that it is elsewhere: no such device is here."""
+
+    where = "cuda:0"
+    device = property(lambda self: torch.device(self.where))
+
+
+def placed(*devices):
+    model = nn.Sequential(*[nn.Linear(64, 64) for _ in devices])
+    for layer, device in zip(model, devices):
+        layer.bias = type("There", (There,), {"where": device})(layer.bias.detach())
+    return training(model, torch.optim.SGD(model.parameters(), lr=0.01, foreach=False),
+                    lambda: model(torch.randn(16, 64)).square().mean())
+
+
+def one_gpu():
+    return placed("cuda:0", "cuda:0")
+
+
+def several_gpus():
+    return placed("cuda:0", "cuda:1")
+
+
+def other_device():
+    return placed("xpu:0", "xpu:0")
+
+
+def data_parallel():
+    class DataParallel(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module, self.device_ids = module, [0, 1]
+
+        def forward(self, x):
+            return self.module(x)
+
+    model = DataParallel(net())
+    return training(model, sgd(model.parameters()), lambda: loss_of(model))
+
+
+def amd_gpu():
+    torch.version.hip = "6.3"
+    return placed("cuda:0")
+
+
 def main():
     iteration = globals()[sys.argv[1]]()
     begun = time.monotonic()

@@ -114,6 +114,18 @@ def test_parents_are_left_out_with_what_is_in_them(probe, python):
     assert {"blocks.1.1", "blocks.0.1.first"} <= names and not names & {"blocks.0.1", "blocks.0.1.last", "Blocks"}
 
 
+@pytest.mark.parametrize("pattern, why", [
+    ("one_gpu", None), ("several_gpus", "the model is on several GPUs in one process"),
+    ("data_parallel", "the model is on several GPUs in one process"),
+    ("other_device", "xpu devices: how long a layer ran there is not known"),
+    ("amd_gpu", "AMD devices: how long a layer ran there is not known")])
+def test_devices_without_times_are_refused(probe, python, pattern, why):
+    result, batches = sampled(probe, python, PATTERNS, pattern, str(COUNT))
+    assert told(result, "loop")["iterations"] == COUNT
+    assert (len(numbers(batches)) > 0.8 * COUNT) == (why is None)
+    assert why is None or (not numbers(batches) and f"this process is not profiled: {why}" in probe.log.read_text())
+
+
 def test_a_model_that_comes_later_is_found(probe, python):
     result, batches = sampled(probe, python, PATTERNS, "late_model", "300")
     calls, steps = calls_of(batches), len(numbers(batches))

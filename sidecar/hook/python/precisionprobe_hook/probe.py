@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, layers, position, profilers, replay, settings, spans
+from precisionprobe_hook import _marks, compiling, devices, layers, position, profilers, replay, settings, spans
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
@@ -105,6 +105,10 @@ class _Probe:
         """A step has ended and its modules are known: hooks every layer, and the capture starts."""
         alive = [reference() for reference in _marks.collected()]
         called = list({id(each): each for each in alive if each is not None}.values())
+        why = devices.unfit(self.torch, called)
+        if why:
+            self.stand_aside(why)
+            return
         called, regions = self.regions.split(called)
         if _marks.mode() != _SAMPLE:
             _marks.set_state(_marks.STOPPING)
