@@ -108,7 +108,7 @@ static void test_names_may_be_anything(void **state)
     pp_kernel_sums *s = pp_kernel_sums_new();
     (void)memset(long_name, 'k', sizeof long_name - 1);
     memcpy(long_name + sizeof long_name - 5, "tail", 4);
-    name(s, "ge", 2); /* comes in two parts */
+    name(s, "ge", 2);             /* comes in two parts */
     name(s, names, sizeof names); /* the last of them is empty */
     name(s, long_name, sizeof long_name);
     for (uint32_t i = 1; i <= 5; i++)
