@@ -146,8 +146,44 @@ static int set_environment(const run *r, pp_error *err)
 
 /* ---- the loop ---- */
 
+/* INT and QUIT reach the training by the terminal too, unless a process sent them. libuv does not
+ * say who did. */
+static volatile sig_atomic_t interrupted; /* pid of who is told; 0: nobody */
+
+static bool is_the_terminals(int number)
+{
+    return number == SIGINT || number == SIGQUIT;
+}
+
+static void on_terminals_signal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code <= 0 && interrupted > 0) /* above: the kernel did, for the terminal */
+        (void)kill((pid_t)interrupted, number);
+}
+
+static int watch_terminals_signal(int number)
+{
+    struct sigaction action = {.sa_sigaction = on_terminals_signal,
+                               .sa_flags = SA_SIGINFO | SA_RESTART};
+    (void)sigemptyset(&action.sa_mask);
+    return sigaction(number, &action, NULL);
+}
+
+static void unwatch_terminals_signals(void)
+{
+    interrupted = 0;
+    for (int i = 0; i < SIGNALS; i++) {
+        struct sigaction now;
+        if (is_the_terminals(signal_numbers[i]) && sigaction(signal_numbers[i], NULL, &now) == 0 &&
+            now.sa_flags & SA_SIGINFO)
+            (void)signal(signal_numbers[i], SIG_DFL);
+    }
+}
+
 static void close_handles(run *r)
 {
+    unwatch_terminals_signals();
     uv_close((uv_handle_t *)&r->tick, NULL);
     for (int i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&r->signals[i], NULL);
@@ -163,13 +199,13 @@ static void on_end_of_child(run *r)
     close_handles(r);
 }
 
-/* Its end is ours. INT and QUIT reach the training by the terminal; others are passed on. */
+/* Its end is ours; others are passed on. */
 static void on_signal(uv_signal_t *handle, int number)
 {
     run *r = handle->data;
     if (number == SIGCHLD)
         on_end_of_child(r);
-    else if (number != SIGINT && number != SIGQUIT && r->child > 0)
+    else if (r->child > 0)
         (void)kill(r->child, number);
 }
 
@@ -214,6 +250,7 @@ static int spawn(run *r, pp_error *err)
     char **command = r->options->command;
     int rc = posix_spawnp(&r->child, command[0], NULL, NULL, command, environ);
     if (rc == 0) {
+        interrupted = r->child;
         pp_gpus_watch(r->gpus, r->child);
         return 0;
     }
@@ -230,7 +267,11 @@ static int watch_signal(run *r, int i)
         sigaction(signal_numbers[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN && i > 0;
     r->signals[i].data = r;
     (void)uv_signal_init(&r->loop, &r->signals[i]);
-    return ignored ? 0 : uv_signal_start(&r->signals[i], on_signal, signal_numbers[i]);
+    if (ignored)
+        return 0;
+    return is_the_terminals(signal_numbers[i])
+               ? watch_terminals_signal(signal_numbers[i])
+               : uv_signal_start(&r->signals[i], on_signal, signal_numbers[i]);
 }
 
 static int start_handles(run *r, pp_error *err)

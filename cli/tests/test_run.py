@@ -8,12 +8,15 @@ PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all 
 import collections
 import contextlib
 import csv
+import fcntl
 import itertools
 import json
 import os
 import pathlib
 import signal
 import subprocess
+import sys
+import termios
 import time
 
 import pytest
@@ -342,12 +345,28 @@ def test_the_training_has_files_and_signals_as_ever(ignored):
     assert probed == plain and all(plain[1] & 1 << number - 1 for number in ignored)
 
 
-@pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "TERM"])
+@pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "TERM", "INT", "QUIT"])
 def test_signals_are_passed_on(name):
     waits = f"trap 'echo {name}; exit 5' {name}; echo up; while :; do sleep 0.05; done"
     with running("sh", "-c", waits) as child:
         child.send_signal(signal.Signals[f"SIG{name}"])
         assert (child.communicate(timeout=60)[0], child.returncode) == (f"{name}\n", 5)
+
+
+def test_a_terminal_interrupts_the_training_once():
+    """By Ctrl-C, which reaches both."""
+    counts = ("import signal, time; seen = []; signal.signal(signal.SIGINT, lambda *_: seen.append(1)); print('up', flush=True)\n"
+              "while not seen: time.sleep(0.05)\n"
+              "time.sleep(1); print(len(seen))")
+    leader, follower = os.openpty()
+    with subprocess.Popen(probe("run", "--", sys.executable, "-c", counts), stdin=follower, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+                          preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as child:
+        assert child.stdout.readline() == "up\n"
+        os.write(leader, b"\x03")
+        assert (child.communicate(timeout=60)[0], child.returncode) == ("1\n", 0)
+    os.close(leader)
+    os.close(follower)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
