@@ -57,7 +57,7 @@ static void say_broken(pp_operator *op, const char *key, const char *what)
                    key, what);
     pp_warn(NULL, "%s", text);
     if (op->leading)
-        pp_deployment_event(op, "ServiceUnavailable", "Watch", text);
+        pp_deployment_event(op, "ServiceUnavailable", "Ask", text);
     pp_watches_enqueue_all(op);
 }
 
