@@ -1422,8 +1422,9 @@ int pp_wire_time_encode(const pp_wire_time *time, pp_buf *out, pp_error *err)
 int pp_wire_hook_encode(const pp_wire_hook *hook, pp_buf *out, pp_error *err)
 {
     return append_message(out,
-                          json_pack("{sssbsbs:s*}", "type", "hook", "loaded", (int)hook->loaded,
-                                    "torch", (int)hook->torch, "libc", optional_id(hook->libc)),
+                          json_pack("{sssbsbs:s*s:s*}", "type", "hook", "loaded", (int)hook->loaded,
+                                    "torch", (int)hook->torch, "libc", optional_id(hook->libc),
+                                    "refusal", optional_id(hook->refusal)),
                           err);
 }
 
@@ -1552,12 +1553,25 @@ int pp_wire_time_decode(const json_t *object, pp_wire_time *ret, pp_error *err)
     return 0;
 }
 
+static int copy_optional_text(const json_t *object, const char *name, char *out, size_t size,
+                              pp_error *err)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *text = value ? json_string_value(value) : "";
+    if (!text || strlen(text) != json_string_length(value) || strlen(text) >= size ||
+        !is_plain_text(text))
+        return pp_error_field(err, name, "must be at most %zu bytes of text", size - 1);
+    (void)snprintf(out, size, "%s", text);
+    return 0;
+}
+
 int pp_wire_hook_decode(const json_t *object, pp_wire_hook *ret, pp_error *err)
 {
     pp_wire_hook hook = {0};
     if (copy_bool(object, "loaded", &hook.loaded, err) < 0 ||
         copy_bool(object, "torch", &hook.torch, err) < 0 ||
-        copy_optional_id(object, "libc", hook.libc, sizeof hook.libc, err) < 0)
+        copy_optional_id(object, "libc", hook.libc, sizeof hook.libc, err) < 0 ||
+        copy_optional_text(object, "refusal", hook.refusal, sizeof hook.refusal, err) < 0)
         return -1;
     *ret = hook;
     return 0;

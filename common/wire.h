@@ -38,6 +38,7 @@ enum {
     PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
+    PP_WIRE_MAX_REFUSAL = 63,      /**< bytes of why a process is not profiled */
     PP_WIRE_MAX_LIBC = 16,         /**< bytes of a libc's name */
     PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch, clock and kernels texts */
     PP_WIRE_MAX_GPUS = 16,         /**< per process */
@@ -375,6 +376,8 @@ typedef struct pp_wire_hook {
     bool torch;  /**< a process with torch has come, or a foreign hook */
     char libc[PP_WIRE_MAX_LIBC + 1]; /**< of the trainers' images: "glibc", "musl" or "none"; "":
                                         not known, or several */
+    char refusal[PP_WIRE_MAX_REFUSAL + 1]; /**< why a process is not profiled, and none was yet;
+                                              "": no reason */
 } pp_wire_hook;
 
 /** The trainers have ended for good: an agent that cannot see that itself shall end too. */

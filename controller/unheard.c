@@ -106,6 +106,10 @@ pp_unheard_cause pp_unheard_look(const pp_unheard *seen, int64_t *ret_at)
                   (seen->agent_since > seen->open_since ? seen->agent_since : seen->open_since);
         return PP_UNHEARD_AGENT;
     }
+    if (seen->connected && seen->told && seen->hook.refusal[0]) {
+        *ret_at = seen->open_since; /* it does not pass by itself */
+        return PP_UNHEARD_REFUSED;
+    }
     if (seen->trainer_since && seen->connected && seen->told && !is_loaded(&seen->hook)) {
         *ret_at = PP_UNHEARD_NS + seen->trainer_since;
         return PP_UNHEARD_HOOK;
@@ -176,6 +180,12 @@ void pp_unheard_tell(pp_unheard_cause cause, const pp_unheard_pod *pod, const pp
                        "%.120s: NetworkPolicies, DNS in the pod. Where its certificate is refused, "
                        "the operator was installed anew: create the pod anew",
                        endpoint);
+        return;
+    case PP_UNHEARD_REFUSED:
+        (void)snprintf(ret->reason, sizeof ret->reason, "ProcessRefused");
+        (void)snprintf(ret->text, sizeof ret->text,
+                       "its training is not profiled: %s; docs/frameworks.md lists what is",
+                       hook->refusal);
         return;
     case PP_UNHEARD_HOOK:
         (void)snprintf(ret->reason, sizeof ret->reason, "HookNotLoaded");

@@ -20,8 +20,9 @@
 
 typedef enum pp_unheard_cause {
     PP_UNHEARD_NONE = 0,
-    PP_UNHEARD_AGENT, /**< its agent has not connected */
-    PP_UNHEARD_HOOK,  /**< its agent is connected, and no Python can have loaded the hook */
+    PP_UNHEARD_AGENT,   /**< its agent has not connected */
+    PP_UNHEARD_REFUSED, /**< the hook refuses to profile it */
+    PP_UNHEARD_HOOK,    /**< its agent is connected, and no Python can have loaded the hook */
 } pp_unheard_cause;
 
 /** What the Pod says. */

@@ -1254,6 +1254,8 @@ static void test_hooks(void **state)
         {{0}, "{\"type\":\"hook\",\"loaded\":false,\"torch\":false}"},
         {{.loaded = true, .torch = true, .libc = "musl"},
          "{\"type\":\"hook\",\"loaded\":true,\"torch\":true,\"libc\":\"musl\"}"},
+        {{.loaded = true, .torch = true, .refusal = "several GPUs"},
+         "{\"type\":\"hook\",\"loaded\":true,\"torch\":true,\"refusal\":\"several GPUs\"}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pp_error err = {0};
@@ -1269,6 +1271,7 @@ static void test_hooks(void **state)
         assert_int_equal(pp_wire_hook_decode(object, &back, &err), 0);
         assert_true(back.loaded == cases[i].hook.loaded && back.torch == cases[i].hook.torch);
         assert_string_equal(back.libc, cases[i].hook.libc);
+        assert_string_equal(back.refusal, cases[i].hook.refusal);
         pp_buf_done(&out);
     }
     static const struct {
@@ -1278,6 +1281,11 @@ static void test_hooks(void **state)
         {"{\"loaded\":1,\"torch\":true}", "loaded"},
         {"{\"loaded\":true}", "torch"},
         {"{\"loaded\":true,\"torch\":true,\"libc\":7}", "libc"},
+        {"{\"loaded\":true,\"torch\":true,\"refusal\":7}", "refusal"},
+        {"{\"loaded\":true,\"torch\":true,\"refusal\":\"a\\nb\"}", "refusal"},
+        {"{\"loaded\":true,\"torch\":true,\"refusal\":\"0123456789012345678901234567890123456789"
+         "012345678901234567890123\"}",
+         "refusal"},
         {"{\"loaded\":true,\"torch\":true,\"libc\":\"\"}", "libc"},
         {"{\"loaded\":true,\"torch\":true,\"libc\":\"seventeen-letters\"}", "libc"},
     };

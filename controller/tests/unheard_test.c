@@ -125,6 +125,8 @@ static void test_hooks(void **state)
     seen.hook.torch = true;
     assert_cause(&seen, PP_UNHEARD_NONE, 0);
     seen.hook = (pp_wire_hook){0};
+    (void)snprintf(seen.hook.refusal, sizeof seen.hook.refusal, "several GPUs");
+    assert_cause(&seen, PP_UNHEARD_REFUSED, seen.open_since);
     seen.connected = false; /* what is there now nobody knows */
     assert_cause(&seen, PP_UNHEARD_NONE, 0);
 }
@@ -138,6 +140,7 @@ static void test_words(void **state)
     } cases[] = {
         {PP_UNHEARD_AGENT, "", "", "AgentNotConnected", "reaches " ENDPOINT ":"},
         {PP_UNHEARD_HOOK, "", "", "HookNotLoaded", "command is the image's own"},
+        {PP_UNHEARD_REFUSED, "", "", "ProcessRefused", "not profiled: several GPUs;"},
         {PP_UNHEARD_HOOK, "sh", "glibc", "HookNotLoaded", "command is sh, a shell"},
         {PP_UNHEARD_HOOK, "sleep", "", "HookNotLoaded", "command is sleep. Where it is still"},
         {PP_UNHEARD_HOOK, "sh", "musl", "HookNotLoaded", "has musl"},
@@ -145,7 +148,7 @@ static void test_words(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pp_unheard_pod pod = {.container = "train"};
-        pp_wire_hook hook = {0};
+        pp_wire_hook hook = {.refusal = "several GPUs"};
         pp_session_pod_trouble said;
         (void)snprintf(pod.program, sizeof pod.program, "%s", cases[i].program);
         (void)snprintf(hook.libc, sizeof hook.libc, "%s", cases[i].libc);

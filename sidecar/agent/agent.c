@@ -342,8 +342,10 @@ static void look_at_hook(agent *a)
     if (!a->asked_hook)
         return;
     pp_presence_look(&a->presence, a->options->ring_directory, pp_time_monotonic(), &now);
+    if (a->pod.first == 0) /* a pod of which something is profiled has helpers that are not */
+        (void)snprintf(now.refusal, sizeof now.refusal, "%s", pp_trainers_refusal(a->trainers));
     if (a->hook_known && now.loaded == a->hook.loaded && now.torch == a->hook.torch &&
-        strcmp(now.libc, a->hook.libc) == 0)
+        strcmp(now.libc, a->hook.libc) == 0 && strcmp(now.refusal, a->hook.refusal) == 0)
         return;
     a->hook = now;
     a->hook_known = a->hook_due = true;
