@@ -174,6 +174,20 @@ def test_the_hook_is_told(probe, server):
     assert len(server.hooks) == 4 and server.batches
 
 
+def test_a_refusal_is_told(probe, server):
+    """Why the one training is not profiled; not where another one of the pod is."""
+    server.asks_hook = True
+    connect(probe, server)
+    python = needed("PP_TORCH_PYTHON").split(":")[-1]
+    for pattern, refusals in (("several_gpus", {"the model is on several GPUs in one process"}), ("plain", {""})):
+        seen = len(server.hooks)
+        subprocess.run([python, str(HERE / "patterns.py"), pattern, "3000"], check=True, env=probe.environment({}),
+                       stdout=subprocess.DEVNULL)
+        until(lambda n=seen, r=refusals: {hook.get("refusal", "") for hook in server.hooks[n:]} >= r, "the word")
+    probe.finish()
+    assert server.batches
+
+
 def test_the_time_is_told(probe, server):
     """What time it is here, on both clocks, before any batch; and batches tell their beginning on both."""
     server.asks = [1]
