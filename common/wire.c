@@ -679,8 +679,8 @@ static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_erro
     const pp_wire_kernels *kernels = &batch->kernels;
     if (check_fields(kernel_fields, "kernels", kernels, err) < 0)
         return -1;
-    if ((kernels->steps > 0) != (kernels->count > 0))
-        return pp_error_field(err, "kernels.steps", "must be of rows, and rows of steps");
+    if (kernels->steps > 0 && kernels->count == 0)
+        return pp_error_field(err, "kernels.steps", "must be of rows");
     if (kernels->names.count > PP_WIRE_MAX_NAMES)
         return refuse_large(err, "kernels.names", kernels->names.count, PP_WIRE_MAX_NAMES);
     for (size_t i = 0; i < kernels->names.count; i++)

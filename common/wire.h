@@ -180,7 +180,7 @@ typedef struct pp_wire_kernel {
 /** Which kernels ran in so many steps, of this batch and before; of each name, layer and phase a
  * row. No step is in two batches'. */
 typedef struct pp_wire_kernels {
-    int64_t steps;    /**< of which they are: 0 without rows, else at least 1 */
+    int64_t steps;    /**< of which they are; 0: of those of the batch before, or no rows */
     pp_strings names; /**< demangled, without control characters; "": those not told apart */
     pp_wire_kernel *rows;
     size_t count;

@@ -82,6 +82,13 @@ static bool same(const pp_strings *a, const pp_strings *b)
     return equal;
 }
 
+static void on_service_add(void *user, const char *key, const void *object)
+{
+    if (((const service *)object)->selects)
+        pp_watches_enqueue_all(user); /* it may have been gone */
+    on_service(user, key, object);
+}
+
 static void on_service_update(void *user, const char *key, const void *old, const void *object)
 {
     const service *before = old;
@@ -118,7 +125,7 @@ static int watch(pp_operator *op, const char *ns, pp_error *err)
                                               .field_selector = selector,
                                               .handler = {.decode = decode,
                                                           .free_object = release,
-                                                          .on_add = on_service,
+                                                          .on_add = on_service_add,
                                                           .on_update = on_service_update,
                                                           .on_delete = on_service_delete,
                                                           .on_error = on_error,

@@ -853,7 +853,7 @@ static void test_each_field_of_kernels_is_named(void **state)
         {"kernels.duration[1]", "-1", NULL},
         {"kernels.duration", "[1]", NULL},
         {"kernels.count", NULL, NULL},
-        {"kernels.steps", "0", NULL},
+        {"kernels.steps", "null", NULL},
         {"kernels.steps", NULL, NULL},
         {"kernels.steps", "-1", NULL},
     };

@@ -84,34 +84,41 @@ int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_don
 }
 
 /*
- * The kernels of a batch, $68 to $73, by what their rows have as key, each key once. Names beyond
- * so many rows of a pod, which may name kernels without end, go to those not told apart. Rows are
- * counted only where a key is new. They are written in the order of their keys, so that two
- * transactions never wait for each other.
+ * The kernels of a batch, $68 to $73, by what their rows have as key, each key once. What is
+ * beyond so many rows of a pod, which may name kernels and layers without end, goes to one row of
+ * its process. Rows are counted only where a key is new. They are written in the order of their
+ * keys, so that two transactions never wait for each other.
  */
 #define MOST_KERNELS "100000"
+#define MOST_OF_A_SUM "9223372036854775807"
 #define KERNELS                                                                                    \
     "told AS ("                                                                                    \
-    " SELECT coalesce(l.name, '') AS layer, k.phase, n.name, sum(k.count)::bigint AS count, "      \
-    "  sum(k.ns)::bigint AS ns "                                                                   \
+    " SELECT coalesce(l.name, '') AS layer, k.phase, n.name, sum(k.count) AS count, "              \
+    "  sum(k.ns) AS ns "                                                                           \
     " FROM new, unnest($68::integer[], $69::text[], $70::integer[], $71::bigint[], "               \
     "   $72::bigint[]) AS k (layer, phase, name, count, ns) "                                      \
     "  JOIN unnest($73::text[]) WITH ORDINALITY AS n (name, place) ON n.place = k.name + 1 "       \
     "  LEFT JOIN unnest($30::integer[], $31::text[]) AS l (layer, name) ON l.layer = k.layer "     \
     " GROUP BY 1, 2, 3), "                                                                         \
     "placed AS ("                                                                                  \
-    " SELECT n.layer, n.phase, n.count, n.ns, CASE WHEN o.name IS NOT NULL "                       \
+    " SELECT n.layer, n.phase, n.name, n.count, n.ns, o.name IS NOT NULL "                         \
     "   OR (SELECT count(*) FROM kernel WHERE session_uid = $1 AND pod_uid = $2) "                 \
     "    + row_number() OVER (PARTITION BY o.name IS NULL ORDER BY n.layer COLLATE \"C\", "        \
-    "     n.phase, n.name COLLATE \"C\") <= " MOST_KERNELS " THEN n.name ELSE '' END AS name "     \
+    "     n.phase, n.name COLLATE \"C\") <= " MOST_KERNELS " AS apart "                            \
     " FROM told n LEFT JOIN kernel o ON o.session_uid = $1 AND o.pod_uid = $2 "                    \
     "  AND o.process = $5 AND o.layer = n.layer AND o.phase = n.phase AND o.name = n.name), "      \
+    "kept AS ("                                                                                    \
+    " SELECT CASE WHEN apart THEN layer ELSE '' END AS layer, "                                    \
+    "  CASE WHEN apart THEN phase ELSE 'other' END AS phase, "                                     \
+    "  CASE WHEN apart THEN name ELSE '' END AS name, count, ns FROM placed), "                    \
     "summed AS ("                                                                                  \
     " INSERT INTO kernel AS o (session_uid, pod_uid, process, layer, phase, name, count, ns) "     \
-    " SELECT $1, $2, $5, layer, phase, name, sum(count)::bigint, sum(ns)::bigint FROM placed "     \
+    " SELECT $1, $2, $5, layer, phase, name, least(sum(count), " MOST_OF_A_SUM ")::bigint, "       \
+    "  least(sum(ns), " MOST_OF_A_SUM ")::bigint FROM kept "                                       \
     " GROUP BY layer, phase, name ORDER BY layer COLLATE \"C\", phase, name COLLATE \"C\" "        \
     " ON CONFLICT (session_uid, pod_uid, process, layer, phase, name) DO UPDATE SET "              \
-    "  count = o.count + excluded.count, ns = o.ns + excluded.ns) "
+    "  count = least(o.count::numeric + excluded.count, " MOST_OF_A_SUM ")::bigint, "              \
+    "  ns = least(o.ns::numeric + excluded.ns, " MOST_OF_A_SUM ")::bigint) "
 
 /*
  * One statement, so that everything hangs on whether the activity row was new: seen again, a batch

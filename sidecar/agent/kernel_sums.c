@@ -3,14 +3,19 @@
 #include "common/array.h"
 #include "common/cleanup.h"
 
-#include <stdio.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
 
-/* Of libsupc++, by the C++ ABI: the readable form of a mangled name, to be freed; NULL: it is none.
+/* Of libsupc++: tells the readable form of a mangled name in parts; 0: it is none, or of more than
+ * 1,024 bytes. __cxa_demangle does the same without a bound: a short name may stand for gigabytes.
  */
-extern char *__cxa_demangle(const char *mangled, char *out, size_t *size, int *status);
+extern int __gcclibcxx_demangle_callback(const char *mangled,
+                                         void (*take)(const char *part, size_t n, void *user),
+                                         void *user);
+
+enum { READABLE_MAX = 64 << 10 };
 
 typedef struct key {
     uint32_t layer;
@@ -94,9 +99,37 @@ static void clean(char *text)
     json_decref(probe);
 }
 
-static char *readable(const char *mangled)
+typedef struct readable {
+    jmp_buf full;
+    size_t n;
+    char text[READABLE_MAX + 1];
+} readable;
+
+static void take_part(const char *part, size_t n, void *user)
 {
-    char *text = strncmp(mangled, "_Z", 2) == 0 ? __cxa_demangle(mangled, NULL, NULL, NULL) : NULL;
+    readable *r = user;
+    if (n > READABLE_MAX - r->n)
+        longjmp(r->full, 1);
+    memcpy(r->text + r->n, part, n);
+    r->n += n;
+}
+
+/* NULL: it cannot be told, or memory is out. */
+static char *demangle(const char *mangled)
+{
+    readable *r = calloc(1, sizeof *r);
+    char *text = NULL;
+    if (!r)
+        return NULL;
+    if (setjmp(r->full) == 0 && __gcclibcxx_demangle_callback(mangled, take_part, r) == 0)
+        text = strdup(r->text);
+    free(r);
+    return text;
+}
+
+static char *name_of(const char *mangled)
+{
+    char *text = strncmp(mangled, "_Z", 2) == 0 ? demangle(mangled) : NULL;
     if (!text)
         text = strdup(mangled);
     if (text) {
@@ -111,7 +144,7 @@ static int add_name(pp_kernel_sums *s, pp_error *err)
     if (pp_array_reserve(&s->names, &s->name_capacity, s->name_count + 1, sizeof *s->names, err) <
         0)
         return -1;
-    s->names[s->name_count] = readable(s->part);
+    s->names[s->name_count] = name_of(s->part);
     if (!s->names[s->name_count])
         return pp_error_nomem(err);
     s->name_count++;
@@ -144,7 +177,7 @@ static row *row_of(pp_kernel_sums *s, const key *k)
     HASH_FIND(hh, s->rows, k, sizeof *k, r);
     if (r)
         return r;
-    r = HASH_COUNT(s->rows) < PP_WIRE_MAX_KERNELS ? calloc(1, sizeof *r) : NULL;
+    r = HASH_COUNT(s->rows) < PP_KERNEL_SUMS_MAX ? calloc(1, sizeof *r) : NULL;
     if (!r) {
         s->over = true;
         return NULL;
@@ -181,6 +214,11 @@ void pp_kernel_sums_step(pp_kernel_sums *s, bool counts)
     s->touched = NULL;
 }
 
+bool pp_kernel_sums_over(const pp_kernel_sums *s)
+{
+    return s->over;
+}
+
 int64_t pp_kernel_sums_steps(const pp_kernel_sums *s)
 {
     return s->steps;
@@ -212,33 +250,63 @@ static int place_of(const pp_kernel_sums *s, uint32_t number, size_t *places, pp
     return 0;
 }
 
-static int copy_rows(pp_kernel_sums *s, size_t *places, pp_wire_kernels *ret, pp_error *err)
+/* Bytes of text that a row takes at most, with what it is the first to name. */
+static size_t text_of(const pp_kernel_sums *s, const row *r, const row *before,
+                      const size_t *places)
 {
+    enum { ROW = 80, LAYER = 2 * (PP_RING_NAME + PP_RING_TYPE) + 128 };
+    size_t bytes = ROW;
+    if (!before || before->key.layer != r->key.layer)
+        bytes += LAYER;
+    if (r->key.name && places[r->key.name] == 0)
+        bytes += 2 * strlen(s->names[r->key.name - 1]); /* a quote takes two */
+    return bytes;
+}
+
+static int copy_rows(pp_kernel_sums *s, size_t *places, size_t room, size_t *at,
+                     pp_wire_kernels *ret, pp_error *err)
+{
+    size_t i = 0;
+    const row *before = NULL;
     HASH_SRT(hh, s->rows, compare_rows);
-    for (const row *r = s->rows; r; r = r->hh.next) {
-        if (r->count == 0)
+    for (const row *r = s->rows; r; r = r->hh.next, i++) {
+        if (r->count == 0 || i < *at)
             continue;
+        const size_t bytes = text_of(s, r, before, places);
+        if (bytes > room || ret->count == PP_WIRE_MAX_KERNELS) {
+            *at = i;
+            return 0;
+        }
+        room -= bytes;
+        before = r;
         pp_wire_kernel *to = &ret->rows[ret->count];
         *to = (pp_wire_kernel){.layer = r->key.layer,
                                .phase = (pp_wire_phase)r->key.phase,
                                .count = r->count,
-                               .duration = r->ns};
+                               .duration =
+                                   r->ns < PP_WIRE_MAX_DURATION ? r->ns : PP_WIRE_MAX_DURATION};
         if (place_of(s, r->key.name, places, ret, &to->name, err) < 0)
             return -1;
         ret->count++;
     }
-    ret->steps = ret->count ? s->steps : 0;
+    *at = SIZE_MAX;
     return 0;
 }
 
-int pp_kernel_sums_copy(pp_kernel_sums *s, pp_wire_kernels *ret, pp_error *err)
+int pp_kernel_sums_copy(pp_kernel_sums *s, size_t room, size_t *at, pp_wire_kernels *ret,
+                        pp_error *err)
 {
+    const bool first = *at == 0;
     *ret = (pp_wire_kernels){0};
-    if (s->over || s->steps == 0 || !s->rows)
+    if (s->over || s->steps == 0 || !s->rows) {
+        *at = SIZE_MAX;
         return 0;
+    }
     PP_CLEANUP_FREE size_t *places = calloc(s->name_count + 1, sizeof *places);
     ret->rows = calloc(HASH_COUNT(s->rows), sizeof *ret->rows);
     if (!places || !ret->rows)
         return pp_error_nomem(err);
-    return copy_rows(s, places, ret, err);
+    int rc = copy_rows(s, places, room, at, ret, err);
+    ret->steps = first && ret->count ? s->steps : 0;
+    return rc;
 }

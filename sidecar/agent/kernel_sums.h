@@ -31,12 +31,20 @@ void pp_kernel_sums_add(pp_kernel_sums *sums, const pp_kernels_placed *kernel);
 /** The step came: its kernels count, or are forgotten. */
 void pp_kernel_sums_step(pp_kernel_sums *sums, bool counts);
 
+/** Rows at most: with more, nothing of a capture is told. */
+#define PP_KERNEL_SUMS_MAX 65536
+
 /**
- * Copies what was counted since pp_kernel_sums_clear, which *ret then owns; none where there is
- * nothing, or more than PP_WIRE_MAX_KERNELS rows would be. Rows are in order of layer, phase,
- * number of the name.
+ * Copies what was counted since pp_kernel_sums_clear, from row *at on, 0 at first, as far as it has
+ * room in so many bytes of text, with the layers that it names; *ret then owns it. *at becomes the
+ * place of the next row, SIZE_MAX where that was all. The first part has the steps. Rows are in
+ * order of layer, phase, number of the name.
  */
-int pp_kernel_sums_copy(pp_kernel_sums *sums, pp_wire_kernels *ret, pp_error *err);
+int pp_kernel_sums_copy(pp_kernel_sums *sums, size_t room, size_t *at, pp_wire_kernels *ret,
+                        pp_error *err);
+
+/** Whether there were too many rows to tell any. */
+bool pp_kernel_sums_over(const pp_kernel_sums *sums);
 
 /** Steps that were counted since then. */
 int64_t pp_kernel_sums_steps(const pp_kernel_sums *sums);

@@ -288,59 +288,49 @@ static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
     return 0;
 }
 
-/* Whether kernels have room in a batch's text beside what it holds, by what either takes at most.
- */
-static bool has_room(const pp_wire_batch *batch, const pp_wire_kernels *kernels)
+/* Bytes of text that are left in a batch for its kernels, by what the rest takes at most. */
+static size_t room_in(const pp_wire_batch *batch)
 {
-    enum { ROW = 48, ROOM = PP_WIRE_MAX_MESSAGE - (128 << 10) };
-    size_t bytes = (batch->interval_count + batch->grid.count + batch->step_count +
-                    4 * batch->layer_count + 2 * kernels->count) *
-                   ROW;
-    for (size_t i = 0; i < kernels->names.count; i++)
-        bytes += 2 * strlen(kernels->names.items[i]); /* a quote takes two */
-    return bytes < ROOM;
+    enum {
+        ROW = 48,
+        LAYER = 2 * (PP_RING_NAME + PP_RING_TYPE) + 128,
+        ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10)
+    };
+    const size_t bytes =
+        (batch->interval_count + batch->grid.count + batch->step_count + batch->run_count) * ROW +
+        batch->layer_count * LAYER;
+    return bytes < ROOM ? ROOM - bytes : 0;
 }
 
-/* Where they have no room they go with a later batch, or one of their own. */
-static int tell_kernels(pp_process *p, pp_wire_batch *batch, pp_error *err)
+/* From row *at on. */
+static int tell_kernels(pp_process *p, pp_wire_batch *batch, size_t *at, pp_error *err)
 {
-    pp_wire_kernels kernels;
-    int rc = pp_kernel_sums_copy(p->sums, &kernels, err);
-    if (rc < 0 || kernels.count == 0 || !has_room(batch, &kernels)) {
-        pp_strings_free(&kernels.names);
-        free(kernels.rows);
-        return rc;
+    return pp_kernel_sums_copy(p->sums, room_in(batch), at, &batch->kernels, err) < 0
+               ? -1
+               : add_layers(p, batch, err);
+}
+
+/* All of them, where there is room; else they go in batches of their own. */
+static int tell_all_kernels(pp_process *p, pp_wire_batch *batch, pp_error *err)
+{
+    size_t at = 0;
+    if (pp_kernel_sums_copy(p->sums, room_in(batch), &at, &batch->kernels, err) < 0)
+        return -1;
+    if (at == SIZE_MAX) {
+        if (!pp_kernel_sums_over(p->sums))
+            pp_kernel_sums_clear(p->sums);
+        return add_layers(p, batch, err);
     }
-    batch->kernels = kernels;
-    pp_kernel_sums_clear(p->sums);
-    return add_layers(p, batch, err);
+    pp_strings_free(&batch->kernels.names);
+    free(batch->kernels.rows);
+    batch->kernels = (pp_wire_kernels){0};
+    return 0;
 }
 
 static const char *ring_of(const pp_process *p)
 {
     const char *slash = strrchr(p->path, '/');
     return slash ? slash + 1 : p->path;
-}
-
-static void cut(pp_process *p, pp_agent_pod *pod, bool last)
-{
-    pp_error err = {0};
-    int64_t events = 0;
-    pp_wire_batch *batch = calloc(1, sizeof *batch);
-    bool ok = batch && describe(p, &batch->process, &err) == 0 &&
-              pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
-              tell_runs(p, batch, &err) == 0 && tell_kernels(p, batch, &err) == 0;
-    if (ok) {
-        count(p, batch);
-        pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
-        pod->emit(pod->user, batch, events, &place);
-    } else {
-        /* What was in it is lost, so its time must not count as observed. */
-        pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
-        pp_batcher_renumber(p->batcher, pod->captures++);
-    }
-    p->from = p->to;
-    pp_wire_batch_free(batch);
 }
 
 /* For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
@@ -366,28 +356,56 @@ static void emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_
     pod->emit(pod->user, batch, 0, &place);
 }
 
-/* Those that no batch of the capture had room for. */
+/* Those that no batch of the capture had room for: in as many of no time as it takes. */
 static void emit_kernels(pp_process *p, pp_agent_pod *pod)
 {
     pp_error err = {0};
-    pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
-    if (!batch || tell_kernels(p, batch, &err) < 0)
-        pp_warn(p->path, "kernels are not told: %s", err.message);
-    else if (batch->kernels.count > 0)
-        emit_timeless(p, pod, batch);
+    for (size_t at = 0; at != SIZE_MAX;) {
+        pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
+        const bool ok = batch && tell_kernels(p, batch, &at, &err) == 0;
+        if (ok && batch->kernels.count > 0)
+            emit_timeless(p, pod, batch);
+        if (!ok)
+            pp_warn(p->path, "kernels are not told: %s", err.message);
+        if (!ok || batch->kernels.count == 0)
+            at = SIZE_MAX;
+        pp_wire_batch_free(batch);
+    }
     pp_kernel_sums_clear(p->sums);
+}
+
+static void cut(pp_process *p, pp_agent_pod *pod, bool last)
+{
+    pp_error err = {0};
+    int64_t events = 0;
+    pp_wire_batch *batch = calloc(1, sizeof *batch);
+    bool ok = batch && describe(p, &batch->process, &err) == 0 &&
+              pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
+              tell_runs(p, batch, &err) == 0 && tell_all_kernels(p, batch, &err) == 0;
+    if (ok) {
+        count(p, batch);
+        pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
+        pod->emit(pod->user, batch, events, &place);
+    } else {
+        /* What was in it is lost, so its time must not count as observed. */
+        pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
+        pp_batcher_renumber(p->batcher, pod->captures++);
+    }
+    p->from = p->to;
     pp_wire_batch_free(batch);
+    if (pp_kernel_sums_steps(p->sums) > 0 && !pp_kernel_sums_over(p->sums))
+        emit_kernels(p, pod);
 }
 
 /* Ends a capture; one without a step is not worth a word. Marks before `next` are done with. */
 static void end_capture(pp_process *p, pp_agent_pod *pod, uint64_t next)
 {
     p->to = next;
-    if (p->open && p->steps > 0) {
+    if (p->open && p->steps > 0)
         cut(p, pod, true);
-        if (pp_kernel_sums_steps(p->sums) > 0)
-            emit_kernels(p, pod);
-    }
+    if (pp_kernel_sums_over(p->sums))
+        pp_warn(p->path, "a capture's kernels are not told: there are too many names and layers");
+    pp_kernel_sums_clear(p->sums);
     p->open = false;
     p->steps = 0;
     p->from = next;

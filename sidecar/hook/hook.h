@@ -216,6 +216,7 @@ int pp_nodes_behind(PyObject *node, PyObject *nodes);
 typedef enum pp_node_kind {
     NODE_WORK,
     NODE_VIEW,       /**< only looks at its gradient in another way: launches nothing */
+    NODE_TURN,       /**< a view that turns it: one that lies as it must does so no more */
     NODE_RESHAPE,    /**< the same, but copies a gradient that does not lie as it must: behind a
                         view that turned it */
     NODE_CHECKPOINT, /**< a checkpoint's, which runs its forward again and then its backward */

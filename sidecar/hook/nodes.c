@@ -174,9 +174,9 @@ static int kind_by_name(PyObject *type)
         const char *prefix;
         pp_node_kind kind;
     } known[] = {
-        {"TBackward", NODE_VIEW},
-        {"TransposeBackward", NODE_VIEW},
-        {"PermuteBackward", NODE_VIEW},
+        {"TBackward", NODE_TURN},
+        {"TransposeBackward", NODE_TURN},
+        {"PermuteBackward", NODE_TURN},
         {"ViewBackward", NODE_RESHAPE},
         {"UnsafeViewBackward", NODE_RESHAPE},
         {"ReshapeAliasBackward", NODE_RESHAPE},
@@ -241,8 +241,8 @@ static int look_at(const look *from, PyObject *to)
         return w->exits ? PyList_Append(w->exits, to) : 0;
     }
     int kind = from->depth < VIEWS_MAX ? pp_nodes_kind(to) : NODE_WORK;
-    if (kind == NODE_VIEW || (kind == NODE_RESHAPE && !from->turned)) {
-        look further = {w, from->depth + 1, from->turned || kind == NODE_VIEW, ret};
+    if (kind == NODE_VIEW || kind == NODE_TURN || (kind == NODE_RESHAPE && !from->turned)) {
+        look further = {w, from->depth + 1, from->turned || kind == NODE_TURN, ret};
         return look_behind(to, &further);
     }
     if (kind < 0)
@@ -293,7 +293,7 @@ static int walk_node(walk *w, PyObject *node)
 {
     successors behind = {0};
     int kind = pp_nodes_kind(node);
-    look from = {.walk = w, .turned = kind == NODE_VIEW, .found = &behind};
+    look from = {.walk = w, .turned = kind == NODE_TURN, .found = &behind};
     if (kind < 0 || look_behind(node, &from) < 0)
         return -1;
     const bool leaves = behind.outward || !behind.working;

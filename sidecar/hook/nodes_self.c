@@ -85,15 +85,19 @@ static int push(walk *w, PyObject *node)
 }
 
 /* A pp_node_kind, NODE_WORK for a reshape that copies. -1: exception. */
-static int kind_of(const walk *w, PyObject *node, bool turned)
+static int kind_of(walk *w, PyObject *node, bool turned)
 {
     int kind = pp_nodes_kind(node);
     if (kind != NODE_RESHAPE)
         return kind;
-    if (turned)
-        return PySet_Add(w->turned, node) < 0 ? -1 : NODE_WORK;
     int copies = PySet_Contains(w->turned, node);
-    return copies < 0 ? -1 : copies ? NODE_WORK : NODE_RESHAPE;
+    if (copies != 0 || !turned)
+        return copies < 0 ? -1 : copies ? NODE_WORK : NODE_RESHAPE;
+    /* It may have been looked at as a view: by another way, on which nothing turns the gradient. */
+    int seen = PySet_Contains(w->visited, node);
+    if (seen < 0 || PySet_Add(w->turned, node) < 0 || (seen && PyList_Append(w->queue, node) < 0))
+        return -1;
+    return NODE_WORK;
 }
 
 /* Backward comes to this node from outside of its stretch, by a view that turns the gradient or
@@ -111,7 +115,7 @@ static int come_in(walk *w, PyObject *node, int depth, bool turned)
     PyObject *behind = PyList_New(0);
     int rc = behind ? pp_nodes_behind(node, behind) : -1;
     for (Py_ssize_t i = 0; rc == 0 && depth < VIEWS_MAX && i < PyList_Size(behind); i++)
-        rc = come_in(w, PyList_GetItem(behind, i), depth + 1, turned || kind == NODE_VIEW);
+        rc = come_in(w, PyList_GetItem(behind, i), depth + 1, turned || kind == NODE_TURN);
     Py_XDECREF(behind);
     return rc;
 }
@@ -133,7 +137,7 @@ typedef struct way {
 
 /* Whether backward leaves the stretch here: behind the node is another's, or nothing but
  * parameters. 1, 0, or -1 with an exception. */
-static int leaves(const walk *w, PyObject *behind, const way *from, bool *works)
+static int leaves(walk *w, PyObject *behind, const way *from, bool *works)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(behind); i++) {
         PyObject *to = PyList_GetItem(behind, i);
@@ -146,7 +150,7 @@ static int leaves(const walk *w, PyObject *behind, const way *from, bool *works)
         *works = *works || kind == NODE_WORK;
         if (kind == NODE_WORK || from->depth == VIEWS_MAX)
             continue;
-        const way on = {from->stretch, from->depth + 1, from->turned || kind == NODE_VIEW};
+        const way on = {from->stretch, from->depth + 1, from->turned || kind == NODE_TURN};
         PyObject *further = PyList_New(0);
         int out =
             further && pp_nodes_behind(to, further) == 0 ? leaves(w, further, &on, works) : -1;
@@ -183,7 +187,7 @@ static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behi
         PyObject *to = PyList_GetItem(behind, i);
         place at;
         if (find(w, to, &at) < 0 ||
-            (at.stretch == stretch ? push(w, to) : come_in(w, to, 0, kind == NODE_VIEW)) < 0)
+            (at.stretch == stretch ? push(w, to) : come_in(w, to, 0, kind == NODE_TURN)) < 0)
             return -1;
     }
     return 0;

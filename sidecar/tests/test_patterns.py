@@ -115,8 +115,8 @@ def test_parents_are_left_out_with_what_is_in_them(probe, python):
 
 
 @pytest.mark.parametrize("pattern, why", [
-    ("one_gpu", None), ("several_gpus", "the model is on several GPUs in one process"),
-    ("data_parallel", "the model is on several GPUs in one process"),
+    ("one_gpu", None), ("several_gpus", "modules of a step are on several GPUs in one process"),
+    ("data_parallel", "modules of a step are on several GPUs in one process"),
     ("other_device", "xpu devices: how long a layer ran there is not known"),
     ("amd_gpu", "AMD devices: how long a layer ran there is not known")])
 def test_devices_without_times_are_refused(probe, python, pattern, why):

@@ -1,6 +1,7 @@
 #include "common/tests/cmocka_all.h"
 #include "sidecar/agent/kernel_sums.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,11 +20,19 @@ static void name(pp_kernel_sums *s, const char *bytes, size_t n)
     assert_int_equal(pp_kernel_sums_name(s, bytes, n, &err), 0);
 }
 
-static pp_wire_kernels copy(pp_kernel_sums *s)
+static pp_wire_kernels copy_part(pp_kernel_sums *s, size_t room, size_t *at)
 {
     pp_wire_kernels ret;
     pp_error err = {0};
-    assert_int_equal(pp_kernel_sums_copy(s, &ret, &err), 0);
+    assert_int_equal(pp_kernel_sums_copy(s, room, at, &ret, &err), 0);
+    return ret;
+}
+
+static pp_wire_kernels copy(pp_kernel_sums *s)
+{
+    size_t at = 0;
+    pp_wire_kernels ret = copy_part(s, 1 << 24, &at);
+    assert_true(at == SIZE_MAX);
     return ret;
 }
 
@@ -126,17 +135,84 @@ static void test_names_may_be_anything(void **state)
     pp_kernel_sums_free(s);
 }
 
+/* A short name that stands for more text than there is memory. */
+static void test_a_name_without_end(void **state)
+{
+    (void)state;
+    char text[1000] = "_Z1f1TI1aS0_E";
+    for (int i = 1; i < 100; i++) {
+        static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        char of[3] = {digits[i % 36], '\0', '\0'};
+        if (i >= 36) {
+            of[0] = digits[i / 36];
+            of[1] = digits[i % 36];
+        }
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "S_IS%s_S%s_E", of, of);
+    }
+    pp_kernel_sums *s = pp_kernel_sums_new();
+    name(s, text, strlen(text) + 1);
+    add(s, 1, F, 1, 1);
+    pp_kernel_sums_step(s, true);
+    pp_wire_kernels k = copy(s);
+    assert_row(&k, 0, text, &(pp_wire_kernel){1, PP_WIRE_FORWARD, 0, 1, 1});
+    done(&k);
+    pp_kernel_sums_free(s);
+}
+
+/* Each row once, the steps once, and each part within its room. */
+static void test_told_in_parts(void **state)
+{
+    (void)state;
+    enum { LAYERS = 1000, NAMES = 3 };
+    static const char names[] = "gemm\0relu\0add";
+    pp_kernel_sums *s = pp_kernel_sums_new();
+    name(s, names, sizeof names);
+    for (uint32_t i = 0; i < LAYERS * NAMES; i++)
+        add(s, 1 + i / NAMES, F, 1 + i % NAMES, i + 1);
+    pp_kernel_sums_step(s, true);
+    size_t at = 0, rows = 0, parts = 0;
+    int64_t steps = 0, ns = 0;
+    while (at != SIZE_MAX) {
+        pp_wire_kernels k = copy_part(s, 200000, &at);
+        assert_true(k.count > 0 && k.count < LAYERS);
+        steps += k.steps;
+        rows += k.count;
+        for (size_t i = 0; i < k.count; i++)
+            ns += k.rows[i].duration;
+        parts++;
+        done(&k);
+    }
+    assert_true(parts > 3 && rows == LAYERS * NAMES && steps == 1);
+    assert_int_equal(ns, LAYERS * NAMES * (LAYERS * NAMES + 1) / 2);
+    pp_kernel_sums_free(s);
+}
+
+static void test_no_longer_than_the_wire_takes(void **state)
+{
+    (void)state;
+    pp_kernel_sums *s = pp_kernel_sums_new();
+    name(s, "gemm", 5);
+    for (int i = 0; i < 30000; i++)
+        add(s, 1, F, 1, 4000000000);
+    pp_kernel_sums_step(s, true);
+    pp_wire_kernels k = copy(s);
+    assert_true(k.rows[0].duration == PP_WIRE_MAX_DURATION);
+    done(&k);
+    pp_kernel_sums_free(s);
+}
+
 /* None rather than some of them. */
 static void test_too_many_rows_tell_nothing(void **state)
 {
     (void)state;
     pp_kernel_sums *s = pp_kernel_sums_new();
     name(s, "gemm", 5);
-    for (uint32_t i = 0; i <= PP_WIRE_MAX_KERNELS; i++)
+    for (uint32_t i = 0; i <= PP_KERNEL_SUMS_MAX; i++)
         add(s, i + 1, F, 1, 1);
     pp_kernel_sums_step(s, true);
     pp_wire_kernels k = copy(s);
     assert_int_equal(k.count, 0);
+    assert_true(pp_kernel_sums_over(s));
     done(&k);
     pp_kernel_sums_clear(s);
     add(s, 1, F, 1, 1);
@@ -153,6 +229,9 @@ int main(void)
         cmocka_unit_test(test_sums_of_steps),
         cmocka_unit_test(test_told_between_steps),
         cmocka_unit_test(test_names_may_be_anything),
+        cmocka_unit_test(test_a_name_without_end),
+        cmocka_unit_test(test_told_in_parts),
+        cmocka_unit_test(test_no_longer_than_the_wire_takes),
         cmocka_unit_test(test_too_many_rows_tell_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

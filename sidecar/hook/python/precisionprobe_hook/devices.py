@@ -1,18 +1,27 @@
 """Devices on which a layer's time cannot be told: it is better that there is none than a wrong one."""
 
 _UNTIMED = "%s devices: how long a layer ran there is not known"
-SEVERAL = "the model is on several GPUs in one process"
+SEVERAL = "modules of a step are on several GPUs in one process"
+
+
+def _of(parameter):
+    """Some tensor classes do not say: they are somebody's own."""
+    try:
+        device = parameter.device
+        return device if device.type not in ("cpu", "meta") else None
+    except Exception:
+        return None
 
 
 def of(modules):
     """The devices of the modules' own parameters, the host's and those without memory left out."""
-    found = {parameter.device for module in modules for parameter in module._parameters.values() if parameter is not None}
-    return {device for device in found if device.type not in ("cpu", "meta")}
+    return {_of(parameter) for module in modules for parameter in list(module._parameters.values())} - {None}
 
 
 def _is_spread(module):
     """DataParallel copies its model to further GPUs as it runs."""
-    return type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
+    devices = getattr(module, "device_ids", None)
+    return type(module).__name__ == "DataParallel" and isinstance(devices, (list, tuple)) and len(devices) > 1
 
 
 def unfit(torch, modules):
