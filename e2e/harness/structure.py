@@ -13,7 +13,7 @@ from .progress import ROOT, project_files
 
 LIBRARIES = {"curl/": "libcurl", "jansson.h": "jansson", "libpq-fe.h": "libpq", "libwebsockets.h": "libwebsockets",
              "openssl/": "openssl", "Python.h": "Python", "uthash.h": "uthash", "utlist.h": "uthash", "uv.h": "libuv",
-             "yaml.h": "libyaml", "cmocka.h": "cmocka", "setjmp.h": "cmocka"}
+             "yaml.h": "libyaml", "cmocka.h": "cmocka"}
 # Of tests alone.
 FOR_TESTS = {"": ["common/tests"], "estimate/tests": ["estimate/regression/tests"],
              "estimate/replay/tests": ["estimate"], "operator/prometheus/tests": ["controller", "operator/http_server"],
