@@ -637,6 +637,9 @@ static void test_kernels_by_name(void **state)
     assert_int_equal(b->kernels.count, 3);
     assert_int_equal(b->kernels.steps, 2);
     assert_int_equal(b->kernels.names.count, 3);
+    PP_CLEANUP_JSON json_t *more = kernels_example();
+    set_at(more, "kernels.steps", "0"); /* of those of the batch before */
+    assert_round_trip(more);
     const pp_wire_kernel *k = &b->kernels.rows[1];
     assert_string_equal(b->kernels.names.items[k->name], "void add<float>(float*)");
     assert_true(k->layer == 1 && k->phase == PP_WIRE_BACKWARD && k->count == 3);

@@ -586,6 +586,23 @@ def turned():
     return training(model, sgd(model.parameters()), loss)
 
 
+class Ways(nn.Module):
+    """Uses a view twice: once turned, behind work of its own, and once as it is."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.first(x).view(32, 32)
+        return (2 * x).sum() + Slow.apply(x.t()).exp().sum()
+
+
+def ways():
+    model = Ways()
+    return training(model, sgd(model.parameters()), lambda: model(0.01 * torch.randn(16, 64)))
+
+
 class There(nn.Parameter):
     """One that says that it is elsewhere: no such device is here."""
 

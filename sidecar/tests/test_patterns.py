@@ -177,6 +177,14 @@ def test_a_view_that_copies_its_gradient_works(probe, python):
         assert ms["1", "backward"] == pytest.approx(slow, rel=0.4)
 
 
+def test_a_view_that_is_come_to_by_two_ways(probe, python):
+    if not numbered(python):
+        pytest.skip("a torch that does not number nodes")
+    result, batches = sampled(probe, python, PATTERNS, "ways", str(COUNT))
+    ms, calls, slow = ms_of(batches), calls_of(batches), slow_ms(result)
+    assert ms["Ways", "backward"] == about(slow["backward"]) and calls["Ways", "backward"] == pytest.approx(1, abs=0.05)
+
+
 def test_a_parent_that_calls_itself_or_returns_what_nobody_uses(probe, python):
     """One call, and all of its own work; what it returns may be no tensors, and some of it in no loss."""
     result, batches = sampled(probe, python, PATTERNS, "odd", str(COUNT))

@@ -15,7 +15,7 @@ def _of(parameter):
 
 def of(modules):
     """The devices of the modules' own parameters, the host's and those without memory left out."""
-    return {_of(parameter) for module in modules for parameter in list(module._parameters.values())} - {None}
+    return {_of(parameter) for module in modules for parameter in list(getattr(module, "_parameters", {}).values())} - {None}
 
 
 def _is_spread(module):

@@ -105,10 +105,6 @@ class _Probe:
         """A step has ended and its modules are known: hooks every layer, and the capture starts."""
         alive = [reference() for reference in _marks.collected()]
         called = list({id(each): each for each in alive if each is not None}.values())
-        why = devices.unfit(self.torch, called)
-        if why:
-            self.stand_aside(why)
-            return
         called, regions = self.regions.split(called)
         if _marks.mode() != _SAMPLE:
             _marks.set_state(_marks.STOPPING)
@@ -116,6 +112,10 @@ class _Probe:
         if self.filters.get("session", _marks.session()) != _marks.session():
             _marks.set_state(_marks.DISCOVERING, False)
             return  # another session: its filters are being read
+        why = devices.unfit(self.torch, called)
+        if why:
+            self.stand_aside(why)
+            return
         named = {at: name for at, (reference, name) in self.known.items() if name and reference() is not None}
         others = [each for each in self.remembered() if each is not None]
         if _marks.session() != self.looked:
