@@ -595,7 +595,7 @@ class Ways(nn.Module):
 
     def forward(self, x):
         x = self.first(x).view(32, 32)
-        return (2 * x).sum() + Slow.apply(x.t()).exp().sum()
+        return Slow.apply(x.t()).exp().sin().sum() + (2 * x).sum()
 
 
 def ways():
