@@ -301,7 +301,9 @@ static char *printed(const json_t *results, int columns, int kernels)
     FILE *f = open_memstream(&text, &size);
     pp_table_print(results, f, &(pp_table_view){columns, kernels});
     (void)fclose(f);
-    return text;
+    char *copy = strdup(text); /* gcc takes what the stream has written for a local's address */
+    free(text);
+    return copy;
 }
 
 static void holds(const char *text, const char *part)

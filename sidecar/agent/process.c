@@ -297,7 +297,8 @@ static size_t room_in(const pp_wire_batch *batch)
         ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10)
     };
     const size_t bytes =
-        (batch->interval_count + batch->grid.count + batch->step_count + batch->run_count) * ROW +
+        (batch->interval_count + batch->grid.count + 2 * batch->step_count + batch->run_count) *
+            ROW +
         batch->layer_count * LAYER;
     return bytes < ROOM ? ROOM - bytes : 0;
 }
