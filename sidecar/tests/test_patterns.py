@@ -84,8 +84,8 @@ def slow_ms(result):
 
 
 def about(ms):
-    """A row with this work in it and little else."""
-    return pytest.approx(1.25 * ms, rel=0.3)
+    """A row with this work in it and little else. `ms` is of all calls, slow ones among those that are not sampled too."""
+    return pytest.approx(1.2 * ms, rel=0.35)
 
 
 def numbered(python):
