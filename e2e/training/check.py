@@ -175,26 +175,27 @@ class Check(unittest.TestCase):
         self.assertEqual({edge: times for edge, times in apart.items() if min(times) > TOLERANCE_NS}, {})
 
 
+def nodes_of(out, inputs):
+    """Autograd nodes that led from the inputs to an output."""
+    stop = {getattr(value, "grad_fn", None) for value in inputs}
+    pending, found = [out.grad_fn], []
+    while pending:
+        node = pending.pop()
+        if node is None or node in stop or node in found:
+            continue
+        found.append(node)
+        pending += [following for following, _ in node.next_functions]
+    return found
+
+
 def observe():
     """Trains with a second observer: global module hooks for forward, hooks on every autograd node that a leaf's
     forward made for backward. Prints [[phase, layer, start, end]]."""
-    import torch
     from torch.nn.modules import module as hooks
 
     import dlrm
     import vgpu_client
     index, began, seen = {}, {}, []
-
-    def nodes_of(out, inputs):
-        stop = {value.grad_fn for value in inputs if isinstance(value, torch.Tensor)}
-        pending, found = [out.grad_fn], []
-        while pending:
-            node = pending.pop()
-            if node is None or node in stop or node in found:
-                continue
-            found.append(node)
-            pending += [following for following, _ in node.next_functions]
-        return found
 
     def before(module, inputs):
         began[module] = time.time_ns()
