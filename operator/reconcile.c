@@ -4,7 +4,6 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/addresses.h"
 #include "operator/agent_connections.h"
 #include "operator/explain.h"
 #include "operator/pending_call.h"
