@@ -1,9 +1,9 @@
 #include "operator/reconcile.h"
-#include "operator/addresses.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/addresses.h"
 #include "operator/agent_connections.h"
 #include "operator/explain.h"
 #include "operator/pending_call.h"
