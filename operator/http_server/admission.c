@@ -128,7 +128,6 @@ void http_review_body(exchange *ex)
     http_exchange_enter(ex, STAGE_REVIEW, server->options.admission_timeout);
     const bool pod = is_creation(&r, "Pod");
     const bool session = is_creation(&r, "ProfileSession");
-    ex->announces = session;
     if (server->stopping || (!pod && !session)) {
         pp_http_admission_respond(server, ex->peer.id, NULL, NULL);
         return;

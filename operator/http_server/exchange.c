@@ -108,7 +108,7 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
 {
     if (ex->answer) /* each request gets one */
         return;
-    ex->close |= ex->peer.server->draining && !ex->announces;
+    ex->close |= ex->peer.server->draining;
     char head[MAX_HEAD];
     int n = snprintf(head, sizeof head,
                      "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s\r\n",

@@ -55,7 +55,6 @@ struct exchange {
     int64_t deadline; /* monotonic ns, of the stage */
     bool plain;       /* on the plain port */
     bool close;       /* the connection ends with the answer */
-    bool announces;   /* a session, whose pods are best reviewed here too */
     size_t expected;  /* bytes of the body */
     size_t reserved;  /* of them, as counted in the server's review_bytes */
     pp_buf body;

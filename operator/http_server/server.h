@@ -194,9 +194,7 @@ int pp_http_server_set_client_ca(pp_http_server *server, const char *pem, pp_err
 
 /**
  * Closes the connections that reviews came by, and ends with each answer that by which it goes: a
- * client that keeps connections comes anew, by then to another replica. Not that by which a session
- * was announced: a pod right after it comes the same way, and no other replica may know the session
- * yet. All else goes on.
+ * client that keeps connections comes anew, by then to another replica. All else goes on.
  */
 void pp_http_server_drain(pp_http_server *server);
 

@@ -1936,19 +1936,12 @@ static void drain_task(fixture *f, void *argument)
     pp_http_server_drain(f->server);
 }
 
-static const char announcement[] =
-    "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{\"uid\":"
-    "\"r-8\",\"namespace\":\"ml\",\"operation\":\"CREATE\",\"kind\":{\"kind\":\"ProfileSession\"},"
-    "\"object\":{\"metadata\":{}}}}";
-
-/* A client that keeps its connection would bring reviews until the server is gone. Only, a pod
- * right after its session comes by the same. */
+/* A client that keeps its connection would bring reviews until the server is gone. */
 static void test_draining_ends_kept_connections(void **state)
 {
     fixture *f = *state;
     client kept = open_tls(f);
     client fresh = open_tls(f);
-    client session = open_tls(f);
     client agent_connection = connect_agent(f, "good");
     PP_CLEANUP_FREE char *text = review_text("now", 0);
     response r = post_review(&kept, text);
@@ -1963,19 +1956,10 @@ static void test_draining_ends_kept_connections(void **state)
     assert_non_null(strcasestr(r.head, "Connection: close\r\n"));
     response_free(&r);
     assert_int_equal(client_read(&fresh, &rest, 1), 0);
-    r = post_review(&session, announcement);
-    assert_int_equal(r.status, 200);
-    assert_null(strcasestr(r.head, "Connection: close\r\n"));
-    response_free(&r);
-    r = post_review(&session, text);
-    assert_non_null(strcasestr(r.head, "Connection: close\r\n"));
-    response_free(&r);
-    assert_int_equal(client_read(&session, &rest, 1), 0);
     send_batch(&agent_connection, "s-1", 1, 1);
     assert_true(fixture_wait(&f->batches, 1));
     client_close(&kept);
     client_close(&fresh);
-    client_close(&session);
     client_close(&agent_connection);
 }
 
