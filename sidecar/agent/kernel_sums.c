@@ -2,6 +2,7 @@
 
 #include "common/array.h"
 #include "common/cleanup.h"
+#include "sidecar/agent/text.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -89,16 +90,6 @@ static void shorten(char *text)
     memmove(text + HEAD + 3, text + n - TAIL, TAIL + 1);
 }
 
-/* What a program calls its kernels may hold anything. */
-static void clean(char *text)
-{
-    json_t *probe = json_string(text);
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f || (!probe && (unsigned char)*c >= 0x80))
-            *c = '?';
-    json_decref(probe);
-}
-
 typedef struct readable {
     jmp_buf full;
     size_t n;
@@ -134,7 +125,7 @@ static char *name_of(const char *mangled)
         text = strdup(mangled);
     if (text) {
         shorten(text);
-        clean(text);
+        pp_text_clean(text);
     }
     return text;
 }
@@ -254,10 +245,10 @@ static int place_of(const pp_kernel_sums *s, uint32_t number, size_t *places, pp
 static size_t text_of(const pp_kernel_sums *s, const row *r, const row *before,
                       const size_t *places)
 {
-    enum { ROW = 80, LAYER = 2 * (PP_RING_NAME + PP_RING_TYPE) + 128 };
+    enum { ROW = 80 };
     size_t bytes = ROW;
     if (!before || before->key.layer != r->key.layer)
-        bytes += LAYER;
+        bytes += PP_KERNEL_SUMS_LAYER_TEXT;
     if (r->key.name && places[r->key.name] == 0)
         bytes += 2 * strlen(s->names[r->key.name - 1]); /* a quote takes two */
     return bytes;

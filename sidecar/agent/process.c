@@ -8,6 +8,7 @@
 #include "sidecar/agent/kernels.h"
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
+#include "sidecar/agent/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -149,11 +150,8 @@ uint64_t pp_process_broken(const pp_process *p)
 static char *clean_text(const char *text, size_t max)
 {
     char *copy = strndup(*text ? text : "?", max);
-    json_t *probe = copy ? json_string(copy) : NULL;
-    for (char *c = copy; c && *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f || (!probe && (unsigned char)*c >= 0x80))
-            *c = '?';
-    json_decref(probe);
+    if (copy)
+        pp_text_clean(copy);
     return copy;
 }
 
@@ -291,15 +289,11 @@ static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
 /* Bytes of text that are left in a batch for its kernels, by what the rest takes at most. */
 static size_t room_in(const pp_wire_batch *batch)
 {
-    enum {
-        ROW = 48,
-        LAYER = 2 * (PP_RING_NAME + PP_RING_TYPE) + 128,
-        ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10)
-    };
+    enum { ROW = 48, ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10) };
     const size_t bytes =
         (batch->interval_count + batch->grid.count + 2 * batch->step_count + batch->run_count) *
             ROW +
-        batch->layer_count * LAYER;
+        batch->layer_count * PP_KERNEL_SUMS_LAYER_TEXT;
     return bytes < ROOM ? ROOM - bytes : 0;
 }
 
