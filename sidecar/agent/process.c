@@ -146,12 +146,16 @@ uint64_t pp_process_broken(const pp_process *p)
 
 /* ---- what the user's process says of itself, made fit for the wire ---- */
 
-/* A copy that is UTF-8, without control characters, not empty. NULL where memory is out. */
+/* A copy of at most `max` bytes that is UTF-8, without control characters, not empty. NULL where
+ * memory is out. */
 static char *clean_text(const char *text, size_t max)
 {
-    char *copy = strndup(*text ? text : "?", max);
-    if (copy)
-        pp_text_clean(copy);
+    char *copy = strdup(*text ? text : "?");
+    if (!copy)
+        return NULL;
+    if (strlen(copy) > max)
+        copy[max] = '\0';
+    pp_text_clean(copy);
     return copy;
 }
 

@@ -573,15 +573,15 @@ class Turning(nn.Module):
 
 
 def turned():
-    """A parent that does nothing itself but that, and a layer."""
+    """A parent that does nothing itself but that, and a layer; the shortest copy is told, as every one takes that long."""
     model = nn.Sequential(Scale(), Turning(True), nn.Flatten(0), Turning(False))
     data, gradient = torch.randn(WIDE * LONG), torch.randn(LONG, WIDE)
 
     def loss():
         begun = time.monotonic()
         gradient.t().reshape(-1)
-        SLOW["backward"][0] += 1
-        SLOW["backward"][1] += time.monotonic() - begun
+        took = time.monotonic() - begun
+        SLOW["backward"] = [1, min(took, SLOW["backward"][1] or took)]
         return model(data).sum()
     return training(model, sgd(model.parameters()), loss)
 

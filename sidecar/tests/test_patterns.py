@@ -172,9 +172,9 @@ def test_a_view_that_copies_its_gradient_works(probe, python):
     """As that of attention does whose q, k and v come out of one product, by permute and unbind."""
     result, batches = sampled(probe, python, PATTERNS, "turned", "100")
     ms, slow = ms_of(batches), slow_ms(result)["backward"]
-    assert ms["3", "backward"] > 0.7 * slow
+    assert ms["3", "backward"] > 0.9 * slow
     if numbered(python):
-        assert ms["1", "backward"] == pytest.approx(slow, rel=0.4)
+        assert 0.9 * slow < ms["1", "backward"] < 1.2 * ms["3", "backward"]
 
 
 def test_a_view_that_is_come_to_by_two_ways(probe, python):
