@@ -2,6 +2,7 @@
 
 #include "common/wire.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What begins with `prefix` goes on behind it; NULL: it begins otherwise. */
@@ -53,4 +54,44 @@ int pp_service_addresses(const json_t *service, pp_strings *ret, pp_error *err)
             return -1;
     }
     return ret->count ? 0 : add(ret, pp_json_get(service, "spec", "clusterIP", NULL), err);
+}
+
+/* 0: the slice has no such port. */
+static int port_of(const json_t *slice, const char *name)
+{
+    size_t i;
+    const json_t *port;
+    json_array_foreach(json_object_get(slice, "ports"), i, port)
+    {
+        const char *its = pp_json_get_string(port, "name", NULL);
+        const json_int_t number = json_integer_value(json_object_get(port, "port"));
+        if (its && strcmp(its, name) == 0 && number > 0 && number < 65536)
+            return (int)number;
+    }
+    return 0;
+}
+
+int pp_service_endpoints(const json_t *slice, const char *port, const char *self, pp_strings *ret,
+                         pp_error *err)
+{
+    const int number = port_of(slice, port);
+    size_t i;
+    const json_t *endpoint;
+    *ret = (pp_strings){0};
+    json_array_foreach(json_object_get(slice, "endpoints"), i, endpoint)
+    {
+        char text[80];
+        const char *pod = pp_json_get_string(endpoint, "targetRef", "name", NULL);
+        /* All addresses of an endpoint are the same one. */
+        const char *address =
+            json_string_value(json_array_get(json_object_get(endpoint, "addresses"), 0));
+        if (!number || !address || !pp_wire_is_address(address) ||
+            (pod && self && strcmp(pod, self) == 0))
+            continue;
+        (void)snprintf(text, sizeof text, strchr(address, ':') ? "[%s]:%d" : "%s:%d", address,
+                       number);
+        if (pp_strings_add_once(ret, text, err) < 0)
+            return -1;
+    }
+    return 0;
 }

@@ -26,4 +26,12 @@ bool pp_service_selects(const json_t *service, const json_t *labels);
  */
 int pp_service_addresses(const json_t *service, pp_strings *ret, pp_error *err);
 
+/**
+ * "ADDRESS:PORT" ("[ADDRESS]:PORT" for IPv6) of each endpoint of an EndpointSlice of the Service,
+ * for its port of that name, but for the pod `self` (NULL: none); those that are not ready, too: a
+ * pod that stops is called as long as it serves. `ret` is set also after a failure.
+ */
+int pp_service_endpoints(const json_t *slice, const char *port, const char *self, pp_strings *ret,
+                         pp_error *err);
+
 #endif

@@ -8,6 +8,7 @@
 #include "operator/addresses.h"
 #include "operator/limits.h"
 #include "operator/pending_call.h"
+#include "operator/replicas.h"
 #include "operator/solve_options.h"
 #include "operator/state.h"
 #include "operator/stuck.h"
@@ -21,11 +22,11 @@
  * A pod is about to be created. Its session is the one that the index of the watched sessions has
  * for it. A session that is about to be created passes here too, before the watch has it: a pod
  * that would be that session's waits for it, so that a session and a pod applied in one file meet;
- * no other pod waits. An API server that is busy may bring it late: where the watch has not, the
- * session is asked for by its name. Where there is no session, a pod that asks for it by its label,
- * or its namespace's, gets a hook that waits for sessions. A pod that cannot be injected is let
- * through as it is; nothing is written on a review's word: the session's condition and Events tell
- * of the pod once the watch has it (explain.h).
+ * no other pod waits. The other replicas hear of it first (replicas.h). An API server that is busy
+ * may bring it late: where the watch has not, the session is asked for by its name. Where there is
+ * no session, a pod that asks for it by its label, or its namespace's, gets a hook that waits for
+ * sessions. A pod that cannot be injected is let through as it is; nothing is written on a review's
+ * word: the session's condition and Events tell of the pod once the watch has it (explain.h).
  */
 
 /* Of a pod, for its announced session; less than the webhook's timeout. */
@@ -283,10 +284,15 @@ static int let_wait(pp_admission *admission, pp_http_id id, const pp_http_review
 static void announce(pp_operator *op, pp_http_id id, const pp_http_review *review)
 {
     pp_error err = {0};
-    if (!review->dry_run && pp_announced_add(op->admission->announced, review->namespace_name,
-                                             review->session, pp_time_monotonic(), &err) < 0)
+    const bool noted =
+        !review->dry_run && pp_announced_add(op->admission->announced, review->namespace_name,
+                                             review->session, pp_time_monotonic(), &err) == 0;
+    if (err.code)
         pp_debug(NULL, "a session to come matches no pod: %s", err.message);
-    answer_none(op, id);
+    if (noted && !review->relayed)
+        pp_replicas_tell(op, review->namespace_name, review->session, answer_none, id);
+    else
+        answer_none(op, id);
 }
 
 void pp_admission_review(pp_operator *op, pp_http_id id, const pp_http_review *review)

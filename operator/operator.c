@@ -14,6 +14,7 @@
 #include "operator/memory.h"
 #include "operator/pending_call.h"
 #include "operator/reconcile.h"
+#include "operator/replicas.h"
 #include "operator/retention.h"
 #include "operator/serve.h"
 #include "operator/session_runtime.h"
@@ -91,6 +92,7 @@ static void finish_stop(pp_operator *op)
     pp_limits_watch_stop(op);
     pp_claims_stop(op);
     pp_addresses_stop(op);
+    pp_replicas_stop(op);
     pp_match_index_free(op->matches);
     pp_workqueue_free(op->queue);
     pp_kube_reviewer_free(op->reviewer);
@@ -141,11 +143,11 @@ static void on_certificate(pp_operator *op, const pp_certificates *certificates)
                                              .gone = on_pod_gone,
                                              .session = pp_admission_session_came};
     pp_error err = {0};
-    if (pp_addresses_start(op, &err) < 0 || pp_admission_start(op, &err) < 0 ||
-        pp_serve_start(op, certificates, &err) < 0 || pp_stuck_start(op, &err) < 0 ||
-        pp_silent_start(op, &err) < 0 || pp_watches_start(op, &events, &err) < 0 ||
-        pp_limits_watch_start(op, &err) < 0 || pp_creations_start(op, &err) < 0 ||
-        pp_leader_start(op, on_handed_over, &err) < 0) {
+    if (pp_addresses_start(op, &err) < 0 || pp_replicas_start(op, &err) < 0 ||
+        pp_admission_start(op, &err) < 0 || pp_serve_start(op, certificates, &err) < 0 ||
+        pp_stuck_start(op, &err) < 0 || pp_silent_start(op, &err) < 0 ||
+        pp_watches_start(op, &events, &err) < 0 || pp_limits_watch_start(op, &err) < 0 ||
+        pp_creations_start(op, &err) < 0 || pp_leader_start(op, on_handed_over, &err) < 0) {
         give_up(op, "starting", &err);
         return;
     }

@@ -8,6 +8,7 @@
 #include "operator/agent_connections.h"
 #include "operator/claims.h"
 #include "operator/limits_watch.h"
+#include "operator/replicas.h"
 #include "operator/state.h"
 #include "operator/tls.h"
 #include "operator/watches.h"
@@ -71,7 +72,7 @@ static bool ready(void *context, char *reason, size_t size)
 {
     const pp_operator *op = context;
     const bool synced = pp_watches_synced(op) && pp_limits_watch_synced(op) &&
-                        pp_claims_synced(op) && pp_addresses_synced(op);
+                        pp_claims_synced(op) && pp_addresses_synced(op) && pp_replicas_synced(op);
     char missing[256];
     char rival[512];
     const char *why = op->draining || op->stopping ? "stopping"

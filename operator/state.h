@@ -62,10 +62,11 @@ struct pp_operator {
     char identity[128];             /**< of this process: host name and random digits */
     bool native_sidecar;
     bool holds_lease;
-    struct pp_claims *claims; /**< of other installations; NULL: none are looked for */
-    bool idle;                /**< one of them goes before this one */
-    bool leading;             /**< holds the Lease and is not idle */
-    int64_t serving_since_ns; /**< when this process began to lead, ns since 1970 */
+    struct pp_replicas *replicas; /**< the others of this installation; NULL: there are none */
+    struct pp_claims *claims;     /**< of other installations; NULL: none are looked for */
+    bool idle;                    /**< one of them goes before this one */
+    bool leading;                 /**< holds the Lease and is not idle */
+    int64_t serving_since_ns;     /**< when this process began to lead, ns since 1970 */
     bool draining;    /**< on the way to stopping: reviews are answered, nothing else begins */
     bool handed_over; /**< the Lease, or it could not be */
     bool stopping;

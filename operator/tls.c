@@ -357,6 +357,11 @@ static void on_closed(uv_handle_t *handle)
     free(tls);
 }
 
+const char *pp_tls_path_secret(const pp_operator *op)
+{
+    return op->tls ? op->tls->certificates.path_secret : NULL;
+}
+
 void pp_tls_stop(pp_operator *op)
 {
     if (!op->tls)

@@ -15,6 +15,8 @@ int pp_tls_start(pp_operator *op, pp_tls_ready_fn ready, pp_error *err);
 /** The authorities of webhook.clientCaFile, PEM, owned; NULL where none is configured, or with err
  * set where it cannot be read. */
 char *pp_tls_client_ca(const pp_config *config, pp_error *err);
+/** What the paths of reviews begin with, borrowed until the loop's next turn; NULL: not known. */
+const char *pp_tls_path_secret(const pp_operator *op);
 void pp_tls_stop(pp_operator *op);
 
 #endif

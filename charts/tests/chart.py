@@ -251,6 +251,7 @@ RIGHTS = {
     "reconcile.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "delete")
                    | verbs_on("watched", "precisionprobe.io", "profilesessions/status", None, "patch"),
     "rights_ask.c": {"create"},  # of reviews of one's own rights, which everybody may
+    "replicas.c": verbs_on("own", "discovery.k8s.io", "endpointslices", None, "list", "watch"),
     "stuck.c": OWNERS | verbs_on("watched", "", "pods", None, "delete"),
     "tls.c": verbs_on("own", "", "secrets", None, "create")
              | verbs_on("own", "", "secrets", OWN + "-tls", "get", "update")

@@ -97,13 +97,50 @@ static void test_not_more_than_agents_take(void **state)
     pp_strings_free(&got);
 }
 
+static void test_endpoints(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *slice, *first, *second; /* NULL: none */
+    } cases[] = {
+        {"{'ports': [{'name': 'https', 'port': 9443}, {'name': 'metrics', 'port': 8080}],"
+         " 'endpoints': [{'addresses': ['10.0.0.4'], 'targetRef': {'name': 'me'}},"
+         " {'addresses': ['10.0.0.5'], 'targetRef': {'name': 'other'}},"
+         " {'addresses': ['10.0.0.6'], 'conditions': {'ready': false, 'terminating': true}}]}",
+         "10.0.0.5:9443", "10.0.0.6:9443"},
+        {"{'ports': [{'name': 'https', 'port': 9443}], 'endpoints': [{'addresses': ['fd00::5']}]}",
+         "[fd00::5]:9443", NULL},
+        {"{'ports': [{'name': 'http', 'port': 9443}], 'endpoints': [{'addresses': ['10.0.0.5']}]}",
+         NULL, NULL},
+        {"{'ports': [{'name': 'https', 'port': 70000}], 'endpoints': [{'addresses': "
+         "['10.0.0.5']}]}",
+         NULL, NULL},
+        {"{'ports': [{'name': 'https'}], 'endpoints': [{'addresses': ['10.0.0.5']}]}", NULL, NULL},
+        {"{'ports': [{'name': 'https', 'port': 9443}], 'endpoints': [{'addresses': ['a.b:1/x']}, "
+         "{'addresses': []}, {}, 7]}",
+         NULL, NULL},
+        {"{'ports': null, 'endpoints': null}", NULL, NULL},
+        {"[]", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_strings got;
+        PP_CLEANUP_JSON json_t *slice = fixture_json(cases[i].slice);
+        assert_int_equal(pp_service_endpoints(slice, "https", "me", &got, NULL), 0);
+        assert_int_equal(got.count, !!cases[i].first + !!cases[i].second);
+        if (cases[i].first)
+            assert_string_equal(got.items[0], cases[i].first);
+        if (cases[i].second)
+            assert_string_equal(got.items[1], cases[i].second);
+        pp_strings_free(&got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_whom_it_selects),
-        cmocka_unit_test(test_not_more_than_agents_take),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_whom_it_selects), cmocka_unit_test(test_not_more_than_agents_take),
+        cmocka_unit_test(test_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

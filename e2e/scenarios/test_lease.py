@@ -72,16 +72,41 @@ def check_counted_once(world, uid):
     assert row["stored"] == row["counted"] > 0
 
 
+CREATORS = 4  # at a time: so the API server has several connections to the webhook
+
+
 def missed_pods(world, namespace, seconds):
     """Pods created for so long, each right after its session: (those not injected for it, how many there were)."""
-    api = Api(world.cluster)
-    missed, end, n = [], time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        if not create_pair(api, namespace, n):
-            missed.append(n)
-        n += 1
-    api.close()
-    return missed, n
+    missed, created, end = [], [], time.monotonic() + seconds
+
+    def create(first):
+        api, n = Api(world.cluster), first
+        while time.monotonic() < end:
+            if not create_pair(api, namespace, n):
+                missed.append(n)
+            created.append(n)
+            n += CREATORS
+        api.close()
+
+    threads = [threading.Thread(target=create, args=(first,)) for first in range(CREATORS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(missed), len(created)
+
+
+def test_no_pod_is_missed_while_a_replica_stops(trainings, namespace):
+    """One that does not lead: only the API server's calls move."""
+    world = trainings
+    world.use(replicaCount="2")
+    world.wait_for_leader()
+    leader = world.leaders()[0]
+    other = next(p["metadata"]["name"] for p in world.operator_pods() if p["metadata"]["name"] != leader)
+    world.cluster.kubectl("-n", SYSTEM, "delete", "pod", other, "--wait=false")
+    missed, created = missed_pods(world, namespace, 8)
+    assert created > 20 and not missed, f"{missed} of {created}"
+    world.cluster.kubectl("-n", SYSTEM, "rollout", "status", f"deployment/{NAME}", "--timeout=60s")
 
 
 def test_the_other_replica_takes_over(trainings, namespace):

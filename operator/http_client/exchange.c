@@ -139,6 +139,23 @@ static int set_tls(CURL *easy, const pp_http_client_tls *tls, pp_error *err)
     return 0;
 }
 
+/* "::ADDRESS:PORT": for whatever host and port, as a URL names one. */
+static int set_route(http_client_exchange *exchange, const char *to, pp_error *err)
+{
+    PP_CLEANUP_FREE char *route = NULL;
+    if (!to)
+        return 0;
+    if (asprintf(&route, "::%s", to) < 0) {
+        route = NULL;
+        return pp_error_nomem(err);
+    }
+    exchange->route = curl_slist_append(NULL, route);
+    if (!exchange->route)
+        return pp_error_nomem(err);
+    curl_easy_setopt(exchange->easy, CURLOPT_CONNECT_TO, exchange->route);
+    return 0;
+}
+
 static CURLcode set_body(CURL *easy, const pp_http_client_request *request)
 {
     const char *method = request->method;
@@ -172,8 +189,9 @@ static CURLcode set_transport(CURL *easy, const pp_http_client_request *request)
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    /* Wait for a connection that may be shared rather than opening one per request of a burst. */
-    if (strncmp(request->url, "https:", 6) == 0)
+    /* Wait for a connection that may be shared rather than opening one per request of a burst; curl
+     * would wait also for one that goes elsewhere. */
+    if (strncmp(request->url, "https:", 6) == 0 && !request->connect_to)
         curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
                      (long)(request->timeout_ms ? request->timeout_ms : DEFAULT_TIMEOUT_MS));
@@ -199,7 +217,7 @@ static int set_options(http_client_exchange *exchange, const pp_http_client_requ
     if (rc)
         return pp_error_set(err, rc == CURLE_OUT_OF_MEMORY ? PP_ERR_NOMEM : PP_ERR_INVALID,
                             "request: %s", curl_easy_strerror(rc));
-    if (set_tls(easy, request->tls, err) < 0)
+    if (set_tls(easy, request->tls, err) < 0 || set_route(exchange, request->connect_to, err) < 0)
         return -1;
     return set_headers(exchange, request, err);
 }
@@ -250,6 +268,7 @@ void http_client_exchange_free(http_client_exchange *exchange)
         return;
     curl_easy_cleanup(exchange->easy);
     curl_slist_free_all(exchange->headers);
+    curl_slist_free_all(exchange->route);
     pp_buf_done(&exchange->body);
     free(exchange);
 }

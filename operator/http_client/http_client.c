@@ -11,10 +11,9 @@
 enum { DEFAULT_MAX_CONNECTIONS = 32 };
 
 static const unsigned max_of_share[PP_HTTP_CLIENT_SHARES] = {
-    [PP_HTTP_CLIENT_OTHER] = 512,
-    [PP_HTTP_CLIENT_LEASE] = 16,
-    [PP_HTTP_CLIENT_TOKENS] = 128,
-    [PP_HTTP_CLIENT_PROMETHEUS] = 512,
+    [PP_HTTP_CLIENT_OTHER] = 512,   [PP_HTTP_CLIENT_LEASE] = 16,
+    [PP_HTTP_CLIENT_TOKENS] = 128,  [PP_HTTP_CLIENT_PROMETHEUS] = 512,
+    [PP_HTTP_CLIENT_REPLICAS] = 64,
 };
 
 /** A descriptor that curl wants watched. */

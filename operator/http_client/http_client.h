@@ -28,6 +28,7 @@ typedef enum pp_http_client_share {
     PP_HTTP_CLIENT_LEASE,      /**< 16 */
     PP_HTTP_CLIENT_TOKENS,     /**< 128: TokenReviews */
     PP_HTTP_CLIENT_PROMETHEUS, /**< 512 */
+    PP_HTTP_CLIENT_REPLICAS,   /**< 64: the operator's other replicas */
     PP_HTTP_CLIENT_SHARES,
 } pp_http_client_share;
 
@@ -68,6 +69,8 @@ typedef int (*pp_http_client_chunk_fn)(void *user, pp_http_client_id id, int sta
 typedef struct pp_http_client_request {
     const char *method;         /**< NULL: GET, or POST where there is a body */
     const char *url;            /**< http or https; needed */
+    const char *connect_to;     /**< "ADDRESS:PORT" that is connected to in place of the URL's host
+                                   and port, "[ADDRESS]:PORT" for IPv6; may be NULL */
     const char *const *headers; /**< "Name: value", NULL-terminated; may be NULL */
     pp_http_client_share share;
     const char *bearer_token; /**< sent as Authorization: Bearer; may be NULL */

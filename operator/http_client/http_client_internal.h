@@ -16,6 +16,7 @@ typedef struct http_client_exchange {
     pp_http_client_id id;
     CURL *easy;
     struct curl_slist *headers;
+    struct curl_slist *route; /**< where to connect to in place of the URL's host; NULL: there */
     pp_buf body;
     pp_http_client_chunk_fn chunk;
     pp_http_client_done_fn done;

@@ -38,21 +38,23 @@ static void cleanup_request(request *r)
     pp_json_free_fields(request_fields, r);
 }
 
-bool http_review_path(const pp_http_server *server, const char *path, bool *ret_labelled)
+bool http_review_path(exchange *ex, const char *path)
 {
+    const pp_http_server *server = ex->peer.server;
     size_t n = strlen(server->path_secret);
     size_t at = strcspn(*path == '/' ? path + 1 : path, "/");
     if (!n || *path != '/' || at != n || CRYPTO_memcmp(path + 1, server->path_secret, n) != 0)
         return false;
-    *ret_labelled = strcmp(path + 1 + n, "/labelled") == 0;
-    return *ret_labelled || strcmp(path + 1 + n, "/pods") == 0 ||
+    ex->labelled = strcmp(path + 1 + n, "/labelled") == 0;
+    ex->relayed = strcmp(path + 1 + n, "/replica") == 0;
+    return ex->labelled || ex->relayed || strcmp(path + 1 + n, "/pods") == 0 ||
            strcmp(path + 1 + n, "/sessions") == 0;
 }
 
 void http_review_begin(exchange *ex)
 {
     pp_http_server *server = ex->peer.server;
-    if (server->client_certificate && !http_tls_client_known(ex->peer.wsi)) {
+    if (server->client_certificate && !ex->relayed && !http_tls_client_known(ex->peer.wsi)) {
         ex->close = true;
         http_exchange_answer_text(ex, 401, "", "a client certificate is needed");
         return;
@@ -128,7 +130,7 @@ void http_review_body(exchange *ex)
     http_exchange_enter(ex, STAGE_REVIEW, server->options.admission_timeout);
     const bool pod = is_creation(&r, "Pod");
     const bool session = is_creation(&r, "ProfileSession");
-    if (server->stopping || (!pod && !session)) {
+    if (server->stopping || (!pod && !session) || (pod && ex->relayed)) {
         pp_http_admission_respond(server, ex->peer.id, NULL, NULL);
         return;
     }
@@ -137,7 +139,8 @@ void http_review_body(exchange *ex)
                                    .pod = pod ? r.object : NULL,
                                    .session = session ? r.object : NULL,
                                    .labelled = ex->labelled,
-                                   .dry_run = r.dry_run};
+                                   .dry_run = r.dry_run,
+                                   .relayed = ex->relayed};
     server->handlers.review(server->handlers.context, ex->peer.id, &handed);
 }
 

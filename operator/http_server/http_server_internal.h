@@ -60,6 +60,7 @@ struct exchange {
     pp_buf body;
     char uid[129];                      /* of the admission review */
     bool labelled;                      /* its namespace asks for the hook */
+    bool relayed;                       /* by another replica */
     unsigned char digest[DIGEST_BYTES]; /* of the token, in STAGE_AUTHORIZE */
     unsigned char *answer;              /* LWS_PRE bytes of room, head, body */
     size_t head_len;
@@ -277,8 +278,9 @@ void http_exchange_answer_text(exchange *ex, int status, const char *headers, co
 void http_exchange_free(exchange *ex);
 
 /* admission.c */
-/** Whether the path, NUL-terminated, is one of reviews; in time that says nothing of the secret. */
-bool http_review_path(const pp_http_server *server, const char *path, bool *ret_labelled);
+/** Whether the path, NUL-terminated, is one of reviews, and which is noted in the exchange; in time
+ * that says nothing of the secret. */
+bool http_review_path(exchange *ex, const char *path);
 void http_review_begin(exchange *ex);
 void http_review_body(exchange *ex);
 void http_review_late(exchange *ex);

@@ -97,7 +97,7 @@ static void route_request(exchange *ex)
     bool found = false;
     if (!read_length(ex))
         return;
-    if (method && !ex->plain && http_review_path(ex->peer.server, path, &ex->labelled)) {
+    if (method && !ex->plain && http_review_path(ex, path)) {
         begin_review(ex, method);
         return;
     }

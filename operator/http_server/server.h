@@ -3,6 +3,7 @@
  *
  *   TLS    POST /SECRET/pods   admission review of pods and sessions, always answered allowed
  *          POST /SECRET/labelled   the same, in namespaces that ask for the hook
+ *          POST /SECRET/replica    a session's, passed on by another replica
  *          GET  /v1/ingest     WebSocket of the agents (docs/wire.md)
  *   plain  GET  /metrics, /healthz, /readyz
  *
@@ -92,6 +93,7 @@ typedef struct pp_http_review {
     const json_t *session;      /**< a ProfileSession; NULL: a pod */
     bool labelled;              /**< the namespace asks for the hook: precisionprobe.io/inject */
     bool dry_run;               /**< nothing may be changed elsewhere because of this request */
+    bool relayed;               /**< another replica has it, and passes it on: a session */
 } pp_http_review;
 
 /** Who an agent's connection speaks for: from its token, never from a message. */
@@ -188,7 +190,8 @@ int pp_http_server_set_path_secret(pp_http_server *server, const char *secret, p
 
 /**
  * From now on reviews need a client certificate that one of these authorities (PEM) has signed;
- * NULL: they need none. On failure nothing changes. Connections for anything else need none ever.
+ * NULL: they need none. On failure nothing changes. Connections for anything else need none ever,
+ * nor do reviews that another replica passes on, which knows the path alone.
  */
 int pp_http_server_set_client_ca(pp_http_server *server, const char *pem, pp_error *err);
 

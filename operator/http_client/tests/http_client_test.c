@@ -392,6 +392,20 @@ static void test_methods_without_body(void **state)
     assert_non_null(strstr(w->got.data, "Content-Length: 0"));
 }
 
+/* Where the URL's host is not, and to a port that it does not name. */
+static void test_connects_elsewhere(void **state)
+{
+    world *w = *state;
+    char there[64];
+    (void)snprintf(there, sizeof there, "127.0.0.1:%d", w->server.port);
+    const pp_http_client_request request = {
+        .url = "http://nowhere.invalid/echo", .connect_to = there, .done = on_done, .user = w};
+    assert_int_equal(pp_http_client_send(w->client, &request, NULL, NULL), 0);
+    run_until_done(w, 1);
+    assert_int_equal(w->error.code, PP_OK);
+    assert_non_null(strstr(w->got.data, "Host: nowhere.invalid"));
+}
+
 static void test_stream(void **state)
 {
     world *w = *state;
@@ -635,6 +649,7 @@ int main(void)
         TEST(test_retry_after_is_bounded),
         TEST(test_request_as_sent),
         TEST(test_methods_without_body),
+        TEST(test_connects_elsewhere),
         TEST(test_stream),
         TEST(test_cancel_in_chunk),
         TEST(test_cancel_outside),

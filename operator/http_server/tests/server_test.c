@@ -1376,6 +1376,26 @@ static char *pem_of(X509 *certificate)
     return copy;
 }
 
+/** Another replica brings a session's review, and nothing else, without a certificate. */
+static void assert_replica(fixture *f)
+{
+    PP_CLEANUP_FREE char *pod = review_text("now", 0);
+    static const char session[] =
+        "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{\"uid\":"
+        "\"u\",\"namespace\":\"ml\",\"operation\":\"CREATE\",\"kind\":{\"kind\":\"ProfileSession\"}"
+        ","
+        "\"object\":{\"metadata\":{\"name\":\"s\"},\"spec\":{}}}}";
+    const char *const texts[] = {pod, session};
+    for (int i = 0; i < 2; i++) {
+        client c = open_tls(f);
+        response r = client_request(&c, "POST", "/s3cret/replica", "", texts[i], strlen(texts[i]));
+        assert_int_equal(r.status, 200);
+        assert_int_equal(f->reviews, i);
+        response_free(&r);
+        client_close(&c);
+    }
+}
+
 /** Reviews may need a client certificate; nobody else does, and another's is as good as none. */
 static void test_reviews_may_need_a_certificate(void **state)
 {
@@ -1397,6 +1417,7 @@ static void test_reviews_may_need_a_certificate(void **state)
     client_present(foreign, foreign_key);
     assert_path(f, "/s3cret/pods", 401);
     assert_int_equal(f->reviews, 0);
+    assert_replica(f);
     client_present(certificate, key);
     assert_review(f, "/s3cret/pods", 200);
     assert_review(f, "/s3cret/pods", 200);
