@@ -395,11 +395,12 @@ def check_network_policy():
     check("refused: no way to Postgres", "networkPolicy.egress.rules is needed" in refused, str(refused))
     postgres = {"to": [node], "ports": [{"port": 5432}]}
     policy = network_policy(enabled=True, egress={"enabled": True, "apiServers": ["10.1.0.1/32"], "rules": [postgres]})
-    check("names, the API server, Postgres and nothing else",
+    replicas = {"ports": [{"port": "https"}], "to": [{"podSelector": policy["podSelector"]}]}
+    check("names, the API server, other replicas, Postgres and nothing else",
           policy["policyTypes"] == ["Ingress", "Egress"]
           and policy["egress"] == [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
                                    {"ports": [{"port": 443}, {"port": 6443}], "to": [{"ipBlock": {"cidr": "10.1.0.1/32"}}]},
-                                   postgres], str(policy))
+                                   replicas, postgres], str(policy))
     for wrong in ({"nodes": ["everywhere"]}, {"egress": {"apiServerPorts": [0]}}, {"ingress": []}):
         said = network_policy(enabled=True, **wrong)
         check(f"refused: {json.dumps(wrong)}", "/networkPolicy" in said, str(said))

@@ -31,7 +31,9 @@ static const char *const sources[] = {
 /* No reasons of ours. */
 static const char *const others[] = {
     /* kinds, scopes, operators and states of Kubernetes */
+    "AdmissionReview",
     "BestEffort",
+    "CREATE",
     "Container",
     "DeleteOptions",
     "Deployment",
