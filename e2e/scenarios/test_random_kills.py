@@ -19,7 +19,7 @@ from harness.progress import say, wait_until
 from harness.session import losses, manifest, pods_of
 from harness.environment import AGENT, SYSTEM
 
-pytestmark = [pytest.mark.long, pytest.mark.kills]
+pytestmark = [pytest.mark.extended, pytest.mark.kills]
 
 KILLS = 50
 SENT = re.compile(r"batch sent instance=(\S+) seq=(\d+) events=(\d+)")
