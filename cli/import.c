@@ -5,6 +5,7 @@
 #include "cli/solve.h"
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "estimate/ranks.h"
 #include "operator/store/store.h"
 
 #include <argp.h>
@@ -204,7 +205,14 @@ static int gather(import *m, pp_error *err)
         return pp_error_field(err, "batches.jsonl", "holds no step: nothing was sampled");
     if (pp_store_import_samples(m->rows, activity, err) < 0)
         return -1;
-    return pp_solve(activity, &m->solving, take_solution, m, err);
+    if (pp_solve(activity, &m->solving, take_solution, m, err) < 0)
+        return -1;
+    pp_ranks *ranks = NULL;
+    int rc = pp_ranks_compare(activity, &ranks, err);
+    if (rc == 0)
+        rc = pp_store_import_ranks(m->rows, ranks, err);
+    pp_ranks_free(ranks);
+    return rc;
 }
 
 /* ---- the database ---- */

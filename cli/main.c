@@ -7,6 +7,7 @@
 #include "cli/trace.h"
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/wire.h"
 
 #include <argp.h>
 #include <limits.h>
@@ -83,17 +84,7 @@ static error_t take_folder(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-/* The one argument of a verb without options; help or a wrong usage ends the process. */
-static const char *folder_of(int argc, char **argv, char *name, const char *what)
-{
-    const struct argp argp = {NULL, take_folder, "FOLDER", what, NULL, NULL, NULL};
-    const char *folder = NULL;
-    argv[0] = name;
-    (void)argp_parse(&argp, argc, argv, 0, NULL, &folder);
-    return folder;
-}
-
-enum { KEY_KERNELS = 256 };
+enum { KEY_KERNELS = 256, KEY_RANK };
 
 typedef struct report_options {
     const char *folder;
@@ -150,14 +141,58 @@ static int import(int argc, char **argv)
     return EXIT_SUCCESS;
 }
 
+typedef struct trace_options {
+    const char *folder;
+    int rank;
+    pp_error *err;
+} trace_options;
+
+static error_t take_trace(int key, char *text, struct argp_state *state)
+{
+    trace_options *options = state->input;
+    char *end = NULL;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = &options->folder;
+        return 0;
+    }
+    if (key != KEY_RANK)
+        return ARGP_ERR_UNKNOWN;
+    const long rank = strtol(text, &end, 10);
+    if (end == text || *end || rank < 0 || rank > PP_WIRE_MAX_PROCESS) {
+        (void)pp_error_field(options->err, "--rank", "must be a number from 0 to %d",
+                             PP_WIRE_MAX_PROCESS);
+        return EINVAL;
+    }
+    options->rank = (int)rank;
+    return 0;
+}
+
 static int trace(int argc, char **argv)
 {
     static char name[] = "precisionprobe trace";
+    static const struct argp folder = {NULL, take_folder, "FOLDER", NULL, NULL, NULL, NULL};
+    static const struct argp_child children[] = {{&folder, 0, NULL, 0}, {0}};
+    static const struct argp_option known[] = {
+        {"rank", KEY_RANK, "N", 0,
+         "Write that rank's steps only, and which rank it is: for what reads a file of each, as "
+         "Holistic Trace Analysis does",
+         0},
+        {0}};
+    static const struct argp argp = {known,
+                                     take_trace,
+                                     NULL,
+                                     "Writes the steps that a run kept in full to standard output, "
+                                     "as Chrome trace events.",
+                                     children,
+                                     NULL,
+                                     NULL};
     pp_error err = {0};
-    const char *folder = folder_of(argc, argv, name,
-                                   "Writes the steps that a run kept in full to standard output, "
-                                   "as Chrome trace events.");
-    return pp_trace(folder, stdout, &err) < 0 ? complain(&err) : EXIT_SUCCESS;
+    trace_options options = {.rank = PP_TRACE_ALL, .err = &err};
+    argv[0] = name;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0 ||
+        pp_trace(options.folder, options.rank, stdout, &err) < 0)
+        return complain(&err);
+    return EXIT_SUCCESS;
 }
 
 static int help(FILE *to, int status)
@@ -165,7 +200,7 @@ static int help(FILE *to, int status)
     (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
                 "       precisionprobe report [OPTION...] FOLDER\n"
                 "       precisionprobe import [OPTION...] FOLDER\n"
-                "       precisionprobe trace FOLDER > trace.json\n"
+                "       precisionprobe trace [OPTION...] FOLDER > trace.json\n"
                 "       precisionprobe --version\n"
                 "Each has a help of its own, with its options: run --help, import --help, ...\n",
                 to);

@@ -4,6 +4,7 @@
 #include "cli/recording.h"
 #include "cli/results.h"
 #include "cli/run_kernels.h"
+#include "cli/run_ranks.h"
 #include "cli/sampling.h"
 #include "cli/solve.h"
 #include "cli/table.h"
@@ -401,7 +402,7 @@ static int tell(run *r, pp_error *err)
     if (json_object_set_new(results, "gpus", gpus) < 0)
         return pp_error_nomem(err);
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
-        describe_gpus(r, gpus, err) < 0)
+        describe_gpus(r, gpus, err) < 0 || pp_run_ranks_describe(activity, results, err) < 0)
         return -1;
     pp_table_print(results, stderr,
                    &(pp_table_view){pp_table_columns(stderr), r->options->kernels});

@@ -3,6 +3,7 @@
 #include "cli/names.h"
 #include "cli/results.h"
 #include "cli/table_kernels.h"
+#include "cli/table_ranks.h"
 #include "common/metric.h"
 
 #include <stdbool.h>
@@ -531,6 +532,7 @@ void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
         if (!*why || *pp_results_text(gpu, "gpu"))
             print_gpu(to, gpu, layers, view);
     }
+    pp_table_ranks_print(to, results);
 }
 
 int pp_table_columns(FILE *file)

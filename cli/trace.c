@@ -12,7 +12,9 @@ enum { STEPS_THREAD = 0, PROCESSES = PP_WIRE_MAX_PROCESS + 1 };
 
 typedef struct trace {
     FILE *to;
-    int64_t start; /* ns since 1970; 0: no batch yet */
+    int rank;           /* of whose processes alone there is a trace; PP_TRACE_ALL */
+    int64_t world_size; /* of that rank's; 0: it is not there */
+    int64_t start;      /* ns since 1970; 0: no batch yet */
     size_t events;
     bool named[PROCESSES]; /* process and threads of that number */
 } trace;
@@ -100,8 +102,9 @@ static int put_step(trace *t, int64_t process, const pp_wire_step *s, pp_error *
     set_known(args, "epoch", s->epoch, json_integer(s->epoch));
     set_known(args, "batch", s->batch, json_integer(s->batch));
     set_known(args, "gap", s->gap, microseconds(s->gap));
-    (void)snprintf(name, sizeof name, "step %" PRId64, s->number);
-    return put_event(t, name, "step", process, STEPS_THREAD, s->start, s->duration, args, err);
+    (void)snprintf(name, sizeof name, "ProfilerStep#%" PRId64, s->number);
+    return put_event(t, name, "user_annotation", process, STEPS_THREAD, s->start, s->duration, args,
+                     err);
 }
 
 static const pp_wire_layer *find_layer(const pp_wire_batch *b, int64_t id)
@@ -132,6 +135,9 @@ static int take_batch(void *user, const pp_wire_batch *b, pp_error *err)
     trace *t = user;
     if (t->start == 0)
         t->start = b->capture.start;
+    if (t->rank != PP_TRACE_ALL && t->rank != number_of(&b->process))
+        return 0;
+    t->world_size = b->process.world_size;
     if (b->grid.cell) /* sums have no times of their own */
         return 0;
     if (name_process(t, &b->process, err) < 0)
@@ -147,15 +153,27 @@ static int take_batch(void *user, const pp_wire_batch *b, pp_error *err)
     return 0;
 }
 
-int pp_trace(const char *folder, FILE *to, pp_error *err)
+/* With a space: Holistic Trace Analysis looks for the rank in the text. */
+static void put_rank(const trace *t)
+{
+    if (t->rank != PP_TRACE_ALL)
+        (void)fprintf(t->to, ",\"distributedInfo\":{\"rank\": %d, \"world_size\": %" PRId64 "}",
+                      t->rank, t->world_size);
+}
+
+int pp_trace(const char *folder, int rank, FILE *to, pp_error *err)
 {
     PP_CLEANUP_FREE trace *t = calloc(1, sizeof *t);
     if (!t)
         return pp_error_nomem(err);
     t->to = to;
+    t->rank = rank;
     if (pp_recording_batches(folder, take_batch, t, err) < 0)
         return -1;
-    (void)fprintf(to, "%s\n],\"otherData\":{\"startNs\":\"%" PRId64 "\"}}\n", t->events ? "" : HEAD,
-                  t->start);
+    if (rank != PP_TRACE_ALL && t->world_size == 0)
+        return pp_error_field(err, "--rank", "names no process of the run");
+    (void)fprintf(to, "%s\n]", t->events ? "" : HEAD);
+    put_rank(t);
+    (void)fprintf(to, ",\"otherData\":{\"startNs\":\"%" PRId64 "\"}}\n", t->start);
     return fflush(to) == 0 && !ferror(to) ? 0 : pp_error_errno(err, "writing the trace");
 }

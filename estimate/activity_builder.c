@@ -70,6 +70,8 @@ static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch 
         return -1;
     if (in->chip.capability)
         p->chip = in->chip;
+    p->rank = (int32_t)in->rank;
+    p->world_size = (int32_t)in->world_size;
     return add_gpus(a, p, &in->gpus, err);
 }
 

@@ -3,7 +3,9 @@
  * was observed of all of them, which steps and intervals lie in it.
  */
 #include "estimate/problem.h"
+
 #include "common/wire.h"
+#include "estimate/apart.h"
 #include "estimate/spans.h"
 
 #include <math.h>
@@ -659,8 +661,8 @@ static int build(const layer_index *x, const char *gpu, const pp_estimates_optio
     return collect_metrics(x->activity, gpu, options, p, err);
 }
 
-int pp_problem_build(const pp_activity *activity, const char *gpu,
-                     const pp_estimates_options *options, pp_problem *ret, pp_error *err)
+static int build_of(const pp_activity *activity, const char *gpu,
+                    const pp_estimates_options *options, pp_problem *ret, pp_error *err)
 {
     bool *uses = NULL;
     bool any = false;
@@ -675,4 +677,41 @@ int pp_problem_build(const pp_activity *activity, const char *gpu,
                        : pp_error_set(err, PP_ERR_NOT_FOUND, "no process used GPU %s", gpu);
     free(uses);
     return rc;
+}
+
+/* From the first marked step's begin to the last one's end, of the processes without a GPU. */
+static pp_time_range find_captured(const pp_activity *a)
+{
+    pp_time_range r = {0, 0};
+    for (size_t i = 0; i < a->n_steps; i++) {
+        const pp_activity_step *s = &a->steps[i];
+        const pp_activity_batch *b = &a->batches[s->batch];
+        const int64_t end = s->start_ns + s->duration_ns;
+        if (b->dwell || !pp_activity_uses(a, b->process, ""))
+            continue;
+        r.start_ns = r.end_ns == 0 || s->start_ns < r.start_ns ? s->start_ns : r.start_ns;
+        r.end_ns = end > r.end_ns ? end : r.end_ns;
+    }
+    return r;
+}
+
+/* Without a GPU there are no samples, and times are each process' own. */
+static int build_apart(const pp_activity *activity, const pp_estimates_options *options,
+                       pp_problem *ret, pp_error *err)
+{
+    pp_activity apart;
+    int rc = pp_apart_make(activity, &apart, err);
+    if (rc == 0)
+        rc = build_of(&apart, "", options, ret, err);
+    if (rc == 0)
+        ret->captured = find_captured(activity);
+    pp_apart_done(&apart);
+    return rc;
+}
+
+int pp_problem_build(const pp_activity *activity, const char *gpu,
+                     const pp_estimates_options *options, pp_problem *ret, pp_error *err)
+{
+    return *gpu ? build_of(activity, gpu, options, ret, err)
+                : build_apart(activity, options, ret, err);
 }

@@ -5,6 +5,7 @@
 #include "common/thread.h"
 #include "common/time.h"
 #include "controller/solve_due.h"
+#include "estimate/ranks.h"
 #include "estimate/solve.h"
 #include "operator/state.h"
 #include "operator/watches.h"
@@ -40,8 +41,9 @@ typedef struct job {
     pp_activity *activity;
     pp_estimates **solutions; /* one per GPU of the target's processes */
     size_t n_solutions;
-    size_t writing; /* solutions on their way into the store */
-    bool failed;    /**< a target, for what `error` says */
+    pp_ranks *ranks; /* its processes side by side */
+    size_t writing;  /* of both, on their way into the store */
+    bool failed;     /**< a target, for what `error` says */
     bool target_failed;
     pp_error error;
     pp_strings shared; /* GPUs, as the exporter says */
@@ -64,6 +66,8 @@ static void free_data(job *j)
     for (size_t i = 0; i < j->n_solutions; i++)
         pp_estimates_free(j->solutions[i]);
     free(j->solutions);
+    pp_ranks_free(j->ranks);
+    j->ranks = NULL;
     j->solutions = NULL;
     j->n_solutions = 0;
     j->activity = pp_activity_free(j->activity);
@@ -125,6 +129,17 @@ static void on_written(void *user, const pp_error *error)
         next_target(j);
 }
 
+static void write_ranks(job *j)
+{
+    pp_error err = {0};
+    j->writing++;
+    if (pp_store_put_ranks(j->op->store, j->uid, j->pod_uid, j->ranks, j->final, on_written, j,
+                           &err) < 0) {
+        j->writing--;
+        note_failure(j, &err);
+    }
+}
+
 static void on_solved(uv_work_t *request, int status)
 {
     job *j = request->data;
@@ -139,6 +154,8 @@ static void on_solved(uv_work_t *request, int status)
             note_failure(j, &err);
         }
     }
+    if (wanted && !j->target_failed)
+        write_ranks(j);
     if (--j->writing == 0)
         next_target(j);
 }
@@ -160,6 +177,7 @@ static void solve(uv_work_t *request)
             (*to)->shared |= pp_strings_contain(&j->shared, gpus.items[i]);
         j->n_solutions += ok;
     }
+    ok = ok && pp_ranks_compare(j->activity, &j->ranks, &j->error) == 0;
     if (!ok)
         j->failed = j->target_failed = true;
     pp_strings_free(&gpus);

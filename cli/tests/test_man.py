@@ -32,7 +32,7 @@ def options_of_page(verb):
     return {OPTION.match(plain(line)).groups() for line in re.findall(r"^\.TP\n(.*)$", section, re.M)}
 
 
-@pytest.mark.parametrize("verb", ["run", "report", "import"])
+@pytest.mark.parametrize("verb", ["run", "report", "import", "trace"])
 def test_options_are_those_of_help(verb):
     shown = run(os.environ["PP_CLI"], verb, "--help").stdout
     options = {OPTION.match(line.strip()).groups() for line in shown.splitlines() if OPTION.match(line.strip())}

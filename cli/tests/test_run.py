@@ -233,11 +233,11 @@ def test_trace_of_all_steps_sums_to_the_table(python, tmp_path):
     assert probed.returncode == 0, probed.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     events = [e for e in trace(tmp_path) if e["ph"] == "X"]
-    steps = {e["args"]["step"]: e for e in events if e["cat"] == "step"}
+    steps = {e["args"]["step"]: e for e in events if e["cat"] == "user_annotation"}
     assert len(steps) == results["sampledSteps"] > 200
     sums = collections.Counter()
     for event in events:
-        if event["cat"] == "step":
+        if event["cat"] == "user_annotation":
             continue
         whole = steps[event["args"]["step"]]
         assert event["pid"] == whole["pid"] and event["ts"] >= whole["ts"] - 1e-3
@@ -253,7 +253,7 @@ def test_the_first_steps_are_a_timeline(python, tmp_path):
     assert probed.returncode == 0, probed.stderr
     counts = [len(json.loads(line)["steps"]["number"]) for line in (tmp_path / "batches.jsonl").open()]
     assert 5 in itertools.accumulate(counts), counts  # no batch goes across their end
-    assert len([e for e in trace(tmp_path) if e.get("cat") == "step"]) >= 5
+    assert len([e for e in trace(tmp_path) if e.get("cat") == "user_annotation"]) >= 5
 
 
 def test_exit_status_and_nothing_on_standard_output(python):
@@ -290,6 +290,32 @@ def test_a_program_without_torch(tmp_path):
     assert probed.stderr.count("no step was sampled: it started no Python that loads the hook") == 1
     assert left_behind() == before
     assert "no step was sampled: it started no Python" in run(*probe("report", str(tmp_path))).stdout
+
+
+FORKED = """
+import multiprocessing, sys, torch
+def rank():
+    torch.manual_seed(1)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(200):
+        model(torch.ones(8, 4)).sum().backward()
+        optimizer.step()
+    print(model.weight.tolist())
+    sys.exit(5)
+torch.set_num_threads(1)
+process = multiprocessing.get_context("fork").Process(target=rank)
+process.start()
+process.join()
+sys.exit(process.exitcode)
+"""
+
+
+def test_a_forked_rank_is_told_of(python):
+    """It is not marked, trains as ever, and the reason is said (torch 2.0 and later)."""
+    plain, probed = run(python, "-c", FORKED), run(*probe("run", "--", python, "-c", FORKED))
+    assert (probed.returncode, probed.stdout) == (5, plain.stdout), probed.stderr
+    assert "no step was sampled: forked from a process with the hook: have ranks spawned" in probed.stderr
 
 
 @pytest.mark.parametrize("options, program, why", [

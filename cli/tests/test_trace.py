@@ -10,12 +10,12 @@ import folder
 import pytest
 
 
-def run(results):
-    return subprocess.run([os.environ["PP_CLI"], "trace", results], capture_output=True, text=True, timeout=60)
+def run(results, *options):
+    return subprocess.run([os.environ["PP_CLI"], "trace", *options, results], capture_output=True, text=True, timeout=60)
 
 
-def trace(results):
-    told = run(results)
+def trace(results, *options):
+    told = run(results, *options)
     assert told.returncode == 0, told.stderr
     return json.loads(told.stdout)
 
@@ -28,7 +28,7 @@ def test_events_of_a_step(tmp_path):
     told = trace(folder.write(tmp_path, batches=[batch]))
     assert told["otherData"] == {"startNs": str(folder.T0 + 3000 * folder.MS)}
     step, bottom, top = [e for e in told["traceEvents"] if e["ph"] == "X"]
-    assert step == {"ph": "X", "name": "step 3", "cat": "step", "pid": 0, "tid": 0, "ts": 0, "dur": 1e6,
+    assert step == {"ph": "X", "name": "ProfilerStep#3", "cat": "user_annotation", "pid": 0, "tid": 0, "ts": 0, "dur": 1e6,
                     "args": {"step": 3, "batch": 3, "gap": 170e3}}
     assert bottom == {"ph": "X", "name": "bottom", "cat": "forward", "pid": 0, "tid": 1, "ts": 0, "dur": 430e3,
                       "args": {"layer": "bottom", "type": "Linear", "phase": "forward", "step": 3, "busy": 400e3}}
@@ -47,9 +47,29 @@ def test_names_of_ranks_and_phases(tmp_path):
     assert {e["pid"] for e in told if e["ph"] == "X"} == {0, 1}
 
 
+def test_one_rank(tmp_path):
+    """Beside the others: its times begin where theirs do. What looks for its rank in the text finds a space before it."""
+    batches = [folder.batch(0, 0, 1), folder.batch(1, 2, 1)]
+    for rank, batch in enumerate(batches):
+        batch["process"].update(id=rank, rank=rank, worldSize=2)
+    results = folder.write(tmp_path, batches=batches)
+    told = trace(results, "--rank=1")
+    assert told["distributedInfo"] == {"rank": 1, "world_size": 2} and '"rank": 1' in run(results, "--rank=1").stdout
+    assert {(e["pid"], e["ts"]) for e in told["traceEvents"] if e.get("cat") == "user_annotation"} == {(1, 2e6)}
+    assert "distributedInfo" not in trace(results)
+
+
+@pytest.mark.parametrize("rank, message", [
+    ("2", "--rank names no process of the run"), ("-1", "--rank must be a number from 0 to 65535"), ("1x", "--rank"),
+    ("", "--rank")])
+def test_no_such_rank(tmp_path, rank, message):
+    told = run(folder.write(tmp_path), f"--rank={rank}")
+    assert told.returncode == 1 and message in told.stderr
+
+
 def test_sums_are_left_out(tmp_path):
     told = trace(folder.write(tmp_path, batches=[folder.batch(0, 0, 2), folder.as_grid(folder.batch(1, 2, 50))]))
-    assert [e["args"]["step"] for e in told["traceEvents"] if e.get("cat") == "step"] == [0, 1]
+    assert [e["args"]["step"] for e in told["traceEvents"] if e.get("cat") == "user_annotation"] == [0, 1]
 
 
 @pytest.mark.parametrize("text, message", [

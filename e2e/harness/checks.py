@@ -285,6 +285,25 @@ def libraries():
     return with_torch("sidecar/tests/test_libraries.py", [TORCH_IMAGE], 29755, PP_LIBRARIES=folder)
 
 
+TRACE_ENGINE = "@paulirish/trace_engine@0.0.65"  # of Chrome's developer tools
+
+
+def trace_readers():
+    """What reads our traces, from the package registries."""
+    run(os.path.join(ROOT, "e2e/setup"), "nodejs", "npm")
+    pins = os.path.join(ROOT, "cli/tests/readers.txt")
+    with open(pins, "rb") as file:
+        folder = os.path.join(CACHE, "readers-" + hashlib.sha256(file.read() + TRACE_ENGINE.encode()).hexdigest()[:12])
+    if not os.path.isdir(folder):
+        shutil.rmtree(folder + ".new", ignore_errors=True)
+        expect("readers.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder + ".new", "--no-deps",
+               "--only-binary=:all:", "-r", pins)
+        expect("readers-node.log", "npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix",
+               folder + ".new", TRACE_ENGINE)
+        os.rename(folder + ".new", folder)
+    return with_torch("cli/tests/test_trace_readers.py", [DEBIAN], 29765, PP_READERS=folder)
+
+
 def chart(cluster):
     """The chart with the helm that the cluster has brought and the operator of the unit tests' build."""
     helm = shutil.which("helm", path=cluster.environment.get("PATH")) or "helm"
@@ -301,6 +320,6 @@ BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older to
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
           ("the trainings' tests", trainings)]
 SLOW = ("unit tests under TSan", "clang-tidy")
-EXTENDED = [("trainings of real libraries", libraries)]
+EXTENDED = [("trainings of real libraries", libraries), ("readers of traces", trace_readers)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "SLOW", "Failure", "chart", "step"]

@@ -29,7 +29,9 @@ static pp_activity_process processes[] = {
      NULL,
      {0},
      {0},
-     false},
+     false,
+     0,
+     1},
     {(char *)(uintptr_t) "i1",
      1,
      {(char **)(uintptr_t)list_a, 1},
@@ -38,7 +40,9 @@ static pp_activity_process processes[] = {
      NULL,
      {0},
      {0},
-     false},
+     false,
+     0,
+     1},
     {(char *)(uintptr_t) "i1",
      2,
      {(char **)(uintptr_t)list_b, 1},
@@ -47,7 +51,9 @@ static pp_activity_process processes[] = {
      NULL,
      {0},
      {0},
-     false},
+     false,
+     0,
+     1},
 };
 static pp_activity_layer layers[] = {
     {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear", {0}},
@@ -692,6 +698,41 @@ static void no_gpu_gives_times(void **state)
     discard(&st);
 }
 
+/* Two that work at the same time, of which one was watched for longer. */
+static void without_a_gpu_each_has_its_own_time(void **state)
+{
+    (void)state;
+    pp_activity_process both[2] = {processes[0], processes[1]};
+    pp_activity_batch batches[] = {{0, true, 1, T0, T0 + 10 * S, 0, false},
+                                   {1, true, 1, T0 + 4 * S, T0 + 8 * S, 0, false}};
+    pp_activity_step steps[] = {{0, 1, T0, 10 * S, -1}, {1, 1, T0 + 4 * S, 4 * S, -1}};
+    pp_activity_interval intervals[] = {{0, 2, PP_PHASE_FORWARD, T0 + S, 6 * S, -1, false},
+                                        {1, 7, PP_PHASE_FORWARD, T0 + 5 * S, 2 * S, -1, false}};
+    pp_activity a = base();
+    both[0].gpus = both[1].gpus = (pp_strings){0};
+    a.processes = both;
+    a.n_processes = 2;
+    a.batches = batches;
+    a.n_batches = 2;
+    a.steps = steps;
+    a.n_steps = 2;
+    a.intervals = intervals;
+    a.n_intervals = 2;
+    pp_estimates *s = NULL;
+    const pp_estimates_options options = {.metrics = PP_METRIC_ALL, .tolerance_percent = 5};
+    assert_int_equal(pp_estimates_solve(&a, "", &options, &s, NULL), 0);
+    assert_int_equal(s->step_count, 2);
+    assert_int_equal(s->step_ns, 14 * S);
+    assert_int_equal(s->observed_ns, 14 * S);
+    assert_int_equal(s->first_step_ns, T0);
+    assert_int_equal(s->last_step_ns, T0 + 10 * S);
+    assert_string_equal(s->items[0].layer, "a");
+    assert_int_equal(s->items[0].total_ns, 8 * S);
+    assert_int_equal(s->items[0].calls, 2);
+    assert_int_equal(batches[1].start_ns, T0 + 4 * S); /* it is left as it was */
+    pp_estimates_free(s);
+}
+
 /* Memory in use is a level of the GPU: each layer that ran holds the job's average. */
 static void memory_is_the_jobs(void **state)
 {
@@ -904,6 +945,7 @@ int main(void)
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
         cmocka_unit_test(no_gpu_gives_times),
+        cmocka_unit_test(without_a_gpu_each_has_its_own_time),
         cmocka_unit_test(memory_is_the_jobs),
         cmocka_unit_test(job_only_says_no_layer),
         cmocka_unit_test(same_windows_are_told),

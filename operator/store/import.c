@@ -109,6 +109,11 @@ int pp_store_import_solution(pp_store_import *i, const pp_estimates *solution, p
                                  true, err);
 }
 
+int pp_store_import_ranks(pp_store_import *i, const pp_ranks *ranks, pp_error *err)
+{
+    return pp_store_add_ranks(&i->call.job, i->session_uid, i->pod_uid, ranks, true, err);
+}
+
 int pp_store_import_submit(pp_store *store, pp_store_import *i, int64_t finished_ns,
                            pp_store_batch_fn done, void *user, pp_error *err)
 {

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
-static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine, isolated, chip "
+static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine, isolated, chip, "
+                                    "rank, world_size "
                                     "FROM process WHERE session_uid = $1 AND pod_uid = $2 "
                                     "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
@@ -81,7 +82,9 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
                          sizeof(*a->processes), err) < 0)
         return -1;
     pp_activity_process *p = &a->processes[a->n_processes++];
-    *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0)};
+    *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0),
+                               .rank = (int32_t)pp_row_int(r, row, 7, 0),
+                               .world_size = (int32_t)pp_row_int(r, row, 8, 1)};
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
         copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->pm, err) < 0 ||

@@ -25,6 +25,7 @@
 #include "controller/session.h"
 #include "estimate/activity.h"
 #include "estimate/estimates.h"
+#include "estimate/ranks.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -157,6 +158,12 @@ int pp_store_put_solution(pp_store *store, const char *session_uid, const char *
                           const pp_estimates *solution, bool final, pp_store_done_fn done,
                           void *user, pp_error *err);
 
+/** Replaces what is stored of the target's processes side by side. Nothing is kept of one that is
+ *  alone in its pod and its job. What was put with `final` is replaced only by the same. */
+int pp_store_put_ranks(pp_store *store, const char *session_uid, const char *pod_uid,
+                       const pp_ranks *ranks, bool final, pp_store_done_fn done, void *user,
+                       pp_error *err);
+
 /** A finished session of one pod that was gathered elsewhere, in the making. */
 typedef struct pp_store_import pp_store_import;
 
@@ -170,6 +177,7 @@ void pp_store_import_batch(pp_store_import *import, const pp_wire_batch *batch);
 /** Any number of samples, over at most 400 days. */
 int pp_store_import_samples(pp_store_import *import, const pp_activity *activity, pp_error *err);
 int pp_store_import_solution(pp_store_import *import, const pp_estimates *solution, pp_error *err);
+int pp_store_import_ranks(pp_store_import *import, const pp_ranks *ranks, pp_error *err);
 
 /** All of it in one transaction. `inserted` is false where a session of that UID is there already:
  *  then nothing changes. Takes the import over, also on failure. */

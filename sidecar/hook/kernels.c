@@ -60,6 +60,9 @@ enum {
 #define RECORDS_MAX 400000
 
 #define VERSION_MIN 18 /* CUPTI of CUDA 12.0 */
+/* CUPTI of CUDA 12.6: attached anew after it was left, an earlier one may end a training that
+ * replays CUDA graphs (pytorch/pytorch issues 112507 and 150957). */
+#define VERSION_ANEW 24
 #define FLUSH_EVERY INT64_C(50000000)
 /* ns of launches after the capture that show it is all there, whatever streams there are; and where
  * each stream has shown one: a stream's kernels run one after the other. */
@@ -170,6 +173,7 @@ static atomic_uint free_buffers; /* a bit for each of this capture's */
 static uint8_t *buffers;         /* two captures' in turn, and one in reserve */
 static atomic_int pool;          /* which of the two */
 static atomic_bool left;         /* CUPTI was: those that it had are nobody's */
+static atomic_bool ever_left;    /* in this process' life */
 static int64_t offset;           /* from CUPTI's clock to the marks' */
 static void *detacher;           /* subscription that waits for the next CUDA call */
 static atomic_int detaching;
@@ -231,6 +235,8 @@ static void load_call_records(void *library)
     memcpy(&cupti.runtime_api, &runtime, sizeof runtime);
 }
 
+static uint32_t version;
+
 static const char *load(void)
 {
     static bool loaded;
@@ -249,7 +255,6 @@ static const char *load(void)
         memcpy(symbols[i].slot, &symbol, sizeof symbol);
     }
     load_call_records(library);
-    uint32_t version = 0;
     if (cupti.version(&version) != CUPTI_OK || version < VERSION_MIN)
         return "CUPTI is older than that of CUDA 12";
     loaded = true;
@@ -537,6 +542,7 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
 
 static void leave(void)
 {
+    atomic_store(&ever_left, true);
     if (cupti.finalize() == CUPTI_OK)
         atomic_store(&left, true);
 }
@@ -712,6 +718,18 @@ static void reset(void)
     (void)pthread_mutex_unlock(&lock);
 }
 
+/* Why this CUPTI must not be attached, now or ever; NULL: it may. torch's own profiler leaves its
+ * CUPTI attached where TEARDOWN_CUPTI=0 says so, and so says that leaving it does harm. */
+static const char *refusal_of_version(void)
+{
+    const char *teardown = getenv("TEARDOWN_CUPTI");
+    if (version >= VERSION_ANEW)
+        return NULL;
+    if (teardown && strcmp(teardown, "0") == 0)
+        return "TEARDOWN_CUPTI=0: CUPTI before CUDA 12.6 is not to be left";
+    return atomic_load(&ever_left) ? "CUPTI before CUDA 12.6 is attached once in a process" : NULL;
+}
+
 const char *pp_kernels_start(void)
 {
     if (getenv("CUDA_INJECTION64_PATH"))
@@ -723,6 +741,9 @@ const char *pp_kernels_start(void)
         return NULL; /* the capture before has just ended: it goes on */
     if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
         return "the capture before is not read yet";
+    why = refusal_of_version();
+    if (why)
+        return why;
     if (!pp_cupti_rate_left(pp_ring_session()))
         return "CUPTI was attached as often as it should be";
     if (!alone())

@@ -11,7 +11,8 @@
 #define LEAVE_WAIT_NS INT64_C(500000000)
 #define LEAVE_LOOK_NS INT64_C(200000)
 
-static atomic_bool running;
+static atomic_uint running; /* threads: in a spawned process the one that waits to know what it is
+                               starts the hook's, and ends */
 static atomic_bool closing;
 
 static void *body(void *run)
@@ -23,7 +24,7 @@ static void *body(void *run)
     Py_XDECREF(done);
     Py_DECREF((PyObject *)run);
     PyGILState_Release(gil);
-    atomic_store(&running, false);
+    atomic_fetch_sub(&running, 1);
     return NULL;
 }
 
@@ -35,11 +36,11 @@ int pp_thread_start(PyObject *run)
     if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
         return -1;
     Py_INCREF(run);
-    atomic_store(&running, true);
+    atomic_fetch_add(&running, 1);
     int rc = pthread_create(&thread, NULL, body, run);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
-        atomic_store(&running, false);
+        atomic_fetch_sub(&running, 1);
         Py_DECREF(run);
         return -1;
     }
@@ -77,12 +78,12 @@ void pp_thread_leave(void)
     Py_BEGIN_ALLOW_THREADS;
     pp_ring_wake(true);
     int64_t until = pp_now() + LEAVE_WAIT_NS;
-    while (atomic_load(&running) && pp_now() < until)
+    while (atomic_load(&running) > 0 && pp_now() < until)
         pp_sleep(LEAVE_LOOK_NS);
     Py_END_ALLOW_THREADS;
 }
 
 void pp_thread_forget(void)
 {
-    atomic_store(&running, false);
+    atomic_store(&running, 0);
 }

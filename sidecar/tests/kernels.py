@@ -341,10 +341,40 @@ def bereft(training):
     return {"fine": why, "alone": has_no_child(), "children": children(), "signals": signals}
 
 
-if __name__ == "__main__":
-    cuda, cupti = sys.argv[2:]
+def events(training):
+    """Until a capture has events in the place of kernels, and to its end."""
+    training.until(lambda: faults.ring()["state"] == 2 and faults.ring()["clock"] == "cuda")
+    training.until(lambda: faults.ring()["state"] != 2)
+
+
+def load(cuda, cupti):
+    global double
     double = ctypes.CDLL(cupti)
     faults.pretend_cuda(cuda)
+
+
+def rank(cuda, cupti):
+    """A process of a launcher's: it ends in the middle of a capture, as trainings do."""
+    load(cuda, cupti)
+    training = Training()
+    training.until(training.recording)
+    for _ in range(20):
+        training.step()
+    print(training.steps, flush=True)
+
+
+def spawn(cuda, cupti):
+    import multiprocessing
+    process = multiprocessing.get_context("spawn").Process(target=rank, args=(cuda, cupti))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "spawn":
+        spawn(*sys.argv[2:])
+    load(*sys.argv[2:])
     one = Training()
     told = globals()[sys.argv[1]](one)
     one.end(step=kernels(), late=one.late, told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())

@@ -110,14 +110,29 @@ def captures_of(calls):
     ("captures", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
     ("waiting", CUPTI, [OWN, OWN, OWN]),
     ("graphs", CUPTI, [OWN, CALLS, CALLS]),
-    ("untold", CUPTI, [OWN, CALLS, OWN]),
-    ("captures", OLD_CUPTI, [OWN, OWN, OWN])], ids=["behind", "waiting", "graphs", "untold", "old"])
+    ("untold", CUPTI, [OWN, CALLS, OWN])], ids=["behind", "waiting", "graphs", "untold"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
     told, batches = trained(probe, case, cupti)
     clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), (clocks, told["ring"], probe.log.read_text()[-2000:])
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
     assert captures_of(told["calls"])[:len(begun)] == begun
+
+
+def test_cupti_before_cuda_12_6_is_attached_once(probe):
+    """Attached anew it has ended trainings that replay CUDA graphs; captures after the first have events."""
+    told, batches = trained(probe, "events", OLD_CUPTI)
+    calls = captures_of(told["calls"])
+    assert calls[:len(OWN)] == OWN and calls.count("register") == 1 and calls.count("finalize") == 1, calls
+    assert numbers(batches) and numbers(batches, "cuda")
+    why = {b["process"]["kernels"] for b in batches if b["process"]["clock"] == "cuda"}
+    assert why == {"CUPTI before CUDA 12.6 is attached once in a process"}
+
+
+def test_cupti_that_is_not_to_be_left_is_not_attached(probe):
+    told, batches = trained(probe, "events", OLD_CUPTI, environment={"TEARDOWN_CUPTI": "0"})
+    assert "register" not in told["calls"] and not numbers(batches) and numbers(batches, "cuda")
+    assert {b["process"]["kernels"] for b in batches} == {"TEARDOWN_CUPTI=0: CUPTI before CUDA 12.6 is not to be left"}
 
 
 def test_what_costs_less_is_chosen(probe):
@@ -154,6 +169,17 @@ def test_records_that_are_lost(probe):
 def test_a_forked_child_profiles_itself(probe):
     told, _ = trained(probe, "forked")
     assert told["told"] == [7] * 10
+
+
+def test_a_spawned_rank_keeps_its_last_steps(probe):
+    """As a launcher starts them; it ends in the middle of a capture."""
+    probe.configure(overheadBudgetPercent=50, stretch={"seconds": 5})
+    probe.start("--dump")
+    result = run(PYTHON, KERNELS, "spawn", CUDA, CUPTI,
+                 environment=probe.environment({"LD_PRELOAD": str(DOUBLES / "faults.so")}))
+    probe.finish()
+    batches = probe.batches()
+    assert numbers(batches) and max(numbers(batches)) >= int(result.stdout) - 1, (result.stdout, probe.log.read_text()[-2000:])
 
 
 def test_torch_profiler_begins(probe):

@@ -1355,6 +1355,82 @@ static void result_has_kernels(void **state)
     finish(f);
 }
 
+static void put_ranks(fixture *f, const char *pod, pp_rank *ranks, size_t n, bool final)
+{
+    pp_error err = {0};
+    const pp_ranks all = {.ranks = ranks, .n = n};
+    called(f, pp_store_put_ranks(f->store, "s1", pod, &all, final, on_done, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+}
+
+/* One with a layer and what is outside of all; `wait` of a step of 100 ms. */
+static pp_rank make_rank(int number, int rank, double wait_ms, pp_rank_item items[2])
+{
+    items[0] = (pp_rank_item){"", PP_PHASE_OTHER, 1, 1e6};
+    items[1] = (pp_rank_item){"bot.0", PP_PHASE_FORWARD, 2, (99 - wait_ms) * 1e6};
+    return (pp_rank){.process = number,
+                     .rank = rank,
+                     .world_size = 3,
+                     .steps = 20,
+                     .step_ns = 100e6,
+                     .wait_ns = wait_ms * 1e6,
+                     .own_ns = (100 - wait_ms) * 1e6,
+                     .own_stderr = rank == 0 ? (double)NAN : 5e5,
+                     .items = items,
+                     .n_items = 2};
+}
+
+/* Three ranks in two pods, the last the slow one. */
+static void ranks_side_by_side(void **state)
+{
+    (void)state;
+    fixture *f = start("t_ranks");
+    pp_rank_item items[3][2];
+    pp_rank first[2] = {make_rank(0, 0, 40, items[0]), make_rank(1, 1, 30, items[1])};
+    pp_rank second = make_rank(0, 2, 10, items[2]);
+    pp_rank silent = {.process = 7, .rank = 1, .world_size = 3};
+    prepare_target(f);
+    put_target(f, "s1", "p2");
+    put_ranks(f, "p1", first, 2, false);
+    put_ranks(f, "p1", first, 2, false);
+    put_ranks(f, "p2", (pp_rank[]){second, silent}, 2, false);
+    expect(f,
+           "SELECT pod_uid, process, rank, world_size, steps, ms_per_step, own_ms_per_step, "
+           "own_stderr_ms, wait_ms_per_step, others_own_ms_per_step, latest FROM result_rank "
+           "ORDER BY rank",
+           "p1|0|0|3|20|100|60|NULL|40|80|f\n"
+           "p1|1|1|3|20|100|70|0.5|30|75|f\n"
+           "p2|0|2|3|20|100|90|0.5|10|65|f");
+    expect(f,
+           "SELECT rank, layer, phase, calls_per_step, ms_per_step, others_ms_per_step FROM "
+           "result_rank_item WHERE layer <> '' ORDER BY rank",
+           "0|bot.0|forward|2|59|79\n1|bot.0|forward|2|69|74\n2|bot.0|forward|2|89|64");
+    put_solution(f, 0.5, true);
+    put_ranks(f, "p1", first, 2, true);
+    put_ranks(f, "p1", first, 1, false); /* of an operator that has not heard of the end */
+    expect(f, "SELECT count(*) FROM rank WHERE pod_uid = 'p1'", "2");
+    execute(f->direct, "DELETE FROM session");
+    expect(f, "SELECT count(*) FROM rank_item", "0");
+    finish(f);
+}
+
+/* In its pod and its job: it has nobody beside it. */
+static void a_rank_alone_is_not_kept(void **state)
+{
+    (void)state;
+    fixture *f = start("t_rank_alone");
+    pp_rank_item items[2];
+    pp_rank alone = make_rank(0, 0, 0, items);
+    prepare_target(f);
+    put_ranks(f, "p1", &alone, 1, false);
+    expect(f, "SELECT others_own_ms_per_step, count(*) OVER () FROM result_rank", "NULL|1");
+    alone.world_size = 1;
+    put_ranks(f, "p1", &alone, 1, false);
+    expect(f, "SELECT count(*) FROM result_rank", "0");
+    finish(f);
+}
+
 /* The longest names that the wire takes, of a layer and of a kernel, are a key like others. */
 static void longest_kernel_names(void **state)
 {
@@ -2136,6 +2212,8 @@ int main(void)
         cmocka_unit_test(kernels_are_summed),
         cmocka_unit_test(kernels_of_replays_are_no_trainings),
         cmocka_unit_test(result_has_kernels),
+        cmocka_unit_test(ranks_side_by_side),
+        cmocka_unit_test(a_rank_alone_is_not_kept),
         cmocka_unit_test(longest_kernel_names),
         cmocka_unit_test(kernels_without_end),
         cmocka_unit_test(replays_are_no_training),

@@ -1,0 +1,65 @@
+-- Training processes side by side: means over the marked steps of each. Of pods with several, and of jobs over several pods.
+CREATE TABLE rank (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    process        integer NOT NULL,          -- its number in the pod, whichever agents saw it
+    rank           integer NOT NULL,
+    world_size     integer NOT NULL,
+    steps          bigint NOT NULL,           -- marked ones
+    step_ns        double precision NOT NULL,
+    wait_ns        double precision NOT NULL, -- communication beside which it did nothing else
+    own_ns         double precision NOT NULL, -- the rest of a step
+    own_stderr_ns  double precision,          -- by its steps; NULL: too few
+    PRIMARY KEY (session_uid, pod_uid, process),
+    FOREIGN KEY (session_uid, pod_uid) REFERENCES target ON DELETE CASCADE
+);
+
+CREATE TABLE rank_item (
+    session_uid    text NOT NULL,
+    pod_uid        text NOT NULL,
+    process        integer NOT NULL,
+    layer          text NOT NULL,             -- its name; '' where phase is of the step as a whole
+    phase          text NOT NULL,             -- as in kernel
+    calls          double precision NOT NULL, -- of a step
+    ns             double precision NOT NULL,
+    PRIMARY KEY (session_uid, pod_uid, process, layer, phase),
+    FOREIGN KEY (session_uid, pod_uid, process) REFERENCES rank ON DELETE CASCADE
+);
+
+-- The median of all elements but the one at place k, of which the array is in order; NULL where there are none.
+CREATE FUNCTION median_of_others(sorted double precision[], k bigint) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (sorted[l + (l >= k)::int] + sorted[h + (h >= k)::int]) / 2
+    FROM (SELECT cardinality(sorted) / 2 AS l, (cardinality(sorted) + 1) / 2 AS h) n
+    WHERE cardinality(sorted) > 1
+$$;
+
+CREATE VIEW result_rank AS
+SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
+       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, r.process, r.rank, r.world_size, r.steps,
+       r.step_ns / 1e6 AS ms_per_step, r.own_ns / 1e6 AS own_ms_per_step, r.own_stderr_ns / 1e6 AS own_stderr_ms,
+       r.wait_ns / 1e6 AS wait_ms_per_step, median_of_others(o.sorted, r.place) / 1e6 AS others_own_ms_per_step,
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
+               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+FROM session s
+CROSS JOIN LATERAL (
+    SELECT *, row_number() OVER (ORDER BY own_ns) AS place FROM rank WHERE session_uid = s.uid) r
+CROSS JOIN LATERAL (SELECT array_agg(own_ns ORDER BY own_ns) AS sorted FROM rank WHERE session_uid = s.uid) o
+JOIN target t ON t.session_uid = s.uid AND t.pod_uid = r.pod_uid;
+
+CREATE VIEW result_rank_item AS
+SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
+       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, r.process, r.rank, r.world_size,
+       i.layer, i.phase, i.calls AS calls_per_step, i.ns / 1e6 AS ms_per_step,
+       median_of_others(o.sorted, i.place) / 1e6 AS others_ms_per_step,
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
+               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+FROM session s
+CROSS JOIN LATERAL (
+    SELECT *, row_number() OVER (PARTITION BY layer, phase ORDER BY ns) AS place
+    FROM rank_item WHERE session_uid = s.uid) i
+JOIN LATERAL (
+    SELECT layer, phase, array_agg(ns ORDER BY ns) AS sorted FROM rank_item WHERE session_uid = s.uid
+    GROUP BY layer, phase) o ON o.layer = i.layer AND o.phase = i.phase
+JOIN rank r ON r.session_uid = s.uid AND r.pod_uid = i.pod_uid AND r.process = i.process
+JOIN target t ON t.session_uid = s.uid AND t.pod_uid = i.pod_uid;
