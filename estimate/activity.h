@@ -26,8 +26,8 @@ typedef struct pp_activity_process {
     char *pm; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
     pp_chip chip;                              /**< what its one GPU is; zeros: not known */
     uint8_t pm_doubt[PP_METRIC_SAMPLED_COUNT]; /**< of each metric, as wire.h has it; 0: none */
-    bool pm_saw_gaps; /**< its GPU was sampled where no kernel of it ran: nobody else's did there
-                           unless a doubt says so */
+    bool pm_saw_gaps;   /**< its GPU was sampled where no kernel of it ran: nobody else's did there
+                             unless a doubt says so */
     int32_t rank;       /**< of its job's processes, from 0 */
     int32_t world_size; /**< how many these are; 1: it is alone */
 } pp_activity_process;

@@ -5,10 +5,11 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
-static const char processes_sql[] = "SELECT instance, process, gpus, kernels, fine, isolated, chip, "
-                                    "rank, world_size "
-                                    "FROM process WHERE session_uid = $1 AND pod_uid = $2 "
-                                    "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
+static const char processes_sql[] =
+    "SELECT instance, process, gpus, kernels, fine, isolated, chip, "
+    "rank, world_size "
+    "FROM process WHERE session_uid = $1 AND pod_uid = $2 "
+    "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
     "SELECT instance, process, layer, name, type, parameters, forward_left_out, "
     "backward_left_out FROM layer "

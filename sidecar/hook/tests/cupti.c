@@ -27,7 +27,13 @@
 #include <time.h>
 
 enum { OK = 0, NO_MORE = 12, FAILED = 999 };
-enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, VERSION = 130000 };
+enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10 };
+
+#ifdef PP_CUPTI_OLD
+enum { VERSION = 21 }; /* of CUDA 12.3 */
+#else
+enum { VERSION = 130000 };
+#endif
 enum { CALL_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8, SPARES = 4, CALLS = 1024 };
 /* How pp_cupti_launch() does it: by the runtime, or by the driver, with the record of the call
  * after the kernel's. */
