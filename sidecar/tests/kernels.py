@@ -357,7 +357,7 @@ def rank(cuda, cupti):
     """A process of a launcher's: it ends in the middle of a capture, as trainings do."""
     load(cuda, cupti)
     training = Training()
-    training.until(training.recording)
+    training.until(double.pp_cupti_attached)  # whose ring is whose is not known here: its parent has one
     for _ in range(20):
         training.step()
     print(training.steps, flush=True)
