@@ -356,7 +356,7 @@ typedef struct pp_session_owner {
 /** What may be in a session's way, in the order in which Stalled names it. */
 typedef enum pp_session_trouble {
     PP_TROUBLE_STORE = 0,    /**< the store cannot be reached */
-    PP_TROUBLE_SERVICE,      /**< the operator's Service brings nobody to it */
+    PP_TROUBLE_OPERATOR,     /**< its rights, its Service or its webhook's configuration lack */
     PP_TROUBLE_NOT_INJECTED, /**< pods match, and none of them is profiled */
     PP_TROUBLE_POD,          /**< an injected pod does not start, or does not report */
     PP_TROUBLE_PENDING,      /**< an injected pod has not started, for reasons of its own */
@@ -382,7 +382,9 @@ typedef struct pp_session_observation {
     pp_session_stats stats;         /**< the last known while the store is away */
     const char *creation_refused;   /**< why a pod of it could not be created; NULL: none lately */
     const char *store_error;        /**< NULL: reachable */
+    const char *rights_error;       /**< what the API server denies the operator; NULL: nothing */
     const char *service_error;      /**< what is wrong with the operator's Service; NULL: nothing */
+    const char *webhook_error;      /**< what is wrong with its webhook's configuration; NULL */
     bool unread;                    /**< what the store holds of it is not known to this process */
     const char *prometheus_error;   /**< NULL: reachable, or not asked yet */
     const char *prometheus_warning; /**< what its answers left out or warned of; NULL: nothing */
@@ -412,7 +414,7 @@ typedef struct pp_session_options {
     int64_t pm_ns;      /**< after a pod's last batch, for what PM sampling tells; default 10 s */
     int64_t poll_ns;    /**< between looks while something is awaited; default 2 s */
     int64_t watch_ns;   /**< between looks while it collects; default 5 s */
-    int64_t stalled_ns; /**< what passes by itself within this is no reason to act; default 60 s */
+    int64_t stalled_ns; /**< what passes by itself within this is no reason to act; default 45 s */
     unsigned solve_tries; /**< of the final attribution; default 8 */
 } pp_session_options;
 

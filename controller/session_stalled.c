@@ -50,14 +50,27 @@ static void find_store(const pp_session_turn *turn, finding *f)
               turn->obs->store_error);
 }
 
-static void find_service(const pp_session_turn *turn, finding *f)
+/* Without the webhook pods come as they are; those that have the hook need it no more. */
+static void find_operator(const pp_session_turn *turn, finding *f)
 {
+    const pp_session_observation *obs = turn->obs;
     f->at_once = true;
-    if (turn->obs->service_error && is_sampling(turn))
+    if (!is_sampling(turn))
+        return;
+    if (obs->rights_error)
+        found(f, "RightsMissing", ADMINISTRATOR,
+              "the operator is %s; see that the chart's ClusterRoleBindings are there",
+              obs->rights_error);
+    else if (obs->service_error)
         found(f, "ServiceUnavailable", ADMINISTRATOR,
-              "%s; see that it is as the chart makes it. Until then no pod is injected, and no "
-              "agent connects",
-              turn->obs->service_error);
+              "%s; see that it is as the chart makes it. Until then no agent connects, and pods "
+              "come to be without the hook",
+              obs->service_error);
+    else if (obs->webhook_error && turn->tally.injected == 0)
+        found(f, "WebhookMissing", ADMINISTRATOR,
+              "%s; helm upgrade of the release brings it back. Pods that were created meanwhile "
+              "are to be created anew after that",
+              obs->webhook_error);
 }
 
 static const char *who_mends(const char *reason)
@@ -257,7 +270,7 @@ static void find_attribution(const pp_session_turn *turn, finding *f)
 typedef void (*find_fn)(const pp_session_turn *turn, finding *f);
 static const find_fn finders[PP_TROUBLE_COUNT] = {
     [PP_TROUBLE_STORE] = find_store,
-    [PP_TROUBLE_SERVICE] = find_service,
+    [PP_TROUBLE_OPERATOR] = find_operator,
     [PP_TROUBLE_NOT_INJECTED] = find_not_injected,
     [PP_TROUBLE_POD] = find_pod,
     [PP_TROUBLE_NO_POD] = find_no_pod,

@@ -5,7 +5,7 @@
 #include "controller/session.h"
 
 /** The default of pp_session_options.stalled_ns. */
-#define PP_SESSION_STALLED_NS INT64_C(60000000000)
+#define PP_SESSION_STALLED_NS INT64_C(45000000000)
 
 /** Everything that is counted over the observed pods. */
 typedef struct pp_session_tally {

@@ -393,7 +393,7 @@ void pp_startup_tell(const pp_startup *s, pp_session_pod_trouble *ret)
         (void)snprintf(ret->text, sizeof ret->text,
                        "the pod does not start, since its node cannot pull the image of the added "
                        "container %s (%s); let nodes and the pod's namespace pull "
-                       "injection.image, %s",
+                       "it (injection.image; of the chart image.repository and image.tag), %s",
                        s->container, s->why, remedy(s));
         return;
     case PP_STARTUP_CONTAINER:

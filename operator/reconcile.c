@@ -12,6 +12,7 @@
 #include "operator/silent.h"
 #include "operator/state.h"
 #include "operator/stuck.h"
+#include "operator/tls.h"
 #include "operator/watches.h"
 
 #include <stdlib.h>
@@ -526,7 +527,9 @@ static void step(pp_runtime *runtime, const pp_session *session)
     pp_refusals_end(&runtime->refusals);
     const pp_unprobed_owner *refused = pp_stuck_refused(op, session);
     const char *store_text = NULL;
-    char service_text[PP_ADDRESSES_TROUBLE];
+    char rights_text[256], service_text[PP_ADDRESSES_TROUBLE], webhook_text[PP_TLS_TROUBLE];
+    const bool denied =
+        pp_rights_missing(&op->rights, pp_time_monotonic(), rights_text, sizeof rights_text);
     bool store_up = pp_store_ready(op->store, &store_text);
     pp_session_observation observation = {
         .session = session,
@@ -538,7 +541,9 @@ static void step(pp_runtime *runtime, const pp_session *session)
         .stats = runtime->stats,
         .creation_refused = refused ? refused->refusal.message : NULL,
         .store_error = store_up ? NULL : store_text,
+        .rights_error = denied ? rights_text : NULL,
         .service_error = pp_addresses_trouble(op, service_text, sizeof service_text),
+        .webhook_error = pp_tls_trouble(op, webhook_text, sizeof webhook_text),
         .unread = !runtime->restored,
         .prometheus_error = runtime->prometheus_error[0] ? runtime->prometheus_error : NULL,
         .prometheus_warning = runtime->prometheus_warning[0] ? runtime->prometheus_warning : NULL,

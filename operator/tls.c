@@ -6,6 +6,7 @@
 #include "common/time.h"
 #include "operator/deployment.h"
 #include "operator/state.h"
+#include "operator/watches.h"
 #include "operator/webhook.h"
 
 #include <openssl/evp.h>
@@ -19,6 +20,10 @@
  * every 30 s, so that a renewal by another replica, or a caBundle or a configuration that was taken
  * away, is noticed within that time; so is another file of the clients' authorities.
  */
+
+#define MISSING                                                                                    \
+    "the MutatingWebhookConfiguration %s does not exist, so that pods are created without the "    \
+    "hook"
 
 enum { LOOK_AGAIN_MS = 30000, RETRY_MS = 2000, MAX_CLIENT_CA = 1 << 20 };
 
@@ -244,12 +249,11 @@ static void tell_missing(pp_tls *tls, bool missing)
 {
     char text[512];
     const char *name = tls->op->config->webhook.configuration_name;
+    if (missing != tls->missing)
+        pp_watches_enqueue_all(tls->op);
     if (missing && !tls->missing) {
-        (void)snprintf(
-            text, sizeof text,
-            "the MutatingWebhookConfiguration %s does not exist, so that pods are created "
-            "without the hook; helm upgrade of the release brings it back",
-            name);
+        (void)snprintf(text, sizeof text, MISSING "; helm upgrade of the release brings it back",
+                       name);
         pp_err("webhook.configurationName", "%s", text);
         pp_deployment_event(tls->op, "WebhookMissing", "Ask", text);
     } else if (!missing && tls->missing) {
@@ -355,6 +359,14 @@ static void on_closed(uv_handle_t *handle)
     free(tls->resource_version);
     free(tls->served);
     free(tls);
+}
+
+const char *pp_tls_trouble(const pp_operator *op, char *out, size_t size)
+{
+    if (!op->tls || !op->tls->missing)
+        return NULL;
+    (void)snprintf(out, size, MISSING, op->config->webhook.configuration_name);
+    return out;
 }
 
 const char *pp_tls_path_secret(const pp_operator *op)

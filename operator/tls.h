@@ -17,6 +17,11 @@ int pp_tls_start(pp_operator *op, pp_tls_ready_fn ready, pp_error *err);
 char *pp_tls_client_ca(const pp_config *config, pp_error *err);
 /** What the paths of reviews begin with, borrowed until the loop's next turn; NULL: not known. */
 const char *pp_tls_path_secret(const pp_operator *op);
+enum { PP_TLS_TROUBLE = 400 }; /**< bytes of a text that says what is wrong */
+
+/** What is wrong with the webhook's configuration, written to `out`, and that; NULL: nothing that
+ * is known. */
+const char *pp_tls_trouble(const pp_operator *op, char *out, size_t size);
 void pp_tls_stop(pp_operator *op);
 
 #endif

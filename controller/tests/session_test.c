@@ -480,7 +480,7 @@ static void main_path_waits_for_a_pod(world *w)
 {
     assert_int_equal(step(w, 1), PP_SESSION_PENDING);
     assert_true(w->did.sampling && !w->did.collect && w->did.urgent);
-    assert_true(w->did.requeue_ns == 60 * FIXTURE_SECOND); /* then a pod should have come */
+    assert_true(w->did.requeue_ns == 45 * FIXTURE_SECOND); /* then a pod should have come */
     assert_int_equal(condition(w, PP_CONDITION_INJECTED, "NoMatchingPods")->status,
                      PP_CONDITION_FALSE);
     condition(w, PP_CONDITION_COLLECTING, "WaitingForPods");
@@ -728,13 +728,13 @@ static void test_no_pod_matches(void **state)
     world_init(&w, SPEC);
     (void)step(&w, 1);
     assert_false(pp_session_seeks_near(&w.obs, NULL));
-    (void)step(&w, 60);
+    (void)step(&w, 45);
     assert_not_stalled(&w);
-    w.obs.now_ns = T(61);
+    w.obs.now_ns = T(46);
     assert_true(pp_session_seeks_near(&w.obs, NULL));
     pp_selector_near near = {.pods = 3, .text = "pod x has app=dlmr, where the selector has ..."};
     w.obs.near = &near;
-    (void)step(&w, 61);
+    (void)step(&w, 46);
     assert_stalled(&w, "NoMatchingPods", "Whoever created the session");
     assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message,
                            "no pod of namespace ml matches spec.selector, app=dlrm; the nearest: "
@@ -816,9 +816,9 @@ static void test_no_agent(void **state)
         samples_seen(&w);
         w.pods[0].connected = false;
         (void)step(&w, 6);
-        (void)step(&w, 65);
+        (void)step(&w, 50);
         assert_not_stalled(&w);
-        (void)step(&w, 66);
+        (void)step(&w, 51);
         assert_stalled(&w, reported ? "AgentsLost" : "NoAgent", "Whoever runs the pods");
         assert_true(told(&w, reported ? "AgentsLost" : "NoAgent", ""));
         assert_int_equal(w.did.conditions[PP_CONDITION_COLLECTING].status, PP_CONDITION_FALSE);
@@ -878,9 +878,9 @@ static void test_one_agent_is_lost(void **state)
     w.obs.stats.metrics_seen = PP_METRIC_ALL;
     w.pods[1].connected = false;
     w.pods[1].heard_to_ns = T(30);
-    (void)step(&w, 89);
+    (void)step(&w, 74);
     assert_not_stalled(&w);
-    (void)step(&w, 90);
+    (void)step(&w, 75);
     assert_stalled(&w, "AgentsLost", "Whoever runs the pods");
     assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "of pod dlrm-1 was"));
     condition(&w, PP_CONDITION_COLLECTING, "Sampling");
@@ -888,7 +888,7 @@ static void test_one_agent_is_lost(void **state)
     (void)step(&w, 91);
     assert_not_stalled(&w);
     w.pods[1].trainer_waits = false;
-    w.obs.serving_since_ns = T(80); /* agents are on their way to an operator that came anew */
+    w.obs.serving_since_ns = T(60); /* agents are on their way to an operator that came anew */
     (void)step(&w, 92);
     assert_not_stalled(&w);
     w.pods[1].connected = true;
@@ -962,13 +962,13 @@ static void test_prometheus_away_for_a_moment(void **state)
     w.obs.prometheus_error = "connection refused";
     (void)step(&w, 21);
     condition(&w, PP_CONDITION_METRICS_AVAILABLE, "PrometheusUnavailable");
-    (void)step(&w, 80);
+    (void)step(&w, 65);
     assert_not_stalled(&w);
     w.obs.prometheus_error = NULL;
     samples_seen(&w);
     (void)step(&w, 81);
     w.obs.prometheus_error = "connection refused";
-    (void)step(&w, 82); /* another minute begins */
+    (void)step(&w, 82); /* it begins anew */
     assert_not_stalled(&w);
     assert_int_equal(step(&w, 142), PP_SESSION_FINISHING);
     assert_stalled(&w, "PrometheusUnavailable", "The operator's administrator");
@@ -1659,6 +1659,39 @@ static void test_the_service_is_gone(void **state)
     world_done(&w);
 }
 
+/* What its pods show is the operator's own fault. */
+static void test_the_operator_lacks_rights(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    w.obs.service_error = "the operator's Service probe/probe is gone";
+    w.obs.rights_error = "denied by the API server: reviewing tokens";
+    assert_int_equal(step(&w, 3), PP_SESSION_PENDING);
+    assert_stalled(&w, "RightsMissing", "The operator's administrator");
+    assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "reviewing tokens"));
+    world_done(&w);
+}
+
+/* A pod that was not injected for it is no fault of whoever runs it; one that was needs it no more.
+ */
+static void test_the_webhook_is_missing(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, SPEC);
+    w.obs.webhook_error = "the MutatingWebhookConfiguration probe does not exist";
+    assert_int_equal(step(&w, 3), PP_SESSION_PENDING);
+    assert_stalled(&w, "WebhookMissing", "The operator's administrator");
+    add_pod(&w, "dlrm-0", NULL, T(2));
+    (void)step(&w, 4);
+    assert_stalled(&w, "WebhookMissing", "The operator's administrator");
+    w.pods[0].session_uid = FIXTURE_UID;
+    (void)step(&w, 5);
+    assert_not_stalled(&w);
+    world_done(&w);
+}
+
 /* Named at once, as what somebody has to mend if it lasts. */
 static void assert_no_layer(const char *spec, const char *who, const char *why)
 {
@@ -1728,10 +1761,10 @@ static void test_store_away(void **state)
     condition(&w, PP_CONDITION_SUCCEEDED, "StoreUnavailable"); /* which kubectl prints */
     assert_not_stalled(&w);                                    /* it may come back by itself */
     assert_true(w.did.n_events == 1 && strstr(w.did.events[0].message, "no such host"));
-    assert_true(w.did.requeue_ns == 58 * FIXTURE_SECOND);
-    (void)step(&w, 62.9);
+    assert_true(w.did.requeue_ns == 43 * FIXTURE_SECOND);
+    (void)step(&w, 47.9);
     assert_not_stalled(&w);
-    (void)step(&w, 63);
+    (void)step(&w, 48);
     assert_stalled(&w, "StoreUnavailable", "The operator's administrator");
     assert_non_null(strstr(w.did.conditions[PP_CONDITION_STALLED].message, "no such host"));
     memset(w.obs.trouble_since_ns, 0, sizeof w.obs.trouble_since_ns); /* another process */
@@ -2726,6 +2759,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_one_of_two_injected),
     cmocka_unit_test(test_pods_finish_early),
     cmocka_unit_test(test_the_service_is_gone),
+    cmocka_unit_test(test_the_operator_lacks_rights),
+    cmocka_unit_test(test_the_webhook_is_missing),
     cmocka_unit_test(test_no_layer_is_timed),
     cmocka_unit_test(test_sampling_alone_and_none_is_sampled),
     cmocka_unit_test(test_store_away),

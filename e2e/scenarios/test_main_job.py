@@ -194,6 +194,22 @@ def test_nothing_is_invented(run):
             assert row["group_mean"] is None
 
 
+def test_ranks_are_side_by_side(run, world):
+    """Those of the job with two; the job with one has none. What is a rank's own and what it waits are its step."""
+    rows = world.database.rows("SELECT workload_name, rank, world_size, steps, ms_per_step, own_ms_per_step, wait_ms_per_step, "
+                               f"others_own_ms_per_step FROM result_rank WHERE session_uid = '{run.uid}' ORDER BY rank")
+    assert [(r["workload_name"], r["rank"], r["world_size"]) for r in rows] == [("dlrm-ddp", 0, 2), ("dlrm-ddp", 1, 2)]
+    values = [{key: float(r[key]) for key in r if key != "workload_name"} for r in rows]
+    for one, other in (values, values[::-1]):
+        assert one["steps"] > 50 and one["wait_ms_per_step"] > 0
+        assert abs(one["own_ms_per_step"] + one["wait_ms_per_step"] - one["ms_per_step"]) < 1e-6 * one["ms_per_step"]
+        assert one["others_own_ms_per_step"] == other["own_ms_per_step"]
+    items = world.database.rows("SELECT rank, sum(ms_per_step) AS ms, count(others_ms_per_step) AS others, count(*) AS n "
+                                f"FROM result_rank_item WHERE session_uid = '{run.uid}' GROUP BY rank ORDER BY rank")
+    for item, rank in zip(items, values):
+        assert item["others"] == item["n"] and float(item["ms"]) > 0.99 * rank["ms_per_step"], (item, rank)
+
+
 def test_ddp_losses_without_the_probe(run, world):
     """The same two ranks once more, unselected now that the session is over: the same losses to the last bit."""
     profiled = [run.losses[name] for name in run.of_job("dlrm-ddp")]

@@ -34,32 +34,41 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     WHERE cardinality(sorted) > 1
 $$;
 
+-- Beside each rank are those of its workload in the session.
 CREATE VIEW result_rank AS
 SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
-       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, r.process, r.rank, r.world_size, r.steps,
+       r.workload_kind, r.workload_name, r.pod_name, r.pod_uid, r.node, r.process, r.rank, r.world_size, r.steps,
        r.step_ns / 1e6 AS ms_per_step, r.own_ns / 1e6 AS own_ms_per_step, r.own_stderr_ns / 1e6 AS own_stderr_ms,
        r.wait_ns / 1e6 AS wait_ms_per_step, median_of_others(o.sorted, r.place) / 1e6 AS others_own_ms_per_step,
-       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
-               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = r.namespace
+               AND l.workload_kind = r.workload_kind AND l.workload_name = r.workload_name) AS latest
 FROM session s
 CROSS JOIN LATERAL (
-    SELECT *, row_number() OVER (ORDER BY own_ns) AS place FROM rank WHERE session_uid = s.uid) r
-CROSS JOIN LATERAL (SELECT array_agg(own_ns ORDER BY own_ns) AS sorted FROM rank WHERE session_uid = s.uid) o
-JOIN target t ON t.session_uid = s.uid AND t.pod_uid = r.pod_uid;
+    SELECT k.*, t.namespace, t.workload_kind, t.workload_name, t.pod_name, t.node,
+           row_number() OVER (PARTITION BY t.workload_kind, t.workload_name ORDER BY k.own_ns) AS place
+    FROM rank k JOIN target t USING (session_uid, pod_uid)
+    WHERE k.session_uid = s.uid) r
+JOIN LATERAL (
+    SELECT t.workload_kind, t.workload_name, array_agg(k.own_ns ORDER BY k.own_ns) AS sorted
+    FROM rank k JOIN target t USING (session_uid, pod_uid)
+    WHERE k.session_uid = s.uid GROUP BY t.workload_kind, t.workload_name) o
+  ON o.workload_kind = r.workload_kind AND o.workload_name = r.workload_name;
 
 CREATE VIEW result_rank_item AS
 SELECT s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase,
-       t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, r.process, r.rank, r.world_size,
+       i.workload_kind, i.workload_name, i.pod_name, i.pod_uid, i.node, i.process, i.rank, i.world_size,
        i.layer, i.phase, i.calls AS calls_per_step, i.ns / 1e6 AS ms_per_step,
        median_of_others(o.sorted, i.place) / 1e6 AS others_ms_per_step,
-       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = t.namespace
-               AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest
+       EXISTS (SELECT 1 FROM latest_session l WHERE l.session_uid = s.uid AND l.namespace = i.namespace
+               AND l.workload_kind = i.workload_kind AND l.workload_name = i.workload_name) AS latest
 FROM session s
 CROSS JOIN LATERAL (
-    SELECT *, row_number() OVER (PARTITION BY layer, phase ORDER BY ns) AS place
-    FROM rank_item WHERE session_uid = s.uid) i
+    SELECT k.*, r.rank, r.world_size, t.namespace, t.workload_kind, t.workload_name, t.pod_name, t.node,
+           row_number() OVER (PARTITION BY t.workload_kind, t.workload_name, k.layer, k.phase ORDER BY k.ns) AS place
+    FROM rank_item k JOIN rank r USING (session_uid, pod_uid, process) JOIN target t USING (session_uid, pod_uid)
+    WHERE k.session_uid = s.uid) i
 JOIN LATERAL (
-    SELECT layer, phase, array_agg(ns ORDER BY ns) AS sorted FROM rank_item WHERE session_uid = s.uid
-    GROUP BY layer, phase) o ON o.layer = i.layer AND o.phase = i.phase
-JOIN rank r ON r.session_uid = s.uid AND r.pod_uid = i.pod_uid AND r.process = i.process
-JOIN target t ON t.session_uid = s.uid AND t.pod_uid = i.pod_uid;
+    SELECT t.workload_kind, t.workload_name, k.layer, k.phase, array_agg(k.ns ORDER BY k.ns) AS sorted
+    FROM rank_item k JOIN target t USING (session_uid, pod_uid)
+    WHERE k.session_uid = s.uid GROUP BY t.workload_kind, t.workload_name, k.layer, k.phase) o
+  ON o.workload_kind = i.workload_kind AND o.workload_name = i.workload_name AND o.layer = i.layer AND o.phase = i.phase;
