@@ -72,6 +72,9 @@ static void on_tick(uv_timer_t *timer)
 {
     pp_operator *op = timer->data;
     repeat_store_health(op);
+    if (op->rights_news)
+        pp_watches_enqueue_all(op);
+    op->rights_news = false;
     pp_runtime_each_awake(op, collect_and_solve);
     if (++op->ticks % TRIM_EVERY_TICKS == 0)
         pp_memory_trim();

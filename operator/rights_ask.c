@@ -6,7 +6,6 @@
 #include "operator/pending_call.h"
 #include "operator/rights.h"
 #include "operator/state.h"
-#include "operator/watches.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +59,7 @@ static void tell_missing(pp_operator *op)
     if (strcmp(missing, op->rights_told) == 0)
         return;
     (void)snprintf(op->rights_told, sizeof op->rights_told, "%s", missing);
-    pp_watches_enqueue_all(op);
+    op->rights_news = true;
     (void)snprintf(text, sizeof text, "not ready: %s; " REMEDY, missing);
     if (missing[0])
         pp_deployment_event(op, "RightsMissing", "Ask", text);

@@ -88,6 +88,7 @@ struct pp_operator {
     uv_timer_t recall; /**< of leader.c: how long agents are kept without the Lease */
     pp_rights rights;
     char rights_told[256]; /**< what the last Event about them said is missing */
+    bool rights_news;      /**< sessions have not said so yet */
     uv_timer_t rights_timer;
 };
 
