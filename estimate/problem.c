@@ -453,11 +453,11 @@ static size_t add_edges(const piece *pieces, size_t n, edge *ret)
 /* The time in which every living process on the GPU was observed. */
 static int intersect(const piece *pieces, size_t n, pp_problem *p, pp_error *err)
 {
-    edge *edges = NULL;
-    if (allocate(&edges, 4 * n, sizeof(*edges), err) < 0 ||
-        allocate(&p->observed, 2 * n, sizeof(*p->observed), err) < 0) {
+    edge *edges = calloc(4 * n + 1, sizeof(*edges));
+    p->observed = calloc(2 * n + 1, sizeof(*p->observed));
+    if (!edges || !p->observed) {
         free(edges);
-        return -1;
+        return pp_error_nomem(err);
     }
     const size_t count = add_edges(pieces, n, edges);
     qsort(edges, count, sizeof(*edges), compare_edges);

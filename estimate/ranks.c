@@ -178,7 +178,8 @@ static int take_steps(build *b, pp_error *err)
         p->rank->step_ns += (double)s->duration_ns;
     }
     for (size_t i = 0; i < b->ranks->n; i++)
-        qsort(b->processes[i].steps, b->processes[i].n_steps, sizeof(own_step), compare_steps);
+        if (b->processes[i].n_steps > 0)
+            qsort(b->processes[i].steps, b->processes[i].n_steps, sizeof(own_step), compare_steps);
     return 0;
 }
 
