@@ -615,6 +615,22 @@ def test_prometheus_away(trainings):
     assert world.leader() == leader and world.lease()["spec"]["leaseTransitions"] == lease["leaseTransitions"]
 
 
+@extended
+def test_no_samples_of_the_gpu(trainings):
+    """Prometheus is there, and finds no exporter: told within the minute, with what to look at."""
+    world = trainings
+    select = lambda app: world.cluster.kubectl("-n", SERVICES, "patch", "service", "vgpu", "-p",
+                                               json.dumps({"spec": {"selector": {"app": app}}}))
+    select("nobody")
+    try:
+        wait_until("no exporter that Prometheus scrapes", lambda: not world.scraped(), 60)
+        began = apply(world, manifest("blind", duration="120s", deadline="10m"), training(world))
+        describe(world, SERVICES, "psess", "blind", "NoSamples", "administrator has to act", "UUID", since=began)
+    finally:
+        select("vgpu")
+        wait_until("an exporter that Prometheus scrapes", world.scraped, 90)
+
+
 # --- a pod that is hostile ---
 
 HOSTILE = ("hold", "forged")  # as e2e/bench/attacker.py has them
