@@ -245,17 +245,41 @@ static void on_tick(uv_timer_t *timer)
         show_progress(r);
 }
 
-/* Not by libuv, which gives a child every signal that nohup had it ignore. */
+/* Not by libuv, which gives a child every signal that nohup had it ignore. It starts with the mask
+ * that we had. */
+static int start_command(run *r, const sigset_t *mask)
+{
+    char **command = r->options->command;
+    posix_spawnattr_t how;
+    int rc = posix_spawnattr_init(&how);
+    if (rc != 0)
+        return rc;
+    (void)posix_spawnattr_setsigmask(&how, mask);
+    (void)posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
+    rc = posix_spawnp(&r->child, command[0], NULL, &how, command, environ);
+    (void)posix_spawnattr_destroy(&how);
+    if (rc == 0)
+        interrupted = r->child;
+    else
+        r->child = 0;
+    return rc;
+}
+
+/* A signal that comes while it is not known yet who is to be told waits until it is. */
 static int spawn(run *r, pp_error *err)
 {
     char **command = r->options->command;
-    int rc = posix_spawnp(&r->child, command[0], NULL, NULL, command, environ);
+    sigset_t held, before;
+    (void)sigemptyset(&held);
+    (void)sigaddset(&held, SIGINT);
+    (void)sigaddset(&held, SIGQUIT);
+    (void)pthread_sigmask(SIG_BLOCK, &held, &before);
+    const int rc = start_command(r, &before);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) {
-        interrupted = r->child;
         pp_gpus_watch(r->gpus, r->child);
         return 0;
     }
-    r->child = 0;
     return pp_error_set(err, PP_ERR_NOT_FOUND, "%s: %s", command[0],
                         uv_strerror(uv_translate_sys_error(rc)));
 }

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Times of today and so much more are far from the type's end. */
-#define FARTHEST (INT64_MAX / 4)
+/* Regression takes no time past it (estimate/regression/limits.h). */
+#define FARTHEST INT64_C(4000000000000000000)
 
 static int copy(void *array, size_t n, size_t size, pp_error *err)
 {
@@ -77,7 +77,7 @@ int pp_apart_make(const pp_activity *activity, pp_activity *ret, pp_error *err)
     find_range(activity, &first, &last);
     const int64_t room = last > first ? last - first + between : between;
     for (uint32_t i = 0; i < activity->n_processes; i++)
-        if (__builtin_mul_overflow(place_of(activity, i), room, &by[i]) || by[i] > FARTHEST)
+        if (__builtin_mul_overflow(place_of(activity, i), room, &by[i]) || by[i] > FARTHEST - last)
             by[i] = 0;
     move(ret, by);
     free(by);

@@ -695,6 +695,20 @@ static pp_time_range find_captured(const pp_activity *a)
     return r;
 }
 
+/* Whether several processes named no GPU; one that two agents saw is one. */
+static bool are_several(const pp_activity *a)
+{
+    const pp_activity_process *first = NULL;
+    for (size_t i = 0; i < a->n_processes; i++) {
+        if (!pp_activity_uses(a, (uint32_t)i, ""))
+            continue;
+        if (first && first->process != a->processes[i].process)
+            return true;
+        first = &a->processes[i];
+    }
+    return false;
+}
+
 /* Without a GPU there are no samples, and times are each process' own. */
 static int build_apart(const pp_activity *activity, const pp_estimates_options *options,
                        pp_problem *ret, pp_error *err)
@@ -712,6 +726,6 @@ static int build_apart(const pp_activity *activity, const pp_estimates_options *
 int pp_problem_build(const pp_activity *activity, const char *gpu,
                      const pp_estimates_options *options, pp_problem *ret, pp_error *err)
 {
-    return *gpu ? build_of(activity, gpu, options, ret, err)
-                : build_apart(activity, options, ret, err);
+    return *gpu || !are_several(activity) ? build_of(activity, gpu, options, ret, err)
+                                          : build_apart(activity, options, ret, err);
 }

@@ -21,6 +21,7 @@ typedef struct spans {
 
 typedef struct own_step {
     int64_t number;
+    int64_t capture;
     pp_time_range span;
     bool told; /* its pieces are, one by one */
     double own_ns;
@@ -34,6 +35,7 @@ typedef struct process {
     size_t n_steps;
     double covered_ns; /* of sums, by pieces of any kind */
     double waited_ns;  /* of sums: communication, as far as nothing else can have run beside it */
+    double all_ns;     /* mean of all steps, told one by one or not */
 } process;
 
 typedef struct build {
@@ -84,16 +86,19 @@ static int make_room(build *b, pp_error *err)
 {
     const pp_activity *a = b->activity;
     PP_CLEANUP_FREE size_t *pieces = calloc(b->ranks->n + 1, sizeof *pieces);
+    PP_CLEANUP_FREE size_t *waits = calloc(b->ranks->n + 1, sizeof *waits);
     PP_CLEANUP_FREE size_t *steps = calloc(b->ranks->n + 1, sizeof *steps);
-    if (!pieces || !steps)
+    if (!pieces || !waits || !steps)
         return pp_error_nomem(err);
-    for (size_t i = 0; i < a->n_intervals; i++)
-        pieces[b->of[a->batches[a->intervals[i].batch].process]]++;
+    for (size_t i = 0; i < a->n_intervals; i++) {
+        const bool waited = a->intervals[i].phase == PP_PHASE_COMMUNICATION;
+        (waited ? waits : pieces)[b->of[a->batches[a->intervals[i].batch].process]]++;
+    }
     for (size_t i = 0; i < a->n_steps; i++)
         steps[b->of[a->batches[a->steps[i].batch].process]]++;
     for (size_t i = 0; i < b->ranks->n; i++) {
         process *p = &b->processes[i];
-        p->waits.of = calloc(pieces[i] + 1, sizeof *p->waits.of);
+        p->waits.of = calloc(waits[i] + 1, sizeof *p->waits.of);
         p->work.of = calloc(pieces[i] + 1, sizeof *p->work.of);
         p->steps = calloc(steps[i] + 1, sizeof *p->steps);
         if (!p->waits.of || !p->work.of || !p->steps)
@@ -160,6 +165,19 @@ static int compare_steps(const void *a, const void *b)
     return (x->span.start_ns > y->span.start_ns) - (x->span.start_ns < y->span.start_ns);
 }
 
+/* Steps follow each other: whatever a process says of itself, no time is two steps'. */
+static void set_apart(process *p)
+{
+    int64_t end = INT64_MIN;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        pp_time_range *span = &p->steps[i].span;
+        span->start_ns = span->start_ns > end ? span->start_ns : end;
+        span->end_ns = span->end_ns > span->start_ns ? span->end_ns : span->start_ns;
+        end = span->end_ns;
+        p->rank->step_ns += (double)(span->end_ns - span->start_ns);
+    }
+}
+
 static int take_steps(build *b, pp_error *err)
 {
     const pp_activity *a = b->activity;
@@ -172,14 +190,16 @@ static int take_steps(build *b, pp_error *err)
         if (!p)
             continue;
         p->steps[p->n_steps++] = (own_step){.number = s->number,
+                                            .capture = a->batches[s->batch].capture,
                                             .span = {s->start_ns, s->start_ns + s->duration_ns},
                                             .told = !sums[s->batch]};
         p->rank->steps++;
-        p->rank->step_ns += (double)s->duration_ns;
     }
     for (size_t i = 0; i < b->ranks->n; i++)
         if (b->processes[i].n_steps > 0)
             qsort(b->processes[i].steps, b->processes[i].n_steps, sizeof(own_step), compare_steps);
+    for (size_t i = 0; i < b->ranks->n; i++)
+        set_apart(&b->processes[i]);
     return 0;
 }
 
@@ -214,30 +234,74 @@ static int64_t waited(const process *p, pp_time_range span)
     return sum;
 }
 
+/* Values whose mean has a standard error. */
+typedef struct sample {
+    double n, sum, squares;
+} sample;
+
+static void add_value(sample *s, double value)
+{
+    s->n++;
+    s->sum += value;
+    s->squares += value * value;
+}
+
+static double standard_error(const sample *s)
+{
+    const double mean = s->sum / s->n;
+    return s->n < LEAST_STEPS ? (double)NAN
+                              : sqrt(fmax(s->squares / s->n - mean * mean, 0) / (s->n - 1));
+}
+
+/* Of the mean of own times: steps of one capture are alike, and ranks are captured at times of
+ * their own. */
+static double own_stderr(const process *p)
+{
+    sample steps = {0}, captures = {0}, capture = {0};
+    int64_t now = 0;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const own_step *s = &p->steps[i];
+        if (!s->told)
+            continue;
+        if (capture.n > 0 && s->capture != now) {
+            add_value(&captures, capture.sum / capture.n);
+            capture = (sample){0};
+        }
+        now = s->capture;
+        add_value(&capture, s->own_ns);
+        add_value(&steps, s->own_ns);
+    }
+    if (capture.n > 0)
+        add_value(&captures, capture.sum / capture.n);
+    return fmax(standard_error(&steps),
+                standard_error(&captures)); /* of NaN and a number the number */
+}
+
 /* Sums become means of a step. */
 static void settle(process *p)
 {
     pp_rank *r = p->rank;
-    double sum = 0, squares = 0, n = 0;
+    double told = 0, step = 0, wait = 0;
     p->waits.n = pp_spans_join(p->waits.of, p->waits.n);
     p->work.n = pp_spans_join(p->work.of, p->work.n);
     r->wait_ns = p->waited_ns;
     for (size_t i = 0; i < p->n_steps; i++) {
         own_step *s = &p->steps[i];
-        const double wait = (double)waited(p, s->span);
-        s->own_ns = (double)(s->span.end_ns - s->span.start_ns) - wait;
-        r->wait_ns += wait;
-        p->covered_ns += wait + (double)covered(&p->work, s->span);
-        n += s->told;
-        sum += s->told ? s->own_ns : 0;
+        const double length = (double)(s->span.end_ns - s->span.start_ns);
+        const double waits = (double)waited(p, s->span);
+        s->own_ns = length - waits;
+        r->wait_ns += waits;
+        p->covered_ns += waits + (double)covered(&p->work, s->span);
+        told += s->told;
+        step += s->told ? length : 0;
+        wait += s->told ? waits : 0;
     }
-    for (size_t i = 0; i < p->n_steps; i++)
-        squares += p->steps[i].told ? pow(p->steps[i].own_ns - sum / n, 2) : 0;
-    r->own_stderr = n >= LEAST_STEPS ? sqrt(squares / (n - 1) / n) : (double)NAN;
+    r->own_stderr = own_stderr(p);
     if (r->steps == 0)
         return;
-    r->step_ns /= (double)r->steps;
-    r->wait_ns /= (double)r->steps;
+    p->all_ns = r->step_ns / (double)r->steps;
+    r->step_ns = told >= LEAST_STEPS ? step / told : p->all_ns;
+    r->wait_ns = told >= LEAST_STEPS ? wait / told : r->wait_ns / (double)r->steps;
     r->own_ns = r->step_ns - r->wait_ns;
 }
 
@@ -332,26 +396,27 @@ static void merge_items(pp_rank *r)
     r->n_items = kept;
 }
 
-static size_t layers_of(const build *b, size_t at)
+/* Of each rank, and one more for what is of no layer. */
+static void count_layers(const build *b, size_t *ret)
 {
-    size_t n = 0;
     for (size_t i = 0; i < b->activity->n_layers; i++)
-        n += b->of[b->activity->layers[i].process] == at;
+        ret[b->of[b->activity->layers[i].process]]++;
     for (size_t i = 0; i < b->activity->n_processes; i++)
-        n += b->of[i] == at;
-    return n;
+        ret[b->of[i]]++;
 }
 
 static int describe_items(build *b, pp_error *err)
 {
     const pp_activity *a = b->activity;
     PP_CLEANUP_FREE sums *all = calloc(a->n_processes + a->n_layers + 1, sizeof *all);
-    if (!all)
+    PP_CLEANUP_FREE size_t *layers = calloc(b->ranks->n + 1, sizeof *layers);
+    if (!all || !layers)
         return pp_error_nomem(err);
+    count_layers(b, layers);
     add_up(a, all);
     for (size_t at = 0; at < b->ranks->n; at++) {
         pp_rank *r = &b->ranks->ranks[at];
-        r->items = calloc(layers_of(b, at) * PP_PHASE_IDLE + 1, sizeof *r->items);
+        r->items = calloc(layers[at] * PP_PHASE_IDLE + 1, sizeof *r->items);
         if (!r->items)
             return pp_error_nomem(err);
         for (uint32_t of = 0; r->steps > 0 && of < a->n_processes; of++)
@@ -362,7 +427,8 @@ static int describe_items(build *b, pp_error *err)
                 .layer = "",
                 .phase = PP_PHASE_OTHER,
                 .calls = 1,
-                .ns = fmax(r->step_ns - b->processes[at].covered_ns / (double)r->steps, 0)};
+                .ns = fmax(b->processes[at].all_ns - b->processes[at].covered_ns / (double)r->steps,
+                           0)};
         merge_items(r);
     }
     return 0;
@@ -521,9 +587,20 @@ static void sort_ranks(pp_ranks *r)
         }
 }
 
+static bool is_alone(const pp_ranks *r)
+{
+    return r->n == 1 && r->ranks[0].world_size <= 1;
+}
+
 static int compare(build *b, pp_error *err)
 {
-    if (find_processes(b, err) < 0 || make_room(b, err) < 0 || take_steps(b, err) < 0)
+    if (find_processes(b, err) < 0)
+        return -1;
+    if (is_alone(b->ranks) || b->ranks->n > PP_RANKS_MOST) {
+        b->ranks->n = 0;
+        return 0;
+    }
+    if (make_room(b, err) < 0 || take_steps(b, err) < 0)
         return -1;
     take_intervals(b);
     take_cells(b);

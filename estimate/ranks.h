@@ -24,11 +24,13 @@ typedef struct pp_rank {
     int32_t process; /**< its number in the pod */
     int32_t rank;
     int32_t world_size;
-    int64_t steps;       /**< marked ones; 0: nothing below is known */
-    double step_ns;      /**< mean, as what follows */
-    double wait_ns;      /**< communication beside which it did nothing else */
-    double own_ns;       /**< the rest */
-    double own_stderr;   /**< of own_ns, by its steps; NaN: of fewer than two steps all is known */
+    int64_t steps;     /**< marked ones; 0: nothing below is known */
+    double step_ns;    /**< mean, as what follows: of the steps that are told one by one where there
+                            are two, since sums do not say what ran beside what */
+    double wait_ns;    /**< communication beside which it did nothing else */
+    double own_ns;     /**< the rest */
+    double own_stderr; /**< of own_ns, by its steps, or its captures where these differ by more;
+                            NaN: of fewer than two steps all is known */
     pp_rank_item *items; /**< by layer and phase */
     size_t n_items;
 } pp_rank;
@@ -56,7 +58,10 @@ typedef struct pp_ranks {
     size_t n_excesses;
 } pp_ranks;
 
-/** Compares the processes of one pod's activity. -1 where memory is out. */
+enum { PP_RANKS_MOST = 256 }; /**< of a pod with more processes nothing is told */
+
+/** Compares the processes of one pod's activity; none where a single one is alone in its job. -1
+ * where memory is out. */
 int pp_ranks_compare(const pp_activity *activity, pp_ranks **ret, pp_error *err);
 
 /** NULL is allowed. */

@@ -59,7 +59,12 @@ static void on_error(void *user, const pp_error *error)
     if (!denied || !replicas->denied)
         pp_warn(NULL, "watching the Service's endpoints: %s%s", error->message,
                 denied ? ": other replicas are not told of sessions that come" : "");
-    replicas->denied = denied;
+    replicas->denied |= denied; /* until they are listed: what else fails gives no right back */
+}
+
+static void on_synced(void *user)
+{
+    ((pp_operator *)user)->replicas->denied = false;
 }
 
 int pp_replicas_start(pp_operator *op, pp_error *err)
@@ -73,11 +78,14 @@ int pp_replicas_start(pp_operator *op, pp_error *err)
     (void)gethostname(op->replicas->self, sizeof op->replicas->self - 1);
     (void)snprintf(selector, sizeof selector, "kubernetes.io/service-name=%s",
                    op->config->webhook.service_name);
-    const pp_kube_informer_options options = {
-        .resource = &ENDPOINT_SLICES,
-        .ns = namespace_of(op),
-        .label_selector = selector,
-        .handler = {.decode = decode, .free_object = release, .on_error = on_error, .user = op}};
+    const pp_kube_informer_options options = {.resource = &ENDPOINT_SLICES,
+                                              .ns = namespace_of(op),
+                                              .label_selector = selector,
+                                              .handler = {.decode = decode,
+                                                          .free_object = release,
+                                                          .on_synced = on_synced,
+                                                          .on_error = on_error,
+                                                          .user = op}};
     op->replicas->informer = pp_kube_informer_new(op->kube, &options, err);
     return op->replicas->informer ? 0 : -1;
 }

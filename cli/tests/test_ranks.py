@@ -34,13 +34,14 @@ def test_the_slow_rank(python, tmp_path, how, layer, phase):
     told, results = run(tmp_path / "results", python, how)
     ranks = {r["rank"]: r for r in results["ranks"]}
     assert set(ranks) == {0, 1} and all(r["steps"] > 50 and r["worldSize"] == 2 for r in ranks.values())
-    assert ranks[0]["waitMs"] > LATE_MS / 2 > ranks[1]["waitMs"]
+    assert ranks[0]["waitMs"] - ranks[1]["waitMs"] > LATE_MS / 2
     slowest = results["slowest"]
-    assert slowest["rank"] == 1 and slowest["behindMs"] == pytest.approx(LATE_MS, rel=0.5)
-    assert slowest["lateSteps"] > 0.8 * slowest["toldSteps"] > 0
+    assert slowest["rank"] == 1 and slowest["behindMs"] > LATE_MS / 2
+    assert slowest["lateSteps"] > slowest["toldSteps"] / 2 > 0
     first = slowest["items"][0]
     assert (first["layer"], first["phase"]) == (layer, phase)
-    assert first["millisecondsPerStep"] - first["othersMillisecondsPerStep"] == pytest.approx(LATE_MS, rel=0.5)
+    excess = first["millisecondsPerStep"] - first["othersMillisecondsPerStep"]
+    assert excess > LATE_MS / 2 and excess > 0.6 * slowest["behindMs"]  # a busy machine makes all of it longer
     assert "the others wait for rank 1 (process " in told
     report = subprocess.run([os.environ["PP_CLI"], "report", str(tmp_path / "results")], capture_output=True, text=True,
                             timeout=60)
@@ -61,4 +62,6 @@ def test_rows_are_of_the_steps_in_their_heading(python, tmp_path):
     rows = sum(i["millisecondsPerStep"] for i in table["items"] if i["kind"] not in ("idle", "job"))
     assert rows == pytest.approx(table["stepMs"], rel=0.02)
     (late,) = [i for i in table["items"] if (i["layer"], i["phase"]) == ("1", "forward")]
-    assert late["millisecondsPerStep"] == pytest.approx(LATE_MS / 2, rel=0.5)
+    of_ranks = [i["millisecondsPerStep"] for r in results["ranks"] for i in r["items"]
+                if (i["layer"], i["phase"]) == ("1", "forward")]
+    assert late["millisecondsPerStep"] == pytest.approx(sum(of_ranks) / 2, rel=0.05) and max(of_ranks) > LATE_MS / 2

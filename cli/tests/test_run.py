@@ -292,32 +292,6 @@ def test_a_program_without_torch(tmp_path):
     assert "no step was sampled: it started no Python" in run(*probe("report", str(tmp_path))).stdout
 
 
-FORKED = """
-import multiprocessing, sys, torch
-def rank():
-    torch.manual_seed(1)
-    model = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(200):
-        model(torch.ones(8, 4)).sum().backward()
-        optimizer.step()
-    print(model.weight.tolist())
-    sys.exit(5)
-torch.set_num_threads(1)
-process = multiprocessing.get_context("fork").Process(target=rank)
-process.start()
-process.join()
-sys.exit(process.exitcode)
-"""
-
-
-def test_a_forked_rank_is_told_of(python):
-    """It is not marked, trains as ever, and the reason is said (torch 2.0 and later)."""
-    plain, probed = run(python, "-c", FORKED), run(*probe("run", "--", python, "-c", FORKED))
-    assert (probed.returncode, probed.stdout) == (5, plain.stdout), probed.stderr
-    assert "no step was sampled: forked from a process with the hook: have ranks spawned" in probed.stderr
-
-
 @pytest.mark.parametrize("options, program, why", [
     (["-I"], "import torch", "it started no Python that loads the hook: none at all, or one with -I"),
     ([], "import time; time.sleep(0.5)", "no Python that it started imported torch"),

@@ -110,7 +110,7 @@ def test_a_run_that_is_over_too_soon(tmp_path):
 
 def test_the_bench_holds_them_against_the_truth():
     """e2e/bench/accuracy_virtual.py: errors in classes, coverage and closure within its limits."""
-    done = subprocess.run([sys.executable, str(ROOT / "e2e/bench/accuracy_virtual.py"), "short", "--seconds", "1", "--times", "4"],
+    done = subprocess.run([sys.executable, str(ROOT / "e2e/bench/accuracy_virtual.py"), "short", "--seconds", "30", "--times", "4"],
                           capture_output=True, text=True, timeout=400, env={
                               **os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "PP_VGPU": str(BUILT),
                               "PP_PYTHON": PYTHONS[-1]})

@@ -207,7 +207,7 @@ def test_ranks_are_side_by_side(run, world):
     items = world.database.rows("SELECT rank, sum(ms_per_step) AS ms, count(others_ms_per_step) AS others, count(*) AS n "
                                 f"FROM result_rank_item WHERE session_uid = '{run.uid}' GROUP BY rank ORDER BY rank")
     for item, rank in zip(items, values):
-        assert item["others"] == item["n"] and float(item["ms"]) > 0.99 * rank["ms_per_step"], (item, rank)
+        assert item["others"] == item["n"] and float(item["ms"]) > 0.8 * rank["ms_per_step"], (item, rank)
 
 
 def test_ddp_losses_without_the_probe(run, world):

@@ -177,6 +177,66 @@ static void test_late_in_some_steps(void **state)
     free(w);
 }
 
+/* Rank 1 in its second capture alone, as a neighbour's load would have it. */
+static day for_a_while(int rank, int step)
+{
+    if (step < STEPS / 2)
+        return (day){20, 30, 5, 45};
+    return rank == 1 ? (day){20, 75, 5, 0} : (day){20, 30, 50, 0};
+}
+
+static void test_captures_that_differ(void **state)
+{
+    (void)state;
+    world *w = make(2, for_a_while);
+    pp_activity *a = &w->activity;
+    pp_ranks *r = compare(w);
+    assert_non_null(r->slowest); /* by its steps, were they of one capture */
+    pp_ranks_free(r);
+    for (uint32_t n = 0; n < 2; n++) {
+        w->batches[2 + n] = w->batches[n];
+        w->batches[2 + n].capture = 1;
+    }
+    a->n_batches = 4;
+    for (size_t i = 0; i < a->n_steps; i++)
+        w->steps[i].batch += w->steps[i].number >= 100 + STEPS / 2 ? 2 : 0;
+    for (size_t i = 0; i < a->n_intervals; i++)
+        w->intervals[i].batch += w->intervals[i].start_ns >= T0 + STEPS / 2 * STEP_MS * MS ? 2 : 0;
+    r = compare(w);
+    is_near(r->ranks[1].own_stderr, 22.5);
+    assert_null(r->slowest);
+    pp_ranks_free(r);
+    free(w);
+}
+
+/* Whatever a process says, no time is two steps'. */
+static void test_steps_on_top_of_each_other(void **state)
+{
+    (void)state;
+    world *w = make(2, steady);
+    for (int i = 0; i < STEPS; i++) {
+        w->steps[i].start_ns = T0;
+        w->steps[i].duration_ns = STEPS * STEP_MS * MS;
+    }
+    pp_ranks *r = compare(w);
+    const pp_rank *odd = r->ranks[0].process == 0 ? &r->ranks[0] : &r->ranks[1];
+    is_near(odd->step_ns * (double)odd->steps, STEPS * STEP_MS);
+    pp_ranks_free(r);
+    free(w);
+}
+
+static void test_too_many_processes(void **state)
+{
+    (void)state;
+    static pp_activity_process many[PP_RANKS_MOST + 1];
+    for (int i = 0; i <= PP_RANKS_MOST; i++)
+        many[i] = (pp_activity_process){.instance = instance, .process = i, .world_size = 1};
+    const world w = {.activity = {.processes = many, .n_processes = PP_RANKS_MOST + 1}};
+    pp_ranks *r = compare(&w);
+    assert_int_equal(r->n, 0);
+    pp_ranks_free(r);
+}
+
 static day alike(int rank, int step)
 {
     return (day){20 + (rank + step) % 3, 30, 40, 0};
@@ -299,6 +359,9 @@ int main(void)
         cmocka_unit_test(test_a_slow_rank),
         cmocka_unit_test(test_what_no_layer_has),
         cmocka_unit_test(test_late_in_some_steps),
+        cmocka_unit_test(test_captures_that_differ),
+        cmocka_unit_test(test_steps_on_top_of_each_other),
+        cmocka_unit_test(test_too_many_processes),
         cmocka_unit_test(test_nobody_is_slowest),
         cmocka_unit_test(test_nobody_waits),
         cmocka_unit_test(test_communication_beside_work),

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_RELAYED = 256 << 10 }; /* bytes of a session that a replica passes on */
+
 typedef struct request {
     char *uid;
     char *namespace_name;
@@ -63,7 +65,13 @@ void http_review_begin(exchange *ex)
         http_exchange_answer_text(ex, 400, "", "an AdmissionReview is needed");
         return;
     }
-    if (!http_arrival_reviews(server, ex->peer.wsi) ||
+    if (ex->relayed && ex->expected > MAX_RELAYED) {
+        ex->close = true;
+        http_exchange_answer_text(ex, 413, "", "the body is too large");
+        return;
+    }
+    /* A replica proves nothing but that it knows the path: it gets no place of the API server's. */
+    if ((!ex->relayed && !http_arrival_reviews(server, ex->peer.wsi)) ||
         server->review_bytes + ex->expected > server->options.max_review_bytes) {
         ex->close = true; /* its body is not read */
         http_exchange_answer_text(ex, 503, "Retry-After: 1\r\n", "there are too many reviews");

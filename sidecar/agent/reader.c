@@ -57,6 +57,7 @@ static void terminate_texts(pp_ring_header *h)
     h->refusal[sizeof h->refusal - 1] = '\0';
     h->kernels[sizeof h->kernels - 1] = '\0';
     h->pm[sizeof h->pm - 1] = '\0';
+    h->isolated[sizeof h->isolated - 1] = '\0';
 }
 
 static int check_layout(const pp_ring_header *h, pp_error *err)

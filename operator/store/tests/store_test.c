@@ -1406,6 +1406,14 @@ static void ranks_side_by_side(void **state)
            "SELECT rank, layer, phase, calls_per_step, ms_per_step, others_ms_per_step FROM "
            "result_rank_item WHERE layer <> '' ORDER BY rank",
            "0|bot.0|forward|2|59|79\n1|bot.0|forward|2|69|74\n2|bot.0|forward|2|89|64");
+    put_target(f, "s1", "p3"); /* in place of p2, and seen later */
+    wait_all(f);
+    execute(f->direct,
+            "UPDATE target SET observed_last_ns = CASE pod_uid WHEN 'p3' THEN 2 ELSE 1 END");
+    second.own_ns = 95e6;
+    put_ranks(f, "p3", &second, 1, false);
+    expect(f, "SELECT pod_uid, own_ms_per_step FROM result_rank WHERE rank = 2", "p3|95");
+    expect(f, "SELECT count(*), count(DISTINCT rank) FROM result_rank", "3|3");
     put_solution(f, 0.5, true);
     put_ranks(f, "p1", first, 2, true);
     put_ranks(f, "p1", first, 1, false); /* of an operator that has not heard of the end */

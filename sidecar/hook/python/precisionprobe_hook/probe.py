@@ -14,7 +14,6 @@ from precisionprobe_hook import _marks, compiling, devices, layers, position, pr
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
-_FORKED = "forked from a process with the hook: have ranks spawned"
 _CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be measured
 
 _MARKER = type(_marks.marker(_marks.CALL))
@@ -404,25 +403,13 @@ class _Probe:
     # ---- fork ----
 
     def forget(self):
-        """In a forked child: it is another process, and nobody marks it. Where it trains, a ring of its own says why."""
+        """In a forked child: it is another process, and nobody marks it."""
         _marks.forget()
-        for remove in (self.remove_layers, self.remove_entry, self.remove_optimizer, self.watch_fork):
+        for remove in (self.remove_layers, self.remove_entry, self.remove_optimizer):
             try:
                 remove()
             except Exception:
                 pass
-
-    def watch_fork(self):
-        """Tells of the first step. The hook stays where it is: torch walks the table that it is in."""
-        register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
-        steps = []
-
-        def on_step(*_):
-            if not steps:
-                steps.append(1)
-                _quietly(_refuse_fork, self)
-        if register:
-            register(on_step)
 
 
 def _until_gone(module, drop=_marks.drop):
@@ -497,7 +484,7 @@ def _wait_in_child(probe):
         _begin(probe)
 
 
-def _open_ring(probe):
+def _begin(probe):
     torch = probe.torch
     control = settings.read(probe.directory)
     rank, world = settings.rank(torch)
@@ -505,16 +492,6 @@ def _open_ring(probe):
                 os.uname().nodename, ",".join(settings.gpus(torch)), rank, world,
                 {"count": _COUNT, "sample": _SAMPLE}.get(control.get("mode"), _IDLE),
                 control.get("session", 0))
-
-
-def _refuse_fork(probe):
-    _open_ring(probe)
-    _marks.refuse(_FORKED)
-
-
-def _begin(probe):
-    torch = probe.torch
-    _open_ring(probe)
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
     _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task, torch.is_grad_enabled)
