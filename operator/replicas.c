@@ -17,7 +17,7 @@ static const pp_kube_resource ENDPOINT_SLICES = {"discovery.k8s.io", "v1", "endp
 #define PORT "https" /* of the Service */
 
 /* A session's creation waits for it, within the webhook's 2 s. */
-enum { TELL_MS = 500 };
+enum { TELL_MS = 1500 };
 
 struct pp_replicas {
     pp_kube_informer *informer; /* of the Service's EndpointSlices: pp_strings */
