@@ -515,6 +515,20 @@ static void carry_out(pp_runtime *runtime, const pp_session *session,
 
 /* ---- the turn ---- */
 
+/* Room for what is wrong with the operator itself. */
+typedef struct operator_troubles {
+    char rights[256], service[PP_ADDRESSES_TROUBLE], webhook[PP_TLS_TROUBLE];
+} operator_troubles;
+
+static void observe_operator(const pp_operator *op, operator_troubles *room,
+                             pp_session_observation *to)
+{
+    if (pp_rights_missing(&op->rights, pp_time_monotonic(), room->rights, sizeof room->rights))
+        to->rights_error = room->rights;
+    to->service_error = pp_addresses_trouble(op, room->service, sizeof room->service);
+    to->webhook_error = pp_tls_trouble(op, room->webhook, sizeof room->webhook);
+}
+
 static void step(pp_runtime *runtime, const pp_session *session)
 {
     pp_operator *op = runtime->op;
@@ -527,9 +541,7 @@ static void step(pp_runtime *runtime, const pp_session *session)
     pp_refusals_end(&runtime->refusals);
     const pp_unprobed_owner *refused = pp_stuck_refused(op, session);
     const char *store_text = NULL;
-    char rights_text[256], service_text[PP_ADDRESSES_TROUBLE], webhook_text[PP_TLS_TROUBLE];
-    const bool denied =
-        pp_rights_missing(&op->rights, pp_time_monotonic(), rights_text, sizeof rights_text);
+    operator_troubles troubles;
     bool store_up = pp_store_ready(op->store, &store_text);
     pp_session_observation observation = {
         .session = session,
@@ -541,9 +553,6 @@ static void step(pp_runtime *runtime, const pp_session *session)
         .stats = runtime->stats,
         .creation_refused = refused ? refused->refusal.message : NULL,
         .store_error = store_up ? NULL : store_text,
-        .rights_error = denied ? rights_text : NULL,
-        .service_error = pp_addresses_trouble(op, service_text, sizeof service_text),
-        .webhook_error = pp_tls_trouble(op, webhook_text, sizeof webhook_text),
         .unread = !runtime->restored,
         .prometheus_error = runtime->prometheus_error[0] ? runtime->prometheus_error : NULL,
         .prometheus_warning = runtime->prometheus_warning[0] ? runtime->prometheus_warning : NULL,
@@ -558,6 +567,7 @@ static void step(pp_runtime *runtime, const pp_session *session)
         .under_way = runtime->unsolved || runtime->solving || runtime->deliveries ||
                      runtime->stats_dirty || runtime->stats_loading,
     };
+    observe_operator(op, &troubles, &observation);
     observation.stats.samples_complete =
         !op->prometheus || (runtime->queries == 0 && pp_plan_complete(runtime->plan));
     memcpy(observation.trouble_since_ns, runtime->trouble_since_ns,
