@@ -201,7 +201,7 @@ def test_ranks_are_side_by_side(run, world):
     assert [(r["workload_name"], r["rank"], r["world_size"]) for r in rows] == [("dlrm-ddp", 0, 2), ("dlrm-ddp", 1, 2)]
     values = [{key: float(r[key]) for key in r if key != "workload_name"} for r in rows]
     for one, other in (values, values[::-1]):
-        assert one["steps"] > 50 and one["wait_ms_per_step"] > 0
+        assert one["steps"] > 10 and one["wait_ms_per_step"] > 0
         assert abs(one["own_ms_per_step"] + one["wait_ms_per_step"] - one["ms_per_step"]) < 1e-6 * one["ms_per_step"]
         assert one["others_own_ms_per_step"] == other["own_ms_per_step"]
     items = world.database.rows("SELECT rank, sum(ms_per_step) AS ms, count(others_ms_per_step) AS others, count(*) AS n "
