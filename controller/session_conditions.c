@@ -15,7 +15,9 @@
 
 enum { MAX_POD_EVENTS = 8 };
 #define LEAST_EXPLAINED 0.5 /* where windows differ by next to nothing, less does no harm */
-#define SAMPLES_EXPECTED_AFTER INT64_C(60000000000) /* ns after the first step was seen */
+/* ns after the first step was seen: dcgm-exporter collects every 30 s, Prometheus scrapes it every
+ * 15 s */
+#define SAMPLES_EXPECTED_AFTER INT64_C(45000000000)
 
 /* Leaves a condition as it was; false where it was not there. */
 static bool keep(pp_session_turn *turn, pp_condition_type type)
