@@ -169,7 +169,8 @@ static void test_it_hears_before_the_answer(void **state)
     assert_true(w->relayed && w->has_spec);
 }
 
-/* One that says nothing, and one that is gone: the answer waits for a while, and the others hear. */
+/* One that says nothing, and one that is gone: the answer waits for a while, and the others hear.
+ */
 static void test_one_that_hangs(void **state)
 {
     world *w = *state;
