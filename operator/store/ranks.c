@@ -162,16 +162,6 @@ int pp_store_add_ranks(pp_job *job, const char *session_uid, const char *pod_uid
     return rc;
 }
 
-static int lock_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
-{
-    (void)job;
-    (void)index;
-    (void)r;
-    (void)row;
-    (void)err;
-    return 0;
-}
-
 int pp_store_put_ranks(pp_store *store, const char *session_uid, const char *pod_uid,
                        const pp_ranks *ranks, bool final, pp_store_done_fn done, void *user,
                        pp_error *err)
@@ -182,7 +172,7 @@ int pp_store_put_ranks(pp_store *store, const char *session_uid, const char *pod
     if (!call)
         return pp_error_nomem(err);
     call->done = done;
-    call->job.row = lock_row;
+    call->job.row = pp_store_skip_row;
     if (pp_store_add_ranks(&call->job, session_uid, pod_uid, ranks, final, err) < 0) {
         pp_job_free(&call->job);
         return -1;

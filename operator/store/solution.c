@@ -465,7 +465,7 @@ static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
                     in->n_sample_rows);
 }
 
-static int lock_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
+int pp_store_skip_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
     (void)job;
     (void)index;
@@ -504,7 +504,7 @@ int pp_store_put_solution(pp_store *store, const char *session_uid, const char *
     if (!call)
         return pp_error_nomem(err);
     call->done = done;
-    call->job.row = lock_row;
+    call->job.row = pp_store_skip_row;
     if (pp_store_add_solution(&call->job, session_uid, pod_uid, solution, "prometheus", final,
                               err) < 0) {
         pp_job_free(&call->job);
