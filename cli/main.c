@@ -84,6 +84,10 @@ static error_t take_folder(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+/* The one argument of verbs that have options of their own beside it. */
+static const struct argp folder = {NULL, take_folder, "FOLDER", NULL, NULL, NULL, NULL};
+static const struct argp_child folder_child[] = {{&folder, 0, NULL, 0}, {0}};
+
 enum { KEY_KERNELS = 256, KEY_RANK };
 
 typedef struct report_options {
@@ -107,14 +111,13 @@ static error_t take_report(int key, char *text, struct argp_state *state)
 static int report(int argc, char **argv)
 {
     static char name[] = "precisionprobe report";
-    static const struct argp folder = {NULL, take_folder, "FOLDER", NULL, NULL, NULL, NULL};
-    static const struct argp_child children[] = {{&folder, 0, NULL, 0}, {0}};
     static const struct argp_option known[] = {
         {"kernels", KEY_KERNELS, "N", OPTION_ARG_OPTIONAL,
          "List the N kernels that take most time below each row of the table, 1 to 20 (3)", 0},
         {0}};
     static const struct argp argp = {
-        known, take_report, NULL, "Prints the table of a folder of results.", children, NULL, NULL};
+        known,        take_report, NULL, "Prints the table of a folder of results.",
+        folder_child, NULL,        NULL};
     pp_error err = {0};
     report_options options = {.err = &err};
     PP_CLEANUP_JSON json_t *results = NULL;
@@ -170,8 +173,6 @@ static error_t take_trace(int key, char *text, struct argp_state *state)
 static int trace(int argc, char **argv)
 {
     static char name[] = "precisionprobe trace";
-    static const struct argp folder = {NULL, take_folder, "FOLDER", NULL, NULL, NULL, NULL};
-    static const struct argp_child children[] = {{&folder, 0, NULL, 0}, {0}};
     static const struct argp_option known[] = {
         {"rank", KEY_RANK, "N", 0,
          "Write that rank's steps only, and which rank it is: for what reads a file of each, as "
@@ -183,7 +184,7 @@ static int trace(int argc, char **argv)
                                      NULL,
                                      "Writes the steps that a run kept in full to standard output, "
                                      "as Chrome trace events.",
-                                     children,
+                                     folder_child,
                                      NULL,
                                      NULL};
     pp_error err = {0};

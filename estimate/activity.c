@@ -36,6 +36,21 @@ pp_activity *pp_activity_free(pp_activity *a)
     return NULL;
 }
 
+static int compare_layers(const void *a, const void *b)
+{
+    const pp_activity_layer *x = a;
+    const pp_activity_layer *y = b;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+const pp_activity_layer *pp_activity_find_layer(const pp_activity *a, uint32_t process, int32_t id)
+{
+    const pp_activity_layer key = {.process = process, .id = id};
+    return bsearch(&key, a->layers, a->n_layers, sizeof(*a->layers), compare_layers);
+}
+
 int pp_activity_list_gpus(const pp_activity *a, pp_strings *ret, pp_error *err)
 {
     for (size_t p = 0; p < a->n_processes; p++) {

@@ -140,6 +140,10 @@ typedef struct pp_activity {
 /** Whether a process used the GPU; `gpu` "": whether it used none. */
 bool pp_activity_uses(const pp_activity *activity, uint32_t process, const char *gpu);
 
+/** A process' layer by its id; layers are sorted. NULL: there is none. */
+const pp_activity_layer *pp_activity_find_layer(const pp_activity *activity, uint32_t process,
+                                                int32_t id);
+
 /** Adds the GPUs that the processes named, each once, and "" where a process named none. */
 int pp_activity_list_gpus(const pp_activity *activity, pp_strings *ret, pp_error *err);
 

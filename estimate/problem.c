@@ -52,21 +52,6 @@ typedef struct layer_index {
     const bool *uses; /* by process: whether it used the GPU */
 } layer_index;
 
-static int compare_layers(const void *a, const void *b)
-{
-    const pp_activity_layer *x = a;
-    const pp_activity_layer *y = b;
-    if (x->process != y->process)
-        return x->process < y->process ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static const pp_activity_layer *find_layer(const pp_activity *a, uint32_t process, int32_t id)
-{
-    const pp_activity_layer key = {.process = process, .id = id};
-    return bsearch(&key, a->layers, a->n_layers, sizeof(*a->layers), compare_layers);
-}
-
 /* Of the training's time, on the GPU. */
 static bool counts(const layer_index *x, const pp_activity_batch *b)
 {
@@ -101,7 +86,7 @@ static bool item_key(const layer_index *x, uint32_t batch, int32_t layer, uint8_
     if (!b || !pp_phase_of_item(phase))
         return false;
     const pp_activity_layer *l =
-        of_layer(phase) ? find_layer(x->activity, b->process, layer) : NULL;
+        of_layer(phase) ? pp_activity_find_layer(x->activity, b->process, layer) : NULL;
     *ret = make_item(l, phase);
     return l || !of_layer(phase);
 }
@@ -225,13 +210,7 @@ static void settle_kernels(pp_problem *p)
 /* Observed time within [start, end). */
 static int64_t observed(const pp_problem *p, int64_t start, int64_t end)
 {
-    int64_t sum = 0;
-    for (size_t i = pp_spans_find(p->observed, p->n_observed, start);
-         i < p->n_observed && p->observed[i].start_ns < end; i++) {
-        const pp_time_range s = p->observed[i];
-        sum += (s.end_ns < end ? s.end_ns : end) - (s.start_ns > start ? s.start_ns : start);
-    }
-    return sum;
+    return pp_spans_cover(p->observed, p->n_observed, (pp_time_range){start, end});
 }
 
 /* As many of `of` as `inside` is of `length`; sums stop at the type's end, whatever their order. */

@@ -203,23 +203,6 @@ static int take_steps(build *b, pp_error *err)
     return 0;
 }
 
-static int64_t both(pp_time_range a, pp_time_range b)
-{
-    const int64_t start = a.start_ns > b.start_ns ? a.start_ns : b.start_ns;
-    const int64_t end = a.end_ns < b.end_ns ? a.end_ns : b.end_ns;
-    return end > start ? end - start : 0;
-}
-
-/* Of a span, what some of the spans have. */
-static int64_t covered(const spans *s, pp_time_range span)
-{
-    int64_t sum = 0;
-    for (size_t i = pp_spans_find(s->of, s->n, span.start_ns);
-         i < s->n && s->of[i].start_ns < span.end_ns; i++)
-        sum += both(s->of[i], span);
-    return sum;
-}
-
 /* Of a span, communication beside which nothing else ran. */
 static int64_t waited(const process *p, pp_time_range span)
 {
@@ -229,7 +212,7 @@ static int64_t waited(const process *p, pp_time_range span)
         pp_time_range wait = p->waits.of[i];
         wait.start_ns = wait.start_ns > span.start_ns ? wait.start_ns : span.start_ns;
         wait.end_ns = wait.end_ns < span.end_ns ? wait.end_ns : span.end_ns;
-        sum += wait.end_ns - wait.start_ns - covered(&p->work, wait);
+        sum += wait.end_ns - wait.start_ns - pp_spans_cover(p->work.of, p->work.n, wait);
     }
     return sum;
 }
@@ -291,7 +274,7 @@ static void settle(process *p)
         const double waits = (double)waited(p, s->span);
         s->own_ns = length - waits;
         r->wait_ns += waits;
-        p->covered_ns += waits + (double)covered(&p->work, s->span);
+        p->covered_ns += waits + (double)pp_spans_cover(p->work.of, p->work.n, s->span);
         told += s->told;
         step += s->told ? length : 0;
         wait += s->told ? waits : 0;
@@ -313,24 +296,14 @@ typedef struct sums {
     double calls[PP_PHASE_IDLE];
 } sums;
 
-static int compare_layers(const void *a, const void *b)
-{
-    const pp_activity_layer *x = a, *y = b;
-    if (x->process != y->process)
-        return x->process < y->process ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
 static sums *sums_of(const pp_activity *a, sums *all, uint32_t batch, int32_t layer)
 {
     const pp_activity_batch *b = &a->batches[batch];
-    const pp_activity_layer key = {.process = b->process, .id = layer};
-    const pp_activity_layer *found = NULL;
     if (b->dwell)
         return NULL;
     if (layer == 0)
         return &all[b->process];
-    found = bsearch(&key, a->layers, a->n_layers, sizeof *a->layers, compare_layers);
+    const pp_activity_layer *found = pp_activity_find_layer(a, b->process, layer);
     return found ? &all[a->n_processes + (size_t)(found - a->layers)] : NULL;
 }
 

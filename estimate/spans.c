@@ -36,3 +36,15 @@ size_t pp_spans_find(const pp_time_range *spans, size_t n, int64_t at)
     }
     return low;
 }
+
+int64_t pp_spans_cover(const pp_time_range *spans, size_t n, pp_time_range span)
+{
+    int64_t sum = 0;
+    for (size_t i = pp_spans_find(spans, n, span.start_ns);
+         i < n && spans[i].start_ns < span.end_ns; i++) {
+        const pp_time_range s = spans[i];
+        sum += (s.end_ns < span.end_ns ? s.end_ns : span.end_ns) -
+               (s.start_ns > span.start_ns ? s.start_ns : span.start_ns);
+    }
+    return sum;
+}

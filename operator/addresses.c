@@ -134,11 +134,16 @@ static int watch(pp_operator *op, const char *ns, pp_error *err)
     return op->addresses->informer ? 0 : -1;
 }
 
+const char *pp_addresses_namespace(const pp_operator *op)
+{
+    const char *ns = op->config->webhook.service_namespace;
+    return *ns ? ns : pp_kube_client_namespace(op->kube);
+}
+
 int pp_addresses_start(pp_operator *op, pp_error *err)
 {
     const pp_config *config = op->config;
-    const char *ns = *config->webhook.service_namespace ? config->webhook.service_namespace
-                                                        : pp_kube_client_namespace(op->kube);
+    const char *ns = pp_addresses_namespace(op);
     if (!pp_service_has(op->endpoint, config->webhook.service_name, ns))
         return 0;
     op->addresses = calloc(1, sizeof *op->addresses);

@@ -16,6 +16,9 @@ typedef struct pp_operator pp_operator;
 int pp_addresses_start(pp_operator *op, pp_error *err);
 void pp_addresses_stop(pp_operator *op);
 
+/** The Service's namespace: its own where the configuration names none. */
+const char *pp_addresses_namespace(const pp_operator *op);
+
 /** Whether they are known, or will not be. */
 bool pp_addresses_synced(const pp_operator *op);
 

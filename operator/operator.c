@@ -207,8 +207,7 @@ static void set_identity(pp_operator *op)
 static int set_endpoint(pp_operator *op, pp_error *err)
 {
     const pp_config *config = op->config;
-    const char *ns = *config->webhook.service_namespace ? config->webhook.service_namespace
-                                                        : pp_kube_client_namespace(op->kube);
+    const char *ns = pp_addresses_namespace(op);
     int rc = *config->ingest.endpoint ? asprintf(&op->endpoint, "%s", config->ingest.endpoint)
                                       : asprintf(&op->endpoint, "wss://%s.%s.svc%s",
                                                  config->webhook.service_name, ns, PP_WIRE_PATH);

@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "controller/service.h"
+#include "operator/addresses.h"
 #include "operator/pending_call.h"
 #include "operator/state.h"
 #include "operator/tls.h"
@@ -24,12 +25,6 @@ struct pp_replicas {
     char self[64];              /* name of this pod */
     bool denied;                /* by the API server, which was said */
 };
-
-static const char *namespace_of(const pp_operator *op)
-{
-    const char *ns = op->config->webhook.service_namespace;
-    return *ns ? ns : pp_kube_client_namespace(op->kube);
-}
 
 /* ---- who they are ---- */
 
@@ -79,7 +74,7 @@ int pp_replicas_start(pp_operator *op, pp_error *err)
     (void)snprintf(selector, sizeof selector, "kubernetes.io/service-name=%s",
                    op->config->webhook.service_name);
     const pp_kube_informer_options options = {.resource = &ENDPOINT_SLICES,
-                                              .ns = namespace_of(op),
+                                              .ns = pp_addresses_namespace(op),
                                               .label_selector = selector,
                                               .handler = {.decode = decode,
                                                           .free_object = release,
@@ -192,7 +187,7 @@ static telling *telling_new(pp_operator *op, const char *ns, const json_t *sessi
     t->left = 1;
     t->body = review_of(ns, session);
     if (asprintf(&t->url, "https://%s.%s.svc/%s/replica", op->config->webhook.service_name,
-                 namespace_of(op), secret) < 0)
+                 pp_addresses_namespace(op), secret) < 0)
         t->url = NULL;
     if (t->body && t->url)
         return t;

@@ -4,6 +4,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/addresses.h"
 #include "operator/deployment.h"
 #include "operator/state.h"
 #include "operator/watches.h"
@@ -313,9 +314,7 @@ char *pp_tls_client_ca(const pp_config *config, pp_error *err)
 
 static int add_names_of(pp_tls *tls, const char *service, pp_error *err)
 {
-    const pp_config *config = tls->op->config;
-    const char *ns = *config->webhook.service_namespace ? config->webhook.service_namespace
-                                                        : pp_kube_client_namespace(tls->op->kube);
+    const char *ns = pp_addresses_namespace(tls->op);
     static const char *const suffixes[] = {".svc", ".svc.cluster.local", ""};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         char name[256];

@@ -271,17 +271,25 @@ def older_hook():
     return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH)], 29655)
 
 
+def from_registries(name, pins, *options, also=()):
+    """A folder with the Python packages of a file of pins, and what the command `also` puts into a folder; made once."""
+    pins = os.path.join(ROOT, pins)
+    with open(pins, "rb") as file:
+        folder = os.path.join(CACHE, f"{name}-" + hashlib.sha256(file.read() + " ".join(also).encode()).hexdigest()[:12])
+    if not os.path.isdir(folder):
+        shutil.rmtree(folder + ".new", ignore_errors=True)
+        expect(f"{name}.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder + ".new", "--no-deps",
+               "--only-binary=:all:", *options, "-r", pins)
+        if also:
+            expect(f"{name}-more.log", *also, folder + ".new")
+        os.rename(folder + ".new", folder)
+    return folder
+
+
 def libraries():
     """Trainings of real libraries, from the package registry, with the torch of the torch image."""
     run_shown(TORCH_IMAGE, "-c", "")
-    pins = os.path.join(ROOT, "sidecar/tests/libraries.txt")
-    with open(pins, "rb") as file:
-        folder = os.path.join(CACHE, "libraries-" + hashlib.sha256(file.read()).hexdigest()[:12])
-    if not os.path.isdir(folder):
-        shutil.rmtree(folder + ".new", ignore_errors=True)
-        expect("libraries.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder + ".new", "--no-deps",
-               "--only-binary=:all:", "--python-version", "3.13", "--implementation", "cp", "-r", pins)
-        os.rename(folder + ".new", folder)
+    folder = from_registries("libraries", "sidecar/tests/libraries.txt", "--python-version", "3.13", "--implementation", "cp")
     return with_torch("sidecar/tests/test_libraries.py", [TORCH_IMAGE], 29755, PP_LIBRARIES=folder)
 
 
@@ -291,16 +299,9 @@ TRACE_ENGINE = "@paulirish/trace_engine@0.0.65"  # of Chrome's developer tools
 def trace_readers():
     """What reads our traces, from the package registries."""
     run(os.path.join(ROOT, "e2e/setup"), "nodejs", "npm")
-    pins = os.path.join(ROOT, "cli/tests/readers.txt")
-    with open(pins, "rb") as file:
-        folder = os.path.join(CACHE, "readers-" + hashlib.sha256(file.read() + TRACE_ENGINE.encode()).hexdigest()[:12])
-    if not os.path.isdir(folder):
-        shutil.rmtree(folder + ".new", ignore_errors=True)
-        expect("readers.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder + ".new", "--no-deps",
-               "--only-binary=:all:", "-r", pins)
-        expect("readers-node.log", "npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix",
-               folder + ".new", TRACE_ENGINE)
-        os.rename(folder + ".new", folder)
+    folder = from_registries("readers", "cli/tests/readers.txt",
+                             also=("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", TRACE_ENGINE,
+                                   "--prefix"))
     return with_torch("cli/tests/test_trace_readers.py", [DEBIAN], 29765, PP_READERS=folder)
 
 

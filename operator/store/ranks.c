@@ -6,11 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* As solutions: what was solved once the session had ended stays. The lock lets two of one target
- * follow each other. */
-static const char lock_sql[] =
-    "SELECT 1 FROM target WHERE session_uid = $1 AND pod_uid = $2 FOR NO KEY UPDATE";
-
+/* As solutions: what was solved once the session had ended stays. */
 #define STANDS                                                                                     \
     "($3 OR NOT EXISTS (SELECT 1 FROM attribution WHERE session_uid = $1 AND pod_uid = $2 "        \
     "AND final))"
@@ -106,8 +102,7 @@ static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, 
     pp_statement *s = pp_job_add(job, sql);
     pp_sql_text(s, session_uid);
     pp_sql_text(s, pod_uid);
-    if (sql != lock_sql)
-        pp_sql_bool(s, final);
+    pp_sql_bool(s, final);
     return s;
 }
 
@@ -152,7 +147,7 @@ int pp_store_add_ranks(pp_job *job, const char *session_uid, const char *pod_uid
     rows all = {0};
     int rc = has_others(in) ? gather(in, &all, err) : 0;
     if (rc == 0) {
-        add(job, lock_sql, session_uid, pod_uid, final);
+        pp_store_lock_target(job, session_uid, pod_uid);
         add(job, delete_sql, session_uid, pod_uid, final);
         add_ranks(add(job, ranks_sql, session_uid, pod_uid, final), &all);
         add_items(add(job, items_sql, session_uid, pod_uid, final), &all);

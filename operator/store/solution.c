@@ -465,6 +465,13 @@ static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,
                     in->n_sample_rows);
 }
 
+void pp_store_lock_target(pp_job *job, const char *session_uid, const char *pod_uid)
+{
+    pp_statement *lock = pp_job_add(job, lock_sql);
+    pp_sql_text(lock, session_uid);
+    pp_sql_text(lock, pod_uid);
+}
+
 int pp_store_skip_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
     (void)job;
@@ -482,9 +489,7 @@ int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_
     named *names = calloc(n, sizeof(*names));
     if (!names)
         return pp_error_nomem(err);
-    pp_statement *lock = pp_job_add(job, lock_sql);
-    pp_sql_text(lock, session_uid);
-    pp_sql_text(lock, pod_uid);
+    pp_store_lock_target(job, session_uid, pod_uid);
     add_attribution(add(job, attribution_sql, session_uid, pod_uid, in), in, final);
     add(job, delete_items_sql, session_uid, pod_uid, in);
     add(job, delete_fits_sql, session_uid, pod_uid, in);

@@ -56,6 +56,8 @@ int pp_store_check_samples(const pp_strings *gpus, const pp_activity_sample *sam
 int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
                           const pp_estimates *solution, const char *source, bool final,
                           pp_error *err);
+/** Lets two jobs that solved the same target follow each other; each row of it is to be skipped. */
+void pp_store_lock_target(pp_job *job, const char *session_uid, const char *pod_uid);
 /** For jobs whose rows nobody reads: that of a lock. */
 int pp_store_skip_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err);
 int pp_store_add_ranks(pp_job *job, const char *session_uid, const char *pod_uid,
