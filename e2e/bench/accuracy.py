@@ -9,9 +9,11 @@ PP_CLI  the command line of precisionprobe; PP_NCU that of ncu, where it is not 
 import argparse
 import bisect
 import csv
+import difflib
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import statistics
@@ -137,41 +139,77 @@ def table(path):
     return kernels
 
 
-def ncu_is_longer(rows, tables):
+def base_name(name):
+    """What a kernel's function is called, without its namespaces, template's arguments and parameters."""
+    mangled = re.match("_ZN?", name)
+    if mangled:
+        at, parts = mangled.end(), []
+        while length := re.match(r"\d+", name[at:]):
+            begin = at + length.end()
+            at = begin + int(length[0])
+            parts.append(name[begin:at])
+        return parts[-1] if parts else name
+    plain = re.sub(r"\(anonymous namespace\)|<unnamed>", "", name.removeprefix("void "))
+    return re.split("[<(]", plain)[0].strip().rpartition("::")[2]
+
+
+def matched(rows, found):
+    """For each recorded kernel that of ncu's run, matched in order by names; None where that run has none."""
+    ours, theirs = ([base_name(name) for name in names]
+                    for names in ((row[0] for row in rows), (kernel["Kernel Name"] for kernel in found)))
+    pairs = [None] * len(rows)
+    for block in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
+        pairs[block.a:block.a + block.size] = found[block.b:block.b + block.size]
+    return pairs
+
+
+def match(rows, tables, model):
+    """ncu's kernels in the order of the recorded ones: [of each run: a kernel, or None]."""
+    runs = [matched(rows, found) for found in tables]
+    known = sum(us for i, (_, us, *_) in enumerate(rows) if all(run[i] for run in runs))
+    share = 100 * known / sum(us for _, us, *_ in rows)
+    lab.figure("kernels that ncu saw by the same names in the same order", share, "% of their time", must=">= 95",
+               holds=share >= 95, kernels=len(rows), ncus=[len(found) for found in tables], model=model)
+    return runs
+
+
+def ncu_is_longer(rows, runs):
     """us by which its kernels are longer than their records: the median."""
-    return statistics.median(kernel[TIME] - row[1] for found in tables for kernel, row in zip(found, rows))
+    return statistics.median(kernel[TIME] - row[1] for run in runs for kernel, row in zip(run, rows) if kernel)
 
 
-def truth(rows, tables, model, method="Sampling"):
-    """{(layer, phase): {"us": of a step, metric: percent}}.
+def truth(rows, runs, model, method="Sampling"):
+    """{(layer, phase): {"us": of a step, metric: percent}} of rows all of whose kernels ncu saw.
 
     What ncu counts for a kernel it divides by a time that begins before and ends after what the kernel's record has:
     shares of that time are turned into shares of the record's by the median of the difference over all kernels.
     """
-    for found in tables:
-        if len(found) != len(rows):
-            sys.exit(f"ncu saw {len(found)} kernels of a step, torch.profiler {len(rows)}")
-    longer = ncu_is_longer(rows, tables)
+    longer = ncu_is_longer(rows, runs)
     lab.figure("ncu's kernels are longer than their records", longer, "us", kernels=len(rows), model=model)
-    sums = {}
+    sums, missed = {}, set()
     for i, (_, us, layer, phase) in enumerate(rows):
         row = sums.setdefault((layer, phase), {"us": 0.0, **dict.fromkeys(METRICS, 0.0)})
         row["us"] += us
-        for found, names in zip(tables, PASSES):
+        for run, names in zip(runs, PASSES):
+            if run[i] is None:
+                missed.add((layer, phase))
+                continue
             for name in names:
-                row[name] += percent(found[i], name, method) * (us + longer)
-    return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()}
+                row[name] += percent(run[i], name, method) * (us + longer)
+    return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()
+            if key not in missed}
 
 
-def alike(rows, tables):
+def alike(rows, runs):
     """Rows whose kernels last as long under ncu as they were recorded, to 5 %, its median difference apart. Where they
     do not, ncu has looked at another run of them: alone, it leaves no kernel the traffic of those before it."""
-    longer = ncu_is_longer(rows, tables)
+    longer = ncu_is_longer(rows, runs)
     times = {}
     for i, (_, us, layer, phase) in enumerate(rows):
-        pair = times.setdefault((layer, phase), [0.0, 0.0])
-        pair[0] += us + longer
-        pair[1] += tables[0][i][TIME]
+        if runs[0][i]:
+            pair = times.setdefault((layer, phase), [0.0, 0.0])
+            pair[0] += us + longer
+            pair[1] += runs[0][i][TIME]
     return {key for key, (recorded, measured) in times.items() if abs(measured / recorded - 1) < 0.05}
 
 
@@ -183,8 +221,8 @@ def evaluate(args, folder):
     if args.method == "Replay":
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
         errors.print_closure(args.model, results["gpus"][0].get("closure") or {})
-    tables = [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))]
-    true = truth(rows, tables, args.model, args.method)
+    runs = match(rows, [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))], args.model)
+    true = truth(rows, runs, args.model, args.method)
     told = errors.estimates(results, args.method)
     if args.method == "Regression":
         lab.figure("lag", results["gpus"][0]["lagMs"], "ms", model=args.model, error=results["gpus"][0]["lagStandardErrorMs"],
@@ -195,7 +233,7 @@ def evaluate(args, folder):
                        **{name: [row[name], *values.get(name, ())] for name in METRICS})
     page = []
     for kind in CLASSES[args.method]:
-        errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, tables))
+        errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, runs))
     errors.print_coverage(told, true, args.model, COVERAGE[args.method])
     return page
 

@@ -16,6 +16,7 @@ import tempfile
 
 import lab
 
+NAME_MOST, NAME_HEAD = 1024, 600  # bytes of a kernel's name that are told: longer ones are cut in their middle
 OF_LAYER = ("forward", "backward", "recompute", "inference")
 LAYER, STEP = re.compile("bench[.](forward|inference):(.*)"), "bench.step"
 NODE = "autograd::engine::evaluate_function: "
@@ -64,6 +65,14 @@ def ours_by_name(batches):
             sum_of[0] += ns / 1e3 / steps
             sum_of[1] += count / steps
     return sums
+
+
+def as_told(name):
+    """A kernel's name as the probe tells it."""
+    text = name.encode()
+    if len(text) <= NAME_MOST:
+        return name
+    return (text[:NAME_HEAD] + b"..." + text[NAME_HEAD + 3 - NAME_MOST:]).decode(errors="replace")
 
 
 def per_step(parts, row):
@@ -126,7 +135,7 @@ class Record:
         self.main = collections.Counter(e["tid"] for e in host if LAYER.match(e["name"])).most_common(1)[0][0]
         self.owner = self.nodes_of_layers()
         self.kernels = self.on_gpu(events) if device == "cuda" else self.on_cpu()
-        self.working = self.nodes_that_work()
+        self.nodes = self.nodes_evaluated()
 
     def layer_at(self, tid, ts):
         found = (LAYER.match(e["name"]) for e in self.threads[tid].around(ts))
@@ -142,22 +151,20 @@ class Record:
                 owner[number] = self.layer_at(self.main, e["ts"])
         return owner
 
-    def nodes_that_work(self):
-        """{thread: (begins, layers)} of the nodes that launched a kernel themselves, in their order: views launch none."""
-        found = collections.defaultdict(dict)
-        for _, launch in self.kernels:
-            inside = list(self.threads[launch["tid"]].around(launch["ts"])) if launch["tid"] in self.threads else []
-            at = next((i for i, e in enumerate(inside) if e["name"].startswith(NODE)), None)
-            if at is not None and not is_sum(inside, at) and "AccumulateGrad" not in inside[at]["name"]:
-                found[launch["tid"]][inside[at]["ts"]] = self.layer_of(inside[at])
-        return {tid: tuple(zip(*sorted(nodes.items()))) for tid, nodes in found.items()}
+    def nodes_evaluated(self):
+        """{thread: (begins, layers)} of the nodes in the order in which the engine evaluates them."""
+        found = {}
+        for tid, ranges in self.threads.items():
+            nodes = [e for e in ranges.events if e["name"].startswith(NODE) and "AccumulateGrad" not in e["name"]]
+            found[tid] = [e["ts"] for e in nodes], [self.layer_of(e) for e in nodes]
+        return found
 
     def layer_of(self, node):
         return self.owner.get(node["args"].get("Sequence number"))
 
     def next_layer(self, tid, ts):
-        """Of the next node that works: where the sum of gradients goes that this node ended with."""
-        begins, layers = self.working.get(tid, ((), ()))
+        """Of the next node, if it only views: where the sum of gradients goes that this node ended with."""
+        begins, layers = self.nodes[tid]
         at = bisect.bisect_right(begins, ts)
         return layers[at] if at < len(begins) else None
 
@@ -215,7 +222,7 @@ class Record:
         sums = collections.defaultdict(lambda: [0, 0])
         for kernel, launch in self.kernels:
             if self.begins[0] <= launch["ts"] <= self.steps[-1]["ts"] + self.steps[-1]["dur"]:
-                sum_of = sums[(*self.row(launch), kernel["name"])]
+                sum_of = sums[(*self.row(launch), as_told(kernel["name"]))]
                 sum_of[0] += kernel["dur"] / len(self.steps)
                 sum_of[1] += 1 / len(self.steps)
         return sums

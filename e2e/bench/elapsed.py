@@ -147,6 +147,8 @@ def main():
     if all(item["leastMillisecondsPerStep"] is None for item in gpu["items"]):
         sys.exit("no bounds are told: too few steps were counted, or the training waits; give it more --seconds")
     compared = {row: (item, *own[row]) for row, item in rows(gpu).items() if own.get(row)}
+    if not compared:
+        sys.exit("no row of 1 % of the step can have hooks of its own: none is one node of the graph")
     lab.figure("marked step less counted step", gpu["stepMs"] - gpu["countedStepMs"], "ms", model=args.model,
                counted_ms=gpu["countedStepMs"], marked_ms=gpu["stepMs"], rows=len(rows(gpu)))
     for row, (item, ms, hooks) in compared.items():

@@ -22,10 +22,12 @@ import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Trainings by their names: what models.py has for all programs, and what libraries.py has.
+# Trainings by their names: what models.py has for all programs, what libraries.py has, and architectures.py.
 MODELS = ("dlrm", "resnet50", "gpt", "unet", "recommender")
 LIBRARIES = ("timm-vit", "timm-small-vit", "timm-convnext", "torchvision-compiled", "hf-llama", "peft-lora", "pyg-graph",
              "pyg-big-graph", "policy-gradient", "lightning-gan")
+ARCHITECTURES = ("torchvision-resnext", "torchvision-swin", "torchvision-efficientnet", "torchaudio-conformer", "hf-mixtral",
+                 "hf-t5", "hf-whisper", "diffusers-unet", "e3nn-messages")
 
 
 def arguments(doc, models=None, **more):

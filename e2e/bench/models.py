@@ -381,12 +381,15 @@ def parents(training):
 
 
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
-    """A Training by its name in MODELS, VARIANTS or libraries.py. For ddp the process group is there already."""
+    """A Training by its name in MODELS, VARIANTS, libraries.py or architectures.py. For ddp the process group is there already."""
     base, variant = VARIANTS.get(name, (name, None))
     settle_all(deterministic)
     if name in lab.LIBRARIES:
         import libraries  # of which a machine has some
         return libraries.TRAININGS[name](device, small, batch)
+    if name in lab.ARCHITECTURES:
+        import architectures
+        return architectures.TRAININGS[name](device, small, batch)
     wraps = {"compile": lambda model: torch.compile(model, backend=backend),
              "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
              "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}

@@ -1,6 +1,6 @@
 """Is the step that the probe tells the training's own? How long a counted step takes, against the script's own timer over
-the chunks of the same run in which nothing was marked; and for what share of it the GPU idles, against torch.profiler's
-kernels (GPU activity alone, in a process without the hook).
+the chunks of the same run in which nothing was marked, nor in the one before; and for what share of it the GPU idles, against
+torch.profiler's kernels (GPU activity alone, in a process without the hook).
 
 usage: undisturbed.py MODEL [--seconds S] [--period NS]; one JSON line per figure. README.md says more.
 """
@@ -26,6 +26,16 @@ def marked(batches):
     return [statistics.fmean(column) for column in zip(*found)] if found else (None, None)
 
 
+def script_times(reply):
+    """us per step of the script's chunks in which nothing was marked: (those that follow such a chunk, the others). In the
+    first one after a capture CUPTI is detached, which costs the training what is the probe's."""
+    plain = [before == after == "COUNTING" for _, before, after in reply["chunks"]]
+    us = [chunk[0] for chunk in reply["chunks"]]
+    follows = [False, *plain]
+    return ([x for x, now, before in zip(us, plain, follows) if now and before],
+            [x for x, now, before in zip(us, plain, follows) if now and not before])
+
+
 def run(args):
     with lab.Trainer(args) as plain:
         about = plain.ask("warm")
@@ -44,12 +54,14 @@ def main():
                          period=(50000, "ns between samples of PM sampling; 0: without it"),
                          steps=(20, "of torch.profiler"))
     about, kernels, reply, batches = run(args)
-    script = statistics.fmean(lab.times(reply, "COUNTING")) * 1e3
+    settled, first = script_times(reply)
+    script = statistics.fmean(settled) * 1e3
     ours, steps = counted(batches)
     step, busy = marked(batches)
     lab.figure("machine", about["device"], torch=about["torch"], model=args.model)
     lab.figure("counted step against the script's timer", abs(ours / script - 1) * 100, "%", limit=1, model=args.model,
-               ours_ms=ours / 1e6, script_ms=script / 1e6, marked_ms=step / 1e6, counted=steps)
+               ours_ms=ours / 1e6, script_ms=script / 1e6, chunks=len(settled),
+               first_chunks_ms=[round(us / 1e3, 3) for us in first], marked_ms=step / 1e6, counted=steps)
     true = 1 - kernels["ns"] / script
     lab.figure("idle share of the step", abs(max(1 - busy / ours, 0) - true) * 100, "points", limit=2, model=args.model,
                ours_percent=100 * max(1 - busy / ours, 0), true_percent=100 * true, of_marked_percent=100 * (1 - busy / step),
