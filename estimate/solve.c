@@ -100,7 +100,8 @@ static bool waits(const pp_estimates *s)
     return waited > NOTICEABLE * (double)s->step_ns;
 }
 
-/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step. */
+/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step: where it is
+ * not known by how much, all of its gaps may be theirs. */
 static void set_least(const pp_problem *p, pp_estimates *s)
 {
     const double added = longer_step(p, s) * (double)s->step_ns / s->step_mean_ns;
@@ -109,9 +110,9 @@ static void set_least(const pp_problem *p, pp_estimates *s)
         pp_estimates_item *to = &s->items[i];
         const bool in_steps = to->kind != PP_ITEM_IDLE && to->kind != PP_ITEM_JOB;
         const double gaps = (double)(to->total_ns - (to->busy_ns > 0 ? to->busy_ns : 0));
-        to->least_ns = told && in_steps && !is_wait(to)
-                           ? to->total_ns - llround(fmin(added, fmax(gaps, 0)))
-                           : -1;
+        const bool bounded = (told || to->busy_ns >= 0) && in_steps && !is_wait(to);
+        const double most = told ? fmin(added, fmax(gaps, 0)) : fmax(gaps, 0);
+        to->least_ns = bounded ? to->total_ns - llround(most) : -1;
     }
 }
 

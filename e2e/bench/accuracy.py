@@ -121,7 +121,8 @@ def record(args, folder):
     rows = [[kernel["name"], kernel["dur"], *found.row(launch)] for kernel, launch in kernels
             if bisect.bisect_right(found.begins, launch["ts"]) == 2]
     (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-    (folder / "trace.json").unlink()
+    for name in ("trace.json", "trace.json.graph"):
+        (folder / name).unlink()
 
 
 # ---- what they tell ----

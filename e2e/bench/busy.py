@@ -120,6 +120,8 @@ class Record:
     def __init__(self, path, device):
         with open(path, encoding="utf-8") as file:
             events = [e for e in json.load(file)["traceEvents"] if e.get("ph") == "X"]
+        with open(f"{path}.graph", encoding="utf-8") as file:
+            self.graph = {int(number): behind for number, behind in json.load(file).items()}
         for e in events:
             e["dur"] = float(e.get("dur", 0))
             e["args"] = e.get("args", {})
@@ -135,7 +137,6 @@ class Record:
         self.main = collections.Counter(e["tid"] for e in host if LAYER.match(e["name"])).most_common(1)[0][0]
         self.owner = self.nodes_of_layers()
         self.kernels = self.on_gpu(events) if device == "cuda" else self.on_cpu()
-        self.nodes = self.nodes_evaluated()
 
     def layer_at(self, tid, ts):
         found = (LAYER.match(e["name"]) for e in self.threads[tid].around(ts))
@@ -151,22 +152,14 @@ class Record:
                 owner[number] = self.layer_at(self.main, e["ts"])
         return owner
 
-    def nodes_evaluated(self):
-        """{thread: (begins, layers)} of the nodes in the order in which the engine evaluates them."""
-        found = {}
-        for tid, ranges in self.threads.items():
-            nodes = [e for e in ranges.events if e["name"].startswith(NODE) and "AccumulateGrad" not in e["name"]]
-            found[tid] = [e["ts"] for e in nodes], [self.layer_of(e) for e in nodes]
-        return found
-
     def layer_of(self, node):
         return self.owner.get(node["args"].get("Sequence number"))
 
-    def next_layer(self, tid, ts):
-        """Of the next node, if it only views: where the sum of gradients goes that this node ended with."""
-        begins, layers = self.nodes[tid]
-        at = bisect.bisect_right(begins, ts)
-        return layers[at] if at < len(begins) else None
+    def stays(self, node):
+        """Whether the sum of gradients that this node ended with is of its own layer's: every node in front of which it can
+        have been made is, too."""
+        behind = self.graph.get(node["args"].get("Sequence number"), [])
+        return bool(behind) and all(self.owner.get(number) == self.layer_of(node) for number in behind)
 
     def on_gpu(self, events):
         launches = {e["args"]["correlation"]: e for e in events
@@ -202,7 +195,7 @@ class Record:
                 return "", "zero_grad"
             if e["name"].startswith(NODE):
                 layer = self.layer_of(e)
-                if is_sum(inside, len(inside) - 1) and self.next_layer(tid, e["ts"]) != layer:
+                if is_sum(inside, len(inside) - 1) and not self.stays(e):
                     layer = None
                 return (layer, "backward") if layer else ("", "other")
         return "", "other"

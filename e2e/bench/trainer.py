@@ -4,6 +4,7 @@ usage: trainer.py MODEL DEVICE small|full BATCH|- deterministic|free BACKEND
 
 lab.py starts it, with the hook on PYTHONPATH or without; it looks at the hook's state and never at anything else of it.
 """
+import collections
 import json
 import os
 import statistics
@@ -62,6 +63,20 @@ def entries(owner, prefix=""):
     tables = {name: getattr(owner, name, None) for name in dir(owner)
               if name.startswith(prefix) and name.endswith("_hooks")}
     return {name: len(table) for name, table in tables.items() if hasattr(table, "__len__") and len(table)}
+
+
+def meeting(root):
+    """{sequence number of a node of the graph: those of the nodes behind it in front of which gradients are summed up}."""
+    edges, comes, queue, seen = {}, collections.Counter(), [root], {root}
+    while queue:
+        node = queue.pop()
+        behind = [of for of, _ in node.next_functions if of is not None]
+        comes.update(behind)
+        edges[node] = behind
+        new = [of for of in dict.fromkeys(behind) if of not in seen]
+        seen.update(new)
+        queue += new
+    return {node._sequence_nr(): [of._sequence_nr() for of in behind if comes[of] > 1] for node, behind in edges.items()}
 
 
 class Trainer:
@@ -182,6 +197,10 @@ class Trainer:
         for name, module in models.layers(self.training) + models.parents(self.training):
             self.put_range(record_function, name, module)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if self.device == "cuda" else [])
+        graph = {}
+        backward = torch.Tensor.backward
+        torch.Tensor.backward = lambda loss, *args, **more: (graph.update(meeting(loss.grad_fn)),
+                                                             backward(loss, *args, **more))[1]
         for count in (3, steps):  # what the first one sets up is not in the second
             profiler = profile(activities=activities)
             self.training.within(profiler.start)
@@ -192,7 +211,10 @@ class Trainer:
                 self.training.within(lambda: step.__exit__(None, None, None))
             self.synchronize()
             self.training.within(profiler.stop)
+        torch.Tensor.backward = backward
         profiler.export_chrome_trace(path)
+        with open(path + ".graph", "w", encoding="utf-8") as file:
+            json.dump(graph, file)
         return {"steps": steps}
 
     @staticmethod
