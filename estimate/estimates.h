@@ -46,8 +46,8 @@ typedef struct pp_estimates_item {
     int64_t calls;
     int64_t total_ns;  /**< in the observed time; what overlaps shares the time */
     int64_t least_ns;  /**< what is left of total_ns without all that marks may have added to it,
-                            busy_ns at least; -1: not known. A step in which nothing is marked has something between
-                            the two of it */
+                            busy_ns at least; -1: not known. A step in which nothing is marked has
+                          something between  the two of it */
     double share;      /**< of the steps' time (idle: of the observed); NaN: not defined */
     int64_t windows;   /**< metric windows in which it ran */
     int64_t busy_ns;   /**< in the observed time, in which a kernel of it ran; -1: not known. Where

@@ -100,8 +100,8 @@ static bool waits(const pp_estimates *s)
     return waited > NOTICEABLE * (double)s->step_ns;
 }
 
-/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step: where it is
- * not known by how much, all of its gaps may be theirs. */
+/* Marks lengthen gaps between kernels, and no item's by more than they lengthen the step: where it
+ * is not known by how much, all of its gaps may be theirs. */
 static void set_least(const pp_problem *p, pp_estimates *s)
 {
     const double added = longer_step(p, s) * (double)s->step_ns / s->step_mean_ns;

@@ -15,6 +15,7 @@
 #define NEXT_PART 0.2
 #define SHORT_GAP 0.01
 #define LONG_GAP 0.2
+#define WRITTEN_GAP 0.05 /* of memory, to which caches are written back */
 #define SHORT_GAP_NS 3500.0
 
 /* ns: how far off the lag may be beyond what the captures say. A kernel's record is 0.9 to 1.4 us
@@ -31,7 +32,11 @@
 #define LEAST_EXPLAINED 0.8
 #define MAX_ITEMS_Z 3.0
 
-enum { ROUNDS = 4 };
+/* ... of the kernels' widths, by what samples decide. */
+#define LEAST_SCALE 0.1
+#define MOST_SCALE 1.0
+
+enum { ROUNDS = 8, PROBES = 8 };
 
 /* A column by its key. */
 typedef struct named {
@@ -40,6 +45,7 @@ typedef struct named {
 } named;
 
 typedef struct solving {
+    unsigned without; /* pp_sampling_solution_part */
     pp_sampling_whole whole;
     named *named; /* in order of keys */
     pp_skyline matrix;
@@ -51,10 +57,18 @@ typedef struct solving {
     double *times;              /* n for each capture: ns of its kernels' parts */
     pp_sampling_causes *causes; /* of each item */
     double *errors;
-    double noise; /* variance of what is left of a sample */
+    double noise;    /* variance of what is left of a sample */
+    double gap_mean; /* the prior of the metric's long gaps ... */
+    double gap_width;
+    double scale; /* of the widths of kernels' prior */
     double lag_stderr;
     pp_sampling_result *result;
 } solving;
+
+static bool has(const solving *s, pp_sampling_solution_part part)
+{
+    return !(s->without & (unsigned)part);
+}
 
 /* ---- the matrix ---- */
 
@@ -65,10 +79,11 @@ static int compare_named(const void *a, const void *b)
 
 /* Whether two columns, next to each other by their keys, are parts of one kernel: they touch then.
  */
-static bool touch(const named *a, const named *b)
+static bool touch(const solving *s, const named *a, const named *b)
 {
-    return !a->key.gap && !b->key.gap && a->key.layer == b->key.layer &&
-           a->key.phase == b->key.phase && a->key.kernel == b->key.kernel;
+    return has(s, PP_SAMPLING_LINKS) && !a->key.gap && !b->key.gap &&
+           a->key.layer == b->key.layer && a->key.phase == b->key.phase &&
+           a->key.kernel == b->key.kernel;
 }
 
 static void widen(uint32_t *first, uint32_t a, uint32_t b)
@@ -92,7 +107,7 @@ static int shape_matrix(solving *s, pp_error *err)
             widen(first, w->index[g][w->captures[g]->pairs[p].a],
                   w->index[g][w->captures[g]->pairs[p].b]);
     for (size_t i = 0; i + 1 < w->n; i++)
-        if (touch(&s->named[i], &s->named[i + 1]))
+        if (touch(s, &s->named[i], &s->named[i + 1]))
             widen(first, s->named[i].column, s->named[i + 1].column);
     return pp_skyline_init(&s->matrix, w->n, first, ENTRIES_MAX, err);
 }
@@ -102,11 +117,47 @@ static void add_entry(const pp_skyline *m, uint32_t a, uint32_t b, double value)
     *pp_skyline_entry(m, a > b ? a : b, a > b ? b : a) += value;
 }
 
-static double width_of(const pp_sampling_column *c)
+static bool is_short(const pp_sampling_column *c)
+{
+    return c->time < SHORT_GAP_NS * (double)c->count;
+}
+
+static double width_of(const solving *s, const pp_sampling_column *c)
 {
     if (!c->key.gap)
-        return LEVEL;
-    return c->time < SHORT_GAP_NS * (double)c->count ? SHORT_GAP : LONG_GAP;
+        return s->scale * LEVEL;
+    return is_short(c) ? SHORT_GAP : s->gap_width;
+}
+
+/* Samples of one gap go along: its sum counts once. */
+static double gap_squares(const pp_sampling_predicted *p, double mean)
+{
+    return fmax(p->gap_yy - 2 * mean * p->gap_yn + mean * mean * p->gap_nn, 0);
+}
+
+static pp_sampling_predicted predicted(const solving *s, int m)
+{
+    pp_sampling_predicted p = {0};
+    for (size_t g = 0; g < s->whole.n_captures; g++)
+        if (s->whole.captures[g]->known[m])
+            pp_sampling_predicted_add(&p, &s->whole.captures[g]->predicted[m]);
+    return p;
+}
+
+/* Samples that lie in gaps tell what gaps are like: where no kernel runs no SM is active, unless
+ * others use the GPU. Less is known of the time right behind a kernel, in which what it leaves may
+ * be written to memory. */
+static void find_gap_prior(solving *s, int m)
+{
+    const pp_sampling_predicted p = predicted(s, m);
+    s->gap_mean = 0;
+    s->gap_width = LONG_GAP;
+    if (p.gaps < LEAST_GAPS || !has(s, PP_SAMPLING_GAPS))
+        return;
+    const double least = pp_metric_get((pp_metric)m)->within_sms ? SHORT_GAP : WRITTEN_GAP;
+    s->gap_mean = p.gap_y / p.gap_samples;
+    const double differ = sqrt(gap_squares(&p, s->gap_mean) * p.gaps) / p.gap_samples;
+    s->gap_width = fmin(fmax(differ, least), LONG_GAP);
 }
 
 /* What the captures that know a metric have of each column. */
@@ -135,12 +186,12 @@ static bool fill_and_factor(solving *s, int m)
             add_entry(&s->matrix, w->index[g][pair->a], w->index[g][pair->b], pair->sum);
         }
     for (size_t i = 0; i < w->n; i++) {
-        double width = width_of(&w->columns[i]);
+        double width = width_of(s, &w->columns[i]);
         *pp_skyline_entry(&s->matrix, i, i) += s->noise / (width * width);
     }
-    double link = s->noise / (NEXT_PART * NEXT_PART);
+    double link = s->noise * pow(s->scale * NEXT_PART, -2);
     for (size_t i = 0; i + 1 < w->n; i++)
-        if (touch(&s->named[i], &s->named[i + 1])) {
+        if (touch(s, &s->named[i], &s->named[i + 1])) {
             uint32_t a = s->named[i].column;
             uint32_t b = s->named[i + 1].column;
             add_entry(&s->matrix, a, a, link);
@@ -155,14 +206,16 @@ static bool fill_and_factor(solving *s, int m)
 static double prior_mean(const solving *s, size_t i, int m)
 {
     const pp_sampling_column *c = &s->whole.columns[i];
-    return c->key.gap || s->share[i] <= 0 ? 0 : c->rhs[m] / s->share[i];
+    if (c->key.gap)
+        return is_short(c) ? 0 : s->gap_mean;
+    return s->share[i] > 0 ? c->rhs[m] / s->share[i] : 0;
 }
 
 static void solve_theta(solving *s, int m)
 {
     for (size_t i = 0; i < s->whole.n; i++) {
         const pp_sampling_column *c = &s->whole.columns[i];
-        double width = width_of(c);
+        double width = width_of(s, c);
         s->theta[i] = c->rhs[m] + s->noise / (width * width) * prior_mean(s, i, m);
     }
     pp_skyline_solve(&s->matrix, s->theta);
@@ -197,16 +250,66 @@ static double find_rest(solving *s, int m)
     return left;
 }
 
-/* How many columns the samples decide, and not the prior. */
-static double decided(const solving *s)
+/* +1 or -1, drawn by where it stands. */
+static double sign_of(size_t i, int probe)
 {
-    double n = 0;
-    for (size_t i = 0; i < s->whole.n; i++) {
-        double width = width_of(&s->whole.columns[i]);
-        double data = s->share[i] * 0.5; /* a window holds two columns or more */
-        n += data / (data + s->noise / (width * width));
+    uint64_t x = (uint64_t)i * PROBES + (uint64_t)probe + 1;
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (x >> 40) & 1 ? 1 : -1;
+}
+
+/* z = the prior's precision, by the variance of a sample, times what is drawn. */
+static void weigh_signs(solving *s, int probe)
+{
+    const pp_sampling_whole *w = &s->whole;
+    for (size_t i = 0; i < w->n; i++) {
+        const double width = width_of(s, &w->columns[i]);
+        s->z[i] = s->noise / (width * width) * sign_of(i, probe);
     }
-    return n;
+    for (size_t i = 0; i + 1 < w->n; i++) {
+        const uint32_t a = s->named[i].column, b = s->named[i + 1].column;
+        if (!touch(s, &s->named[i], &s->named[i + 1]))
+            continue;
+        const double apart =
+            s->noise * pow(s->scale * NEXT_PART, -2) * (sign_of(a, probe) - sign_of(b, probe));
+        s->z[a] += apart;
+        s->z[b] -= apart;
+    }
+}
+
+/* How many columns the samples decide, and not the prior: the trace of (X'X + P)^-1 X'X, which is
+ * what n less that of (X'X + P)^-1 P is (MacKay 1992, doi:10.1162/neco.1992.4.3.415), by random
+ * signs (Hutchinson 1989, doi:10.1080/03610918908812806). Of all columns, and of kernels' parts
+ * alone. */
+static double decided(solving *s, double *of_kernels)
+{
+    double n[2] = {0}, trace[2] = {0};
+    for (int probe = 0; probe < PROBES; probe++) {
+        weigh_signs(s, probe);
+        pp_skyline_solve(&s->matrix, s->z);
+        for (size_t i = 0; i < s->whole.n; i++)
+            trace[s->whole.columns[i].key.gap] += sign_of(i, probe) * s->z[i] / PROBES;
+    }
+    for (size_t i = 0; i < s->whole.n; i++)
+        n[s->whole.columns[i].key.gap]++;
+    *of_kernels = n[false] - trace[false];
+    return *of_kernels + n[true] - trace[true];
+}
+
+/* Squares of what kernels' parts are off by from their prior, each by its width before it is
+ * scaled. */
+static double off_prior(const solving *s, int m)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->whole.n; i++)
+        if (!s->whole.columns[i].key.gap)
+            sum += pow((s->theta[i] - prior_mean(s, i, m)) / LEVEL, 2);
+    for (size_t i = 0; i + 1 < s->whole.n; i++)
+        if (touch(s, &s->named[i], &s->named[i + 1]))
+            sum += pow(
+                (s->theta[s->named[i].column] - s->theta[s->named[i + 1].column]) / NEXT_PART, 2);
+    return sum;
 }
 
 static int fit(solving *s, int m, pp_error *err)
@@ -216,13 +319,19 @@ static int fit(solving *s, int m, pp_error *err)
     double mean = w->y[m] / windows;
     s->noise = fmax(1e-8, (w->yy[m] / windows - mean * mean) / 10);
     find_shares(s, m);
+    find_gap_prior(s, m);
+    s->scale = 1;
     for (int round = 0; round < ROUNDS; round++) {
         if (!fill_and_factor(s, m))
             return pp_error_set(err, PP_ERR_INTERNAL, "sums that no samples have");
         solve_theta(s, m);
-        double left = find_rest(s, m);
-        double free = fmax(windows / 10, windows - decided(s));
-        s->noise = fmax(1e-8, left / free);
+        double left = find_rest(s, m), of_kernels;
+        const double all = decided(s, &of_kernels);
+        const double free = has(s, PP_SAMPLING_DECIDED) ? windows - all : windows;
+        s->noise = fmax(1e-8, left / fmax(windows / 10, free));
+        if (has(s, PP_SAMPLING_SCALE))
+            s->scale =
+                fmax(LEAST_SCALE, fmin(sqrt(off_prior(s, m) / fmax(of_kernels, 1)), MOST_SCALE));
     }
     return 0;
 }
@@ -265,13 +374,13 @@ static double prior_variance(const solving *s)
     const pp_sampling_whole *w = &s->whole;
     double sum = 0;
     for (size_t i = 0; i < w->n; i++) {
-        const double width = width_of(&w->columns[i]);
+        const double width = width_of(s, &w->columns[i]);
         sum += s->z[i] * s->z[i] / (width * width);
     }
     for (size_t i = 0; i + 1 < w->n; i++) {
         const double apart = s->z[s->named[i].column] - s->z[s->named[i + 1].column];
-        if (touch(&s->named[i], &s->named[i + 1]))
-            sum += apart * apart / (NEXT_PART * NEXT_PART);
+        if (touch(s, &s->named[i], &s->named[i + 1]))
+            sum += apart * apart * pow(s->scale * NEXT_PART, -2);
     }
     return s->noise * s->noise * sum;
 }
@@ -312,12 +421,12 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
     }
     c.prior = fmin(prior_variance(s), c.samples);
     c.samples -= c.prior;
-    for (size_t g = 0; g < w->n_captures && c.count > 1; g++) {
+    for (size_t g = 0; g < w->n_captures && c.count > 1 && has(s, PP_SAMPLING_BETWEEN); g++) {
         const double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         c.captures += moved * moved * c.count / (c.count - 1);
     }
     item->per_ns[m] = edge_error(s, from, to, item->time);
-    c.edges = pow(item->per_ns[m] * s->lag_stderr, 2);
+    c.edges = has(s, PP_SAMPLING_EDGES) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
     return c;
 }
 
@@ -356,12 +465,12 @@ static void estimate_metric(solving *s, int m)
         r->items[i].mean[m] = fmax(0, fmin(1, s->causes[i].mean));
         r->items[i].stderr_of[m] = s->errors[i];
     }
-    double predicted = 0;
+    double sum = 0;
     for (size_t i = 0; i < w->n; i++)
-        predicted += s->held[i] * s->theta[i];
+        sum += s->held[i] * s->theta[i];
     r->noise[m] = sqrt(s->noise);
     r->held[m] = w->held_y[m] / w->held_with[m]; /* NaN where there are none */
-    r->closure[m] = predicted / w->held_with[m] - r->held[m];
+    r->closure[m] = sum / w->held_with[m] - r->held[m];
 }
 
 /* By their keys. */
@@ -380,19 +489,14 @@ static pp_sampling_doubt doubt_of(const pp_sampling_quality *q, bool idle_is_zer
                                                                       : PP_SAMPLING_FITS;
 }
 
-/* Samples of one gap go along: its sum counts once. */
 static double gap_error(const pp_sampling_predicted *p, double mean)
 {
-    const double squares = p->gap_yy - 2 * mean * p->gap_yn + mean * mean * p->gap_nn;
-    return sqrt(fmax(squares, 0) * p->gaps / (p->gaps - 1)) / p->gap_samples;
+    return sqrt(gap_squares(p, mean) * p->gaps / (p->gaps - 1)) / p->gap_samples;
 }
 
 static void judge(const solving *s, int m, pp_sampling_quality *ret)
 {
-    pp_sampling_predicted p = {0};
-    for (size_t g = 0; g < s->whole.n_captures; g++)
-        if (s->whole.captures[g]->known[m])
-            pp_sampling_predicted_add(&p, &s->whole.captures[g]->predicted[m]);
+    const pp_sampling_predicted p = predicted(s, m);
     const double total = p.yy - p.y * p.y / fmax(p.n, 1);
     *ret = (pp_sampling_quality){
         .explained = total > PP_SAMPLING_VARIES * p.n ? 1 - p.rest / total : (double)NAN,
@@ -510,7 +614,13 @@ static int solve(solving *s, pp_error *err)
 int pp_sampling_solve(const pp_sampling_sums *const *captures, size_t n, pp_sampling_result **ret,
                       pp_error *err)
 {
-    solving s = {0};
+    return pp_sampling_solve_without(0, captures, n, ret, err);
+}
+
+int pp_sampling_solve_without(unsigned parts, const pp_sampling_sums *const *captures, size_t n,
+                              pp_sampling_result **ret, pp_error *err)
+{
+    solving s = {.without = parts};
     int rc = prepare(&s, captures, n, err);
     if (rc == 0)
         rc = solve(&s, err);

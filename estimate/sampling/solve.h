@@ -5,8 +5,8 @@
  *
  * y is a sample, X the share of its window that each part of a kernel took (or the gap behind it),
  * b the parts' values. b has a prior: a part is like the next one of its kernel within 20 points of
- * the range, like the overlap-weighted mean of itself within 40; gaps are near 0, short ones within
- * 1 point. It decides where the samples say nothing, and its width is in the standard errors there.
+ * the range, like the overlap-weighted mean of itself within 40, or within a share of both that the
+ * samples tell; short gaps are 0 within 1 point, others what samples in gaps are. It decides where the samples say nothing, and its width is in the standard errors there.
  *
  * The standard error of an item has four causes: what samples leave open to the prior, and their
  * noise; that captures differ, by a share of the value that all items tell together; and what the
@@ -64,6 +64,17 @@ typedef struct pp_sampling_result {
     double *values[PP_SAMPLING_METRICS]; /**< NaN: not known */
 } pp_sampling_result;
 
+/** Parts of the solution, as bits: what each is worth shows where it is left out (program
+ * sampling-errors). */
+typedef enum pp_sampling_solution_part {
+    PP_SAMPLING_LINKS = 1 << 0, /**< a part is like the one before it */
+    PP_SAMPLING_GAPS = 1 << 1,  /**< long ones are like samples in gaps; without: 0 +- 20 points */
+    PP_SAMPLING_SCALE = 1 << 2, /**< of the prior's widths, by the samples */
+    PP_SAMPLING_DECIDED = 1 << 3, /**< columns that samples decide are not free for noise */
+    PP_SAMPLING_BETWEEN = 1 << 4, /**< captures, in standard errors */
+    PP_SAMPLING_EDGES = 1 << 5,   /**< edges, in standard errors */
+} pp_sampling_solution_part;
+
 /**
  * Solves the sums of `n` captures together, each metric's from those that know it.
  * PP_ERR_NOT_FOUND: there are no windows; PP_ERR_TOO_LARGE: kernels come in too many orders for the
@@ -71,6 +82,10 @@ typedef struct pp_sampling_result {
  */
 int pp_sampling_solve(const pp_sampling_sums *const *captures, size_t n, pp_sampling_result **ret,
                       pp_error *err);
+
+/** The same without some parts, for benchmarks. */
+int pp_sampling_solve_without(unsigned parts, const pp_sampling_sums *const *captures, size_t n,
+                              pp_sampling_result **ret, pp_error *err);
 
 /** NULL is allowed. */
 void pp_sampling_result_free(pp_sampling_result *result);

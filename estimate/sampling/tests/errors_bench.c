@@ -1,10 +1,16 @@
-/* Prints whether standard errors are right where the truth is known: for each condition and class
- * of kernels a line of JSON, over so many runs of models drawn anew. */
+/*
+ * Prints whether standard errors are right where the truth is known: for each condition a line of
+ * JSON, over so many runs of models drawn anew; with `parts` one for each part of the solution that
+ * is left out, too.
+ *
+ * usage: sampling-errors [RUNS [SEED [parts]]]
+ */
 #include "estimate/sampling/tests/sim.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct condition {
     const char *name;
@@ -64,6 +70,16 @@ static void noisy(sim_config *c)
     c->noise = 0.02;
 }
 
+static void large(sim_config *c)
+{
+    c->kernels = 950, c->length = 15, c->spread = 1.1, c->period = 100, c->capture = 0.6;
+}
+static void large_and_launch_bound(sim_config *c)
+{
+    large(c);
+    c->gap[0] = 5, c->gap[1] = 60;
+}
+
 static const condition conditions[] = {
     {"one capture", 1, NULL},
     {"two captures", 2, NULL},
@@ -81,21 +97,38 @@ static const condition conditions[] = {
     {"captures differ by 3 %", 0, differ},
     {"two captures, which differ by 3 %", 2, differ},
     {"captures differ by 2 %, all kernels alike", 0, clocks},
+    {"950 kernels, 100 us between samples, one capture", 1, large},
+    {"the same, three captures", 3, large},
+    {"950 kernels, 100 us between samples, launch-bound, one capture", 1, large_and_launch_bound},
+    {"the same, three captures", 3, large_and_launch_bound},
 };
 
-static void add_run(const sim_config *c, total *totals)
+/* What may be left out; "" is all of it. */
+static const struct {
+    const char *name;
+    unsigned bit;
+} parts[] = {
+    {"", 0},
+    {"links of parts", PP_SAMPLING_LINKS},
+    {"gaps by their samples", PP_SAMPLING_GAPS},
+    {"the prior's scale", PP_SAMPLING_SCALE},
+    {"columns that samples decide", PP_SAMPLING_DECIDED},
+    {"captures in standard errors", PP_SAMPLING_BETWEEN},
+    {"edges in standard errors", PP_SAMPLING_EDGES},
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+static void add_scores(const sim *s, unsigned without, total *totals)
 {
-    sim s;
     pp_sampling_result *r = NULL;
     pp_error err = {0};
-    sim_run(&s, c);
-    if (pp_sampling_solve((const pp_sampling_sums *const *)s.captures, s.n_captures, &r, &err) <
-        0) {
+    if (pp_sampling_solve_without(without, (const pp_sampling_sums *const *)s->captures,
+                                  s->n_captures, &r, &err) < 0) {
         (void)fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
     for (int i = 0; i < CLASSES; i++) {
-        const sim_score score = sim_compare(&s, r, bounds[i], bounds[i + 1]);
+        const sim_score score = sim_compare(s, r, bounds[i], bounds[i + 1]);
         const double n = (double)score.n;
         if (n == 0)
             continue;
@@ -106,12 +139,22 @@ static void add_run(const sim_config *c, total *totals)
         totals[i].between += n * r->between[0];
     }
     pp_sampling_result_free(r);
+}
+
+static void add_run(const sim_config *c, size_t n, total totals[][CLASSES])
+{
+    sim s;
+    sim_run(&s, c);
+    for (size_t i = 0; i < n; i++)
+        add_scores(&s, parts[i].bit, totals[i]);
     sim_free(&s);
 }
 
-static void print(const condition *c, const total *totals)
+static void print(const condition *c, const char *without, const total *totals)
 {
     (void)printf("{\"condition\": \"%s\"", c->name);
+    if (*without)
+        (void)printf(", \"without\": \"%s\"", without);
     for (int i = CLASSES; i-- > 0;) {
         const total *t = &totals[i];
         if (t->n > 0)
@@ -128,17 +171,19 @@ int main(int argc, char **argv)
 {
     const long runs = argc > 1 ? strtol(argv[1], NULL, 10) : 3;
     const long seed = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
+    const size_t n = argc > 3 && strcmp(argv[3], "parts") == 0 ? PARTS : 1;
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
-        total totals[CLASSES] = {0};
+        total totals[PARTS][CLASSES] = {0};
         for (long run = 0; run < runs; run++) {
             sim_config c = sim_usual((uint64_t)(seed + run + 1000 * (long)i));
             c.kernels = 200, c.length = 30, c.capture = 0.25,
             c.captures = conditions[i].captures ? conditions[i].captures : 6;
             if (conditions[i].set)
                 conditions[i].set(&c);
-            add_run(&c, totals);
+            add_run(&c, n, totals);
         }
-        print(&conditions[i], totals);
+        for (size_t p = 0; p < n; p++)
+            print(&conditions[i], parts[p].name, totals[p]);
     }
     return 0;
 }
