@@ -66,7 +66,8 @@ def test_a_loop_that_floods_is_one_mark(probe, python):
 
 
 def test_each_kind_has_its_name(probe, python):
-    _, steps, rows, _ = run(probe, python, "kinds", 60)
+    lines, steps, rows, _ = run(probe, python, "kinds", 60)
+    assert rows["", "other", "item", PROGRAM, lines["a call within a call"]][0] == steps
     calls = Counter()
     for (_, _, call, file, _), (count, _, _) in rows.items():
         assert file in (PROGRAM, ""), rows

@@ -88,6 +88,10 @@ def many():
     return plain_model(), wait
 
 
+class Sub(torch.Tensor):
+    """Its methods come by way of Python."""
+
+
 def kinds():
     big = torch.ones(1 << 20)
 
@@ -97,6 +101,7 @@ def kinds():
         big.nonzero()
         torch.nonzero(big)
         str(value)  # torch's own code calls
+        value.as_subclass(Sub).item()  # a call within a call
         try:
             big.item()
         except (RuntimeError, ValueError) as error:
