@@ -80,6 +80,10 @@ def in_loop():
     return plain_model(), wait
 
 
+def seldom():
+    return plain_model(), lambda loss, step: step % 4 == 0 and bool(loss > 0)
+
+
 def many():
     def wait(loss, step):
         value = loss.detach()
@@ -100,8 +104,8 @@ def kinds():
         float(value), int(value), [1, 2][torch.tensor(1)], value.cpu(), value.tolist(), torch.equal(value, value)
         big.nonzero()
         torch.nonzero(big)
-        str(value)  # torch's own code calls
-        value.as_subclass(Sub).item()  # a call within a call
+        str(big[:900])  # torch's own code calls
+        complex(value.as_subclass(Sub))  # a call within a call
         try:
             big.item()
         except (RuntimeError, ValueError) as error:
