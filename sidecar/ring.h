@@ -164,6 +164,7 @@ typedef enum pp_wait_call {
     PP_WAIT_ITEM,
     PP_WAIT_TOLIST,
     PP_WAIT_CPU,
+    PP_WAIT_TO, /**< to the CPU */
     PP_WAIT_BOOL,
     PP_WAIT_INT,
     PP_WAIT_FLOAT,
@@ -183,6 +184,7 @@ static inline const char *pp_wait_name(uint8_t call)
     static const char *const names[] = {"item",
                                         "tolist",
                                         "cpu",
+                                        "to",
                                         "bool",
                                         "int",
                                         "float",

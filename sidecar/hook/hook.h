@@ -422,9 +422,10 @@ void pp_waits_forget(void);
 /**
  * Counts calls from now on while steps are marked. `targets` is a list of (name of the
  * pp_wait_call, callable of torch's, the class that it is a method of or None, its name); what is
- * not as expected is left alone. Lines are those of files outside of `folder`. -1: exception.
+ * not as expected is left alone. Lines are those of files outside of `folder`; `device` is
+ * torch.device. -1: exception.
  */
-int pp_wait_calls_begin(PyObject *targets, PyObject *folder);
+int pp_wait_calls_begin(PyObject *targets, PyObject *folder, PyObject *device);
 /** Puts back what is torch's. */
 void pp_wait_calls_end(void);
 

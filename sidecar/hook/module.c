@@ -395,10 +395,10 @@ static PyObject *m_paused(PyObject *self, PyObject *args)
 static PyObject *m_waits(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *targets, *folder;
-    if (!PyArg_ParseTuple(args, "O!U", &PyList_Type, &targets, &folder))
+    PyObject *targets, *folder, *device;
+    if (!PyArg_ParseTuple(args, "O!UO", &PyList_Type, &targets, &folder, &device))
         return NULL;
-    return pp_wait_calls_begin(targets, folder) < 0 ? NULL : none();
+    return pp_wait_calls_begin(targets, folder, device) < 0 ? NULL : none();
 }
 
 static PyObject *m_waits_end(PyObject *self, PyObject *unused)
@@ -577,7 +577,8 @@ static PyMethodDef functions[] = {
     {"dwell", m_dwell, METH_VARARGS, "A mark of a dwell: kind, layer or number, phase or flag."},
     {"left_out", m_skip, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
     {"paused", m_paused, METH_VARARGS, "ns that the training was paused for replays."},
-    {"waits", m_waits, METH_VARARGS, "Counts these calls while steps are marked; torch's folder."},
+    {"waits", m_waits, METH_VARARGS,
+     "Counts these calls while steps are marked; torch's folder and device."},
     {"waits_end", m_waits_end, METH_NOARGS, "Puts back what torch's methods call."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},

@@ -54,7 +54,8 @@ typedef struct line {
 
 static line lines[LINES];
 static PyObject *folder;
-static PyObject *s_code, *s_lasti, *s_lineno, *s_back, *s_filename;
+static PyObject *s_code, *s_lasti, *s_lineno, *s_back, *s_filename, *s_device, *s_type;
+static PyObject *device_type; /* torch.device */
 
 static long number_of(PyObject *object, PyObject *name)
 {
@@ -145,6 +146,30 @@ static int64_t before(void)
     return counts ? pp_now() : 0;
 }
 
+/* Whether a tensor's `to` names the CPU as a device. No tensor is asked for anything. */
+static bool names_cpu(PyObject *args, PyObject *kwargs)
+{
+    PyObject *device = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    if (!device && kwargs)
+        device = PyDict_GetItemWithError(kwargs, s_device);
+    const bool is_device = device && (PyObject *)Py_TYPE(device) == device_type;
+    PyObject *type = is_device ? PyObject_GetAttr(device, s_type) : device;
+    const bool cpu =
+        type && PyUnicode_Check(type) && PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
+    if (is_device)
+        Py_XDECREF(type);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return cpu;
+}
+
+/* The same of a call with keywords. */
+static int64_t before_keyed(unsigned n, PyObject *args, PyObject *kwargs)
+{
+    const int64_t from = before();
+    return from == 0 || slots[n].call != PP_WAIT_TO || names_cpu(args, kwargs) ? from : 0;
+}
+
 /* Whatever exception it ended in stays. */
 static void note(unsigned n, int64_t from, bool returned)
 {
@@ -178,7 +203,7 @@ typedef PyObject *(*fast_keyed)(PyObject *, PyObject *const *, Py_ssize_t, PyObj
     }                                                                                              \
     static PyObject *keyed_##n(PyObject *s, PyObject *a, PyObject *k)                              \
     {                                                                                              \
-        const int64_t from = before();                                                             \
+        const int64_t from = before_keyed(n, a, k);                                                \
         return after(n, from, AS(keyed, n)(s, a, k));                                              \
     }                                                                                              \
     static PyObject *fast_##n(PyObject *s, PyObject *const *a, Py_ssize_t count)                   \
@@ -192,14 +217,10 @@ typedef PyObject *(*fast_keyed)(PyObject *, PyObject *const *, Py_ssize_t, PyObj
         const int64_t from = before();                                                             \
         return after(n, from, AS(fast_keyed, n)(s, a, count, k));                                  \
     }
+#define EIGHT(X, a, b, c, d, e, f, g, h) X(a) X(b) X(c) X(d) X(e) X(f) X(g) X(h)
 #define EACH(X)                                                                                    \
-    X(0)                                                                                           \
-    X(1)                                                                                           \
-    X(2)                                                                                           \
-    X(3)                                                                                           \
-    X(4)                                                                                           \
-    X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20)     \
-        X(21) X(22) X(23)
+    EIGHT(X, 0, 1, 2, 3, 4, 5, 6, 7)                                                               \
+    EIGHT(X, 8, 9, 10, 11, 12, 13, 14, 15) EIGHT(X, 16, 17, 18, 19, 20, 21, 22, 23)
 EACH(WRAPPERS)
 
 #define ROW(n)                                                                                     \
@@ -208,18 +229,22 @@ EACH(WRAPPERS)
 static void (*const wrappers[SLOTS][4])(void) = {EACH(ROW)};
 
 /* By how it is called; NULL where that is not known. */
-static PyCFunction wrapper_of(unsigned n, int flags)
+static PyCFunction wrapper_of(unsigned n, int flags, int call)
 {
-    switch (flags & ~(METH_STATIC | METH_COEXIST)) {
+    enum { FAST = 0x80 }; /* METH_FASTCALL, which the limited API of Python 3.8 does not name */
+    const int how = flags & ~(METH_STATIC | METH_COEXIST);
+    if (how == (METH_VARARGS | METH_KEYWORDS))
+        return (PyCFunction)wrappers[n][1];
+    if (call == PP_WAIT_TO)
+        return NULL; /* its arguments are looked at */
+    switch (how) {
     case METH_NOARGS:
     case METH_O:
     case METH_VARARGS:
         return (PyCFunction)wrappers[n][0];
-    case METH_VARARGS | METH_KEYWORDS:
-        return (PyCFunction)wrappers[n][1];
-    case 0x80: /* METH_FASTCALL, which the limited API of Python 3.8 does not name */
+    case FAST:
         return (PyCFunction)wrappers[n][2];
-    case 0x80 | METH_KEYWORDS:
+    case FAST | METH_KEYWORDS:
         return (PyCFunction)wrappers[n][3];
     default:
         return NULL;
@@ -306,7 +331,7 @@ static void settle_slot(unsigned n, const target *t)
     if (!t->def || !t->writable || t->call < 0 || strcmp(t->def->ml_name, t->name) != 0)
         return;
     slots[n] = (slot){.original = t->def->ml_meth,
-                      .ours = wrapper_of(n, t->def->ml_flags),
+                      .ours = wrapper_of(n, t->def->ml_flags, t->call),
                       .call = (uint8_t)t->call};
     slots[n].def = slots[n].original && slots[n].ours ? t->def : NULL;
 }
@@ -345,24 +370,25 @@ static int make_names(void)
     static const struct {
         PyObject **to;
         const char *text;
-    } names[] = {{&s_code, "f_code"},
-                 {&s_lasti, "f_lasti"},
-                 {&s_lineno, "f_lineno"},
-                 {&s_back, "f_back"},
-                 {&s_filename, "co_filename"}};
+    } names[] = {{&s_code, "f_code"}, {&s_lasti, "f_lasti"},        {&s_lineno, "f_lineno"},
+                 {&s_back, "f_back"}, {&s_filename, "co_filename"}, {&s_device, "device"},
+                 {&s_type, "type"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].to && !(*names[i].to = PyUnicode_InternFromString(names[i].text)))
             return -1;
     return 0;
 }
 
-int pp_wait_calls_begin(PyObject *targets, PyObject *inside)
+int pp_wait_calls_begin(PyObject *targets, PyObject *inside, PyObject *device)
 {
     if (make_names() < 0 || settle_slots(targets) < 0)
         return -1;
     Py_INCREF(inside);
     Py_XDECREF(folder);
     folder = inside;
+    Py_INCREF(device);
+    Py_XDECREF(device_type);
+    device_type = device;
     for (int i = 0; i < SLOTS; i++)
         exchange(&slots[i], slots[i].original, slots[i].ours);
     return 0;

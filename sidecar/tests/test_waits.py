@@ -80,6 +80,7 @@ def test_each_kind_has_its_name(probe, python):
         assert file in (PROGRAM, ""), rows
         calls[call] += count
     assert calls["complex"] == steps
+    assert rows["", "other", "to", PROGRAM, lines["to the CPU"]][0] == calls["to"] == 3 * steps
     assert calls["float"] == calls["int"] == calls["index"] == calls["cpu"] == calls["equal"] == steps
     assert calls["nonzero"] >= 2 * steps
     ns = sum(row[2] for key, row in rows.items() if key[2] == "nonzero" and key[3])
@@ -117,7 +118,7 @@ def test_what_does_not_look_as_expected_is_left_alone(probe, python):
             "import waits; before = waits.pointers(); item = vars(base)['item']\n"
             "_marks.waits([('item', item, torch.Tensor, 'item'), ('item', item, base, 'tolist'), ('item', len, base, 'len'),\n"
             "              ('item', None, None, 'x'), ('unknown', vars(base)['cpu'], base, 'cpu'), ('item', 7, int, 'item'),\n"
-            "              ('cuda.synchronize', print, None, 'print')], '/')\n"
+            "              ('cuda.synchronize', print, None, 'print')], '/', torch.device)\n"
             "assert waits.pointers() == before; print('fine')")
     environment = probe.environment({"PYTHONPATH": str(HERE)})
     environment.pop("PRECISIONPROBE_RING")

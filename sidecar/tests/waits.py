@@ -104,6 +104,8 @@ def kinds():
         float(value), int(value), [1, 2][torch.tensor(1)], value.cpu(), value.tolist(), torch.equal(value, value)
         big.nonzero()
         torch.nonzero(big)
+        value.to("cpu"), value.to(device="cpu"), value.to(torch.device("cpu"))  # to the CPU
+        value.to(torch.float64), value.to(value), value.to("cpu:0"), value.to(dtype=torch.float64)  # not named so
         str(big[:900])  # torch's own code calls
         complex(value.as_subclass(Sub))  # a call within a call
         try:

@@ -1,16 +1,25 @@
 """Calls in which the host waits for the GPU, as torch has them; what counts them is C (_marks)."""
 import os
+import sys
 
 from precisionprobe_hook import _marks
 
-_METHODS = (("item", "item"), ("tolist", "tolist"), ("cpu", "cpu"), ("bool", "__bool__"), ("int", "__int__"),
+_METHODS = (("item", "item"), ("tolist", "tolist"), ("cpu", "cpu"), ("to", "to"), ("bool", "__bool__"), ("int", "__int__"),
             ("float", "__float__"), ("complex", "__complex__"), ("index", "__index__"), ("nonzero", "nonzero"),
             ("equal", "equal"), ("allclose", "allclose"))
 _FUNCTIONS = ("nonzero", "equal", "allclose")
+_NEWEST = (3, 14)  # of those whose methods are known to look as _marks takes them
 
 
 def begin(torch):
-    _marks.waits(_targets(torch), os.path.join(os.path.dirname(torch.__file__), ""))
+    if known():
+        _marks.waits(_targets(torch), os.path.join(os.path.dirname(torch.__file__), ""), torch.device)
+
+
+def known():
+    """Whether this Python is one that calls methods as _marks expects, and one thread at a time."""
+    return (sys.implementation.name == "cpython" and sys.version_info[:2] <= _NEWEST and
+            getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def end():
