@@ -179,7 +179,7 @@ int pp_run_waits_describe(const pp_run_waits *w, json_t *results, pp_error *err)
 {
     if (w->n_rows == 0 || w->steps <= 0)
         return 0;
-    qsort(w->rows, w->n_rows, sizeof *w->rows, compare_by_time);
+    qsort(w->rows, w->n_rows, sizeof(row *), compare_by_time);
     json_t *waits = json_pack("{s:I, s:o}", "steps", (json_int_t)w->steps, "calls",
                               calls_of(w->rows, w->n_rows, w->steps));
     return json_object_set_new(results, "hostWaits", waits) < 0 ? pp_error_nomem(err) : 0;

@@ -737,8 +737,8 @@ static void test_waits_of_many_lines(void **state)
     pp_reader *r = open_both();
     for (uint32_t i = 0; i < 20000; i++)
         pp_wait_put(PP_WAIT_ITEM, 1 + i % 500, 1, 1);
-    for (uint8_t call = PP_WAIT_ITEM + 1; call < PP_WAIT_CALLS; call++)
-        pp_wait_put(call, 1, 1, 1);
+    for (int call = PP_WAIT_ITEM + 1; call < PP_WAIT_CALLS; call++)
+        pp_wait_put((uint8_t)call, 1, 1, 1);
     pp_mark_put(PP_MARK_STEP, 0, 0, 0, 2, 0, 0);
     assert_int_equal(pp_reader_refresh(r, &err), 0);
     const long n = pp_reader_take(r, marks, 256, &err);
