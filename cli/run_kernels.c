@@ -1,6 +1,7 @@
 #include "cli/run_kernels.h"
 
 #include "cli/results.h"
+#include "cli/texts.h"
 #include "common/array.h"
 #include "common/cleanup.h"
 
@@ -23,7 +24,7 @@ typedef struct process {
 } process;
 
 struct pp_run_kernels {
-    void *texts; /* tree of char * */
+    pp_texts texts;
     void *found; /* tree of rows */
     row **rows;
     size_t n_rows, rows_room;
@@ -47,7 +48,7 @@ void pp_run_kernels_free(pp_run_kernels *k)
     if (!k)
         return;
     tdestroy(k->found, keep);
-    tdestroy(k->texts, free);
+    pp_texts_done(&k->texts);
     for (size_t i = 0; i < k->n_rows; i++)
         free(k->rows[i]);
     free(k->rows);
@@ -57,42 +58,17 @@ void pp_run_kernels_free(pp_run_kernels *k)
 
 /* ---- sums over batches ---- */
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* The one copy of a text; NULL where there is none. */
-static const char *find_text(const pp_run_kernels *k, const char *text)
-{
-    char *const *found = tfind(text, &k->texts, compare_texts);
-    return found ? *found : NULL;
-}
-
-static const char *hold_text(pp_run_kernels *k, const char *text, pp_error *err)
-{
-    const char *held = find_text(k, text);
-    char *copy = held ? NULL : strdup(text);
-    if (held)
-        return held;
-    if (copy && tsearch(copy, &k->texts, compare_texts))
-        return copy;
-    free(copy);
-    (void)pp_error_nomem(err);
-    return NULL;
-}
-
 /* "" for one more name than may be held. */
 static const char *hold_name(pp_run_kernels *k, const char *name, pp_error *err)
 {
-    const char *held = find_text(k, name);
+    const char *held = pp_texts_find(&k->texts, name);
     if (held)
         return held;
     const size_t bytes = strlen(name) + 1;
     if (k->name_bytes + bytes > PP_RUN_KERNELS_MAX_TEXT)
-        return hold_text(k, "", err);
+        return pp_texts_hold(&k->texts, "", err);
     k->name_bytes += bytes;
-    return hold_text(k, name, err);
+    return pp_texts_hold(&k->texts, name, err);
 }
 
 static int compare_numbers(uintptr_t a, uintptr_t b)
@@ -143,7 +119,7 @@ static int add_row(pp_run_kernels *k, const row *in, pp_error *err)
     row like = *in;
     row *to = find_row(k, &like);
     if (!to && k->n_rows >= PP_RUN_KERNELS_MAX_ROWS && *like.name) {
-        like.name = hold_text(k, "", err);
+        like.name = pp_texts_hold(&k->texts, "", err);
         if (!like.name)
             return -1;
         to = find_row(k, &like);
@@ -196,7 +172,7 @@ static int hold_layers(pp_run_kernels *k, const pp_wire_batch *batch, batch_text
     for (size_t i = 0; i <= batch->layer_count; i++) {
         const pp_wire_layer *in = i ? &batch->layers[i - 1] : NULL;
         layer *l = &to->layers[to->n_layers++];
-        *l = (layer){in ? in->id : 0, hold_text(k, in ? in->name : "", err)};
+        *l = (layer){in ? in->id : 0, pp_texts_hold(&k->texts, in ? in->name : "", err)};
         if (!l->name)
             return -1;
     }
@@ -356,7 +332,7 @@ static int compare_items(const void *a, const void *b)
 
 static json_t *kernels_of_item(const pp_run_kernels *k, const told *t, const json_t *item)
 {
-    row like = {.layer = find_text(k, pp_results_text(item, "layer"))};
+    row like = {.layer = pp_texts_find(&k->texts, pp_results_text(item, "layer"))};
     row *from = NULL;
     if (like.layer && pp_wire_phase_from_name(pp_results_text(item, "phase"), &like.phase) == 0)
         from = bsearch(&like, t->rows, t->n, sizeof *t->rows, compare_items);

@@ -122,6 +122,13 @@ static const pp_json_field kernel_fields[] = {
     {0},
 };
 
+static const pp_json_field wait_fields[] = {
+    {"steps", PP_JSON_INT, offsetof(pp_wire_waits, steps), true, PP_WIRE_MAX_COUNT},
+    {"calls", PP_JSON_STRINGS, offsetof(pp_wire_waits, calls), true, PP_WIRE_MAX_CALLS},
+    {"files", PP_JSON_STRINGS, offsetof(pp_wire_waits, files), true, PP_WIRE_MAX_FILES},
+    {0},
+};
+
 static const pp_json_field sampling_fields[] = {
     {"chip", PP_JSON_STRING, offsetof(pp_wire_pm_sampling, chip), false, PP_WIRE_MAX_VERSION},
     {"period", PP_JSON_INT, offsetof(pp_wire_pm_sampling, period), true, PP_WIRE_PERIOD_MAX},
@@ -211,6 +218,18 @@ static const column kernel_columns[] = {
     {0},
 };
 
+static const column wait_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_wait, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_wait, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
+    {"call", PLAIN, offsetof(pp_wire_wait, call), 0, PP_WIRE_MAX_CALLS - 1},
+    {"file", PLAIN, offsetof(pp_wire_wait, file), 0, PP_WIRE_MAX_FILES - 1},
+    {"line", PLAIN, offsetof(pp_wire_wait, line), 0, INT32_MAX},
+    {"count", PLAIN, offsetof(pp_wire_wait, count), 1, PP_WIRE_MAX_COUNT},
+    {"inSteps", PLAIN, offsetof(pp_wire_wait, steps), 1, PP_WIRE_MAX_COUNT},
+    {"duration", PLAIN, offsetof(pp_wire_wait, duration), 0, PP_WIRE_MAX_DURATION},
+    {0},
+};
+
 enum { PM_VALUES = 3 };             /* columns before the metrics' */
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
 
@@ -266,6 +285,8 @@ static const column_group grid_group = {"grid", cell_columns, sizeof(pp_wire_cel
                                         PP_WIRE_MAX_CELLS};
 static const column_group kernels_group = {"kernels", kernel_columns, sizeof(pp_wire_kernel),
                                            PP_WIRE_MAX_KERNELS};
+static const column_group waits_group = {"waits", wait_columns, sizeof(pp_wire_wait),
+                                         PP_WIRE_MAX_WAITS};
 static const column_group pm_group = {"fine", pm_columns, sizeof(pp_wire_pm_row), PP_WIRE_MAX_PM};
 static const column_group closure_group = {"fine.closure", closure_columns,
                                            sizeof(pp_wire_pm_closure), PP_WIRE_PM_METRICS};
@@ -674,6 +695,44 @@ static bool is_plain_text(const char *text)
     return true;
 }
 
+static int check_texts(const char *group, const char *name, const pp_strings *texts, int most,
+                       pp_error *err)
+{
+    for (size_t i = 0; i < texts->count; i++)
+        if (strlen(texts->items[i]) > (size_t)most || !is_plain_text(texts->items[i]))
+            return refuse_element(err, group, name, i,
+                                  "must be at most %d bytes of text without control characters",
+                                  most);
+    return 0;
+}
+
+static int check_waits(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    const pp_wire_waits *waits = &batch->waits;
+    if (check_fields(wait_fields, "waits", waits, err) < 0)
+        return -1;
+    if (waits->calls.count > PP_WIRE_MAX_CALLS)
+        return refuse_large(err, "waits.calls", waits->calls.count, PP_WIRE_MAX_CALLS);
+    if (waits->files.count > PP_WIRE_MAX_FILES)
+        return refuse_large(err, "waits.files", waits->files.count, PP_WIRE_MAX_FILES);
+    if (check_texts("waits", "calls", &waits->calls, PP_WIRE_MAX_VERSION, err) < 0 ||
+        check_texts("waits", "files", &waits->files, PP_WIRE_MAX_TEXT, err) < 0 ||
+        check_columns(&waits_group, waits->rows, waits->count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < waits->count; i++) {
+        const pp_wire_wait *w = &waits->rows[i];
+        if ((size_t)w->call >= waits->calls.count)
+            return refuse_element(err, "waits", "call", i, "there is no such call");
+        if ((size_t)w->file >= waits->files.count)
+            return refuse_element(err, "waits", "file", i, "there is no such file");
+        if (w->steps > w->count)
+            return refuse_element(err, "waits", "inSteps", i, "is more than the count");
+        if (check_layer_phase(batch, ids, "waits", i, w->layer, w->phase, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     const pp_wire_kernels *kernels = &batch->kernels;
@@ -683,12 +742,8 @@ static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_erro
         return pp_error_field(err, "kernels.steps", "must be of rows");
     if (kernels->names.count > PP_WIRE_MAX_NAMES)
         return refuse_large(err, "kernels.names", kernels->names.count, PP_WIRE_MAX_NAMES);
-    for (size_t i = 0; i < kernels->names.count; i++)
-        if (strlen(kernels->names.items[i]) > PP_WIRE_MAX_NAME ||
-            !is_plain_text(kernels->names.items[i]))
-            return refuse_element(err, "kernels", "names", i,
-                                  "must be at most %d bytes of text without control characters",
-                                  PP_WIRE_MAX_NAME);
+    if (check_texts("kernels", "names", &kernels->names, PP_WIRE_MAX_NAME, err) < 0)
+        return -1;
     if (check_columns(&kernels_group, kernels->rows, kernels->count, err) < 0)
         return -1;
     for (size_t i = 0; i < kernels->count; i++) {
@@ -712,7 +767,7 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
     PP_CLEANUP_FREE int64_t *ids = NULL;
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
         check_runs(batch, err) < 0 || check_kernels(batch, ids, err) < 0 ||
-        check_pm(batch, ids, err) < 0)
+        check_waits(batch, ids, err) < 0 || check_pm(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -869,6 +924,18 @@ static int decode_kernels(const json_t *object, pp_wire_kernels *kernels, pp_err
     return 0;
 }
 
+/* Absent where there are none, or the agent is of an earlier release. */
+static int decode_waits(const json_t *object, pp_wire_waits *waits, pp_error *err)
+{
+    void *rows = NULL;
+    const json_t *value = json_object_get(object, "waits");
+    if (value && (pp_json_decode(value, wait_fields, false, "waits", waits, err) < 0 ||
+                  decode_columns(value, &waits_group, &rows, &waits->count, err) < 0))
+        return -1;
+    waits->rows = rows;
+    return 0;
+}
+
 /* Both are absent where the agent does not know them, or is of an earlier release. */
 static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
@@ -958,7 +1025,8 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
         return -1;
     batch->steps = steps;
     if (decode_runs(object, batch, err) < 0 || decode_activity(object, batch, err) < 0 ||
-        decode_kernels(object, &batch->kernels, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
+        decode_kernels(object, &batch->kernels, err) < 0 ||
+        decode_waits(object, &batch->waits, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -979,7 +1047,16 @@ int pp_wire_batch_decode(const json_t *object, pp_wire_batch **ret, pp_error *er
 bool pp_wire_is_pm_only(const pp_wire_batch *batch)
 {
     return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 && batch->run_count == 0 &&
-           batch->interval_count == 0 && batch->grid.count == 0 && batch->kernels.count == 0;
+           batch->interval_count == 0 && batch->grid.count == 0 && batch->kernels.count == 0 &&
+           batch->waits.count == 0 && batch->waits.steps == 0;
+}
+
+static size_t bytes_of(const pp_strings *texts)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < texts->count; i++)
+        bytes += sizeof(char *) + strlen(texts->items[i]) + 1;
+    return bytes;
 }
 
 size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
@@ -990,9 +1067,9 @@ size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
                    batch->interval_count * sizeof *batch->intervals +
                    batch->grid.count * sizeof *batch->grid.cells +
                    batch->kernels.count * sizeof *batch->kernels.rows +
-                   batch->pm.count * sizeof *batch->pm.rows;
-    for (size_t i = 0; i < batch->kernels.names.count; i++)
-        bytes += sizeof(char *) + strlen(batch->kernels.names.items[i]) + 1;
+                   batch->waits.count * sizeof *batch->waits.rows +
+                   batch->pm.count * sizeof *batch->pm.rows + bytes_of(&batch->kernels.names) +
+                   bytes_of(&batch->waits.calls) + bytes_of(&batch->waits.files);
     for (size_t i = 0; i < batch->layer_count; i++)
         bytes += strlen(batch->layers[i].name) + strlen(batch->layers[i].type) + 2;
     return bytes;
@@ -1028,6 +1105,8 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->grid.cells);
     pp_json_free_fields(kernel_fields, &batch->kernels);
     free(batch->kernels.rows);
+    pp_json_free_fields(wait_fields, &batch->waits);
+    free(batch->waits.rows);
     pp_json_free_fields(why_fields, &batch->pm);
     pp_json_free_fields(pm_fields, &batch->pm);
     pp_json_free_fields(sampling_fields, &batch->pm.sampling);
@@ -1229,6 +1308,18 @@ static int append_kernels(pp_buf *out, const pp_wire_kernels *kernels, pp_error 
     return append_columns(out, &kernels_group, kernels->rows, kernels->count, err);
 }
 
+static int append_waits(pp_buf *out, const pp_wire_waits *waits, pp_error *err)
+{
+    if (waits->count == 0 && waits->steps == 0)
+        return 0;
+    if (pp_buf_printf(out, err, ",\"waits\":{\"steps\":%" PRId64 ",\"calls\":", waits->steps) < 0 ||
+        append_json(out, strings_json(&waits->calls), err) < 0 ||
+        append_text(out, ",\"files\":", err) < 0 ||
+        append_json(out, strings_json(&waits->files), err) < 0 || append_text(out, ",", err) < 0)
+        return -1;
+    return append_columns(out, &waits_group, waits->rows, waits->count, err);
+}
+
 static json_t *sampling_json(const pp_wire_pm_sampling *s)
 {
     return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
@@ -1286,7 +1377,8 @@ static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
         append_text(out, ",\"steps\":{", err) < 0 ||
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
         append_runs(out, b, err) < 0 || append_activity(out, b, err) < 0 ||
-        append_kernels(out, &b->kernels, err) < 0 || append_pm(out, &b->pm, err) < 0)
+        append_kernels(out, &b->kernels, err) < 0 || append_waits(out, &b->waits, err) < 0 ||
+        append_pm(out, &b->pm, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }

@@ -35,16 +35,19 @@ enum {
     PP_WIRE_MAX_KERNELS = 16384,   /**< rows of kernels, per batch ... */
     PP_WIRE_MAX_NAMES = 4096,      /**< ... and their names */
     PP_WIRE_MAX_NAME = 1024,       /**< bytes of a kernel's name */
-    PP_WIRE_MAX_TEXT = 512,        /**< bytes of a layer name, type, model, hostname */
-    PP_WIRE_MAX_ID = 64,           /**< bytes of a session UID or an agent instance */
-    PP_WIRE_MAX_GPU = 128,         /**< bytes of a GPU's UUID */
-    PP_WIRE_MAX_REFUSAL = 63,      /**< bytes of why a process is not profiled */
-    PP_WIRE_MAX_LIBC = 16,         /**< bytes of a libc's name */
-    PP_WIRE_MAX_VERSION = 64,      /**< bytes of the python, torch, clock and kernels texts */
-    PP_WIRE_MAX_GPUS = 16,         /**< per process */
-    PP_WIRE_MAX_PROCESS = 65535,   /**< greatest process id, rank and world size */
-    PP_WIRE_MAX_IN_FLIGHT = 64,    /**< unacknowledged batches per connection */
-    PP_WIRE_MAX_MALFORMED = 3,     /**< the connection is closed at this many */
+    PP_WIRE_MAX_WAITS = 8192,      /**< rows of waits, per batch ... */
+    PP_WIRE_MAX_CALLS = 64,      /**< ... and names of their calls, of PP_WIRE_MAX_VERSION bytes */
+    PP_WIRE_MAX_FILES = 1024,    /**< ... and their files, of PP_WIRE_MAX_TEXT bytes */
+    PP_WIRE_MAX_TEXT = 512,      /**< bytes of a layer name, type, model, hostname */
+    PP_WIRE_MAX_ID = 64,         /**< bytes of a session UID or an agent instance */
+    PP_WIRE_MAX_GPU = 128,       /**< bytes of a GPU's UUID */
+    PP_WIRE_MAX_REFUSAL = 63,    /**< bytes of why a process is not profiled */
+    PP_WIRE_MAX_LIBC = 16,       /**< bytes of a libc's name */
+    PP_WIRE_MAX_VERSION = 64,    /**< bytes of the python, torch, clock and kernels texts */
+    PP_WIRE_MAX_GPUS = 16,       /**< per process */
+    PP_WIRE_MAX_PROCESS = 65535, /**< greatest process id, rank and world size */
+    PP_WIRE_MAX_IN_FLIGHT = 64,  /**< unacknowledged batches per connection */
+    PP_WIRE_MAX_MALFORMED = 3,   /**< the connection is closed at this many */
     PP_WIRE_MAX_REASON =
         256, /**< bytes of bye's reason, refused's message, why there is no PM sampling */
     PP_WIRE_MAX_CONTAINERS = 8192,  /**< lists and objects of one message */
@@ -186,6 +189,28 @@ typedef struct pp_wire_kernels {
     size_t count;
 } pp_wire_kernels;
 
+/** Waits of the host in one call of one line, within a layer and phase. */
+typedef struct pp_wire_wait {
+    int64_t layer; /**< as in an interval */
+    pp_wire_phase phase;
+    int64_t call;     /**< place of its name in pp_wire_waits.calls */
+    int64_t file;     /**< place of the line's file in pp_wire_waits.files */
+    int64_t line;     /**< 0: not known */
+    int64_t count;    /**< calls, >= 1 */
+    int64_t steps;    /**< in which there were any, 1 .. count */
+    int64_t duration; /**< ns that the host was in them */
+} pp_wire_wait;
+
+/** Where the host waited in so many steps, of this batch and before; of each call, line, layer and
+ * phase a row. No step is in two batches'. */
+typedef struct pp_wire_waits {
+    int64_t steps; /**< of which they are; 0: of those of the batch before, or nothing is known */
+    pp_strings calls; /**< "item": without control characters, as files */
+    pp_strings files; /**< "": not known */
+    pp_wire_wait *rows;
+    size_t count;
+} pp_wire_waits;
+
 /** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
 enum {
     PP_WIRE_PM_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
@@ -285,6 +310,7 @@ typedef struct pp_wire_batch {
     size_t interval_count;
     pp_wire_grid grid;
     pp_wire_kernels kernels; /**< none where they are not recorded, or by an earlier agent */
+    pp_wire_waits waits;     /**< none where the host never waited, or by an earlier agent */
     pp_wire_pm pm;
     int64_t dropped; /**< marks lost since the batch before */
     pp_wire_cost cost;

@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 10,
+    PP_RING_VERSION = 11,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -49,6 +49,8 @@ enum {
     PP_RING_KERNEL_NAMES = 4095,    /**< numbers from 1 on */
     PP_RING_NAMES_SIZE = 256 << 10, /**< bytes of all, each with its NUL */
     PP_RING_KERNEL_NAME = 4096,     /**< bytes of one with its NUL; a longer one is cut */
+    PP_RING_SITES = 512,            /**< numbers from 1 on */
+    PP_RING_FILE = 252, /**< bytes with the NUL; a longer path keeps its tail behind "..." */
     PP_RING_GPUS = 1024,
     PP_RING_DWELLS = 1 << 24, /**< numbers of dwells, as the wire has them */
 };
@@ -70,6 +72,9 @@ typedef enum pp_mark_kind {
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
     PP_MARK_COUNTED,   /**< `layer` steps have ended, one after the other, in which nothing was
                             marked: value is the ns that they took, until `time` */
+    PP_MARK_WAIT, /**< the host waited: in `epoch` calls of the pp_wait_call that `phase` is, made
+                       by the site that `layer` is (0: not known), the last until `time`; value
+                       is the ns that they took together. Of what is open in its thread. */
 } pp_mark_kind;
 
 /** docs/timing.md; the numbers are the wire's. Those that are not a layer's have layer 0. */
@@ -153,6 +158,55 @@ typedef enum pp_replay_skip {
     PP_LEFT_COUNT,
 } pp_replay_skip;
 
+/** Calls in which the host may wait for the GPU (docs/timing.md). Of the numbers of one ring only:
+ * elsewhere they have names. */
+typedef enum pp_wait_call {
+    PP_WAIT_ITEM,
+    PP_WAIT_TOLIST,
+    PP_WAIT_CPU,
+    PP_WAIT_TO, /**< to the CPU */
+    PP_WAIT_BOOL,
+    PP_WAIT_INT,
+    PP_WAIT_FLOAT,
+    PP_WAIT_COMPLEX,
+    PP_WAIT_INDEX,
+    PP_WAIT_NONZERO,
+    PP_WAIT_EQUAL,
+    PP_WAIT_ALLCLOSE,
+    PP_WAIT_DEVICE,
+    PP_WAIT_EVENT,
+    PP_WAIT_STREAM,
+    PP_WAIT_CALLS,
+} pp_wait_call;
+
+static inline const char *pp_wait_name(uint8_t call)
+{
+    static const char *const names[] = {"item",
+                                        "tolist",
+                                        "cpu",
+                                        "to",
+                                        "bool",
+                                        "int",
+                                        "float",
+                                        "complex",
+                                        "index",
+                                        "nonzero",
+                                        "equal",
+                                        "allclose",
+                                        "cuda.synchronize",
+                                        "Event.synchronize",
+                                        "Stream.synchronize"};
+    _Static_assert(sizeof names / sizeof *names == PP_WAIT_CALLS, "a name for each");
+    return call < PP_WAIT_CALLS ? names[call] : "";
+}
+
+/** Where such calls are made: a line of the program. Written once, before the header's site_count
+ * covers it. */
+typedef struct pp_ring_site {
+    uint32_t line;
+    char file[PP_RING_FILE];
+} pp_ring_site;
+
 /** One layer; written once, before the header's layer_count covers it, but for skip_reason. */
 typedef struct pp_ring_layer {
     int64_t parameters;
@@ -222,6 +276,7 @@ typedef struct pp_ring_header {
     uint64_t kernel_head;  /**< kernels ever written */
     uint64_t kernels_lost; /**< ever */
     uint32_t names_size;   /**< bytes of names of kernels that are written, whole ones */
+    uint32_t site_count;
 
     /* Written by the agent. */
     _Alignas(64) uint64_t tail; /**< marks that are in batches, or will be in none */
@@ -238,6 +293,7 @@ typedef struct pp_ring_header {
 
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
 _Static_assert(sizeof(pp_kernel) == 24, "the layout is shared between builds");
+_Static_assert(sizeof(pp_ring_site) == 256, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
 _Static_assert(offsetof(pp_ring_header, mode) - offsetof(pp_ring_header, tail) >= 64,
                "the hook's thread does not wait on the line that every batch changes");
@@ -249,6 +305,7 @@ _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of thei
 /** Names of kernels as the compiler has mangled them, one behind the other, each with its NUL, by
  * their numbers. */
 #define PP_RING_NAMES_AT (PP_RING_KERNELS_AT + PP_RING_KERNELS * sizeof(pp_kernel))
-#define PP_RING_SIZE (PP_RING_NAMES_AT + PP_RING_NAMES_SIZE)
+#define PP_RING_SITES_AT (PP_RING_NAMES_AT + PP_RING_NAMES_SIZE)
+#define PP_RING_SIZE (PP_RING_SITES_AT + PP_RING_SITES * sizeof(pp_ring_site))
 
 #endif

@@ -14,7 +14,7 @@ import pytest
 SERVER = str(pathlib.Path(__file__).parents[2] / "operator/store/tests/postgres")
 PSQL = sorted(glob.glob("/usr/lib/postgresql/*/bin/psql"))[-1]
 TABLES = ["session", "target", "process", "layer", "activity", "metric_sample", "sample", "attribution", "fit", "item",
-          "estimate", "pattern", "fine", "kernel"]
+          "estimate", "pattern", "fine", "kernel", "host_wait"]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,19 @@ def test_how_right_replayed_values_are(database, tmp_path):
     true = folder.samples()["value"]
     assert metric == "sm_active" and abs(float(held) + float(difference) / 2 - sum(true) / len(true)) < 0.005
     assert abs(float(difference)) < 0.05 and 200 < int(windows) <= 300 and lag == ""
+
+
+def test_host_waits(database, tmp_path):
+    batches = [folder.batch(i, 10 * i, 10) for i in range(folder.STEPS // 10)]
+    for batch in batches[:2]:
+        batch["waits"] = {"steps": 10, "calls": ["item"], "files": ["train.py"], "layer": [0], "phase": [7], "call": [0],
+                          "file": [0], "line": [41], "count": [20], "inSteps": [5], "duration": [30 * folder.MS]}
+    place = folder.write(tmp_path / "dlrm", batches=batches)
+    for _ in range(2):  # again changes nothing
+        code, _, complaint = run("--database", database, place)
+        assert code == 0, complaint
+    assert ask(database, "SELECT layer, phase, call, file, line, calls_per_step, share_of_steps, ms_per_step FROM result_wait") == [
+        ["", "other", "item", "train.py", "41", "2", "0.5", "3"]]
 
 
 def everything(database):

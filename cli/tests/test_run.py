@@ -268,6 +268,39 @@ def test_kernels_without_a_gpu(python, tmp_path):
     assert "kernelSteps" not in gpu and not any("kernels" in item for item in gpu["items"])
 
 
+WAITING = """
+import torch
+class Gate(torch.nn.Module):
+    def forward(self, x):
+        return x * (1 + 0 * x.sum().item())  # line 5
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), Gate(), torch.nn.Linear(64, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+big = torch.ones(1 << 18)
+for step in range(200):
+    loss = model(torch.randn(16, 64)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 2 == 0:
+        big.nonzero()  # line 15
+"""
+
+
+def test_host_waits_are_named(python, tmp_path):
+    program, folder = tmp_path / "train.py", tmp_path / "results"
+    program.write_text(WAITING)
+    probed = run(*probe("run", "--budget", "50", "-o", str(folder), "--", python, str(program)))
+    assert probed.returncode == 0, probed.stderr
+    waits = json.loads((folder / "results.json").read_text())["hostWaits"]
+    calls = {(w["call"], w["line"]): w for w in waits["calls"] if w["file"] == str(program)}
+    item, nonzero = calls["item", 5], calls["nonzero", 15]
+    assert (item["layer"], item["phase"]) == ("1", "forward") and (nonzero["layer"], nonzero["phase"]) == ("", "other")
+    assert item["callsPerStep"] == item["shareOfSteps"] == 1 and 0 < item["millisecondsPerStep"] < 10
+    assert nonzero["callsPerStep"] == nonzero["shareOfSteps"] == pytest.approx(0.5, abs=0.05)
+    assert "host waits: nonzero() in train.py:15 (other), 0.5 calls of a step (in " in probed.stderr
+    assert "host waits: item() in train.py:5 (layer 1, forward), 1.0 calls of a step, 0.0" in probed.stderr
+
+
 def test_layers_steps_and_phases(python, tmp_path):
     probed = run(*probe("run", "--budget", "50", "--layers-include", "0", "--phase", "Forward", "--steps-skip", "50",
                         "--steps-max", "100", "-o", str(tmp_path), "--", python, TRAIN, "9000"))

@@ -647,6 +647,43 @@ static void test_kernels_by_name(void **state)
     pp_wire_batch_free(b);
 }
 
+/** The example with waits of its layer and of none. */
+static json_t *waits_example(void)
+{
+    json_t *object = parse(example);
+    (void)json_object_set_new(
+        object, "waits",
+        parse("{\"steps\":2,\"calls\":[\"item\",\"cuda.synchronize\"],"
+              "\"files\":[\"train.py\",\"\"],\"layer\":[1,0],\"phase\":[0,7],\"call\":[0,1],"
+              "\"file\":[0,1],\"line\":[41,0],\"count\":[9,1],\"inSteps\":[2,1],"
+              "\"duration\":[400000,7000]}"));
+    return object;
+}
+
+static void test_waits(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = waits_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_round_trip(object);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->waits.count, 2);
+    assert_int_equal(b->waits.steps, 2);
+    const pp_wire_wait *w = &b->waits.rows[0];
+    assert_string_equal(b->waits.calls.items[w->call], "item");
+    assert_string_equal(b->waits.files.items[w->file], "train.py");
+    assert_true(w->layer == 1 && w->phase == PP_WIRE_FORWARD && w->line == 41 && w->count == 9);
+    assert_true(w->steps == 2 && w->duration == 400000);
+    pp_wire_batch_free(b);
+    PP_CLEANUP_JSON json_t *none = parse(example);
+    (void)json_object_set_new(
+        none, "waits",
+        parse("{\"steps\":2,\"calls\":[],\"files\":[],\"layer\":[],\"phase\":[],\"call\":[],"
+              "\"file\":[],\"line\":[],\"count\":[],\"inSteps\":[],\"duration\":[]}"));
+    assert_round_trip(none); /* steps in which the host did not wait */
+}
+
 /** The example with two runs of counted steps before it. */
 static json_t *counted_example(void)
 {
@@ -869,6 +906,39 @@ static void test_each_field_of_kernels_is_named(void **state)
     (void)memset(name + 1, 'k', PP_WIRE_MAX_NAME + 1);
     name[PP_WIRE_MAX_NAME + 2] = '"';
     assert_refused(object, &(broken){"kernels.names[0]", name, NULL});
+}
+
+static void test_each_field_of_waits_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"waits.steps", NULL, NULL},
+        {"waits.steps", "-1", NULL},
+        {"waits.calls", "7", NULL},
+        {"waits.calls[0]", "\"a\\nb\"", NULL},
+        {"waits.calls[1]", "\"01234567890123456789012345678901234567890123456789012345678901234\"",
+         NULL},
+        {"waits.files[0]", "\"\\u007f\"", NULL},
+        {"waits.files[0]", "null", NULL},
+        {"waits.call[0]", "2", NULL},
+        {"waits.call[0]", "-1", NULL},
+        {"waits.file[1]", "2", NULL},
+        {"waits.line[0]", "-1", NULL},
+        {"waits.line[0]", "2147483648", NULL},
+        {"waits.layer[0]", "9", NULL},
+        {"waits.phase[0]", "9", NULL},
+        {"waits.phase[1]", "1", NULL},
+        {"waits.count[1]", "0", NULL},
+        {"waits.inSteps[0]", "10", NULL},
+        {"waits.inSteps[0]", "0", NULL},
+        {"waits.duration[1]", "-1", NULL},
+        {"waits.duration", "[1]", NULL},
+        {"waits.count", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = waits_example();
+        assert_refused(object, &cases[i]);
+    }
 }
 
 static void test_each_busy_time_is_named(void **state)
@@ -1437,6 +1507,8 @@ int main(void)
         cmocka_unit_test(test_each_busy_time_is_named),
         cmocka_unit_test(test_kernels_by_name),
         cmocka_unit_test(test_each_field_of_kernels_is_named),
+        cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_each_field_of_waits_is_named),
         cmocka_unit_test(test_counts_past_the_limit),
         cmocka_unit_test(test_layer_listed_twice),
         cmocka_unit_test(test_not_an_object),

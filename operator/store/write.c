@@ -120,6 +120,48 @@ int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_don
     "  count = least(o.count::numeric + excluded.count, " MOST_OF_A_SUM ")::bigint, "              \
     "  ns = least(o.ns::numeric + excluded.ns, " MOST_OF_A_SUM ")::bigint) "
 
+/* Where the host waited, $75 to $84: as kernels. */
+#define MOST_WAITS "20000"
+#define WAITS                                                                                      \
+    "told_waits AS ("                                                                              \
+    " SELECT coalesce(l.name, '') AS layer, w.phase, c.name AS call, f.name AS file, w.line, "     \
+    "  sum(w.count) AS count, sum(w.steps) AS steps, sum(w.ns) AS ns "                             \
+    " FROM new, unnest($75::integer[], $76::text[], $77::integer[], $78::integer[], "              \
+    "   $79::integer[], $80::bigint[], $81::bigint[], $82::bigint[]) "                             \
+    "   AS w (layer, phase, call, file, line, count, steps, ns) "                                  \
+    "  JOIN unnest($83::text[]) WITH ORDINALITY AS c (name, place) ON c.place = w.call + 1 "       \
+    "  JOIN unnest($84::text[]) WITH ORDINALITY AS f (name, place) ON f.place = w.file + 1 "       \
+    "  LEFT JOIN unnest($30::integer[], $31::text[]) AS l (layer, name) ON l.layer = w.layer "     \
+    " GROUP BY 1, 2, 3, 4, 5), "                                                                   \
+    "placed_waits AS ("                                                                            \
+    " SELECT n.*, o.call IS NOT NULL "                                                             \
+    "   OR (SELECT count(*) FROM host_wait WHERE session_uid = $1 AND pod_uid = $2) "              \
+    "    + row_number() OVER (PARTITION BY o.call IS NULL ORDER BY n.layer COLLATE \"C\", "        \
+    "     n.phase, n.call COLLATE \"C\", n.file COLLATE \"C\", n.line) <= " MOST_WAITS             \
+    " AS apart "                                                                                   \
+    " FROM told_waits n LEFT JOIN host_wait o ON o.session_uid = $1 AND o.pod_uid = $2 "           \
+    "  AND o.process = $5 AND o.layer = n.layer AND o.phase = n.phase AND o.call = n.call "        \
+    "  AND o.file = n.file AND o.line = n.line), "                                                 \
+    "kept_waits AS ("                                                                              \
+    " SELECT CASE WHEN apart THEN layer ELSE '' END AS layer, "                                    \
+    "  CASE WHEN apart THEN phase ELSE 'other' END AS phase, "                                     \
+    "  CASE WHEN apart THEN call ELSE '' END AS call, "                                            \
+    "  CASE WHEN apart THEN file ELSE '' END AS file, "                                            \
+    "  CASE WHEN apart THEN line ELSE 0 END AS line, count, steps, ns FROM placed_waits), "        \
+    "summed_waits AS ("                                                                            \
+    " INSERT INTO host_wait AS o (session_uid, pod_uid, process, layer, phase, call, file, line, " \
+    "  count, steps, ns) "                                                                         \
+    " SELECT $1, $2, $5, layer, phase, call, file, line, "                                         \
+    "  least(sum(count), " MOST_OF_A_SUM ")::bigint, "                                             \
+    "  least(sum(steps), " MOST_OF_A_SUM ")::bigint, "                                             \
+    "  least(sum(ns), " MOST_OF_A_SUM ")::bigint FROM kept_waits "                                 \
+    " GROUP BY layer, phase, call, file, line ORDER BY layer COLLATE \"C\", phase, "               \
+    "  call COLLATE \"C\", file COLLATE \"C\", line "                                              \
+    " ON CONFLICT (session_uid, pod_uid, process, layer, phase, call, file, line) DO UPDATE SET "  \
+    "  count = least(o.count::numeric + excluded.count, " MOST_OF_A_SUM ")::bigint, "              \
+    "  steps = least(o.steps::numeric + excluded.steps, " MOST_OF_A_SUM ")::bigint, "              \
+    "  ns = least(o.ns::numeric + excluded.ns, " MOST_OF_A_SUM ")::bigint) "
+
 /*
  * One statement, so that everything hangs on whether the activity row was new: seen again, a batch
  * changes nothing. $41.. are figures derived from the batch: see pp_store_add_batch.
@@ -158,11 +200,11 @@ static const char batch_sql[] =
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
-    "  replays, paused_ns, replaying, chip, kernel_steps) "
+    "  replays, paused_ns, replaying, chip, kernel_steps, wait_steps) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
     "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL, "
-    "  nullif($63::bigint[], '{}'), $74 FROM new "
+    "  nullif($63::bigint[], '{}'), $74, $85 FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -182,6 +224,7 @@ static const char batch_sql[] =
     "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns), "
     "  chip = coalesce(excluded.chip, p.chip), "
     "  kernel_steps = p.kernel_steps + excluded.kernel_steps, "
+    "  wait_steps = p.wait_steps + excluded.wait_steps, "
     "  kernels = greatest(p.kernels, excluded.kernels)), "
     "advanced AS ("
     " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
@@ -196,7 +239,8 @@ static const char batch_sql[] =
     "  first_ns = least(first_ns, $43), last_ns = greatest(last_ns, $44), "
     "  observed_first_ns = least(observed_first_ns, $8), "
     "  observed_last_ns = greatest(observed_last_ns, $9) "
-    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2), " KERNELS "SELECT count(*) FROM new";
+    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2), " KERNELS ", " WAITS
+    "SELECT count(*) FROM new";
 
 /* $14.. are the layers, $18.. how it was sampled, $27.. how it closes. Told again, or late, it
  * changes nothing. */
@@ -285,6 +329,13 @@ GETTER(kernel_count, pp_wire_kernel, count)
 GETTER(kernel_duration, pp_wire_kernel, duration)
 GETTER(pm_layer, pp_wire_pm_row, layer)
 GETTER(pm_phase, pp_wire_pm_row, phase)
+GETTER(wait_layer, pp_wire_wait, layer)
+GETTER(wait_call, pp_wire_wait, call)
+GETTER(wait_file, pp_wire_wait, file)
+GETTER(wait_line, pp_wire_wait, line)
+GETTER(wait_count, pp_wire_wait, count)
+GETTER(wait_steps, pp_wire_wait, steps)
+GETTER(wait_duration, pp_wire_wait, duration)
 GETTER(pm_kernels, pp_wire_pm_row, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
@@ -300,6 +351,11 @@ static const char *layer_type(const void *p)
 {
     const char *type = ((const pp_wire_layer *)p)->type;
     return type ? type : "";
+}
+
+static const char *wait_phase(const void *p)
+{
+    return pp_wire_phase_name(((const pp_wire_wait *)p)->phase);
 }
 
 static const char *kernel_phase(const void *p)
@@ -531,6 +587,26 @@ static void add_kernels(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, n ? b->kernels.steps : 0);
 }
 
+/* $75 to $85; as kernels. */
+static void add_waits(pp_statement *s, const pp_wire_batch *b)
+{
+    static const pp_strings no_names = {0};
+    const pp_wire_wait *rows = b->waits.rows;
+    const bool dwell = b->capture.dwell != 0;
+    const size_t n = dwell ? 0 : b->waits.count;
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, wait_layer);
+    pp_sql_texts(s, rows, n, sizeof *rows, wait_phase);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, wait_call);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, wait_file);
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, wait_line);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, wait_count);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, wait_steps);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, wait_duration);
+    pp_sql_strings(s, n ? &b->waits.calls : &no_names);
+    pp_sql_strings(s, n ? &b->waits.files : &no_names);
+    pp_sql_int8(s, dwell ? 0 : b->waits.steps);
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct pm_value {
     int64_t mean, error;
@@ -720,6 +796,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_unless(0, s, b->intervals, b->grid.cell ? 0 : b->interval_count, sizeof(*b->intervals),
                interval_goes_on); /* $67 */
     add_kernels(s, b);
+    add_waits(s, b);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

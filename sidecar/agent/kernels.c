@@ -14,7 +14,7 @@ enum { ACTIVE_MAX = 256 };
 
 typedef struct item {
     pp_pairing_event event;
-    pp_step step; /* owns its pieces */
+    pp_step step; /* owns its pieces and waits */
 } item;
 
 /* A piece on its way to GPU time. */
@@ -73,12 +73,15 @@ void pp_kernels_free(pp_kernels *k)
 {
     if (!k)
         return;
-    for (size_t i = 0; i < PP_KERNELS_MAX_STEPS; i++)
+    for (size_t i = 0; i < PP_KERNELS_MAX_STEPS; i++) {
         free(k->items[i].step.pieces);
+        free(k->items[i].step.waits);
+    }
     free(k->items);
     free(k->kernels);
     free(k->spans);
     free(k->step.pieces);
+    free(k->step.waits);
     free(k);
 }
 
@@ -119,8 +122,9 @@ static int64_t later(int64_t a, int64_t b)
 static void drop_first_item(pp_kernels *k)
 {
     item *i = &k->items[k->first];
-    k->pieces -= i->step.count;
+    k->pieces -= i->step.count + i->step.wait_count;
     free(i->step.pieces);
+    free(i->step.waits);
     *i = (item){0};
     k->first = (k->first + 1) % PP_KERNELS_MAX_STEPS;
     k->items_count--;
@@ -186,24 +190,34 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
     return 0;
 }
 
+/* NULL where there is nothing to copy, or memory is out. */
+static void *copy_of(const void *from, size_t size)
+{
+    void *copy = size ? malloc(size) : NULL;
+    return copy ? memcpy(copy, from, size) : NULL;
+}
+
 int pp_kernels_queue(pp_kernels *k, pp_pairing_event event, const pp_step *step, pp_error *err)
 {
-    size_t count = event == PP_PAIRING_STEP ? step->count : 0;
-    if (k->items_count == PP_KERNELS_MAX_STEPS || k->pieces + count > PP_KERNELS_MAX_PIECES)
+    const size_t count = event == PP_PAIRING_STEP ? step->count : 0;
+    const size_t waits = event == PP_PAIRING_STEP ? step->wait_count : 0;
+    if (k->items_count == PP_KERNELS_MAX_STEPS || k->pieces + count + waits > PP_KERNELS_MAX_PIECES)
         lose_until(k, INT64_MAX);
     k->finished = false;
     item *i = &k->items[(k->first + k->items_count) % PP_KERNELS_MAX_STEPS];
     *i = (item){.event = event, .step = *step};
     i->step.count = count;
-    i->step.pieces = count ? malloc(count * sizeof *i->step.pieces) : NULL;
-    if (count && !i->step.pieces) {
+    i->step.wait_count = waits;
+    i->step.pieces = copy_of(step->pieces, count * sizeof *step->pieces);
+    i->step.waits = copy_of(step->waits, waits * sizeof *step->waits);
+    if ((count && !i->step.pieces) || (waits && !i->step.waits)) {
+        free(i->step.pieces);
+        free(i->step.waits);
         *i = (item){0};
         return pp_error_nomem(err);
     }
-    if (count)
-        memcpy(i->step.pieces, step->pieces, count * sizeof *i->step.pieces);
     k->items_count++;
-    k->pieces += count;
+    k->pieces += count + waits;
     return 0;
 }
 
@@ -429,7 +443,18 @@ static bool ready(const pp_kernels *k, const item *i)
     return i->event != PP_PAIRING_STEP || k->finished || all_here(k, i);
 }
 
-static int step_event(pp_kernels *k, const item *i, pp_error *err)
+/* Waits are the host's and stay as they are. */
+static void take_waits(pp_kernels *k, pp_step *from)
+{
+    free(k->step.waits);
+    k->pieces -= from->wait_count;
+    k->step.waits = from->waits;
+    k->step.wait_count = from->wait_count;
+    from->waits = NULL;
+    from->wait_count = 0;
+}
+
+static int step_event(pp_kernels *k, item *i, pp_error *err)
 {
     if (i->step.start < k->since) {
         k->fresh = true;
@@ -437,6 +462,7 @@ static int step_event(pp_kernels *k, const item *i, pp_error *err)
     }
     if (turn(k, &i->step, err) < 0)
         return -1;
+    take_waits(k, &i->step);
     if (k->running)
         return PP_PAIRING_STEP;
     if (!k->fresh)
@@ -464,7 +490,7 @@ int pp_kernels_next(pp_kernels *k, const pp_step **ret_step, pp_error *err)
         return PP_PAIRING_STOP;
     }
     while (k->items_count > 0) {
-        const item *i = &k->items[k->first];
+        item *i = &k->items[k->first];
         if (!ready(k, i))
             break;
         k->step.at = i->step.at;

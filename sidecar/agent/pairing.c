@@ -1,5 +1,7 @@
 #include "sidecar/agent/pairing.h"
 
+#include "common/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +28,7 @@ struct pp_pairing {
     bool running;
     bool whole; /* step was handed out by the last event */
     pp_step step;
-    size_t capacity;
+    size_t capacity, wait_capacity;
     uint64_t broken;
     thread threads[THREADS];
 };
@@ -41,6 +43,7 @@ void pp_pairing_free(pp_pairing *p)
     if (!p)
         return;
     free(p->step.pieces);
+    free(p->step.waits);
     free(p);
 }
 
@@ -73,7 +76,7 @@ static int start(pp_pairing *p, const pp_mark *mark)
     p->whole = false;
     p->step.number = mark->value;
     p->step.start = p->step.end = mark->time;
-    p->step.count = 0;
+    p->step.count = p->step.wait_count = 0;
     p->step.gap = -1;
     p->step.kernels = mark->flags & PP_MARK_KERNELS;
     p->step.dwell = mark->flags & PP_MARK_DWELL ? mark->value : 0;
@@ -86,7 +89,7 @@ static int break_capture(pp_pairing *p)
 {
     bool was = p->running;
     p->running = false;
-    p->step.count = 0;
+    p->step.count = p->step.wait_count = 0;
     if (was)
         p->broken++;
     return was ? PP_PAIRING_STOP : PP_PAIRING_NONE;
@@ -96,7 +99,7 @@ bool pp_pairing_end(pp_pairing *p)
 {
     bool was = p->running;
     p->running = false;
-    p->step.count = 0;
+    p->step.count = p->step.wait_count = 0;
     return was;
 }
 
@@ -197,6 +200,23 @@ static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_e
     return 0;
 }
 
+static int add_wait(pp_pairing *p, const thread *t, const pp_mark *mark, pp_error *err)
+{
+    const open_piece outside = {.phase = PP_MARK_OTHER};
+    const open_piece *in = t->depth > 0 ? &t->stack[t->depth - 1] : &outside;
+    if (pp_array_reserve(&p->step.waits, &p->wait_capacity, p->step.wait_count + 1,
+                         sizeof *p->step.waits, err) < 0)
+        return -1;
+    p->step.waits[p->step.wait_count++] = (pp_wait){.layer = in->layer,
+                                                    .phase = in->phase,
+                                                    .trains = in->trains,
+                                                    .call = mark->phase,
+                                                    .site = mark->layer,
+                                                    .count = mark->epoch,
+                                                    .ns = mark->value};
+    return 0;
+}
+
 static int compare_ends(const void *a, const void *b)
 {
     const pp_piece *x = a;
@@ -215,6 +235,9 @@ static void name_forwards(pp_step *step)
     for (size_t i = 0; i < step->count; i++)
         if (step->pieces[i].trains && again[step->pieces[i].layer])
             step->pieces[i].phase = PP_MARK_FORWARD;
+    for (size_t i = 0; i < step->wait_count; i++)
+        if (step->waits[i].trains && again[step->waits[i].layer])
+            step->waits[i].phase = PP_MARK_FORWARD;
 }
 
 /* The next step starts where this one ended. */
@@ -222,7 +245,7 @@ static void next_step(pp_pairing *p)
 {
     p->whole = false;
     p->step.start = p->step.end;
-    p->step.count = 0;
+    p->step.count = p->step.wait_count = 0;
 }
 
 static int end_step(pp_pairing *p, const pp_mark *mark)
@@ -251,6 +274,9 @@ static int end_step(pp_pairing *p, const pp_mark *mark)
 static bool possible(const pp_mark *mark)
 {
     bool work = mark->kind == PP_MARK_BEGIN || mark->kind == PP_MARK_END;
+    if (mark->kind == PP_MARK_WAIT)
+        return mark->phase < PP_WAIT_CALLS && mark->layer <= PP_RING_SITES && mark->epoch > 0 &&
+               mark->value >= 0 && mark->value <= NUMBER_MAX;
     if (mark->kind < PP_MARK_BEGIN || mark->kind > PP_MARK_LOST || mark->time < 0 ||
         mark->time > NUMBER_MAX)
         return false;
@@ -292,6 +318,9 @@ int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
             return break_capture(p);
         return mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err)
                                            : end(p, t, mark, time, err);
+    case PP_MARK_WAIT:
+        return p->step.wait_count < PP_PAIRING_MAX_PIECES ? add_wait(p, t, mark, err)
+                                                          : break_capture(p);
     case PP_MARK_STEP:
         return end_step(p, mark);
     case PP_MARK_STOP:

@@ -15,6 +15,8 @@
  * A forward that records nothing, of a module that trains, is a checkpoint's where backward runs
  * the layer again in the same step: then it is the training's forward, and else inference.
  *
+ * Waits of the host are of the innermost piece that is open in their thread.
+ *
  * Marks lost, or impossible ones, break the capture: it ends at the last whole step and another
  * starts at the next step's end, so that no time is reported of which marks are missing.
  */
@@ -27,7 +29,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Pieces kept for one step; a step with more breaks the capture. */
+/** Pieces, and waits, kept for one step; a step with more breaks the capture. */
 #define PP_PAIRING_MAX_PIECES 200000
 
 typedef struct pp_piece {
@@ -39,6 +41,17 @@ typedef struct pp_piece {
     bool goes_on;   /**< it is no whole call: that goes on in a later piece */
     int64_t busy;   /**< ns in which its kernels ran; -1: not known */
 } pp_piece;
+
+/** Waits of the host, of one call and line, within a piece, or outside of all. */
+typedef struct pp_wait {
+    uint32_t layer; /**< as the piece's; 0, and phase other: outside of pieces */
+    uint8_t phase;
+    bool trains;
+    uint8_t call;  /**< pp_wait_call */
+    uint32_t site; /**< of the ring; 0: not known */
+    int64_t count;
+    int64_t ns;
+} pp_wait;
 
 /** A whole step of a capture. */
 typedef struct pp_step {
@@ -54,6 +67,8 @@ typedef struct pp_step {
     bool background;  /**< of a dwell, without its layer */
     pp_piece *pieces; /**< in order of their ends, within the step; owned by the pairing */
     size_t count;
+    pp_wait *waits; /**< owned as the pieces are */
+    size_t wait_count;
 } pp_step;
 
 typedef enum pp_pairing_event {

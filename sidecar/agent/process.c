@@ -9,6 +9,7 @@
 #include "sidecar/agent/pairing.h"
 #include "sidecar/agent/reader.h"
 #include "sidecar/agent/text.h"
+#include "sidecar/agent/wait_sums.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,8 @@ struct pp_process {
     pp_pairing *pairing;
     pp_kernels *kernels;
     pp_kernel_sums *sums; /* of steps that the batcher has had, by name */
+    pp_wait_sums *waits;  /* of the same */
+    int64_t untold;       /* waits that are in none of these, as told already */
     pp_batcher *batcher;
     pp_monitor *monitor; /* NULL: PM sampling is not wanted */
     bool told_why;       /* why there is no more of it */
@@ -88,8 +91,9 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     p->pairing = pp_pairing_new();
     p->kernels = pp_kernels_new();
     p->sums = pp_kernel_sums_new();
+    p->waits = pp_wait_sums_new();
     p->batcher = pp_batcher_new();
-    if (!p->path || !p->pairing || !p->kernels || !p->sums || !p->batcher)
+    if (!p->path || !p->pairing || !p->kernels || !p->sums || !p->waits || !p->batcher)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
@@ -113,6 +117,7 @@ void pp_process_free(pp_process *p)
     pp_monitor_free(p->monitor, false);
     pp_kernels_free(p->kernels);
     pp_kernel_sums_free(p->sums);
+    pp_wait_sums_free(p->waits);
     pp_pairing_free(p->pairing);
     free(p->path);
     free(p);
@@ -265,39 +270,52 @@ static int tell_runs(pp_process *p, pp_wire_batch *batch, pp_error *err)
     return 0;
 }
 
-/* Layers that only kernels name: of a step that an earlier batch told. */
+/* Layers that only kernels or waits name: of a step that an earlier batch told. */
 static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
 {
     bool there[PP_RING_LAYERS + 1] = {true};
+    bool named[PP_RING_LAYERS + 1] = {false};
     size_t most = batch->layer_count + 1;
     for (size_t i = 0; i < batch->layer_count; i++)
         there[batch->layers[i].id] = true;
     for (size_t i = 0; i < batch->kernels.count; i++)
-        most += !there[batch->kernels.rows[i].layer];
+        named[batch->kernels.rows[i].layer] = true;
+    for (size_t i = 0; i < batch->waits.count; i++)
+        named[batch->waits.rows[i].layer] = true;
+    for (size_t id = 1; id <= PP_RING_LAYERS; id++)
+        most += named[id] && !there[id];
     pp_wire_layer *layers = realloc(batch->layers, most * sizeof *layers);
     if (!layers)
         return pp_error_nomem(err);
     batch->layers = layers;
-    for (size_t i = 0; i < batch->kernels.count; i++) {
-        const int64_t id = batch->kernels.rows[i].layer;
-        if (there[id])
+    for (uint32_t id = 1; id <= PP_RING_LAYERS; id++) {
+        if (!named[id] || there[id])
             continue;
-        there[id] = true;
         layers[batch->layer_count] = (pp_wire_layer){.id = id};
-        if (describe_layer(p, (uint32_t)id, &layers[batch->layer_count++], err) < 0)
+        if (describe_layer(p, id, &layers[batch->layer_count++], err) < 0)
             return -1;
     }
     return 0;
 }
 
-/* Bytes of text that are left in a batch for its kernels, by what the rest takes at most. */
+static size_t kernel_text(const pp_wire_kernels *kernels)
+{
+    enum { ROW = 80 };
+    size_t bytes = kernels->count * ROW;
+    for (size_t i = 0; i < kernels->names.count; i++)
+        bytes += 2 * strlen(kernels->names.items[i]); /* a quote takes two */
+    return bytes;
+}
+
+/* Bytes of text that are left in a batch for its kernels, or waits, by what the rest takes at most.
+ */
 static size_t room_in(const pp_wire_batch *batch)
 {
     enum { ROW = 48, ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10) };
     const size_t bytes =
         (batch->interval_count + batch->grid.count + 2 * batch->step_count + batch->run_count) *
             ROW +
-        batch->layer_count * PP_KERNEL_SUMS_LAYER_TEXT;
+        batch->layer_count * PP_KERNEL_SUMS_LAYER_TEXT + kernel_text(&batch->kernels);
     return bytes < ROOM ? ROOM - bytes : 0;
 }
 
@@ -323,6 +341,39 @@ static int tell_all_kernels(pp_process *p, pp_wire_batch *batch, pp_error *err)
     pp_strings_free(&batch->kernels.names);
     free(batch->kernels.rows);
     batch->kernels = (pp_wire_kernels){0};
+    return 0;
+}
+
+static int describe_site(void *user, uint32_t number, pp_ring_site *ret, pp_error *err)
+{
+    const pp_process *p = user;
+    return pp_reader_site(p->reader, number, ret, err);
+}
+
+/* From row *at on. */
+static int tell_waits(pp_process *p, pp_wire_batch *batch, size_t *at, pp_error *err)
+{
+    return pp_wait_sums_copy(p->waits, room_in(batch), at, describe_site, p, &batch->waits, err) < 0
+               ? -1
+               : add_layers(p, batch, err);
+}
+
+/* All of them, where there is room; else they go in batches of their own. */
+static int tell_all_waits(pp_process *p, pp_wire_batch *batch, pp_error *err)
+{
+    size_t at = 0;
+    if (!pp_wait_sums_due(p->waits))
+        return 0;
+    if (pp_wait_sums_copy(p->waits, room_in(batch), &at, describe_site, p, &batch->waits, err) < 0)
+        return -1;
+    if (at == SIZE_MAX) {
+        pp_wait_sums_clear(p->waits);
+        return add_layers(p, batch, err);
+    }
+    pp_strings_free(&batch->waits.calls);
+    pp_strings_free(&batch->waits.files);
+    free(batch->waits.rows);
+    batch->waits = (pp_wire_waits){0};
     return 0;
 }
 
@@ -373,6 +424,29 @@ static void emit_kernels(pp_process *p, pp_agent_pod *pod)
     pp_kernel_sums_clear(p->sums);
 }
 
+/* Those that no batch of the capture had room for: in as many of no time as it takes. */
+static void emit_waits(pp_process *p, pp_agent_pod *pod)
+{
+    pp_error err = {0};
+    for (size_t at = 0; at != SIZE_MAX && pp_wait_sums_due(p->waits);) {
+        pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
+        if (batch && tell_waits(p, batch, &at, &err) == 0) {
+            emit_timeless(p, pod, batch);
+        } else {
+            pp_warn(p->path, "waits of the host are not told: %s", err.message);
+            at = SIZE_MAX;
+        }
+        pp_wire_batch_free(batch);
+    }
+    if (pp_wait_sums_due(p->waits))
+        pp_wait_sums_clear(p->waits);
+    const int64_t untold = pp_wait_sums_untold(p->waits);
+    if (untold > p->untold)
+        pp_warn(p->path, "%lld waits of the host are not told: there are too many lines and layers",
+                (long long)(untold - p->untold));
+    p->untold = untold;
+}
+
 static void cut(pp_process *p, pp_agent_pod *pod, bool last)
 {
     pp_error err = {0};
@@ -380,7 +454,8 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     bool ok = batch && describe(p, &batch->process, &err) == 0 &&
               pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
-              tell_runs(p, batch, &err) == 0 && tell_all_kernels(p, batch, &err) == 0;
+              tell_runs(p, batch, &err) == 0 && tell_all_kernels(p, batch, &err) == 0 &&
+              tell_all_waits(p, batch, &err) == 0;
     if (ok) {
         count(p, batch);
         pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
@@ -394,6 +469,7 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     pp_wire_batch_free(batch);
     if (pp_kernel_sums_steps(p->sums) > 0 && !pp_kernel_sums_over(p->sums))
         emit_kernels(p, pod);
+    emit_waits(p, pod);
 }
 
 /* Ends a capture; one without a step is not worth a word. Marks before `next` are done with. */
@@ -441,6 +517,8 @@ static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_err
         cut(p, pod, false);
     if (step->kernels)
         pp_kernel_sums_step(p->sums, !over && !step->dwell);
+    if (!over && !step->dwell)
+        pp_wait_sums_add(p->waits, step);
     if (over)
         return 0; /* came between the last wanted step and the hook's hearing of it */
     p->sampled += step->dwell == 0;
@@ -820,6 +898,7 @@ static void begin_session(pp_process *p)
     p->stale = false;
     p->run_count = 0;
     pp_kernel_sums_clear(p->sums);
+    pp_wait_sums_forget(p->waits);
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;

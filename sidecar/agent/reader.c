@@ -267,6 +267,16 @@ int pp_reader_layer(pp_reader *r, uint32_t id, pp_ring_layer *ret, pp_error *err
     return 0;
 }
 
+int pp_reader_site(const pp_reader *r, uint32_t number, pp_ring_site *ret, pp_error *err)
+{
+    if (number < 1 || number > PP_RING_SITES)
+        return pp_error_set(err, PP_ERR_INVALID, "line %u is not in the ring's table", number);
+    if (read_at(r, ret, sizeof *ret, PP_RING_SITES_AT + (number - 1) * sizeof *ret, err) < 0)
+        return -1;
+    ret->file[sizeof ret->file - 1] = '\0';
+    return 0;
+}
+
 int pp_reader_set_mode(pp_reader *r, pp_ring_mode mode, pp_error *err)
 {
     uint32_t value = mode;

@@ -71,6 +71,9 @@ uint64_t pp_reader_kernels_taken(const pp_reader *reader);
 /** Reads one layer (id from 1 to the header's layer_count); its texts are NUL-terminated. */
 int pp_reader_layer(pp_reader *reader, uint32_t id, pp_ring_layer *ret, pp_error *err);
 
+/** Reads one line of the program (from 1 on) that marks name; its file is NUL-terminated. */
+int pp_reader_site(const pp_reader *reader, uint32_t number, pp_ring_site *ret, pp_error *err);
+
 /** Tells the hook the mode and wakes its thread; nothing is done where it has it already. */
 int pp_reader_set_mode(pp_reader *reader, pp_ring_mode mode, pp_error *err);
 

@@ -5,7 +5,8 @@
 
 static bool host_stamp(pp_mark *mark)
 {
-    mark->time = pp_now();
+    if (mark->time == 0)
+        mark->time = pp_now();
     return true;
 }
 
@@ -21,13 +22,41 @@ const pp_clock pp_clock_kernels = {"kernels", host_stamp, host_poll};
 const pp_clock *pp_clock_now = &pp_clock_host;
 
 /* Autograd runs backward in threads of its own; the agent pairs the marks of each by itself. */
-static uint8_t thread_number(void)
+uint8_t pp_thread_number(void)
 {
     static unsigned next;
     static _Thread_local unsigned mine;
     if (mine == 0)
         mine = ++next; /* the GIL is held */
     return (uint8_t)mine;
+}
+
+static void emit(pp_mark *mark)
+{
+    if (pp_clock_now->stamp(mark))
+        pp_ring_push(mark);
+}
+
+static void emit_waits(const pp_mark *before)
+{
+    pp_mark wait;
+    while (pp_waits_take(before, &wait))
+        emit(&wait);
+}
+
+void pp_wait_put(uint8_t call, uint32_t site, int64_t ns, int64_t end)
+{
+    const pp_mark wait = {.time = end,
+                          .layer = site,
+                          .kind = PP_MARK_WAIT,
+                          .phase = call,
+                          .thread = pp_thread_number(),
+                          .value = ns,
+                          .epoch = 1};
+    if (pp_waits_add(&wait))
+        return;
+    emit_waits(NULL);
+    (void)pp_waits_add(&wait);
 }
 
 void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int64_t value,
@@ -37,10 +66,10 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
                     .kind = kind,
                     .phase = phase,
                     .flags = flags,
-                    .thread = thread_number(),
+                    .thread = pp_thread_number(),
                     .value = value,
                     .epoch = epoch,
                     .batch = batch};
-    if (pp_clock_now->stamp(&mark))
-        pp_ring_push(&mark);
+    emit_waits(&mark);
+    emit(&mark);
 }

@@ -153,13 +153,14 @@ static bool cuda_stamp(pp_mark *mark)
 {
     uint64_t at = atomic_load_explicit(&queued, memory_order_relaxed);
     slot *s = &slots[at & (SLOTS - 1)];
-    const device *d = current_device();
+    const bool known = mark->time != 0; /* it only has to stay behind those before it */
+    const device *d = known ? devices : current_device();
     bool full = at - atomic_load_explicit(&resolved, memory_order_acquire) >= SLOTS;
-    if (!d || full || !record(s, d)) {
+    if (!d || full || (!known && !record(s, d))) {
         atomic_fetch_add(&overflow, 1);
         return false;
     }
-    pp_ring_cost(EVENT_COST);
+    pp_ring_cost(known ? 0 : EVENT_COST);
     s->mark = *mark;
     s->device = (uint32_t)(d - devices);
     atomic_store_explicit(&queued, at + 1, memory_order_release);
@@ -285,7 +286,7 @@ static int64_t cuda_poll(void)
     for (; at < end; at++) {
         slot *s = &slots[at & (SLOTS - 1)];
         device *d = &devices[s->device];
-        int rc = ready(d) ? resolve(s, d) : -1;
+        int rc = s->mark.time != 0 ? 1 : ready(d) ? resolve(s, d) : -1;
         if (rc == 0)
             break;
         if (rc > 0)

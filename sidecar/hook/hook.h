@@ -35,6 +35,9 @@ pp_ring_header *pp_ring(void);
 /** Adds a layer and returns its id (from 1), or 0 where the table is full. */
 uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters);
 
+/** Adds a line of the program, once, and returns its id (from 1), or 0 where the table is full. */
+uint32_t pp_ring_add_site(const char *file, uint32_t line);
+
 /** Says why a layer is not replayed in a phase. */
 void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason);
 
@@ -81,7 +84,8 @@ void pp_copy_text(char *out, size_t size, const char *text);
 
 typedef struct pp_clock {
     const char *name;
-    /** Stamps the mark and returns true, or takes it over to emit it later and returns false. */
+    /** Stamps the mark, where it has no time yet, and returns true, or takes it over to emit it
+     * later and returns false. */
     bool (*stamp)(pp_mark *mark);
     /** Emits what is known by now. Called by the hook's own thread without the GIL; ns to sleep. */
     int64_t (*poll)(void);
@@ -111,7 +115,11 @@ extern const pp_clock pp_clock_kernels;
 /** The clock in use; the hook changes it between captures only. */
 extern const pp_clock *pp_clock_now;
 
-/** Stamps and emits one mark. */
+/** Small number of this thread, modulo 256. */
+uint8_t pp_thread_number(void);
+/** A wait of this thread, which comes before its next mark. */
+void pp_wait_put(uint8_t call, uint32_t site, int64_t ns, int64_t end);
+/** Stamps and emits one mark of this thread, behind its waits. */
 void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int64_t value,
                  int32_t epoch, int32_t batch);
 
@@ -400,6 +408,26 @@ void pp_marks_again_end(void);
  * where its layer is; `known`: it has been met while layers were looked for. -1: exception. */
 int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
 int pp_marks_region_end(PyObject *place, PyObject *result);
+
+/* ---- waits.c: waits of the host that are no marks yet ---- */
+
+/** Adds a wait, a PP_MARK_WAIT, to those of its thread; false: there is no room. */
+bool pp_waits_add(const pp_mark *wait);
+/** Takes one that comes before this mark, NULL: any; false: there is none (more). */
+bool pp_waits_take(const pp_mark *before, pp_mark *ret);
+void pp_waits_forget(void);
+
+/* ---- wait_calls.c: calls in which the host waits ---- */
+
+/**
+ * Counts calls from now on while steps are marked. `targets` is a list of (name of the
+ * pp_wait_call, callable of torch's, the class that it is a method of or None, its name); what is
+ * not as expected is left alone. Lines are those of files outside of `folder`; `device` is
+ * torch.device. -1: exception.
+ */
+int pp_wait_calls_begin(PyObject *targets, PyObject *folder, PyObject *device);
+/** Puts back what is torch's. */
+void pp_wait_calls_end(void);
 
 /* ---- regions.c: compiled code ---- */
 

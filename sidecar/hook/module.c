@@ -392,6 +392,23 @@ static PyObject *m_paused(PyObject *self, PyObject *args)
     return none();
 }
 
+static PyObject *m_waits(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *targets, *folder, *device;
+    if (!PyArg_ParseTuple(args, "O!UO", &PyList_Type, &targets, &folder, &device))
+        return NULL;
+    return pp_wait_calls_begin(targets, folder, device) < 0 ? NULL : none();
+}
+
+static PyObject *m_waits_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_wait_calls_end();
+    return none();
+}
+
 static PyObject *m_hook(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -491,6 +508,7 @@ static PyObject *m_leave(PyObject *self, PyObject *unused)
     (void)unused;
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
+    pp_wait_calls_end();
     pp_thread_leave();
     pp_ring_close(false);
     return none();
@@ -501,6 +519,7 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     (void)self;
     (void)unused;
     pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
+    pp_wait_calls_end();
     pp_ring_close(true);
     pp_thread_forget();
     pp_kernels_forget();
@@ -558,6 +577,9 @@ static PyMethodDef functions[] = {
     {"dwell", m_dwell, METH_VARARGS, "A mark of a dwell: kind, layer or number, phase or flag."},
     {"left_out", m_skip, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
     {"paused", m_paused, METH_VARARGS, "ns that the training was paused for replays."},
+    {"waits", m_waits, METH_VARARGS,
+     "Counts these calls while steps are marked; torch's folder and device."},
+    {"waits_end", m_waits_end, METH_NOARGS, "Puts back what torch's methods call."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},
     {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},

@@ -20,6 +20,8 @@ static struct {
     pp_mark *marks;
     pp_kernel *kernels;
     char *names;
+    pp_ring_site *sites;
+    uint32_t site_count;
     uint32_t names_size;
     uint64_t kernel_head;
     uint64_t kernel_tail;
@@ -136,7 +138,8 @@ static const char *map_file(int fd)
     ring.marks = (pp_mark *)(void *)(base + PP_RING_MARKS_AT);
     ring.kernels = (pp_kernel *)(void *)(base + PP_RING_KERNELS_AT);
     ring.names = base + PP_RING_NAMES_AT;
-    ring.names_size = 0;
+    ring.names_size = ring.site_count = 0;
+    ring.sites = (pp_ring_site *)(void *)(base + PP_RING_SITES_AT);
     ring.head = ring.tail = ring.pending = 0;
     ring.kernel_head = ring.kernel_tail = 0;
     ring.layer_count = 0;
@@ -211,6 +214,22 @@ uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameter
     ring.layer_count++;
     __atomic_store_n(&ring.header->layer_count, ring.layer_count, __ATOMIC_RELEASE);
     return ring.layer_count;
+}
+
+uint32_t pp_ring_add_site(const char *file, uint32_t line)
+{
+    if (!ring.header)
+        return 0;
+    pp_ring_site new = {.line = line};
+    copy_name(new.file, sizeof new.file, file);
+    for (uint32_t i = 0; i < ring.site_count; i++)
+        if (ring.sites[i].line == line && strcmp(ring.sites[i].file, new.file) == 0)
+            return i + 1;
+    if (ring.site_count >= PP_RING_SITES)
+        return 0;
+    ring.sites[ring.site_count++] = new;
+    __atomic_store_n(&ring.header->site_count, ring.site_count, __ATOMIC_RELEASE);
+    return ring.site_count;
 }
 
 void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason)

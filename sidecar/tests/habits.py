@@ -173,6 +173,28 @@ def compile_late():
     training.steps(50).tell(**compiler.told())
 
 
+class Asking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, x):
+        y = self.inner(x)
+        if y.sum() > 1e9:
+            return y * 2
+        return y * (1 + 0 * y.sum().item())
+
+
+def compile_waits():
+    """What waits for a value breaks the graph, or is in it; compiled before the first step, and within a capture."""
+    compiler = Compiler()
+    training = Training(Asking())
+    training.model = torch.compile(training.model, backend=compiler.backend)
+    training.steps(60)
+    training.model = torch.compile(Asking(), backend=compiler.backend)
+    training.steps(60).tell(**compiler.told())
+
+
 def compile_parts():
     """In each way that there is: a module wrapped, one in place, one's forward, a function with a graph of its own."""
     compiler = Compiler()

@@ -80,6 +80,10 @@ def test_compiled_parts_are_layers_beside_others(probe, python):
         **{name: {0, 1} for name in regions + others}, ("Scaled", "Scaled"): {0}}
 
 
+def test_compiled_code_that_waits(probe, python):
+    assert compiled(probe, python, "compile_waits")
+
+
 def test_what_is_compiled_may_raise_and_nest(probe, python):
     assert ("Sequential", "Sequential") in compiled(probe, python, "compile_oddly")
 

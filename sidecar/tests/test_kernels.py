@@ -13,7 +13,7 @@ KERNELS = str(HERE / "kernels.py")
 DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
 CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13",
                                                            "cupti-old/libcupti.so.12")]
-COMMUNICATION = 6
+COMMUNICATION, OTHER = 6, 7
 GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
 ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
@@ -42,6 +42,7 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None
     batches = probe.batches()
     check(told, [batch for batch in batches if "fine" not in batch])
     check_names(told, batches)
+    check_waits(batches)
     return told, batches
 
 
@@ -92,6 +93,18 @@ def check_names(told, batches):
     assert count == launched
     assert {(layer, phase): value for (layer, phase, _), value in ns.items()} == {
         (layer, phase): value * steps for layer, phase, value, _ in told["step"]}
+
+
+def check_waits(batches):
+    """By either clock: each step asks its loss for a value once."""
+    marked = [batch for batch in batches if not batch["stretch"].get("dwell")]
+    steps, floats = 0, 0
+    for waits in [batch["waits"] for batch in batches if "waits" in batch]:
+        steps += waits["steps"]
+        rows = list(zip(*(waits[key] for key in ("layer", "phase", "call", "count"))))
+        assert all((layer, phase, waits["calls"][call]) == (0, OTHER, "float") for layer, phase, call, _ in rows)
+        floats += sum(waits["count"])
+    assert floats == steps == sum(len(batch["steps"]["number"]) for batch in marked)
 
 
 def numbers(batches, clock="kernels"):

@@ -1323,6 +1323,89 @@ static void kernels_of_replays_are_no_trainings(void **state)
     finish(f);
 }
 
+/* Of two steps: in a layer's line two rows, of which each is in one of them. */
+static void put_waits(fixture *f, int64_t seq, pp_wire_wait *rows, size_t n)
+{
+    kernel_batch b;
+    char *calls[] = {(char *)(uintptr_t) "item", (char *)(uintptr_t) "bool"};
+    char *files[] = {(char *)(uintptr_t) "train.py", (char *)(uintptr_t) ""};
+    make_kernels(&b, seq, NULL, 0);
+    b.base.batch.waits = (pp_wire_waits){
+        .steps = 2, .calls = {calls, 2}, .files = {files, 2}, .rows = rows, .count = n};
+    put_made(f, &b);
+}
+
+static void waits_are_summed(void **state)
+{
+    (void)state;
+    fixture *f = start("t_waits");
+    pp_wire_wait rows[] = {{1, PP_WIRE_FORWARD, 0, 0, 41, 1, 1, 3000000},
+                           {1, PP_WIRE_FORWARD, 0, 0, 41, 3, 1, 1000000},
+                           {0, PP_WIRE_OTHER, 1, 1, 0, 5, 2, 500000}};
+    prepare_target(f);
+    put_waits(f, 1, rows, 3);
+    put_waits(f, 2, rows, 1);
+    put_waits(f, 3, NULL, 0); /* no wait in them: they count all the same */
+    put_waits(f, 1, rows, 3); /* again */
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_int_equal(f->repeated, 1);
+    expect(f, "SELECT wait_steps FROM process", "6");
+    expect(f,
+           "SELECT layer, phase, call, file, line, count, steps, ns FROM host_wait "
+           "ORDER BY layer COLLATE \"C\"",
+           "|other|bool||0|5|2|500000\nbot.0|forward|item|train.py|41|5|3|7000000");
+    execute(f->direct, "UPDATE process SET wait_steps = 10");
+    expect(f,
+           "SELECT process, layer, phase, call, file, line, calls_per_step, share_of_steps, "
+           "ms_per_step, session, pod_name, latest FROM result_wait ORDER BY layer COLLATE \"C\"",
+           "0||other|bool||0|0.5|0.2|0.05|s1|dlrm-0|f\n"
+           "0|bot.0|forward|item|train.py|41|0.5|0.3|0.7|s1|dlrm-0|f");
+    execute(f->direct, "DELETE FROM session");
+    expect(f, "SELECT count(*) FROM host_wait", "0");
+    finish(f);
+}
+
+/* A pod may name lines without end; beyond a bound they are not told apart. */
+static void waits_without_end(void **state)
+{
+    (void)state;
+    fixture *f = start("t_wait_bound");
+    pp_wire_wait rows[] = {{1, PP_WIRE_FORWARD, 0, 0, 3, 1, 1, 10},
+                           {1, PP_WIRE_FORWARD, 0, 0, 1, 1, 1, 20},
+                           {1, PP_WIRE_FORWARD, 0, 0, 2, 1, 1, 30}};
+    prepare_target(f);
+    execute(f->direct,
+            "INSERT INTO host_wait SELECT 's1', 'p1', 7, 'other', 'forward', 'item', 'f', n, 1, 1, "
+            "1 FROM generate_series(1, 19999) n");
+    put_waits(f, 1, rows, 3);
+    put_waits(f, 2, rows, 3);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f,
+           "SELECT phase, call, file, line, count, steps, ns FROM host_wait WHERE process = 0 "
+           "ORDER BY phase",
+           "forward|item|train.py|1|2|2|40\nother|||0|4|4|80");
+    finish(f);
+}
+
+static void waits_of_replays_are_no_trainings(void **state)
+{
+    (void)state;
+    fixture *f = start("t_waits_dwell");
+    kernel_batch b;
+    pp_wire_wait row = {0, PP_WIRE_OTHER, 0, 0, 1, 1, 1, 1};
+    char *text = (char *)(uintptr_t) "item";
+    prepare_target(f);
+    make_kernels(&b, 1, NULL, 0);
+    b.base.batch.capture.dwell = 3;
+    b.base.batch.waits = (pp_wire_waits){2, {&text, 1}, {&text, 1}, &row, 1};
+    put_made(f, &b);
+    wait_all(f);
+    expect(f, "SELECT wait_steps, (SELECT count(*) FROM host_wait) FROM process", "0|0");
+    finish(f);
+}
+
 /* Of a process by its steps, whichever agents told them. */
 static void result_has_kernels(void **state)
 {
@@ -2068,6 +2151,7 @@ static void retention(void **state)
         put_batch(f, i);
     put_sampled(f, "agent-1", 3, 70, 500000, -1400123);
     put_kernels(f, 2, "agent-2", 0);
+    put_waits(f, 9, &(pp_wire_wait){0, PP_WIRE_OTHER, 0, 0, 1, 1, 1, 1}, 1);
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     pp_store_retired r = retire(f, ages, T0 + 100 * DAY); /* not finished: only old samples go */
@@ -2078,7 +2162,7 @@ static void retention(void **state)
     r = retire(f, ages, T0 + DAY / 2);
     assert_int_equal(r.batches + r.sample_rows + r.sessions + r.partitions, 0);
     r = retire(f, ages, T0 + DAY + SECOND);
-    assert_int_equal(r.batches, 4);
+    assert_int_equal(r.batches, 5);
     assert_int_equal(r.sample_rows + r.kernel_rows, 0);
     r = retire(f, ages, T0 + 3 * DAY + SECOND);
     assert_int_equal(r.sample_rows, 1);
@@ -2089,6 +2173,7 @@ static void retention(void **state)
     expect(f, "SELECT count(*) FROM result_kernel", "4");
     r = retire(f, ages, T0 + 11 * DAY);
     assert_int_equal(r.kernel_rows, 4);
+    assert_int_equal(r.wait_rows, 1);
     assert_int_equal(r.sessions, 1);
     expect(f,
            "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM item) + "
@@ -2223,6 +2308,9 @@ int main(void)
         cmocka_unit_test(ranks_side_by_side),
         cmocka_unit_test(a_rank_alone_is_not_kept),
         cmocka_unit_test(longest_kernel_names),
+        cmocka_unit_test(waits_are_summed),
+        cmocka_unit_test(waits_without_end),
+        cmocka_unit_test(waits_of_replays_are_no_trainings),
         cmocka_unit_test(kernels_without_end),
         cmocka_unit_test(replays_are_no_training),
         cmocka_unit_test(figures_that_cannot_be),

@@ -289,6 +289,77 @@ static void test_forwards_that_record_nothing(void **state)
     pp_pairing_free(p);
 }
 
+static int wait_at(pp_pairing *p, int64_t time, uint8_t thread, int count, int64_t ns)
+{
+    return feed(p, (pp_mark){.time = time,
+                             .kind = PP_MARK_WAIT,
+                             .phase = PP_WAIT_ITEM,
+                             .layer = 7,
+                             .thread = thread,
+                             .epoch = count,
+                             .value = ns});
+}
+
+static void check_wait(const pp_pairing *p, size_t i, uint32_t layer, int phase, int count,
+                       int64_t ns)
+{
+    const pp_step *step = pp_pairing_step(p);
+    assert_true(i < step->wait_count);
+    const pp_wait *w = &step->waits[i];
+    assert_true(w->layer == layer && w->phase == phase && w->count == count && w->ns == ns);
+    assert_true(w->call == PP_WAIT_ITEM && w->site == 7);
+}
+
+/* A wait is of the innermost piece of its thread, and of no other step. */
+static void test_waits(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)wait_at(p, 5, 0, 1, 1);
+    (void)work(p, 10, BEGIN, F, 1);
+    (void)work(p, 20, BEGIN, F, 2);
+    (void)wait_at(p, 25, 0, 3, 4);
+    (void)wait_at(p, 26, 1, 1, 9); /* of another thread, where nothing is open */
+    (void)work(p, 30, END, F, 2);
+    (void)wait_at(p, 35, 0, 1, 2);
+    (void)work(p, 40, END, F, 1);
+    (void)work(p, 50, BEGIN, B, 1);
+    (void)work(p, 60, END, B, 1);
+    (void)wait_at(p, 62, 0, 1, 3);
+    (void)work(p, 65, END, B, 1); /* prolongs it: a wait in between is no work of another layer */
+    assert_int_equal(at_step(p, PP_MARK_STEP, 70, 11), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->wait_count, 5);
+    check_wait(p, 0, 0, PP_MARK_OTHER, 1, 1);
+    check_wait(p, 1, 2, F, 3, 4);
+    check_wait(p, 2, 0, PP_MARK_OTHER, 1, 9);
+    check_wait(p, 3, 1, F, 1, 2);
+    check_wait(p, 4, 0, PP_MARK_OTHER, 1, 3);
+    check(p, 3, 1, B, 50, 65);
+    (void)wait_at(p, 75, 0, 2, 8);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 80, 12), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->wait_count, 1);
+    check_wait(p, 0, 0, PP_MARK_OTHER, 2, 8);
+    pp_pairing_free(p);
+}
+
+/* What a checkpoint waits for in its forward is its forward's. */
+static void test_waits_of_a_checkpoint(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)feed(p, (pp_mark){.time = 10,
+                            .kind = BEGIN,
+                            .phase = PP_MARK_INFERENCE,
+                            .flags = PP_MARK_TRAINS,
+                            .layer = 1});
+    (void)wait_at(p, 12, 0, 1, 1);
+    (void)work(p, 15, END, PP_MARK_INFERENCE, 1);
+    (void)call(p, 20, PP_MARK_RECOMPUTE, 1, 0);
+    (void)at_step(p, PP_MARK_STEP, 50, 11);
+    check_wait(p, 0, 1, F, 1, 1);
+    pp_pairing_free(p);
+}
+
 static void test_losses_break_the_capture(void **state)
 {
     (void)state;
@@ -322,6 +393,11 @@ static void test_impossible_marks_break_the_capture(void **state)
         {.time = 20, .kind = BEGIN, .phase = PP_MARK_DATA, .layer = 1},
         {.time = 20, .kind = BEGIN, .phase = PP_MARK_RECOMPUTE, .layer = 0},
         {.time = 20, .kind = END, .phase = F, .layer = PP_RING_LAYERS + 1},
+        {.time = 20, .kind = PP_MARK_WAIT, .epoch = 0},
+        {.time = 20, .kind = PP_MARK_WAIT, .epoch = 1, .value = -1},
+        {.time = 20, .kind = PP_MARK_WAIT, .epoch = 1, .value = INT64_MAX},
+        {.time = 20, .kind = PP_MARK_WAIT, .epoch = 1, .phase = PP_WAIT_CALLS},
+        {.time = 20, .kind = PP_MARK_WAIT, .epoch = 1, .layer = PP_RING_SITES + 1},
         {.time = 20, .kind = PP_MARK_STEP, .value = INT64_MIN},
         {.time = 20, .kind = PP_MARK_STEP, .value = 10}, /* not after the one before */
         {.time = 3, .kind = PP_MARK_STEP, .value = 11},  /* ends before it began */
@@ -451,6 +527,8 @@ int main(void)
         cmocka_unit_test(test_a_forward_inside_backward),
         cmocka_unit_test(test_threads_are_apart),
         cmocka_unit_test(test_forwards_that_record_nothing),
+        cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_waits_of_a_checkpoint),
         cmocka_unit_test(test_losses_break_the_capture),
         cmocka_unit_test(test_impossible_marks_break_the_capture),
         cmocka_unit_test(test_a_dwell),

@@ -693,6 +693,93 @@ static void test_names_of_kernels(void **state)
     pp_reader_free(r);
 }
 
+static void check_wait(const pp_mark *m, uint8_t call, uint32_t site, int count, int64_t ns)
+{
+    assert_true(m->kind == PP_MARK_WAIT && m->phase == call && m->layer == site);
+    assert_true(m->epoch == count && m->value == ns);
+}
+
+/* However many there are between two marks of a thread, they are as many marks as lines; and come
+ * before it. Those before a capture are none of its. */
+static void test_waits_are_added_up(void **state)
+{
+    (void)state;
+    pp_mark marks[128];
+    pp_error err = {0};
+    pp_reader *r = open_both();
+    pp_wait_put(PP_WAIT_ITEM, 3, 10, 500);
+    pp_mark_put(PP_MARK_START, 0, 0, 0, 1, 0, 0);
+    for (int i = 1; i <= 10000; i++) {
+        pp_wait_put(PP_WAIT_ITEM, 1, 2, 1000 + i);
+        pp_wait_put(PP_WAIT_BOOL, 1, 1, 1000 + i);
+    }
+    pp_mark_put(PP_MARK_BEGIN, PP_MARK_FORWARD, 0, 1, 0, 0, 0);
+    pp_wait_put(PP_WAIT_ITEM, 1, 7, 20000);
+    pp_mark_put(PP_MARK_STEP, 0, 0, 0, 2, 0, 0);
+    assert_int_equal(pp_reader_refresh(r, &err), 0);
+    assert_int_equal(pp_reader_take(r, marks, 128, &err), 6);
+    assert_int_equal(marks[0].kind, PP_MARK_START);
+    check_wait(&marks[1], PP_WAIT_ITEM, 1, 10000, 20000);
+    assert_int_equal(marks[1].time, 11000);
+    check_wait(&marks[2], PP_WAIT_BOOL, 1, 10000, 10000);
+    assert_int_equal(marks[3].kind, PP_MARK_BEGIN);
+    check_wait(&marks[4], PP_WAIT_ITEM, 1, 1, 7);
+    assert_int_equal(marks[5].kind, PP_MARK_STEP);
+    pp_reader_free(r);
+}
+
+/* Those of more lines than are told apart are one, of no line; none is lost. */
+static void test_waits_of_many_lines(void **state)
+{
+    (void)state;
+    pp_mark marks[256];
+    pp_error err = {0};
+    pp_reader *r = open_both();
+    for (uint32_t i = 0; i < 20000; i++)
+        pp_wait_put(PP_WAIT_ITEM, 1 + i % 500, 1, 1);
+    for (int call = PP_WAIT_ITEM + 1; call < PP_WAIT_CALLS; call++)
+        pp_wait_put((uint8_t)call, 1, 1, 1);
+    pp_mark_put(PP_MARK_STEP, 0, 0, 0, 2, 0, 0);
+    assert_int_equal(pp_reader_refresh(r, &err), 0);
+    const long n = pp_reader_take(r, marks, 256, &err);
+    assert_true(n > 64 && n < 128);
+    int64_t count = 0;
+    for (long i = 0; i < n - 1; i++) {
+        count += marks[i].epoch;
+        assert_true(marks[i].layer == 0 || marks[i].epoch <= 40);
+    }
+    assert_int_equal(count, 20000 + PP_WAIT_CALLS - 1);
+    pp_reader_free(r);
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    pp_ring_site site;
+    char path[400];
+    pp_reader *r = open_both();
+    assert_int_equal(pp_ring_add_site("train.py", 41), 1);
+    assert_int_equal(pp_ring_add_site("train.py", 42), 2);
+    assert_int_equal(pp_ring_add_site("train.py", 41), 1);
+    (void)memset(path, 'p', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(pp_ring_add_site(path, 7), 3);
+    assert_int_equal(pp_ring_add_site(path, 7), 3);
+    assert_int_equal(pp_reader_site(r, 1, &site, &err), 0);
+    assert_true(site.line == 41 && strcmp(site.file, "train.py") == 0);
+    assert_int_equal(pp_reader_site(r, 3, &site, &err), 0);
+    assert_true(site.line == 7 && strlen(site.file) == PP_RING_FILE - 1);
+    assert_memory_equal(site.file, "...ppp", 6);
+    for (uint32_t line = 4; line <= PP_RING_SITES; line++)
+        assert_int_equal(pp_ring_add_site("more.py", line), line);
+    assert_int_equal(pp_ring_add_site("more.py", 1), 0);
+    assert_int_equal(pp_ring_add_site("train.py", 42), 2);
+    assert_int_equal(pp_reader_site(r, 0, &site, &err), -1);
+    assert_int_equal(pp_reader_site(r, PP_RING_SITES + 1, &site, &err), -1);
+    pp_reader_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -713,6 +800,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_capture_of_the_session_before_is_not_taken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_names_of_kernels, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_waits_are_added_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_waits_of_many_lines, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),
     };

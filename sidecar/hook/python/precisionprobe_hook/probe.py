@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, devices, layers, position, profilers, replay, settings, spans
+from precisionprobe_hook import _marks, compiling, devices, layers, position, profilers, replay, settings, spans, waits
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
@@ -145,6 +145,7 @@ class _Probe:
             always[self.marks[1].id] = True
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
+        waits.begin(self.torch)
         _marks.communication(self.queue(called))
         recorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "")
         if recorded:
@@ -263,6 +264,7 @@ class _Probe:
 
     def remove_layers(self):
         self.spans.remove()
+        waits.end()
         self.profilers.remove()
         self.remove_records()
         self.isolation.end()
