@@ -74,7 +74,7 @@ def classify(told, model, inputs, classes):
     plain_loop(told, model, optimizer, lambda i: F.cross_entropy(model(batches[i]), targets[i]))
 
 
-def texts(batch=8, length=128):
+def texts(batch=4, length=128):
     return [torch.randint(WORDS, (batch, length)) for _ in range(BATCHES)]
 
 
@@ -207,11 +207,11 @@ def torchrec_dlrm(told):
     from torchrec.models.dlrm import DLRM, DLRMTrain
     batch, keys = 2048, ["user", "item", "shop"]
     tables = [EmbeddingBagConfig(name=key, embedding_dim=64, num_embeddings=2000, feature_names=[key]) for key in keys]
-    model = DLRMTrain(DLRM(EmbeddingBagCollection(tables=tables, device=torch.device("cpu")), 32, [256, 64], [256, 128, 1]))
+    model = DLRMTrain(DLRM(EmbeddingBagCollection(tables=tables, device=torch.device("cpu")), 256, [512, 64], [512, 256, 1]))
 
     class Batch:
         def __init__(self):
-            self.dense_features, self.labels = torch.randn(batch, 32), torch.randint(2, (batch,))
+            self.dense_features, self.labels = torch.randn(batch, 256), torch.randint(2, (batch,))
             self.sparse_features = KeyedJaggedTensor.from_lengths_sync(
                 keys, torch.randint(2000, (len(keys) * batch * 4,)), torch.full((len(keys) * batch,), 4))
 
@@ -239,8 +239,12 @@ def fit(told, model, count, **options):
     trainer = lightning.Trainer(accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
                                 enable_progress_bar=False, enable_model_summary=False, **options)
     told.begin(model)
-    batches = [(torch.randn(1024, 256), torch.randint(10, (1024,))) for _ in range(BATCHES)]
+    batches = pictures()
     trainer.fit(model, torch.utils.data.DataLoader([batches[i % BATCHES] for i in range(count)], batch_size=None))
+
+
+def pictures():
+    return [(torch.randn(1024, 256), torch.randint(10, (1024,))) for _ in range(BATCHES)]
 
 
 def network(inside, outside):
@@ -309,9 +313,9 @@ def deepspeed_zero(stage):
         deepspeed.init_distributed("gloo")
         model = network(256, 10)
         engine, *_ = deepspeed.initialize(model=model, config={
-            "train_micro_batch_size_per_gpu": 64, "gradient_accumulation_steps": 2, "zero_optimization": {"stage": stage},
+            "train_micro_batch_size_per_gpu": 1024, "gradient_accumulation_steps": 2, "zero_optimization": {"stage": stage},
             "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": True}}})
-        batches = [(torch.randn(64, 256), torch.randint(10, (64,))) for _ in range(BATCHES)]
+        batches = pictures()
         told.begin(engine.module)
         for i in range(2 * told.steps):
             x, y = batches[i % BATCHES]
@@ -333,12 +337,12 @@ def ray_train(told):
 
     def work(config):
         sys.path.insert(0, here)
-        from library_train import Told, adamw, network, plain_loop
+        from library_train import Told, adamw, network, pictures, plain_loop
         torch.manual_seed(5)
         torch.set_num_threads(1)
         own = Told(steps, watched)
         model = train.torch.prepare_model(network(256, 10))
-        batches = [(torch.randn(1024, 256), torch.randint(10, (1024,))) for _ in range(BATCHES)]
+        batches = pictures()
         plain_loop(own, model, adamw(model), lambda i: F.cross_entropy(model(batches[i][0]), batches[i][1]))
         if train.get_context().get_world_rank() == 0:
             pathlib.Path(folder, "told").write_text(own.line())
@@ -358,14 +362,21 @@ TRAININGS = {
 }
 
 
+def ranks(training):
+    """Of DeepSpeed's trainings torchrun starts two ranks, of which the first prints."""
+    if training.startswith("deepspeed") and "RANK" not in os.environ:
+        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *sys.argv])
+
+
 def main():
+    ranks(sys.argv[1])
     torch.manual_seed(5)
     torch.set_num_threads(1)
     told = Told(int(sys.argv[2]), "by-hand" in sys.argv)
     with contextlib.redirect_stdout(sys.stderr):
         TRAININGS[sys.argv[1]](told)
     if int(os.environ.get("RANK", 0)) == 0:
-        print(told.line())
+        print(told.line(), flush=True)
 
 
 if __name__ == "__main__":
