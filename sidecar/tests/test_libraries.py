@@ -8,13 +8,13 @@ import statistics
 from collections import Counter, defaultdict
 
 import pytest
-from conftest import HERE, layers_of, plain, sampled, told, torch_of, undelta
+from conftest import HERE, layers_of, plain, run, told, torch_of, undelta, until
 
 if not os.environ.get("PP_LIBRARY_TRAININGS"):
     pytest.skip("PP_LIBRARY_TRAININGS is not set", allow_module_level=True)
 
 SCRIPT = str(HERE / "library_train.py")
-STEPS = 30
+STEPS = 20
 TRAININGS = os.environ["PP_LIBRARY_TRAININGS"].split()
 FORWARD, BACKWARD, RECOMPUTE, INFERENCE = 0, 1, 3, 8
 LONG_MS = 2  # of a call, from which on a layer's time is held against that by hand: the hooks of both take some 0.03 ms
@@ -95,18 +95,27 @@ def check_steps(durations, ends):
     assert abs(off) <= 0.01 * took and abs(sum(mine) / sum(own) - 1) <= 0.05
 
 
+def probed(probe, *command):
+    """As sampled(), each step told in full; the agent stays until all of the training's processes are gone: Ray's end last."""
+    probe.configure(timeline={"steps": 1000})
+    probe.start("--dump")
+    result = run(*command, environment=probe.environment())
+    until(lambda: not list(probe.ring.glob("*.ring")), "rings of processes that are gone", 60)
+    probe.finish()
+    assert {path.name for path in probe.ring.iterdir()} <= {"control.json", "loaded"}, "something is left behind"
+    return told(result, "loop"), probe.batches()
+
+
 @pytest.mark.parametrize("training", TRAININGS)
 def test_a_training_of_a_library(probe, python, training):
     alone = told(plain(python, SCRIPT, training, str(STEPS)), "loop")
-    result, batches = sampled(probe, python, SCRIPT, training, str(STEPS), "by-hand", timeline={"steps": 1000})
-    probed = told(result, "loop")
-    assert (probed["losses"], probed["parameters"]) == (alone["losses"], alone["parameters"]), "the training is changed"
-    assert probed["iterations"] == alone["iterations"] == STEPS
-    assert set(os.listdir(probe.ring)) <= {"control.json", "loaded"}, "something is left behind"
+    mine, batches = probed(probe, python, SCRIPT, training, str(STEPS), "by-hand")
+    assert (mine["losses"], mine["parameters"]) == (alone["losses"], alone["parameters"]), "the training is changed"
+    assert mine["iterations"] == alone["iterations"] == STEPS
 
     found, durations = by_step(batches)
-    own = [{what: Counter(of) for what, of in step.items()} for step in probed["by_hand"]]
-    check_steps(durations, probed["ends"])
+    own = [{what: Counter(of) for what, of in step.items()} for step in mine["by_hand"]]
+    check_steps(durations, mine["ends"])
     steps = [step for step in sorted(durations) if step < len(own)]
     check_calls(steps, found, own)
     check_times(steps, found, own, "forward")
