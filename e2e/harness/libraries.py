@@ -33,12 +33,9 @@ TRAININGS = {
     "deepspeed-zero2": "deepspeed", "deepspeed-zero3": "deepspeed", "ray-train": "ray"}
 
 LEFT_OUT = {
-    ("3.8", "torchrec"): "none for torch 1.13 loads in a Python 3.8",
-    ("3.8", "torchtune"): "none for a Python before 3.9 and a torch before 2.3",
-    ("3.8", "ray"): "none for a Python before 3.9",
-    ("3.9", "torchtune"): "none for a torch before 2.3",
-    ("3.12", "torchrec"): "fbgemm-gpu, which it stands on, has no build for torch 2.15",
-    ("3.12", "torchtune"): "no release for torch 2.15",
+    ("3.8", "torchtune"): "torchao, which it imports, loads with no torch before 2.2",
+    ("3.9", "torchtune"): "torchao, which it imports, loads with no torch before 2.2",
+    ("3.12", "torchrec"): "fbgemm-gpu, which it imports, does not load with torch 2.15",
 }
 
 

@@ -26,7 +26,7 @@ def test_pairs_have_the_torch_that_they_name():
 
 def test_each_training_has_a_function():
     tree = ast.parse(read("sidecar/tests/library_train.py"))
-    table = next(node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and node.targets[0].id == "TRAININGS")
+    table = next(node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TRAININGS")
     assert {key.value for key in table.keys} == set(libraries.TRAININGS)
 
 
