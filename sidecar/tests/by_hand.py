@@ -7,7 +7,8 @@ import time
 
 import torch
 
-NODES_HAVE_HOOKS = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 0)
+TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+NODES_HAVE_HOOKS = TORCH >= (2, 0)
 
 
 def tensors(value):
@@ -54,8 +55,10 @@ class Hooks:
     def watch(self, name, module):
         leaf = not any(True for _ in module.children())
         known = {"with_kwargs": True} if NODES_HAVE_HOOKS else {}
+        always = {"always_call": True} if TORCH >= (2, 1) else {}  # a checkpoint raises where it has run enough again
 
         def begin(_, *inputs):
+            self.calls[name] += 1
             ends = {tensor.grad_fn for tensor in tensors(inputs)} if leaf else ()
             self.running.append([time.perf_counter_ns(), 0, ends])
 
@@ -64,13 +67,12 @@ class Hooks:
             began, within, ends = self.running.pop()
             if self.running:
                 self.running[-1][1] += now - began
-            self.calls[name] += 1
             self.forward[name] += now - began - within
             if leaf and NODES_HAVE_HOOKS and torch.is_grad_enabled():
                 self.watch_backward(name, nodes_between(tensors(told[-1]), ends))
 
         module.register_forward_pre_hook(begin, **known)
-        module.register_forward_hook(end, **known)
+        module.register_forward_hook(end, **known, **always)
 
     def watch_backward(self, name, nodes):
         """Adds up what each of these nodes takes; others that run between them, as those that sum gradients, are not theirs."""

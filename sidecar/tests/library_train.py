@@ -32,18 +32,19 @@ class Told:
     def __init__(self, steps, watched):
         self.steps, self.watched, self.hooks, self.model = steps, watched, None, None
         self.losses, self.ends = [], []
+        self.begins = []  # of what steps, where that is long: the step ends within
 
     def begin(self, model):
         """Before the first step, with the model as it is called."""
         self.model = model
-        self.hooks = by_hand.Hooks(model) if self.watched else None
+        self.hooks = by_hand.Hooks(getattr(model, "module", model)) if self.watched else None  # what DistributedDataParallel wraps
 
     def loss(self, loss):
         self.losses.append(float(loss).hex())
 
     def step(self, loss=None):
         """A step is over: its optimizer has stepped."""
-        self.ends.append(time.perf_counter_ns())
+        self.ends.append(time.time_ns())
         if self.hooks:
             self.hooks.end_step()
         if loss is not None:
@@ -52,7 +53,8 @@ class Told:
     def line(self):
         parameters = sum(float(p.detach().double().sum()) for p in self.model.parameters())
         return "loop " + json.dumps({"iterations": len(self.ends), "losses": self.losses, "parameters": parameters.hex(),
-                                     "ends": self.ends, "by_hand": self.hooks.steps if self.hooks else []})
+                                     "begins": self.begins, "ends": self.ends,
+                                     "by_hand": self.hooks.steps if self.hooks else []})
 
 
 def plain_loop(told, model, optimizer, loss_of):
@@ -151,11 +153,11 @@ def hf_trainer(told):
     known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
-            folder, max_steps=told.steps, per_device_train_batch_size=4, gradient_accumulation_steps=2, gradient_checkpointing=True,
+            folder, max_steps=told.steps, per_device_train_batch_size=2, gradient_accumulation_steps=2, gradient_checkpointing=True,
             report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
             **{"use_cpu" if "use_cpu" in known else "no_cuda": True})
         told.begin(model)
-        Trainer(model, arguments, train_dataset=Texts(8 * told.steps), callbacks=[Steps()]).train()
+        Trainer(model, arguments, train_dataset=Texts(4 * told.steps), callbacks=[Steps()]).train()
 
 
 def accelerate_accumulation(told):
@@ -321,6 +323,8 @@ def deepspeed_zero(stage):
             x, y = batches[i % BATCHES]
             loss = F.cross_entropy(engine(x), y)
             engine.backward(loss)
+            if i % 2:
+                told.begins.append(time.time_ns())
             engine.step()
             if i % 2:
                 told.step(loss)
@@ -367,7 +371,7 @@ TRAININGS = {
 def ranks(training):
     """Of DeepSpeed's trainings torchrun starts two ranks, of which the first prints."""
     if training.startswith("deepspeed") and "RANK" not in os.environ:
-        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *sys.argv])
+        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *sys.argv])
 
 
 def main():

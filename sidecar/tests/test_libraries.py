@@ -22,13 +22,14 @@ NO_MODULES = {"checkpoint", "CrossEntropyLoss"}  # names of what is told, but is
 
 
 def by_step(batches):
-    """{step: {"calls": {layer: n}, "forward": {layer: ns}, "backward": {layer: ns}}} and {step: ns} of the first rank."""
-    found, durations = defaultdict(lambda: defaultdict(Counter)), {}
+    """Of the first rank {step: {"calls": {layer: n}, "forward": {layer: ns}, "backward": {layer: ns}}}, {step: ns}, {step: end}."""
+    found, durations, ends = defaultdict(lambda: defaultdict(Counter)), {}, {}
     for batch in batches:
         if batch["process"]["rank"] > 0:
             continue
         layers, part = layers_of([batch]), batch["intervals"]
-        durations.update(zip(undelta(batch["steps"]["number"]), batch["steps"]["duration"]))
+        for step, start, ns in zip(undelta(batch["steps"]["number"]), undelta(batch["steps"]["start"]), batch["steps"]["duration"]):
+            durations[step], ends[step] = ns, start + ns
         goes_on = part.get("goesOn") or [0] * len(part["layer"])
         for layer, phase, step, ns, later in zip(part["layer"], part["phase"], undelta(part["step"]), part["duration"], goes_on):
             if not layer:
@@ -37,7 +38,7 @@ def by_step(batches):
             found[step]["backward" if phase == BACKWARD else "forward"][name] += ns
             if phase != BACKWARD:
                 found[step]["calls"][name] += 1 - later
-    return found, durations
+    return found, durations, ends
 
 
 def calls_over(steps, of):
@@ -85,14 +86,19 @@ def check_times(steps, found, own, what):
     assert off <= 0.03 * whole, rows
 
 
-def check_steps(durations, ends):
-    steps = sorted(durations)
+def check_steps(durations, ended, mine):
+    """As many as the script's, as long as its own timer says; where what steps is long, each ends within."""
+    steps, ends, begins = sorted(durations), mine["ends"], mine["begins"]
     assert abs(steps[-1] - (STEPS - 1)) <= 1 and len(steps) > 0.8 * STEPS, steps
-    mine, own = ([of(step) for step in steps if 0 < step < len(ends)]
-                 for of in (durations.get, lambda step: ends[step] - ends[step - 1]))
-    took, off = difference(mine, own)
-    print(f"{len(mine)} steps of {took:.2f} ms, {100 * off / took:.2f} % off; their sum {100 * (sum(mine) / sum(own) - 1):.2f} %")
-    assert abs(off) <= 0.01 * took and abs(sum(mine) / sum(own) - 1) <= 0.05
+    times = [(durations[step], ends[step] - ends[step - 1]) for step in steps if 0 < step < len(ends)]
+    took, off = difference(*zip(*times))
+    whole = [sum(column) for column in zip(*times)]
+    print(f"{len(times)} steps of {took:.2f} ms, {100 * off / took:.2f} % off; their sum {100 * (whole[0] / whole[1] - 1):.2f} %")
+    if begins:
+        within = [begins[step] - 1e6 < ended[step] < ends[step] + 1e6 for step in steps if step < len(ends)]
+        assert all(within), [(ended[step] - begins[step], ends[step] - begins[step]) for step in steps if step < len(ends)]
+    else:
+        assert abs(off) <= 0.01 * took and abs(whole[0] / whole[1] - 1) <= 0.05
 
 
 def probed(probe, *command):
@@ -113,9 +119,9 @@ def test_a_training_of_a_library(probe, python, training):
     assert (mine["losses"], mine["parameters"]) == (alone["losses"], alone["parameters"]), "the training is changed"
     assert mine["iterations"] == alone["iterations"] == STEPS
 
-    found, durations = by_step(batches)
+    found, durations, ended = by_step(batches)
     own = [{what: Counter(of) for what, of in step.items()} for step in mine["by_hand"]]
-    check_steps(durations, mine["ends"])
+    check_steps(durations, ended, mine)
     steps = [step for step in sorted(durations) if step < len(own)]
     check_calls(steps, found, own)
     check_times(steps, found, own, "forward")
