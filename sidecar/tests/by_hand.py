@@ -37,6 +37,7 @@ class Hooks:
 
     def __init__(self, model):
         self.running = []  # modules whose forward runs, the innermost last: [began, ns of those in it, nodes of its inputs]
+        self.outermost = 0  # ns of all calls that no other was around
         self.steps = []
         self.begin_step()
         for name, module in model.named_modules():
@@ -67,6 +68,8 @@ class Hooks:
             began, within, ends = self.running.pop()
             if self.running:
                 self.running[-1][1] += now - began
+            else:
+                self.outermost += now - began
             self.forward[name] += now - began - within
             if leaf and NODES_HAVE_HOOKS and torch.is_grad_enabled():
                 self.watch_backward(name, nodes_between(tensors(told[-1]), ends))
@@ -75,14 +78,17 @@ class Hooks:
         module.register_forward_hook(end, **known, **always)
 
     def watch_backward(self, name, nodes):
-        """Adds up what each of these nodes takes; others that run between them, as those that sum gradients, are not theirs."""
-        took = [name, 0, 0]  # ns of nodes that are over, and when the one that runs began
+        """Adds up what each of these nodes takes; others that run between them, as those that sum gradients, are not theirs.
+
+        Nor are forwards that run while a node waits for what a checkpoint has not kept.
+        """
+        took = [name, 0, 0]  # ns of nodes that are over, and when the one that runs began, less all forwards until then
 
         def begin(_):
-            took[2] = time.perf_counter_ns()
+            took[2] = time.perf_counter_ns() - self.outermost
 
         def end(*_):
-            took[1] += time.perf_counter_ns() - took[2]
+            took[1] += time.perf_counter_ns() - self.outermost - took[2]
 
         for node in nodes:
             node.register_prehook(begin)
