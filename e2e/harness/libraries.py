@@ -32,7 +32,11 @@ TRAININGS = {
     "lightning-automatic": "lightning", "lightning-gan": "lightning", "deepspeed-zero1": "deepspeed",
     "deepspeed-zero2": "deepspeed", "deepspeed-zero3": "deepspeed", "ray-train": "ray"}
 
+# What is told before another torch is as docs/frameworks.md says, and not the script's steps.
+SINCE = {"lightning-gan": (2, 1)}
+
 LEFT_OUT = {
+    ("3.8", "deepspeed"): "its releases for torch 1.13 look for a GPU",
     ("3.8", "torchtune"): "torchao, which it imports, loads with no torch before 2.2",
     ("3.9", "torchtune"): "torchao, which it imports, loads with no torch before 2.2",
     ("3.12", "torchrec"): "fbgemm-gpu, which it imports, does not load with torch 2.15",
@@ -46,8 +50,9 @@ def versions(pair):
 
 
 def trainings(pair):
-    known = versions(pair)
-    return [training for training, library in TRAININGS.items() if library is None or library in known]
+    known, torch = versions(pair), tuple(int(part) for part in pair.torch.split("."))
+    return [training for training, library in TRAININGS.items()
+            if (library is None or library in known) and torch >= SINCE.get(training, (0,))]
 
 
 def interpreter(version):
