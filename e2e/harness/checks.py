@@ -301,7 +301,7 @@ def from_registries(name, pins, *options, also=()):
 def python_with(name, interpreter, pins):
     """A Python that has the packages of a file of pins, torch among them, in a virtual environment; made once.
 
-    DeepSpeed comes as source alone, and is built with what is there by then.
+    DeepSpeed comes as source alone, and its building asks for what is there by then.
     """
     with open(os.path.join(ROOT, pins), encoding="utf-8") as file:
         lines = [line for line in file.read().splitlines() if not line.startswith("#")]
@@ -310,7 +310,7 @@ def python_with(name, interpreter, pins):
     def make(folder):
         log, pip = f"{name}.log", [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps"]
         expect(log, interpreter, "-m", "venv", folder)
-        expect(log, *pip, "--only-binary=:all:", *(line for line in lines if line not in built))
+        expect(log, *pip, *(line for line in lines if line not in built))
         if built:
             expect(log, *pip, "--no-build-isolation", *built, env={"DS_BUILD_OPS": "0"})
     return os.path.join(made_once(name, "\n".join(lines), make), "bin", os.path.basename(interpreter))
