@@ -124,7 +124,7 @@ def hf_llama(told):
 def peft_lora(told):
     import peft
     model = peft.get_peft_model(llama().float(), peft.LoraConfig(
-        r=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+        r=8, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
     batches = texts()
     plain_loop(told, model, adamw(model), lambda i: model(input_ids=batches[i], labels=batches[i]).loss)
 
