@@ -36,7 +36,8 @@ TRAININGS = {
 SINCE = {"lightning-gan": (2, 1)}
 
 LEFT_OUT = {
-    ("3.8", "deepspeed"): "its releases for torch 1.13 look for a GPU",
+    ("3.8", "deepspeed"): "its releases of that time look for a GPU",
+    ("3.9", "deepspeed"): "its releases of that time look for a GPU",
     ("3.8", "torchtune"): "torchao, which it imports, loads with no torch before 2.2",
     ("3.9", "torchtune"): "torchao, which it imports, loads with no torch before 2.2",
     ("3.12", "torchrec"): "fbgemm-gpu, which it imports, does not load with torch 2.15",
