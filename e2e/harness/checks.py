@@ -367,11 +367,11 @@ BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan"))]
 BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older torch", older_hook), ("programs (release)", release),
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
-          ("the trainings' tests", trainings), ("trainings of libraries", image_libraries)]
+          ("the trainings' tests", trainings)]
 SLOW = ("unit tests under TSan", "clang-tidy")
 # Of a build that the unit tests have made; alone they make it.
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
 ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
-EXTENDED = [*ALL_LIBRARIES, ("readers of traces", trace_readers)]
+EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces", trace_readers)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]
