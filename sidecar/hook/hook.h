@@ -32,6 +32,10 @@ void pp_ring_close(bool abandon);
 /** The header, or NULL where there is no ring or it was let go. */
 pp_ring_header *pp_ring(void);
 
+/** Says in the ring why this process is not profiled, "": it is, unless there is no memory for the
+ * ring: that reason stays. */
+void pp_ring_refuse(const char *why);
+
 /** Adds a layer and returns its id (from 1), or 0 where the table is full. */
 uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters);
 

@@ -65,8 +65,7 @@ static PyObject *m_refuse(PyObject *self, PyObject *args)
     const char *why;
     if (!PyArg_ParseTuple(args, "s", &why))
         return NULL;
-    if (pp_ring())
-        pp_copy_text(pp_ring()->refusal, sizeof pp_ring()->refusal, why);
+    pp_ring_refuse(why);
     return none();
 }
 

@@ -29,6 +29,7 @@ static struct {
     uint64_t tail;    /* the last that was believed */
     uint64_t pending; /* marks lost since the last one written */
     uint32_t layer_count;
+    atomic_int memory; /* of all of the file: UNTRIED, WHOLE or FULL */
     int fd;
     char id[17];
     atomic_bool closed; /* let go; mapped all the same: another thread may be at it */
@@ -93,6 +94,30 @@ static int random_id(char *out, size_t size)
     return 0;
 }
 
+static const char full[] = "the ring directory is full";
+
+enum { UNTRIED, WHOLE, FULL };
+
+/* A page that a full volume cannot give would end the process that writes it, so all are asked for
+ * before the first is written. */
+static bool get_memory(pp_ring_header *h)
+{
+    const bool got = posix_fallocate(ring.fd, 0, (off_t)PP_RING_SIZE) == 0;
+    atomic_store_explicit(&ring.memory, got ? WHOLE : FULL, memory_order_release);
+    if (!got)
+        pp_copy_text(h->refusal, sizeof h->refusal, full);
+    return got;
+}
+
+/* Whether there is a ring that can be written behind its header. That part has no memory until
+ * something is: most processes that import torch never make a step. */
+static bool writable(void)
+{
+    pp_ring_header *h = ring.header;
+    const int memory = atomic_load_explicit(&ring.memory, memory_order_acquire);
+    return h && (memory == WHOLE || (memory == UNTRIED && get_memory(h)));
+}
+
 /* Any user may write: trainer and agent often run as different ones, in a volume of their own. */
 static const char *make_file(const char *path, int *ret_fd)
 {
@@ -102,8 +127,9 @@ static const char *make_file(const char *path, int *ret_fd)
     const char *why = NULL;
     if (fchmod(fd, 0666) < 0)
         why = "the ring's mode cannot be set";
-    else if (posix_fallocate(fd, 0, (off_t)PP_RING_SIZE) != 0)
-        why = "the ring directory is full";
+    else if (posix_fallocate(fd, 0, (off_t)sizeof(pp_ring_header)) != 0 ||
+             ftruncate(fd, (off_t)PP_RING_SIZE) != 0)
+        why = full;
     else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         why = "the ring cannot be locked";
     if (why) {
@@ -143,6 +169,7 @@ static const char *map_file(int fd)
     ring.head = ring.tail = ring.pending = 0;
     ring.kernel_head = ring.kernel_tail = 0;
     ring.layer_count = 0;
+    atomic_store(&ring.memory, UNTRIED);
     ring.fd = fd;
     fill_header(ring.header);
     return NULL;
@@ -203,9 +230,16 @@ void pp_ring_close(bool abandon)
     ring.fd = -1;
 }
 
+void pp_ring_refuse(const char *why)
+{
+    pp_ring_header *h = pp_ring();
+    if (h)
+        pp_copy_text(h->refusal, sizeof h->refusal, atomic_load(&ring.memory) == FULL ? full : why);
+}
+
 uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters)
 {
-    if (!ring.header || ring.layer_count >= PP_RING_LAYERS)
+    if (ring.layer_count >= PP_RING_LAYERS || !writable())
         return 0;
     pp_ring_layer *layer = &ring.layers[ring.layer_count];
     layer->parameters = parameters;
@@ -218,7 +252,7 @@ uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameter
 
 uint32_t pp_ring_add_site(const char *file, uint32_t line)
 {
-    if (!ring.header)
+    if (!writable())
         return 0;
     pp_ring_site new = {.line = line};
     copy_name(new.file, sizeof new.file, file);
@@ -271,8 +305,10 @@ void pp_ring_lose(uint64_t count)
 
 void pp_ring_push(const pp_mark *mark)
 {
-    if (!ring.header)
+    if (!writable()) {
+        pp_ring_lose(1);
         return;
+    }
     __atomic_fetch_add(&ring.header->marks, 1, __ATOMIC_RELAXED);
     /* Two places: what was lost is told before the first mark that is not. */
     if (PP_RING_MARKS - (ring.head - ring.tail) < 2 && room() < 2) {
@@ -307,8 +343,10 @@ uint64_t pp_ring_kernels_lost(void)
 void pp_ring_push_kernel(const pp_kernel *kernel)
 {
     pp_ring_header *h = ring.header;
-    if (!h)
+    if (!writable()) {
+        pp_ring_lose_kernels(1);
         return;
+    }
     if (ring.kernel_head - ring.kernel_tail >= PP_RING_KERNELS)
         follow(&h->kernel_tail, &h->kernel_tail_check, ring.kernel_head, &ring.kernel_tail);
     if (ring.kernel_head - ring.kernel_tail >= PP_RING_KERNELS) {
@@ -322,7 +360,7 @@ void pp_ring_push_kernel(const pp_kernel *kernel)
 
 bool pp_ring_add_name(const char *name, size_t n)
 {
-    if (!ring.header || n + 1 > PP_RING_NAMES_SIZE - ring.names_size)
+    if (n + 1 > PP_RING_NAMES_SIZE - ring.names_size || !writable())
         return false;
     memcpy(ring.names + ring.names_size, name, n);
     ring.names[ring.names_size + n] = '\0';

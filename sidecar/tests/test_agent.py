@@ -188,6 +188,26 @@ def test_a_refusal_is_told(probe, server):
     assert server.batches
 
 
+def test_a_volume_that_is_full_once_steps_are_told(probe, server):
+    """A page that it cannot give must not end the training, which writes it; the session reads why there is nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("a volume of its own wants root")
+    server.asks_hook = True
+    python = needed("PP_TORCH_PYTHON").split(":")[-1]
+    alone = run(python, TRAIN, "mixed", "100")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(probe.ring)], check=True)
+    try:
+        connect(probe, server)
+        hooked = run(python, TRAIN, "mixed", "100", environment=probe.environment())
+        until(lambda: "the ring directory is full" in {hook.get("refusal", "") for hook in server.hooks}, "the word", 60)
+        probe.finish()
+        assert (losses(hooked), hooked.stderr) == (losses(alone), alone.stderr)
+        assert not server.batches
+    finally:
+        probe.stop()
+        subprocess.run(["umount", str(probe.ring)], check=True)
+
+
 def test_the_time_is_told(probe, server):
     """What time it is here, on both clocks, before any batch; and batches tell their beginning on both."""
     server.asks = [1]
