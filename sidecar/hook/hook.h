@@ -302,6 +302,7 @@ void pp_frames_clear(int keep);
 #define PP_PLACE_LAYER UINT32_C(0xFFFF)   /**< the layer's id in a place; 0: it is none */
 #define PP_PLACE_PARENT UINT32_C(0x10000) /**< modules called in it are layers themselves */
 #define PP_PLACE_ROOT UINT32_C(0x20000)   /**< no other module calls it */
+#define PP_PLACE_MODEL UINT32_C(0x40000)  /**< it has parameters */
 
 /** False where there is no room, or the module has a place. */
 bool pp_module_map_put(const void *module, uint32_t place);
@@ -416,6 +417,30 @@ bool pp_waits_add(const pp_mark *wait);
 /** Takes one that comes before this mark, NULL: any; false: there is none (more). */
 bool pp_waits_take(const pp_mark *before, pp_mark *ret);
 void pp_waits_forget(void);
+
+/* ---- methods.c: methods and functions of C's whose function is exchanged ---- */
+
+/** The definition behind a method of this class, or, with None, a function; NULL where it does not
+ * look as it should. */
+PyMethodDef *pp_methods_find(PyObject *object, PyObject *owner, const char *name);
+/** Sets those to true that lie in memory that may be read and written. */
+void pp_methods_writable(PyMethodDef *const *defs, bool *ret, size_t n);
+/** Only where `from` is what is there; NULL is left alone. */
+void pp_methods_exchange(PyMethodDef *def, PyCFunction from, PyCFunction to);
+
+/* ---- engine.c: when autograd's engine runs, and what can be told of it ---- */
+
+/** Marks when it does, by these layers; `method` is run_backward of the class `owner`. Where one of
+ * the layers is 0, or that is not as expected, nothing is marked. */
+void pp_engine_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
+void pp_engine_end(void);
+/** Of the trainer's thread: a step begins; a forward that records begins which no other calls; it
+ * has returned, that of a module with parameters or not. -1: exception. */
+int pp_engine_step(void);
+int pp_engine_forward(void);
+int pp_engine_returned(bool model);
+/** Until the step ends nodes may run that are a module's and do not say so. */
+void pp_engine_untold(void);
 
 /* ---- wait_calls.c: calls in which the host waits ---- */
 

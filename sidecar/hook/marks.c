@@ -251,14 +251,26 @@ static unsigned backwards(void)
     return __atomic_load_n(&hook.backwards, __ATOMIC_RELAXED);
 }
 
+/* A forward that no other calls, in the thread that is looked after. */
+static int begin_outermost(uint32_t place, uint8_t phase, uint8_t *flags)
+{
+    if (pp_frames_count() > 0)
+        return 0;
+    if ((place & PP_PLACE_MODEL) && (phase == PP_MARK_FORWARD || (*flags & PP_MARK_TRAINS)))
+        *flags |= PP_MARK_MODEL;
+    return is_trainer() && phase == PP_MARK_FORWARD ? pp_engine_forward() : 0;
+}
+
 static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
 {
     const uint32_t layer = place & PP_PLACE_LAYER;
     uint8_t phase, flags;
     int64_t begun = pp_now();
-    if (phase_of_call(module, &phase, &flags) < 0)
+    if (phase_of_call(module, &phase, &flags) < 0 || begin_outermost(place, phase, &flags) < 0)
         return -1;
     PyObject *edge = NULL;
+    if ((place & PP_PLACE_PARENT) && phase == PP_MARK_FORWARD && !is_trainer())
+        pp_engine_untold(); /* its nodes call nothing */
     if (wants_backward(place, phase)) {
         edge = pp_nodes_edge(args);
         if (!edge)
@@ -402,8 +414,10 @@ static int hook_backward(const pp_frame *f, PyObject *output, pp_part *part)
         return -1;
     if (!f->parent)
         return pp_nodes_hook(output, f->edge, h->begin, h->end, part ? part->exits : NULL);
-    if (f->backwards != backwards() || f->too_many)
+    if (f->backwards != backwards() || f->too_many) {
+        pp_engine_untold();
         return 0;
+    }
     return pp_nodes_hook_self(output, part, f->parts, f->part_count, h);
 }
 
@@ -435,10 +449,12 @@ static int on_leave(PyObject *module, PyObject *output)
     pp_frame f;
     if (!pp_frames_pop(place & PP_PLACE_LAYER, &f))
         return 0; /* it began before the capture did */
+    const bool outermost = pp_frames_count() == 0 && f.phase == PP_MARK_FORWARD;
+    const bool model = outermost && (place & PP_PLACE_MODEL);
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_END, f.phase, 0, f.layer, 0, 0, 0);
-    int rc = 0;
-    if (f.edge) {
+        pp_mark_put(PP_MARK_END, f.phase, model ? PP_MARK_MODEL : 0, f.layer, 0, 0, 0);
+    int rc = outermost && is_trainer() ? pp_engine_returned(model) : 0;
+    if (rc == 0 && f.edge) {
         int64_t begun = pp_now();
         if (pp_torch_api.get_sequence_nr)
             rc = hook_numbered(&f, output);
@@ -480,7 +496,7 @@ void pp_marks_again_begin(uint32_t layer)
     agains[at].frames = pp_frames_count();
     agains[at].layer = hook.state == MARKING && hook.phases[PP_MARK_FORWARD] ? layer : 0;
     if (agains[at].layer)
-        pp_mark_put(PP_MARK_BEGIN, PP_MARK_RECOMPUTE, 0, layer, 0, 0, 0);
+        pp_mark_put(PP_MARK_BEGIN, PP_MARK_RECOMPUTE, PP_MARK_AGAIN, layer, 0, 0, 0);
 }
 
 /* It may have been left as soon as all that backward needs was there: by an exception, of which
@@ -562,7 +578,7 @@ static int on_optimizer_begin(PyObject *optimizer)
 }
 
 /* Starts the capture here, behind the last optimizer of the step. */
-static void put_start(void)
+static int put_start(void)
 {
     hook.merged = false;
     hook.stepless = 0;
@@ -570,6 +586,7 @@ static void put_start(void)
     hook.marked_from = pp_now();
     hook.trainer = pp_frames_thread();
     put_edge(PP_MARK_START);
+    return pp_engine_step();
 }
 
 static int on_found(void)
@@ -593,9 +610,7 @@ static int on_found(void)
     }
     if (call_probe("found") < 0)
         return -1;
-    if (hook.state == MARKING)
-        put_start();
-    return 0;
+    return hook.state == MARKING ? put_start() : 0;
 }
 
 /* At a step's end: inputs are kept, or a layer is replayed; what that takes is no cost of the
@@ -617,7 +632,7 @@ static int on_isolating(void)
     if (over && hook.state == ISOLATING) {
         hook.isolate = false;
         show_state(MARKING);
-        put_start();
+        return put_start();
     }
     return 0;
 }
@@ -644,6 +659,8 @@ static int on_step(void)
     spans = 0; /* and what is open or queued still ended in an exception */
     hook.awaiting = false;
     hook.stepless = 0;
+    if (pp_engine_step() < 0)
+        return -1;
     int64_t begun = pp_now();
     bool over = pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full();
     if (over) {
@@ -695,8 +712,7 @@ static int on_step_end(void)
         return 0;
     if (!hook.merged)
         return on_step();
-    put_start(); /* what was marked are two steps */
-    return 0;
+    return put_start(); /* what was marked are two steps */
 }
 
 static int on_optimizer_end(PyObject *optimizer)
@@ -711,9 +727,10 @@ static int on_optimizer_end(PyObject *optimizer)
     pp_steps_ends ends = {0};
     if (!hook.by_hand && look_at_optimizer(id, &ends) < 0)
         return -1;
-    if (hook.state == MARKING && ends.late)
-        put_start(); /* the step that was marked goes on to here */
-    else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
+    if (hook.state == MARKING && ends.late) {
+        if (put_start() < 0) /* the step that was marked goes on to here */
+            return -1;
+    } else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
         pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
     if (ends.before) {
         count_step();

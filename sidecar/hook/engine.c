@@ -1,0 +1,158 @@
+/*
+ * When autograd's engine runs, and what can be told of its work outside of modules: that of a loss,
+ * and of gradients that are summed. While a capture runs the engine's run_backward is one of ours.
+ *
+ * Nodes are numbered as they are made. So a backward has a loss where one of its roots was made
+ * behind the last model's forward; and where nodes were made outside of all modules before that,
+ * what the engine does between layers may be theirs, and not sums of gradients.
+ */
+#include "hook.h"
+
+#include <string.h>
+
+typedef PyObject *(*keyed)(PyObject *, PyObject *, PyObject *);
+
+static PyMethodDef *def; /* NULL: none was found */
+static PyCFunction original;
+
+static struct {
+    uint32_t loss, gradients; /* layers; 0: nobody wants them */
+    int64_t known;            /* nodes of the trainer's thread up to here are modules', or made
+                                 before the step; -1: nothing is known */
+    int64_t loss_from; /* the first number behind the last model's forward; -1: there is none */
+    bool outside;      /* nodes were made outside of modules, before a forward */
+    bool untold;       /* nodes are made, or will run, of which nobody knows whose they are */
+} engine;
+
+/* -1: exception. */
+static int next_number(int64_t *ret)
+{
+    *ret = -1;
+    return engine.loss && pp_torch_api.get_sequence_nr ? pp_nodes_next_number(ret) : 0;
+}
+
+int pp_engine_step(void)
+{
+    engine.outside = engine.untold = false;
+    engine.loss_from = -1;
+    return next_number(&engine.known);
+}
+
+void pp_engine_untold(void)
+{
+    engine.untold = true;
+}
+
+int pp_engine_forward(void)
+{
+    int64_t number;
+    if (next_number(&number) < 0)
+        return -1;
+    engine.outside = engine.outside || number != engine.known;
+    return 0;
+}
+
+int pp_engine_returned(bool model)
+{
+    if (next_number(&engine.known) < 0)
+        return -1;
+    if (model)
+        engine.loss_from = engine.known;
+    return 0;
+}
+
+/* Whether one of the roots was made behind the last model's forward. -1: exception. */
+static int has_loss(PyObject *args)
+{
+    PyObject *roots = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    PyObject *nodes = roots && engine.loss_from >= 0 ? PyList_New(0) : NULL;
+    int rc = nodes ? pp_nodes_gather(roots, nodes) : PyErr_Occurred() ? -1 : 0;
+    for (Py_ssize_t i = 0; nodes && rc == 0 && i < PyList_Size(nodes); i++) {
+        int64_t number;
+        rc = pp_nodes_number(PyList_GetItem(nodes, i), &number);
+        rc = rc == 0 && number >= engine.loss_from ? 1 : rc;
+    }
+    Py_XDECREF(nodes);
+    return rc;
+}
+
+/* Whether what it makes is run by another backward: nodes of no module. */
+static bool creates_graph(PyObject *args)
+{
+    return PyTuple_Size(args) > 3 && PyTuple_GetItem(args, 3) != Py_False;
+}
+
+/* Whether an end is to follow; -1: exception. Within a forward it is that one's work. */
+static int begin(PyObject *args)
+{
+    if (!pp_ring() || !engine.loss || pp_marks_state() != MARKING || pp_frames_count() > 0)
+        return 0;
+    const int64_t begun = pp_now();
+    const int loss = engine.untold ? 0 : has_loss(args);
+    if (loss < 0)
+        return -1;
+    const bool gradients = !engine.untold && !engine.outside;
+    pp_ring_cost(pp_now() - begun);
+    pp_mark_put(PP_MARK_BEGIN, PP_MARK_BACKWARD, PP_MARK_ENGINE | (loss ? PP_MARK_LOSS : 0),
+                engine.loss, gradients ? engine.gradients : 0, 0, 0);
+    return 1;
+}
+
+/* Whatever exception it ended in stays. */
+static void end(uint32_t loss)
+{
+    PyObject *type, *value, *trace;
+    if (pp_marks_state() != MARKING)
+        return;
+    PyErr_Fetch(&type, &value, &trace);
+    pp_mark_put(PP_MARK_END, PP_MARK_BACKWARD, PP_MARK_ENGINE, loss, 0, 0, 0);
+    PyErr_Restore(type, value, trace);
+}
+
+static PyObject *run_backward(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    const uint32_t loss = engine.loss;
+    const int begun = begin(args);
+    if (begun < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
+        return NULL;
+    if (begun < 0)
+        PyErr_Clear();
+    PyObject *result = ((keyed)(void (*)(void))original)(self, args, kwargs);
+    if (begun > 0)
+        end(loss);
+    if (creates_graph(args))
+        engine.untold = true;
+    return result;
+}
+
+/* The first time; what is known of torch stays. */
+static void find(PyObject *method, PyObject *owner)
+{
+    static bool found;
+    bool writable = false;
+    PyMethodDef *d = found ? NULL : pp_methods_find(method, owner, "run_backward");
+    found = true;
+    if (!d)
+        return;
+    pp_methods_writable(&d, &writable, 1);
+    if (writable && strcmp(d->ml_name, "run_backward") == 0 &&
+        d->ml_flags == (METH_VARARGS | METH_KEYWORDS)) {
+        original = d->ml_meth;
+        def = d;
+    }
+}
+
+void pp_engine_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients)
+{
+    find(method, owner);
+    engine.loss = def && gradients ? loss : 0;
+    engine.gradients = gradients;
+    if (engine.loss)
+        pp_methods_exchange(def, original, (PyCFunction)(void (*)(void))run_backward);
+}
+
+void pp_engine_end(void)
+{
+    pp_methods_exchange(def, (PyCFunction)(void (*)(void))run_backward, original);
+    engine.loss = 0;
+}
