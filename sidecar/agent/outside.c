@@ -169,7 +169,7 @@ static void mark_in_forward(pp_outside *o, const pp_mark *mark, int64_t time, bo
             forget(&o->forward); /* what leads from one model to another is no loss */
         if (mark->phase == PP_MARK_OPTIMIZER)
             o->returned = false; /* no backward came */
-    } else if (was && !open && mark->phase == PP_MARK_FORWARD && is_model(mark)) {
+    } else if (!open && mark->phase == PP_MARK_FORWARD && is_model(mark)) {
         o->returned = true;
         o->thread = mark->thread;
         o->forward_since = time;

@@ -293,6 +293,18 @@ static void next_step(pp_pairing *p)
     p->step.count = p->step.wait_count = 0;
 }
 
+/* A step that ends within backward, by optimizers that step there, has its gradients as one call.
+ */
+static void end_gradients(pp_pairing *p)
+{
+    const uint32_t layer = p->outside.engines > 0 && p->outside.any ? p->outside.gradients : 0;
+    for (size_t i = p->step.count; layer && i-- > 0;)
+        if (p->step.pieces[i].layer == layer) {
+            p->step.pieces[i].goes_on = false;
+            break;
+        }
+}
+
 static int end_step(pp_pairing *p, const pp_mark *mark)
 {
     if (mark->value <= p->step.number || mark->time < p->step.start)
@@ -308,6 +320,7 @@ static int end_step(pp_pairing *p, const pp_mark *mark)
         piece->start = piece->start > piece->end ? piece->end : piece->start;
     }
     name_forwards(&p->step);
+    end_gradients(p);
     if (p->step.count > 1)
         qsort(p->step.pieces, p->step.count, sizeof *p->step.pieces, compare_ends);
     clear_threads(p);

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+enum { NODES_MAX = 256 }; /* between a model and its loss's module */
+
 typedef PyObject *(*keyed)(PyObject *, PyObject *, PyObject *);
 
 static PyMethodDef *def; /* NULL: none was found */
@@ -23,6 +25,9 @@ static struct {
     bool outside;      /* nodes were made outside of modules, before a forward */
     bool untold;       /* nodes are made, or will run, of which nobody knows whose they are */
 } engine;
+
+static pp_self_hooks hooks; /* of the loss's nodes, made when first needed */
+static uint32_t hooks_of;   /* the layer that they are of */
 
 /* -1: exception. */
 static int next_number(int64_t *ret)
@@ -43,13 +48,63 @@ void pp_engine_untold(void)
     engine.untold = true;
 }
 
-int pp_engine_forward(void)
+/* Whether a value leads to all nodes that were made from one number on, to the one before another.
+ * 1, 0, or -1 with an exception. */
+static int leads_to_all(PyObject *value, int64_t from, int64_t to)
+{
+    PyObject *queue = PyList_New(0), *seen = PySet_New(NULL);
+    int rc = queue && seen ? pp_nodes_gather(value, queue) : -1;
+    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(queue) && i < NODES_MAX; i++) {
+        PyObject *node = PyList_GetItem(queue, i);
+        int64_t number;
+        rc = pp_nodes_number(node, &number);
+        const int known = rc < 0 ? -1 : PySet_Contains(seen, node);
+        if (known < 0)
+            rc = -1;
+        else if (!known && number >= from && number < to)
+            rc = PySet_Add(seen, node) < 0 ? -1 : pp_nodes_behind(node, queue);
+    }
+    if (rc == 0)
+        rc = PySet_Size(seen) == to - from;
+    Py_XDECREF(seen);
+    Py_XDECREF(queue);
+    return rc;
+}
+
+/* Has the nodes that lead to a loss's module say when they run. Each is a part of the one call. */
+static int hook_nodes(PyObject *args, int64_t from)
+{
+    if (hooks_of != engine.loss) {
+        Py_CLEAR(hooks.begin);
+        Py_CLEAR(hooks.pause);
+        hooks_of = engine.loss;
+    }
+    if (!hooks.begin)
+        hooks.begin = pp_marks_callable(BACKWARD_BEGIN, engine.loss);
+    if (!hooks.pause)
+        hooks.pause = pp_marks_callable(BACKWARD_PAUSE, engine.loss);
+    PyObject *edge = PyLong_FromLongLong(from);
+    int rc = edge && hooks.begin && hooks.pause
+                 ? pp_nodes_hook(args, edge, hooks.begin, hooks.pause, NULL)
+                 : -1;
+    Py_XDECREF(edge);
+    return rc;
+}
+
+int pp_engine_forward(bool model, PyObject *args)
 {
     int64_t number;
     if (next_number(&number) < 0)
         return -1;
-    engine.outside = engine.outside || number != engine.known;
-    return 0;
+    if (number == engine.known || engine.outside)
+        return 0;
+    int all = model || engine.known < 0 || engine.loss_from < 0
+                  ? 0
+                  : leads_to_all(args, engine.known, number);
+    if (all > 0)
+        return hook_nodes(args, engine.known);
+    engine.outside = true;
+    return all;
 }
 
 int pp_engine_returned(bool model)
@@ -76,10 +131,24 @@ static int has_loss(PyObject *args)
     return rc;
 }
 
-/* Whether what it makes is run by another backward: nodes of no module. */
-static bool creates_graph(PyObject *args)
+/* Whether an argument of run_backward's is false. */
+static bool without(PyObject *args, Py_ssize_t n)
 {
-    return PyTuple_Size(args) > 3 && PyTuple_GetItem(args, 3) != Py_False;
+    return PyTuple_Size(args) > n && PyTuple_GetItem(args, n) == Py_False;
+}
+
+/* A backward has ended. What has been run is run no more; but where its graph is kept it may be,
+ * and what it has made itself are nodes of no module. */
+static void note_end(PyObject *args, bool returned)
+{
+    enum { KEEP_GRAPH = 2, CREATE_GRAPH = 3 };
+    if (!without(args, CREATE_GRAPH))
+        engine.untold = true;
+    if (returned && without(args, KEEP_GRAPH) && pp_frames_count() == 0 && pp_marks_is_trainer() &&
+        next_number(&engine.known) < 0) {
+        PyErr_Clear();
+        engine.untold = true;
+    }
 }
 
 /* Whether an end is to follow; -1: exception. Within a forward it is that one's work. */
@@ -120,8 +189,7 @@ static PyObject *run_backward(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *result = ((keyed)(void (*)(void))original)(self, args, kwargs);
     if (begun > 0)
         end(loss);
-    if (creates_graph(args))
-        engine.untold = true;
+    note_end(args, result != NULL);
     return result;
 }
 

@@ -385,6 +385,8 @@ void pp_marks_quiet(bool quiet);
 /** Whether some optimizer's step is open: torch walks the optimizer hooks. */
 bool pp_marks_optimizer_open(void);
 int64_t pp_marks_steps(void);
+/** Whether this is the thread whose steps are counted. */
+bool pp_marks_is_trainer(void);
 /** The program says that a step ends here: from now on no optimizer ends any. -1: exception. */
 int pp_marks_step(void);
 /** Takes the modules called while discovering: a new list of weak references. */
@@ -434,10 +436,10 @@ void pp_methods_exchange(PyMethodDef *def, PyCFunction from, PyCFunction to);
  * the layers is 0, or that is not as expected, nothing is marked. */
 void pp_engine_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
 void pp_engine_end(void);
-/** Of the trainer's thread: a step begins; a forward that records begins which no other calls; it
- * has returned, that of a module with parameters or not. -1: exception. */
+/** Of the trainer's thread: a step begins; a forward that records begins which no other calls, of a
+ * module with parameters or not; it has returned. -1: exception. */
 int pp_engine_step(void);
-int pp_engine_forward(void);
+int pp_engine_forward(bool model, PyObject *args);
 int pp_engine_returned(bool model);
 /** Until the step ends nodes may run that are a module's and do not say so. */
 void pp_engine_untold(void);

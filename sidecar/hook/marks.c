@@ -230,6 +230,11 @@ static bool is_trainer(void)
     return hook.trainer == pp_frames_thread();
 }
 
+bool pp_marks_is_trainer(void)
+{
+    return is_trainer();
+}
+
 enum { AGAINS = 16 }; /* checkpoints in checkpoints */
 
 static _Thread_local struct {
@@ -252,13 +257,15 @@ static unsigned backwards(void)
 }
 
 /* A forward that no other calls, in the thread that is looked after. */
-static int begin_outermost(uint32_t place, uint8_t phase, uint8_t *flags)
+static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_t *flags)
 {
     if (pp_frames_count() > 0)
         return 0;
     if ((place & PP_PLACE_MODEL) && (phase == PP_MARK_FORWARD || (*flags & PP_MARK_TRAINS)))
         *flags |= PP_MARK_MODEL;
-    return is_trainer() && phase == PP_MARK_FORWARD ? pp_engine_forward() : 0;
+    if (!is_trainer() || phase != PP_MARK_FORWARD)
+        return 0;
+    return pp_engine_forward(place & PP_PLACE_MODEL, args);
 }
 
 static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
@@ -266,7 +273,8 @@ static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
     const uint32_t layer = place & PP_PLACE_LAYER;
     uint8_t phase, flags;
     int64_t begun = pp_now();
-    if (phase_of_call(module, &phase, &flags) < 0 || begin_outermost(place, phase, &flags) < 0)
+    if (phase_of_call(module, &phase, &flags) < 0 ||
+        begin_outermost(place, args, phase, &flags) < 0)
         return -1;
     PyObject *edge = NULL;
     if ((place & PP_PLACE_PARENT) && phase == PP_MARK_FORWARD && !is_trainer())
@@ -437,6 +445,28 @@ static int hook_numbered(const pp_frame *f, PyObject *output)
     return rc;
 }
 
+static int hook_nodes(const pp_frame *f, PyObject *output)
+{
+    int rc = 0;
+    int64_t begun = pp_now();
+    if (pp_torch_api.get_sequence_nr)
+        rc = hook_numbered(f, output);
+    else if (!f->parent)
+        rc = hook_backward(f, output, NULL);
+    pp_ring_cost(pp_now() - begun);
+    return rc;
+}
+
+/* A forward that no other has called is over. A model's ends once more where its nodes call us:
+ * what comes is the loss's, and not what that took. */
+static int end_outermost(uint32_t place, const pp_frame *f)
+{
+    const bool model = place & PP_PLACE_MODEL;
+    if (model && hook.phases[PP_MARK_FORWARD])
+        pp_mark_put(PP_MARK_END, f->phase, PP_MARK_MODEL, f->layer, 0, 0, 0);
+    return is_trainer() ? pp_engine_returned(model) : 0;
+}
+
 static int on_leave(PyObject *module, PyObject *output)
 {
     if (hook.state != MARKING) {
@@ -449,19 +479,11 @@ static int on_leave(PyObject *module, PyObject *output)
     pp_frame f;
     if (!pp_frames_pop(place & PP_PLACE_LAYER, &f))
         return 0; /* it began before the capture did */
-    const bool outermost = pp_frames_count() == 0 && f.phase == PP_MARK_FORWARD;
-    const bool model = outermost && (place & PP_PLACE_MODEL);
     if (hook.phases[PP_MARK_FORWARD])
-        pp_mark_put(PP_MARK_END, f.phase, model ? PP_MARK_MODEL : 0, f.layer, 0, 0, 0);
-    int rc = outermost && is_trainer() ? pp_engine_returned(model) : 0;
-    if (rc == 0 && f.edge) {
-        int64_t begun = pp_now();
-        if (pp_torch_api.get_sequence_nr)
-            rc = hook_numbered(&f, output);
-        else if (!f.parent)
-            rc = hook_backward(&f, output, NULL);
-        pp_ring_cost(pp_now() - begun);
-    }
+        pp_mark_put(PP_MARK_END, f.phase, 0, f.layer, 0, 0, 0);
+    int rc = f.edge ? hook_nodes(&f, output) : 0;
+    if (rc == 0 && pp_frames_count() == 0 && f.phase == PP_MARK_FORWARD)
+        rc = end_outermost(place, &f);
     pp_frame_done(&f);
     return rc;
 }

@@ -530,12 +530,15 @@ def gradient_penalty():
 
 
 def slow_loss():
-    """The loss takes as long as is known; it is computed before gradients are set to zero, and scaled."""
+    """The loss takes four times what is known; it is computed before gradients are set to zero, and scaled."""
     model, scale = net(), torch.tensor(2.0)
     optimizer = sgd(model.parameters())
 
     def iteration():
-        loss = Slow.apply(model(torch.randn(16, 64))).square().mean()
+        loss = model(torch.randn(16, 64))
+        for _ in range(4):
+            loss = Slow.apply(loss)
+        loss = loss.square().mean()
         optimizer.zero_grad()
         (loss * scale).backward()
         work("later", FORWARD_S)
@@ -611,13 +614,24 @@ def reentrant_loss():
 
 class Criterion(nn.Module):
     def forward(self, x):
-        return Slow.apply(x).square().mean()
+        return x.square().mean()
+
+
+class Named(nn.Module):
+    """Has modules named as what is none would be."""
+
+    def __init__(self):
+        super().__init__()
+        self.loss, self.gradients = nn.Linear(64, 64), nn.Linear(64, 1)
+
+    def forward(self, x):
+        return self.gradients(self.loss(x))
 
 
 def module_loss():
-    """A module, named as what is no module would be."""
-    model, criterion = nn.ModuleDict({"loss": nn.Linear(64, 64), "head": nn.Linear(64, 1)}), Criterion()
-    return training(model, sgd(model.parameters()), lambda: criterion(model["head"](model["loss"](torch.randn(16, 64)))))
+    """A module, and work that leads to it and from it."""
+    model, criterion = Named(), Criterion()
+    return training(model, sgd(model.parameters()), lambda: Slow.apply(criterion(Slow.apply(model(torch.randn(16, 64)).view(-1)))))
 
 
 def between_models():
