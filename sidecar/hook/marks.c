@@ -462,9 +462,12 @@ static int hook_nodes(const pp_frame *f, PyObject *output)
 static int end_outermost(uint32_t place, const pp_frame *f)
 {
     const bool model = place & PP_PLACE_MODEL;
+    const int64_t begun = pp_now();
+    int rc = is_trainer() ? pp_engine_returned(model) : 0;
+    pp_ring_cost(pp_now() - begun);
     if (model && hook.phases[PP_MARK_FORWARD])
         pp_mark_put(PP_MARK_END, f->phase, PP_MARK_MODEL, f->layer, 0, 0, 0);
-    return is_trainer() ? pp_engine_returned(model) : 0;
+    return rc;
 }
 
 static int on_leave(PyObject *module, PyObject *output)

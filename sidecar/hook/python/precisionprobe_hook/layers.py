@@ -231,8 +231,9 @@ def takes_all(filters):
 
 def has_parameters(module):
     """Of compiled code it is not known, and it may have some."""
-    parameters = getattr(module, "parameters", None)
-    return parameters is None or next(iter(parameters()), None) is not None
+    if not hasattr(module, "modules"):
+        return True
+    return any([p is not None for each in module.modules() for p in getattr(each, "_parameters", {}).values()])
 
 
 def wants(filters, name, type_name):
