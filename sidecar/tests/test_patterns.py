@@ -292,7 +292,7 @@ def test_a_cross_entropy_takes_what_the_programs_own_timers_say(probe, python):
 def test_each_backward_has_its_loss(probe, python, pattern, losses):
     ms, calls, slow, other = outside_of(probe, python, pattern)
     for phase in ("forward", "backward"):
-        assert ms["loss", phase] == pytest.approx(losses * slow[phase], rel=0.1) and calls["loss", phase] == pytest.approx(losses, abs=0.1)
+        assert ms["loss", phase] == about(losses * slow[phase]) and calls["loss", phase] == pytest.approx(losses, abs=0.1)
     assert calls["gradients", "backward"] == pytest.approx(losses, abs=0.1)
     assert ms["gradients", "backward"] < 0.5 and other < 0.5 * slow["forward"]
     assert (("checkpoint", "recompute") in ms) == (pattern == "checkpointed_loss")
@@ -319,14 +319,14 @@ def test_what_leads_to_a_model_is_no_loss(probe, python, pattern):
 def test_a_loss_that_is_run_again_where_nobody_tells(probe, python):
     """With use_reentrant=True: its forward is told, and what backward does with it is nobody's."""
     ms, _, slow, other = outside_of(probe, python, "reentrant_loss")
-    assert ms["loss", "forward"] == pytest.approx(slow["forward"], rel=0.2) and ("loss", "backward") not in ms
+    assert ms["loss", "forward"] == about(slow["forward"]) and ("loss", "backward") not in ms
     assert ms["gradients", "backward"] < 0.5 and other == about(slow["forward"] + slow["backward"])
 
 
 def test_what_adds_gradients_to_parameters(probe, python):
     ms, calls, slow, other = outside_of(probe, python, "slow_gradients")
     assert ms["gradients", "backward"] == near(3 * slow["backward"]) and calls["gradients", "backward"] == pytest.approx(1, abs=0.05)
-    assert other < 0.5 and all(value < 1 for (name, _), value in ms.items() if name != "gradients")
+    assert other < 0.25 * slow["backward"] and all(value < 1 for (name, _), value in ms.items() if name != "gradients")
 
 
 @pytest.mark.parametrize("pattern", ["odd", "force_field", "server", "evaluation"])

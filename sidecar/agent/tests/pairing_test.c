@@ -653,6 +653,36 @@ static void test_what_leads_to_another_model_is_no_loss(void **state)
     end_outside(p, 200, "F42-50+ F60-70 B70-80 ", "");
 }
 
+/* One that backward runs again, and whose nodes are made then. */
+static void test_what_leads_to_a_checkpoint_is_no_loss(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    flagged(p, 30, BEGIN, I, PP_MARK_MODEL | PP_MARK_TRAINS, 2);
+    (void)work(p, 40, END, I, 2);
+    engine(p, 50, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    (void)work(p, 60, BEGIN, R, 2);
+    (void)work(p, 70, END, R, 2);
+    engine(p, 80, END, 0, 0);
+    end_outside(p, 100, "F40-50 ", "");
+}
+
+/* Another thread's forward: what runs beside it may be its work. */
+static void test_what_runs_beside_a_piece_is_not_told(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    in_thread(p, 3, 25, BEGIN, I, 5);
+    engine(p, 30, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    (void)work(p, 40, BEGIN, B, 1);
+    (void)work(p, 50, END, B, 1);
+    in_thread(p, 3, 60, END, I, 5);
+    engine(p, 70, END, 0, 0);
+    end_outside(p, 100, "F22-30 ", "B60-70 ");
+}
+
 static void test_a_loss_in_the_model(void **state)
 {
     (void)state;
@@ -698,6 +728,42 @@ static void test_a_backward_within_a_backward(void **state)
     (void)work(p, 96, END, B, 2);
     engine(p, 99, END, 0, 0);
     end_outside(p, 100, "", "B90-95+ B96-99 ");
+}
+
+/* Nothing that tells is run again in it. */
+static void test_a_backward_of_functions_within_a_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, 0, GRADIENTS);
+    (void)work(p, 20, BEGIN, B, 3);
+    (void)work(p, 30, END, B, 3);
+    engine(p, 40, BEGIN, 0, GRADIENTS);
+    (void)work(p, 50, BEGIN, B, 1);
+    (void)work(p, 60, END, B, 1);
+    engine(p, 70, END, 0, 0);
+    engine(p, 80, END, 0, 0);
+    end_outside(p, 100, "", "B70-80 ");
+}
+
+/* In the engine's thread, where nothing else tells that it is over. */
+static void test_a_layer_without_an_end_ends_with_its_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, 0, GRADIENTS);
+    in_thread(p, 1, 20, BEGIN, B, 2);
+    engine(p, 30, END, 0, 0);
+    model(p, 40, 50, 1);
+    engine(p, 60, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    in_thread(p, 1, 70, BEGIN, B, 1);
+    in_thread(p, 1, 80, END, B, 1);
+    engine(p, 90, END, 0, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    check_outside(p, 2, "");
+    check_outside(p, LOSS, "F52-60 B60-70 ");
+    check_outside(p, GRADIENTS, "B80-90 ");
+    pp_pairing_free(p);
 }
 
 /* An optimizer for each parameter: the step ends there. */
@@ -760,9 +826,13 @@ int main(void)
         cmocka_unit_test(test_a_loss_and_its_gradients),
         cmocka_unit_test(test_a_loss_is_cut),
         cmocka_unit_test(test_what_leads_to_another_model_is_no_loss),
+        cmocka_unit_test(test_what_leads_to_a_checkpoint_is_no_loss),
+        cmocka_unit_test(test_what_runs_beside_a_piece_is_not_told),
         cmocka_unit_test(test_a_loss_in_the_model),
         cmocka_unit_test(test_a_backward_of_no_layer_is_not_told),
         cmocka_unit_test(test_a_backward_within_a_backward),
+        cmocka_unit_test(test_a_backward_of_functions_within_a_backward),
+        cmocka_unit_test(test_a_layer_without_an_end_ends_with_its_backward),
         cmocka_unit_test(test_a_step_that_ends_within_backward),
         cmocka_unit_test(test_a_loss_of_too_many_parts),
     };
