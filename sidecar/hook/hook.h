@@ -430,19 +430,40 @@ void pp_methods_writable(PyMethodDef *const *defs, bool *ret, size_t n);
 /** Only where `from` is what is there; NULL is left alone. */
 void pp_methods_exchange(PyMethodDef *def, PyCFunction from, PyCFunction to);
 
-/* ---- engine.c: when autograd's engine runs, and what can be told of it ---- */
+/* ---- engine.c: what can be told of autograd's engine outside of modules ---- */
+
+/** Nodes of the loss's that lead to its module: from this number on; layer 0: there are none. */
+typedef struct pp_engine_nodes {
+    uint32_t layer;
+    int64_t from;
+} pp_engine_nodes;
+
+/** Of a backward that begins: the loss's layer, whether it has one that can be told, and the layer
+ * of gradients, 0: they cannot be told. */
+typedef struct pp_engine_told {
+    uint32_t layer, gradients;
+    bool loss;
+} pp_engine_told;
+
+/** The layers of this capture; 0: nothing is told. */
+void pp_engine_layers(uint32_t loss, uint32_t gradients);
+/** Of the trainer's thread: a step begins; a forward that records begins which no other calls, of a
+ * module with parameters or not; it has returned; all that was made has run. -1: exception. */
+int pp_engine_step(void);
+int pp_engine_forward(bool model, PyObject *args, pp_engine_nodes *ret);
+int pp_engine_returned(bool model);
+int pp_engine_ran(void);
+/** A backward begins from these; of any thread. -1: exception. */
+int pp_engine_runs(PyObject *roots, pp_engine_told *ret);
+/** Until the step ends nodes may run that are a module's and do not say so. */
+void pp_engine_untold(void);
+
+/* ---- engine_calls.c: when autograd's engine runs ---- */
 
 /** Marks when it does, by these layers; `method` is run_backward of the class `owner`. Where one of
  * the layers is 0, or that is not as expected, nothing is marked. */
-void pp_engine_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
-void pp_engine_end(void);
-/** Of the trainer's thread: a step begins; a forward that records begins which no other calls, of a
- * module with parameters or not; it has returned. -1: exception. */
-int pp_engine_step(void);
-int pp_engine_forward(bool model, PyObject *args);
-int pp_engine_returned(bool model);
-/** Until the step ends nodes may run that are a module's and do not say so. */
-void pp_engine_untold(void);
+void pp_engine_calls_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
+void pp_engine_calls_end(void);
 
 /* ---- wait_calls.c: calls in which the host waits ---- */
 

@@ -256,6 +256,28 @@ static unsigned backwards(void)
     return __atomic_load_n(&hook.backwards, __ATOMIC_RELAXED);
 }
 
+static int make_hooks(uint32_t layer)
+{
+    pp_self_hooks *h = &backward[layer];
+    if (!h->begin)
+        h->begin = pp_marks_callable(BACKWARD_BEGIN, layer);
+    if (!h->pause)
+        h->pause = pp_marks_callable(BACKWARD_PAUSE, layer);
+    if (!h->end)
+        h->end = pp_marks_callable(BACKWARD_END, layer);
+    return h->begin && h->pause && h->end ? 0 : -1;
+}
+
+/* The nodes of a loss that lead to its module; each time that they run is a part of its call. */
+static int hook_loss(const pp_engine_nodes *nodes, PyObject *args)
+{
+    const pp_self_hooks *h = &backward[nodes->layer];
+    PyObject *edge = make_hooks(nodes->layer) < 0 ? NULL : PyLong_FromLongLong(nodes->from);
+    int rc = edge ? pp_nodes_hook(args, edge, h->begin, h->pause, NULL) : -1;
+    Py_XDECREF(edge);
+    return rc;
+}
+
 /* A forward that no other calls, in the thread that is looked after. */
 static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_t *flags)
 {
@@ -265,7 +287,10 @@ static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_
         *flags |= PP_MARK_MODEL;
     if (!is_trainer() || phase != PP_MARK_FORWARD)
         return 0;
-    return pp_engine_forward(place & PP_PLACE_MODEL, args);
+    pp_engine_nodes nodes;
+    if (pp_engine_forward(place & PP_PLACE_MODEL, args, &nodes) < 0)
+        return -1;
+    return nodes.layer ? hook_loss(&nodes, args) : 0;
 }
 
 static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
@@ -399,18 +424,6 @@ static int on_call(PyObject *module)
     if ((hook.state != DISCOVERING || pp_ring_mode_now() != PP_RING_SAMPLE) && settle() < 0)
         return -1;
     return hook.state == DISCOVERING ? discover(module) : 0;
-}
-
-static int make_hooks(uint32_t layer)
-{
-    pp_self_hooks *h = &backward[layer];
-    if (!h->begin)
-        h->begin = pp_marks_callable(BACKWARD_BEGIN, layer);
-    if (!h->pause)
-        h->pause = pp_marks_callable(BACKWARD_PAUSE, layer);
-    if (!h->end)
-        h->end = pp_marks_callable(BACKWARD_END, layer);
-    return h->begin && h->pause && h->end ? 0 : -1;
 }
 
 /* Has the module's nodes call its hooks; `part` are its nodes, NULL where no parent asks. What a

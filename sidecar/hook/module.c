@@ -409,7 +409,7 @@ static PyObject *m_engine(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOII", &method, &owner, &loss, &gradients))
         return NULL;
     if (loss <= PP_RING_LAYERS && gradients <= PP_RING_LAYERS)
-        pp_engine_begin(method, owner, loss, gradients);
+        pp_engine_calls_begin(method, owner, loss, gradients);
     return none();
 }
 
@@ -417,7 +417,7 @@ static PyObject *m_engine_end(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    pp_engine_end();
+    pp_engine_calls_end();
     return none();
 }
 
@@ -529,7 +529,7 @@ static PyObject *m_leave(PyObject *self, PyObject *unused)
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
     pp_wait_calls_end();
-    pp_engine_end();
+    pp_engine_calls_end();
     pp_thread_leave();
     pp_ring_close(false);
     return none();
@@ -541,7 +541,7 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     (void)unused;
     pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
     pp_wait_calls_end();
-    pp_engine_end();
+    pp_engine_calls_end();
     pp_ring_close(true);
     pp_thread_forget();
     pp_kernels_forget();

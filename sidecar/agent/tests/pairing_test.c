@@ -678,9 +678,9 @@ static void test_what_runs_beside_a_piece_is_not_told(void **state)
     engine(p, 30, BEGIN, PP_MARK_LOSS, GRADIENTS);
     (void)work(p, 40, BEGIN, B, 1);
     (void)work(p, 50, END, B, 1);
-    in_thread(p, 3, 60, END, I, 5);
     engine(p, 70, END, 0, 0);
-    end_outside(p, 100, "F22-30 ", "B60-70 ");
+    in_thread(p, 3, 80, END, I, 5);
+    end_outside(p, 100, "F22-30 ", "");
 }
 
 static void test_a_loss_in_the_model(void **state)
