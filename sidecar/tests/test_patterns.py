@@ -277,7 +277,7 @@ def near(ms):
 def test_a_loss_is_a_row(probe, python):
     """Computed as functions, before zero_grad, and scaled; what comes behind backward is nobody's."""
     ms, calls, slow, other = outside_of(probe, python, "slow_loss")
-    assert ms["loss", "forward"] == near(4 * slow["forward"]) and ms["loss", "backward"] == near(4 * slow["backward"])
+    assert ms["loss", "forward"] == near(slow["forward"]) and ms["loss", "backward"] == near(slow["backward"])
     assert calls["loss", "forward"] == calls["loss", "backward"] == calls["gradients", "backward"] == pytest.approx(1, abs=0.05)
     assert ms["gradients", "backward"] < 0.5 and other == about(slow["later"])
 
@@ -301,7 +301,7 @@ def test_each_backward_has_its_loss(probe, python, pattern, losses):
 def test_a_loss_that_is_a_module_is_a_layer(probe, python):
     """What leads to it and from it is the loss's, by a name that no module has."""
     ms, calls, slow, _ = outside_of(probe, python, "module_loss")
-    assert ms["loss#2", "forward"] == near(2 * slow["forward"]) and ms["loss#2", "backward"] == near(2 * slow["backward"])
+    assert ms["loss#2", "forward"] == about(2 * slow["forward"]) and ms["loss#2", "backward"] == about(2 * slow["backward"])
     assert all(calls[name, phase] == pytest.approx(1, abs=0.05) and (phase != "forward" or name != "gradients#2")
                for name in ("loss", "gradients", "loss#2", "Criterion") for phase in ("forward", "backward"))
     assert calls["gradients#2", "backward"] == pytest.approx(1, abs=0.05) and ms["gradients#2", "backward"] < 0.5
