@@ -163,6 +163,108 @@ def _equivariant(device, small, batch):
     return Training(model, torch.optim.Adam(model.parameters(), lr=1e-3), nn.MSELoss(), batches)
 
 
-TRAININGS = {"torchvision-resnext": _resnext, "torchvision-swin": _swin, "torchvision-efficientnet": _efficientnet,
+# ---- for a second evaluation ----
+
+def _video(device, small, batch):
+    import torchvision
+    batch, frames, size = batch or (2 if small else 16), (4 if small else 8), (32 if small else 112)
+    model = torchvision.models.video.r3d_18().to(device)
+    batches = [((torch.randn(batch, 3, frames, size, size, device=device),), torch.randint(400, (batch,), device=device))
+               for _ in range(BATCHES)]
+    return Training(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), nn.CrossEntropyLoss(), batches)
+
+
+def _segmentation(device, small, batch):
+    import torchvision
+    batch, size = batch or (2 if small else 16), (64 if small else 256)
+    model = torchvision.models.segmentation.deeplabv3_resnet50(weights_backbone=None, num_classes=21).to(device)
+    batches = [((torch.randn(batch, 3, size, size, device=device),), torch.randint(21, (batch, size, size), device=device))
+               for _ in range(BATCHES)]
+    return Training(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9),
+                    lambda output, target: nn.functional.cross_entropy(output["out"], target), batches, autocast(device))
+
+
+def _mixer(device, small, batch):
+    import timm
+    return _images(timm.create_model("mixer_s32_224" if small else "mixer_b16_224"), device, batch or (2 if small else 64), 224,
+                   autocast(device))
+
+
+def _regnet(device, small, batch):
+    import timm
+    return _images(timm.create_model("regnety_002" if small else "regnety_016"), device, batch or (2 if small else 96), 224,
+                   small=small)
+
+
+def _neox(device, small, batch):
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+    sizes = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512} if small \
+        else {"hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 6, "num_attention_heads": 16, "vocab_size": 50432}
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**sizes, use_cache=False)).to(device, torch.bfloat16)
+    return texts(device, model, sizes["vocab_size"], batch or (2 if small else 8), 32 if small else 1024,
+                 torch.optim.AdamW(model.parameters(), lr=1e-5))
+
+
+class Masked(nn.Module):
+    """A model of transformers that gives logits for each position."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, given):
+        return self.model(given).logits
+
+
+def _deberta(device, small, batch):
+    from transformers import DebertaV2Config, DebertaV2ForTokenClassification
+    words, batch, length = (512, batch or 2, 16) if small else (32000, batch or 16, 512)
+    wide, layers = (64, 1) if small else (768, 4)
+    model = Masked(DebertaV2ForTokenClassification(DebertaV2Config(
+        vocab_size=words, hidden_size=wide, num_hidden_layers=layers, num_attention_heads=wide // 16 if small else 12,
+        intermediate_size=4 * wide, relative_attention=True, position_buckets=64, pos_att_type=["p2c", "c2p"], num_labels=16))).to(device)
+    batches = [((torch.randint(words, (batch, length), device=device),), torch.randint(16, (batch, length), device=device))
+               for _ in range(BATCHES)]
+    return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-5),
+                    lambda output, target: nn.functional.cross_entropy(output.flatten(0, 1), target.flatten()), batches,
+                    autocast(device))
+
+
+def _wav2vec(device, small, batch):
+    from transformers import Wav2Vec2Config, Wav2Vec2ForSequenceClassification
+    batch, length = (batch or 2, 4000) if small else (batch or 16, 64000)
+    wide, layers = (48, 1) if small else (768, 4)
+    model = Masked(Wav2Vec2ForSequenceClassification(Wav2Vec2Config(
+        hidden_size=wide, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=4 * wide, num_labels=16,
+        mask_time_prob=0.0, layerdrop=0.0))).to(device)
+    batches = [((torch.randn(batch, length, device=device),), torch.randint(16, (batch,), device=device)) for _ in range(BATCHES)]
+    return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-5), nn.CrossEntropyLoss(), batches, autocast(device))
+
+
+class Attention(nn.Module):
+    def __init__(self, wide, layers):
+        super().__init__()
+        from torch_geometric.nn import GATv2Conv
+        self.convs = nn.ModuleList(GATv2Conv(wide, wide // 4, heads=4, edge_dim=8) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(wide) for _ in range(layers))
+        self.out = nn.Linear(wide, 16)
+
+    def forward(self, x, edges, of_edges):
+        for conv, norm in zip(self.convs, self.norms):
+            x = x + nn.functional.elu(norm(conv(x, edges, of_edges)))
+        return self.out(x)
+
+
+def _attention(device, small, batch):
+    wide, layers, nodes, edges = (16, 2, 100, 400) if small else (256, 4, batch or 40000, 400000)
+    model = Attention(wide, layers).to(device)
+    batches = [((torch.randn(nodes, wide, device=device), torch.randint(nodes, (2, edges), device=device),
+                 torch.randn(edges, 8, device=device)), torch.randint(16, (nodes,), device=device)) for _ in range(BATCHES)]
+    return Training(model, torch.optim.Adam(model.parameters(), lr=1e-3), nn.CrossEntropyLoss(), batches)
+
+
+SECOND = {"torchvision-video": _video, "torchvision-segmentation": _segmentation, "timm-mixer": _mixer, "timm-regnet": _regnet,
+          "hf-neox": _neox, "hf-deberta": _deberta, "hf-wav2vec": _wav2vec, "pyg-attention": _attention}
+TRAININGS = {**SECOND, "torchvision-resnext": _resnext, "torchvision-swin": _swin, "torchvision-efficientnet": _efficientnet,
              "torchaudio-conformer": _conformer, "hf-mixtral": _mixtral, "hf-t5": _t5, "hf-whisper": _whisper,
              "diffusers-unet": _diffusion, "e3nn-messages": _equivariant}

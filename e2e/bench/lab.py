@@ -27,7 +27,8 @@ MODELS = ("dlrm", "resnet50", "gpt", "unet", "recommender")
 LIBRARIES = ("timm-vit", "timm-small-vit", "timm-convnext", "torchvision-compiled", "hf-llama", "peft-lora", "pyg-graph",
              "pyg-big-graph", "policy-gradient", "lightning-gan")
 ARCHITECTURES = ("torchvision-resnext", "torchvision-swin", "torchvision-efficientnet", "torchaudio-conformer", "hf-mixtral",
-                 "hf-t5", "hf-whisper", "diffusers-unet", "e3nn-messages")
+                 "hf-t5", "hf-whisper", "diffusers-unet", "e3nn-messages", "torchvision-video", "torchvision-segmentation", "timm-mixer",
+                 "timm-regnet", "hf-neox", "hf-deberta", "hf-wav2vec", "pyg-attention")
 
 
 def arguments(doc, models=None, **more):

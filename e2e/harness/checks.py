@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 
-from . import structure
+from . import libraries, structure
 from .deploy import build_folder, compile_preset, configure
 from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, start, step, stop
 
@@ -198,6 +198,12 @@ def harness():
     return [f"harness: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
+def sanitized():
+    """What hook and agent are tested with."""
+    compile_preset("asan")
+    return []
+
+
 def release():
     """As users get them: optimised, where compilers warn of more."""
     compile_preset("release")
@@ -252,7 +258,7 @@ def side_by_side(runs, port):
 
 
 def hook_tests(without):
-    """The files of the hook's and the agent's tests, but those named and those of `libraries`."""
+    """The files of the hook's and the agent's tests, but those named and those of libraries."""
     names = sorted(os.listdir(os.path.join(ROOT, "sidecar/tests")))
     return [f"sidecar/tests/{name}" for name in names
             if name.startswith("test_") and name.endswith(".py") and name not in (*without, "test_libraries.py")]
@@ -271,26 +277,68 @@ def older_hook():
     return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH)], 29655)
 
 
-def from_registries(name, pins, *options, also=()):
-    """A folder with the Python packages of a file of pins, and what the command `also` puts into a folder; made once."""
-    pins = os.path.join(ROOT, pins)
-    with open(pins, "rb") as file:
-        folder = os.path.join(CACHE, f"{name}-" + hashlib.sha256(file.read() + " ".join(also).encode()).hexdigest()[:12])
+def made_once(name, key, make):
+    """A folder in the cache that make(path) fills, by what it is made of; path is its name while it is not whole."""
+    folder = os.path.join(CACHE, f"{name}-" + hashlib.sha256(key.encode()).hexdigest()[:12])
     if not os.path.isdir(folder):
         shutil.rmtree(folder + ".new", ignore_errors=True)
-        expect(f"{name}.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder + ".new", "--no-deps",
-               "--only-binary=:all:", *options, "-r", pins)
-        if also:
-            expect(f"{name}-more.log", *also, folder + ".new")
+        make(folder + ".new")
         os.rename(folder + ".new", folder)
     return folder
 
 
-def libraries():
-    """Trainings of real libraries, from the package registry, with the torch of the torch image."""
+def from_registries(name, pins, *options, also=()):
+    """A folder with the Python packages of a file of pins, and what the command `also` puts into a folder; made once."""
+    def make(folder):
+        expect(f"{name}.log", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", folder, "--no-deps",
+               "--only-binary=:all:", *options, "-r", os.path.join(ROOT, pins))
+        if also:
+            expect(f"{name}-more.log", *also, folder)
+    with open(os.path.join(ROOT, pins), encoding="utf-8") as file:
+        return made_once(name, file.read() + " ".join(also), make)
+
+
+def python_with(name, interpreter, pins):
+    """A Python that has the packages of a file of pins, torch among them, in a virtual environment; made once.
+
+    DeepSpeed comes as source alone, and its building asks for what is there by then.
+    """
+    with open(os.path.join(ROOT, pins), encoding="utf-8") as file:
+        lines = [line for line in file.read().splitlines() if not line.startswith("#")]
+    built = [line for line in lines if line.startswith("deepspeed==")]
+
+    def make(folder):
+        log, pip = f"{name}.log", [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps"]
+        expect(log, interpreter, "-m", "venv", folder)
+        expect(log, *pip, *(line for line in lines if line not in built))
+        if built:
+            expect(log, *pip, "--no-build-isolation", *built, env={"DS_BUILD_OPS": "0"})
+    return os.path.join(made_once(name, "\n".join(lines), make), "bin", os.path.basename(interpreter))
+
+
+LIBRARY_TESTS = "sidecar/tests/test_libraries.py"
+
+
+def image_libraries():
+    """Trainings of libraries that need no more of torch than the torch image's."""
     run_shown(TORCH_IMAGE, "-c", "")
-    folder = from_registries("libraries", "sidecar/tests/libraries.txt", "--python-version", "3.13", "--implementation", "cp")
-    return with_torch("sidecar/tests/test_libraries.py", [TORCH_IMAGE], 29755, PP_LIBRARIES=folder)
+    folder = from_registries("libraries", f"sidecar/tests/{libraries.IMAGE.pins}", "--python-version", libraries.IMAGE.python,
+                             "--implementation", "cp")
+    return with_torch(LIBRARY_TESTS, [TORCH_IMAGE], 29755, PP_LIBRARIES=folder,
+                      PP_LIBRARY_TRAININGS=" ".join(libraries.trainings(libraries.IMAGE)))
+
+
+def all_libraries():
+    """Trainings of all libraries with each pair of Python and torch, one after the other: they take both processors."""
+    said = []
+    for pair in libraries.PAIRS:
+        found_python = libraries.interpreter(pair.python)
+        if found_python is None:
+            said.append(f"{LIBRARY_TESTS}: not tried with torch {pair.torch}: there is no Python {pair.python} here")
+            continue
+        python = python_with(pair.pins.removesuffix(".txt"), found_python, f"sidecar/tests/{pair.pins}")
+        said += with_torch(LIBRARY_TESTS, [python], 29775, PP_LIBRARY_TRAININGS=" ".join(libraries.trainings(pair)))
+    return said
 
 
 TRACE_ENGINE = "@paulirish/trace_engine@0.0.65"  # of Chrome's developer tools
@@ -321,6 +369,9 @@ BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older to
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
           ("the trainings' tests", trainings)]
 SLOW = ("unit tests under TSan", "clang-tidy")
-EXTENDED = [("trainings of real libraries", libraries), ("readers of traces", trace_readers)]
+# Of a build that the unit tests have made; alone they make it.
+LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
+ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
+EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces", trace_readers)]
 
-__all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "SLOW", "Failure", "chart", "step"]
+__all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]

@@ -22,7 +22,7 @@ LAST = re.compile(r"^=+ .*\b(passed|failed|error|errors|skipped|deselected|no te
 def parser():
     """e2e/test says what they mean, before there is a Python."""
     known = argparse.ArgumentParser(prog="e2e/test", add_help=False)
-    known.add_argument("--only", choices=["unit", "scenarios"])
+    known.add_argument("--only", choices=["unit", "scenarios", "libraries"])
     known.add_argument("--quick", action="store_true")
     known.add_argument("--all", action="store_true")
     known.add_argument("-k", metavar="EXPR")
@@ -161,6 +161,8 @@ class Suite:
 
     def run(self):
         only = self.args.only
+        if only == "libraries":
+            return self.units(checks.LIBRARIES + checks.ALL_LIBRARIES * self.args.all)
         if only != "unit":
             self.begin_preparing()
         if only != "scenarios":

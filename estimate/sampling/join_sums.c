@@ -18,6 +18,8 @@ enum {
 
 /* Of a column or an item that captures before did not have. */
 #define UNKNOWN UINT32_MAX
+/* ns: by more a kernel is not cut any less. */
+#define UNIT_MAX 1e9
 /* Of a window, at least: it is an item's. */
 #define OWNER 0.75
 /* ns about a sample in which no kernel ran, either: what one leaves behind lasts some us. */
@@ -83,6 +85,7 @@ typedef struct summing {
     const segment *gap;                         /* that samples fall into now */
     double gap_n, gap_sum[PP_SAMPLING_METRICS]; /* how many, and their sums */
     uint32_t *numbers;                          /* of its kernels */
+    double unit;                                /* ns: the period that kernels are cut by */
     place *places;
     pp_sampling_sums *sums;
     size_t columns_max;
@@ -172,12 +175,34 @@ static int cut_place(summing *s, place *p, pp_error *err)
 {
     double cuts[PARTS_MAX + 2 * EDGES + 1];
     p->first = (uint32_t)s->sums->n;
-    p->parts = cut_kernel(p->time / p->count, (double)s->sampling->period, cuts);
+    p->parts = cut_kernel(p->time / p->count, s->unit, cuts);
     p->cuts = malloc((p->parts + 1) * sizeof *p->cuts);
     if (!p->cuts)
         return pp_error_nomem(err);
     memcpy(p->cuts, cuts, (p->parts + 1) * sizeof *p->cuts);
     return add_columns(s, p, err);
+}
+
+static size_t count_columns(const summing *s, double unit)
+{
+    double cuts[PARTS_MAX + 2 * EDGES + 1];
+    size_t n = 0;
+    for (const place *p = s->places; p; p = p->hh.next)
+        n += cut_kernel(p->time / p->count, unit, cuts) + 1;
+    return n;
+}
+
+/* By the sampling period; the kernels of a long step into fewer parts each, as many as there is
+ * room for. */
+static int cut_places(summing *s, pp_error *err)
+{
+    s->unit = (double)s->sampling->period;
+    while (count_columns(s, s->unit) > PP_SAMPLING_MAX_COLUMNS && s->unit < UNIT_MAX)
+        s->unit *= 2;
+    for (place *p = s->places; p; p = p->hh.next)
+        if (cut_place(s, p, err) < 0)
+            return -1;
+    return 0;
 }
 
 /* NULL, without an error, where there is none yet. */
@@ -213,10 +238,7 @@ static int make_places(summing *s, pp_error *err)
         p->time += (double)(f->kernels[i].end - f->kernels[i].start);
         p->count++;
     }
-    for (place *p = s->places; p; p = p->hh.next)
-        if (cut_place(s, p, err) < 0)
-            return -1;
-    return 0;
+    return cut_places(s, err);
 }
 
 /* ---- segments ---- */

@@ -6,7 +6,8 @@
  * y is a sample, X the share of its window that each part of a kernel took (or the gap behind it),
  * b the parts' values. b has a prior: a part is like the next one of its kernel within 20 points of
  * the range, like the overlap-weighted mean of itself within 40, or within a share of both that the
- * samples tell; short gaps are 0 within 1 point, others what samples in gaps are. It decides where the samples say nothing, and its width is in the standard errors there.
+ * samples tell; short gaps are 0 within 1 point, others what samples in gaps are. It decides where
+ * the samples say nothing, and its width is in the standard errors there.
  *
  * The standard error of an item has four causes: what samples leave open to the prior, and their
  * noise; that captures differ, by a share of the value that all items tell together; and what the

@@ -170,6 +170,43 @@ static void test_launch_bound(void **state)
     check(&c, 1, 1);
 }
 
+/* A short capture of a large network at a long period: samples decide less than they leave open.
+ * Where gaps are taken for what may have any value, kernels of 10 to 50 us err by 4.4 points. */
+static void test_one_short_capture(void **state)
+{
+    (void)state;
+    sim_config c = usual(5);
+    c.kernels = 950, c.length = 15, c.spread = 1.1, c.period = 100;
+    c.gap[0] = 5, c.gap[1] = 60;
+    c.capture = 0.6, c.captures = 1;
+    sim s;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    sim_score narrow = sim_compare(&s, r, 10, 50);
+    print_message("%.2f points, z %.2f\n", narrow.error, narrow.z);
+    assert_true(narrow.n > 300 && narrow.error < 1.8 && narrow.z < 1.3);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
+/* A kernel has fewer parts where all have more than there is room for. */
+static void test_steps_of_thousands_of_kernels(void **state)
+{
+    (void)state;
+    sim_config c = usual(6);
+    c.kernels = 4000, c.length = 20, c.capture = 1, c.captures = 2;
+    sim s;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    sim_score wide = sim_compare(&s, r, 50, 1e9), narrow = sim_compare(&s, r, 10, 50);
+    print_message("%zu columns; %.2f and %.2f points, z %.2f and %.2f\n", r->n_columns, wide.error,
+                  narrow.error, wide.z, narrow.z);
+    assert_true(r->n_columns <= PP_SAMPLING_MAX_COLUMNS);
+    assert_true(wide.error < 2 && narrow.error < 3);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+}
+
 static void test_changing_order_and_lost_samples(void **state)
 {
     (void)state;
@@ -451,6 +488,8 @@ int main(void)
         cmocka_unit_test(test_standard_errors_hold),
         cmocka_unit_test(test_captures_without_an_item_tell_nothing_of_it),
         cmocka_unit_test(test_launch_bound),
+        cmocka_unit_test(test_one_short_capture),
+        cmocka_unit_test(test_steps_of_thousands_of_kernels),
         cmocka_unit_test(test_changing_order_and_lost_samples),
         cmocka_unit_test(test_kernels_side_by_side),
         cmocka_unit_test(test_doubts),

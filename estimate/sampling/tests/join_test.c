@@ -580,7 +580,9 @@ static void test_limits(void **state)
     pp_error err = {0};
     const pp_sampling_clock clock = {.metric = 0, .range = 100000};
     add_samples(f, 0, 0);
-    add_kernels_of(f, true); /* no kernel comes twice: each has columns of its own */
+    add_kernels_of(f, true); /* no kernel comes twice: each has columns of its own, two at least */
+    for (int64_t i = 0; i < PP_SAMPLING_MAX_COLUMNS / 2; i++)
+        add_kernel(f, 0, STEPS * STEP + 2000 * i, 1000);
     assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_TOO_LARGE);
     assert_non_null(strstr(err.message, "columns"));

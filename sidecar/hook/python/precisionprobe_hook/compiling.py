@@ -43,12 +43,15 @@ class Regions:
     def wrap(self):
         import torch._dynamo.eval_frame as frames
         context = frames._TorchDynamoContext
+        disabled = getattr(frames, "DisableContext", ())
         skip_code = getattr(frames, "skip_code", None) or torch._C._dynamo.eval_frame.skip_code
         original = context.__call__
 
         @functools.wraps(original)
         def __call__(self_, fn):
             compiled = original(self_, fn)
+            if isinstance(self_, disabled):
+                return compiled  # never compiled; torch 2.1 calls Optimizer.zero_grad by a new one of these each time
             try:
                 return self.region(fn, compiled, skip_code)
             except Exception:
