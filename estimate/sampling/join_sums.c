@@ -321,13 +321,18 @@ static int add_kernel(summing *s, size_t kernel, int64_t begun, place **ret_plac
     return 0;
 }
 
-/* The column of what runs in the gap behind a kernel; that of a copy comes to be with the first. */
+/* The column of what runs in the gap behind a kernel; that of a copy comes to be with the first, as
+ * long as there is room: what is left without one tells nothing. */
 static int gap_column(summing *s, place *p, uint16_t part, uint32_t *ret, pp_error *err)
 {
     pp_sampling_sums *to = s->sums;
     *ret = !p ? ODD : part == 0 ? p->first + p->parts : p->copies[part];
     if (*ret != 0)
         return 0;
+    if (to->n >= PP_SAMPLING_MAX_COLUMNS) {
+        *ret = ODD;
+        return 0;
+    }
     if (make_room(s, 1, err) < 0)
         return -1;
     *ret = p->copies[part] = (uint32_t)to->n;
