@@ -86,15 +86,6 @@ int pp_sampling_add_sample(pp_sampling *f, const pp_sampling_sample *sample, pp_
     return 0;
 }
 
-int pp_sampling_compare_starts(const void *a, const void *b)
-{
-    const pp_sampling_kernel *x = a;
-    const pp_sampling_kernel *y = b;
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end;
-}
-
 static int compare_samples(const void *a, const void *b)
 {
     const pp_sampling_sample *x = a;

@@ -13,6 +13,15 @@
 /* Of pieces in the search for the lag: no layer's. */
 #define NO_LAYER UINT32_MAX
 
+int pp_sampling_compare_starts(const void *a, const void *b)
+{
+    const pp_sampling_kernel *x = a;
+    const pp_sampling_kernel *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
 /* Work in order of starts. */
 typedef struct list {
     pp_sampling_kernel *items;
