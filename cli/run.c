@@ -3,6 +3,7 @@
 #include "cli/gpus.h"
 #include "cli/recording.h"
 #include "cli/results.h"
+#include "cli/run_copies.h"
 #include "cli/run_kernels.h"
 #include "cli/run_ranks.h"
 #include "cli/run_waits.h"
@@ -56,6 +57,7 @@ typedef struct run {
     pp_cli_sampling *sampling;
     pp_run_kernels *kernels;
     pp_run_waits *waits;
+    pp_run_copies *copies;
     pp_recording *recording; /* NULL: no results are written */
     int64_t started;         /* ns since 1970 */
     unsigned ticks;
@@ -87,7 +89,8 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     /* What no solution can hold is of no use later either, which bounds the files. */
     const bool held = !pp_activity_builder_get(r->activity)->truncated;
     if (held && (pp_run_kernels_add(r->kernels, batch, &err) < 0 ||
-                 pp_run_waits_add(r->waits, batch, &err) < 0))
+                 pp_run_waits_add(r->waits, batch, &err) < 0 ||
+                 pp_run_copies_add(r->copies, batch, &err) < 0))
         r->failed = true;
     if (r->recording && held)
         pp_recording_add(r->recording, batch);
@@ -430,7 +433,8 @@ static int tell(run *r, pp_error *err)
         return pp_error_nomem(err);
     if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
         describe_gpus(r, gpus, err) < 0 || pp_run_ranks_describe(activity, results, err) < 0 ||
-        pp_run_waits_describe(r->waits, results, err) < 0)
+        pp_run_waits_describe(r->waits, results, err) < 0 ||
+        pp_run_copies_describe(r->copies, results, err) < 0)
         return -1;
     pp_table_print(results, stderr,
                    &(pp_table_view){pp_table_columns(stderr), r->options->kernels});
@@ -469,7 +473,9 @@ static int prepare(run *r, pp_error *err)
     r->sampling = pp_cli_sampling_new();
     r->kernels = pp_run_kernels_new();
     r->waits = pp_run_waits_new();
-    return r->trainers && r->activity && r->gpus && r->sampling && r->kernels && r->waits
+    r->copies = pp_run_copies_new();
+    return r->trainers && r->activity && r->gpus && r->sampling && r->kernels && r->waits &&
+                   r->copies
                ? set_environment(r, err)
                : pp_error_nomem(err);
 }
@@ -485,6 +491,7 @@ static void release(run *r)
     pp_cli_sampling_free(r->sampling);
     pp_run_kernels_free(r->kernels);
     pp_run_waits_free(r->waits);
+    pp_run_copies_free(r->copies);
     remove_ring(r);
 }
 

@@ -2,6 +2,7 @@
 
 #include "cli/names.h"
 #include "cli/results.h"
+#include "cli/table_copies.h"
 #include "cli/table_kernels.h"
 #include "cli/table_ranks.h"
 #include "cli/table_waits.h"
@@ -533,6 +534,7 @@ void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
         if (!*why || *pp_results_text(gpu, "gpu"))
             print_gpu(to, gpu, layers, view);
     }
+    pp_table_copies_print(to, results);
     pp_table_waits_print(to, results);
     pp_table_ranks_print(to, results);
 }

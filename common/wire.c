@@ -47,6 +47,18 @@ bool pp_wire_phase_has_layer(pp_wire_phase phase)
            phase == PP_WIRE_INFERENCE;
 }
 
+const char *pp_wire_copy_type_name(int64_t type)
+{
+    static const char *const names[] = {"h2d", "d2h", "d2d", "p2p", "fill", "other"};
+    return type >= 0 && type <= PP_WIRE_COPY_OTHER ? names[type] : "";
+}
+
+const char *pp_wire_copy_memory_name(int64_t memory)
+{
+    static const char *const names[] = {"", "pageable", "pinned"};
+    return memory >= 0 && memory <= PP_WIRE_PINNED ? names[memory] : "";
+}
+
 /* ---- tables: one description of each object serves decoding, checking and freeing --------------
  */
 
@@ -126,6 +138,11 @@ static const pp_json_field wait_fields[] = {
     {"steps", PP_JSON_INT, offsetof(pp_wire_waits, steps), true, PP_WIRE_MAX_COUNT},
     {"calls", PP_JSON_STRINGS, offsetof(pp_wire_waits, calls), true, PP_WIRE_MAX_CALLS},
     {"files", PP_JSON_STRINGS, offsetof(pp_wire_waits, files), true, PP_WIRE_MAX_FILES},
+    {0},
+};
+
+static const pp_json_field copy_fields[] = {
+    {"steps", PP_JSON_INT, offsetof(pp_wire_copies, steps), true, PP_WIRE_MAX_COUNT},
     {0},
 };
 
@@ -230,6 +247,17 @@ static const column wait_columns[] = {
     {0},
 };
 
+static const column copy_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_copy, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_copy, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
+    {"type", PLAIN, offsetof(pp_wire_copy, type), PP_WIRE_H2D, PP_WIRE_COPY_OTHER},
+    {"memory", PLAIN, offsetof(pp_wire_copy, memory), PP_WIRE_MEMORY_UNKNOWN, PP_WIRE_PINNED},
+    {"count", PLAIN, offsetof(pp_wire_copy, count), 1, PP_WIRE_MAX_COUNT},
+    {"bytes", PLAIN, offsetof(pp_wire_copy, bytes), 0, PP_WIRE_MAX_COUNT},
+    {"duration", PLAIN, offsetof(pp_wire_copy, duration), 0, PP_WIRE_MAX_DURATION},
+    {0},
+};
+
 enum { PM_VALUES = 3 };             /* columns before the metrics' */
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
 
@@ -287,6 +315,8 @@ static const column_group kernels_group = {"kernels", kernel_columns, sizeof(pp_
                                            PP_WIRE_MAX_KERNELS};
 static const column_group waits_group = {"waits", wait_columns, sizeof(pp_wire_wait),
                                          PP_WIRE_MAX_WAITS};
+static const column_group copies_group = {"copies", copy_columns, sizeof(pp_wire_copy),
+                                          PP_WIRE_MAX_COPIES};
 static const column_group pm_group = {"fine", pm_columns, sizeof(pp_wire_pm_row), PP_WIRE_MAX_PM};
 static const column_group closure_group = {"fine.closure", closure_columns,
                                            sizeof(pp_wire_pm_closure), PP_WIRE_PM_METRICS};
@@ -733,6 +763,22 @@ static int check_waits(const pp_wire_batch *batch, const int64_t *ids, pp_error 
     return 0;
 }
 
+static int check_copies(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    const pp_wire_copies *copies = &batch->copies;
+    if (check_fields(copy_fields, "copies", copies, err) < 0 ||
+        check_columns(&copies_group, copies->rows, copies->count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < copies->count; i++) {
+        const pp_wire_copy *c = &copies->rows[i];
+        if (c->memory != PP_WIRE_MEMORY_UNKNOWN && c->type != PP_WIRE_H2D && c->type != PP_WIRE_D2H)
+            return refuse_element(err, "copies", "memory", i, "the host's has no part in it");
+        if (check_layer_phase(batch, ids, "copies", i, c->layer, c->phase, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     const pp_wire_kernels *kernels = &batch->kernels;
@@ -767,7 +813,8 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
     PP_CLEANUP_FREE int64_t *ids = NULL;
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
         check_runs(batch, err) < 0 || check_kernels(batch, ids, err) < 0 ||
-        check_waits(batch, ids, err) < 0 || check_pm(batch, ids, err) < 0)
+        check_waits(batch, ids, err) < 0 || check_copies(batch, ids, err) < 0 ||
+        check_pm(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -936,6 +983,18 @@ static int decode_waits(const json_t *object, pp_wire_waits *waits, pp_error *er
     return 0;
 }
 
+/* Absent where there are none, or the agent is of an earlier release. */
+static int decode_copies(const json_t *object, pp_wire_copies *copies, pp_error *err)
+{
+    void *rows = NULL;
+    const json_t *value = json_object_get(object, "copies");
+    if (value && (pp_json_decode(value, copy_fields, false, "copies", copies, err) < 0 ||
+                  decode_columns(value, &copies_group, &rows, &copies->count, err) < 0))
+        return -1;
+    copies->rows = rows;
+    return 0;
+}
+
 /* Both are absent where the agent does not know them, or is of an earlier release. */
 static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
@@ -1026,7 +1085,8 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
     batch->steps = steps;
     if (decode_runs(object, batch, err) < 0 || decode_activity(object, batch, err) < 0 ||
         decode_kernels(object, &batch->kernels, err) < 0 ||
-        decode_waits(object, &batch->waits, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
+        decode_waits(object, &batch->waits, err) < 0 ||
+        decode_copies(object, &batch->copies, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -1048,7 +1108,8 @@ bool pp_wire_is_pm_only(const pp_wire_batch *batch)
 {
     return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 && batch->run_count == 0 &&
            batch->interval_count == 0 && batch->grid.count == 0 && batch->kernels.count == 0 &&
-           batch->waits.count == 0 && batch->waits.steps == 0;
+           batch->waits.count == 0 && batch->waits.steps == 0 && batch->copies.count == 0 &&
+           batch->copies.steps == 0;
 }
 
 static size_t bytes_of(const pp_strings *texts)
@@ -1068,6 +1129,7 @@ size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
                    batch->grid.count * sizeof *batch->grid.cells +
                    batch->kernels.count * sizeof *batch->kernels.rows +
                    batch->waits.count * sizeof *batch->waits.rows +
+                   batch->copies.count * sizeof *batch->copies.rows +
                    batch->pm.count * sizeof *batch->pm.rows + bytes_of(&batch->kernels.names) +
                    bytes_of(&batch->waits.calls) + bytes_of(&batch->waits.files);
     for (size_t i = 0; i < batch->layer_count; i++)
@@ -1107,6 +1169,7 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     free(batch->kernels.rows);
     pp_json_free_fields(wait_fields, &batch->waits);
     free(batch->waits.rows);
+    free(batch->copies.rows);
     pp_json_free_fields(why_fields, &batch->pm);
     pp_json_free_fields(pm_fields, &batch->pm);
     pp_json_free_fields(sampling_fields, &batch->pm.sampling);
@@ -1320,6 +1383,15 @@ static int append_waits(pp_buf *out, const pp_wire_waits *waits, pp_error *err)
     return append_columns(out, &waits_group, waits->rows, waits->count, err);
 }
 
+static int append_copies(pp_buf *out, const pp_wire_copies *copies, pp_error *err)
+{
+    if (copies->count == 0 && copies->steps == 0)
+        return 0;
+    if (pp_buf_printf(out, err, ",\"copies\":{\"steps\":%" PRId64 ",", copies->steps) < 0)
+        return -1;
+    return append_columns(out, &copies_group, copies->rows, copies->count, err);
+}
+
 static json_t *sampling_json(const pp_wire_pm_sampling *s)
 {
     return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
@@ -1378,7 +1450,7 @@ static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
         append_runs(out, b, err) < 0 || append_activity(out, b, err) < 0 ||
         append_kernels(out, &b->kernels, err) < 0 || append_waits(out, &b->waits, err) < 0 ||
-        append_pm(out, &b->pm, err) < 0)
+        append_copies(out, &b->copies, err) < 0 || append_pm(out, &b->pm, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }

@@ -38,6 +38,7 @@ enum {
     PP_WIRE_MAX_WAITS = 8192,      /**< rows of waits, per batch ... */
     PP_WIRE_MAX_CALLS = 64,      /**< ... and names of their calls, of PP_WIRE_MAX_VERSION bytes */
     PP_WIRE_MAX_FILES = 1024,    /**< ... and their files, of PP_WIRE_MAX_TEXT bytes */
+    PP_WIRE_MAX_COPIES = 8192,   /**< rows of copies, per batch */
     PP_WIRE_MAX_TEXT = 512,      /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_MAX_ID = 64,         /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,       /**< bytes of a GPU's UUID */
@@ -211,6 +212,45 @@ typedef struct pp_wire_waits {
     size_t count;
 } pp_wire_waits;
 
+/** What a copy is, between host, device and peers, and a fill. */
+typedef enum pp_wire_copy_type {
+    PP_WIRE_H2D = 0,
+    PP_WIRE_D2H,
+    PP_WIRE_D2D,
+    PP_WIRE_P2P,
+    PP_WIRE_FILL,
+    PP_WIRE_COPY_OTHER,
+} pp_wire_copy_type;
+
+/** The host's memory that has part in a copy. */
+typedef enum pp_wire_copy_memory {
+    PP_WIRE_MEMORY_UNKNOWN = 0, /**< or none has */
+    PP_WIRE_PAGEABLE,
+    PP_WIRE_PINNED,
+} pp_wire_copy_memory;
+
+/** Copies of a type, or fills, that a layer launched in a phase. */
+typedef struct pp_wire_copy {
+    int64_t layer; /**< as in an interval */
+    pp_wire_phase phase;
+    int64_t type;     /**< a pp_wire_copy_type */
+    int64_t memory;   /**< a pp_wire_copy_memory */
+    int64_t count;    /**< >= 1 */
+    int64_t bytes;    /**< of all of them */
+    int64_t duration; /**< ns that they ran, each in full */
+} pp_wire_copy;
+
+/** Copies and fills of so many steps, as kernels. */
+typedef struct pp_wire_copies {
+    int64_t steps; /**< of which they are; 0: of those of the batch before, or nothing is known */
+    pp_wire_copy *rows;
+    size_t count;
+} pp_wire_copies;
+
+/** "h2d"; "" of what is none. And "pageable", "" of one that is not known. */
+const char *pp_wire_copy_type_name(int64_t type);
+const char *pp_wire_copy_memory_name(int64_t memory);
+
 /** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
 enum {
     PP_WIRE_PM_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
@@ -311,6 +351,7 @@ typedef struct pp_wire_batch {
     pp_wire_grid grid;
     pp_wire_kernels kernels; /**< none where they are not recorded, or by an earlier agent */
     pp_wire_waits waits;     /**< none where the host never waited, or by an earlier agent */
+    pp_wire_copies copies;   /**< none where they are not recorded, or by an earlier agent */
     pp_wire_pm pm;
     int64_t dropped; /**< marks lost since the batch before */
     pp_wire_cost cost;

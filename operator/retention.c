@@ -29,13 +29,15 @@ static void on_retired(void *user, const pp_store_retired *retired, const pp_err
         return;
     }
     if (retired->batches || retired->sample_rows || retired->kernel_rows || retired->wait_rows ||
-        retired->sessions || retired->partitions)
+        retired->copy_rows || retired->sessions || retired->partitions)
         pp_info(NULL,
                 "retention: %lld batches, %lld sample rows, %lld kernel rows, %lld rows of waits, "
+                "%lld rows of copies, "
                 "%lld sessions, %lld days of samples",
                 (long long)retired->batches, (long long)retired->sample_rows,
                 (long long)retired->kernel_rows, (long long)retired->wait_rows,
-                (long long)retired->sessions, (long long)retired->partitions);
+                (long long)retired->copy_rows, (long long)retired->sessions,
+                (long long)retired->partitions);
     if (retired->more && !op->stopping)
         uv_timer_start(&op->retention, op->retention.timer_cb, 1000,
                        (uint64_t)(op->config->retention.interval / 1000000));

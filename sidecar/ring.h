@@ -136,12 +136,13 @@ typedef struct pp_mark {
     int32_t batch;
 } pp_mark;
 
-/** One kernel that ran on the GPU, 24 bytes; all times of the marks' clock. */
+/** One kernel, copy or fill that ran on the GPU, 32 bytes; all times of the marks' clock. */
 typedef struct pp_kernel {
     int64_t launched;  /**< ns, on the host: when it was put into its queue */
     int64_t start;     /**< ns, on the GPU */
     uint32_t duration; /**< ns */
     uint32_t flags;    /**< PP_KERNEL_* */
+    uint64_t bytes;    /**< of a copy or fill */
 } pp_kernel;
 
 enum {
@@ -149,8 +150,30 @@ enum {
     /** No kernel: all that were launched before `launched` are written, and `start` of the
      * `kernels_lost` are among them: what is lost later is of later captures. */
     PP_KERNEL_COMPLETE = 2,
+    PP_KERNEL_COPY = 4,         /**< no kernel but a copy or fill */
+    PP_KERNEL_COPY_SHIFT = 4,   /**< from this bit on its pp_copy_type, in four bits ... */
+    PP_KERNEL_MEMORY_SHIFT = 8, /**< ... and the host's memory, a pp_copy_memory in four */
+    PP_KERNEL_COPY_MASK = 15,
     PP_KERNEL_NAME_SHIFT = 16, /**< from this bit on: the number of its name; 0: it has none */
 };
+
+/** What a copy or fill is; the numbers are the wire's, as those of pp_copy_memory. */
+typedef enum pp_copy_type {
+    PP_COPY_H2D,
+    PP_COPY_D2H,
+    PP_COPY_D2D,
+    PP_COPY_P2P, /**< from GPU to GPU */
+    PP_COPY_FILL,
+    PP_COPY_OTHER,
+    PP_COPY_TYPES,
+} pp_copy_type;
+
+typedef enum pp_copy_memory {
+    PP_COPY_UNKNOWN, /**< or the host's has no part in it */
+    PP_COPY_PAGEABLE,
+    PP_COPY_PINNED,
+    PP_COPY_MEMORIES,
+} pp_copy_memory;
 
 /** Why a layer is not replayed in a phase (docs/replay.md); the numbers are the wire's. */
 typedef enum pp_replay_skip {
@@ -253,6 +276,8 @@ typedef struct pp_ring_header {
     char model[PP_RING_TEXT];    /**< class of the model; set when layers were found */
     char clock[16];              /**< "host", "kernels" or "cuda": docs/timing.md */
     char kernels[PP_RING_TYPE];  /**< why busy times are not known; "": they are */
+    char copies[PP_RING_TYPE];   /**< why copies and fills are not recorded with kernels; "": they
+                                    are, or kernels are not */
     char refusal[PP_RING_TYPE];  /**< why this process is not profiled; "": it can be */
     char pm[PP_RING_TYPE];       /**< "started": there is a sampler (samples.h); else why there is
                                       none; "": none was asked for, or it is not decided */
@@ -301,7 +326,7 @@ typedef struct pp_ring_header {
 } pp_ring_header;
 
 _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
-_Static_assert(sizeof(pp_kernel) == 24, "the layout is shared between builds");
+_Static_assert(sizeof(pp_kernel) == 32, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_site) == 256, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
 _Static_assert(offsetof(pp_ring_header, mode) - offsetof(pp_ring_header, tail) >= 64,

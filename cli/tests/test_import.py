@@ -14,7 +14,7 @@ import pytest
 SERVER = str(pathlib.Path(__file__).parents[2] / "operator/store/tests/postgres")
 PSQL = sorted(glob.glob("/usr/lib/postgresql/*/bin/psql"))[-1]
 TABLES = ["session", "target", "process", "layer", "activity", "metric_sample", "sample", "attribution", "fit", "item",
-          "estimate", "pattern", "fine", "kernel", "host_wait"]
+          "estimate", "pattern", "fine", "kernel", "host_wait", "gpu_copy"]
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,19 @@ def test_host_waits(database, tmp_path):
         assert code == 0, complaint
     assert ask(database, "SELECT layer, phase, call, file, line, calls_per_step, share_of_steps, ms_per_step FROM result_wait") == [
         ["", "other", "item", "train.py", "41", "2", "0.5", "3"]]
+
+
+def test_copies(database, tmp_path):
+    batches = [folder.batch(i, 10 * i, 10) for i in range(folder.STEPS // 10)]
+    for batch in batches[:2]:
+        batch["copies"] = {"steps": 10, "layer": [0], "phase": [7], "type": [0], "memory": [2], "count": [20],
+                           "bytes": [300000000], "duration": [30 * folder.MS]}
+    place = folder.write(tmp_path / "dlrm", batches=batches)
+    for _ in range(2):  # again changes nothing
+        code, _, complaint = run("--database", database, place)
+        assert code == 0, complaint
+    assert ask(database, "SELECT layer, phase, type, memory, per_step, bytes_per_step, ms_per_step, gb_per_second FROM result_copy") == [
+        ["", "other", "h2d", "pinned", "2", "30000000", "3", "10"]]
 
 
 def everything(database):

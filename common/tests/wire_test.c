@@ -684,6 +684,38 @@ static void test_waits(void **state)
     assert_round_trip(none); /* steps in which the host did not wait */
 }
 
+/** The example with copies of its layer and of none. */
+static json_t *copies_example(void)
+{
+    json_t *object = parse(example);
+    (void)json_object_set_new(
+        object, "copies",
+        parse("{\"steps\":2,\"layer\":[1,0],\"phase\":[0,7],\"type\":[1,4],\"memory\":[2,0],"
+              "\"count\":[9,1],\"bytes\":[36864,0],\"duration\":[400000,7000]}"));
+    return object;
+}
+
+static void test_copies(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = copies_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_round_trip(object);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_int_equal(b->copies.count, 2);
+    assert_int_equal(b->copies.steps, 2);
+    assert_false(pp_wire_is_pm_only(b));
+    const pp_wire_copy *c = &b->copies.rows[0];
+    assert_string_equal(pp_wire_copy_type_name(c->type), "d2h");
+    assert_string_equal(pp_wire_copy_memory_name(c->memory), "pinned");
+    assert_true(c->layer == 1 && c->phase == PP_WIRE_FORWARD && c->count == 9);
+    assert_true(c->bytes == 36864 && c->duration == 400000);
+    assert_string_equal(pp_wire_copy_type_name(b->copies.rows[1].type), "fill");
+    assert_string_equal(pp_wire_copy_type_name(6), "");
+    pp_wire_batch_free(b);
+}
+
 /** The example with two runs of counted steps before it. */
 static json_t *counted_example(void)
 {
@@ -937,6 +969,25 @@ static void test_each_field_of_waits_is_named(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         PP_CLEANUP_JSON json_t *object = waits_example();
+        assert_refused(object, &cases[i]);
+    }
+}
+
+static void test_each_field_of_copies_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"copies.steps", NULL, NULL},       {"copies.steps", "-1", NULL},
+        {"copies.layer[0]", "9", NULL},     {"copies.phase[0]", "9", NULL},
+        {"copies.phase[1]", "1", NULL},     {"copies.type[0]", "6", NULL},
+        {"copies.type[1]", "-1", NULL},     {"copies.memory[0]", "3", NULL},
+        {"copies.memory[1]", "1", NULL},    {"copies.count[1]", "0", NULL},
+        {"copies.bytes[0]", "-1", NULL},    {"copies.bytes[0]", "9007199254740993", NULL},
+        {"copies.duration[1]", "-1", NULL}, {"copies.duration", "[1]", NULL},
+        {"copies.bytes", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = copies_example();
         assert_refused(object, &cases[i]);
     }
 }
@@ -1509,6 +1560,8 @@ int main(void)
         cmocka_unit_test(test_each_field_of_kernels_is_named),
         cmocka_unit_test(test_waits),
         cmocka_unit_test(test_each_field_of_waits_is_named),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_each_field_of_copies_is_named),
         cmocka_unit_test(test_counts_past_the_limit),
         cmocka_unit_test(test_layer_listed_twice),
         cmocka_unit_test(test_not_an_object),

@@ -254,7 +254,7 @@ class World:
                 file.write(self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{SERVICES}/services/{path}",
                                                 check=False))
         for table in ("session", "target", "process", "layer", "activity", "attribution", "fit", "metric_sample",
-                      "kernel", "host_wait"):
+                      "kernel", "host_wait", "gpu_copy"):
             with open(os.path.join(folder, f"{table}.json"), "w", encoding="utf-8") as file:
                 json.dump(self.database.rows(f"SELECT * FROM {table}"), file)
         for pod, text in self.agent_logs().items():

@@ -30,13 +30,14 @@ void pp_sampling_free(pp_sampling *f)
     if (!f)
         return;
     free(f->kernels);
+    free(f->copies);
     free(f->samples);
     free(f);
 }
 
 void pp_sampling_clear(pp_sampling *f)
 {
-    f->n_kernels = f->n_samples = 0;
+    f->n_kernels = f->n_copies = f->n_samples = 0;
 }
 
 static int reserve(void *array, size_t *capacity, size_t needed, size_t size, size_t limit,
@@ -47,6 +48,15 @@ static int reserve(void *array, size_t *capacity, size_t needed, size_t size, si
     return pp_array_reserve(array, capacity, needed, size, err);
 }
 
+static int add_copy(pp_sampling *f, const pp_sampling_kernel *copy, pp_error *err)
+{
+    if (reserve(&f->copies, &f->copies_max, f->n_copies + 1, sizeof *f->copies,
+                PP_SAMPLING_MAX_KERNELS, err) < 0)
+        return -1;
+    f->copies[f->n_copies++] = *copy;
+    return 0;
+}
+
 int pp_sampling_add_kernel(pp_sampling *f, const pp_sampling_kernel *kernel, pp_error *err)
 {
     if (kernel->start < -TIME_MAX || kernel->end > TIME_MAX || kernel->step < -TIME_MAX ||
@@ -54,6 +64,8 @@ int pp_sampling_add_kernel(pp_sampling *f, const pp_sampling_kernel *kernel, pp_
         return pp_error_set(err, PP_ERR_INVALID, "a kernel of an impossible time or step");
     if (kernel->end <= kernel->start)
         return 0; /* takes no time that a sample could see */
+    if (kernel->work != PP_SAMPLING_KERNEL)
+        return add_copy(f, kernel, err);
     if (reserve(&f->kernels, &f->kernels_max, f->n_kernels + 1, sizeof *f->kernels,
                 PP_SAMPLING_MAX_KERNELS, err) < 0)
         return -1;
@@ -74,15 +86,6 @@ int pp_sampling_add_sample(pp_sampling *f, const pp_sampling_sample *sample, pp_
     return 0;
 }
 
-static int compare_kernels(const void *a, const void *b)
-{
-    const pp_sampling_kernel *x = a;
-    const pp_sampling_kernel *y = b;
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end;
-}
-
 static int compare_samples(const void *a, const void *b)
 {
     const pp_sampling_sample *x = a;
@@ -101,6 +104,10 @@ static int64_t rebase(pp_sampling *f)
     for (size_t i = 0; i < f->n_kernels; i++) {
         f->kernels[i].start -= kernels;
         f->kernels[i].end -= kernels;
+    }
+    for (size_t i = 0; i < f->n_copies; i++) {
+        f->copies[i].start -= kernels;
+        f->copies[i].end -= kernels;
     }
     for (size_t i = 0; i < f->n_samples; i++) {
         f->samples[i].start -= samples;
@@ -130,6 +137,20 @@ static void trim(pp_sampling *f, const pp_sampling_clock *clock)
     f->n_samples = n;
 }
 
+/* At the right lag it shows, too, which copies and fills run. */
+static int find_lag(const pp_sampling *f, const pp_sampling_clock *clock, pp_sampling_line *ret,
+                    pp_error *err)
+{
+    pp_sampling mixed = *f;
+    if (f->n_copies == 0 || f->n_kernels == 0)
+        return pp_sampling_find_lag(f, clock, ret, err);
+    if (pp_sampling_mix(f, &mixed.kernels, &mixed.n_kernels, err) < 0)
+        return -1;
+    int rc = pp_sampling_find_lag(&mixed, clock, ret, err);
+    free(mixed.kernels);
+    return rc;
+}
+
 static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_sampling_result *known,
                 pp_sampling_sums **ret, pp_error *err)
 {
@@ -141,7 +162,7 @@ static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_samplin
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");
     trim(f, &near);
-    if (pp_sampling_find_lag(f, &near, &line, err) < 0 ||
+    if (pp_sampling_cut_copies(f, err) < 0 || find_lag(f, &near, &line, err) < 0 ||
         pp_sampling_sum(f, &line, known, ret, err) < 0)
         return -1;
     (*ret)->lag += nearer;
@@ -152,7 +173,7 @@ int pp_sampling_join(pp_sampling *f, const pp_sampling_clock *clock,
                      const pp_sampling_result *known, pp_sampling_sums **ret, pp_error *err)
 {
     if (f->n_kernels > 1)
-        qsort(f->kernels, f->n_kernels, sizeof *f->kernels, compare_kernels);
+        qsort(f->kernels, f->n_kernels, sizeof *f->kernels, pp_sampling_compare_starts);
     if (f->n_samples > 1)
         qsort(f->samples, f->n_samples, sizeof *f->samples, compare_samples);
     int rc = join(f, clock, known, ret, err);

@@ -10,6 +10,10 @@
  * A kernel is cut into parts, by its mean length in the capture: short ones near its ends, where it
  * begins and runs out, and a sampling period each in between (docs/sampling.md).
  *
+ * Copies and fills are work of the process's that is no kernel: while one runs and no kernel does,
+ * it is no gap. That time has columns of its own, and no item: by the kernel before it and by what
+ * it is. What runs beside kernels tells nothing, as copies by a GPU's copy engines do.
+ *
  * Steps are to be whole, each with all of its kernels: these are counted to tell which is which.
  * Where a layer has as many in seven steps of eight or more, what it has in the others (an
  * exception was caught, and it began again) and their windows are left out.
@@ -35,12 +39,21 @@ void pp_sampling_free(pp_sampling *sampling);
  * kernels are cut by that still. */
 void pp_sampling_set_sampled(pp_sampling *sampling, int64_t period);
 
+/** What runs. */
+typedef enum pp_sampling_work {
+    PP_SAMPLING_KERNEL = 0,
+    PP_SAMPLING_FILL,       /**< by the SMs, mostly */
+    PP_SAMPLING_COPY,       /**< within the GPU: the same */
+    PP_SAMPLING_COPY_ACROSS /**< to or from the host or another GPU: by copy engines */
+} pp_sampling_work;
+
 typedef struct pp_sampling_kernel {
     int64_t start; /**< ns, the kernels' clock */
     int64_t end;
     int64_t step;
-    uint32_t layer;
+    uint32_t layer; /**< of kernels alone, as `phase` */
     uint8_t phase;
+    uint8_t work; /**< a pp_sampling_work */
 } pp_sampling_kernel;
 
 typedef struct pp_sampling_sample {
@@ -49,7 +62,8 @@ typedef struct pp_sampling_sample {
     float values[PP_SAMPLING_METRICS]; /**< 0 to 1; NaN: not offered */
 } pp_sampling_sample;
 
-/** PP_ERR_TOO_LARGE past the limit, PP_ERR_INVALID with a time that cannot be. */
+/** A kernel, a copy or a fill. PP_ERR_TOO_LARGE past the limit, of kernels as of the others,
+ * PP_ERR_INVALID with a time that cannot be. */
 int pp_sampling_add_kernel(pp_sampling *sampling, const pp_sampling_kernel *kernel, pp_error *err);
 int pp_sampling_add_sample(pp_sampling *sampling, const pp_sampling_sample *sample, pp_error *err);
 

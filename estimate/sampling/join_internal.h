@@ -11,6 +11,9 @@ struct pp_sampling {
     int64_t sampled;             /* of the samples; that, or longer */
     pp_sampling_kernel *kernels; /* sorted by start once joined */
     size_t n_kernels, kernels_max;
+    pp_sampling_kernel *copies; /* and fills; once joined those stretches in which nothing else
+                                   runs, sorted by start */
+    size_t n_copies, copies_max;
     pp_sampling_sample *samples;
     size_t n_samples, samples_max;
 };
@@ -27,6 +30,17 @@ typedef struct pp_sampling_line {
  * another lag within some samples of the one that is used. */
 int pp_sampling_find_lag(const pp_sampling *sampling, const pp_sampling_clock *clock,
                          pp_sampling_line *ret, pp_error *err);
+
+/** Cuts copies to the stretches in which no kernel runs, nor another one: fills and copies within
+ * the GPU go first. Kernels are sorted by start. */
+int pp_sampling_cut_copies(pp_sampling *sampling, pp_error *err);
+
+/** ret: kernels and copies, sorted by start, these as kernels that no layer has; to be freed. */
+int pp_sampling_mix(const pp_sampling *sampling, pp_sampling_kernel **ret, size_t *ret_n,
+                    pp_error *err);
+
+/** By start: for qsort(). */
+int pp_sampling_compare_starts(const void *a, const void *b);
 
 /** The number of a kernel of a step in which its layer has more or fewer than in nearly all others.
  */

@@ -435,7 +435,8 @@ static const candidate *choose(const candidate *all, size_t n, const pp_sampling
 }
 
 /* Where the GPU stands still now and then, when it does may tell the lag better: levels are known
- * from the same samples, by the lag before. It is taken where it explains no less. */
+ * from the same samples, by the lag before. It is taken where it explains no less. Copies and fills
+ * keep SMs as busy as they do. */
 static int settle(const pp_sampling *f, pp_sampling_kinds *kinds, int metric, candidate *c,
                   pp_error *err)
 {
@@ -446,8 +447,10 @@ static int settle(const pp_sampling *f, pp_sampling_kinds *kinds, int metric, ca
     candidate other = *c;
     if (!levels)
         return pp_error_nomem(err);
-    for (size_t i = 0; i < n; i++)
-        levels[i] = 1;
+    pp_sampling_levels(kinds, metric, &c->line, levels);
+    for (size_t i = 0; i < f->n_kernels; i++)
+        if (f->kernels[i].work == PP_SAMPLING_KERNEL)
+            levels[pp_sampling_kind(kinds, i)] = 1;
     if (make_activity(f, kinds, levels, &a, err) < 0)
         return -1;
     size_t all, pieces = find_pieces(f, &a, metric, c->line.lag, at, lags, &all);

@@ -28,6 +28,8 @@ enum {
 /* No column: of a kernel that is not like those of the other steps, and the gap behind it. */
 #define ODD UINT32_MAX
 
+enum { COPIES = PP_SAMPLING_COPY_PARTS * (PP_SAMPLING_COPY_ACROSS + 1) };
+
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
 typedef struct place {
     UT_hash_handle hh;
@@ -38,7 +40,9 @@ typedef struct place {
     double time; /* ns of all of these */
     uint32_t count;
     uint32_t first, parts;
-    double *cuts; /* parts + 1, as shares of the kernel's time */
+    uint32_t copies[COPIES]; /* columns of what runs in the gap and is no kernel, by part; 0: none
+                                yet */
+    double *cuts;            /* parts + 1, as shares of the kernel's time */
 } place;
 
 /* Sums of x x' of a column with those that are not before it. */
@@ -89,6 +93,7 @@ typedef struct summing {
     size_t rows_max;
     segment *segments;
     size_t n_segments, segments_max;
+    size_t copy; /* the next */
 } summing;
 
 /* ---- columns ---- */
@@ -123,15 +128,22 @@ static uint32_t cut_kernel(double length, double period, double *cuts)
     return n;
 }
 
-static int add_columns(summing *s, const place *p, pp_error *err)
+static int make_room(summing *s, size_t more, pp_error *err)
 {
     pp_sampling_sums *to = s->sums;
-    size_t needed = to->n + p->parts + 1;
+    const size_t needed = to->n + more;
     if (needed > PP_SAMPLING_MAX_COLUMNS)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "kernels of a step need more than %d columns",
                             PP_SAMPLING_MAX_COLUMNS);
-    if (pp_array_reserve(&to->columns, &s->columns_max, needed, sizeof *to->columns, err) < 0 ||
-        pp_array_reserve(&s->rows, &s->rows_max, needed, sizeof *s->rows, err) < 0)
+    if (pp_array_reserve(&to->columns, &s->columns_max, needed, sizeof *to->columns, err) < 0)
+        return -1;
+    return pp_array_reserve(&s->rows, &s->rows_max, needed, sizeof *s->rows, err);
+}
+
+static int add_columns(summing *s, const place *p, pp_error *err)
+{
+    pp_sampling_sums *to = s->sums;
+    if (make_room(s, p->parts + 1, err) < 0)
         return -1;
     for (uint32_t i = 0; i <= p->parts; i++) {
         bool gap = i == p->parts;
@@ -291,12 +303,11 @@ static int add_segment(summing *s, int64_t start, int64_t end, uint32_t column, 
     return 0;
 }
 
-static int add_kernel(summing *s, size_t kernel, int64_t begun, uint32_t *ret_gap, pp_error *err)
+static int add_kernel(summing *s, size_t kernel, int64_t begun, place **ret_place, pp_error *err)
 {
     const pp_sampling_kernel *k = &s->sampling->kernels[kernel];
     place like;
-    const place *p = find_place(s, kernel, &like);
-    *ret_gap = p ? p->first + p->parts : ODD;
+    const place *p = *ret_place = find_place(s, kernel, &like);
     if (!p)
         return add_segment(s, k->start, k->end, ODD, k->step, begun, err);
     double length = (double)(k->end - k->start);
@@ -310,13 +321,79 @@ static int add_kernel(summing *s, size_t kernel, int64_t begun, uint32_t *ret_ga
     return 0;
 }
 
+/* The column of what runs in the gap behind a kernel; that of a copy comes to be with the first, as
+ * long as there is room: what is left without one tells nothing. */
+static int gap_column(summing *s, place *p, uint16_t part, uint32_t *ret, pp_error *err)
+{
+    pp_sampling_sums *to = s->sums;
+    *ret = !p ? ODD : part == 0 ? p->first + p->parts : p->copies[part];
+    if (*ret != 0)
+        return 0;
+    if (to->n >= PP_SAMPLING_MAX_COLUMNS) {
+        *ret = ODD;
+        return 0;
+    }
+    if (make_room(s, 1, err) < 0)
+        return -1;
+    *ret = p->copies[part] = (uint32_t)to->n;
+    s->rows[to->n] = (row){0};
+    to->columns[to->n++] = (pp_sampling_column){.key = {.layer = p->of.layer,
+                                                        .kernel = p->of.kernel,
+                                                        .part = part,
+                                                        .phase = (uint8_t)p->of.phase,
+                                                        .gap = true}};
+    return 0;
+}
+
+/* Cut at the first two of the edges; a short one has no middle, or less. */
+static int add_copy(summing *s, place *p, const pp_sampling_kernel *c, int64_t step, int64_t begun,
+                    pp_error *err)
+{
+    const double unit = (double)s->sampling->period / 25;
+    const int64_t half = (c->end - c->start) / 2;
+    const int64_t one = (int64_t)fmin(edges[0] * unit, (double)half);
+    const int64_t other = (int64_t)fmin(edges[1] * unit, (double)half);
+    const int64_t at[] = {c->start,       c->start + one, c->start + other,
+                          c->end - other, c->end - one,   c->end};
+    for (int i = 0; i < PP_SAMPLING_COPY_PARTS; i++) {
+        uint32_t column;
+        if (at[i + 1] <= at[i])
+            continue;
+        if (gap_column(s, p, (uint16_t)(PP_SAMPLING_COPY_PARTS * c->work % COPIES + i), &column,
+                       err) < 0 ||
+            add_segment(s, at[i], at[i + 1], column, step, begun, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* A gap behind a kernel, and the copies and fills in it, which lie in gaps as a whole. */
+static int add_gap(summing *s, place *p, int64_t start, int64_t end, int64_t step, int64_t begun,
+                   pp_error *err)
+{
+    const pp_sampling *f = s->sampling;
+    uint32_t gap;
+    if (gap_column(s, p, 0, &gap, err) < 0)
+        return -1;
+    for (; s->copy < f->n_copies && f->copies[s->copy].start < end; s->copy++) {
+        const pp_sampling_kernel *c = &f->copies[s->copy];
+        if (c->start < start)
+            continue; /* before all kernels */
+        if (add_segment(s, start, c->start, gap, step, begun, err) < 0 ||
+            add_copy(s, p, c, step, begun, err) < 0)
+            return -1;
+        start = c->end;
+    }
+    return add_segment(s, start, end, gap, step, begun, err);
+}
+
 /* All kernels' parts, and behind each that nothing runs beside the gap to the next. */
 static int make_segments(summing *s, pp_error *err)
 {
     const pp_sampling *f = s->sampling;
     const pp_sampling_kernel *last = &f->kernels[0]; /* the one that ends last of those before */
     int64_t last_begun = last->start;
-    uint32_t gap = 0, behind;
+    place *of_gap = NULL, *of_kernel;
     steps at = {0};
     for (size_t i = 0; i < STEPS_AT_ONCE; i++)
         at.number[i] = INT64_MIN;
@@ -324,16 +401,16 @@ static int make_segments(summing *s, pp_error *err)
         const pp_sampling_kernel *k = &f->kernels[i];
         const int64_t begun = begin_of(&at, k);
         if (k->step > last->step + 1)
-            gap = ODD; /* the kernels of steps between are missing: it is no gap */
+            of_gap = NULL; /* the kernels of steps between are missing: it is no gap */
         if (i > 0 && k->start > last->end &&
-            add_segment(s, last->end, k->start, gap, last->step, last_begun, err) < 0)
+            add_gap(s, of_gap, last->end, k->start, last->step, last_begun, err) < 0)
             return -1;
-        if (add_kernel(s, i, begun, &behind, err) < 0)
+        if (add_kernel(s, i, begun, &of_kernel, err) < 0)
             return -1;
         if (i == 0 || k->end > last->end) {
             last = k;
             last_begun = begun;
-            gap = behind;
+            of_gap = of_kernel;
         }
     }
     return 0;
@@ -538,7 +615,8 @@ static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
 {
     const segment *g = w->alone;
     if (!g || g->column == ODD || !s->sums->columns[g->column].key.gap ||
-        g->start > start - GAP_MARGIN || g->end < end + GAP_MARGIN)
+        pp_sampling_copy_of(&s->sums->columns[g->column].key) || g->start > start - GAP_MARGIN ||
+        g->end < end + GAP_MARGIN)
         return;
     if (g != s->gap)
         end_gap(s);
@@ -743,9 +821,9 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
     pp_sampling_find_known(f, s.sums->known);
     int rc = make_places(&s, err);
     if (rc == 0)
-        rc = find_known(&s, err);
-    if (rc == 0)
         rc = make_segments(&s, err);
+    if (rc == 0)
+        rc = find_known(&s, err);
     if (rc == 0 && s.n_segments > 0) {
         qsort(s.segments, s.n_segments, sizeof *s.segments, compare_segments);
         choose_held(&s, line);

@@ -77,11 +77,14 @@ static int compare_named(const void *a, const void *b)
     return pp_sampling_key_compare(&((const named *)a)->key, &((const named *)b)->key);
 }
 
-/* Whether two columns, next to each other by their keys, are parts of one kernel: they touch then.
+/* Whether two columns, next to each other by their keys, are parts of one kernel, or of copies of a
+ * kind behind one: they touch then.
  */
 static bool touch(const solving *s, const named *a, const named *b)
 {
-    return has(s, PP_SAMPLING_LINKS) && !a->key.gap && !b->key.gap &&
+    return has(s, PP_SAMPLING_LINKS) && a->key.gap == b->key.gap &&
+           (!a->key.gap || pp_sampling_copy_of(&a->key)) &&
+           pp_sampling_copy_of(&a->key) == pp_sampling_copy_of(&b->key) &&
            a->key.layer == b->key.layer && a->key.phase == b->key.phase &&
            a->key.kernel == b->key.kernel;
 }
@@ -122,9 +125,15 @@ static bool is_short(const pp_sampling_column *c)
     return c->time < SHORT_GAP_NS * (double)c->count;
 }
 
+/* Of a copy or a fill as little is known before as of a kernel. */
+static bool is_gap(const pp_sampling_column *c)
+{
+    return c->key.gap && pp_sampling_copy_of(&c->key) == 0;
+}
+
 static double width_of(const solving *s, const pp_sampling_column *c)
 {
-    if (!c->key.gap)
+    if (!is_gap(c))
         return s->scale * LEVEL;
     return is_short(c) ? SHORT_GAP : s->gap_width;
 }
@@ -206,7 +215,7 @@ static bool fill_and_factor(solving *s, int m)
 static double prior_mean(const solving *s, size_t i, int m)
 {
     const pp_sampling_column *c = &s->whole.columns[i];
-    if (c->key.gap)
+    if (is_gap(c))
         return is_short(c) ? 0 : s->gap_mean;
     return s->share[i] > 0 ? c->rhs[m] / s->share[i] : 0;
 }
@@ -289,10 +298,10 @@ static double decided(solving *s, double *of_kernels)
         weigh_signs(s, probe);
         pp_skyline_solve(&s->matrix, s->z);
         for (size_t i = 0; i < s->whole.n; i++)
-            trace[s->whole.columns[i].key.gap] += sign_of(i, probe) * s->z[i] / PROBES;
+            trace[is_gap(&s->whole.columns[i])] += sign_of(i, probe) * s->z[i] / PROBES;
     }
     for (size_t i = 0; i < s->whole.n; i++)
-        n[s->whole.columns[i].key.gap]++;
+        n[is_gap(&s->whole.columns[i])]++;
     *of_kernels = n[false] - trace[false];
     return *of_kernels + n[true] - trace[true];
 }
@@ -303,7 +312,7 @@ static double off_prior(const solving *s, int m)
 {
     double sum = 0;
     for (size_t i = 0; i < s->whole.n; i++)
-        if (!s->whole.columns[i].key.gap)
+        if (!is_gap(&s->whole.columns[i]))
             sum += pow((s->theta[i] - prior_mean(s, i, m)) / LEVEL, 2);
     for (size_t i = 0; i + 1 < s->whole.n; i++)
         if (touch(s, &s->named[i], &s->named[i + 1]))

@@ -26,7 +26,8 @@ enum { PP_SAMPLING_METRICS = PP_METRIC_SAMPLED_COUNT }; /**< by pp_metric */
 typedef struct pp_sampling_key {
     uint32_t layer;  /**< 0: none, the phase is the step's */
     uint32_t kernel; /**< which one of the layer's in that phase of a step, from 0 */
-    uint16_t part;   /**< of the kernel, by pp_sampling_part */
+    uint16_t part;   /**< of the kernel, by pp_sampling_part; of a gap 0, or of
+                          a copy or fill in it, by pp_sampling_copy_of */
     uint8_t phase;   /**< docs/timing.md */
     bool gap;        /**< the time behind the kernel in which none ran */
 } pp_sampling_key;
@@ -82,6 +83,14 @@ typedef struct pp_sampling_sums {
     int64_t lag_stderr; /**< ns */
     pp_sampling_predicted predicted[PP_SAMPLING_METRICS];
 } pp_sampling_sums;
+
+enum { PP_SAMPLING_COPY_PARTS = 5 }; /**< of a copy or a fill, by how far it is from its ends */
+
+/** The pp_sampling_work that runs in the time behind a kernel; 0: none, or it is no such time. */
+static inline unsigned pp_sampling_copy_of(const pp_sampling_key *key)
+{
+    return key->gap ? key->part / PP_SAMPLING_COPY_PARTS : 0;
+}
 
 /** How the i-th of n parts is called: near its end by how far it is from there, so that a kernel
  * that is cut into more parts one time calls the same part the same. Names are in order of time. */

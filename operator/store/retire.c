@@ -64,6 +64,7 @@ enum {
     MAX_SAMPLE_ROWS = 5000,
     MAX_KERNEL_ROWS = 5000,
     MAX_WAIT_ROWS = 5000,
+    MAX_COPY_ROWS = 5000,
     MAX_SESSIONS = 1,
     MAX_PARTITIONS = 10
 };
@@ -85,6 +86,10 @@ static const char waits_sql[] =
     "WITH gone AS (DELETE FROM host_wait WHERE ctid = ANY (ARRAY (SELECT a.ctid FROM host_wait a "
     "JOIN session s ON s.uid = a.session_uid WHERE s.finished_at < to_timestamp($1::bigint / 1e9) "
     "LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone";
+static const char copies_sql[] =
+    "WITH gone AS (DELETE FROM gpu_copy WHERE ctid = ANY (ARRAY (SELECT a.ctid FROM gpu_copy a "
+    "JOIN session s ON s.uid = a.session_uid WHERE s.finished_at < to_timestamp($1::bigint / 1e9) "
+    "LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone";
 /* A session goes when its activity and rows are gone, so that no deletion is a large one. */
 static const char sessions_sql[] =
     "WITH gone AS (DELETE FROM session WHERE uid IN (SELECT s.uid FROM session s "
@@ -93,6 +98,7 @@ static const char sessions_sql[] =
     "AND NOT EXISTS (SELECT 1 FROM sample a WHERE a.session_uid = s.uid) "
     "AND NOT EXISTS (SELECT 1 FROM kernel a WHERE a.session_uid = s.uid) "
     "AND NOT EXISTS (SELECT 1 FROM host_wait a WHERE a.session_uid = s.uid) "
+    "AND NOT EXISTS (SELECT 1 FROM gpu_copy a WHERE a.session_uid = s.uid) "
     "ORDER BY s.finished_at LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
 static const char partitions_sql[] =
     "SELECT CASE WHEN $1::bigint IS NULL THEN 0::bigint ELSE metric_sample_drop($1, $2) END";
@@ -105,12 +111,13 @@ typedef struct retire_call {
 
 static int retire_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
-    static const int64_t limits[] = {MAX_BATCHES,   MAX_SAMPLE_ROWS, MAX_KERNEL_ROWS,
-                                     MAX_WAIT_ROWS, MAX_SESSIONS,    MAX_PARTITIONS};
+    static const int64_t limits[] = {MAX_BATCHES,   MAX_SAMPLE_ROWS, MAX_KERNEL_ROWS, MAX_WAIT_ROWS,
+                                     MAX_COPY_ROWS, MAX_SESSIONS,    MAX_PARTITIONS};
     (void)err;
     pp_store_retired *out = &((retire_call *)job)->retired;
     int64_t *const counts[] = {&out->batches,   &out->sample_rows, &out->kernel_rows,
-                               &out->wait_rows, &out->sessions,    &out->partitions};
+                               &out->wait_rows, &out->copy_rows,   &out->sessions,
+                               &out->partitions};
     *counts[index] = pp_row_int(r, row, 0, 0);
     out->more |= *counts[index] >= limits[index];
     return 0;
@@ -158,6 +165,7 @@ int pp_store_retire(pp_store *store, const pp_store_retention *in, int64_t now_n
     add_limit(&c->call.job, rows_sql, sooner(in->samples, in->results), now_ns, MAX_SAMPLE_ROWS);
     add_limit(&c->call.job, kernels_sql, in->results, now_ns, MAX_KERNEL_ROWS);
     add_limit(&c->call.job, waits_sql, in->results, now_ns, MAX_WAIT_ROWS);
+    add_limit(&c->call.job, copies_sql, in->results, now_ns, MAX_COPY_ROWS);
     add_limit(&c->call.job, sessions_sql, in->results, now_ns, MAX_SESSIONS);
     add_limit(&c->call.job, partitions_sql, in->samples, now_ns, MAX_PARTITIONS);
     return pp_call_submit(store, PP_LANE_BULK, c, err);

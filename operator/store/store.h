@@ -252,6 +252,7 @@ typedef struct pp_store_retired {
     int64_t sample_rows;
     int64_t kernel_rows;
     int64_t wait_rows;
+    int64_t copy_rows;
     int64_t sessions;
     int64_t partitions; /**< days of raw samples */
     bool more;          /**< a bound was reached: call again */

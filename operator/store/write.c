@@ -162,6 +162,43 @@ int pp_store_put_target(pp_store *store, const pp_store_target *in, pp_store_don
     "  steps = least(o.steps::numeric + excluded.steps, " MOST_OF_A_SUM ")::bigint, "              \
     "  ns = least(o.ns::numeric + excluded.ns, " MOST_OF_A_SUM ")::bigint) "
 
+/* Copies and fills, $86 to $92: as kernels. */
+#define MOST_COPIES "20000"
+#define COPIES                                                                                     \
+    "told_copies AS ("                                                                             \
+    " SELECT coalesce(l.name, '') AS layer, w.phase, w.type, w.memory, "                           \
+    "  sum(w.count) AS count, sum(w.bytes) AS bytes, sum(w.ns) AS ns "                             \
+    " FROM new, unnest($86::integer[], $87::text[], $88::text[], $89::text[], "                    \
+    "   $90::bigint[], $91::bigint[], $92::bigint[]) "                                             \
+    "   AS w (layer, phase, type, memory, count, bytes, ns) "                                      \
+    "  LEFT JOIN unnest($30::integer[], $31::text[]) AS l (layer, name) ON l.layer = w.layer "     \
+    " GROUP BY 1, 2, 3, 4), "                                                                      \
+    "placed_copies AS ("                                                                           \
+    " SELECT n.*, o.type IS NOT NULL "                                                             \
+    "   OR (SELECT count(*) FROM gpu_copy WHERE session_uid = $1 AND pod_uid = $2) "               \
+    "    + row_number() OVER (PARTITION BY o.type IS NULL ORDER BY n.layer COLLATE \"C\", "        \
+    "     n.phase, n.type, n.memory) <= " MOST_COPIES " AS apart "                                 \
+    " FROM told_copies n LEFT JOIN gpu_copy o ON o.session_uid = $1 AND o.pod_uid = $2 "           \
+    "  AND o.process = $5 AND o.layer = n.layer AND o.phase = n.phase AND o.type = n.type "        \
+    "  AND o.memory = n.memory), "                                                                 \
+    "kept_copies AS ("                                                                             \
+    " SELECT CASE WHEN apart THEN layer ELSE '' END AS layer, "                                    \
+    "  CASE WHEN apart THEN phase ELSE 'other' END AS phase, "                                     \
+    "  type, memory, count, bytes, ns FROM placed_copies), "                                       \
+    "summed_copies AS ("                                                                           \
+    " INSERT INTO gpu_copy AS o (session_uid, pod_uid, process, layer, phase, type, memory, "      \
+    "count, "                                                                                      \
+    "  bytes, ns) "                                                                                \
+    " SELECT $1, $2, $5, layer, phase, type, memory, "                                             \
+    "  least(sum(count), " MOST_OF_A_SUM ")::bigint, "                                             \
+    "  least(sum(bytes), " MOST_OF_A_SUM ")::bigint, "                                             \
+    "  least(sum(ns), " MOST_OF_A_SUM ")::bigint FROM kept_copies "                                \
+    " GROUP BY layer, phase, type, memory ORDER BY layer COLLATE \"C\", phase, type, memory "      \
+    " ON CONFLICT (session_uid, pod_uid, process, layer, phase, type, memory) DO UPDATE SET "      \
+    "  count = least(o.count::numeric + excluded.count, " MOST_OF_A_SUM ")::bigint, "              \
+    "  bytes = least(o.bytes::numeric + excluded.bytes, " MOST_OF_A_SUM ")::bigint, "              \
+    "  ns = least(o.ns::numeric + excluded.ns, " MOST_OF_A_SUM ")::bigint) "
+
 /*
  * One statement, so that everything hangs on whether the activity row was new: seen again, a batch
  * changes nothing. $41.. are figures derived from the batch: see pp_store_add_batch.
@@ -200,11 +237,11 @@ static const char batch_sql[] =
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
-    "  replays, paused_ns, replaying, chip, kernel_steps, wait_steps) "
+    "  replays, paused_ns, replaying, chip, kernel_steps, wait_steps, copy_steps) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
     "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL, "
-    "  nullif($63::bigint[], '{}'), $74, $85 FROM new "
+    "  nullif($63::bigint[], '{}'), $74, $85, $93 FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -225,6 +262,7 @@ static const char batch_sql[] =
     "  chip = coalesce(excluded.chip, p.chip), "
     "  kernel_steps = p.kernel_steps + excluded.kernel_steps, "
     "  wait_steps = p.wait_steps + excluded.wait_steps, "
+    "  copy_steps = p.copy_steps + excluded.copy_steps, "
     "  kernels = greatest(p.kernels, excluded.kernels)), "
     "advanced AS ("
     " UPDATE target t SET events = events + $10, steps = steps + $41, dropped = dropped + $11, "
@@ -239,7 +277,7 @@ static const char batch_sql[] =
     "  first_ns = least(first_ns, $43), last_ns = greatest(last_ns, $44), "
     "  observed_first_ns = least(observed_first_ns, $8), "
     "  observed_last_ns = greatest(observed_last_ns, $9) "
-    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2), " KERNELS ", " WAITS
+    " FROM new WHERE t.session_uid = $1 AND t.pod_uid = $2), " KERNELS ", " WAITS ", " COPIES
     "SELECT count(*) FROM new";
 
 /* $14.. are the layers, $18.. how it was sampled, $27.. how it closes. Told again, or late, it
@@ -336,6 +374,10 @@ GETTER(wait_line, pp_wire_wait, line)
 GETTER(wait_count, pp_wire_wait, count)
 GETTER(wait_steps, pp_wire_wait, steps)
 GETTER(wait_duration, pp_wire_wait, duration)
+GETTER(copy_layer, pp_wire_copy, layer)
+GETTER(copy_count, pp_wire_copy, count)
+GETTER(copy_bytes, pp_wire_copy, bytes)
+GETTER(copy_duration, pp_wire_copy, duration)
 GETTER(pm_kernels, pp_wire_pm_row, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
@@ -356,6 +398,21 @@ static const char *layer_type(const void *p)
 static const char *wait_phase(const void *p)
 {
     return pp_wire_phase_name(((const pp_wire_wait *)p)->phase);
+}
+
+static const char *copy_phase(const void *p)
+{
+    return pp_wire_phase_name(((const pp_wire_copy *)p)->phase);
+}
+
+static const char *copy_type(const void *p)
+{
+    return pp_wire_copy_type_name(((const pp_wire_copy *)p)->type);
+}
+
+static const char *copy_memory(const void *p)
+{
+    return pp_wire_copy_memory_name(((const pp_wire_copy *)p)->memory);
 }
 
 static const char *kernel_phase(const void *p)
@@ -607,6 +664,22 @@ static void add_waits(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, dwell ? 0 : b->waits.steps);
 }
 
+/* $86 to $93; as kernels. */
+static void add_copies(pp_statement *s, const pp_wire_batch *b)
+{
+    const pp_wire_copy *rows = b->copies.rows;
+    const bool dwell = b->capture.dwell != 0;
+    const size_t n = dwell ? 0 : b->copies.count;
+    pp_sql_ints(s, PP_SQL_INT4_ARRAY, rows, n, sizeof *rows, copy_layer);
+    pp_sql_texts(s, rows, n, sizeof *rows, copy_phase);
+    pp_sql_texts(s, rows, n, sizeof *rows, copy_type);
+    pp_sql_texts(s, rows, n, sizeof *rows, copy_memory);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, copy_count);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, copy_bytes);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, rows, n, sizeof *rows, copy_duration);
+    pp_sql_int8(s, dwell ? 0 : b->copies.steps);
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct pm_value {
     int64_t mean, error;
@@ -797,6 +870,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
                interval_goes_on); /* $67 */
     add_kernels(s, b);
     add_waits(s, b);
+    add_copies(s, b);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

@@ -11,6 +11,7 @@ enum { ACTIVE_MAX = 256 };
  * buffers over every 50 ms, each thread's in order. */
 #define SLACK INT64_C(200000000)
 #define TIME_MAX (INT64_MAX / 4)
+#define BYTES_MAX (UINT64_C(1) << 48) /* of one copy: more than a GPU's memory */
 
 typedef struct item {
     pp_pairing_event event;
@@ -157,6 +158,11 @@ void pp_kernels_lost(pp_kernels *k, uint64_t lost)
     heed_losses(k, lost, INT64_MAX);
 }
 
+static bool is_copy(const pp_kernel *kernel)
+{
+    return kernel->flags & PP_KERNEL_COPY;
+}
+
 int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
 {
     if (kernel->launched < 0 || kernel->launched > TIME_MAX || kernel->start < 0 ||
@@ -171,7 +177,7 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         return 0;
     }
     if (kernel->launched < k->passed) {
-        k->late++;
+        k->late += !is_copy(kernel);
         return 0;
     }
     if (k->head > k->count / 2) {
@@ -185,7 +191,7 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         return -1;
     k->kernels[k->count++] = *kernel;
     k->sorted = false;
-    if (kernel->launched > k->newest)
+    if (kernel->launched > k->newest && !is_copy(kernel)) /* which says nothing of kernels */
         k->newest = kernel->launched;
     return 0;
 }
@@ -331,8 +337,11 @@ static void advance(pp_kernels *k, sweep *s, int64_t until)
 
 static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
 {
+    static const pp_piece outside = {.phase = PP_MARK_OTHER};
     span *in;
     advance(k, s, kernel->launched);
+    if (is_copy(kernel))
+        return s->depth ? &s->active[s->depth - 1]->piece : &outside;
     if (kernel->flags & PP_KERNEL_COLLECTIVE) {
         in = add_span(k, PP_MARK_COMMUNICATION, kernel->start);
     } else {
@@ -345,16 +354,32 @@ static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
     return &in->piece;
 }
 
+/* What the user's process has written of a copy is made one that there is. */
+static pp_kernels_placed copy_of_kernel(const pp_kernel *kernel)
+{
+    const unsigned type = kernel->flags >> PP_KERNEL_COPY_SHIFT & PP_KERNEL_COPY_MASK;
+    const unsigned memory = kernel->flags >> PP_KERNEL_MEMORY_SHIFT & PP_KERNEL_COPY_MASK;
+    return (pp_kernels_placed){
+        .copy = true,
+        .type = (uint8_t)(type < PP_COPY_TYPES ? type : PP_COPY_OTHER),
+        .memory = (uint8_t)(memory < PP_COPY_MEMORIES ? memory : PP_COPY_UNKNOWN),
+        .bytes = kernel->bytes <= BYTES_MAX ? (int64_t)kernel->bytes : 0,
+    };
+}
+
 static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, const pp_piece *in)
 {
-    if (k->watch && k->running)
-        k->watch(k->watch_user,
-                 &(pp_kernels_placed){.start = kernel->start,
-                                      .end = kernel->start + kernel->duration,
-                                      .step = step,
-                                      .layer = in->layer,
-                                      .phase = in->phase,
-                                      .name = kernel->flags >> PP_KERNEL_NAME_SHIFT});
+    pp_kernels_placed placed = {.name = kernel->flags >> PP_KERNEL_NAME_SHIFT};
+    if (!k->watch || !k->running)
+        return;
+    if (is_copy(kernel))
+        placed = copy_of_kernel(kernel);
+    placed.start = kernel->start;
+    placed.end = kernel->start + kernel->duration;
+    placed.step = step;
+    placed.layer = in->layer;
+    placed.phase = in->phase;
+    k->watch(k->watch_user, &placed);
 }
 
 /* The time of the step in which no kernel ran; sorts the kernels by start. */
@@ -364,6 +389,8 @@ static int64_t gap_of(pp_kernels *k, pp_kernel *kernels, size_t n, int64_t start
     int64_t at = later(start, k->covered);
     qsort(kernels, n, sizeof *kernels, compare_starts);
     for (size_t i = 0; i < n; i++) {
+        if (is_copy(&kernels[i]))
+            continue;
         int64_t begin = kernels[i].start < end ? kernels[i].start : end;
         gap += begin > at ? begin - at : 0;
         at = later(at, kernels[i].start + kernels[i].duration);

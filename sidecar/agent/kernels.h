@@ -8,6 +8,9 @@
  * would have been stamped: not before the host came by, not before what was launched earlier ended.
  * Collectives run beside everything and are pieces of their own.
  *
+ * Copies and fills are no kernels: they have a place by their launch, and move no piece, busy time
+ * or gap. One that comes after its step was told counts nowhere.
+ *
  * The first step of a capture only sets the time line: what the GPU still had to do as the
  * recording began is not known.
  */
@@ -33,12 +36,16 @@ typedef struct pp_kernels_placed {
     int64_t end;
     int64_t step; /**< number */
     uint32_t layer;
-    uint8_t phase; /**< a pp_mark_phase */
-    uint32_t name; /**< the number of its name, as the ring has it; 0: none */
+    uint8_t phase;  /**< a pp_mark_phase */
+    uint32_t name;  /**< the number of its name, as the ring has it; 0: none */
+    bool copy;      /**< a copy or fill, in the place where its launch was: */
+    uint8_t type;   /**< a pp_copy_type */
+    uint8_t memory; /**< a pp_copy_memory */
+    int64_t bytes;
 } pp_kernels_placed;
 
-/** Has each kernel of a step told, before the step is handed out: by PP_PAIRING_STEP only, so these
- * are all kernels of whole steps. In no order. */
+/** Has each kernel, copy and fill of a step told, before the step is handed out: by PP_PAIRING_STEP
+ * only, so these are all kernels of whole steps. In no order. */
 void pp_kernels_watch(pp_kernels *kernels, void (*watch)(void *user, const pp_kernels_placed *),
                       void *user);
 

@@ -371,6 +371,16 @@ static int take_samples(pp_monitor *m, pp_error *err)
     }
 }
 
+/* Fills and copies within the GPU are kernels of the driver's, more or less. */
+static pp_sampling_work work_of(const pp_kernels_placed *kernel)
+{
+    if (!kernel->copy)
+        return PP_SAMPLING_KERNEL;
+    return kernel->type == PP_COPY_FILL  ? PP_SAMPLING_FILL
+           : kernel->type == PP_COPY_D2D ? PP_SAMPLING_COPY
+                                         : PP_SAMPLING_COPY_ACROSS;
+}
+
 void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 {
     pp_monitor *m = monitor;
@@ -388,7 +398,8 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
                                   .end = kernel->end,
                                   .step = kernel->step,
                                   .layer = kernel->layer,
-                                  .phase = kernel->phase};
+                                  .phase = kernel->phase,
+                                  .work = (uint8_t)work_of(kernel)};
     pp_error err = {0};
     if (pp_sampling_add_kernel(m->work.pm, &k, &err) < 0)
         m->until = kernel->start; /* as many as there may be */

@@ -44,7 +44,7 @@ typedef enum pp_monitor_advice {
 /** Reads samples and tells the sampler what is wanted. */
 pp_monitor_advice pp_monitor_poll(pp_monitor *monitor, const pp_monitor_input *input);
 
-/** A kernel of a whole step; pp_kernels_watch calls it. */
+/** A kernel, copy or fill of a whole step; pp_kernels_watch calls it. */
 void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel);
 
 /** All kernels of the capture were told. */

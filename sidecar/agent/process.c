@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "sidecar/agent/batch.h"
+#include "sidecar/agent/copy_sums.h"
 #include "sidecar/agent/estimates.h"
 #include "sidecar/agent/kernel_sums.h"
 #include "sidecar/agent/kernels.h"
@@ -36,6 +37,7 @@ struct pp_process {
     pp_pairing *pairing;
     pp_kernels *kernels;
     pp_kernel_sums *sums; /* of steps that the batcher has had, by name */
+    pp_copy_sums *copies; /* of the same */
     pp_wait_sums *waits;  /* of the same */
     int64_t untold;       /* waits that are in none of these, as told already */
     pp_batcher *batcher;
@@ -58,9 +60,10 @@ struct pp_process {
     uint64_t from;          /* that of the first mark of the batch that is gathered */
     uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
     pp_ring_told told;
-    int64_t greeted; /* when the hook was last told that the agent is there, monotonic ns */
-    bool told_gpus;  /* which GPUs it uses */
-    bool refused;    /* that the hook stands aside is told already */
+    int64_t greeted;  /* when the hook was last told that the agent is there, monotonic ns */
+    bool told_gpus;   /* which GPUs it uses */
+    bool told_copies; /* why copies are not recorded */
+    bool refused;     /* that the hook stands aside is told already */
     char refusal[PP_RING_TYPE];         /* why it did; "": it did not */
     uint64_t late;                      /* kernels that came late, as told already */
     uint32_t failures;                  /* of the hook's that are told already */
@@ -76,7 +79,10 @@ struct pp_process {
 static void on_kernel(void *user, const pp_kernels_placed *kernel)
 {
     pp_process *p = user;
-    pp_kernel_sums_add(p->sums, kernel);
+    if (kernel->copy)
+        pp_copy_sums_add(p->copies, kernel);
+    else
+        pp_kernel_sums_add(p->sums, kernel);
     if (p->monitor)
         pp_monitor_kernel(p->monitor, kernel);
 }
@@ -91,9 +97,11 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     p->pairing = pp_pairing_new();
     p->kernels = pp_kernels_new();
     p->sums = pp_kernel_sums_new();
+    p->copies = pp_copy_sums_new();
     p->waits = pp_wait_sums_new();
     p->batcher = pp_batcher_new();
-    if (!p->path || !p->pairing || !p->kernels || !p->sums || !p->waits || !p->batcher)
+    if (!p->path || !p->pairing || !p->kernels || !p->sums || !p->copies || !p->waits ||
+        !p->batcher)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
@@ -117,6 +125,7 @@ void pp_process_free(pp_process *p)
     pp_monitor_free(p->monitor, false);
     pp_kernels_free(p->kernels);
     pp_kernel_sums_free(p->sums);
+    pp_copy_sums_free(p->copies);
     pp_wait_sums_free(p->waits);
     pp_pairing_free(p->pairing);
     free(p->path);
@@ -270,7 +279,7 @@ static int tell_runs(pp_process *p, pp_wire_batch *batch, pp_error *err)
     return 0;
 }
 
-/* Layers that only kernels or waits name: of a step that an earlier batch told. */
+/* Layers that only kernels, copies or waits name: of a step that an earlier batch told. */
 static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
 {
     bool there[PP_RING_LAYERS + 1] = {true};
@@ -282,6 +291,8 @@ static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
         named[batch->kernels.rows[i].layer] = true;
     for (size_t i = 0; i < batch->waits.count; i++)
         named[batch->waits.rows[i].layer] = true;
+    for (size_t i = 0; i < batch->copies.count; i++)
+        named[batch->copies.rows[i].layer] = true;
     for (size_t id = 1; id <= PP_RING_LAYERS; id++)
         most += named[id] && !there[id];
     pp_wire_layer *layers = realloc(batch->layers, most * sizeof *layers);
@@ -307,15 +318,16 @@ static size_t kernel_text(const pp_wire_kernels *kernels)
     return bytes;
 }
 
-/* Bytes of text that are left in a batch for its kernels, or waits, by what the rest takes at most.
- */
+/* Bytes of text that are left in a batch for its kernels, copies or waits, by what the rest takes
+ * at most. */
 static size_t room_in(const pp_wire_batch *batch)
 {
-    enum { ROW = 48, ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10) };
+    enum { ROW = 48, COPY = 100, ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10) };
     const size_t bytes =
         (batch->interval_count + batch->grid.count + 2 * batch->step_count + batch->run_count) *
             ROW +
-        batch->layer_count * PP_KERNEL_SUMS_LAYER_TEXT + kernel_text(&batch->kernels);
+        batch->layer_count * PP_KERNEL_SUMS_LAYER_TEXT + kernel_text(&batch->kernels) +
+        batch->copies.count * COPY;
     return bytes < ROOM ? ROOM - bytes : 0;
 }
 
@@ -341,6 +353,31 @@ static int tell_all_kernels(pp_process *p, pp_wire_batch *batch, pp_error *err)
     pp_strings_free(&batch->kernels.names);
     free(batch->kernels.rows);
     batch->kernels = (pp_wire_kernels){0};
+    return 0;
+}
+
+/* From row *at on. */
+static int tell_copies(pp_process *p, pp_wire_batch *batch, size_t *at, pp_error *err)
+{
+    return pp_copy_sums_copy(p->copies, room_in(batch), at, &batch->copies, err) < 0
+               ? -1
+               : add_layers(p, batch, err);
+}
+
+/* All of them, where there is room; else they go in batches of their own. */
+static int tell_all_copies(pp_process *p, pp_wire_batch *batch, pp_error *err)
+{
+    size_t at = 0;
+    if (!pp_copy_sums_due(p->copies))
+        return 0;
+    if (pp_copy_sums_copy(p->copies, room_in(batch), &at, &batch->copies, err) < 0)
+        return -1;
+    if (at == SIZE_MAX) {
+        pp_copy_sums_clear(p->copies);
+        return add_layers(p, batch, err);
+    }
+    free(batch->copies.rows);
+    batch->copies = (pp_wire_copies){0};
     return 0;
 }
 
@@ -425,6 +462,25 @@ static void emit_kernels(pp_process *p, pp_agent_pod *pod)
 }
 
 /* Those that no batch of the capture had room for: in as many of no time as it takes. */
+static void emit_copies(pp_process *p, pp_agent_pod *pod)
+{
+    pp_error err = {0};
+    if (!pp_copy_sums_due(p->copies))
+        return;
+    for (size_t at = 0; at != SIZE_MAX;) {
+        pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
+        if (batch && tell_copies(p, batch, &at, &err) == 0) {
+            emit_timeless(p, pod, batch);
+        } else {
+            pp_warn(p->path, "copies are not told: %s", err.message);
+            at = SIZE_MAX;
+        }
+        pp_wire_batch_free(batch);
+    }
+    pp_copy_sums_clear(p->copies);
+}
+
+/* Those that no batch of the capture had room for: in as many of no time as it takes. */
 static void emit_waits(pp_process *p, pp_agent_pod *pod)
 {
     pp_error err = {0};
@@ -455,7 +511,7 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     bool ok = batch && describe(p, &batch->process, &err) == 0 &&
               pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
               tell_runs(p, batch, &err) == 0 && tell_all_kernels(p, batch, &err) == 0 &&
-              tell_all_waits(p, batch, &err) == 0;
+              tell_all_copies(p, batch, &err) == 0 && tell_all_waits(p, batch, &err) == 0;
     if (ok) {
         count(p, batch);
         pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
@@ -469,6 +525,7 @@ static void cut(pp_process *p, pp_agent_pod *pod, bool last)
     pp_wire_batch_free(batch);
     if (pp_kernel_sums_steps(p->sums) > 0 && !pp_kernel_sums_over(p->sums))
         emit_kernels(p, pod);
+    emit_copies(p, pod);
     emit_waits(p, pod);
 }
 
@@ -515,8 +572,10 @@ static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_err
     const bool over = pod->policy.max > 0 && p->sampled >= pod->policy.max && !step->dwell;
     if (!over && !pp_batcher_fits(p->batcher, step->count))
         cut(p, pod, false);
-    if (step->kernels)
+    if (step->kernels) {
         pp_kernel_sums_step(p->sums, !over && !step->dwell);
+        pp_copy_sums_step(p->copies, !over && !step->dwell);
+    }
     if (!over && !step->dwell)
         pp_wait_sums_add(p->waits, step);
     if (over)
@@ -898,6 +957,7 @@ static void begin_session(pp_process *p)
     p->stale = false;
     p->run_count = 0;
     pp_kernel_sums_clear(p->sums);
+    pp_copy_sums_forget(p->copies);
     pp_wait_sums_forget(p->waits);
     p->told.lost = h->lost;
     p->told.marks = h->marks;
@@ -947,6 +1007,11 @@ static void listen(pp_process *p, pp_agent_pod *pod)
         PP_CLEANUP_FREE char *why = clean_text(h->refusal, sizeof h->refusal);
         (void)snprintf(p->refusal, sizeof p->refusal, "%s", why ? why : "?");
         pp_warn(p->path, "this process is not profiled: %s", p->refusal);
+    }
+    if (h->copies[0] && !p->told_copies) {
+        p->told_copies = true;
+        PP_CLEANUP_FREE char *why = clean_text(h->copies, sizeof h->copies);
+        pp_warn(p->path, "copies and fills are not recorded: %s", why ? why : "?");
     }
     if (h->failures > p->failures)
         pp_warn(p->path, "the hook gave a capture up for an error of its own, %u so far",

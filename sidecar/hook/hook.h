@@ -150,6 +150,15 @@ int64_t pp_kernels_poll(bool last);
 /** In a forked child: nothing is recorded there. */
 void pp_kernels_forget(void);
 
+/* ---- copies.c: CUPTI's records of copies and fills ---- */
+
+/** CUPTI's kinds of such records. */
+enum { PP_CUPTI_MEMCPY = 1, PP_CUPTI_MEMSET = 2, PP_CUPTI_MEMCPY_PEERS = 22 };
+
+/** Reads one, but for its launch, in CUPTI's time, and the number of its call; false: it did not
+ * run on a GPU, or not to its end. */
+bool pp_copy_read(const uint8_t *record, int kind, pp_kernel *ret, uint32_t *ret_correlation);
+
 /* ---- names.c: kernels' names, once each ---- */
 
 /** The number of a name in the ring, from 1 on; it is written there before. 0: there is no name, or

@@ -1,7 +1,7 @@
 /*
- * When each kernel was launched and ran, from CUPTI's activity records: docs/timing.md. The CUPTI
- * is the one that torch has in the process already; its few functions and the places of the fields
- * read here are declared below (CUDA 12 and later keep them).
+ * When each kernel was launched and ran, copies and fills too, from CUPTI's activity records:
+ * docs/timing.md. The CUPTI is the one that torch has in the process already; its few functions and
+ * the places of the fields read here are declared below (CUDA 12 and later keep them).
  *
  *   start            in the training's thread, as a capture starts: 7 ms, counted as cost
  *   buffer_wanted    in the training's threads: takes one of a few buffers, never waits
@@ -15,6 +15,9 @@
  * keeps a GPU that is behind from running kernels back to back, and kernels of graphs lack it; the
  * second slows each call of the runtime, which a training that waits for its launches feels:
  * docs/overhead.md has figures. So a capture has what those before show to be better.
+ *
+ * Copies and fills have no launch in their own records. So in either case their calls are recorded,
+ * beside nothing or beside those that launch; where that cannot be they are not recorded at all.
  *
  * A CUPTI that stays attached slows every launch, so it goes after each capture. Nothing here waits
  * for the GPU.
@@ -53,6 +56,7 @@ enum {
     BEHIND = 100000,       /* ns from launch to begin of a kernel that had to wait for others */
     DETACH_COST = 2500000, /* ns that leaving CUPTI holds up one CUDA call: the same */
     TRIES = 8,
+    COPIES_UNTOLD = 16, /* one may have been launched before */
 };
 
 /* Records for which CUPTI stays attached where they tell their launches: of each it then keeps some
@@ -113,20 +117,33 @@ static struct {
     int (*runtime_api)(uint32_t, uint8_t);
 } cupti;
 
+/* Numbers of calls, from the first to the last. */
+typedef struct call_range {
+    uint32_t first, last;
+} call_range;
+
 /* The calls that launch, of which alone CUPTI makes records: a runtime's call has one for both.
  * Each is there for the legacy stream and for one of each thread. */
-static const uint32_t driver_calls[] = {
-    307, 442, /* cuLaunchKernel */
-    652, 653, /* cuLaunchKernelEx */
-    477, 478, /* cuLaunchCooperativeKernel */
-    514, 515, /* cuGraphLaunch */
+static const call_range driver_calls[] = {
+    {307, 307},
+    {442, 442}, /* cuLaunchKernel */
+    {652, 653}, /* cuLaunchKernelEx */
+    {477, 478}, /* cuLaunchCooperativeKernel */
 };
-static const uint32_t runtime_calls[] = {
-    211, 214, /* cudaLaunchKernel */
-    505, 506, /* __cudaLaunchKernel: of CUDA 13 */
-    430, 431, /* cudaLaunchKernelExC */
-    269, 270, /* cudaLaunchCooperativeKernel */
-    311, 312, /* cudaGraphLaunch */
+static const call_range runtime_calls[] = {
+    {211, 211}, {214, 214}, /* cudaLaunchKernel */
+    {505, 506},             /* __cudaLaunchKernel: of CUDA 13 */
+    {430, 431},             /* cudaLaunchKernelExC */
+    {269, 270},             /* cudaLaunchCooperativeKernel */
+};
+/* And those that copy or fill, cu.../cuda...Memcpy... and Memset..., or may launch some. */
+static const call_range driver_copies[] = {
+    {43, 95},   {216, 227}, {232, 234}, {248, 254}, {276, 293}, {305, 306}, {318, 321},
+    {397, 416}, {418, 433}, {776, 779}, {796, 799}, {837, 840}, {514, 515}, /* cuGraphLaunch */
+};
+static const call_range runtime_copies[] = {
+    {31, 52},   {142, 145}, {160, 163}, {215, 236}, {243, 246},
+    {249, 250}, {482, 485}, {509, 512}, {554, 557}, {311, 312}, /* cudaGraphLaunch */
 };
 
 static const struct {
@@ -157,9 +174,12 @@ typedef struct pending {
 } pending;
 
 /* Chosen as CUPTI is attached, by what the captures before have shown. */
-static atomic_bool by_calls;        /* launches are told by records of the calls */
-static atomic_bool calls_fail;      /* they were asked for, and told nothing */
-static atomic_bool graphs;          /* the training launches some */
+static atomic_bool by_calls;                     /* launches are told by records of the calls */
+static atomic_bool calls_fail;                   /* they were asked for, and told nothing */
+static atomic_bool graphs;                       /* the training launches some */
+static atomic_bool copies;                       /* are recorded, and fills */
+static atomic_bool copies_fail;                  /* they were, and their calls were not told */
+static _Atomic int64_t copies_told, copies_lost; /* in this process' life */
 static _Atomic int64_t waited, ran; /* kernels of the capture that had to wait for others; all */
 
 /* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
@@ -283,6 +303,11 @@ static uint32_t read_u32(const uint8_t *at)
     return v;
 }
 
+static bool is_copy(const pp_kernel *k)
+{
+    return k->flags & PP_KERNEL_COPY;
+}
+
 static void see_launch(int64_t at)
 {
     newest = at > newest ? at : newest;
@@ -324,7 +349,7 @@ static bool streams_passed(int64_t end)
     if (stream_count == 0 || stream_count > STREAMS || newest <= end + SETTLED_STREAMS)
         return false;
     for (size_t i = 0; i < waiting_count; i++)
-        if (waiting[i].since <= end)
+        if (waiting[i].since <= end && !is_copy(&waiting[i].kernel))
             return false;
     for (size_t i = 0; i < stream_count; i++)
         if (streams[i].newest <= end)
@@ -332,8 +357,20 @@ static bool streams_passed(int64_t end)
     return true;
 }
 
+/* One says nothing of kernels: it shows neither which are here, nor whether the GPU is behind. */
+static void emit_copy(const pp_kernel *k)
+{
+    atomic_fetch_add(&copies_told, 1);
+    atomic_fetch_add(&cost, k->start - k->launched > BEHIND ? CALL_COST_BEHIND : CALL_COST_WAITING);
+    pp_ring_push_kernel(k);
+}
+
 static void emit(const pp_kernel *k, uint64_t stream)
 {
+    if (is_copy(k)) {
+        emit_copy(k);
+        return;
+    }
     see_launch(k->launched);
     see_stream(stream, k->launched);
     bool behind = k->start - k->launched > BEHIND;
@@ -389,6 +426,11 @@ static void emit_found(void)
 
 static void lose(const pending *p)
 {
+    if (is_copy(&p->kernel)) {
+        if (atomic_fetch_add(&copies_lost, 1) >= COPIES_UNTOLD && atomic_load(&copies_told) == 0)
+            atomic_store(&copies_fail, true);
+        return;
+    }
     pp_ring_lose_kernels(1);
     see_launch(p->kernel.start - SILENCE); /* else nothing would show that time goes on */
     if (atomic_load(&ran) == 0)
@@ -485,6 +527,27 @@ static void take_kernel(const uint8_t *r)
                                              .flushes = flushes};
 }
 
+static void take_copy(const uint8_t *r, int kind)
+{
+    pp_kernel k;
+    uint32_t correlation;
+    if (!pp_copy_read(r, kind, &k, &correlation))
+        return;
+    k.start += offset;
+    if (find_launch(correlation, &k.launched))
+        emit(&k, 0);
+    else if (waiting_count < PENDING)
+        waiting[waiting_count++] = (pending){.kernel = k,
+                                             .correlation = correlation,
+                                             .since = k.start < newest ? k.start : newest,
+                                             .flushes = flushes};
+}
+
+static bool is_of_copy(int kind)
+{
+    return kind == PP_CUPTI_MEMCPY || kind == PP_CUPTI_MEMSET || kind == PP_CUPTI_MEMCPY_PEERS;
+}
+
 static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     unsigned mask = atomic_load(&free_buffers);
@@ -517,6 +580,8 @@ static void take_records(void *context, uint32_t stream, uint8_t *buffer, size_t
         }
         if (kind == KIND_DRIVER || kind == KIND_RUNTIME)
             take_launch(record);
+        if (is_of_copy(kind))
+            take_copy(record, kind);
     }
 }
 
@@ -623,24 +688,66 @@ static bool set_clock(void)
 }
 
 /* One of them that this CUPTI does not know is never made. */
-static void record_only(int (*set)(uint32_t, uint8_t), const uint32_t *calls, size_t n)
+static void record_them(int (*set)(uint32_t, uint8_t), const call_range *some, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t id = some[i].first; id <= some[i].last; id++)
+            (void)set(id, 1);
+}
+
+static void record_none(int (*set)(uint32_t, uint8_t))
 {
     enum { CALLS_MAX = 1200 }; /* more than either has; 0.25 ms for all */
     for (uint32_t id = 1; id < CALLS_MAX; id++)
         (void)set(id, 0);
-    for (size_t i = 0; i < n; i++)
-        (void)set(calls[i], 1);
 }
 
-/* Has CUPTI record the calls that launch, and no others. It heeds what it is told of single calls
- * only while their kind is enabled, which enables them all (measured with CUDA 13.0). */
-static bool record_calls(void)
+/* Has CUPTI record the calls that copy and, where it is to, those that launch, and no others. It
+ * heeds what it is told of single calls only while their kind is enabled, which enables them all
+ * (measured with CUDA 13.0). */
+static bool record_calls(bool launch)
 {
     if (cupti.enable(KIND_RUNTIME) != CUPTI_OK || cupti.enable(KIND_DRIVER) != CUPTI_OK)
         return false;
-    record_only(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls);
-    record_only(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls);
+    record_none(cupti.runtime_api);
+    if (launch)
+        record_them(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls);
+    record_them(cupti.runtime_api, runtime_copies, sizeof runtime_copies / sizeof *runtime_copies);
+    record_none(cupti.driver_api);
+    if (launch)
+        record_them(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls);
+    record_them(cupti.driver_api, driver_copies, sizeof driver_copies / sizeof *driver_copies);
     return true;
+}
+
+static void disable_calls(void)
+{
+    (void)cupti.disable(KIND_RUNTIME);
+    (void)cupti.disable(KIND_DRIVER);
+}
+
+static void disable_copies(void)
+{
+    (void)cupti.disable(PP_CUPTI_MEMCPY);
+    (void)cupti.disable(PP_CUPTI_MEMSET);
+    (void)cupti.disable(PP_CUPTI_MEMCPY_PEERS);
+    if (!atomic_load(&by_calls))
+        disable_calls();
+}
+
+/* Why copies and fills are not recorded beside kernels; NULL: they are. */
+static const char *enable_copies(void)
+{
+    if (!cupti.driver_api)
+        return "CUPTI before CUDA 12.4 tells no launches of copies";
+    if (atomic_load(&copies_fail) || atomic_load(&calls_fail))
+        return "CUPTI tells no launches of copies";
+    if ((atomic_load(&by_calls) || record_calls(false)) &&
+        cupti.enable(PP_CUPTI_MEMCPY) == CUPTI_OK && cupti.enable(PP_CUPTI_MEMSET) == CUPTI_OK &&
+        cupti.enable(PP_CUPTI_MEMCPY_PEERS) == CUPTI_OK)
+        return NULL;
+    disable_copies();
+    return "CUPTI refuses to record copies";
 }
 
 /* What costs a marked step less, as far as both are known; else calls are tried where the GPU is
@@ -676,19 +783,19 @@ static bool enable(void)
 {
     choose_records();
     return cupti.callbacks(buffer_wanted, buffer_filled) == CUPTI_OK &&
-           (atomic_load(&by_calls) ? record_calls() : cupti.latency(1) == CUPTI_OK) &&
+           (atomic_load(&by_calls) ? record_calls(true) : cupti.latency(1) == CUPTI_OK) &&
            cupti.enable(KIND_KERNEL) == CUPTI_OK;
 }
 
 static void disable(void)
 {
     (void)cupti.disable(KIND_KERNEL);
-    if (atomic_load(&by_calls)) {
-        (void)cupti.disable(KIND_RUNTIME);
-        (void)cupti.disable(KIND_DRIVER);
-    } else {
+    if (atomic_exchange(&copies, false))
+        disable_copies();
+    if (atomic_load(&by_calls))
+        disable_calls();
+    else
         (void)cupti.latency(0);
-    }
 }
 
 bool pp_kernels_full(void)
@@ -762,6 +869,10 @@ const char *pp_kernels_start(void)
         pp_ring_cost(DETACH_COST);
         return "CUPTI refuses to record kernels";
     }
+    why = enable_copies();
+    atomic_store(&copies, !why);
+    if (pp_ring())
+        pp_copy_text(pp_ring()->copies, sizeof pp_ring()->copies, why ? why : "");
     atomic_store(&state, ON);
     pp_ring_cost(DETACH_COST);
     return NULL;

@@ -25,6 +25,15 @@ LAYERS = {  # name: kernels in ns of forward and backward, and how each of the t
     "2": ([200000, 200000], [400000], ORDINARY, TOLD_LATE),
 }
 REST = {OPTIMIZER: 250000, COMMUNICATION: 350000, OTHER: 450000}
+# Copies and fills of a step: layer or "", phase, type, memory of the host: (kind, how, host of CUPTI's, bytes, ns).
+MEMCPY, MEMSET, PEERS = 1, 2, 22
+COPIES = {
+    ("0", FORWARD, "h2d", "pinned"): (MEMCPY, 1, 2, 100352, 150000),
+    ("1", FORWARD, "d2d", ""): (MEMCPY, 8, 3, 5000, 30000),
+    ("1", BACKWARD, "fill", ""): (MEMSET, 0, 0, 400000001, 200000),
+    ("2", BACKWARD, "p2p", ""): (PEERS, 10, 3, 77, 20000),
+    ("", OTHER, "d2h", "pageable"): (MEMCPY, 2, 1, 4, 10000),
+}
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
 # As the compiler mangles them.
 GEMM = b"_ZN4gemm3runILi4EEEvPf"
@@ -44,15 +53,24 @@ def launch(durations, how=ORDINARY, name=GEMM):
         double.pp_cupti_launch(name, ctypes.c_int64(ns), how)
 
 
+def copy(*place):
+    for key, (kind, how, host, count, ns) in COPIES.items():
+        if key[:2] == place:
+            double.pp_cupti_copy(kind, how, host, ctypes.c_int64(count), ctypes.c_int64(ns))
+
+
 class Launch(torch.autograd.Function):
     @staticmethod
     def forward(context, x, layer):
         context.layer = layer
-        launch(LAYERS[layer][0], LAYERS[layer][2])
+        launch(LAYERS[layer][0][:1], LAYERS[layer][2])
+        copy(layer, FORWARD)
+        launch(LAYERS[layer][0][1:], LAYERS[layer][2])
         return x.clone()
 
     @staticmethod
     def backward(context, grad):
+        copy(context.layer, BACKWARD)
         launch(LAYERS[context.layer][1], LAYERS[context.layer][3])
         return grad, None
 
@@ -76,6 +94,7 @@ class Training(faults.Training):
     def step(self):
         time.sleep(self.pause)
         super().step()
+        copy("", OTHER)
         launch([REST[OTHER]])
         double.pp_cupti_wait(not self.late)
         launch([REST[COMMUNICATION]], name=COLLECTIVE)
@@ -141,6 +160,12 @@ def dear(training):
     buffers would not do if CUPTI kept those that it has at a capture's end."""
     double.pp_cupti_fault(b"dear")
     training.until(lambda: training.calls().count("finalize") >= 12)
+
+
+def uncopied(training):
+    """CUPTI records kernels, and no copies."""
+    double.pp_cupti_fault(b"uncopied")
+    captures(training)
 
 
 def refused(training):
@@ -377,4 +402,4 @@ if __name__ == "__main__":
     load(*sys.argv[2:])
     one = Training()
     told = globals()[sys.argv[1]](one)
-    one.end(step=kernels(), late=one.late, told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())
+    one.end(step=kernels(), copies=[[*key, value[3], value[4]] for key, value in COPIES.items()], late=one.late, told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())

@@ -14,15 +14,18 @@ DOUBLES = pathlib.Path(needed("PP_HOOK")).parent / "tests"
 CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", "cupti/libcupti.so.13",
                                                            "cupti-old/libcupti.so.12")]
 COMMUNICATION, OTHER = 6, 7
+COPY_TYPES, MEMORIES = ("h2d", "d2h", "d2d", "p2p", "fill", "other"), ("", "pageable", "pinned")
 GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
 ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
 # How a capture begins and ends: launches are told by the kernels' own records, or by those of the calls.
-OWN = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
+# Copies' launches are told by their calls in either case.
+OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "enable", "disable", "latency", *LEFT]
+OLD = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
 CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
 
 
-def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None):
+def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=True):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run. `fine`
     is for the hook alone, `settings` for the agent too."""
     probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, **(settings or {}))
@@ -43,6 +46,7 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None
     check(told, [batch for batch in batches if "fine" not in batch])
     check_names(told, batches)
     check_waits(batches)
+    check_copies(told, batches, copied)
     return told, batches
 
 
@@ -95,6 +99,36 @@ def check_names(told, batches):
         (layer, phase): value * steps for layer, phase, value, _ in told["step"]}
 
 
+def check_copies(told, batches, copied):
+    """Of marked steps each copy and fill is told by its type and where it was launched, with its bytes and for as long as
+    it ran. One that is still to be handed over as a capture ends is not."""
+    found, steps = collections.Counter(), 0
+    for batch in batches:
+        if "copies" not in batch:
+            continue
+        copies = batch["copies"]
+        names = {0: "", **{id: layer["name"] for id, layer in layers_of([batch]).items()}}
+        steps += copies["steps"]
+        for layer, phase, kind, memory, *values in zip(*(copies[key] for key in (
+                "layer", "phase", "type", "memory", "count", "bytes", "duration"))):
+            key = (names[layer], phase, COPY_TYPES[kind], MEMORIES[memory])
+            for name, value in zip(("count", "bytes", "ns"), values):
+                found[(*key, name)] += value
+    if not copied:
+        assert not found and not steps
+        return
+    marked = len(numbers(batches))
+    assert steps <= marked
+    if marked < 3 or told["late"]:
+        return
+    assert steps > 0
+    assert {key[:-1] for key in found} == {tuple(copy[:4]) for copy in told["copies"]}
+    for *key, count, ns in told["copies"]:
+        calls = found[(*key, "count")]
+        assert 0.9 * steps - 1 <= calls <= steps, (key, calls, steps)
+        assert (found[(*key, "bytes")], found[(*key, "ns")]) == (count * calls, ns * calls)
+
+
 def check_waits(batches):
     """By either clock: each step asks its loss for a value once."""
     marked = [batch for batch in batches if not batch["stretch"].get("dwell")]
@@ -123,27 +157,34 @@ def captures_of(calls):
     ("captures", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
     ("waiting", CUPTI, [OWN, OWN, OWN]),
     ("graphs", CUPTI, [OWN, CALLS, CALLS]),
-    ("untold", CUPTI, [OWN, CALLS, OWN])], ids=["behind", "waiting", "graphs", "untold"])
+    ("untold", CUPTI, [OWN, CALLS, OLD])], ids=["behind", "waiting", "graphs", "untold"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
-    told, batches = trained(probe, case, cupti)
+    told, batches = trained(probe, case, cupti, copied=case != "untold")
     clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), (clocks, told["ring"], probe.log.read_text()[-2000:])
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
     assert captures_of(told["calls"])[:len(begun)] == begun
 
 
+def test_copies_that_are_refused(probe):
+    """Kernels are recorded as ever, and the agent says why copies are not."""
+    told, batches = trained(probe, "uncopied", copied=False)
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
+    assert "copies and fills are not recorded: CUPTI refuses to record copies" in probe.log.read_text()
+
+
 def test_cupti_before_cuda_12_6_is_attached_once(probe):
     """Attached anew it has ended trainings that replay CUDA graphs; captures after the first have events."""
-    told, batches = trained(probe, "events", OLD_CUPTI)
+    told, batches = trained(probe, "events", OLD_CUPTI, copied=False)
     calls = captures_of(told["calls"])
-    assert calls[:len(OWN)] == OWN and calls.count("register") == 1 and calls.count("finalize") == 1, calls
+    assert calls[:len(OLD)] == OLD and calls.count("register") == 1 and calls.count("finalize") == 1, calls
     assert numbers(batches) and numbers(batches, "cuda")
     why = {b["process"]["kernels"] for b in batches if b["process"]["clock"] == "cuda"}
     assert why == {"CUPTI before CUDA 12.6 is attached once in a process"}
 
 
 def test_cupti_that_is_not_to_be_left_is_not_attached(probe):
-    told, batches = trained(probe, "events", OLD_CUPTI, environment={"TEARDOWN_CUPTI": "0"})
+    told, batches = trained(probe, "events", OLD_CUPTI, environment={"TEARDOWN_CUPTI": "0"}, copied=False)
     assert "register" not in told["calls"] and not numbers(batches) and numbers(batches, "cuda")
     assert {b["process"]["kernels"] for b in batches} == {"TEARDOWN_CUPTI=0: CUPTI before CUDA 12.6 is not to be left"}
 
@@ -153,7 +194,7 @@ def test_what_costs_less_is_chosen(probe):
     captures, though CUPTI keeps some buffers of each."""
     told, _ = trained(probe, "dear")
     calls = captures_of(told["calls"])
-    ways = ["calls" if "runtime" in capture.split() else "own" for capture in " ".join(calls).split("finalize")[:-1]]
+    ways = ["own" if "latency" in capture.split() else "calls" for capture in " ".join(calls).split("finalize")[:-1]]
     assert "calls" in ways and ways[-3:] == ["own"] * 3, ways
 
 

@@ -281,6 +281,53 @@ static void test_doubts(void **state)
     check_doubts(&c, PP_SAMPLING_UNEXPLAINED);
 }
 
+/* Fills of gradients between kernels are activity, and the process's own. Untold, they look like
+ * somebody else's. */
+static void test_fills_are_no_gaps(void **state)
+{
+    (void)state;
+    sim_config c = launch_bound(25);
+    c.fills = 4;
+    c.fill = 40;
+    c.captures = 10;
+    check_doubts(&c, PP_SAMPLING_FITS);
+    sim s;
+    sim_run(&s, &c);
+    pp_sampling_result *r = solved(&s);
+    const sim_score score = sim_compare(&s, r, 10, 1e9);
+    print_message("%.2f points, %.2f within two standard errors\n", score.error, score.within);
+    assert_true(score.error < 0.2 && score.within > 0.85);
+    pp_sampling_result_free(r);
+    sim_free(&s);
+    c.untold = true;
+    check_doubts(&c, PP_SAMPLING_TENANT);
+    c.untold = false;
+    c.tenant = 0.03; /* which is still seen beside them */
+    check_doubts(&c, PP_SAMPLING_TENANT);
+}
+
+/* What a copy engine does beside kernels leaves their values as they are. */
+static void test_copies_beside_kernels(void **state)
+{
+    (void)state;
+    sim_config c = launch_bound(26);
+    sim without, with;
+    sim_run(&without, &c);
+    c.engine = 20;
+    sim_run(&with, &c);
+    pp_sampling_result *r[] = {solved(&without), solved(&with)};
+    const sim_score a = sim_compare(&without, r[0], 10, 1e9), b = sim_compare(&with, r[1], 10, 1e9);
+    print_message("%.3f points, %.3f beside copies; %.2f within two standard errors\n", a.error,
+                  b.error, b.within);
+    assert_int_equal(r[0]->n, r[1]->n);
+    assert_true(b.error < a.error + 0.1 && b.within > 0.85);
+    assert_int_equal(r[1]->quality[0].doubt, PP_SAMPLING_FITS);
+    pp_sampling_result_free(r[0]);
+    pp_sampling_result_free(r[1]);
+    sim_free(&without);
+    sim_free(&with);
+}
+
 /* The first capture has none before it. */
 static void test_one_capture_is_not_judged(void **state)
 {
@@ -446,6 +493,8 @@ int main(void)
         cmocka_unit_test(test_changing_order_and_lost_samples),
         cmocka_unit_test(test_kernels_side_by_side),
         cmocka_unit_test(test_doubts),
+        cmocka_unit_test(test_fills_are_no_gaps),
+        cmocka_unit_test(test_copies_beside_kernels),
         cmocka_unit_test(test_one_capture_is_not_judged),
         cmocka_unit_test(test_ignorance_is_told),
         cmocka_unit_test(test_order_does_not_matter),
@@ -454,5 +503,6 @@ int main(void)
         cmocka_unit_test(test_a_metric_that_comes_now_and_then),
         cmocka_unit_test(test_nothing_to_solve),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

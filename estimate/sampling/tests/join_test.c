@@ -332,6 +332,59 @@ static void test_columns_are_parts_of_kernels(void **state)
     pp_sampling_sums_free(s);
 }
 
+/* Time in columns of what runs behind a kernel of layer 1 in the gap there, a pp_sampling_work. */
+static double time_of(const pp_sampling_sums *s, uint32_t kernel, unsigned work)
+{
+    double time = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const pp_sampling_key *k = &s->columns[i].key;
+        if (k->gap && k->layer == 1 && k->kernel == kernel && pp_sampling_copy_of(k) == work)
+            time += s->columns[i].time;
+    }
+    return time;
+}
+
+/* Adds one of each step; times in the step. */
+static void add_copies(pp_sampling *f, pp_sampling_work work, int64_t start, int64_t end)
+{
+    for (int64_t step = 0; step < STEPS; step++) {
+        const pp_sampling_kernel k = {.start = 7000000 + step * STEP + start,
+                                      .end = 7000000 + step * STEP + end,
+                                      .step = step,
+                                      .layer = 2,
+                                      .work = (uint8_t)work};
+        assert_int_equal(pp_sampling_add_kernel(f, &k, NULL), 0);
+    }
+}
+
+/* What runs in a gap has columns of its own there; what runs beside a kernel, or a copy engine
+ * beside a fill, has none. */
+static void test_copies_cut_gaps(void **state)
+{
+    (void)state;
+    pp_sampling *f = pp_sampling_new(PERIOD);
+    pp_sampling_sums *s = NULL;
+    pp_error err = {0};
+    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000};
+    add_kernels(f);
+    add_copies(f, PP_SAMPLING_FILL, 600000, 760000);        /* 60 us of it behind the kernel */
+    add_copies(f, PP_SAMPLING_COPY_ACROSS, 650000, 800000); /* 40 us behind the fill */
+    add_copies(f, PP_SAMPLING_COPY, 698000, 702000);        /* within it */
+    add_copies(f, PP_SAMPLING_COPY, 900000, 902000);        /* too short to be told */
+    add_samples(f, 0, 0);
+    if (pp_sampling_join(f, &clock, NULL, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_true(llabs(s->lag) < 300);
+    const double gaps = STEPS - 1; /* none ends behind the last step's kernels */
+    assert_true(time_of(s, 1, PP_SAMPLING_FILL) == gaps * 60000);
+    assert_true(time_of(s, 1, PP_SAMPLING_COPY_ACROSS) == gaps * 40000);
+    assert_true(time_of(s, 1, PP_SAMPLING_COPY) == 0);
+    assert_true(time_of(s, 1, PP_SAMPLING_KERNEL) == gaps * 200000);
+    assert_true(left(s) < 1e-4);
+    pp_sampling_sums_free(s);
+    pp_sampling_free(f);
+}
+
 /* Time of layer 1's kernels, by their numbers. */
 static void find_times(const pp_sampling_sums *s, double times[4])
 {
@@ -552,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_a_gpu_that_never_stands_still),
         cmocka_unit_test(test_steps_that_are_missing),
         cmocka_unit_test(test_columns_are_parts_of_kernels),
+        cmocka_unit_test(test_copies_cut_gaps),
         cmocka_unit_test(test_steps_that_overlap),
         cmocka_unit_test(test_steps_unlike_the_others),
         cmocka_unit_test(test_clocks_far_apart),

@@ -23,11 +23,13 @@ typedef struct ran {
     double start, length;
     double level[SHARES];
     const kernel *of;
+    bool fill;
 } ran;
 
 typedef struct model {
     uint64_t rng;
     kernel *kernels;
+    kernel fill;
     int n;
     ran *ran;
     int n_ran;
@@ -82,7 +84,8 @@ static void draw_model(model *m, const sim_config *c)
     int layers = c->kernels / 5;
     m->n = c->kernels;
     m->kernels = need(calloc((size_t)m->n, sizeof *m->kernels));
-    m->ran = need(calloc((size_t)m->n, sizeof *m->ran));
+    m->fill = (kernel){.length = c->fill, .rise = 0.5, .fall = 1, .level = {0.45, 0.37, 0.41}};
+    m->ran = need(calloc((size_t)m->n * 2, sizeof *m->ran));
     m->order = need(calloc((size_t)m->n, sizeof *m->order));
     m->names = need(calloc((size_t)m->n, sizeof *m->names));
     for (int i = 0; i < m->n; i++) {
@@ -121,18 +124,27 @@ static void deal_names(model *m)
     }
 }
 
+static void run_fill(model *m, const sim_config *c)
+{
+    ran *r = &m->ran[m->n_ran++];
+    *r = (ran){.start = m->now + 2, .length = c->fill, .of = &m->fill, .fill = true};
+    memcpy(r->level, m->fill.level, sizeof r->level);
+    m->now = r->start + r->length;
+}
+
 static void run_step(model *m, const sim_config *c)
 {
     if (c->dealt)
         deal_names(m);
     int half = m->n / 5 * 2;
     bool turned = c->shuffled && m->step % 4 == 3;
-    m->n_ran = m->n - (m->last ? 0 : c->late);
-    for (int i = 0; i < m->n_ran; i++) {
+    const int n = m->n - (m->last ? 0 : c->late);
+    m->n_ran = 0;
+    for (int i = 0; i < n; i++) {
         int at = turned && i < half ? (i + half / 2) % half : i;
         const kernel *k = &m->kernels[m->order[at]];
-        ran *r = &m->ran[i];
-        r->of = k;
+        ran *r = &m->ran[m->n_ran++];
+        *r = (ran){.of = k};
         r->length = k->length * exp(0.02 * sim_normal(&m->rng));
         m->now += gap_of(m, c, k);
         r->start = m->now;
@@ -140,6 +152,8 @@ static void run_step(model *m, const sim_config *c)
         m->now += beside ? r->length / 3 : r->length;
         for (int j = 0; j < SHARES; j++)
             r->level[j] = k->now[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * sim_normal(&m->rng));
+        if (c->fills && i % c->fills == 0)
+            run_fill(m, c);
     }
 }
 
@@ -188,7 +202,7 @@ static void add_to_windows(windows *w, const sim *s, const ran *r)
         double part = area(s, r, till - r->start) - area(s, r, from - r->start);
         for (int j = 0; j < SHARES; j++)
             w->sums[i][j] += part * r->level[j] / c->period;
-        w->sums[i][SIM_BUSY] += covered / c->period;
+        w->sums[i][SIM_BUSY] += covered / c->period * (r->fill ? m->fill.level[0] : 1);
     }
 }
 
@@ -197,23 +211,39 @@ static int64_t stamp(model *m, const sim_config *c, double us)
     return (int64_t)llround((us + c->stamps * sim_normal(&m->rng)) * 1000);
 }
 
+static void tell_one(model *m, const sim_config *c, pp_sampling *f, const ran *r)
+{
+    const kernel *named = r->fill ? r->of : &m->kernels[m->names[r->of - m->kernels]];
+    pp_sampling_kernel k = {.start = stamp(m, c, r->start),
+                            .step = m->step,
+                            .layer = named->layer,
+                            .phase = named->phase,
+                            .work = r->fill ? PP_SAMPLING_FILL : PP_SAMPLING_KERNEL};
+    k.end = stamp(m, c, r->start + r->length);
+    if (k.end <= k.start)
+        k.end = k.start + 1;
+    if (!(r->fill && c->untold) && pp_sampling_add_kernel(f, &k, NULL) < 0)
+        abort();
+}
+
+/* Of a copy engine's: no metric of the SMs sees it. */
+static void tell_copy(const model *m, pp_sampling *f, const ran *r)
+{
+    const int64_t start = (int64_t)(1000 * (r->start + r->length / 2));
+    const pp_sampling_kernel k = {
+        .start = start, .end = start + 300000, .step = m->step, .work = PP_SAMPLING_COPY_ACROSS};
+    if (pp_sampling_add_kernel(f, &k, NULL) < 0)
+        abort();
+}
+
 static void tell_kernels(sim *s, pp_sampling *f, windows *w)
 {
     model *m = s->model;
     for (int i = 0; i < m->n_ran; i++) {
-        const ran *r = &m->ran[i];
-        const sim_config *c = &s->config;
-        const kernel *named = &m->kernels[m->names[r->of - m->kernels]];
-        pp_sampling_kernel k = {.start = stamp(m, c, r->start),
-                                .step = m->step,
-                                .layer = named->layer,
-                                .phase = named->phase};
-        k.end = stamp(m, c, r->start + r->length);
-        if (k.end <= k.start)
-            k.end = k.start + 1;
-        if (pp_sampling_add_kernel(f, &k, NULL) < 0)
-            abort();
-        add_to_windows(w, s, r);
+        tell_one(m, &s->config, f, &m->ran[i]);
+        if (s->config.engine && i % s->config.engine == 0)
+            tell_copy(m, f, &m->ran[i]);
+        add_to_windows(w, s, &m->ran[i]);
     }
 }
 

@@ -36,6 +36,10 @@ typedef struct sim_config {
     bool dealt;     /* layers' names are dealt anew in each step */
     bool judged;    /* each capture is predicted by those before it */
     double tenant;  /* what somebody else adds to every sample, share of the range */
+    int fills;      /* every so many kernels a fill comes 2 us behind one; 0: none does */
+    double fill;    /* us: how long it is */
+    bool untold;    /* nobody tells of fills */
+    int engine;     /* every so many kernels a copy engine works, from that one's middle on */
     double wrong;   /* us: the lag that is used is by so much too long */
 } sim_config;
 

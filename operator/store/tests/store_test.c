@@ -1406,6 +1406,63 @@ static void waits_of_replays_are_no_trainings(void **state)
     finish(f);
 }
 
+static void put_copies(fixture *f, int64_t seq, pp_wire_copy *rows, size_t n)
+{
+    kernel_batch b;
+    make_kernels(&b, seq, NULL, 0);
+    b.base.batch.copies = (pp_wire_copies){.steps = 2, .rows = rows, .count = n};
+    put_made(f, &b);
+}
+
+static void copies_are_summed(void **state)
+{
+    (void)state;
+    fixture *f = start("t_copies");
+    pp_wire_copy rows[] = {{1, PP_WIRE_FORWARD, PP_WIRE_H2D, PP_WIRE_PINNED, 1, 4000, 1000},
+                           {0, PP_WIRE_OTHER, PP_WIRE_FILL, 0, 5, 0, 0}};
+    prepare_target(f);
+    put_copies(f, 1, rows, 2);
+    put_copies(f, 2, rows, 1);
+    put_copies(f, 3, NULL, 0); /* none in them: they count all the same */
+    put_copies(f, 1, rows, 2); /* again */
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_int_equal(f->repeated, 1);
+    expect(f, "SELECT copy_steps FROM process", "6");
+    execute(f->direct, "UPDATE process SET copy_steps = 8");
+    expect(f,
+           "SELECT process, layer, phase, type, memory, per_step, bytes_per_step, "
+           "ms_per_step * 1e6, gb_per_second, session, pod_name, latest FROM result_copy "
+           "ORDER BY layer COLLATE \"C\"",
+           "0||other|fill||0.625|0|0|NULL|s1|dlrm-0|f\n"
+           "0|bot.0|forward|h2d|pinned|0.25|1000|250|4|s1|dlrm-0|f");
+    execute(f->direct, "DELETE FROM session");
+    expect(f, "SELECT count(*) FROM gpu_copy", "0");
+    finish(f);
+}
+
+/* A pod may name layers without end; beyond a bound they are not told apart. */
+static void copies_without_end(void **state)
+{
+    (void)state;
+    fixture *f = start("t_copy_bound");
+    pp_wire_copy rows[] = {{1, PP_WIRE_FORWARD, PP_WIRE_D2D, 0, 1, 10, 100},
+                           {1, PP_WIRE_BACKWARD, PP_WIRE_D2D, 0, 1, 20, 200}};
+    prepare_target(f);
+    execute(f->direct,
+            "INSERT INTO gpu_copy SELECT 's1', 'p1', 7, n::text, 'forward', 'd2d', '', 1, 1, 1 "
+            "FROM generate_series(1, 19999) n");
+    put_copies(f, 1, rows, 2);
+    put_copies(f, 2, rows, 2);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    expect(f,
+           "SELECT layer, phase, type, memory, count, bytes, ns FROM gpu_copy WHERE process = 0 "
+           "ORDER BY layer COLLATE \"C\"",
+           "|other|d2d||2|20|200\nbot.0|backward|d2d||2|40|400");
+    finish(f);
+}
+
 /* Of a process by its steps, whichever agents told them. */
 static void result_has_kernels(void **state)
 {
@@ -2152,6 +2209,7 @@ static void retention(void **state)
     put_sampled(f, "agent-1", 3, 70, 500000, -1400123);
     put_kernels(f, 2, "agent-2", 0);
     put_waits(f, 9, &(pp_wire_wait){0, PP_WIRE_OTHER, 0, 0, 1, 1, 1, 1}, 1);
+    put_copies(f, 10, &(pp_wire_copy){0, PP_WIRE_OTHER, PP_WIRE_FILL, 0, 1, 1, 1}, 1);
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
     pp_store_retired r = retire(f, ages, T0 + 100 * DAY); /* not finished: only old samples go */
@@ -2162,7 +2220,7 @@ static void retention(void **state)
     r = retire(f, ages, T0 + DAY / 2);
     assert_int_equal(r.batches + r.sample_rows + r.sessions + r.partitions, 0);
     r = retire(f, ages, T0 + DAY + SECOND);
-    assert_int_equal(r.batches, 5);
+    assert_int_equal(r.batches, 6);
     assert_int_equal(r.sample_rows + r.kernel_rows, 0);
     r = retire(f, ages, T0 + 3 * DAY + SECOND);
     assert_int_equal(r.sample_rows, 1);
@@ -2174,6 +2232,7 @@ static void retention(void **state)
     r = retire(f, ages, T0 + 11 * DAY);
     assert_int_equal(r.kernel_rows, 4);
     assert_int_equal(r.wait_rows, 1);
+    assert_int_equal(r.copy_rows, 1);
     assert_int_equal(r.sessions, 1);
     expect(f,
            "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM item) + "
@@ -2311,6 +2370,8 @@ int main(void)
         cmocka_unit_test(waits_are_summed),
         cmocka_unit_test(waits_without_end),
         cmocka_unit_test(waits_of_replays_are_no_trainings),
+        cmocka_unit_test(copies_are_summed),
+        cmocka_unit_test(copies_without_end),
         cmocka_unit_test(kernels_without_end),
         cmocka_unit_test(replays_are_no_training),
         cmocka_unit_test(figures_that_cannot_be),

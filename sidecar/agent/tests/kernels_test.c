@@ -160,9 +160,10 @@ static void test_where_each_kernel_is(void **state)
     assert_int_equal(next(k, &s), PP_PAIRING_START);
     assert_int_equal(t.n, 0);
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
-    static const pp_kernels_placed expected[] = {{1500, 2000, 2, 7, F, 3},
-                                                 {1700, 2600, 2, 0, PP_MARK_COMMUNICATION, 4095},
-                                                 {2000, 2000, 2, 0, OTHER, 0}};
+    static const pp_kernels_placed expected[] = {
+        {.start = 1500, .end = 2000, .step = 2, .layer = 7, .phase = F, .name = 3},
+        {.start = 1700, .end = 2600, .step = 2, .phase = PP_MARK_COMMUNICATION, .name = 4095},
+        {.start = 2000, .end = 2000, .step = 2, .phase = OTHER}};
     assert_int_equal(t.n, 3);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(t.kernels[i].start, expected[i].start);
@@ -172,6 +173,56 @@ static void test_where_each_kernel_is(void **state)
         assert_int_equal(t.kernels[i].phase, expected[i].phase);
         assert_int_equal(t.kernels[i].name, expected[i].name);
     }
+    pp_kernels_free(k);
+}
+
+static void copy(pp_kernels *k, int64_t launched, int64_t start, uint32_t duration, uint32_t flags,
+                 uint64_t bytes)
+{
+    pp_error err = {0};
+    pp_kernel one = {.launched = launched,
+                     .start = start,
+                     .duration = duration,
+                     .flags = PP_KERNEL_COPY | flags,
+                     .bytes = bytes};
+    assert_int_equal(pp_kernels_add(k, &one, &err), 0);
+}
+
+/* Each is told where it was launched; the step, its pieces and its gap are as without. */
+static void test_copies_are_no_kernels(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    told t = {.n = 0};
+    pp_kernels *k = started();
+    pp_kernels_watch(k, on_placed, &t);
+    pp_piece pieces[] = {piece(7, F, 1010, 1100)};
+    step(k, 2, 1000, 1200, pieces, 1);
+    kernel(k, 1020, 1500, 500, 0);
+    copy(k, 1050, 2000, 300, PP_COPY_FILL << PP_KERNEL_COPY_SHIFT, 4096);
+    copy(k, 1150, 2300, 900,
+         PP_COPY_D2H << PP_KERNEL_COPY_SHIFT | PP_COPY_PINNED << PP_KERNEL_MEMORY_SHIFT, 12);
+    copy(k, 1160, 2300, 1, 15 << PP_KERNEL_COPY_SHIFT | 15 << PP_KERNEL_MEMORY_SHIFT, UINT64_MAX);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->count, 1);
+    check(s, 0, 7, F, 1500, 2000, 500);
+    assert_true(s->end == 2000 && s->gap == 0);
+    assert_int_equal(t.n, 4);
+    assert_false(t.kernels[0].copy);
+    const pp_kernels_placed *fill = &t.kernels[1], *to_host = &t.kernels[2], *odd = &t.kernels[3];
+    assert_true(fill->copy && fill->layer == 7 && fill->phase == F && fill->step == 2);
+    assert_true(fill->type == PP_COPY_FILL && fill->memory == PP_COPY_UNKNOWN);
+    assert_true(fill->bytes == 4096 && fill->start == 2000 && fill->end == 2300);
+    assert_true(to_host->layer == 0 && to_host->phase == OTHER && to_host->bytes == 12);
+    assert_true(to_host->type == PP_COPY_D2H && to_host->memory == PP_COPY_PINNED);
+    assert_true(odd->type == PP_COPY_OTHER && odd->memory == PP_COPY_UNKNOWN && odd->bytes == 0);
+    copy(k, 1100, 3000, 1, 0, 1); /* late */
+    step(k, 3, 1200, 2 * LATER, NULL, 0);
+    copy(k, 3 * LATER, 3 * LATER, 1, 0, 1); /* shows nothing of kernels */
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    kernel(k, 3 * LATER, 3 * LATER, 1, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(pp_kernels_late(k), 0);
     pp_kernels_free(k);
 }
 
@@ -421,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_the_gpu_behind_the_host),
         cmocka_unit_test(test_the_host_behind_the_gpu),
         cmocka_unit_test(test_where_each_kernel_is),
+        cmocka_unit_test(test_copies_are_no_kernels),
         cmocka_unit_test(test_collectives_run_beside),
         cmocka_unit_test(test_two_threads_and_streams),
         cmocka_unit_test(test_losses_end_the_capture),

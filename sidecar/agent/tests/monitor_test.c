@@ -32,6 +32,7 @@ static struct {
     int64_t sampled, placed; /* up to where there are samples and kernels */
     int64_t step;
     bool blank; /* samples lack the last metric */
+    bool fills; /* layer 2's is a fill */
     uint64_t seed;
     int64_t period; /* of samples */
     bool running;
@@ -170,7 +171,9 @@ static void tell_step(void)
                                  .end = t.ends[k],
                                  .step = t.step,
                                  .layer = model[k].layer,
-                                 .phase = model[k].phase};
+                                 .phase = model[k].phase,
+                                 .copy = t.fills && model[k].layer == 2,
+                                 .type = PP_COPY_FILL};
         pp_monitor_kernel(t.monitor, &one);
     }
     t.step++;
@@ -255,7 +258,7 @@ static void check_estimates(const pp_monitor_estimates *e)
             for (int m = 0; m < METRICS; m++)
                 assert_true(fabs(item->mean[m] - model[k].levels[m]) < 0.01);
         }
-    assert_int_equal(found, KERNELS);
+    assert_int_equal(found, t.fills ? KERNELS - 1 : KERNELS);
     assert_true(llabs(e->lag - t.ahead) < 1000);
 }
 
@@ -295,6 +298,19 @@ static void test_from_samples_to_estimates(void **state)
     assert_true(e.result->windows > windows * 3 / 2);
     check_estimates(&e);
     assert_string_equal(pp_monitor_why(t.monitor), "");
+}
+
+/* A fill has no row, and is no gap in which others are seen. */
+static void test_fills_among_kernels(void **state)
+{
+    (void)state;
+    t.fills = true;
+    begin();
+    sample();
+    const pp_monitor_estimates e = check_whole_window();
+    for (size_t i = 0; i < e.result->n; i++)
+        assert_int_not_equal(e.result->items[i].layer, 2);
+    assert_int_equal(e.result->quality[0].doubt, PP_SAMPLING_FITS);
 }
 
 /* However slow the processor is, what the thread took of it is paid for then. */
@@ -935,6 +951,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_from_samples_to_estimates),
+        WITH_FOLDER(test_fills_among_kernels),
         WITH_FOLDER(test_many_windows),
         WITH_FOLDER(test_many_windows_some_blank),
         WITH_FOLDER(test_windows_far_apart),

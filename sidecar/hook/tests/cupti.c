@@ -1,7 +1,8 @@
 /*
  * A double of libcupti.so.13 for the tests of the hook, and the GPU behind it. A training launches
- * kernels by pp_cupti_launch(); they run one after the other, collectives beside them, and their
- * records go the way of CUPTI's. What fails is said by pp_cupti_fault():
+ * kernels by pp_cupti_launch(), copies and fills by pp_cupti_copy(); they run one after the other,
+ * collectives beside them, and their records go the way of CUPTI's. What fails is said by
+ * pp_cupti_fault():
  *
  *   subscribe   another client is attached
  *   clock       a client has given the records another clock
@@ -10,8 +11,9 @@
  *   dropped     every record is dropped
  *   unended     kernels have no end
  *   calls       no call is recorded, whatever is enabled
- *   dear        where calls are recorded each takes long
+ *   dear        where calls that launch are recorded each takes long
  *   slow        what is done is handed over after a while
+ *   uncopied    copies and fills cannot be recorded
  *
  * What runs is told to vgpu_ran(), where that is linked too (e2e/gpu/driver).
  *
@@ -27,14 +29,31 @@
 #include <time.h>
 
 enum { OK = 0, NO_MORE = 12, FAILED = 999 };
-enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10 };
+enum {
+    KIND_MEMCPY = 1,
+    KIND_MEMSET = 2,
+    KIND_DRIVER = 4,
+    KIND_RUNTIME = 5,
+    KIND_KERNEL = 10,
+    KIND_PEERS = 22,
+    KINDS
+};
 
 #ifdef PP_CUPTI_OLD
 enum { VERSION = 21 }; /* of CUDA 12.3 */
 #else
 enum { VERSION = 130000 };
 #endif
-enum { CALL_SIZE = 40, KERNEL_SIZE = 216, BUFFERS = 64, DOMAINS = 8, SPARES = 4, CALLS = 1024 };
+enum {
+    CALL_SIZE = 40,
+    KERNEL_SIZE = 216,
+    COPY_SIZE = 88,
+    PEERS_SIZE = 96,
+    BUFFERS = 64,
+    DOMAINS = 8,
+    SPARES = 4,
+    CALLS = 1024
+};
 /* How pp_cupti_launch() does it: by the runtime, or by the driver, with the record of the call
  * after the kernel's. */
 enum { ORDINARY, OF_GRAPH, TOLD_LATE };
@@ -59,7 +78,8 @@ static char calls[65536];
 static struct {
     wanted_fn wanted;
     filled_fn filled;
-    bool kernels, latency, calls[2][1 + CALLS]; /* of the driver and the runtime: kind, each call */
+    bool copies[KINDS], kernels, latency,
+        calls[2][1 + CALLS]; /* of the driver and the runtime: kind, each call */
     callback_fn subscriber;
     void *user;
     bool domains[DOMAINS];
@@ -196,12 +216,8 @@ static uint8_t *record_of(uint32_t kind, int source, size_t size)
     return record;
 }
 
-static void record_launch(int64_t at, int how)
+static void record_call(int64_t at, uint32_t kind, uint32_t call)
 {
-    /* cuLaunchKernel; else the runtime's cudaLaunchKernel or cudaGraphLaunch, whose call of the
-     * driver is not recorded besides. */
-    uint32_t kind = how == TOLD_LATE ? KIND_DRIVER : KIND_RUNTIME;
-    uint32_t call = how == TOLD_LATE ? 307 : how == OF_GRAPH ? 311 : 211;
     const bool *enabled = client.calls[kind == KIND_RUNTIME];
     uint8_t *r = enabled[0] && enabled[call] ? record_of(kind, OF_CALLS, CALL_SIZE) : NULL;
     if (!r)
@@ -210,6 +226,15 @@ static void record_launch(int64_t at, int how)
     PUT(r, 8, int64_t, at);
     PUT(r, 16, int64_t, at + 1);
     PUT(r, 32, uint32_t, correlation);
+}
+
+static void record_launch(int64_t at, int how)
+{
+    /* cuLaunchKernel; else the runtime's cudaLaunchKernel or cudaGraphLaunch, whose call of the
+     * driver is not recorded besides. */
+    uint32_t kind = how == TOLD_LATE ? KIND_DRIVER : KIND_RUNTIME;
+    uint32_t call = how == TOLD_LATE ? 307 : how == OF_GRAPH ? 311 : 211;
+    record_call(at, kind, call);
 }
 
 static void record_kernel(const char *name, int64_t at, int64_t begin, int64_t end, int how)
@@ -248,7 +273,7 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
         queued_last = at;
     if (how == TOLD_LATE)
         record_launch(at, how);
-    bool dear = fails("dear") && client.calls[1][0];
+    bool dear = fails("dear") && client.calls[1][0] && client.calls[1][211];
     bool listens = client.domains[1] || client.domains[2];
     callback_fn subscriber = listens ? client.subscriber : NULL;
     void *user = client.user;
@@ -260,6 +285,42 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
         subscriber(user, 1, 0, &site);
     }
     leaving = false;
+}
+
+/* `how`: a CUpti_ActivityMemcpyKind; `host`: the CUpti_ActivityMemoryKind of the host's part. */
+static void record_copy(int kind, int how, int host, int64_t bytes, int64_t begin, int64_t end)
+{
+    const size_t size = kind == KIND_PEERS ? PEERS_SIZE : COPY_SIZE;
+    uint8_t *r = client.copies[kind] ? record_of((uint32_t)kind, 7, size) : NULL;
+    if (!r)
+        return;
+    if (kind != KIND_MEMSET) {
+        PUT(r, 4, uint8_t, (uint8_t)how);
+        PUT(r, 5, uint8_t, (uint8_t)(how == 1 ? host : 3));
+        PUT(r, 6, uint8_t, (uint8_t)(how == 2 ? host : 3));
+    }
+    PUT(r, 8, int64_t, bytes);
+    PUT(r, 16, int64_t, begin);
+    PUT(r, 24, int64_t, end);
+    PUT(r, 36, uint32_t, 1);
+    PUT(r, 40, uint32_t, 7);
+    PUT(r, kind == KIND_PEERS ? 60 : 44, uint32_t, correlation);
+}
+
+/* A copy or a fill, in the stream of the kernels, by the runtime. */
+TEST(void, pp_cupti_copy, (int kind, int how, int host, int64_t bytes, int64_t duration))
+{
+    (void)pthread_mutex_lock(&lock);
+    const int64_t at = now();
+    const int64_t begin = stream_ends[0] > at ? stream_ends[0] : at;
+    stream_ends[0] = begin + duration;
+    if (vgpu_ran)
+        vgpu_ran(begin, stream_ends[0]);
+    correlation++;
+    /* cudaMemsetAsync, cudaMemcpyPeerAsync, cudaMemcpyAsync. */
+    record_call(at, KIND_RUNTIME, kind == KIND_MEMSET ? 51 : kind == KIND_PEERS ? 161 : 41);
+    record_copy(kind, how, host, bytes, begin, stream_ends[0]);
+    (void)pthread_mutex_unlock(&lock);
 }
 
 /* ---- CUPTI ---- */
@@ -312,13 +373,22 @@ static void take_spares(void)
     }
 }
 
+static bool is_of_copy(int kind)
+{
+    return kind == KIND_MEMCPY || kind == KIND_MEMSET || kind == KIND_PEERS;
+}
+
 CUPTI(cuptiActivityEnable, (int kind))
 {
     (void)pthread_mutex_lock(&lock);
     if (kind == KIND_KERNEL)
         take_spares();
     bool *of_kind = enabled_calls(kind);
-    bool failed = fails("enable") || (kind != KIND_KERNEL && !of_kind);
+    const bool copies = is_of_copy(kind);
+    bool failed = fails("enable") || (kind != KIND_KERNEL && !of_kind && !copies) ||
+                  (copies && fails("uncopied"));
+    if (copies)
+        client.copies[kind] = !failed;
     for (int call = 0; of_kind && call <= CALLS; call++)
         of_kind[call] = !failed;
     client.kernels = client.kernels || (kind == KIND_KERNEL && !failed);
@@ -331,6 +401,8 @@ CUPTI(cuptiActivityDisable, (int kind))
     client.kernels = client.kernels && kind != KIND_KERNEL;
     if (enabled_calls(kind))
         enabled_calls(kind)[0] = false;
+    if (is_of_copy(kind))
+        client.copies[kind] = false;
     return done("disable", false);
 }
 
@@ -365,13 +437,29 @@ CUPTI(cuptiActivityEnableRuntimeApi, (uint32_t id, uint8_t on))
 }
 #endif
 
+static size_t size_of(uint32_t kind)
+{
+    return kind == KIND_KERNEL     ? KERNEL_SIZE
+           : kind == KIND_PEERS    ? PEERS_SIZE
+           : is_of_copy((int)kind) ? COPY_SIZE
+                                   : CALL_SIZE;
+}
+
+/* Whether a record is of what runs, and does so still. */
+static bool is_running(const uint8_t *r)
+{
+    int64_t end;
+    memcpy(&end, r + 24, sizeof end);
+    return (*r == KIND_KERNEL || is_of_copy(*r)) && end > now();
+}
+
 CUPTI(cuptiActivityGetNextRecord, (uint8_t * data, size_t valid, void **record))
 {
     uint8_t *at = data;
     uint32_t kind;
     if (*record) {
         memcpy(&kind, *record, sizeof kind);
-        at = (uint8_t *)*record + (kind == KIND_KERNEL ? KERNEL_SIZE : CALL_SIZE);
+        at = (uint8_t *)*record + size_of(kind);
     }
     if (at >= data + valid)
         return NO_MORE;
@@ -384,9 +472,7 @@ static size_t ended_part(const buffer *b)
 {
     void *r = NULL;
     while (cuptiActivityGetNextRecord(b->data, b->valid, &r) == OK) {
-        int64_t end;
-        memcpy(&end, (uint8_t *)r + 24, sizeof end);
-        if (*(uint8_t *)r == KIND_KERNEL && end > now())
+        if (is_running(r))
             return (size_t)((uint8_t *)r - b->data);
     }
     return b->valid;
@@ -435,9 +521,7 @@ CUPTI(cuptiActivityFlushAll, (uint32_t force))
     for (int i = 0; i < count; i++) {
         void *r = NULL;
         while (force && cuptiActivityGetNextRecord(full[i].data, full[i].valid, &r) == OK) {
-            int64_t end;
-            memcpy(&end, (uint8_t *)r + 24, sizeof end);
-            if (*(uint8_t *)r == KIND_KERNEL && end > now())
+            if (is_running(r))
                 PUT((uint8_t *)r, 24, int64_t, 0);
         }
         filled(NULL, 0, full[i].data, full[i].size, full[i].valid);
