@@ -72,10 +72,12 @@ int pp_engine_forward(bool model, PyObject *args, pp_engine_nodes *ret)
     int all = model || engine.known < 0 || engine.loss_from < 0
                   ? 0
                   : leads_to_all(args, engine.known, number);
+    if (all < 0)
+        PyErr_Clear(); /* of what the program has given to its loss */
     if (all > 0)
         *ret = (pp_engine_nodes){.layer = engine.loss, .from = engine.known};
     engine.outside = all <= 0;
-    return all < 0 ? -1 : 0;
+    return 0;
 }
 
 int pp_engine_returned(bool model)

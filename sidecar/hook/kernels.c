@@ -580,8 +580,10 @@ static void take_records(void *context, uint32_t stream, uint8_t *buffer, size_t
         }
         if (kind == KIND_DRIVER || kind == KIND_RUNTIME)
             take_launch(record);
-        if (is_of_copy(kind))
+        if (is_of_copy(kind)) {
+            atomic_fetch_add(&attached, 1);
             take_copy(record, kind);
+        }
     }
 }
 

@@ -96,17 +96,36 @@ static int random_id(char *out, size_t size)
 
 static const char full[] = "the ring directory is full";
 
-enum { UNTRIED, WHOLE, FULL };
+enum { UNTRIED, TRYING, WHOLE, FULL };
+
+/* Asked again where a signal came between. */
+static int allocate(int fd, size_t size)
+{
+    enum { TRIES = 8 };
+    int rc = EINTR;
+    for (int i = 0; i < TRIES && rc == EINTR; i++)
+        rc = posix_fallocate(fd, 0, (off_t)size);
+    return rc;
+}
 
 /* A page that a full volume cannot give would end the process that writes it, so all are asked for
- * before the first is written. */
+ * before the first is written; by one thread: what the others write meanwhile is lost. */
 static bool get_memory(pp_ring_header *h)
 {
-    const bool got = posix_fallocate(ring.fd, 0, (off_t)PP_RING_SIZE) == 0;
-    atomic_store_explicit(&ring.memory, got ? WHOLE : FULL, memory_order_release);
-    if (!got)
+    int untried = UNTRIED;
+    if (!atomic_compare_exchange_strong(&ring.memory, &untried, TRYING))
+        return false;
+    const int64_t begun = pp_now();
+    const int rc = allocate(ring.fd, PP_RING_SIZE);
+    pp_ring_cost_add(pp_now() - begun);
+    if (rc != 0 && rc != EINTR)
         pp_copy_text(h->refusal, sizeof h->refusal, full);
-    return got;
+    atomic_store_explicit(&ring.memory,
+                          rc == 0       ? WHOLE
+                          : rc == EINTR ? UNTRIED
+                                        : FULL,
+                          memory_order_release);
+    return rc == 0;
 }
 
 /* Whether there is a ring that can be written behind its header. That part has no memory until
@@ -127,8 +146,7 @@ static const char *make_file(const char *path, int *ret_fd)
     const char *why = NULL;
     if (fchmod(fd, 0666) < 0)
         why = "the ring's mode cannot be set";
-    else if (posix_fallocate(fd, 0, (off_t)sizeof(pp_ring_header)) != 0 ||
-             ftruncate(fd, (off_t)PP_RING_SIZE) != 0)
+    else if (allocate(fd, sizeof(pp_ring_header)) != 0 || ftruncate(fd, (off_t)PP_RING_SIZE) != 0)
         why = full;
     else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         why = "the ring cannot be locked";
@@ -305,11 +323,13 @@ void pp_ring_lose(uint64_t count)
 
 void pp_ring_push(const pp_mark *mark)
 {
+    if (!ring.header)
+        return;
+    __atomic_fetch_add(&ring.header->marks, 1, __ATOMIC_RELAXED);
     if (!writable()) {
         pp_ring_lose(1);
         return;
     }
-    __atomic_fetch_add(&ring.header->marks, 1, __ATOMIC_RELAXED);
     /* Two places: what was lost is told before the first mark that is not. */
     if (PP_RING_MARKS - (ring.head - ring.tail) < 2 && room() < 2) {
         pp_ring_lose(1);

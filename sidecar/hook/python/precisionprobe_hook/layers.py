@@ -231,9 +231,10 @@ def takes_all(filters):
 
 def has_parameters(module):
     """Of compiled code it is not known, and it may have some."""
-    if not hasattr(module, "modules"):
+    modules = getattr(type(module), "modules", None)  # the class's: a model may have an attribute of that name
+    if not callable(modules):
         return True
-    return any([p is not None for each in module.modules() for p in getattr(each, "_parameters", {}).values()])
+    return any([p is not None for each in modules(module) for p in getattr(each, "_parameters", {}).values()])
 
 
 def wants(filters, name, type_name):

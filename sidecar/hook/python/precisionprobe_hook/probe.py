@@ -277,9 +277,9 @@ class _Probe:
                 self.placed.append(_until_gone(each))
 
     def remove_layers(self):
-        self.spans.remove()
         waits.end()
         engine.end()
+        self.spans.remove()
         self.profilers.remove()
         self.remove_records()
         self.isolation.end()

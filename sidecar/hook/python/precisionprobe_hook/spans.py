@@ -36,6 +36,8 @@ class Spans:
 
     def remove(self, names=None):
         for each in [w for w in self.wrapped if not names or w[1] in names]:
+            if each not in self.wrapped:
+                continue  # another thread, which compiles, has spared it meanwhile
             self.wrapped.remove(each)
             cls, name, original, wrapper = each
             if vars(cls).get(name) is not wrapper:
