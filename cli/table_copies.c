@@ -29,7 +29,7 @@ static void print_item(FILE *to, const json_t *item)
 {
     const char *memory = pp_results_text(item, "memory"), *layer = pp_results_text(item, "layer");
     const json_t *rate = json_object_get(item, "gigabytesPerSecond");
-    const size_t places = pp_name_places(layer);
+    const int places = (int)pp_name_places(layer);
     (void)fprintf(to, "copies: %s%s%s (%s", type_of(item), *memory ? ", " : "", memory,
                   *layer ? "layer " : "");
     pp_name_print(to, layer, &(pp_name_cut){.places = places, .head = places});
