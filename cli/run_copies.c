@@ -98,14 +98,6 @@ static int add_row(pp_run_copies *c, row *in, pp_error *err)
     return 0;
 }
 
-static const char *layer_of(const pp_wire_batch *batch, int64_t id)
-{
-    for (size_t i = 0; i < batch->layer_count; i++)
-        if (batch->layers[i].id == id)
-            return batch->layers[i].name;
-    return "";
-}
-
 int pp_run_copies_add(pp_run_copies *c, const pp_wire_batch *batch, pp_error *err)
 {
     const pp_wire_copies *copies = &batch->copies;
@@ -113,7 +105,7 @@ int pp_run_copies_add(pp_run_copies *c, const pp_wire_batch *batch, pp_error *er
         return 0;
     for (size_t i = 0; i < copies->count; i++) {
         const pp_wire_copy *in = &copies->rows[i];
-        row r = {.layer = pp_texts_hold(&c->texts, layer_of(batch, in->layer), err),
+        row r = {.layer = pp_texts_hold(&c->texts, pp_wire_layer_name(batch, in->layer), err),
                  .phase = in->phase,
                  .type = in->type,
                  .memory = in->memory,

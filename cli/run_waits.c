@@ -105,14 +105,6 @@ static int add_row(pp_run_waits *w, row *in, pp_error *err)
     return 0;
 }
 
-static const char *layer_of(const pp_wire_batch *batch, int64_t id)
-{
-    for (size_t i = 0; i < batch->layer_count; i++)
-        if (batch->layers[i].id == id)
-            return batch->layers[i].name;
-    return "";
-}
-
 int pp_run_waits_add(pp_run_waits *w, const pp_wire_batch *batch, pp_error *err)
 {
     const pp_wire_waits *waits = &batch->waits;
@@ -120,7 +112,7 @@ int pp_run_waits_add(pp_run_waits *w, const pp_wire_batch *batch, pp_error *err)
         return 0;
     for (size_t i = 0; i < waits->count; i++) {
         const pp_wire_wait *in = &waits->rows[i];
-        row r = {.layer = pp_texts_hold(&w->texts, layer_of(batch, in->layer), err),
+        row r = {.layer = pp_texts_hold(&w->texts, pp_wire_layer_name(batch, in->layer), err),
                  .call = pp_texts_hold(&w->texts, waits->calls.items[in->call], err),
                  .file = pp_texts_hold(&w->texts, waits->files.items[in->file], err),
                  .line = in->line,

@@ -107,19 +107,10 @@ static int put_step(trace *t, int64_t process, const pp_wire_step *s, pp_error *
                      err);
 }
 
-static const pp_wire_layer *find_layer(const pp_wire_batch *b, int64_t id)
-{
-    for (size_t i = 0; i < b->layer_count; i++) {
-        if (b->layers[i].id == id)
-            return &b->layers[i];
-    }
-    return NULL;
-}
-
 static int put_interval(trace *t, const pp_wire_batch *b, const pp_wire_interval *v, pp_error *err)
 {
     const char *phase = pp_wire_phase_name(v->phase);
-    const pp_wire_layer *layer = find_layer(b, v->layer);
+    const pp_wire_layer *layer = pp_wire_find_layer(b, v->layer);
     json_t *args = json_pack("{s:s, s:I}", "phase", phase, "step", (json_int_t)v->step);
     if (layer) {
         (void)json_object_set_new(args, "layer", json_string(layer->name));

@@ -47,6 +47,20 @@ bool pp_wire_phase_has_layer(pp_wire_phase phase)
            phase == PP_WIRE_INFERENCE;
 }
 
+const pp_wire_layer *pp_wire_find_layer(const pp_wire_batch *batch, int64_t id)
+{
+    for (size_t i = 0; i < batch->layer_count; i++)
+        if (batch->layers[i].id == id)
+            return &batch->layers[i];
+    return NULL;
+}
+
+const char *pp_wire_layer_name(const pp_wire_batch *batch, int64_t id)
+{
+    const pp_wire_layer *layer = pp_wire_find_layer(batch, id);
+    return layer ? layer->name : "";
+}
+
 const char *pp_wire_copy_type_name(int64_t type)
 {
     static const char *const names[] = {"h2d", "d2h", "d2d", "p2p", "fill", "other"};

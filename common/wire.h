@@ -357,6 +357,11 @@ typedef struct pp_wire_batch {
     pp_wire_cost cost;
 } pp_wire_batch;
 
+/** The batch's layer with this id, the batch's own; NULL: it has none. */
+const pp_wire_layer *pp_wire_find_layer(const pp_wire_batch *batch, int64_t id);
+/** Its name; "": it has none. */
+const char *pp_wire_layer_name(const pp_wire_batch *batch, int64_t id);
+
 /**
  * Decodes and checks a `batch` object (its `type` is not looked at). On success *ret owns the
  * batch. On failure returns -1 with PP_ERR_INVALID and the element's name in err->field

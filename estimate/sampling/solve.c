@@ -1,5 +1,6 @@
 #include "estimate/sampling/solve.h"
 
+#include "common/draw.h"
 #include "common/vector.h"
 #include "estimate/sampling/solve_internal.h"
 
@@ -262,10 +263,7 @@ static double find_rest(solving *s, int m)
 /* +1 or -1, drawn by where it stands. */
 static double sign_of(size_t i, int probe)
 {
-    uint64_t x = (uint64_t)i * PROBES + (uint64_t)probe + 1;
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (x >> 40) & 1 ? 1 : -1;
+    return pp_draw((uint64_t)i * PROBES + (uint64_t)probe) & 1 ? 1 : -1;
 }
 
 /* z = the prior's precision, by the variance of a sample, times what is drawn. */
