@@ -13,7 +13,7 @@ from .database import Database
 from .deploy import RELEASE, SERVICES, SYSTEM, Deployment
 from .progress import CommandError, say, step, tidy_up_on_signals, timings, wait_until
 from .replay import record
-from .session import Session, losses, manifest, pods_of
+from .session import WHOLE, Session, losses, manifest, pods_of
 
 SESSION = "dlrm"
 LOSSES = 15  # at least so many are compared with the twin's
@@ -57,7 +57,7 @@ def start_trainings(deployment, args):
     cluster = deployment.cluster
     clear(cluster)
     with step("session and trainings applied"):
-        cluster.apply(manifest(SESSION, duration=args.duration) + "---\n"
+        cluster.apply(manifest(SESSION, duration=args.duration, more=WHOLE) + "---\n"
                       + deployment.render("dlrm.yaml", "dlrm-ddp.yaml", "dlrm-twin.yaml"))
         wait_until("four training pods that run",
                    lambda: sum(p["status"].get("phase") == "Running" for p in trainings(cluster)) == 4, 120)

@@ -23,6 +23,10 @@ spec:
   deadline: {deadline}
 """
 
+# Of a session that samples its whole duration: on two CPU cores that several trainings share a mark finds cold caches
+# and costs a hundred times what it does beside a GPU, so that the default budget may end a capture.
+WHOLE = "  overheadBudgetPercent: 5\n"
+
 
 def manifest(name, labels='profile: "yes"', duration="120s", deadline="15m", more="", namespace=SERVICES):
     """`more`: further lines of the spec, indented by two."""

@@ -6,7 +6,7 @@ import pytest
 from harness import overlap, truth
 from harness.demo import compare, observed
 from harness.progress import wait_until
-from harness.session import losses, manifest, pods_of
+from harness.session import WHOLE, losses, manifest, pods_of
 from harness.environment import SERVICES
 
 pytestmark = [pytest.mark.long, pytest.mark.measures]
@@ -27,7 +27,7 @@ class Run:
 
     def go(self):
         world, cluster = self.world, self.world.cluster
-        cluster.apply(manifest("main", duration="120s") + "---\n"
+        cluster.apply(manifest("main", duration="120s", more=WHOLE) + "---\n"
                       + world.deployment.render("dlrm.yaml", "dlrm-ddp.yaml", "dlrm-twin.yaml"))
         self.phases.append(self.session.follow(60, until=("Pending", "Collecting"))["status"]["phase"])
         self.phases.append(self.session.follow(180, until=("Collecting",))["status"]["phase"])
