@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 12,
+    PP_RING_VERSION = 14,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -133,7 +133,10 @@ typedef struct pp_kernel {
     int64_t start;     /**< ns, on the GPU */
     uint32_t duration; /**< ns */
     uint32_t flags;    /**< PP_KERNEL_* */
-    uint64_t bytes;    /**< of a copy or fill */
+    union {
+        uint64_t bytes; /**< of a copy or fill */
+        uint64_t shape; /**< of a kernel: the same where grid, blocks and shared memory are */
+    };
 } pp_kernel;
 
 enum {

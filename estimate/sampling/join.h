@@ -53,7 +53,8 @@ typedef struct pp_sampling_kernel {
     int64_t step;
     uint32_t layer; /**< of kernels alone, as `phase` */
     uint8_t phase;
-    uint8_t work; /**< a pp_sampling_work */
+    uint8_t work;  /**< a pp_sampling_work */
+    uint64_t like; /**< the same of kernels of one function and shape of launch; 0: not known */
 } pp_sampling_kernel;
 
 typedef struct pp_sampling_sample {

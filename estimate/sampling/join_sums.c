@@ -38,6 +38,7 @@ typedef struct place {
         uint32_t phase;
     } of;
     double time; /* ns of all of these */
+    uint64_t like;
     uint32_t count;
     uint32_t first, parts;
     uint32_t copies[COPIES]; /* columns of what runs in the gap and is no kernel, by part; 0: none
@@ -153,7 +154,8 @@ static int add_columns(summing *s, const place *p, pp_error *err)
                                          .kernel = p->of.kernel,
                                          .part = gap ? 0 : pp_sampling_part(i, p->parts),
                                          .phase = (uint8_t)p->of.phase,
-                                         .gap = gap}};
+                                         .gap = gap},
+                                 .like = gap ? 0 : p->like};
     }
     return 0;
 }
@@ -232,11 +234,13 @@ static int make_places(summing *s, pp_error *err)
             continue;
         place like;
         place *p = find_place(s, i, &like);
+        like.like = f->kernels[i].like;
         p = p ? p : new_place(s, &like, err);
         if (!p)
             return -1;
         p->time += (double)(f->kernels[i].end - f->kernels[i].start);
         p->count++;
+        p->like = p->like == f->kernels[i].like ? p->like : 0;
     }
     return cut_places(s, err);
 }

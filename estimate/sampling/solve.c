@@ -11,13 +11,10 @@
 /* Entries of the matrix, 8 bytes each. */
 #define ENTRIES_MAX ((size_t)16 << 20)
 
-/* Widths of the prior, as shares of a metric's range; a gap is short up to 3.5 us. */
-#define LEVEL 0.4
-#define NEXT_PART 0.2
-#define SHORT_GAP 0.01
+/* Widths of the prior of long gaps, as shares of a metric's range: at most, and at least. */
 #define LONG_GAP 0.2
+#define LEAST_GAP 0.01
 #define WRITTEN_GAP 0.05 /* of memory, to which caches are written back */
-#define SHORT_GAP_NS 3500.0
 
 /* ns: how far off the lag may be beyond what the captures say. A kernel's record is 0.9 to 1.4 us
  * longer than its blocks run, and where in it they do no sample tells; with kernels of known
@@ -33,35 +30,24 @@
 #define LEAST_EXPLAINED 0.8
 #define MAX_ITEMS_Z 3.0
 
-/* ... of the kernels' widths, by what samples decide. */
-#define LEAST_SCALE 0.1
-#define MOST_SCALE 1.0
-
 enum { ROUNDS = 8, PROBES = 8 };
-
-/* A column by its key. */
-typedef struct named {
-    pp_sampling_key key;
-    uint32_t column;
-} named;
+/* Widths and noise that change by less are found. */
+#define SETTLED 0.02
 
 typedef struct solving {
     unsigned without; /* pp_sampling_solution_part */
     pp_sampling_whole whole;
-    named *named; /* in order of keys */
-    pp_skyline matrix;
+    pp_sampling_prior *prior;
+    pp_arrow matrix;            /* of columns and, behind them, groups of kernels that are alike */
     double *share;              /* of each column, of the captures that know the metric ... */
     double *held;               /* ... and the same of their windows that are held out */
-    double *theta;              /* the metric's estimates */
+    double *theta;              /* the metric's estimates, as many as the matrix has rows */
     double *rest;               /* n for each capture: X' (y - X theta) of its windows */
-    double *z;                  /* scratch, n */
+    double *z, *signs;          /* scratch, as many */
     double *times;              /* n for each capture: ns of its kernels' parts */
     pp_sampling_causes *causes; /* of each item */
     double *errors;
-    double noise;    /* variance of what is left of a sample */
-    double gap_mean; /* the prior of the metric's long gaps ... */
-    double gap_width;
-    double scale; /* of the widths of kernels' prior */
+    double noise; /* variance of what is left of a sample */
     double lag_stderr;
     pp_sampling_result *result;
 } solving;
@@ -71,24 +57,13 @@ static bool has(const solving *s, pp_sampling_solution_part part)
     return !(s->without & (unsigned)part);
 }
 
+/* In the order of keys. */
+static const pp_sampling_key *key_of(const solving *s, size_t i)
+{
+    return &s->whole.columns[s->whole.by_key[i]].key;
+}
+
 /* ---- the matrix ---- */
-
-static int compare_named(const void *a, const void *b)
-{
-    return pp_sampling_key_compare(&((const named *)a)->key, &((const named *)b)->key);
-}
-
-/* Whether two columns, next to each other by their keys, are parts of one kernel, or of copies of a
- * kind behind one: they touch then.
- */
-static bool touch(const solving *s, const named *a, const named *b)
-{
-    return has(s, PP_SAMPLING_LINKS) && a->key.gap == b->key.gap &&
-           (!a->key.gap || pp_sampling_copy_of(&a->key)) &&
-           pp_sampling_copy_of(&a->key) == pp_sampling_copy_of(&b->key) &&
-           a->key.layer == b->key.layer && a->key.phase == b->key.phase &&
-           a->key.kernel == b->key.kernel;
-}
 
 static void widen(uint32_t *first, uint32_t a, uint32_t b)
 {
@@ -110,33 +85,8 @@ static int shape_matrix(solving *s, pp_error *err)
         for (size_t p = 0; p < w->captures[g]->n_pairs; p++)
             widen(first, w->index[g][w->captures[g]->pairs[p].a],
                   w->index[g][w->captures[g]->pairs[p].b]);
-    for (size_t i = 0; i + 1 < w->n; i++)
-        if (touch(s, &s->named[i], &s->named[i + 1]))
-            widen(first, s->named[i].column, s->named[i + 1].column);
-    return pp_skyline_init(&s->matrix, w->n, first, ENTRIES_MAX, err);
-}
-
-static void add_entry(const pp_skyline *m, uint32_t a, uint32_t b, double value)
-{
-    *pp_skyline_entry(m, a > b ? a : b, a > b ? b : a) += value;
-}
-
-static bool is_short(const pp_sampling_column *c)
-{
-    return c->time < SHORT_GAP_NS * (double)c->count;
-}
-
-/* Of a copy or a fill as little is known before as of a kernel. */
-static bool is_gap(const pp_sampling_column *c)
-{
-    return c->key.gap && pp_sampling_copy_of(&c->key) == 0;
-}
-
-static double width_of(const solving *s, const pp_sampling_column *c)
-{
-    if (!is_gap(c))
-        return s->scale * LEVEL;
-    return is_short(c) ? SHORT_GAP : s->gap_width;
+    pp_prior_widen(s->prior, first);
+    return pp_arrow_init(&s->matrix, w->n, pp_prior_size(s->prior) - w->n, first, ENTRIES_MAX, err);
 }
 
 /* Samples of one gap go along: its sum counts once. */
@@ -157,17 +107,17 @@ static pp_sampling_predicted predicted(const solving *s, int m)
 /* Samples that lie in gaps tell what gaps are like: where no kernel runs no SM is active, unless
  * others use the GPU. Less is known of the time right behind a kernel, in which what it leaves may
  * be written to memory. */
-static void find_gap_prior(solving *s, int m)
+static void begin_prior(solving *s, int m)
 {
     const pp_sampling_predicted p = predicted(s, m);
-    s->gap_mean = 0;
-    s->gap_width = LONG_GAP;
-    if (p.gaps < LEAST_GAPS || !has(s, PP_SAMPLING_GAPS))
-        return;
-    const double least = pp_metric_get((pp_metric)m)->within_sms ? SHORT_GAP : WRITTEN_GAP;
-    s->gap_mean = p.gap_y / p.gap_samples;
-    const double differ = sqrt(gap_squares(&p, s->gap_mean) * p.gaps) / p.gap_samples;
-    s->gap_width = fmin(fmax(differ, least), LONG_GAP);
+    double mean = 0, width = LONG_GAP;
+    if (p.gaps >= LEAST_GAPS && has(s, PP_SAMPLING_GAPS)) {
+        const double least = pp_metric_get((pp_metric)m)->within_sms ? LEAST_GAP : WRITTEN_GAP;
+        mean = p.gap_y / p.gap_samples;
+        const double differ = sqrt(gap_squares(&p, mean) * p.gaps) / p.gap_samples;
+        width = fmin(fmax(differ, least), LONG_GAP);
+    }
+    pp_prior_begin(s->prior, &s->whole, s->share, m, mean, width);
 }
 
 /* What the captures that know a metric have of each column. */
@@ -189,46 +139,24 @@ static void find_shares(solving *s, int m)
 static bool fill_and_factor(solving *s, int m)
 {
     const pp_sampling_whole *w = &s->whole;
-    memset(s->matrix.values, 0, s->matrix.count * sizeof *s->matrix.values);
+    pp_arrow_clear(&s->matrix);
     for (size_t g = 0; g < w->n_captures; g++)
         for (size_t p = 0; w->captures[g]->known[m] && p < w->captures[g]->n_pairs; p++) {
             const pp_sampling_pair *pair = &w->captures[g]->pairs[p];
-            add_entry(&s->matrix, w->index[g][pair->a], w->index[g][pair->b], pair->sum);
+            pp_arrow_add(&s->matrix, w->index[g][pair->a], w->index[g][pair->b], pair->sum);
         }
-    for (size_t i = 0; i < w->n; i++) {
-        double width = width_of(s, &w->columns[i]);
-        *pp_skyline_entry(&s->matrix, i, i) += s->noise / (width * width);
-    }
-    double link = s->noise * pow(s->scale * NEXT_PART, -2);
-    for (size_t i = 0; i + 1 < w->n; i++)
-        if (touch(s, &s->named[i], &s->named[i + 1])) {
-            uint32_t a = s->named[i].column;
-            uint32_t b = s->named[i + 1].column;
-            add_entry(&s->matrix, a, a, link);
-            add_entry(&s->matrix, b, b, link);
-            add_entry(&s->matrix, a, b, -link);
-        }
-    return pp_skyline_factor(&s->matrix);
+    pp_prior_add(s->prior, s->noise, &s->matrix);
+    return pp_arrow_factor(&s->matrix);
 }
 
 /* ---- one metric ---- */
 
-static double prior_mean(const solving *s, size_t i, int m)
-{
-    const pp_sampling_column *c = &s->whole.columns[i];
-    if (is_gap(c))
-        return is_short(c) ? 0 : s->gap_mean;
-    return s->share[i] > 0 ? c->rhs[m] / s->share[i] : 0;
-}
-
 static void solve_theta(solving *s, int m)
 {
-    for (size_t i = 0; i < s->whole.n; i++) {
-        const pp_sampling_column *c = &s->whole.columns[i];
-        double width = width_of(s, c);
-        s->theta[i] = c->rhs[m] + s->noise / (width * width) * prior_mean(s, i, m);
-    }
-    pp_skyline_solve(&s->matrix, s->theta);
+    for (size_t i = 0; i < pp_prior_size(s->prior); i++)
+        s->theta[i] = i < s->whole.n ? s->whole.columns[i].rhs[m] : 0;
+    pp_prior_add_means(s->prior, s->noise, s->theta);
+    pp_arrow_solve(&s->matrix, s->theta);
 }
 
 /* X' (y - X theta) of each capture; returns the sum of all squares that are left. */
@@ -266,57 +194,27 @@ static double sign_of(size_t i, int probe)
     return pp_draw((uint64_t)i * PROBES + (uint64_t)probe) & 1 ? 1 : -1;
 }
 
-/* z = the prior's precision, by the variance of a sample, times what is drawn. */
-static void weigh_signs(solving *s, int probe)
-{
-    const pp_sampling_whole *w = &s->whole;
-    for (size_t i = 0; i < w->n; i++) {
-        const double width = width_of(s, &w->columns[i]);
-        s->z[i] = s->noise / (width * width) * sign_of(i, probe);
-    }
-    for (size_t i = 0; i + 1 < w->n; i++) {
-        const uint32_t a = s->named[i].column, b = s->named[i + 1].column;
-        if (!touch(s, &s->named[i], &s->named[i + 1]))
-            continue;
-        const double apart =
-            s->noise * pow(s->scale * NEXT_PART, -2) * (sign_of(a, probe) - sign_of(b, probe));
-        s->z[a] += apart;
-        s->z[b] -= apart;
-    }
-}
-
-/* How many columns the samples decide, and not the prior: the trace of (X'X + P)^-1 X'X, which is
+/* How many values the samples decide, and not the prior: the trace of (X'X + P)^-1 X'X, which is
  * what n less that of (X'X + P)^-1 P is (MacKay 1992, doi:10.1162/neco.1992.4.3.415), by random
- * signs (Hutchinson 1989, doi:10.1080/03610918908812806). Of all columns, and of kernels' parts
- * alone. */
-static double decided(solving *s, double *of_kernels)
+ * signs (Hutchinson 1989, doi:10.1080/03610918908812806). Of all values, and of each class. */
+static double decided(solving *s, double of[PP_PRIOR_CLASSES])
 {
-    double n[2] = {0}, trace[2] = {0};
+    const size_t n = pp_prior_size(s->prior);
+    double all = (double)n;
+    for (int c = 0; c < PP_PRIOR_CLASSES; c++)
+        of[c] = pp_prior_free_values(s->prior, (pp_prior_class)c);
     for (int probe = 0; probe < PROBES; probe++) {
-        weigh_signs(s, probe);
-        pp_skyline_solve(&s->matrix, s->z);
-        for (size_t i = 0; i < s->whole.n; i++)
-            trace[is_gap(&s->whole.columns[i])] += sign_of(i, probe) * s->z[i] / PROBES;
+        double trace[PP_PRIOR_CLASSES];
+        for (size_t i = 0; i < n; i++)
+            s->z[i] = s->signs[i] = sign_of(i, probe);
+        pp_arrow_solve(&s->matrix, s->z);
+        pp_prior_product(s->prior, s->signs, s->z, trace);
+        for (int c = 0; c < PP_PRIOR_CLASSES; c++) {
+            of[c] -= s->noise * trace[c] / PROBES;
+            all -= s->noise * trace[c] / PROBES;
+        }
     }
-    for (size_t i = 0; i < s->whole.n; i++)
-        n[is_gap(&s->whole.columns[i])]++;
-    *of_kernels = n[false] - trace[false];
-    return *of_kernels + n[true] - trace[true];
-}
-
-/* Squares of what kernels' parts are off by from their prior, each by its width before it is
- * scaled. */
-static double off_prior(const solving *s, int m)
-{
-    double sum = 0;
-    for (size_t i = 0; i < s->whole.n; i++)
-        if (!is_gap(&s->whole.columns[i]))
-            sum += pow((s->theta[i] - prior_mean(s, i, m)) / LEVEL, 2);
-    for (size_t i = 0; i + 1 < s->whole.n; i++)
-        if (touch(s, &s->named[i], &s->named[i + 1]))
-            sum += pow(
-                (s->theta[s->named[i].column] - s->theta[s->named[i + 1].column]) / NEXT_PART, 2);
-    return sum;
+    return all;
 }
 
 static int fit(solving *s, int m, pp_error *err)
@@ -326,19 +224,20 @@ static int fit(solving *s, int m, pp_error *err)
     double mean = w->y[m] / windows;
     s->noise = fmax(1e-8, (w->yy[m] / windows - mean * mean) / 10);
     find_shares(s, m);
-    find_gap_prior(s, m);
-    s->scale = 1;
-    for (int round = 0; round < ROUNDS; round++) {
+    begin_prior(s, m);
+    double change = 1;
+    for (int round = 0; round < ROUNDS && change > SETTLED; round++) {
+        const double before = s->noise;
         if (!fill_and_factor(s, m))
             return pp_error_set(err, PP_ERR_INTERNAL, "sums that no samples have");
         solve_theta(s, m);
-        double left = find_rest(s, m), of_kernels;
-        const double all = decided(s, &of_kernels);
+        double left = find_rest(s, m), of[PP_PRIOR_CLASSES];
+        const double all = decided(s, of);
         const double free = has(s, PP_SAMPLING_DECIDED) ? windows - all : windows;
         s->noise = fmax(1e-8, left / fmax(windows / 10, free));
+        change = fabs(s->noise / before - 1);
         if (has(s, PP_SAMPLING_SCALE))
-            s->scale =
-                fmax(LEAST_SCALE, fmin(sqrt(off_prior(s, m) / fmax(of_kernels, 1)), MOST_SCALE));
+            change = fmax(change, pp_prior_rescale(s->prior, s->theta, of));
     }
     return 0;
 }
@@ -348,7 +247,7 @@ static int fit(solving *s, int m, pp_error *err)
 static void add_item_times(solving *s, pp_sampling_item *item, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
-        const pp_sampling_column *c = &s->whole.columns[s->named[i].column];
+        const pp_sampling_column *c = &s->whole.columns[s->whole.by_key[i]];
         if (c->key.gap)
             continue;
         item->time += c->time;
@@ -362,7 +261,7 @@ static double edge_error(const solving *s, size_t from, size_t to, double time)
 {
     double early = 0, late = 0;
     for (size_t i = from; i < to; i++) {
-        uint32_t at = s->named[i].column;
+        uint32_t at = s->whole.by_key[i];
         const pp_sampling_column *c = &s->whole.columns[at];
         if (c->key.gap)
             continue;
@@ -378,17 +277,10 @@ static double edge_error(const solving *s, size_t from, size_t to, double time)
 /* Of the variance of z' X' y: what the prior's width is, and not the samples' noise. */
 static double prior_variance(const solving *s)
 {
-    const pp_sampling_whole *w = &s->whole;
-    double sum = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        const double width = width_of(s, &w->columns[i]);
-        sum += s->z[i] * s->z[i] / (width * width);
-    }
-    for (size_t i = 0; i + 1 < w->n; i++) {
-        const double apart = s->z[s->named[i].column] - s->z[s->named[i + 1].column];
-        if (touch(s, &s->named[i], &s->named[i + 1]))
-            sum += apart * apart * pow(s->scale * NEXT_PART, -2);
-    }
+    double of[PP_PRIOR_CLASSES], sum = 0;
+    pp_prior_product(s->prior, s->z, s->z, of);
+    for (int c = 0; c < PP_PRIOR_CLASSES; c++)
+        sum += of[c];
     return s->noise * s->noise * sum;
 }
 
@@ -400,7 +292,7 @@ static double count_captures(const solving *s, size_t from, size_t to, int m)
     for (size_t g = 0; g < w->n_captures; g++) {
         double time = 0;
         for (size_t i = from; i < to && w->captures[g]->known[m]; i++)
-            time += s->times[g * w->n + s->named[i].column];
+            time += s->times[g * w->n + s->whole.by_key[i]];
         sum += time;
         squares += time * time;
     }
@@ -412,17 +304,17 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
 {
     const pp_sampling_whole *w = &s->whole;
     pp_sampling_causes c = {.count = count_captures(s, from, to, m)};
-    memset(s->z, 0, w->n * sizeof *s->z);
+    memset(s->z, 0, pp_prior_size(s->prior) * sizeof *s->z);
     for (size_t i = from; i < to; i++) {
-        uint32_t at = s->named[i].column;
+        uint32_t at = s->whole.by_key[i];
         if (w->columns[at].key.gap)
             continue;
         s->z[at] = w->columns[at].time / item->time;
         c.mean += s->z[at] * s->theta[at];
     }
-    pp_skyline_solve(&s->matrix, s->z);
+    pp_arrow_solve(&s->matrix, s->z);
     for (size_t i = from; i < to; i++) {
-        uint32_t at = s->named[i].column;
+        uint32_t at = s->whole.by_key[i];
         if (!w->columns[at].key.gap)
             c.samples += s->noise * w->columns[at].time / item->time * s->z[at];
     }
@@ -441,8 +333,8 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
 static size_t end_of_item(const solving *s, size_t from)
 {
     size_t to = from + 1;
-    while (to < s->whole.n && s->named[to].key.layer == s->named[from].key.layer &&
-           s->named[to].key.phase == s->named[from].key.phase)
+    while (to < s->whole.n && key_of(s, to)->layer == key_of(s, from)->layer &&
+           key_of(s, to)->phase == key_of(s, from)->phase)
         to++;
     return to;
 }
@@ -485,7 +377,7 @@ static void keep_values(solving *s, int m)
 {
     pp_sampling_result *r = s->result;
     for (size_t i = 0; i < s->whole.n; i++)
-        r->values[m][i] = s->theta[s->named[i].column];
+        r->values[m][i] = s->theta[s->whole.by_key[i]];
 }
 
 static pp_sampling_doubt doubt_of(const pp_sampling_quality *q, bool idle_is_zero)
@@ -532,13 +424,9 @@ static void unknown_metric(solving *s, int m)
 static int list_items(solving *s, pp_error *err)
 {
     const pp_sampling_whole *w = &s->whole;
-    s->named = calloc(w->n + 1, sizeof *s->named);
     s->result = calloc(1, sizeof *s->result);
-    if (!s->named || !s->result)
+    if (!s->result)
         return pp_error_nomem(err);
-    for (size_t i = 0; i < w->n; i++)
-        s->named[i] = (named){w->columns[i].key, (uint32_t)i};
-    qsort(s->named, w->n, sizeof *s->named, compare_named);
     s->result->items = calloc(w->n + 1, sizeof *s->result->items);
     s->result->keys = calloc(w->n + 1, sizeof *s->result->keys);
     s->result->values[0] = calloc(w->n * PP_SAMPLING_METRICS + 1, sizeof(double));
@@ -548,12 +436,12 @@ static int list_items(solving *s, pp_error *err)
         s->result->values[m] = s->result->values[0] + (size_t)m * w->n;
     s->result->n_columns = w->n;
     for (size_t i = 0; i < w->n; i++)
-        s->result->keys[i] = s->named[i].key;
+        s->result->keys[i] = *key_of(s, i);
     for (size_t from = 0, to; from < w->n; from = to) {
         to = end_of_item(s, from);
         pp_sampling_item *item = &s->result->items[s->result->n++];
-        item->layer = s->named[from].key.layer;
-        item->phase = s->named[from].key.phase;
+        item->layer = key_of(s, from)->layer;
+        item->phase = key_of(s, from)->phase;
         add_item_times(s, item, from, to);
     }
     return 0;
@@ -565,17 +453,21 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
         return -1;
     if (s->whole.windows < 1 || s->whole.n == 0)
         return pp_error_set(err, PP_ERR_NOT_FOUND, "no sample fell on a kernel");
-    size_t size = s->whole.n;
+    if (pp_prior_new(&s->whole, has(s, PP_SAMPLING_LINKS), has(s, PP_SAMPLING_ALIKE), &s->prior,
+                     err) < 0)
+        return -1;
+    const size_t size = s->whole.n, rows = pp_prior_size(s->prior);
     s->share = malloc(size * sizeof *s->share);
     s->held = malloc(size * sizeof *s->held);
-    s->theta = malloc(size * sizeof *s->theta);
-    s->z = malloc(size * sizeof *s->z);
+    s->theta = malloc(rows * sizeof *s->theta);
+    s->z = malloc(rows * sizeof *s->z);
+    s->signs = malloc(rows * sizeof *s->signs);
     s->rest = malloc(size * n * sizeof *s->rest);
     s->times = calloc(size * n, sizeof *s->times);
     s->causes = malloc(size * sizeof *s->causes);
     s->errors = malloc(size * sizeof *s->errors);
-    if (!s->share || !s->held || !s->theta || !s->z || !s->rest || !s->times || !s->causes ||
-        !s->errors)
+    if (!s->share || !s->held || !s->theta || !s->z || !s->signs || !s->rest || !s->times ||
+        !s->causes || !s->errors)
         return pp_error_nomem(err);
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; i < captures[g]->n; i++)
@@ -632,13 +524,14 @@ int pp_sampling_solve_without(unsigned parts, const pp_sampling_sums *const *cap
     if (rc == 0)
         rc = solve(&s, err);
     pp_sampling_whole_free(&s.whole);
-    pp_skyline_free(&s.matrix);
-    free(s.named);
+    pp_arrow_free(&s.matrix);
+    pp_prior_free(s.prior);
     free(s.share);
     free(s.held);
     free(s.theta);
     free(s.rest);
     free(s.z);
+    free(s.signs);
     free(s.times);
     free(s.causes);
     free(s.errors);

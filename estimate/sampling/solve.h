@@ -74,6 +74,7 @@ typedef enum pp_sampling_solution_part {
     PP_SAMPLING_DECIDED = 1 << 3, /**< columns that samples decide are not free for noise */
     PP_SAMPLING_BETWEEN = 1 << 4, /**< captures, in standard errors */
     PP_SAMPLING_EDGES = 1 << 5,   /**< edges, in standard errors */
+    PP_SAMPLING_ALIKE = 1 << 6,   /**< kernels of a name and shape are like each other */
 } pp_sampling_solution_part;
 
 /**

@@ -30,10 +30,41 @@ bool pp_skyline_factor(pp_skyline *s);
 /** Solves with the factor, in the place of b. */
 void pp_skyline_solve(const pp_skyline *s, double *b);
 
+/** The same of PP_SKYLINE_AT_ONCE right sides, each row's beside each other. */
+enum { PP_SKYLINE_AT_ONCE = 8 };
+void pp_skyline_solve_some(const pp_skyline *s, double *b);
+
+/**
+ * A symmetric matrix: a skyline of `n`, and `groups` more rows below it, of which each has entries
+ * on its diagonal and in columns that no other one has entries in.
+ */
+typedef struct pp_arrow {
+    pp_skyline band;
+    size_t groups;
+    uint32_t *group; /* of a column of the band: which one has an entry there ... */
+    double *border;  /* ... and that one; 0: none has */
+    double *corner;  /* groups by groups */
+    double *scratch;
+} pp_arrow;
+
+/** As pp_skyline_init(). */
+int pp_arrow_init(pp_arrow *a, size_t n, size_t groups, uint32_t *first, size_t limit,
+                  pp_error *err);
+void pp_arrow_free(pp_arrow *a);
+/** All entries are 0 then. */
+void pp_arrow_clear(pp_arrow *a);
+/** To one entry: (i, j), which is (j, i). */
+void pp_arrow_add(pp_arrow *a, size_t i, size_t j, double value);
+/** In its place; false where it is not positive definite. */
+bool pp_arrow_factor(pp_arrow *a);
+/** Solves with the factor, in the place of b, of n and groups; not by two threads at once. */
+void pp_arrow_solve(const pp_arrow *a, double *b);
+
 /** The sums of all captures over one list of columns, in order of their places in a step. */
 typedef struct pp_sampling_whole {
     pp_sampling_column *columns;
     size_t n;
+    uint32_t *by_key; /* columns in order of their keys */
     uint32_t **index; /* of each capture: which column its columns are */
     const pp_sampling_sums *const *captures;
     size_t n_captures;
@@ -46,6 +77,51 @@ typedef struct pp_sampling_whole {
 int pp_sampling_whole_make(pp_sampling_whole *whole, const pp_sampling_sums *const *captures,
                            size_t n, pp_error *err);
 void pp_sampling_whole_free(pp_sampling_whole *whole);
+
+/* ---- the prior ---- */
+
+/** By what the widths of its terms are scaled, which samples tell. */
+typedef enum pp_prior_class {
+    PP_PRIOR_FIXED,   /**< gaps: nothing */
+    PP_PRIOR_KERNELS, /**< a kernel's parts */
+    PP_PRIOR_ALIKE,   /**< what kernels that are alike differ by */
+    PP_PRIOR_CLASSES
+} pp_prior_class;
+
+/** Terms over columns, and over a value more for each group of kernels that are alike, behind the
+ * columns. */
+typedef struct pp_sampling_prior pp_sampling_prior;
+
+/** `links`: a part is like the one before it; `alike`: kernels alike are like each other. */
+int pp_prior_new(const pp_sampling_whole *whole, bool links, bool alike, pp_sampling_prior **ret,
+                 pp_error *err);
+void pp_prior_free(pp_sampling_prior *prior);
+
+/** Whether a column is the time behind a kernel in which nothing ran. */
+bool pp_prior_is_gap(const pp_sampling_column *column);
+
+/** Of columns and groups. */
+size_t pp_prior_size(const pp_sampling_prior *prior);
+/** How many values a class decides where samples say nothing. */
+double pp_prior_free_values(const pp_sampling_prior *prior, pp_prior_class of);
+
+/** For a metric; `share`: sums of x of each column; long gaps are gap_mean within gap_width. */
+void pp_prior_begin(pp_sampling_prior *prior, const pp_sampling_whole *whole, const double *share,
+                    int metric, double gap_mean, double gap_width);
+
+/** Of each column the first one, at most as it is, that terms join it with. */
+void pp_prior_widen(const pp_sampling_prior *prior, uint32_t *first);
+/** The prior's precision times the variance of a sample. */
+void pp_prior_add(const pp_sampling_prior *prior, double noise, pp_arrow *matrix);
+/** ... times its mean. */
+void pp_prior_add_means(const pp_sampling_prior *prior, double noise, double *rhs);
+/** x' P y of each class's precision P. */
+void pp_prior_product(const pp_sampling_prior *prior, const double *x, const double *y,
+                      double ret[PP_PRIOR_CLASSES]);
+/** Widths by what values are off by; `decided`: how many of a class's the samples decide. Returns
+ * by which share the width that changes most does. */
+double pp_prior_rescale(pp_sampling_prior *prior, const double *x,
+                        const double decided[PP_PRIOR_CLASSES]);
 
 /** What an item's mean may be off by: variances, each from its cause. */
 typedef struct pp_sampling_causes {

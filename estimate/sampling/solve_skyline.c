@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int pp_skyline_init(pp_skyline *s, size_t n, uint32_t *first, size_t limit, pp_error *err)
 {
@@ -58,5 +59,29 @@ void pp_skyline_solve(const pp_skyline *s, double *b)
         b[i] /= row[i];
         for (size_t j = s->first[i]; j < i; j++)
             b[j] -= row[j] * b[i];
+    }
+}
+
+void pp_skyline_solve_some(const pp_skyline *s, double *b)
+{
+    enum { N = PP_SKYLINE_AT_ONCE };
+    for (size_t i = 0; i < s->n; i++) {
+        const double *row = s->values + s->at[i];
+        double left[N];
+        memcpy(left, b + i * N, sizeof left);
+        for (size_t j = s->first[i]; j < i; j++)
+            for (int k = 0; k < N; k++)
+                left[k] -= row[j] * b[j * N + (size_t)k];
+        for (int k = 0; k < N; k++)
+            b[i * N + (size_t)k] = left[k] / row[i];
+    }
+    for (size_t i = s->n; i-- > 0;) {
+        const double *row = s->values + s->at[i];
+        double x[N];
+        for (int k = 0; k < N; k++)
+            x[k] = b[i * N + (size_t)k] /= row[i];
+        for (size_t j = s->first[i]; j < i; j++)
+            for (int k = 0; k < N; k++)
+                b[j * N + (size_t)k] -= row[j] * x[k];
     }
 }

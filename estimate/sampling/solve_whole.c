@@ -60,8 +60,8 @@ static int order_by_place(pp_sampling_whole *w, pp_error *err)
                 w->index[s][i] = now[w->index[s][i]];
     }
     free(order);
-    free(now);
     free(sorted);
+    w->by_key = now; /* they were in order of their keys */
     return whole ? 0 : pp_error_nomem(err);
 }
 
@@ -129,6 +129,7 @@ void pp_sampling_whole_free(pp_sampling_whole *w)
     for (size_t s = 0; w->index && s < w->n_captures; s++)
         free(w->index[s]);
     free(w->index);
+    free(w->by_key);
     free(w->columns);
     *w = (pp_sampling_whole){0};
 }

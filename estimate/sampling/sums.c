@@ -35,6 +35,7 @@ int pp_sampling_pair_compare(const void *a, const void *b)
 
 void pp_sampling_column_add(pp_sampling_column *to, const pp_sampling_column *from)
 {
+    to->like = to->count == 0 || to->like == from->like ? from->like : 0;
     to->count += from->count;
     to->time += from->time;
     to->place += from->place;

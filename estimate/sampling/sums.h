@@ -34,6 +34,7 @@ typedef struct pp_sampling_key {
 
 typedef struct pp_sampling_column {
     pp_sampling_key key;
+    uint64_t like;  /**< of a kernel's part: pp_sampling_kernel's; 0 where they differ */
     uint64_t count; /**< how often it came */
     double time;    /**< ns, all of these together */
     double place;   /**< ns from the step's begin to its own, summed up over `count` */

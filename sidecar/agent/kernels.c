@@ -369,7 +369,8 @@ static pp_kernels_placed copy_of_kernel(const pp_kernel *kernel)
 
 static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, const pp_piece *in)
 {
-    pp_kernels_placed placed = {.name = kernel->flags >> PP_KERNEL_NAME_SHIFT};
+    pp_kernels_placed placed = {.name = kernel->flags >> PP_KERNEL_NAME_SHIFT,
+                                .shape = kernel->shape};
     if (!k->watch || !k->running)
         return;
     if (is_copy(kernel))

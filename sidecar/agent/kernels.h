@@ -38,6 +38,7 @@ typedef struct pp_kernels_placed {
     uint32_t layer;
     uint8_t phase;  /**< a pp_mark_phase */
     uint32_t name;  /**< the number of its name, as the ring has it; 0: none */
+    uint64_t shape; /**< of its launch, as the ring has it */
     bool copy;      /**< a copy or fill, in the place where its launch was: */
     uint8_t type;   /**< a pp_copy_type */
     uint8_t memory; /**< a pp_copy_memory */

@@ -2,6 +2,7 @@
 
 #include "common/array.h"
 #include "common/cleanup.h"
+#include "common/draw.h"
 #include "estimate/sampling/join.h"
 #include "sidecar/agent/sampler.h"
 
@@ -381,6 +382,12 @@ static pp_sampling_work work_of(const pp_kernels_placed *kernel)
                                          : PP_SAMPLING_COPY_ACROSS;
 }
 
+/* One function launched in one shape. */
+static uint64_t like_of(const pp_kernels_placed *kernel)
+{
+    return kernel->name && !kernel->copy ? pp_draw(kernel->shape ^ kernel->name) : 0;
+}
+
 void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
 {
     pp_monitor *m = monitor;
@@ -399,7 +406,8 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
                                   .step = kernel->step,
                                   .layer = kernel->layer,
                                   .phase = kernel->phase,
-                                  .work = (uint8_t)work_of(kernel)};
+                                  .work = (uint8_t)work_of(kernel),
+                                  .like = like_of(kernel)};
     pp_error err = {0};
     if (pp_sampling_add_kernel(m->work.pm, &k, &err) < 0)
         m->until = kernel->start; /* as many as there may be */

@@ -86,6 +86,8 @@ enum {
     AT_START = 16,
     AT_END = 24,
     AT_CONTEXT = 44, /* and, of it, the stream */
+    AT_SHAPE = 52,   /* three numbers of its grid, three of its blocks, two of shared memory ... */
+    SHAPE_WORDS = 4, /* ... of four bytes each */
     AT_CORRELATION = 92,
     AT_NAME = 104,
     AT_QUEUED = 120,
@@ -500,6 +502,16 @@ static void emit_at(pp_kernel *k, uint64_t stream, int64_t launched)
     emit(k, stream);
 }
 
+static uint64_t shape_of(const uint8_t *r)
+{
+    uint64_t shape = 0;
+    for (int i = 0; i < SHAPE_WORDS; i++) {
+        shape = (shape ^ read_u64(r + AT_SHAPE + i * 8)) * UINT64_C(0x9e3779b97f4a7c15);
+        shape ^= shape >> 32;
+    }
+    return shape;
+}
+
 static void take_kernel(const uint8_t *r)
 {
     int64_t begin = (int64_t)read_u64(r + AT_START);
@@ -515,7 +527,8 @@ static void take_kernel(const uint8_t *r)
     pp_kernel k = {.start = begin + offset,
                    .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
                    .flags = (is_collective(name) ? PP_KERNEL_COLLECTIVE : 0) |
-                            pp_names_number(name) << PP_KERNEL_NAME_SHIFT};
+                            pp_names_number(name) << PP_KERNEL_NAME_SHIFT,
+                   .shape = shape_of(r)};
     uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
         emit_at(&k, stream, launched);

@@ -74,5 +74,10 @@ int main(void)
     c.period = 25;
     c.kernels = 400, c.length = 6;
     measure("400 short kernels", &c);
+    c = sim_usual(1);
+    c.kernels = 900, c.length = 20, c.alike = 120, c.unlike = 0.01;
+    measure("900 kernels of layers that are alike", &c);
+    c.kernels = 3000, c.alike = 330;
+    measure("3,000 kernels of layers that are alike", &c);
     return 0;
 }

@@ -3,7 +3,9 @@
  * JSON, over so many runs of models drawn anew; with `parts` one for each part of the solution that
  * is left out, too.
  *
- * usage: sampling-errors [RUNS [SEED [parts]]]
+ * usage: sampling-errors [RUNS [SEED [parts|whole [CONDITION]]]]
+ *
+ * CONDITION: a part of the names of those that are wanted.
  */
 #include "estimate/sampling/tests/sim.h"
 
@@ -80,6 +82,28 @@ static void large_and_launch_bound(sim_config *c)
     c->gap[0] = 5, c->gap[1] = 60;
 }
 
+/* Networks whose layers are alike: what is told of seven is in docs/sampling.md. */
+static void alike(sim_config *c)
+{
+    large(c);
+    c->alike = 120, c->unlike = 0.01;
+}
+static void alike_and_launch_bound(sim_config *c)
+{
+    large_and_launch_bound(c);
+    c->alike = 120, c->unlike = 0.01;
+}
+static void alike_by_name(sim_config *c)
+{
+    large(c);
+    c->alike = 120, c->unlike = 1;
+}
+static void alike_at_25(sim_config *c)
+{
+    alike(c);
+    c->period = 25;
+}
+
 static const condition conditions[] = {
     {"one capture", 1, NULL},
     {"two captures", 2, NULL},
@@ -101,6 +125,13 @@ static const condition conditions[] = {
     {"the same, three captures", 3, large},
     {"950 kernels, 100 us between samples, launch-bound, one capture", 1, large_and_launch_bound},
     {"the same, three captures", 3, large_and_launch_bound},
+    {"950 kernels of layers that are alike, 100 us between samples, one capture", 1, alike},
+    {"layers that are alike, three captures", 3, alike},
+    {"layers that are alike, ten captures", 10, alike},
+    {"layers that are alike, 25 us between samples, three captures", 3, alike_at_25},
+    {"layers that are alike, launch-bound, one capture", 1, alike_and_launch_bound},
+    {"layers that are alike, launch-bound, three captures", 3, alike_and_launch_bound},
+    {"950 kernels of the same names that are not alike, three captures", 3, alike_by_name},
 };
 
 /* What may be left out; "" is all of it. */
@@ -115,6 +146,7 @@ static const struct {
     {"columns that samples decide", PP_SAMPLING_DECIDED},
     {"captures in standard errors", PP_SAMPLING_BETWEEN},
     {"edges in standard errors", PP_SAMPLING_EDGES},
+    {"kernels that are alike", PP_SAMPLING_ALIKE},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -174,6 +206,8 @@ int main(int argc, char **argv)
     const size_t n = argc > 3 && strcmp(argv[3], "parts") == 0 ? PARTS : 1;
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
         total totals[PARTS][CLASSES] = {0};
+        if (argc > 4 && !strstr(conditions[i].name, argv[4]))
+            continue;
         for (long run = 0; run < runs; run++) {
             sim_config c = sim_usual((uint64_t)(seed + run + 1000 * (long)i));
             c.kernels = 200, c.length = 30, c.capture = 0.25,

@@ -12,6 +12,7 @@ enum { SHARES = SIM_BUSY, HELD_BACK = 64 };
 typedef struct kernel {
     uint32_t layer;
     uint8_t phase;
+    uint64_t like;
     double length, gap;
     double rise, fall; /* at its begin and end */
     double level[SHARES];
@@ -78,6 +79,26 @@ static void draw_kernel(model *m, const sim_config *c, kernel *k)
         k->level[i] = 0.03 + 0.82 * sim_uniform(&m->rng);
 }
 
+/* A network's layers are alike: their kernels are the same, with other data. */
+static void repeat_kernel(model *m, const sim_config *c, int i)
+{
+    const int first = i % c->alike;
+    kernel *k = &m->kernels[i];
+    if (i >= c->alike && c->unlike < 1) {
+        const kernel *of = &m->kernels[first];
+        *k = *of;
+        k->length *= exp(0.03 * sim_normal(&m->rng));
+        for (int j = 0; j < SHARES; j++)
+            k->level[j] = fmax(0, fmin(1, of->level[j] + c->unlike * sim_normal(&m->rng)));
+    } else if (i >= c->alike) {
+        const double shorter = m->kernels[first].length / k->length;
+        k->length *= shorter;
+        k->rise *= shorter;
+        k->fall *= shorter;
+    }
+    k->like = (uint64_t)first + 1;
+}
+
 /* Layers forward one after the other, backward the other way round, then the optimizer. */
 static void draw_model(model *m, const sim_config *c)
 {
@@ -91,6 +112,8 @@ static void draw_model(model *m, const sim_config *c)
     for (int i = 0; i < m->n; i++) {
         kernel *k = &m->kernels[i];
         draw_kernel(m, c, k);
+        if (c->alike)
+            repeat_kernel(m, c, i);
         m->order[i] = m->names[i] = i;
         if (i < layers * 2) {
             k->layer = 1 + (uint32_t)i / 2;
@@ -218,6 +241,7 @@ static void tell_one(model *m, const sim_config *c, pp_sampling *f, const ran *r
                             .step = m->step,
                             .layer = named->layer,
                             .phase = named->phase,
+                            .like = named->like,
                             .work = r->fill ? PP_SAMPLING_FILL : PP_SAMPLING_KERNEL};
     k.end = stamp(m, c, r->start + r->length);
     if (k.end <= k.start)
@@ -321,11 +345,12 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
     const pp_sampling_clock clock = {.metric = SIM_BUSY,
                                      .lag = (int64_t)(c->lag * 1000) + 600000,
                                      .range = 2000000,
+                                     .likely = c->alike ? (int64_t)(c->lag * 1000) : INT64_MAX,
                                      .error = (int64_t)(c->wrong * 1000)};
     pp_error err = {0};
     m->now += 1e5;
     if (pp_sampling_join(f, &clock, m->known, ret, &err) < 0) {
-        if (c->dealt || c->wrong != 0)
+        if (c->dealt || c->alike || c->wrong != 0)
             return false;
         (void)fprintf(stderr, "a capture is not joined: %s\n", err.message);
         abort();

@@ -40,6 +40,8 @@ typedef struct sim_config {
     double fill;    /* us: how long it is */
     bool untold;    /* nobody tells of fills */
     int engine;     /* every so many kernels a copy engine works, from that one's middle on */
+    int alike;      /* the network has so many kernels, which come again and again; 0: none does */
+    double unlike;  /* what kernels that are alike differ by, share of the range; 1: all there is */
     double wrong;   /* us: the lag that is used is by so much too long */
 } sim_config;
 
