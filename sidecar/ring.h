@@ -39,7 +39,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 12,
+    PP_RING_VERSION = 13,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
