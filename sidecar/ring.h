@@ -182,11 +182,12 @@ typedef enum pp_replay_skip {
     PP_LEFT_OWN_DATA,    /**< its forward changes its weights, or waits for other processes */
     PP_LEFT_INPUT,       /**< an input that cannot be kept, or several devices */
     PP_LEFT_MEMORY,
-    PP_LEFT_FAILED,   /**< the replay raised an exception */
-    PP_LEFT_PAUSE,    /**< the limit of pauses was reached before */
-    PP_LEFT_CALL,     /**< it was not called in the steps in which inputs were kept */
-    PP_LEFT_GRADIENT, /**< it has no backward */
-    PP_LEFT_PARENT,   /**< what it does itself cannot be had without the modules in it */
+    PP_LEFT_FAILED,    /**< the replay raised an exception */
+    PP_LEFT_PAUSE,     /**< the limit of pauses was reached before */
+    PP_LEFT_CALL,      /**< it was not called in the steps in which inputs were kept */
+    PP_LEFT_GRADIENT,  /**< it has no backward */
+    PP_LEFT_PARENT,    /**< what it does itself cannot be had without the modules in it */
+    PP_LEFT_NO_MODULE, /**< work outside of modules: nothing can be called for it */
     PP_LEFT_COUNT,
 } pp_replay_skip;
 

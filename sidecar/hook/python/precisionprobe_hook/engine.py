@@ -6,9 +6,9 @@ TYPE = "(outside of modules)"
 MOST_LAYERS = 4000  # of modules: these take no room from them
 
 
-def known():
-    """Whether this Python calls methods as _marks expects."""
-    return waits.known()
+def known(torch):
+    """Whether this Python calls methods as _marks expects, and this torch numbers nodes (2.1 and later)."""
+    return waits.known() and hasattr(torch._C._autograd, "_get_sequence_nr")
 
 
 def begin(torch, loss, gradients):

@@ -153,7 +153,7 @@ class _Probe:
         if recorded:
             self.profilers.install()
         self.sample_gpu(recorded)
-        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids,
+        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids, self.outside.values(),
                              self.why_not_isolated(called, regions, recorded))
         _marks.set_state(_marks.MARKING)
 
@@ -252,7 +252,7 @@ class _Probe:
         """Where no layer is left out: the time of one would be that of a loss, or of gradients."""
         if not ("Forward" in phases and "Backward" in phases and layers.takes_all(self.filters.get("layers", {}))):
             return
-        if not self.outside and len(self.ids) <= engine.MOST_LAYERS and engine.known():
+        if not self.outside and len(self.ids) <= engine.MOST_LAYERS and engine.known(self.torch):
             taken = set(name for name, _ in self.ids)
             for plain in engine.NAMES:
                 name = layers.free_name(plain, taken)
