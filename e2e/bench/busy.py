@@ -19,7 +19,6 @@ import lab
 NAME_MOST, NAME_HEAD = 1024, 600  # bytes of a kernel's name that are told: longer ones are cut in their middle
 OF_LAYER = ("forward", "backward", "recompute", "inference")
 LAYER, STEP = re.compile("bench[.](forward|inference):(.*)"), "bench.step"
-OUTSIDE = "(outside of modules)"
 NODE = "autograd::engine::evaluate_function: "
 
 
@@ -31,7 +30,7 @@ def rows_of(batch):
 
     def row(number, phase):
         layer = layers[number]
-        outside = layer is not None and layer.get("type") == OUTSIDE
+        outside = layer is not None and layer.get("type") == lab.OUTSIDE
         return ("", "other") if outside else (layer["name"] if layer else "", lab.PHASES[phase])
     return row
 
