@@ -5,6 +5,7 @@ usage: patterns.py PATTERN ITERATIONS
 import itertools
 import json
 import pathlib
+import statistics
 import sys
 import time
 
@@ -219,12 +220,11 @@ def other_checkpoint():
 FORWARD_S, BACKWARD_S = 0.003, 0.006
 
 
-SLOW = {"forward": [0, 0.0], "backward": [0, 0.0], "later": [0, 0.0]}  # calls, seconds
+SLOW = {"forward": [], "backward": [], "later": []}  # seconds of each call
 
 
 def add(phase, begun):
-    SLOW[phase][0] += 1
-    SLOW[phase][1] += time.monotonic() - begun
+    SLOW[phase].append(time.monotonic() - begun)
 
 
 def work(phase, seconds):
@@ -544,14 +544,20 @@ class Slower(torch.autograd.Function):
 
 
 def slow_loss():
-    """The loss takes as long as is known; it is computed before gradients are set to zero, and scaled."""
+    """The loss takes as long as is known, with what is around it; it is computed before gradients are set to zero, and scaled."""
     model, scale = net(), torch.tensor(2.0)
     optimizer = sgd(model.parameters())
 
     def iteration():
-        loss = Slower.apply(model(torch.randn(16, 64))).square().mean()
+        predicted = model(torch.randn(16, 64))
+        begun = time.monotonic()
+        loss = Slower.apply(predicted).square().mean()
+        before = time.monotonic() - begun
         optimizer.zero_grad()
-        (loss * scale).backward()
+        begun = time.monotonic()
+        scaled = loss * scale
+        SLOW["forward"][-1] = before + time.monotonic() - begun
+        scaled.backward()
         work("later", FORWARD_S)
         optimizer.step()
     return iteration
@@ -743,7 +749,7 @@ def turned():
         begun = time.monotonic()
         gradient.t().reshape(-1)
         took = time.monotonic() - begun
-        SLOW["backward"] = [1, min(took, SLOW["backward"][1] or took)]
+        SLOW["backward"] = [min([took, *SLOW["backward"]])]
         return model(data).sum()
     return training(model, sgd(model.parameters()), loss)
 
@@ -815,8 +821,9 @@ def main():
     begun = time.monotonic()
     for _ in range(COUNT):
         iteration()
-    slow = {phase: 1e3 * seconds / calls for phase, (calls, seconds) in SLOW.items() if calls}
-    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "seconds": time.monotonic() - begun}))
+    slow, quick = ({phase: 1e3 * of(calls) for phase, calls in SLOW.items() if calls}
+                   for of in (statistics.mean, lambda calls: sorted(calls)[len(calls) // 10]))
+    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "quick": quick, "seconds": time.monotonic() - begun}))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 from collections import Counter
 
 import pytest
-from conftest import HERE, pieces, sampled, told, torch_of, undelta
+from conftest import HERE, layers_of, pieces, sampled, told, torch_of, undelta
 
 PATTERNS = str(HERE / "patterns.py")
 COUNT = 200
@@ -259,14 +259,43 @@ def test_steps_that_the_program_ends_itself(probe, python, pattern, phases):
     assert ("0", "forward") in calls or ("0", "inference") in calls
 
 
-def outside_of(probe, python, pattern, count=COUNT, **session):
-    """ms and calls of all rows, what the script has, and what is in none of its rows."""
+def run_outside(probe, python, pattern, count=COUNT, **session):
     if not numbered(python):
         pytest.skip("a torch that does not number nodes")
-    result, batches = sampled(probe, python, PATTERNS, pattern, str(count), **session)
+    return sampled(probe, python, PATTERNS, pattern, str(count), **session)
+
+
+def outside_of(*of, **session):
+    """ms and calls of all rows, what the script has, and what is in none of its rows."""
+    result, batches = run_outside(*of, **session)
     ms = ms_of(batches)
     whole = sum(sum(batch["steps"]["duration"]) for batch in batches) / len(numbers(batches)) / 1e6
     return ms, calls_of(batches), slow_ms(result), whole - sum(ms.values())
+
+
+def quick(values):
+    """What a tenth of them is below: a busy machine makes many longer, and none shorter."""
+    return sorted(values)[len(values) // 10]
+
+
+def quick_of(batches):
+    """ms of each row, and of what is in none, in quick steps."""
+    rows, whole = {}, {}
+    for batch in batches:
+        layers, part = layers_of([batch]), batch["intervals"]
+        whole.update(zip(undelta(batch["steps"]["number"]), batch["steps"]["duration"]))
+        for layer, phase, step, ns in zip(part["layer"], part["phase"], undelta(part["step"]), part["duration"]):
+            row = rows.setdefault((layers[layer]["name"] if layer else "", PHASES[phase]), Counter())
+            row[step] += ns
+    others = [ns - sum(row[step] for row in rows.values()) for step, ns in whole.items()]
+    return {key: quick([row[step] for step in whole]) / 1e6 for key, row in rows.items()}, quick(others) / 1e6
+
+
+def quick_outside_of(*of):
+    """As outside_of(), of quick steps, and the script's quick calls."""
+    result, batches = run_outside(*of)
+    ms, other = quick_of(batches)
+    return ms, calls_of(batches), told(result, "loop")["quick"], other
 
 
 def near(ms):
@@ -276,21 +305,21 @@ def near(ms):
 
 def test_a_loss_is_a_row(probe, python):
     """Computed as functions, before zero_grad, and scaled; what comes behind backward is nobody's."""
-    ms, calls, slow, other = outside_of(probe, python, "slow_loss")
+    ms, calls, slow, other = quick_outside_of(probe, python, "slow_loss")
     assert ms["loss", "forward"] == near(slow["forward"]) and ms["loss", "backward"] == near(slow["backward"])
     assert calls["loss", "forward"] == calls["loss", "backward"] == calls["gradients", "backward"] == pytest.approx(1, abs=0.05)
     assert ms["gradients", "backward"] < 0.5 and other == about(slow["later"])
 
 
 def test_a_cross_entropy_takes_what_the_programs_own_timers_say(probe, python):
-    """In the same steps but for those that are not sampled, of which a busy machine makes some longer."""
-    ms, _, slow, _ = outside_of(probe, python, "wide_loss", 60)
+    """In the same steps, but for those that are not sampled."""
+    ms, _, slow, _ = quick_outside_of(probe, python, "wide_loss", 60)
     assert all(ms["loss", phase] == pytest.approx(slow[phase], rel=0.15) for phase in ("forward", "backward")), (ms, slow)
 
 
 @pytest.mark.parametrize("pattern, losses", [("losses_of_two", 2), ("accumulated_losses", 4), ("checkpointed_loss", 1)])
 def test_each_backward_has_its_loss(probe, python, pattern, losses):
-    ms, calls, slow, other = outside_of(probe, python, pattern)
+    ms, calls, slow, other = quick_outside_of(probe, python, pattern)
     for phase in ("forward", "backward"):
         assert ms["loss", phase] == about(losses * slow[phase]) and calls["loss", phase] == pytest.approx(losses, abs=0.1)
     assert calls["gradients", "backward"] == pytest.approx(losses, abs=0.1)
@@ -324,7 +353,7 @@ def test_a_loss_that_is_run_again_where_nobody_tells(probe, python):
 
 
 def test_what_adds_gradients_to_parameters(probe, python):
-    ms, calls, slow, other = outside_of(probe, python, "slow_gradients")
+    ms, calls, slow, other = quick_outside_of(probe, python, "slow_gradients")
     assert ms["gradients", "backward"] == near(3 * slow["backward"]) and calls["gradients", "backward"] == pytest.approx(1, abs=0.05)
     assert other < 0.25 * slow["backward"] and all(value < 1 for (name, _), value in ms.items() if name != "gradients")
 
