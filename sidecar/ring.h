@@ -105,6 +105,15 @@ enum { PP_MARK_TRAINS = 1 };
 /** Flag of END: the same call goes on later. */
 enum { PP_MARK_PAUSES = 2 };
 
+/** Flags of BEGIN and END of work outside of modules (sidecar/agent/outside.h). */
+enum {
+    PP_MARK_ENGINE = 4, /**< with PP_MARK_BACKWARD: autograd's engine; `layer` is the loss's, and
+                             `value` of BEGIN the one of gradients, or 0: they cannot be told */
+    PP_MARK_LOSS = 8,   /**< of such a BEGIN: a loss was computed behind the last model's forward */
+    PP_MARK_MODEL = 16, /**< of a forward: its module has parameters */
+    PP_MARK_AGAIN = 32, /**< of a recompute: all that a checkpoint runs again */
+};
+
 /** Whether a phase is a layer's, and not the step's. */
 static inline bool pp_mark_of_layer(uint8_t phase)
 {
@@ -176,11 +185,12 @@ typedef enum pp_replay_skip {
     PP_LEFT_OWN_DATA,    /**< its forward changes its weights, or waits for other processes */
     PP_LEFT_INPUT,       /**< an input that cannot be kept, or several devices */
     PP_LEFT_MEMORY,
-    PP_LEFT_FAILED,   /**< the replay raised an exception */
-    PP_LEFT_PAUSE,    /**< the limit of pauses was reached before */
-    PP_LEFT_CALL,     /**< it was not called in the steps in which inputs were kept */
-    PP_LEFT_GRADIENT, /**< it has no backward */
-    PP_LEFT_PARENT,   /**< what it does itself cannot be had without the modules in it */
+    PP_LEFT_FAILED,    /**< the replay raised an exception */
+    PP_LEFT_PAUSE,     /**< the limit of pauses was reached before */
+    PP_LEFT_CALL,      /**< it was not called in the steps in which inputs were kept */
+    PP_LEFT_GRADIENT,  /**< it has no backward */
+    PP_LEFT_PARENT,    /**< what it does itself cannot be had without the modules in it */
+    PP_LEFT_NO_MODULE, /**< work outside of modules: nothing can be called for it */
     PP_LEFT_COUNT,
 } pp_replay_skip;
 

@@ -46,6 +46,17 @@ def told(folder):
     return fine["sampling"], {driver.METRICS[row["metric"]]: row for row in rows}
 
 
+def layers_of(results):
+    """Items of modules. Those of what runs outside of modules launch no kernel here, so nothing is told of them."""
+    gpu, = results["gpus"]
+    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
+    outside = [item for item in layers if item["type"] == "(outside of modules)"]
+    assert {(item["layer"], item["phase"], item["busyMillisecondsPerStep"]) for item in outside} == {
+        ("loss", "forward", 0), ("loss", "backward", 0), ("gradients", "backward", 0)}
+    assert not [item for item in outside if item.get("kernels") or item["metrics"]["SMActive"]["mean"] is not None]
+    return [item for item in layers if item not in outside]
+
+
 def values_of(results):
     gpu, = results["gpus"]
     return {(item["layer"] if item["kind"] == "layer" else "", item["phase"]):
@@ -64,11 +75,11 @@ def test_values_are_the_truth(tmp_path, python, model):
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
     assert gpu["kernelSteps"] == gpu["steps"]
-    for item in gpu["items"]:  # its kernels run one after the other, and all have one name
-        if item["kind"] == "layer":
-            kernel, = item["kernels"]
-            assert (kernel["name"], kernel["callsPerStep"]) == ("gemm", round(kernel["callsPerStep"]))
-            assert kernel["millisecondsPerStep"] == pytest.approx(item["busyMillisecondsPerStep"], rel=1e-6)
+    layers = layers_of(results)
+    for item in layers:  # its kernels run one after the other, and all have one name
+        kernel, = item["kernels"]
+        assert (kernel["name"], kernel["callsPerStep"]) == ("gemm", round(kernel["callsPerStep"]))
+        assert kernel["millisecondsPerStep"] == pytest.approx(item["busyMillisecondsPerStep"], rel=1e-6)
     assert fine["times"] - fine["failedTimes"] >= 2 and "not sampled" not in said
     sampling, closures = told(tmp_path)
     assert driver.is_plausible(sampling["period"], sampling["lag"], 100000, time.monotonic() - begun)
@@ -81,7 +92,6 @@ def test_values_are_the_truth(tmp_path, python, model):
         assert abs(fine["closure"][name]["difference"] * 1e6 - closure["difference"]) <= 1
     assert driver.agrees(truth, values_of(results))
     assert not driver.agrees(driver.exchanged(truth), values_of(results))
-    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
     assert {value["method"] for item in layers for name, value in item["metrics"].items()
             if name in driver.METRICS} == {"sampling"}
 
@@ -131,8 +141,7 @@ def test_averages_are_the_truth(tmp_path):
     busy = sum(row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e7)
     # Averages of windows are told in millionths.
     assert abs(job["GPUUtil"]["mean"] - busy) < 2 and abs(job["GPUMem"]["mean"] - 4096) < 1e-5
-    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
-    assert {item["metrics"]["SMActive"]["method"] for item in layers} == {"sampling"}
+    assert {item["metrics"]["SMActive"]["method"] for item in layers_of(results)} == {"sampling"}
 
 
 def test_a_driver_that_lets_nobody_sample(tmp_path):
@@ -141,7 +150,7 @@ def test_a_driver_that_lets_nobody_sample(tmp_path):
     why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
     assert why in said
     gpu, = results["gpus"]
-    layers = [item for item in gpu["items"] if item["kind"] == "layer"]
+    layers = layers_of(results)
     assert len(layers) == 8 and gpu["steps"] > 10
     for item in layers:
         for name in driver.METRICS:

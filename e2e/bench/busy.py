@@ -24,8 +24,15 @@ NODE = "autograd::engine::evaluate_function: "
 
 # ---- the probe's word ----
 
-def names_of(batch):
-    return {0: "", **{layer["id"]: layer["name"] for layer in batch.get("layers", [])}}
+def rows_of(batch):
+    """(layer, phase) by their numbers. Layers that are no modules are `other` to the peer, who has ranges around modules."""
+    layers = {0: None, **{layer["id"]: layer for layer in batch.get("layers", [])}}
+
+    def row(number, phase):
+        layer = layers[number]
+        outside = layer is not None and layer.get("type") == lab.OUTSIDE
+        return ("", "other") if outside else (layer["name"] if layer else "", lab.PHASES[phase])
+    return row
 
 
 def busy_of(batch, elapsed):
@@ -33,10 +40,10 @@ def busy_of(batch, elapsed):
     data = batch.get("grid") or batch.get("intervals") or {}
     values = data.get(("busy" if "grid" in batch else "duration") if elapsed else "kernels")
     count = len(data.get("layer", []))
-    rows, names = collections.Counter(), names_of(batch)
+    rows, row_of = collections.Counter(), rows_of(batch)
     unknown = set()
     for layer, phase, value in zip(data.get("layer", []), data.get("phase", []), values or [-1] * count):
-        row = (names[layer], lab.PHASES[phase])
+        row = row_of(layer, phase)
         unknown.update([row] if value < 0 else [])
         rows[row] += max(0, value)
     return {row: None if row in unknown else ns for row, ns in rows.items()}
@@ -59,9 +66,9 @@ def ours_by_name(batches):
     steps = sum(batch["kernels"]["steps"] for batch in told)
     sums = collections.defaultdict(lambda: [0, 0])
     for batch in told:
-        kernels, layers = batch["kernels"], names_of(batch)
+        kernels, row_of = batch["kernels"], rows_of(batch)
         for layer, phase, name, count, ns in zip(*(kernels[key] for key in ("layer", "phase", "name", "count", "duration"))):
-            sum_of = sums[layers[layer], lab.PHASES[phase], kernels["names"][name]]
+            sum_of = sums[(*row_of(layer, phase), kernels["names"][name])]
             sum_of[0] += ns / 1e3 / steps
             sum_of[1] += count / steps
     return sums

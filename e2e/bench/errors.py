@@ -3,6 +3,7 @@
 Rows are (layer, phase): the truth has {"us": its busy time in a step, metric: percent}, what was told {metric: (percent,
 standard error)}.
 """
+import math
 import statistics
 
 import lab
@@ -21,13 +22,27 @@ def fine_classes(period_us=25):
 
 
 def estimates(results, method):
-    """{(layer, phase): {metric: (percent, standard error)}} of what the method told."""
-    found = {}
+    """{(layer, phase): {metric: (percent, standard error)}} of what the method told. Layers that are no modules are a part of
+    `other`, as they are to a truth that knows modules only."""
+    found, parts = {}, []
     for item in results["gpus"][0]["items"]:
-        key = (item["layer"], item["phase"]) if item["kind"] == "layer" else ("", item["phase"])
-        found[key] = {name: (100 * e["mean"], 100 * e["standardError"]) for name, e in item["metrics"].items()
-                      if item["kind"] != "job" and e.get("method") == method.lower() and e["mean"] is not None}
+        values = {name: (100 * e["mean"], 100 * e["standardError"]) for name, e in item["metrics"].items()
+                  if item["kind"] != "job" and e.get("method") == method.lower() and e["mean"] is not None}
+        if item["kind"] == "other" or item.get("type") == lab.OUTSIDE:
+            parts.append((item["busyMillisecondsPerStep"] or 0, values))
+        else:
+            found[(item["layer"], item["phase"]) if item["kind"] == "layer" else ("", item["phase"])] = values
+    found["", "other"] = together(parts)
     return found
+
+
+def together(parts):
+    """The values of [(ms, values)] by their times: of metrics that each part has which takes time."""
+    parts = [part for part in parts if part[0] > 0]
+    total = sum(ms for ms, _ in parts)
+    return {name: (sum(ms * values[name][0] for ms, values in parts) / total,
+                   math.hypot(*(ms * values[name][1] for ms, values in parts)) / total)
+            for name in METRICS if parts and all(name in values for _, values in parts)}
 
 
 def weighted(errors, share):

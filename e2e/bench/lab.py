@@ -270,6 +270,7 @@ class Session:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+OUTSIDE = "(outside of modules)"  # the type of layers that are none
 PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other", "inference")
 
 

@@ -211,6 +211,7 @@ static const char *const skip_reason[] = {
     "it was not called in the steps in which inputs were kept",
     "it has no backward",
     "it calls other layers: what it does itself cannot be replayed without them",
+    "it is no module that could be called again",
 };
 
 static const char *why_skipped(const pp_activity *a, const item *x)

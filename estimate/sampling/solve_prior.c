@@ -9,6 +9,7 @@
 /* Widths, as shares of a metric's range; a gap is short up to 3.5 us. */
 #define LEVEL 0.4
 #define NEXT_PART 0.2
+#define COURSE 0.3 /* the same of kernels whose mean others tell: it rises, and runs out */
 #define SHORT_GAP 0.01
 #define SHORT_GAP_NS 3500.0
 /* Kernels that are alike differ by so much at first: what samples tell takes its place. */
@@ -37,10 +38,11 @@ enum {
 typedef enum saying {
     LONG_GAP, /* is as the metric's gaps are */
     OF_SHORT_GAP,
-    OF_LEVEL, /* a part is like the overlap-weighted mean of itself */
-    OF_NEXT,  /* and like the one before it */
-    OF_ALIKE, /* a kernel's mean is that of those alike */
-    OF_GROUP, /* which is like the overlap-weighted mean of all of these */
+    OF_LEVEL,  /* a part is like the overlap-weighted mean of itself */
+    OF_NEXT,   /* and like the one before it ... */
+    OF_COURSE, /* ... or, of kernels that are alike, as far from it as a course goes */
+    OF_ALIKE,  /* a kernel's mean is that of those alike */
+    OF_GROUP,  /* which is like the overlap-weighted mean of all of these */
 } saying;
 
 /* The sum of factors times values is `mean` within `width`, by what the class is scaled. */
@@ -125,7 +127,7 @@ static int add_level(pp_sampling_prior *p, uint32_t column, pp_error *err)
  * says little of another's. */
 static int add_link(pp_sampling_prior *p, uint32_t a, uint32_t b, bool alike, pp_error *err)
 {
-    return add_term(p, OF_NEXT, alike ? PP_PRIOR_FIXED : PP_PRIOR_KERNELS,
+    return add_term(p, alike ? OF_COURSE : OF_NEXT, alike ? PP_PRIOR_FIXED : PP_PRIOR_KERNELS,
                     (factor[]){{a, 1}, {b, -1}}, 2, err);
 }
 
@@ -349,6 +351,10 @@ static void set_groups(pp_sampling_prior *p, const pp_sampling_whole *w, const d
 void pp_prior_begin(pp_sampling_prior *p, const pp_sampling_whole *w, const double *share, int m,
                     double gap_mean, double gap_width)
 {
+    static const double widths[] = {[OF_SHORT_GAP] = SHORT_GAP,
+                                    [OF_NEXT] = NEXT_PART,
+                                    [OF_COURSE] = COURSE,
+                                    [OF_ALIKE] = ALIKE};
     for (size_t i = 0; i < p->n_terms; i++) {
         term *t = &p->terms[i];
         if (t->kind == LONG_GAP) {
@@ -357,9 +363,9 @@ void pp_prior_begin(pp_sampling_prior *p, const pp_sampling_whole *w, const doub
         } else if (t->kind == OF_LEVEL) {
             t->mean = mean_of(w, share, m, p->factors[t->first].column);
             t->width = LEVEL;
-        } else {
+        } else if (t->kind != OF_GROUP) {
             t->mean = 0;
-            t->width = t->kind == OF_SHORT_GAP ? SHORT_GAP : t->kind == OF_NEXT ? NEXT_PART : ALIKE;
+            t->width = widths[t->kind];
         }
     }
     set_groups(p, w, share, m);

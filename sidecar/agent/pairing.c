@@ -1,11 +1,12 @@
 #include "sidecar/agent/pairing.h"
 
 #include "common/array.h"
+#include "sidecar/agent/outside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 256, DEPTH = 64 };
+enum { THREADS = PP_OUTSIDE_THREADS, DEPTH = 64 };
 
 /* Of times and steps: sums with an offset stay within int64_t. */
 #define NUMBER_MAX (INT64_MAX / 4)
@@ -31,6 +32,7 @@ struct pp_pairing {
     size_t capacity, wait_capacity;
     uint64_t broken;
     thread threads[THREADS];
+    pp_outside outside;
 };
 
 pp_pairing *pp_pairing_new(void)
@@ -68,6 +70,7 @@ static void clear_threads(pp_pairing *p)
         p->threads[i].depth = 0;
         p->threads[i].last = -1;
     }
+    pp_outside_clear(&p->outside);
 }
 
 static int start(pp_pairing *p, const pp_mark *mark)
@@ -171,23 +174,28 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
     return 0;
 }
 
-/* An end without a begin: in backward it prolongs the piece that the mark before it closed. */
-static void prolong(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time)
+/* An end without a begin: in backward it prolongs the piece that the mark before it closed. Whether
+ * it did. */
+static bool prolong(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time)
 {
     if (mark->phase != PP_MARK_BACKWARD || t->last < 0)
-        return;
+        return false;
     pp_piece *piece = &p->step.pieces[t->last];
-    if (piece->layer == mark->layer && piece->phase == mark->phase && time > piece->end)
+    const bool longer =
+        piece->layer == mark->layer && piece->phase == mark->phase && time > piece->end;
+    if (longer)
         piece->end = time;
     else if (piece->layer != mark->layer)
         t->last = -1;
+    return longer;
 }
 
-static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_error *err)
+static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, bool *ret_prolonged,
+               pp_error *err)
 {
     int at = find(t, mark->layer, mark->phase);
     if (at < 0) {
-        prolong(p, t, mark, time);
+        *ret_prolonged = prolong(p, t, mark, time);
         return 0;
     }
     const bool pauses = mark->flags & PP_MARK_PAUSES;
@@ -198,6 +206,43 @@ static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_e
     if (t->depth > 0)
         t->stack[t->depth - 1].since = time; /* what was around it goes on */
     return 0;
+}
+
+/* What is known now of work outside of pieces. */
+static int add_outside(pp_pairing *p, pp_error *err)
+{
+    for (size_t i = 0; i < p->outside.told_count; i++) {
+        const pp_outside_part *part = &p->outside.told[i];
+        const open_piece o = {.since = part->start, .layer = part->layer, .phase = part->phase};
+        if (add(p, &o, part->end, part->goes_on, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int work(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
+{
+    thread *t = &p->threads[mark->thread];
+    bool prolonged = false;
+    if (mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err) < 0
+                                    : end(p, t, mark, time, &prolonged, err) < 0)
+        return -1;
+    pp_outside_mark(&p->outside, mark, time, t->depth > 0, prolonged);
+    return add_outside(p, err);
+}
+
+/* Backward begins or ends: what began in another one and never ended has no end left. */
+static int engine(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
+{
+    for (int i = 0; i < THREADS && p->outside.engines <= (mark->kind == PP_MARK_END); i++) {
+        thread *t = &p->threads[i];
+        while (t->depth > 0 && t->stack[t->depth - 1].phase == PP_MARK_BACKWARD)
+            t->depth--;
+        if (t->depth == 0)
+            pp_outside_left(&p->outside, (uint8_t)i);
+    }
+    pp_outside_engine(&p->outside, mark, time);
+    return add_outside(p, err);
 }
 
 static int add_wait(pp_pairing *p, const thread *t, const pp_mark *mark, pp_error *err)
@@ -248,6 +293,18 @@ static void next_step(pp_pairing *p)
     p->step.count = p->step.wait_count = 0;
 }
 
+/* A step that ends within backward, by optimizers that step there, has its gradients as one call.
+ */
+static void end_gradients(pp_pairing *p)
+{
+    const uint32_t layer = p->outside.engines > 0 && p->outside.any ? p->outside.gradients : 0;
+    for (size_t i = p->step.count; layer && i-- > 0;)
+        if (p->step.pieces[i].layer == layer) {
+            p->step.pieces[i].goes_on = false;
+            break;
+        }
+}
+
 static int end_step(pp_pairing *p, const pp_mark *mark)
 {
     if (mark->value <= p->step.number || mark->time < p->step.start)
@@ -263,11 +320,17 @@ static int end_step(pp_pairing *p, const pp_mark *mark)
         piece->start = piece->start > piece->end ? piece->end : piece->start;
     }
     name_forwards(&p->step);
+    end_gradients(p);
     if (p->step.count > 1)
         qsort(p->step.pieces, p->step.count, sizeof *p->step.pieces, compare_ends);
     clear_threads(p);
     p->whole = true;
     return PP_PAIRING_STEP;
+}
+
+static bool is_engine(const pp_mark *mark)
+{
+    return mark->phase == PP_MARK_BACKWARD && (mark->flags & PP_MARK_ENGINE);
 }
 
 /* Whether a mark can be what the hook writes. */
@@ -288,6 +351,8 @@ static bool possible(const pp_mark *mark)
     if (work && (mark->phase == PP_MARK_OTHER || mark->phase >= PP_MARK_PHASES ||
                  mark->layer > PP_RING_LAYERS))
         return false;
+    if (work && is_engine(mark))
+        return mark->layer != 0 && mark->value >= 0 && mark->value <= PP_RING_LAYERS;
     return !work || pp_mark_of_layer(mark->phase) == (mark->layer != 0);
 }
 
@@ -309,18 +374,17 @@ int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
         return feed_outside(p, mark);
     if (p->whole)
         next_step(p);
-    thread *t = &p->threads[mark->thread];
     int64_t time = mark->time > p->step.start ? mark->time : p->step.start;
     switch ((pp_mark_kind)mark->kind) {
     case PP_MARK_BEGIN:
     case PP_MARK_END:
-        if (p->step.count + 2 > PP_PAIRING_MAX_PIECES)
+        if (p->step.count + 3 + PP_OUTSIDE_KEPT > PP_PAIRING_MAX_PIECES)
             return break_capture(p);
-        return mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err)
-                                           : end(p, t, mark, time, err);
+        return is_engine(mark) ? engine(p, mark, time, err) : work(p, mark, time, err);
     case PP_MARK_WAIT:
-        return p->step.wait_count < PP_PAIRING_MAX_PIECES ? add_wait(p, t, mark, err)
-                                                          : break_capture(p);
+        return p->step.wait_count < PP_PAIRING_MAX_PIECES
+                   ? add_wait(p, &p->threads[mark->thread], mark, err)
+                   : break_capture(p);
     case PP_MARK_STEP:
         return end_step(p, mark);
     case PP_MARK_STOP:

@@ -315,6 +315,7 @@ void pp_frames_clear(int keep);
 #define PP_PLACE_LAYER UINT32_C(0xFFFF)   /**< the layer's id in a place; 0: it is none */
 #define PP_PLACE_PARENT UINT32_C(0x10000) /**< modules called in it are layers themselves */
 #define PP_PLACE_ROOT UINT32_C(0x20000)   /**< no other module calls it */
+#define PP_PLACE_MODEL UINT32_C(0x40000)  /**< it has parameters */
 
 /** False where there is no room, or the module has a place. */
 bool pp_module_map_put(const void *module, uint32_t place);
@@ -397,6 +398,8 @@ void pp_marks_quiet(bool quiet);
 /** Whether some optimizer's step is open: torch walks the optimizer hooks. */
 bool pp_marks_optimizer_open(void);
 int64_t pp_marks_steps(void);
+/** Whether this is the thread whose steps are counted. */
+bool pp_marks_is_trainer(void);
 /** The program says that a step ends here: from now on no optimizer ends any. -1: exception. */
 int pp_marks_step(void);
 /** Takes the modules called while discovering: a new list of weak references. */
@@ -429,6 +432,51 @@ bool pp_waits_add(const pp_mark *wait);
 /** Takes one that comes before this mark, NULL: any; false: there is none (more). */
 bool pp_waits_take(const pp_mark *before, pp_mark *ret);
 void pp_waits_forget(void);
+
+/* ---- methods.c: methods and functions of C's whose function is exchanged ---- */
+
+/** The definition behind a method of this class, or, with None, a function; NULL where it does not
+ * look as it should. */
+PyMethodDef *pp_methods_find(PyObject *object, PyObject *owner, const char *name);
+/** Sets those to true that lie in memory that may be read and written. */
+void pp_methods_writable(PyMethodDef *const *defs, bool *ret, size_t n);
+/** Only where `from` is what is there; NULL is left alone. */
+void pp_methods_exchange(PyMethodDef *def, PyCFunction from, PyCFunction to);
+
+/* ---- engine.c: what can be told of autograd's engine outside of modules ---- */
+
+/** Nodes of the loss's that lead to its module: from this number on; layer 0: there are none. */
+typedef struct pp_engine_nodes {
+    uint32_t layer;
+    int64_t from;
+} pp_engine_nodes;
+
+/** Of a backward that begins: the loss's layer, whether it has one that can be told, and the layer
+ * of gradients, 0: they cannot be told. */
+typedef struct pp_engine_told {
+    uint32_t layer, gradients;
+    bool loss;
+} pp_engine_told;
+
+/** The layers of this capture; 0: nothing is told. */
+void pp_engine_layers(uint32_t loss, uint32_t gradients);
+/** Of the trainer's thread: a step begins; a forward that records begins which no other calls, of a
+ * module with parameters or not; it has returned; all that was made has run. -1: exception. */
+int pp_engine_step(void);
+int pp_engine_forward(bool model, PyObject *args, pp_engine_nodes *ret);
+int pp_engine_returned(bool model);
+int pp_engine_ran(void);
+/** A backward begins from these; of any thread. -1: exception. */
+int pp_engine_runs(PyObject *roots, pp_engine_told *ret);
+/** Until the step ends nodes may run that are a module's and do not say so. */
+void pp_engine_untold(void);
+
+/* ---- engine_calls.c: when autograd's engine runs ---- */
+
+/** Marks when it does, by these layers; `method` is run_backward of the class `owner`. Where one of
+ * the layers is 0, or that is not as expected, nothing is marked. */
+void pp_engine_calls_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
+void pp_engine_calls_end(void);
 
 /* ---- wait_calls.c: calls in which the host waits ---- */
 

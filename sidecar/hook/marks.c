@@ -230,6 +230,11 @@ static bool is_trainer(void)
     return hook.trainer == pp_frames_thread();
 }
 
+bool pp_marks_is_trainer(void)
+{
+    return is_trainer();
+}
+
 enum { AGAINS = 16 }; /* checkpoints in checkpoints */
 
 static _Thread_local struct {
@@ -251,14 +256,54 @@ static unsigned backwards(void)
     return __atomic_load_n(&hook.backwards, __ATOMIC_RELAXED);
 }
 
+static int make_hooks(uint32_t layer)
+{
+    pp_self_hooks *h = &backward[layer];
+    if (!h->begin)
+        h->begin = pp_marks_callable(BACKWARD_BEGIN, layer);
+    if (!h->pause)
+        h->pause = pp_marks_callable(BACKWARD_PAUSE, layer);
+    if (!h->end)
+        h->end = pp_marks_callable(BACKWARD_END, layer);
+    return h->begin && h->pause && h->end ? 0 : -1;
+}
+
+/* The nodes of a loss that lead to its module; each time that they run is a part of its call. */
+static int hook_loss(const pp_engine_nodes *nodes, PyObject *args)
+{
+    const pp_self_hooks *h = &backward[nodes->layer];
+    PyObject *edge = make_hooks(nodes->layer) < 0 ? NULL : PyLong_FromLongLong(nodes->from);
+    int rc = edge ? pp_nodes_hook(args, edge, h->begin, h->pause, NULL) : -1;
+    Py_XDECREF(edge);
+    return rc;
+}
+
+/* A forward that no other calls, in the thread that is looked after. */
+static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_t *flags)
+{
+    if (pp_frames_count() > 0)
+        return 0;
+    if ((place & PP_PLACE_MODEL) && (phase == PP_MARK_FORWARD || (*flags & PP_MARK_TRAINS)))
+        *flags |= PP_MARK_MODEL;
+    if (!is_trainer() || phase != PP_MARK_FORWARD)
+        return 0;
+    pp_engine_nodes nodes;
+    if (pp_engine_forward(place & PP_PLACE_MODEL, args, &nodes) < 0)
+        return -1;
+    return nodes.layer ? hook_loss(&nodes, args) : 0;
+}
+
 static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
 {
     const uint32_t layer = place & PP_PLACE_LAYER;
     uint8_t phase, flags;
     int64_t begun = pp_now();
-    if (phase_of_call(module, &phase, &flags) < 0)
+    if (phase_of_call(module, &phase, &flags) < 0 ||
+        begin_outermost(place, args, phase, &flags) < 0)
         return -1;
     PyObject *edge = NULL;
+    if ((place & PP_PLACE_PARENT) && phase == PP_MARK_FORWARD && !is_trainer())
+        pp_engine_untold(); /* its nodes call nothing */
     if (wants_backward(place, phase)) {
         edge = pp_nodes_edge(args);
         if (!edge)
@@ -381,18 +426,6 @@ static int on_call(PyObject *module)
     return hook.state == DISCOVERING ? discover(module) : 0;
 }
 
-static int make_hooks(uint32_t layer)
-{
-    pp_self_hooks *h = &backward[layer];
-    if (!h->begin)
-        h->begin = pp_marks_callable(BACKWARD_BEGIN, layer);
-    if (!h->pause)
-        h->pause = pp_marks_callable(BACKWARD_PAUSE, layer);
-    if (!h->end)
-        h->end = pp_marks_callable(BACKWARD_END, layer);
-    return h->begin && h->pause && h->end ? 0 : -1;
-}
-
 /* Has the module's nodes call its hooks; `part` are its nodes, NULL where no parent asks. What a
  * backward within a parent's forward has made is no order to go by. */
 static int hook_backward(const pp_frame *f, PyObject *output, pp_part *part)
@@ -402,8 +435,10 @@ static int hook_backward(const pp_frame *f, PyObject *output, pp_part *part)
         return -1;
     if (!f->parent)
         return pp_nodes_hook(output, f->edge, h->begin, h->end, part ? part->exits : NULL);
-    if (f->backwards != backwards() || f->too_many)
+    if (f->backwards != backwards() || f->too_many) {
+        pp_engine_untold();
         return 0;
+    }
     return pp_nodes_hook_self(output, part, f->parts, f->part_count, h);
 }
 
@@ -423,6 +458,31 @@ static int hook_numbered(const pp_frame *f, PyObject *output)
     return rc;
 }
 
+static int hook_nodes(const pp_frame *f, PyObject *output)
+{
+    int rc = 0;
+    int64_t begun = pp_now();
+    if (pp_torch_api.get_sequence_nr)
+        rc = hook_numbered(f, output);
+    else if (!f->parent)
+        rc = hook_backward(f, output, NULL);
+    pp_ring_cost(pp_now() - begun);
+    return rc;
+}
+
+/* A forward that no other has called is over. A model's ends once more where its nodes call us:
+ * what comes is the loss's, and not what that took. */
+static int end_outermost(uint32_t place, const pp_frame *f)
+{
+    const bool model = place & PP_PLACE_MODEL;
+    const int64_t begun = pp_now();
+    int rc = is_trainer() ? pp_engine_returned(model) : 0;
+    pp_ring_cost(pp_now() - begun);
+    if (model && hook.phases[PP_MARK_FORWARD])
+        pp_mark_put(PP_MARK_END, f->phase, PP_MARK_MODEL, f->layer, 0, 0, 0);
+    return rc;
+}
+
 static int on_leave(PyObject *module, PyObject *output)
 {
     if (hook.state != MARKING) {
@@ -437,15 +497,9 @@ static int on_leave(PyObject *module, PyObject *output)
         return 0; /* it began before the capture did */
     if (hook.phases[PP_MARK_FORWARD])
         pp_mark_put(PP_MARK_END, f.phase, 0, f.layer, 0, 0, 0);
-    int rc = 0;
-    if (f.edge) {
-        int64_t begun = pp_now();
-        if (pp_torch_api.get_sequence_nr)
-            rc = hook_numbered(&f, output);
-        else if (!f.parent)
-            rc = hook_backward(&f, output, NULL);
-        pp_ring_cost(pp_now() - begun);
-    }
+    int rc = f.edge ? hook_nodes(&f, output) : 0;
+    if (rc == 0 && pp_frames_count() == 0 && f.phase == PP_MARK_FORWARD)
+        rc = end_outermost(place, &f);
     pp_frame_done(&f);
     return rc;
 }
@@ -480,7 +534,7 @@ void pp_marks_again_begin(uint32_t layer)
     agains[at].frames = pp_frames_count();
     agains[at].layer = hook.state == MARKING && hook.phases[PP_MARK_FORWARD] ? layer : 0;
     if (agains[at].layer)
-        pp_mark_put(PP_MARK_BEGIN, PP_MARK_RECOMPUTE, 0, layer, 0, 0, 0);
+        pp_mark_put(PP_MARK_BEGIN, PP_MARK_RECOMPUTE, PP_MARK_AGAIN, layer, 0, 0, 0);
 }
 
 /* It may have been left as soon as all that backward needs was there: by an exception, of which
@@ -562,7 +616,7 @@ static int on_optimizer_begin(PyObject *optimizer)
 }
 
 /* Starts the capture here, behind the last optimizer of the step. */
-static void put_start(void)
+static int put_start(void)
 {
     hook.merged = false;
     hook.stepless = 0;
@@ -570,6 +624,7 @@ static void put_start(void)
     hook.marked_from = pp_now();
     hook.trainer = pp_frames_thread();
     put_edge(PP_MARK_START);
+    return pp_engine_step();
 }
 
 static int on_found(void)
@@ -593,9 +648,7 @@ static int on_found(void)
     }
     if (call_probe("found") < 0)
         return -1;
-    if (hook.state == MARKING)
-        put_start();
-    return 0;
+    return hook.state == MARKING ? put_start() : 0;
 }
 
 /* At a step's end: inputs are kept, or a layer is replayed; what that takes is no cost of the
@@ -617,7 +670,7 @@ static int on_isolating(void)
     if (over && hook.state == ISOLATING) {
         hook.isolate = false;
         show_state(MARKING);
-        put_start();
+        return put_start();
     }
     return 0;
 }
@@ -644,6 +697,8 @@ static int on_step(void)
     spans = 0; /* and what is open or queued still ended in an exception */
     hook.awaiting = false;
     hook.stepless = 0;
+    if (pp_engine_step() < 0)
+        return -1;
     int64_t begun = pp_now();
     bool over = pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full();
     if (over) {
@@ -695,8 +750,7 @@ static int on_step_end(void)
         return 0;
     if (!hook.merged)
         return on_step();
-    put_start(); /* what was marked are two steps */
-    return 0;
+    return put_start(); /* what was marked are two steps */
 }
 
 static int on_optimizer_end(PyObject *optimizer)
@@ -711,9 +765,10 @@ static int on_optimizer_end(PyObject *optimizer)
     pp_steps_ends ends = {0};
     if (!hook.by_hand && look_at_optimizer(id, &ends) < 0)
         return -1;
-    if (hook.state == MARKING && ends.late)
-        put_start(); /* the step that was marked goes on to here */
-    else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
+    if (hook.state == MARKING && ends.late) {
+        if (put_start() < 0) /* the step that was marked goes on to here */
+            return -1;
+    } else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
         pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
     if (ends.before) {
         count_step();

@@ -129,13 +129,13 @@ static PyObject *m_place(PyObject *self, PyObject *args)
     (void)self;
     PyObject *module;
     unsigned long layer;
-    int parent, root;
-    if (!PyArg_ParseTuple(args, "Okpp", &module, &layer, &parent, &root))
+    int parent, root, model;
+    if (!PyArg_ParseTuple(args, "Okppp", &module, &layer, &parent, &root, &model))
         return NULL;
     if (layer > PP_RING_LAYERS)
         return PyBool_FromLong(0);
-    const uint32_t place =
-        (uint32_t)layer | (parent ? PP_PLACE_PARENT : 0) | (root ? PP_PLACE_ROOT : 0);
+    const uint32_t place = (uint32_t)layer | (parent ? PP_PLACE_PARENT : 0) |
+                           (root ? PP_PLACE_ROOT : 0) | (model ? PP_PLACE_MODEL : 0);
     return PyBool_FromLong(pp_module_map_put(module, place));
 }
 
@@ -400,6 +400,26 @@ static PyObject *m_waits(PyObject *self, PyObject *args)
     return pp_wait_calls_begin(targets, folder, device) < 0 ? NULL : none();
 }
 
+static PyObject *m_engine(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *method, *owner;
+    unsigned int loss, gradients;
+    if (!PyArg_ParseTuple(args, "OOII", &method, &owner, &loss, &gradients))
+        return NULL;
+    if (loss <= PP_RING_LAYERS && gradients <= PP_RING_LAYERS)
+        pp_engine_calls_begin(method, owner, loss, gradients);
+    return none();
+}
+
+static PyObject *m_engine_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_engine_calls_end();
+    return none();
+}
+
 static PyObject *m_waits_end(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -508,6 +528,7 @@ static PyObject *m_leave(PyObject *self, PyObject *unused)
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
     pp_wait_calls_end();
+    pp_engine_calls_end();
     pp_thread_leave();
     pp_ring_close(false);
     return none();
@@ -519,6 +540,7 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     (void)unused;
     pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
     pp_wait_calls_end();
+    pp_engine_calls_end();
     pp_ring_close(true);
     pp_thread_forget();
     pp_kernels_forget();
@@ -543,7 +565,8 @@ static PyMethodDef functions[] = {
     {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
     {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
     {"marker", m_marker, METH_VARARGS, "A callable of one kind."},
-    {"place", m_place, METH_VARARGS, "Where a layer is: module, id, parent, root; False: no room."},
+    {"place", m_place, METH_VARARGS,
+     "Where a layer is: module, id, parent, root, whether it has parameters; False: no room."},
     {"drop", m_drop, METH_O, "The module at this address is gone."},
     {"clear", m_clear, METH_NOARGS, "Forgets all places."},
     {"refuse", m_refuse, METH_VARARGS, "Says in the ring why this process is not profiled."},
@@ -579,6 +602,9 @@ static PyMethodDef functions[] = {
     {"waits", m_waits, METH_VARARGS,
      "Counts these calls while steps are marked; torch's folder and device."},
     {"waits_end", m_waits_end, METH_NOARGS, "Puts back what torch's methods call."},
+    {"engine", m_engine, METH_VARARGS,
+     "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients."},
+    {"engine_end", m_engine_end, METH_NOARGS, "Marks it no more."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},
     {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},

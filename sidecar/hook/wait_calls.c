@@ -4,15 +4,11 @@
  * is one of ours, which counts and times it. No class and no object that Python sees changes by
  * that: what compilers guard on, and what programs compare, stays as it is.
  *
- * A PyMethodDef is torch's own memory and holds for all threads. So it is exchanged whole, under
- * the GIL; a call that is under way when it is put back finds its original in a table that is never
- * cleared; and one that somebody else has exchanged since is left to them.
-
+ * A call that is under way when it is put back finds its original in a table that is never cleared;
+ * one that somebody else has exchanged since is left to them.
  */
 #include "hook.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -24,23 +20,6 @@ enum {
 
 /* So long a call is worth looking for its line where torch's own code makes it, ns. */
 #define WORTH INT64_C(5000)
-
-/* ---- what Python's objects look like, as checked before it is believed ---- */
-
-typedef struct method {
-    PyObject base;
-    PyTypeObject *owner;
-    PyObject *name, *qualname;
-    PyMethodDef *def;
-    void *vectorcall;
-} method;
-
-typedef struct function {
-    PyObject base;
-    PyMethodDef *def;
-    PyObject *self, *module, *weak;
-    void *vectorcall;
-} function;
 
 /* ---- which line calls ---- */
 
@@ -257,33 +236,7 @@ typedef struct target {
     PyMethodDef *def; /* NULL: it is not what was expected */
     const char *name;
     int call;
-    bool writable;
 } target;
-
-static bool has_size(const PyTypeObject *type, size_t size)
-{
-    PyObject *value = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
-    const bool same = value && PyLong_AsSize_t(value) == size;
-    Py_XDECREF(value);
-    if (PyErr_Occurred())
-        PyErr_Clear();
-    return same;
-}
-
-/* The definition behind a method or a function of C's; NULL where it does not look as it should. */
-static PyMethodDef *find_def(PyObject *object, PyObject *owner, const char *name)
-{
-    const PyTypeObject *type = Py_TYPE(object);
-    if (type == &PyMethodDescr_Type && has_size(type, sizeof(method))) {
-        const method *m = (const method *)(void *)object;
-        const bool known = (PyObject *)m->owner == owner && PyUnicode_Check(m->name) &&
-                           PyUnicode_CompareWithASCIIString(m->name, name) == 0;
-        return known ? m->def : NULL;
-    }
-    if (type == &PyCFunction_Type && has_size(type, sizeof(function)) && owner == Py_None)
-        return ((const function *)(void *)object)->def;
-    return NULL;
-}
 
 static int call_named(const char *name)
 {
@@ -300,35 +253,15 @@ static int read_target(PyObject *item, target *ret)
     PyObject *object, *owner;
     if (!PyArg_ParseTuple(item, "sOOs", &call, &object, &owner, &name))
         return -1;
-    *ret = (target){.def = find_def(object, owner, name), .name = name, .call = call_named(call)};
+    *ret = (target){
+        .def = pp_methods_find(object, owner, name), .name = name, .call = call_named(call)};
     return 0;
 }
 
-/* Which of them lie in memory that may be read and written. */
-static void find_writable(target *targets, int n)
-{
-    char text[512];
-    FILE *maps = fopen("/proc/self/maps", "re");
-    while (maps && fgets(text, sizeof text, maps)) {
-        uintptr_t from, to;
-        char mode[3];
-        if (sscanf(text, "%" SCNxPTR "-%" SCNxPTR " %2s", &from, &to, mode) != 3 ||
-            strcmp(mode, "rw") != 0)
-            continue;
-        for (int i = 0; i < n; i++) {
-            const uintptr_t at = (uintptr_t)targets[i].def;
-            if (at >= from && at < to && to - at >= sizeof(PyMethodDef))
-                targets[i].writable = true;
-        }
-    }
-    if (maps)
-        (void)fclose(maps);
-}
-
 /* The first time; what is known of torch stays. */
-static void settle_slot(unsigned n, const target *t)
+static void settle_slot(unsigned n, const target *t, bool writable)
 {
-    if (!t->def || !t->writable || t->call < 0 || strcmp(t->def->ml_name, t->name) != 0)
+    if (!t->def || !writable || t->call < 0 || strcmp(t->def->ml_name, t->name) != 0)
         return;
     slots[n] = (slot){.original = t->def->ml_meth,
                       .ours = wrapper_of(n, t->def->ml_flags, t->call),
@@ -340,6 +273,8 @@ static int settle_slots(PyObject *list)
 {
     static bool settled;
     target targets[SLOTS];
+    PyMethodDef *defs[SLOTS];
+    bool writable[SLOTS] = {false};
     const Py_ssize_t n = PyList_Size(list);
     if (settled)
         return 0;
@@ -351,18 +286,12 @@ static int settle_slots(PyObject *list)
         if (read_target(PyList_GetItem(list, i), &targets[i]) < 0)
             return -1;
     settled = true;
-    find_writable(targets, (int)n);
     for (Py_ssize_t i = 0; i < n; i++)
-        settle_slot((unsigned)i, &targets[i]);
+        defs[i] = targets[i].def;
+    pp_methods_writable(defs, writable, (size_t)n);
+    for (Py_ssize_t i = 0; i < n; i++)
+        settle_slot((unsigned)i, &targets[i], writable[i]);
     return 0;
-}
-
-/* Only what is there as expected. */
-static void exchange(const slot *s, PyCFunction from, PyCFunction to)
-{
-    if (s->def)
-        (void)__atomic_compare_exchange_n(&s->def->ml_meth, &from, to, false, __ATOMIC_ACQ_REL,
-                                          __ATOMIC_RELAXED);
 }
 
 static int make_names(void)
@@ -390,14 +319,14 @@ int pp_wait_calls_begin(PyObject *targets, PyObject *inside, PyObject *device)
     Py_XDECREF(device_type);
     device_type = device;
     for (int i = 0; i < SLOTS; i++)
-        exchange(&slots[i], slots[i].original, slots[i].ours);
+        pp_methods_exchange(slots[i].def, slots[i].original, slots[i].ours);
     return 0;
 }
 
 void pp_wait_calls_end(void)
 {
     for (int i = 0; i < SLOTS; i++)
-        exchange(&slots[i], slots[i].ours, slots[i].original);
+        pp_methods_exchange(slots[i].def, slots[i].ours, slots[i].original);
     pp_waits_forget();
     for (int i = 0; i < LINES; i++) {
         PyObject *code = lines[i].code;

@@ -5,6 +5,7 @@ usage: patterns.py PATTERN ITERATIONS
 import itertools
 import json
 import pathlib
+import statistics
 import sys
 import time
 
@@ -219,15 +220,18 @@ def other_checkpoint():
 FORWARD_S, BACKWARD_S = 0.003, 0.006
 
 
-SLOW = {"forward": [0, 0.0], "backward": [0, 0.0]}  # calls, seconds
+SLOW = {"forward": [], "backward": [], "later": []}  # seconds of each call
+
+
+def add(phase, begun):
+    SLOW[phase].append(time.monotonic() - begun)
 
 
 def work(phase, seconds):
     """Takes so long, or longer on a busy machine: how long is added up."""
     begun = time.monotonic()
     time.sleep(seconds)
-    SLOW[phase][0] += 1
-    SLOW[phase][1] += time.monotonic() - begun
+    add(phase, begun)
 
 
 class Slow(torch.autograd.Function):
@@ -525,6 +529,175 @@ def gradient_penalty():
     return training(model, sgd(model.parameters()), loss)
 
 
+class Slower(torch.autograd.Function):
+    """The same, four times as long: what is around it matters less."""
+
+    @staticmethod
+    def forward(ctx, x):
+        work("forward", 4 * FORWARD_S)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        work("backward", 4 * BACKWARD_S)
+        return gradient.clone()
+
+
+def slow_loss():
+    """The loss takes as long as is known, with what is around it; it is computed before gradients are set to zero, and scaled."""
+    model, scale = net(), torch.tensor(2.0)
+    optimizer = sgd(model.parameters())
+
+    def iteration():
+        predicted = model(torch.randn(16, 64))
+        begun = time.monotonic()
+        loss = Slower.apply(predicted).square().mean()
+        before = time.monotonic() - begun
+        optimizer.zero_grad()
+        begun = time.monotonic()
+        scaled = loss * scale
+        SLOW["forward"][-1] = before + time.monotonic() - begun
+        scaled.backward()
+        work("later", FORWARD_S)
+        optimizer.step()
+    return iteration
+
+
+def wide_loss():
+    """A cross entropy over many words, as users' own timers and hooks have it."""
+    model = nn.Linear(64, 20000)
+    begun = [0.0]
+
+    def backward_ended(_):
+        add("backward", begun[0])
+
+    def loss():
+        logits = model(torch.randn(128, 64))
+        logits.register_hook(backward_ended)
+        begun[0] = time.monotonic()
+        value = nn.functional.cross_entropy(logits, torch.randint(20000, (128,)))
+        add("forward", begun[0])
+        begun[0] = time.monotonic()
+        return value
+    return training(model, sgd(model.parameters()), loss)
+
+
+def losses_of_two():
+    """A GAN: each of two backwards has a loss of its own."""
+    generator, critic = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64)), net()
+    first, second = sgd(generator.parameters()), sgd(critic.parameters())
+
+    def iteration():
+        made = generator(torch.randn(16, 8))
+        Slow.apply(-critic(made)).mean().backward()
+        first.step()
+        second.zero_grad()
+        Slow.apply(critic(made.detach())).mean().backward()
+        second.step()
+        first.zero_grad()
+    return iteration
+
+
+def accumulated_losses():
+    model = net()
+    optimizer = sgd(model.parameters())
+
+    def iteration():
+        for _ in range(4):
+            Slow.apply(model(torch.randn(16, 64))).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return iteration
+
+
+def checkpointed_loss():
+    from torch.utils.checkpoint import checkpoint as again
+    model = net()
+
+    def compute(x):
+        return Slow.apply(x).square().mean()
+    return training(model, sgd(model.parameters()), lambda: again(compute, model(torch.randn(16, 64)), use_reentrant=False))
+
+
+def reentrant_loss():
+    """What is run again there is run by nobody who tells."""
+    from torch.utils.checkpoint import checkpoint as again
+    model = net()
+
+    def compute(x):
+        return Slow.apply(x).square().mean()
+    return training(model, sgd(model.parameters()), lambda: again(compute, model(torch.randn(16, 64)), use_reentrant=True) * 2)
+
+
+class Criterion(nn.Module):
+    def forward(self, x):
+        return x.square().mean()
+
+
+class Named(nn.Module):
+    """Has modules named as what is none would be."""
+
+    def __init__(self):
+        super().__init__()
+        self.loss, self.gradients = nn.Linear(64, 64), nn.Linear(64, 1)
+
+    def forward(self, x):
+        return self.gradients(self.loss(x))
+
+
+def module_loss():
+    """A module, and work that leads to it and from it."""
+    model, criterion = Named(), Criterion()
+    return training(model, sgd(model.parameters()), lambda: Slow.apply(criterion(Slow.apply(model(torch.randn(16, 64)).view(-1)))))
+
+
+def between_models():
+    """Work that leads from one model to another is no loss, nor are its nodes sums of gradients."""
+    first, last = nn.Linear(64, 64), net()
+    return training(last, sgd([*first.parameters(), *last.parameters()]),
+                    lambda: last(Slow.apply(first(torch.randn(16, 64)))).square().mean())
+
+
+def before_models():
+    first, last = nn.Parameter(torch.ones(64, 64)), net()
+    return training(last, sgd([first, *last.parameters()]), lambda: last(Slow.apply(torch.randn(16, 64) @ first)).square().mean())
+
+
+def slow_gradients():
+    """What adds gradients to parameters takes as long as is known, three times."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1, bias=False))
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _: work("backward", BACKWARD_S))
+    step = training(model, sgd(model.parameters()), lambda: loss_of(model))
+
+    def iteration():
+        step()
+        SLOW["backward"][-3:] = [sum(SLOW["backward"][-3:])]  # of a step: each of the three may be late
+    return iteration
+
+
+def thrown_away():
+    """Most backwards raise; what they leave is nobody's."""
+    model = net()
+    optimizer = sgd(model.parameters())
+
+    def fail(_):
+        raise MemoryError
+
+    def iteration():
+        out = model(torch.randn(16, 64))
+        handle = out.register_hook(fail)
+        try:
+            Slow.apply(out).mean().backward(retain_graph=True)
+        except MemoryError:
+            handle.remove()
+        work("later", FORWARD_S)
+        Slow.apply(model(torch.randn(16, 64))).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return iteration
+
+
 def parameters_only():
     """Gradients by autograd.grad, of a model that is called with parameters of the caller's."""
     model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
@@ -581,7 +754,7 @@ def turned():
         begun = time.monotonic()
         gradient.t().reshape(-1)
         took = time.monotonic() - begun
-        SLOW["backward"] = [1, min(took, SLOW["backward"][1] or took)]
+        SLOW["backward"] = [min([took, *SLOW["backward"]])]
         return model(data).sum()
     return training(model, sgd(model.parameters()), loss)
 
@@ -653,8 +826,9 @@ def main():
     begun = time.monotonic()
     for _ in range(COUNT):
         iteration()
-    slow = {phase: 1e3 * seconds / calls for phase, (calls, seconds) in SLOW.items() if calls}
-    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "seconds": time.monotonic() - begun}))
+    slow, quick = ({phase: 1e3 * of(calls) for phase, calls in SLOW.items() if calls}
+                   for of in (statistics.mean, lambda calls: sorted(calls)[len(calls) // 10]))
+    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "quick": quick, "seconds": time.monotonic() - begun}))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 from collections import Counter
 
 import pytest
-from conftest import HERE, pieces, sampled, told, torch_of, undelta
+from conftest import HERE, layers_of, pieces, sampled, told, torch_of, undelta
 
 PATTERNS = str(HERE / "patterns.py")
 COUNT = 200
 PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other", "inference")
+OUTSIDE = "(outside of modules)"  # type of layers that are none
 # How many of the iterations may be missed, or taken for two, while the hook learns which optimizer ends a step.
 LEARNING = {"trials": 1}
 
@@ -237,7 +238,7 @@ def test_a_backward_within_a_forward(probe, python):
 def test_more_layers_than_there_is_room_for_are_told_together(probe, python, pattern, names, kind):
     """Each by the module that they are in, whose type says so; nothing of them is missing."""
     _, batches = sampled(probe, python, PATTERNS, pattern, "12")
-    types = {layer["name"]: layer["type"] for layer, *_ in pieces(batches) if layer}
+    types = {layer["name"]: layer["type"] for layer, *_ in pieces(batches) if layer and layer["type"] != OUTSIDE}
     assert {name: types[name] for name in names} == {name: kind for name in names}
     assert set(types) - names <= {str(n) for n in range(300)}, "blocks, for what they do themselves"
     ms = ms_of(batches)
@@ -256,3 +257,132 @@ def test_steps_that_the_program_ends_itself(probe, python, pattern, phases):
     assert {phase for _, phase in calls} == phases or torch_of(python) < (2, 0)
     assert all(calls["0", phase] == pytest.approx(each, abs=0.1) for phase in phases if ("0", phase) in calls)
     assert ("0", "forward") in calls or ("0", "inference") in calls
+
+
+def run_outside(probe, python, pattern, count=COUNT, **session):
+    if not numbered(python):
+        pytest.skip("a torch that does not number nodes")
+    return sampled(probe, python, PATTERNS, pattern, str(count), **session)
+
+
+def outside_of(*of, **session):
+    """ms and calls of all rows, what the script has, and what is in none of its rows."""
+    result, batches = run_outside(*of, **session)
+    ms = ms_of(batches)
+    whole = sum(sum(batch["steps"]["duration"]) for batch in batches) / len(numbers(batches)) / 1e6
+    return ms, calls_of(batches), slow_ms(result), whole - sum(ms.values())
+
+
+def quick(values):
+    """What a tenth of them is below: a busy machine makes many longer, and none shorter."""
+    return sorted(values)[len(values) // 10]
+
+
+def quick_of(batches):
+    """ms of each row, and of what is in none, in quick steps."""
+    rows, whole = {}, {}
+    for batch in batches:
+        layers, part = layers_of([batch]), batch["intervals"]
+        whole.update(zip(undelta(batch["steps"]["number"]), batch["steps"]["duration"]))
+        for layer, phase, step, ns in zip(part["layer"], part["phase"], undelta(part["step"]), part["duration"]):
+            row = rows.setdefault((layers[layer]["name"] if layer else "", PHASES[phase]), Counter())
+            row[step] += ns
+    others = [ns - sum(row[step] for row in rows.values()) for step, ns in whole.items()]
+    return {key: quick([row[step] for step in whole]) / 1e6 for key, row in rows.items()}, quick(others) / 1e6
+
+
+def quick_outside_of(*of):
+    """As outside_of(), of quick steps, and the script's quick calls."""
+    result, batches = run_outside(*of)
+    ms, other = quick_of(batches)
+    return ms, calls_of(batches), told(result, "loop")["quick"], other
+
+
+def near(ms):
+    """Within 5 %, and 0.2 ms of tensors that are made."""
+    return pytest.approx(ms + 0.1, rel=0.05, abs=0.1)
+
+
+def test_a_loss_is_a_row(probe, python):
+    """Computed as functions, before zero_grad, and scaled; what comes behind backward is nobody's."""
+    ms, calls, slow, other = quick_outside_of(probe, python, "slow_loss")
+    assert ms["loss", "forward"] == near(slow["forward"]) and ms["loss", "backward"] == near(slow["backward"])
+    assert calls["loss", "forward"] == calls["loss", "backward"] == calls["gradients", "backward"] == pytest.approx(1, abs=0.05)
+    assert ms["gradients", "backward"] < 0.5 and other == about(slow["later"])
+
+
+def test_a_cross_entropy_takes_what_the_programs_own_timers_say(probe, python):
+    """In the same steps, but for those that are not sampled."""
+    ms, _, slow, _ = quick_outside_of(probe, python, "wide_loss", 60)
+    assert all(ms["loss", phase] == pytest.approx(slow[phase], rel=0.15) for phase in ("forward", "backward")), (ms, slow)
+
+
+@pytest.mark.parametrize("pattern, losses", [("losses_of_two", 2), ("accumulated_losses", 4), ("checkpointed_loss", 1)])
+def test_each_backward_has_its_loss(probe, python, pattern, losses):
+    ms, calls, slow, other = quick_outside_of(probe, python, pattern)
+    for phase in ("forward", "backward"):
+        assert ms["loss", phase] == about(losses * slow[phase]) and calls["loss", phase] == pytest.approx(losses, abs=0.1)
+    assert calls["gradients", "backward"] == pytest.approx(losses, abs=0.1)
+    assert ms["gradients", "backward"] < 0.5 and other < 0.5 * slow["forward"]
+    assert (("checkpoint", "recompute") in ms) == (pattern == "checkpointed_loss")
+
+
+def test_a_loss_that_is_a_module_is_a_layer(probe, python):
+    """What leads to it and from it is the loss's, by a name that no module has."""
+    ms, calls, slow, _ = outside_of(probe, python, "module_loss")
+    assert ms["loss#2", "forward"] == about(2 * slow["forward"]) and ms["loss#2", "backward"] == about(2 * slow["backward"])
+    assert all(calls[name, phase] == pytest.approx(1, abs=0.05) and (phase != "forward" or name != "gradients#2")
+               for name in ("loss", "gradients", "loss#2", "Criterion") for phase in ("forward", "backward"))
+    assert calls["gradients#2", "backward"] == pytest.approx(1, abs=0.05) and ms["gradients#2", "backward"] < 0.5
+    assert all(ms[name, phase] < 0.5 for name in ("loss", "gradients", "Criterion") for phase in ("forward", "backward"))
+
+
+@pytest.mark.parametrize("pattern", ["between_models", "before_models"])
+def test_what_leads_to_a_model_is_no_loss(probe, python, pattern):
+    """Nor are its nodes sums of gradients."""
+    ms, _, slow, other = outside_of(probe, python, pattern)
+    assert ("gradients", "backward") not in ms and ms["loss", "forward"] < 0.5 and ms["loss", "backward"] < 0.5
+    assert other == about(slow["forward"] + slow["backward"])
+
+
+def test_a_loss_that_is_run_again_where_nobody_tells(probe, python):
+    """With use_reentrant=True: its forward is told, and what backward does with it is nobody's."""
+    ms, _, slow, other = outside_of(probe, python, "reentrant_loss")
+    assert ms["loss", "forward"] == about(slow["forward"]) and ("loss", "backward") not in ms
+    assert ms["gradients", "backward"] < 0.5 and other == about(slow["forward"] + slow["backward"])
+
+
+def test_what_adds_gradients_to_parameters(probe, python):
+    ms, calls, slow, other = quick_outside_of(probe, python, "slow_gradients")
+    assert ms["gradients", "backward"] == near(slow["backward"]) and calls["gradients", "backward"] == pytest.approx(1, abs=0.05)
+    assert other < 0.25 * slow["backward"] / 3 and all(value < 1 for (name, _), value in ms.items() if name != "gradients")
+
+
+@pytest.mark.parametrize("pattern", ["odd", "force_field", "server", "evaluation"])
+def test_where_there_is_no_loss_there_is_no_row(probe, python, pattern):
+    """In the model, in a forward that runs backward itself, and in what records nothing; an evaluation has none of its own."""
+    ms, calls, *_ = outside_of(probe, python, pattern, COUNT if pattern == "evaluation" else 100)
+    rows = {key for key in ms if key[0] in ("loss", "gradients")}
+    assert rows == {"odd": {("gradients", "backward")}, "force_field": set(), "server": set(),
+                    "evaluation": {("loss", "forward"), ("loss", "backward"), ("gradients", "backward")}}[pattern]
+    assert all(calls[row] == pytest.approx(1, abs=0.1) for row in rows)
+
+
+def test_two_backwards_of_one_graph(probe, python):
+    """The nodes that the first made are no loss of the second, and what runs between the two is nobody's."""
+    ms, calls, slow, other = outside_of(probe, python, "gradient_penalty")
+    assert ms["loss", "backward"] < 0.5 and calls["loss", "backward"] == pytest.approx(1, abs=0.05)
+    assert other > 0.9 * slow["backward"]
+
+
+def test_a_backward_that_fails_leaves_nothing(probe, python):
+    ms, calls, slow, other = outside_of(probe, python, "thrown_away")
+    assert ms["loss", "backward"] == about(slow["backward"]) and calls["loss", "backward"] == pytest.approx(1, abs=0.05)
+    assert other == about(slow["later"] + slow["backward"])
+
+
+@pytest.mark.parametrize("layers", [{"exclude": ["2"]}, {"include": ["0"]}, {"types": ["Linear"]}])
+def test_no_loss_where_layers_are_left_out(probe, python, layers):
+    """It would have theirs."""
+    ms, *_ = outside_of(probe, python, "slow_loss", 60, layers={"include": [], "exclude": [], "types": [], "depth": 0, **layers})
+    assert ms and not {name for name, _ in ms} & {"loss", "gradients"}

@@ -2,6 +2,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -513,6 +514,292 @@ static void test_random_marks(void **state)
     pp_pairing_free(p);
 }
 
+/* ---- outside of modules: LOSS and GRADIENTS are their layers ---- */
+
+enum { LOSS = 7, GRADIENTS = 8, R = PP_MARK_RECOMPUTE, I = PP_MARK_INFERENCE };
+
+static void engine(pp_pairing *p, int64_t time, int kind, int flags, int64_t gradients)
+{
+    assert_int_equal(feed(p, (pp_mark){.time = time,
+                                       .kind = (uint8_t)kind,
+                                       .phase = B,
+                                       .layer = LOSS,
+                                       .flags = (uint8_t)(PP_MARK_ENGINE | flags),
+                                       .value = gradients}),
+                     PP_PAIRING_NONE);
+}
+
+static void in_thread(pp_pairing *p, uint8_t thread, int64_t time, int kind, int phase,
+                      uint32_t layer)
+{
+    (void)feed(p, (pp_mark){.time = time,
+                            .kind = (uint8_t)kind,
+                            .phase = (uint8_t)phase,
+                            .layer = layer,
+                            .thread = thread});
+}
+
+static void flagged(pp_pairing *p, int64_t time, int kind, int phase, int flags, uint32_t layer)
+{
+    (void)feed(p, (pp_mark){.time = time,
+                            .kind = (uint8_t)kind,
+                            .phase = (uint8_t)phase,
+                            .flags = (uint8_t)flags,
+                            .layer = layer});
+}
+
+/* A model's forward, whose nodes are hooked for two. */
+static void model(pp_pairing *p, int64_t from, int64_t to, uint32_t layer)
+{
+    flagged(p, from, BEGIN, F, PP_MARK_MODEL, layer);
+    (void)work(p, to, END, F, layer);
+    flagged(p, to + 2, END, F, PP_MARK_MODEL, layer);
+}
+
+/* The pieces of one of them, as text: "F22-50 ", with a + where the call goes on. */
+static void check_outside(pp_pairing *p, uint32_t layer, const char *expected)
+{
+    char text[256] = "";
+    const pp_step *step = pp_pairing_step(p);
+    for (size_t i = 0; i < step->count; i++) {
+        const pp_piece *piece = &step->pieces[i];
+        const size_t n = strlen(text);
+        if (piece->layer == layer)
+            (void)snprintf(text + n, sizeof text - n, "%c%lld-%lld%s ",
+                           piece->phase == F ? 'F' : 'B', (long long)piece->start,
+                           (long long)piece->end, piece->goes_on ? "+" : "");
+    }
+    assert_string_equal(text, expected);
+}
+
+static void end_outside(pp_pairing *p, int64_t time, const char *loss, const char *gradients)
+{
+    assert_int_equal(at_step(p, PP_MARK_STEP, time, 11), PP_PAIRING_STEP);
+    check_outside(p, LOSS, loss);
+    check_outside(p, GRADIENTS, gradients);
+    pp_pairing_free(p);
+}
+
+/* In the training's thread, as on a CPU, or in the engine's own. */
+static void check_backward_in(uint8_t thread)
+{
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    engine(p, 50, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    in_thread(p, thread, 60, BEGIN, B, 2);
+    in_thread(p, thread, 70, END, B, 2);
+    in_thread(p, thread, 72, BEGIN, B, 1);
+    in_thread(p, thread, 80, END, B, 1);
+    in_thread(p, thread, 84, END, B, 1);
+    engine(p, 90, END, 0, 0);
+    (void)work(p, 95, BEGIN, O, 0);
+    (void)work(p, 99, END, O, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->count, 8);
+    check(p, 0, 1, F, 10, 20);
+    check(p, 1, LOSS, F, 22, 50);
+    check(p, 2, LOSS, B, 50, 60);
+    check(p, 3, 2, B, 60, 70);
+    check(p, 4, GRADIENTS, B, 70, 72);
+    check(p, 5, 1, B, 72, 84);
+    check(p, 6, GRADIENTS, B, 84, 90);
+    check(p, 7, 0, O, 95, 99);
+    check_calls(p, "----+---");
+    pp_pairing_free(p);
+}
+
+static void test_a_loss_and_its_gradients(void **state)
+{
+    (void)state;
+    check_backward_in(0);
+    check_backward_in(1);
+}
+
+static void test_a_loss_is_cut(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    (void)work(p, 30, BEGIN, F, 3); /* a loss's module */
+    (void)work(p, 35, END, F, 3);
+    (void)work(p, 40, BEGIN, PP_MARK_ZERO_GRAD, 0);
+    (void)work(p, 45, END, PP_MARK_ZERO_GRAD, 0);
+    engine(p, 50, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    flagged(p, 60, BEGIN, R, PP_MARK_AGAIN, 4); /* it is a checkpoint's, too */
+    (void)work(p, 70, END, R, 4);
+    (void)work(p, 80, BEGIN, B, 1);
+    (void)work(p, 85, END, B, 1);
+    engine(p, 85, END, 0, 0);
+    end_outside(p, 100, "F22-30+ F35-40+ F45-50 B50-60+ B70-80 ", "");
+}
+
+static void test_what_leads_to_another_model_is_no_loss(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    model(p, 30, 40, 2);
+    (void)work(p, 50, BEGIN, I, 5);
+    (void)work(p, 60, END, I, 5);
+    engine(p, 70, BEGIN, PP_MARK_LOSS, 0);
+    (void)work(p, 80, BEGIN, B, 2);
+    (void)work(p, 85, END, B, 2);
+    engine(p, 90, END, 0, 0);
+    model(p, 100, 110, 1); /* and what no backward follows is none */
+    (void)work(p, 120, BEGIN, O, 0);
+    (void)work(p, 130, END, O, 0);
+    engine(p, 140, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    engine(p, 150, END, 0, 0);
+    end_outside(p, 200, "F42-50+ F60-70 B70-80 ", "");
+}
+
+/* One that backward runs again, and whose nodes are made then. */
+static void test_what_leads_to_a_checkpoint_is_no_loss(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    flagged(p, 30, BEGIN, I, PP_MARK_MODEL | PP_MARK_TRAINS, 2);
+    (void)work(p, 40, END, I, 2);
+    engine(p, 50, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    (void)work(p, 60, BEGIN, R, 2);
+    (void)work(p, 70, END, R, 2);
+    engine(p, 80, END, 0, 0);
+    end_outside(p, 100, "F40-50 ", "");
+}
+
+/* Another thread's forward: what runs beside it may be its work. */
+static void test_what_runs_beside_a_piece_is_not_told(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    in_thread(p, 3, 25, BEGIN, I, 5);
+    engine(p, 30, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    (void)work(p, 40, BEGIN, B, 1);
+    (void)work(p, 50, END, B, 1);
+    engine(p, 70, END, 0, 0);
+    in_thread(p, 3, 80, END, I, 5);
+    end_outside(p, 100, "F22-30 ", "");
+}
+
+static void test_a_loss_in_the_model(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    engine(p, 50, BEGIN, 0, GRADIENTS);
+    (void)work(p, 60, BEGIN, B, 1);
+    (void)work(p, 70, END, B, 1);
+    engine(p, 90, END, 0, 0);
+    end_outside(p, 100, "", "B70-90 ");
+}
+
+static void test_a_backward_of_no_layer_is_not_told(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    engine(p, 20, END, 0, 0);
+    engine(p, 30, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    (void)work(p, 40, BEGIN, B, 1); /* ends in an exception */
+    engine(p, 50, END, 0, 0);
+    in_thread(p, 1, 52, BEGIN, B, 2); /* of another capture's beginning */
+    in_thread(p, 1, 54, END, B, 2);
+    engine(p, 56, END, 0, 0);
+    end_outside(p, 100, "B30-40 ", "");
+}
+
+/* With use_reentrant=True: what of it is run again outside of modules nobody says. */
+static void test_a_backward_within_a_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, 0, GRADIENTS);
+    (void)work(p, 20, BEGIN, B, 3);
+    (void)work(p, 30, END, B, 3);
+    (void)work(p, 40, BEGIN, R, 1);
+    (void)work(p, 50, END, R, 1);
+    engine(p, 60, BEGIN, 0, GRADIENTS);
+    (void)work(p, 70, BEGIN, B, 1);
+    (void)work(p, 80, END, B, 1);
+    engine(p, 90, END, 0, 0);
+    (void)work(p, 95, BEGIN, B, 2);
+    (void)work(p, 96, END, B, 2);
+    engine(p, 99, END, 0, 0);
+    end_outside(p, 100, "", "B90-95+ B96-99 ");
+}
+
+/* Nothing that tells is run again in it. */
+static void test_a_backward_of_functions_within_a_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, 0, GRADIENTS);
+    (void)work(p, 20, BEGIN, B, 3);
+    (void)work(p, 30, END, B, 3);
+    engine(p, 40, BEGIN, 0, GRADIENTS);
+    (void)work(p, 50, BEGIN, B, 1);
+    (void)work(p, 60, END, B, 1);
+    engine(p, 70, END, 0, 0);
+    engine(p, 80, END, 0, 0);
+    end_outside(p, 100, "", "B70-80 ");
+}
+
+/* In the engine's thread, where nothing else tells that it is over. */
+static void test_a_layer_without_an_end_ends_with_its_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, 0, GRADIENTS);
+    in_thread(p, 1, 20, BEGIN, B, 2);
+    engine(p, 30, END, 0, 0);
+    model(p, 40, 50, 1);
+    engine(p, 60, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    in_thread(p, 1, 70, BEGIN, B, 1);
+    in_thread(p, 1, 80, END, B, 1);
+    engine(p, 90, END, 0, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    check_outside(p, 2, "");
+    check_outside(p, LOSS, "F52-60 B60-70 ");
+    check_outside(p, GRADIENTS, "B80-90 ");
+    pp_pairing_free(p);
+}
+
+/* An optimizer for each parameter: the step ends there. */
+static void test_a_step_that_ends_within_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    engine(p, 10, BEGIN, 0, GRADIENTS);
+    (void)work(p, 20, BEGIN, B, 1);
+    (void)work(p, 30, END, B, 1);
+    (void)work(p, 40, BEGIN, O, 0);
+    (void)work(p, 50, END, O, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 60, 11), PP_PAIRING_STEP);
+    check_outside(p, GRADIENTS, "B30-40 ");
+    engine(p, 70, END, 0, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 80, 12), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->count, 0);
+    pp_pairing_free(p);
+}
+
+static void test_a_loss_of_too_many_parts(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    model(p, 10, 20, 1);
+    for (int i = 0; i < 20; i++) {
+        (void)work(p, 30 + 2 * i, BEGIN, F, 3);
+        (void)work(p, 31 + 2 * i, END, F, 3);
+    }
+    engine(p, 90, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    (void)work(p, 95, BEGIN, B, 1);
+    (void)work(p, 96, END, B, 1);
+    engine(p, 96, END, 0, 0);
+    end_outside(p, 100, "B90-95 ", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +823,18 @@ int main(void)
         cmocka_unit_test(test_pieces_stay_within_their_step),
         cmocka_unit_test(test_too_many_pieces),
         cmocka_unit_test(test_random_marks),
+        cmocka_unit_test(test_a_loss_and_its_gradients),
+        cmocka_unit_test(test_a_loss_is_cut),
+        cmocka_unit_test(test_what_leads_to_another_model_is_no_loss),
+        cmocka_unit_test(test_what_leads_to_a_checkpoint_is_no_loss),
+        cmocka_unit_test(test_what_runs_beside_a_piece_is_not_told),
+        cmocka_unit_test(test_a_loss_in_the_model),
+        cmocka_unit_test(test_a_backward_of_no_layer_is_not_told),
+        cmocka_unit_test(test_a_backward_within_a_backward),
+        cmocka_unit_test(test_a_backward_of_functions_within_a_backward),
+        cmocka_unit_test(test_a_layer_without_an_end_ends_with_its_backward),
+        cmocka_unit_test(test_a_step_that_ends_within_backward),
+        cmocka_unit_test(test_a_loss_of_too_many_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

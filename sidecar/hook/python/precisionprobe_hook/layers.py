@@ -166,20 +166,26 @@ def _take(found, wanted):
             if wanted.takes(each.name, each.type_name) and not (each.parent and each.path in around)]
 
 
-def _name(found, named):
+def free_name(plain, taken):
+    """The name, with a number where another has it."""
+    name, number = plain, 1
+    while name in taken:
+        number += 1
+        name = "%s#%d" % (plain, number)
+    return name
+
+
+def _name(found, named, reserved):
     """Names each, with a number where another has the name; modules that were named before keep what they had."""
-    taken = set()
+    taken = set(reserved)
     for each in found:
         each.name = named.get(id(each.module), each.name)
     for each in sorted(found, key=lambda each: id(each.module) not in named):
-        plain, number = each.name, 1
-        while each.name in taken:
-            number += 1
-            each.name = "%s#%d" % (plain, number)
+        each.name = free_name(each.name, taken)
         taken.add(each.name)
 
 
-def choose(called, filters, regions=(), named={}, others=(), first=None, owner=lambda root: None):
+def choose(called, filters, regions=(), named={}, others=(), first=None, owner=lambda root: None, reserved=()):
     """
     From the modules called in one step to the layers: ([(module, name, type name, parameters, whether it is a parent)],
     the model or None, the one whose modules go by their names alone). Regions are (function, module or None, name) of compiled code that was called: the layer is then the
@@ -188,7 +194,7 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
     that is in it. Or it is a parent, which was called, and modules in it too: to it belongs what it does itself. Names are
     qualified by the largest root; a leaf that is a root by itself, such as a loss, goes by its class. `named` has the names
     that modules were given before, by id; `others` are modules that earlier steps called, `first` is the
-    model whose modules go by their names alone, if it is among them, and `owner` tells in which module a root is.
+    model whose modules go by their names alone, if it is among them, and `owner` tells in which module a root is. `reserved` are names of layers that are no modules.
     """
     wanted = _Filter(filters)
     compiled = {}  # id of a module -> the functions compiled of it
@@ -208,13 +214,27 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
         if len(finder.found) <= _LIMIT:
             break
     found = finder.found[:_LIMIT] + [_Found(function, (name,), False) for function, module, name in regions if module is None]
-    _name(found, named)
+    _name(found, named, reserved)
     layers = []
     for each in _take(found, wanted):
         size = _parameters(each.module) if hasattr(each.module, "parameters") and not each.parent else 0
         for place in compiled.get(id(each.module), [each.module]):
             layers.append((place, each.name, each.type_name, size, each.parent))
     return layers, model, first
+
+
+def takes_all(filters):
+    """Whether no layer is left out for its name or type."""
+    wanted = _Filter(filters)
+    return wanted.include == ["*"] and not wanted.exclude and not wanted.types
+
+
+def has_parameters(module):
+    """Of compiled code it is not known, and it may have some."""
+    modules = getattr(type(module), "modules", None)  # the class's: a model may have an attribute of that name
+    if not callable(modules):
+        return True
+    return any([p is not None for each in modules(module) for p in getattr(each, "_parameters", {}).values()])
 
 
 def wants(filters, name, type_name):

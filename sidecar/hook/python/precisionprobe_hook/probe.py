@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, devices, layers, position, profilers, replay, settings, spans, waits
+from precisionprobe_hook import _marks, compiling, devices, engine, layers, position, profilers, replay, settings, spans, waits
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
@@ -29,6 +29,7 @@ class _Probe:
         self.optimizer_hooks = []
         self.placed = []  # weak references to the layers' modules
         self.ids = {}  # (name, type name) -> layer id
+        self.outside = {}  # name of a layer of work outside of modules -> its id; in the order of engine.NAMES
         self.owners = {}  # id of a root -> weak references to it and to the module that it is in (or None)
         self.known = {}  # id of a module that some step called -> [weak reference to it, its name as a layer or None]
         self.positions = position.Position()
@@ -123,7 +124,7 @@ class _Probe:
             _marks.look_anew()
         self.find_owners(layers.roots(called))
         chosen, model, first = layers.choose(called, self.filters.get("layers", {}), regions, named, others,
-                                             self.first and self.first(), self.owner)
+                                             self.first and self.first(), self.owner, self.outside)
         self.first = first if first is None else weakref.ref(first)
         before = len(self.ids)
         if not self.place(chosen, model):
@@ -146,12 +147,13 @@ class _Probe:
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
         waits.begin(self.torch)
+        self.mark_engine(phases)
         _marks.communication(self.queue(called))
         recorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "")
         if recorded:
             self.profilers.install()
         self.sample_gpu(recorded)
-        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids,
+        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids, self.outside.values(),
                              self.why_not_isolated(called, regions, recorded))
         _marks.set_state(_marks.MARKING)
 
@@ -215,12 +217,12 @@ class _Probe:
         """Tells where the layers are; False where there is no room for all."""
         for module, name, type_name, parameters, parent in chosen:
             layer = self.ids.get((name, type_name)) or _marks.layer(name, type_name, parameters)
-            if not layer or not _marks.place(module, layer, parent, module is model):
+            if not layer or not _marks.place(module, layer, parent, module is model, layers.has_parameters(module)):
                 return False
             self.ids[name, type_name] = layer
             self.placed.append(_until_gone(module))
         if model is not None and not any([each[0] is model for each in chosen]):
-            _marks.place(model, 0, False, True)
+            _marks.place(model, 0, False, True, False)
             self.placed.append(_until_gone(model))
         return True
 
@@ -246,6 +248,18 @@ class _Probe:
         self.ids[name, type_name] = layer
         return layer
 
+    def mark_engine(self, phases):
+        """Where no layer is left out: the time of one would be that of a loss, or of gradients."""
+        if not ("Forward" in phases and "Backward" in phases and layers.takes_all(self.filters.get("layers", {}))):
+            return
+        if not self.outside and len(self.ids) <= engine.MOST_LAYERS and engine.known(self.torch):
+            taken = set(name for name, _ in self.ids)
+            for plain in engine.NAMES:
+                name = layers.free_name(plain, taken)
+                self.outside[name] = _marks.layer(name, engine.TYPE, 0)
+        if self.outside:
+            engine.begin(self.torch, *self.outside.values())
+
     def remembered(self):
         """Modules that earlier steps called: one that this step did not call may be called again."""
         return [reference() for reference, _ in self.known.values()]
@@ -259,11 +273,12 @@ class _Probe:
             known[id(each)] = [weakref.ref(each), names.get(id(each)) or (name if reference() is each else None)]
         self.known = known
         for each in called:
-            if id(each) not in names and _marks.place(each, 0, False, False):
+            if id(each) not in names and _marks.place(each, 0, False, False, False):
                 self.placed.append(_until_gone(each))
 
     def remove_layers(self):
         waits.end()
+        engine.end()
         self.spans.remove()
         self.profilers.remove()
         self.remove_records()

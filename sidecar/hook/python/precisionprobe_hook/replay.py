@@ -31,7 +31,7 @@ _SHARE = 4  # of what is free on the device this part at most is taken
 _SAMPLE = 2  # the agent's wish that captures go on
 
 # Reasons, by number in the ring (PP_RING_LEFT_*).
-OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT, PARENT = range(1, 10)
+OWN_FORWARD, OWN_DATA, INPUT, MEMORY, FAILED, PAUSE, CALL, GRADIENT, PARENT, NO_MODULE = range(1, 11)
 
 
 class _Unfit(Exception):
@@ -124,7 +124,8 @@ class Isolation:
 
     # ---- a capture ----
 
-    def begin(self, session, limits, chosen, ids, why):
+    def begin(self, session, limits, chosen, ids, outside, why):
+        """`outside`: layers that are no modules."""
         self.end()
         if session != self.session:
             self.session, self.paused, self.done = session, 0, set()
@@ -138,6 +139,8 @@ class Isolation:
                     self.leave_out(each, _PHASES, PARENT)
                 else:
                     self.layers[id(module)] = each
+            for layer in outside:
+                self.tell_left_out(layer, _PHASES, NO_MODULE)
             self.recording = True
         _marks.isolate(wanted and self.left(), why if limits else "")
 
@@ -155,11 +158,14 @@ class Isolation:
     def wants(self, each):
         return any([(each.layer, phase) not in self.done for phase in _PHASES])
 
-    def leave_out(self, each, phases, reason):
+    def tell_left_out(self, layer, phases, reason):
         for phase in phases:
-            if (each.layer, phase) not in self.done:
-                self.done.add((each.layer, phase))
-                _marks.left_out(each.layer, phase, reason)
+            if (layer, phase) not in self.done:
+                self.done.add((layer, phase))
+                _marks.left_out(layer, phase, reason)
+
+    def leave_out(self, each, phases, reason):
+        self.tell_left_out(each.layer, phases, reason)
         if not self.wants(each):
             self.let_go(each)
 
