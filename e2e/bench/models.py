@@ -117,6 +117,29 @@ class Slow(nn.Module):
         return x.mean(1)
 
 
+class Residual(nn.Module):
+    """Its layers, one after the other, beside its input."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+class Nested(nn.Module):
+    """A layer, and the block within."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.own = nn.Linear(width, width)
+        self.within = Nested(width, depth - 1) if depth > 1 else nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + self.within(torch.tanh(self.own(x)))
+
+
 class Bottleneck(nn.Module):
     def __init__(self, inside, width, stride):
         super().__init__()
@@ -328,9 +351,29 @@ def _slow(device, small, batch, deterministic, wrap, short=False):
     return Training(model, torch.optim.SGD(model.parameters(), lr=1e-3), nn.MSELoss(), batches)
 
 
+def _many(model, wrap, device, batch, width):
+    model = wrap(model.to(device))
+    batches = [((torch.randn(batch, width).to(device),), torch.randn(batch, width).to(device)) for _ in range(BATCHES)]
+    return Training(model, torch.optim.SGD(model.parameters(), lr=1e-4), nn.MSELoss(), batches)
+
+
+def _wide(device, small, batch, deterministic, wrap):
+    """4,000 leaf layers in 40 blocks."""
+    width, pairs = 16, 5 if small else 50
+    blocks = [Residual(layer for _ in range(pairs) for layer in (nn.LayerNorm(width), nn.Linear(width, width)))
+              for _ in range(40)]
+    return _many(nn.Sequential(*blocks), wrap, device, batch or 8, width)
+
+
+def _nested(device, small, batch, deterministic, wrap):
+    """200 blocks, each in the one before."""
+    width = 32
+    return _many(Nested(width, 20 if small else 200), wrap, device, batch or 16, width)
+
+
 # Recommender and U-Net are for accuracy.py: nothing of the probe was tried on them before its figures were taken.
 MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt, "recommender": _recommender, "unet": _unet,
-          "slow": _slow}
+          "slow": _slow, "wide": _wide, "nested": _nested}
 # How the same models can be run besides: name -> (model, what is done with it).
 VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
             "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),

@@ -236,15 +236,15 @@ def trainings():
 
 # Where the torch is of no matter, and where only newer ones have what the training needs.
 ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py")
-NEW_TORCH = ("test_kernels.py",)
+NEW_TORCH = ("test_kernels.py", "test_killer.py")
 
 
-def with_torch(tests, pythons, port, **more):
+def with_torch(tests, pythons, port, timeout=1800, **more):
     """pytest of a file or folder, with trainings in these pythons; its last line."""
     build = build_folder("asan")
     log = f"{os.path.splitext(tests)[0].replace('/', '-')}-{os.path.basename(pythons[-1])}.log"
     output = expect(log, "/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--color=no",
-                    "--durations=10", os.path.join(ROOT, tests),
+                    "--durations=10", os.path.join(ROOT, tests), timeout=timeout,
                     env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
                          "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
                          "PP_NVML": f"{build}/sidecar/gpu/tests/full",
@@ -353,6 +353,12 @@ def trace_readers():
     return with_torch("cli/tests/test_trace_readers.py", [DEBIAN], 29765, PP_READERS=folder)
 
 
+def killer():
+    """As among the hook's and the agent's tests, where it has a few seeds."""
+    run_shown(TORCH_IMAGE, "-c", "")
+    return with_torch("sidecar/tests/test_killer.py", [TORCH_IMAGE], 29795, timeout=7200, PP_KILLER_SEEDS="100")
+
+
 def chart(cluster):
     """The chart with the helm that the cluster has brought and the operator of the unit tests' build."""
     helm = shutil.which("helm", path=cluster.environment.get("PATH")) or "helm"
@@ -372,6 +378,7 @@ SLOW = ("unit tests under TSan", "clang-tidy")
 # Of a build that the unit tests have made; alone they make it.
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
 ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
-EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces", trace_readers)]
+EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces", trace_readers),
+            ("a hundred seeds of the killer", killer)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]

@@ -1,6 +1,7 @@
 #include "sidecar/agent/reader.h"
 
 #include "common/cleanup.h"
+#include "sidecar/agent/fence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@ struct pp_reader {
     void *page;    /* the header, mapped only so that the kernel finds the futex; never touched */
 };
 
+/* In the order of the calls. */
 static int read_at(const pp_reader *r, void *out, size_t size, size_t at, pp_error *err)
 {
     ssize_t n = pread(r->fd, out, size, (off_t)at);
@@ -35,6 +37,7 @@ static int read_at(const pp_reader *r, void *out, size_t size, size_t at, pp_err
         return pp_error_errno(err, "reading a ring");
     if ((size_t)n != size)
         return pp_error_set(err, PP_ERR_INVALID, "the ring was cut short");
+    pp_read_fence();
     return 0;
 }
 

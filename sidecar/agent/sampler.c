@@ -1,6 +1,7 @@
 #include "sidecar/agent/sampler.h"
 
 #include "common/cleanup.h"
+#include "sidecar/agent/fence.h"
 #include "sidecar/ring.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ struct pp_sampler {
     uint32_t want, beat;
 };
 
+/* In the order of the calls. */
 static int read_at(const pp_sampler *s, void *out, size_t size, size_t at, pp_error *err)
 {
     ssize_t n = pread(s->fd, out, size, (off_t)at);
@@ -25,6 +27,7 @@ static int read_at(const pp_sampler *s, void *out, size_t size, size_t at, pp_er
         return pp_error_errno(err, "reading samples");
     if ((size_t)n != size)
         return pp_error_set(err, PP_ERR_INVALID, "the samples' file was cut short");
+    pp_read_fence();
     return 0;
 }
 

@@ -29,17 +29,17 @@ class Agent:
         file = open(path, "r+b")
         self.map = mmap.mmap(file.fileno(), 0)
         size = struct.unpack_from("<I", self.map, 12)[0]
-        self.at = size - 128  # tail and mode have the last two of the header's lines, the heads the two before
-        self.head = size - 256
+        # The header's last line is the mode's, the two before it are the tails', and the two before these the heads'.
+        self.at, self.tail, self.head = size - 64, size - 192, size - 320
 
     def mode(self, mode):
-        beat = struct.unpack_from("<I", self.map, self.at + 68)[0]
-        struct.pack_into("<II", self.map, self.at + 64, mode, beat + 1 & 0xffffffff)
+        beat = struct.unpack_from("<I", self.map, self.at + 4)[0]
+        struct.pack_into("<II", self.map, self.at, mode, beat + 1 & 0xffffffff)
 
     def take(self):
         """Takes all; (marks, cost in ns) ever."""
         lines = struct.unpack_from("<QQQqq", self.map, self.head)
-        struct.pack_into("<QQ", self.map, self.at, lines[0], ~lines[0] & (2**64 - 1))
+        struct.pack_into("<QQ", self.map, self.tail, lines[0], ~lines[0] & (2**64 - 1))
         return lines[2], lines[3]
 
 

@@ -411,6 +411,35 @@ def fork():
     print(json.dumps({"status": status, "seconds": time.monotonic() - begun}))
 
 
+def forked_rank():
+    """Trains in a process that multiprocessing forks from one which has imported torch, as notebooks' launchers do."""
+    import multiprocessing
+    child = multiprocessing.get_context("fork").Process(target=lambda: Training().steps(20).tell())
+    child.start()
+    child.join()
+    print(json.dumps({"status": child.exitcode}))
+
+
+def forked_trainer():
+    """The same by os.fork()."""
+    child = os.fork()
+    if child == 0:
+        Training().steps(20).tell()
+        sys.exit(0)
+    print(json.dumps({"status": os.waitpid(child, 0)[1]}))
+
+
+def forked_helpers():
+    """A DataLoader's workers, and a process that never trains."""
+    import multiprocessing
+    data = torch.utils.data.DataLoader(torch.ones(16, 16), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    child = multiprocessing.get_context("fork").Process(target=lambda: torch.ones(3).sum())
+    child.start()
+    seen = [float(batch.sum()) for batch in data]
+    child.join()
+    print(json.dumps({"status": child.exitcode, "seen": seen}))
+
+
 def serve():
     """Trains, then only evaluates, for 42 s."""
     training = Training().steps(50)

@@ -125,6 +125,20 @@ def test_forked_child_ends_as_ever(probe, python):
     assert alone["status"] == hooked["status"] == 0
 
 
+WORD = "this process is not profiled: forked from a process that had imported torch"
+
+
+@pytest.mark.parametrize("habit, words", [("forked_rank", 1), ("forked_trainer", 1), ("forked_helpers", 0)])
+def test_a_forked_child_that_trained_says_that_it_is_not_profiled(probe, python, habit, words):
+    if torch_of(python) < (2, 1):
+        words = 0  # it does not tell whether a thread has made a graph
+    alone = plain(python, HABITS, habit)
+    result, batches = sampled(probe, python, HABITS, habit)
+    assert result.stdout == alone.stdout and told(result)["status"] == 0
+    assert probe.log.read_text().count(WORD) == words and not batches
+    assert not list(probe.ring.glob("*.ring"))
+
+
 def test_spawned_workers_are_no_trainers(probe, python):
     _, hooked, _ = both(probe, python, "spawned")
     assert hooked["rings"] == 1

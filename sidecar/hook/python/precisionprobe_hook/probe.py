@@ -15,6 +15,7 @@ from precisionprobe_hook import _marks, compiling, devices, engine, layers, posi
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
 _CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be measured
+_FORKED = "forked from a process that had imported torch: spawn it"
 
 _MARKER = type(_marks.marker(_marks.CALL))
 
@@ -45,6 +46,8 @@ class _Probe:
         self.looked = None  # number of the session in which modules that were not known were looked at
         self.sampled = None  # number of the session for which the GPU is sampled
         self.early = False  # asked before any module of this process was called
+        self.opened = ()  # what the ring was opened with
+        self.recorded = 0  # of a forked child's: nodes of autograd's that its thread had made before
 
     # ---- the hook's own thread ----
 
@@ -422,11 +425,37 @@ class _Probe:
     def forget(self):
         """In a forked child: it is another process, and nobody marks it."""
         _marks.forget()
-        for remove in (self.remove_layers, self.remove_entry, self.remove_optimizer):
+        for remove in (self.remove_layers, self.remove_entry, self.remove_optimizer, self.await_end):
             try:
                 remove()
             except Exception:
                 pass
+
+    def await_end(self):
+        """
+        Nothing of ours is in a forked child while it runs, and its end tells whether it was one to profile. Children of
+        multiprocessing end without atexit's callbacks; what such a child leaves to its end it says once it has begun.
+        """
+        self.recorded = self.nodes()
+        atexit.unregister(self.tell_fork)
+        atexit.register(self.tell_fork)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.register_after_fork(self, lambda probe: util.Finalize(None, probe.tell_fork, exitpriority=0))
+
+    def nodes(self):
+        """How many nodes of a graph this thread has made; 0 before torch 2.1, which does not tell."""
+        return getattr(self.torch._C._autograd, "_get_sequence_nr", int)()
+
+    def tell_fork(self):
+        """A DataLoader's worker, and whatever else makes no graph, says nothing."""
+        try:
+            if self.nodes() != self.recorded:
+                self.recorded = self.nodes()
+                _marks.open(*self.opened)
+                _marks.refuse(_FORKED)
+        except Exception:
+            pass
 
 
 def _until_gone(module, drop=_marks.drop):
@@ -505,10 +534,10 @@ def _begin(probe):
     torch = probe.torch
     control = settings.read(probe.directory)
     rank, world = settings.rank(torch)
-    _marks.open(probe.directory, sys.version.split()[0], str(torch.__version__),
-                os.uname().nodename, ",".join(settings.gpus(torch)), rank, world,
-                {"count": _COUNT, "sample": _SAMPLE}.get(control.get("mode"), _IDLE),
-                control.get("session", 0))
+    about = (probe.directory, sys.version.split()[0], str(torch.__version__), os.uname().nodename,
+             ",".join(settings.gpus(torch)), rank, world)
+    probe.opened = *about, _IDLE, 0
+    _marks.open(*about, {"count": _COUNT, "sample": _SAMPLE}.get(control.get("mode"), _IDLE), control.get("session", 0))
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
     _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task, torch.is_grad_enabled)
