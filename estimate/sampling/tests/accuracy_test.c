@@ -467,6 +467,53 @@ static void test_a_metric_that_comes_now_and_then(void **state)
     sim_free(&s);
 }
 
+/* Mean errors of items of 10 to 50 us, and of shorter ones, in three captures of which little is
+ * sampled; without what kernels alike tell of each other, too. */
+static void measure_alike(double unlike, double with[2], double without[2])
+{
+    static const double from[] = {10, 0}, to[] = {50, 10};
+    sim_config c = sim_usual(33);
+    c.kernels = 700, c.length = 15, c.period = 100, c.captures = 3, c.capture = 0.4;
+    c.alike = 120, c.unlike = unlike;
+    sim s;
+    sim_run(&s, &c);
+    assert_int_equal(s.n_captures, 3);
+    for (int pooled = 0; pooled < 2; pooled++) {
+        pp_sampling_result *r = NULL;
+        pp_error err = {0};
+        assert_int_equal(pp_sampling_solve_without(pooled ? 0 : PP_SAMPLING_ALIKE,
+                                                   (const pp_sampling_sums *const *)s.captures, 3,
+                                                   &r, &err),
+                         0);
+        for (int i = 0; i < 2; i++) {
+            const sim_score score = sim_compare(&s, r, from[i], to[i]);
+            (pooled ? with : without)[i] = score.error;
+            assert_true(score.n > 50 && score.within > 0.75);
+        }
+        pp_sampling_result_free(r);
+    }
+    print_message("%.2f and %.2f points, %.2f and %.2f without\n", with[0], with[1], without[0],
+                  without[1]);
+    sim_free(&s);
+}
+
+static void test_kernels_that_are_alike_tell_of_each_other(void **state)
+{
+    (void)state;
+    double with[2], without[2];
+    measure_alike(0.01, with, without);
+    assert_true(with[0] < 0.75 * without[0] && with[1] < 0.75 * without[1]);
+}
+
+/* Where a name and a shape say nothing of a kernel's values, that is seen. */
+static void test_kernels_that_are_alike_by_name_alone(void **state)
+{
+    (void)state;
+    double with[2], without[2];
+    measure_alike(1, with, without);
+    assert_true(with[0] < 1.15 * without[0] && with[1] < 1.15 * without[1]);
+}
+
 static void test_nothing_to_solve(void **state)
 {
     (void)state;
@@ -501,6 +548,8 @@ int main(void)
         cmocka_unit_test(test_a_metric_that_is_not_offered),
         cmocka_unit_test(test_a_metric_that_is_blank_for_a_while),
         cmocka_unit_test(test_a_metric_that_comes_now_and_then),
+        cmocka_unit_test(test_kernels_that_are_alike_tell_of_each_other),
+        cmocka_unit_test(test_kernels_that_are_alike_by_name_alone),
         cmocka_unit_test(test_nothing_to_solve),
     };
 
