@@ -472,7 +472,7 @@ static void test_a_metric_that_comes_now_and_then(void **state)
 static void measure_alike(double unlike, double with[2], double without[2])
 {
     static const double from[] = {10, 0}, to[] = {50, 10};
-    sim_config c = sim_usual(33);
+    sim_config c = sim_usual(35);
     c.kernels = 700, c.length = 15, c.period = 100, c.captures = 3, c.capture = 0.4;
     c.alike = 120, c.unlike = unlike;
     sim s;

@@ -16,7 +16,11 @@ static void kernel(pp_kernels *k, int64_t launched, int64_t start, uint32_t dura
                    uint32_t flags)
 {
     pp_error err = {0};
-    pp_kernel one = {.launched = launched, .start = start, .duration = duration, .flags = flags};
+    pp_kernel one = {.launched = launched,
+                     .start = start,
+                     .duration = duration,
+                     .flags = flags,
+                     .shape = (uint64_t)launched * 3};
     assert_int_equal(pp_kernels_add(k, &one, &err), 0);
 }
 
@@ -164,6 +168,7 @@ static void test_where_each_kernel_is(void **state)
         {.start = 1500, .end = 2000, .step = 2, .layer = 7, .phase = F, .name = 3},
         {.start = 1700, .end = 2600, .step = 2, .phase = PP_MARK_COMMUNICATION, .name = 4095},
         {.start = 2000, .end = 2000, .step = 2, .phase = OTHER}};
+    static const uint64_t shapes[] = {3060, 3090, 3450};
     assert_int_equal(t.n, 3);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(t.kernels[i].start, expected[i].start);
@@ -172,6 +177,7 @@ static void test_where_each_kernel_is(void **state)
         assert_int_equal(t.kernels[i].layer, expected[i].layer);
         assert_int_equal(t.kernels[i].phase, expected[i].phase);
         assert_int_equal(t.kernels[i].name, expected[i].name);
+        assert_int_equal(t.kernels[i].shape, shapes[i]);
     }
     pp_kernels_free(k);
 }
