@@ -217,6 +217,14 @@ static double decided(solving *s, double of[PP_PRIOR_CLASSES])
     return all;
 }
 
+static int factor_and_solve(solving *s, int m, pp_error *err)
+{
+    if (!fill_and_factor(s, m))
+        return pp_error_set(err, PP_ERR_INTERNAL, "sums that no samples have");
+    solve_theta(s, m);
+    return 0;
+}
+
 static int fit(solving *s, int m, pp_error *err)
 {
     const pp_sampling_whole *w = &s->whole;
@@ -228,17 +236,19 @@ static int fit(solving *s, int m, pp_error *err)
     double change = 1;
     for (int round = 0; round < ROUNDS && change > SETTLED; round++) {
         const double before = s->noise;
-        if (!fill_and_factor(s, m))
-            return pp_error_set(err, PP_ERR_INTERNAL, "sums that no samples have");
-        solve_theta(s, m);
-        double left = find_rest(s, m), of[PP_PRIOR_CLASSES];
-        const double all = decided(s, of);
+        double of[PP_PRIOR_CLASSES];
+        if (factor_and_solve(s, m, err) < 0)
+            return -1;
+        const double left = find_rest(s, m), all = decided(s, of);
         const double free = has(s, PP_SAMPLING_DECIDED) ? windows - all : windows;
         s->noise = fmax(1e-8, left / fmax(windows / 10, free));
         change = fabs(s->noise / before - 1);
         if (has(s, PP_SAMPLING_SCALE))
             change = fmax(change, pp_prior_rescale(s->prior, s->theta, of));
     }
+    if (factor_and_solve(s, m, err) < 0) /* with what was found last */
+        return -1;
+    (void)find_rest(s, m);
     return 0;
 }
 

@@ -20,6 +20,8 @@
 #define MOST_SCALE 1.0
 #define LEAST_ALIKE 0.1
 #define MOST_ALIKE 20.0
+/* The width before it is scaled counts as so many values that samples decide: few tell little. */
+#define BELIEVED 3.0
 
 /* Kernels of a name and shape are alike as long as the longest takes so many times the shortest's
  * time: of a network's layers they differ by 1 point then, by 3 and more without
@@ -63,6 +65,7 @@ typedef struct kernel {
     double length; /* ns, mean */
     double time;   /* ns, of all of these */
     double told;   /* samples' worth that fell on them */
+    uint64_t count;
     uint32_t from, to;
     uint32_t group; /* from 1; 0: none */
 } kernel;
@@ -232,7 +235,8 @@ static size_t list_kernels(const pp_sampling_whole *w, kernel *ret)
         k->to = i + 1;
         k->time += c->time;
         k->told += c->share;
-        k->length += c->count ? c->time / (double)c->count : 0;
+        k->count = c->count > k->count ? c->count : k->count;
+        k->length = k->time / fmax((double)k->count, 1);
         k->like = k->like == c->like ? k->like : 0;
     }
     return n;
@@ -449,7 +453,8 @@ double pp_prior_rescale(pp_sampling_prior *p, const double *x,
     double change = 0;
     for (int c = PP_PRIOR_FIXED + 1; c < PP_PRIOR_CLASSES; c++) {
         const double before = p->scale[c];
-        p->scale[c] = fmax(least[c], fmin(sqrt(squares[c] / fmax(decided[c], 1)), most[c]));
+        const double width = sqrt((squares[c] + BELIEVED) / (fmax(decided[c], 0) + BELIEVED));
+        p->scale[c] = fmax(least[c], fmin(width, most[c]));
         change = fmax(change, fabs(p->scale[c] / before - 1));
     }
     return change;

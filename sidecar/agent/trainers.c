@@ -4,17 +4,24 @@
 #include "sidecar/agent/sampler.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     PROCESSES_MAX = 64,
     BAD_MAX = 64, /* files that are no rings: remembered so as to be named once */
+    UNNAMED_SECONDS = 60,
 };
+
+#define UNNAMED ".new-"
 
 struct pp_trainers {
     char *directory;
@@ -24,7 +31,9 @@ struct pp_trainers {
     size_t bad_count;
     bool trained;
     bool seen;
-    char refusal[PP_RING_TYPE]; /* the first that one of them told; "": none did */
+    char refusal[PP_RING_TYPE]; /* the first that one of them told, rather one that trains; "":
+                                   none did */
+    bool refuser_trained;       /* who told it has counted a step */
 };
 
 pp_trainers *pp_trainers_new(const char *directory)
@@ -94,6 +103,23 @@ static void adopt(pp_trainers *t, const char *name)
     pp_info(path, "a process with torch is here");
 }
 
+/* A ring that was never named: whoever made it was killed meanwhile. It is locked from its first
+ * moments on, until its process is gone. */
+static void remove_unnamed(int directory, const char *name)
+{
+    struct stat st;
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+        time(NULL) - st.st_mtim.tv_sec <= UNNAMED_SECONDS)
+        return;
+    const int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    /* It is its user's alone until it is locked, and empty. */
+    const bool left = fd < 0 ? st.st_size == 0 : flock(fd, LOCK_SH | LOCK_NB) == 0;
+    if (left)
+        (void)unlinkat(directory, name, 0);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 void pp_trainers_scan(pp_trainers *t)
 {
     static const size_t suffix = sizeof PP_RING_SUFFIX - 1;
@@ -106,6 +132,8 @@ void pp_trainers_scan(pp_trainers *t)
         if (n > suffix && strcmp(entry->d_name + n - suffix, PP_RING_SUFFIX) == 0 &&
             !is_known(t, entry->d_name))
             adopt(t, entry->d_name);
+        else if (strncmp(entry->d_name, UNNAMED, sizeof UNNAMED - 1) == 0)
+            remove_unnamed(dirfd(directory), entry->d_name);
     }
     (void)closedir(directory);
 }
@@ -131,6 +159,17 @@ static void forget(pp_trainers *t, size_t i, bool damaged)
     t->processes[i] = t->processes[--t->count];
 }
 
+static void keep_refusal(pp_trainers *t, const pp_process *p)
+{
+    const char *why = pp_process_refusal(p);
+    const bool trained = pp_process_steps(p) > 0;
+    if (!why[0])
+        return;
+    if (!t->refusal[0] || (trained && !t->refuser_trained))
+        (void)snprintf(t->refusal, sizeof t->refusal, "%s", why);
+    t->refuser_trained = t->refuser_trained || trained;
+}
+
 void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
 {
     for (size_t i = 0; i < t->count; i++)
@@ -139,9 +178,7 @@ void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t re
         pp_error err = {0};
         int rc = pp_process_poll(t->processes[i], pod, now, real, &err);
         t->trained = t->trained || pp_process_steps(t->processes[i]) > 0;
-        if (!t->refusal[0])
-            (void)snprintf(t->refusal, sizeof t->refusal, "%s",
-                           pp_process_refusal(t->processes[i]));
+        keep_refusal(t, t->processes[i]);
         if (rc < 0)
             pp_warn(pp_process_path(t->processes[i]), "%s", err.message);
         if (rc != 0)
@@ -183,5 +220,6 @@ bool pp_trainers_trained(const pp_trainers *t)
 
 const char *pp_trainers_refusal(const pp_trainers *t)
 {
-    return t->refusal;
+    /* Beside one that trains a process that does not is its helper. */
+    return t->trained && !t->refuser_trained ? "" : t->refusal;
 }

@@ -86,8 +86,8 @@ static int make_file(const char *path)
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -1;
-    if (fchmod(fd, 0666) == 0 && posix_fallocate(fd, 0, (off_t)PP_SAMPLES_SIZE) == 0 &&
-        flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fchmod(fd, 0666) == 0 &&
+        posix_fallocate(fd, 0, (off_t)PP_SAMPLES_SIZE) == 0)
         return fd;
     (void)close(fd);
     (void)unlink(path);

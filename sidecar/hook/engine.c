@@ -72,6 +72,8 @@ int pp_engine_forward(bool model, PyObject *args, pp_engine_nodes *ret)
     int all = model || engine.known < 0 || engine.loss_from < 0
                   ? 0
                   : leads_to_all(args, engine.known, number);
+    if (all < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
+        return -1; /* Ctrl-C, say */
     if (all < 0)
         PyErr_Clear(); /* of what the program has given to its loss */
     if (all > 0)

@@ -144,12 +144,12 @@ static const char *make_file(const char *path, int *ret_fd)
     if (fd < 0)
         return "the ring directory cannot be written";
     const char *why = NULL;
-    if (fchmod(fd, 0666) < 0)
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) /* first: what nobody holds may be removed */
+        why = "the ring cannot be locked";
+    else if (fchmod(fd, 0666) < 0)
         why = "the ring's mode cannot be set";
     else if (allocate(fd, sizeof(pp_ring_header)) != 0 || ftruncate(fd, (off_t)PP_RING_SIZE) != 0)
         why = full;
-    else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        why = "the ring cannot be locked";
     if (why) {
         close(fd);
         (void)unlink(path);

@@ -429,10 +429,24 @@ def forked_trainer():
     print(json.dumps({"status": os.waitpid(child, 0)[1]}))
 
 
+class Augmented(torch.utils.data.Dataset):
+    """Runs a network to load its data."""
+
+    def __init__(self):
+        self.net = torch.nn.Linear(16, 16)
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, i):
+        return self.net(torch.full((16,), float(i))).detach()
+
+
 def forked_helpers():
-    """A DataLoader's workers, and a process that never trains."""
+    """A DataLoader's workers, which run a network too, and a process that never trains."""
     import multiprocessing
-    data = torch.utils.data.DataLoader(torch.ones(16, 16), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    torch.manual_seed(5)
+    data = torch.utils.data.DataLoader(Augmented(), batch_size=4, num_workers=2, multiprocessing_context="fork")
     child = multiprocessing.get_context("fork").Process(target=lambda: torch.ones(3).sum())
     child.start()
     seen = [float(batch.sum()) for batch in data]

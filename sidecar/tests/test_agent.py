@@ -1,4 +1,5 @@
 """The agent against a real TLS WebSocket server, with a real training as its source."""
+import fcntl
 import json
 import os
 import re
@@ -612,6 +613,23 @@ def test_leaves_on_the_operators_word_where_it_is_no_native_sidecar(probe, serve
         time.sleep(1)
         assert agent.poll() is None and not server.byes
         probe.finish()
+
+
+def test_rings_that_were_never_named_are_removed(probe, server):
+    """Of a process that was killed while it made one; not while it may still be making it."""
+    files = {name: probe.ring / f".new-{name}" for name in ("killed", "locked", "young")}
+    for name, path in files.items():
+        path.write_bytes(b"PP")
+        at = time.time() + 3600 if name == "young" else 0
+        os.utime(path, (at, at))
+    with open(files["locked"], "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        connect(probe, server)
+        until(lambda: not files["killed"].exists(), "the file of a process that was killed")
+        time.sleep(2)
+        assert files["locked"].exists() and files["young"].exists()
+    until(lambda: not files["locked"].exists(), "the file whose process has ended")
+    assert files["young"].exists()
 
 
 def test_rings_of_strangers_are_left_alone(probe, server):

@@ -35,6 +35,7 @@ def test_captures_come_as_the_budget_has_room_for_them(probe, python, kind, laye
     assert len(layers_of(batches)) >= layers and sum(batch["dropped"] for batch in batches) == 0
     found = captures(batches)
     assert len(found) > CAPTURES
+    assert min(ns for _, ns in found) > 100 * layers, "so much a call costs at least"
     for i in range(1, len(found)):
         cost, time = sum(ns for _, ns in found[:i]), found[i][0] - found[0][0]
         assert cost * 100 <= BUDGET * time, (i, found)

@@ -345,7 +345,7 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
     const pp_sampling_clock clock = {.metric = SIM_BUSY,
                                      .lag = (int64_t)(c->lag * 1000) + 600000,
                                      .range = 2000000,
-                                     .likely = c->alike ? (int64_t)(c->lag * 1000) : INT64_MAX,
+                                     .likely = c->alike ? (int64_t)(c->lag * 1000) : 0,
                                      .error = (int64_t)(c->wrong * 1000)};
     pp_error err = {0};
     m->now += 1e5;

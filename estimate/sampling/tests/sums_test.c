@@ -69,6 +69,21 @@ static void test_columns_of_a_key_are_one(void **state)
 }
 
 /* A part near an end has the same name, however many there are; names are in order of time. */
+/* What differs in some captures is alike to nothing. */
+static void test_what_is_alike(void **state)
+{
+    (void)state;
+    pp_sampling_column c = {0};
+    pp_sampling_column_add(&c, &(pp_sampling_column){.like = 5, .count = 1});
+    assert_int_equal(c.like, 5);
+    pp_sampling_column_add(&c, &(pp_sampling_column){.like = 5, .count = 1});
+    assert_int_equal(c.like, 5);
+    pp_sampling_column_add(&c, &(pp_sampling_column){.like = 6, .count = 1});
+    assert_int_equal(c.like, 0);
+    pp_sampling_column_add(&c, &(pp_sampling_column){.like = 6, .count = 1});
+    assert_int_equal(c.like, 0);
+}
+
 static void test_names_of_parts(void **state)
 {
     (void)state;
@@ -85,6 +100,7 @@ static void test_names_of_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_columns_of_a_key_are_one),
+                                       cmocka_unit_test(test_what_is_alike),
                                        cmocka_unit_test(test_names_of_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

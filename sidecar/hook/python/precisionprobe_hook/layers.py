@@ -230,11 +230,12 @@ def takes_all(filters):
 
 
 def has_parameters(module):
-    """Of compiled code it is not known, and it may have some."""
+    """Of compiled code, and of whatever hides its modules, it is not known: it may have some."""
     modules = getattr(type(module), "modules", None)  # the class's: a model may have an attribute of that name
-    if not callable(modules):
+    try:
+        return any(p is not None for each in modules(module) for p in getattr(each, "_parameters", {}).values())
+    except Exception:  # a model's own method may be anything
         return True
-    return any([p is not None for each in modules(module) for p in getattr(each, "_parameters", {}).values()])
 
 
 def wants(filters, name, type_name):

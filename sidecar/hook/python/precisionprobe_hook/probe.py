@@ -450,7 +450,7 @@ class _Probe:
     def tell_fork(self):
         """A DataLoader's worker, and whatever else makes no graph, says nothing."""
         try:
-            if self.nodes() != self.recorded:
+            if self.nodes() != self.recorded and not _loads_data():
                 self.recorded = self.nodes()
                 _marks.open(*self.opened)
                 _marks.refuse(_FORKED)
@@ -517,6 +517,13 @@ def _accumulate_grad(torch):
         return type(leaf.view(1).grad_fn.next_functions[0][0])
 
 
+def _loads_data():
+    """Whether this process is a worker of a DataLoader."""
+    current = getattr(sys.modules.get("multiprocessing.process"), "current_process", None)
+    target = getattr(current and current(), "_target", None)
+    return str(getattr(target, "__module__", "")).startswith("torch.utils.data.")
+
+
 def _wait_in_child(probe):
     """
     A process made by multiprocessing may be a rank of the training, or a worker of a DataLoader,
@@ -525,8 +532,7 @@ def _wait_in_child(probe):
     current = sys.modules["multiprocessing.process"].current_process
     while type(current()).__name__ == "_MainProcess":
         _marks.pause(100)
-    target = getattr(current(), "_target", None)
-    if not str(getattr(target, "__module__", "")).startswith("torch.utils.data."):
+    if not _loads_data():
         _begin(probe)
 
 
