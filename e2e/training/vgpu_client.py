@@ -7,8 +7,8 @@ does nothing. It changes no result: hooks only look at the clock and write to a 
 How the edges are taken (CLOCK_REALTIME, nanoseconds):
   forward    from a hook of each leaf module before its forward() to one after it;
   backward   from the moment the gradient of the leaf's output arrives (a hook before the autograd node that made the
-             output) to the end of the last node of the leaf: the AccumulateGrad of its parameters, or the one node of a
-             leaf without parameters;
+             output) to the end of the last node of the leaf: before the AccumulateGrad of its parameters, which adds up
+             and where DistributedDataParallel copies and waits, or behind the one node of a leaf without parameters;
   optimizer  around optimizer.step();
   step       from one step() to the next, data loading, zero_grad and printing included.
 What lies inside a step and in none of these is `other` to the virtual GPU.
@@ -137,7 +137,7 @@ class Client:
                 out.grad_fn.register_hook(part_done)
             while hooks:
                 hooks.pop().remove()
-            hooks.extend(node.register_hook(part_done) for node in accumulators)
+            hooks.extend(node.register_prehook(part_done) for node in accumulators)
 
         def gradient_arrived(*_):
             pending[0] = max(1, len(accumulators))
