@@ -151,10 +151,14 @@ static int add_alike(pp_sampling_prior *p, const pp_sampling_whole *w, const ker
 
 /* ---- kernels that are alike ---- */
 
+typedef struct member {
+    kernel *of;
+} member;
+
 static int compare_likes(const void *a, const void *b)
 {
-    const kernel *x = *(const kernel *const *)a;
-    const kernel *y = *(const kernel *const *)b;
+    const kernel *x = ((const member *)a)->of;
+    const kernel *y = ((const member *)b)->of;
     if (x->like != y->like)
         return x->like < y->like ? -1 : 1;
     if (x->length != y->length)
@@ -164,7 +168,7 @@ static int compare_likes(const void *a, const void *b)
 
 /* Kernels of a group, of which there are two at least, in order; `time` and `told` are of all. */
 typedef struct group {
-    kernel **first;
+    member *first;
     size_t n;
     double time, told;
 } group;
@@ -175,19 +179,19 @@ static int compare_groups(const void *a, const void *b)
     const group *y = b;
     if (x->time != y->time)
         return x->time > y->time ? -1 : 1;
-    return (*x->first)->from < (*y->first)->from ? -1 : (*x->first)->from > (*y->first)->from;
+    return x->first->of->from < y->first->of->from ? -1 : x->first->of->from > y->first->of->from;
 }
 
-static size_t split(kernel **likes, size_t n, group *ret)
+static size_t split(member *likes, size_t n, group *ret)
 {
     size_t groups = 0;
     for (size_t i = 0, to; i < n; i = to) {
         group g = {.first = &likes[i]};
-        for (to = i; to < n && likes[to]->like == likes[i]->like &&
-                     likes[to]->length <= LENGTHS * likes[i]->length;
+        for (to = i; to < n && likes[to].of->like == likes[i].of->like &&
+                     likes[to].of->length <= LENGTHS * likes[i].of->length;
              to++) {
-            g.time += likes[to]->time;
-            g.told += likes[to]->told;
+            g.time += likes[to].of->time;
+            g.told += likes[to].of->told;
         }
         g.n = to - i;
         if (g.n > 1 && g.told < TOLD * (double)g.n)
@@ -199,20 +203,20 @@ static size_t split(kernel **likes, size_t n, group *ret)
 /* As many groups as there is room for, those that take most time first. */
 static int find_groups(kernel *kernels, size_t n, size_t columns, size_t *ret, pp_error *err)
 {
-    kernel **likes = calloc(n + 1, sizeof *likes);
+    member *likes = calloc(n + 1, sizeof *likes);
     group *groups = calloc(n / 2 + 1, sizeof *groups);
     size_t alike = 0, found = 0;
     if (likes && groups) {
         for (size_t i = 0; i < n; i++)
             if (kernels[i].like && kernels[i].to - kernels[i].from <= PARTS_MAX)
-                likes[alike++] = &kernels[i];
+                likes[alike++].of = &kernels[i];
         qsort(likes, alike, sizeof *likes, compare_likes);
         found = split(likes, alike, groups);
         qsort(groups, found, sizeof *groups, compare_groups);
         found = found * columns > COLUMNS_MAX ? COLUMNS_MAX / columns : found;
         for (size_t g = 0; g < found; g++)
             for (size_t i = 0; i < groups[g].n; i++)
-                groups[g].first[i]->group = (uint32_t)g + 1;
+                groups[g].first[i].of->group = (uint32_t)g + 1;
     }
     const bool whole = likes && groups;
     free(likes);
