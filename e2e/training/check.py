@@ -176,12 +176,12 @@ class Check(unittest.TestCase):
 
 
 def nodes_of(out, inputs):
-    """Autograd nodes that led from the inputs to an output."""
+    """Autograd nodes that led from the inputs to an output, without those that add up the parameters' gradients."""
     stop = {getattr(value, "grad_fn", None) for value in inputs}
     pending, found = [out.grad_fn], []
     while pending:
         node = pending.pop()
-        if node is None or node in stop or node in found:
+        if node is None or node in stop or node in found or node.name().endswith("AccumulateGrad"):
             continue
         found.append(node)
         pending += [following for following, _ in node.next_functions]
