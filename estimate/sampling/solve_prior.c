@@ -339,19 +339,25 @@ static double mean_of(const pp_sampling_whole *w, const double *share, int m, ui
     return share[column] > 0 ? w->columns[column].rhs[m] / share[column] : 0;
 }
 
+/* In one pass: mean and width hold the sums of x y and x until both are there. */
 static void set_groups(pp_sampling_prior *p, const pp_sampling_whole *w, const double *share, int m)
 {
     const size_t groups = p->n - p->n_columns;
     term *of_groups = p->terms + p->n_terms - groups;
+    for (size_t g = 0; g < groups; g++)
+        of_groups[g].mean = of_groups[g].width = 0;
+    for (const term *t = p->terms; t < of_groups; t++) {
+        const factor *f = p->factors + t->first;
+        if (t->kind != OF_ALIKE)
+            continue;
+        term *of = &of_groups[f[t->n - 1].column - p->n_columns];
+        for (uint32_t i = 0; i + 1 < t->n; i++) {
+            of->mean += w->columns[f[i].column].rhs[m];
+            of->width += share[f[i].column];
+        }
+    }
     for (size_t g = 0; g < groups; g++) {
-        double y = 0, x = 0;
-        for (const term *t = p->terms; t < of_groups; t++)
-            if (t->kind == OF_ALIKE && p->factors[t->first + t->n - 1].column == p->n_columns + g)
-                for (uint32_t i = 0; i + 1 < t->n; i++) {
-                    y += w->columns[p->factors[t->first + i].column].rhs[m];
-                    x += share[p->factors[t->first + i].column];
-                }
-        of_groups[g].mean = x > 0 ? y / x : 0;
+        of_groups[g].mean = of_groups[g].width > 0 ? of_groups[g].mean / of_groups[g].width : 0;
         of_groups[g].width = LEVEL;
     }
 }
