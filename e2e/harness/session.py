@@ -27,6 +27,8 @@ spec:
 # and costs a hundred times what it does beside a GPU, so that the default budget may end a capture.
 WHOLE = "  overheadBudgetPercent: 5\n"
 
+OUTSIDE = {"loss", "gradients"}  # rows of no module
+
 
 def manifest(name, labels='profile: "yes"', duration="120s", deadline="15m", more="", namespace=SERVICES):
     """`more`: further lines of the spec, indented by two."""

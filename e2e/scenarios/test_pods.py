@@ -14,7 +14,7 @@ from harness.api import Api
 from harness.cluster import E2E
 from harness.deploy import SERVICES
 from harness.progress import LOGS, CommandError, run_shown, wait_until
-from harness.session import LOSS
+from harness.session import LOSS, OUTSIDE
 from harness.environment import AGENT, SANITIZER
 
 import kinds
@@ -282,7 +282,8 @@ class Wave:
         for row in self.world.database.rows(
                 f"SELECT DISTINCT session, pod_name, layer, phase FROM result_detail WHERE kind = 'layer' AND "
                 f"phase IN ('forward', 'backward') AND session_uid IN ({uids})"):
-            found.setdefault(row["session"], {}).setdefault(row["pod_name"], set()).add((row["layer"], row["phase"]))
+            if row["layer"] not in OUTSIDE:
+                found.setdefault(row["session"], {}).setdefault(row["pod_name"], set()).add((row["layer"], row["phase"]))
         return found
 
     def wait_for_rows(self, found):

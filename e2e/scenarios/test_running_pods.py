@@ -3,13 +3,11 @@ import json
 import re
 
 from harness.progress import wait_until
-from harness.session import losses, manifest
+from harness.session import OUTSIDE, losses, manifest
 from harness.environment import SERVICES, SYSTEM
 
 SENT = re.compile(r"batch sent instance=(\S+) seq=(\d+) events=(\d+)")
 ASKS = 'profile: "yes", precisionprobe.io/inject: "true"'
-
-OUTSIDE = {"loss", "gradients"}  # rows of no module
 
 
 def labelled(world, *files, **variables):

@@ -28,7 +28,7 @@ CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
 def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=True):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run. `fine`
     is for the hook alone, `settings` for the agent too."""
-    probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, **(settings or {}))
+    probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, timeline={"steps": 1000}, **(settings or {}))
     agent = probe.start("--dump")
     control = probe.ring / "control.json"
     control.write_text(json.dumps({**json.loads(control.read_text()), **({"fine": fine} if fine else {})}))
