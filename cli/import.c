@@ -5,6 +5,8 @@
 #include "cli/solve.h"
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
+#include "estimate/pattern/usage.h"
 #include "estimate/ranks.h"
 #include "operator/store/store.h"
 
@@ -115,6 +117,7 @@ typedef struct import {
     char uid[37];
     pp_estimates_options solving;
     pp_activity_builder *activity;
+    pp_ranks *ranks;
     pp_store_import *rows;
     pp_store *store;
     uv_loop_t loop;
@@ -182,7 +185,15 @@ static int take_batch(void *user, const pp_wire_batch *batch, pp_error *err)
 
 static int take_solution(void *user, const pp_estimates *solution, pp_error *err)
 {
-    return pp_store_import_solution(((import *)user)->rows, solution, err);
+    const import *m = user;
+    pp_usage *usage = NULL;
+    const pp_usage_input in = {
+        .activity = pp_activity_builder_get(m->activity), .estimates = solution, .ranks = m->ranks};
+    int rc = pp_usage_find(&in, &usage, err);
+    if (rc == 0)
+        rc = pp_store_import_solution(m->rows, solution, usage, err);
+    pp_usage_free(usage);
+    return rc;
 }
 
 static int gather(import *m, pp_error *err)
@@ -205,28 +216,54 @@ static int gather(import *m, pp_error *err)
         return pp_error_field(err, "batches.jsonl", "holds no step: nothing was sampled");
     if (pp_store_import_samples(m->rows, activity, err) < 0)
         return -1;
-    if (pp_solve(activity, &m->solving, take_solution, m, err) < 0)
+    if (pp_ranks_compare(activity, &m->ranks, err) < 0 ||
+        pp_solve(activity, &m->solving, take_solution, m, err) < 0)
         return -1;
-    pp_ranks *ranks = NULL;
-    int rc = pp_ranks_compare(activity, &ranks, err);
-    if (rc == 0)
-        rc = pp_store_import_ranks(m->rows, ranks, err);
-    pp_ranks_free(ranks);
-    return rc;
+    return pp_store_import_ranks(m->rows, m->ranks, err);
 }
 
 /* ---- the database ---- */
 
-static void on_imported(void *user, bool inserted, const pp_error *error)
+static void end(import *m, const pp_error *error)
 {
-    import *m = user;
     if (m->answered) /* the store was given up */
         return;
     m->answered = true;
-    m->inserted = inserted;
     if (error)
         *m->err = *error;
     uv_stop(&m->loop);
+}
+
+static void on_patterns(void *user, const pp_error *error)
+{
+    end(user, error);
+}
+
+static void on_usages(void *user, const pp_workload_usages *usages, const pp_error *error)
+{
+    import *m = user;
+    pp_patterns patterns = {0};
+    pp_error why = {0};
+    if (error || m->answered) {
+        end(m, error);
+        return;
+    }
+    if (pp_patterns_make(usages, pp_time_now(), &patterns, &why) < 0 ||
+        pp_store_put_patterns(m->store, &patterns, on_patterns, m, &why) < 0)
+        end(m, &why);
+    pp_patterns_done(&patterns);
+}
+
+/* The run is one more session of its workload's pattern. */
+static void on_imported(void *user, bool inserted, const pp_error *error)
+{
+    import *m = user;
+    pp_error why = {0};
+    m->inserted = inserted;
+    if (error || !inserted || m->answered)
+        end(m, error);
+    else if (pp_store_load_usages(m->store, m->uid, on_usages, m, &why) < 0)
+        end(m, &why);
 }
 
 /* A person waits: what the operator would try again is said at once. */
@@ -269,6 +306,7 @@ import m = {.options = options };
     *ret_inserted = m.inserted;
     memcpy(ret_uid, m.uid, sizeof m.uid);
     pp_store_import_free(m.rows);
+    pp_ranks_free(m.ranks);
     pp_activity_builder_free(m.activity);
     pp_json_free_fields(fields, &m.facts);
     return rc;

@@ -30,6 +30,7 @@ typedef struct pp_activity_process {
                              unless a doubt says so */
     int32_t rank;       /**< of its job's processes, from 0 */
     int32_t world_size; /**< how many these are; 1: it is alone */
+    int64_t waited_ns;  /**< of its marked steps, in which the host waited by its own will */
 } pp_activity_process;
 
 typedef struct pp_activity_layer {

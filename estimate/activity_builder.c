@@ -70,6 +70,9 @@ static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch 
         return -1;
     if (in->chip.capability)
         p->chip = in->chip;
+    for (size_t i = 0; batch->capture.dwell == 0 && i < batch->waits.count; i++)
+        if (batch->waits.rows[i].duration <= INT64_MAX - p->waited_ns)
+            p->waited_ns += batch->waits.rows[i].duration;
     p->rank = (int32_t)in->rank;
     p->world_size = (int32_t)in->world_size;
     return add_gpus(a, p, &in->gpus, err);

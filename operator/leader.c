@@ -7,6 +7,7 @@
 #include "operator/agent_connections.h"
 #include "operator/claims.h"
 #include "operator/deployment.h"
+#include "operator/patterns.h"
 #include "operator/session_runtime.h"
 #include "operator/state.h"
 #include "operator/watches.h"
@@ -27,6 +28,7 @@ static void start_leading(pp_operator *op)
         pp_http_ingest_hold(op->server, false);
     pp_connections_tell_all(op);
     pp_watches_enqueue_all(op);
+    pp_patterns_resume(op);
 }
 
 /* They go to the replica that leads now, or wait for one. */

@@ -12,6 +12,7 @@
 #include "operator/leader.h"
 #include "operator/limits_watch.h"
 #include "operator/memory.h"
+#include "operator/patterns.h"
 #include "operator/pending_call.h"
 #include "operator/reconcile.h"
 #include "operator/replicas.h"
@@ -328,6 +329,7 @@ void pp_operator_done(pp_operator *op)
     pp_http_server_free(op->server);
     pp_connections_forget_all(op);
     pp_solve_done(op);
+    pp_patterns_done_all(op);
     pp_metrics_free(op->meters.registry);
     json_decref(op->owner);
     json_decref(op->labels);

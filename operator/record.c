@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "controller/clock_offset.h"
+#include "operator/patterns.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -20,6 +21,7 @@ typedef struct reference {
     pp_operator *op;
     char uid[64];
     uint64_t serial;
+    char succeeded[400]; /* key of a session that has; "" */
 } reference;
 
 static reference *refer(const pp_runtime *runtime)
@@ -51,6 +53,9 @@ static void on_session_row(void *user, const pp_error *error)
 
 static void on_finished(void *user, const pp_error *error)
 {
+    const reference *r = user;
+    if (!error && *r->succeeded)
+        pp_patterns_make_of(r->op, r->uid, r->succeeded);
     pp_runtime *runtime = resolve(user);
     if (runtime && error) {
         pp_warn(runtime->key, "storing the session's end: %s", error->message);
@@ -76,6 +81,8 @@ int pp_record_session(pp_runtime *runtime, const pp_session *session,
                                   .method = pp_method_spec_name(session->method),
                                   .phase = phase,
                                   .created_ns = session->created_ns};
+    if (decision->phase == PP_SESSION_SUCCEEDED)
+        (void)snprintf(r->succeeded, sizeof r->succeeded, "%s", runtime->key);
     bool final = decision->phase == PP_SESSION_SUCCEEDED || decision->phase == PP_SESSION_FAILED;
     int rc = final ? pp_store_finish(runtime->op->store, session->uid, phase,
                                      decision->completion_ns, on_finished, r, &err)

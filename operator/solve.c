@@ -5,6 +5,7 @@
 #include "common/thread.h"
 #include "common/time.h"
 #include "controller/solve_due.h"
+#include "estimate/pattern/usage.h"
 #include "estimate/ranks.h"
 #include "estimate/solve.h"
 #include "operator/state.h"
@@ -40,6 +41,7 @@ typedef struct job {
     pp_estimates_options options;
     pp_activity *activity;
     pp_estimates **solutions; /* one per GPU of the target's processes */
+    pp_usage **usages;        /* how each was used */
     size_t n_solutions;
     pp_ranks *ranks; /* its processes side by side */
     size_t writing;  /* of both, on their way into the store */
@@ -63,11 +65,15 @@ static void next_target(job *j);
 
 static void free_data(job *j)
 {
-    for (size_t i = 0; i < j->n_solutions; i++)
+    for (size_t i = 0; i < j->n_solutions; i++) {
         pp_estimates_free(j->solutions[i]);
+        pp_usage_free(j->usages[i]);
+    }
     free(j->solutions);
+    free(j->usages);
     pp_ranks_free(j->ranks);
     j->ranks = NULL;
+    j->usages = NULL;
     j->solutions = NULL;
     j->n_solutions = 0;
     j->activity = pp_activity_free(j->activity);
@@ -148,8 +154,8 @@ static void on_solved(uv_work_t *request, int status)
     for (size_t i = 0; wanted && !j->target_failed && i < j->n_solutions; i++) {
         pp_error err = {0};
         j->writing++;
-        if (pp_store_put_solution(j->op->store, j->uid, j->pod_uid, j->solutions[i], j->final,
-                                  on_written, j, &err) < 0) {
+        if (pp_store_put_solution(j->op->store, j->uid, j->pod_uid, j->solutions[i], j->usages[i],
+                                  j->final, on_written, j, &err) < 0) {
             j->writing--;
             note_failure(j, &err);
         }
@@ -160,27 +166,40 @@ static void on_solved(uv_work_t *request, int status)
         next_target(j);
 }
 
+static int solve_gpu(job *j, const char *gpu, pp_error *err)
+{
+    pp_estimates **to = &j->solutions[j->n_solutions];
+    if (pp_estimates_solve(j->activity, gpu, &j->options, to, err) < 0)
+        return -1;
+    (*to)->shared |= pp_strings_contain(&j->shared, gpu);
+    const pp_usage_input in = {.activity = j->activity, .estimates = *to, .ranks = j->ranks};
+    return pp_usage_find(&in, &j->usages[j->n_solutions++], err);
+}
+
+static int solve_target(job *j, pp_error *err)
+{
+    pp_strings gpus = {0};
+    int rc = pp_activity_list_gpus(j->activity, &gpus, err);
+    if (rc == 0)
+        rc = pp_ranks_compare(j->activity, &j->ranks, err);
+    if (rc == 0) {
+        j->solutions = calloc(gpus.count + 1, sizeof *j->solutions);
+        j->usages = calloc(gpus.count + 1, sizeof *j->usages);
+        rc = j->solutions && j->usages ? 0 : pp_error_nomem(err);
+    }
+    for (size_t i = 0; rc == 0 && i < gpus.count; i++)
+        rc = solve_gpu(j, gpus.items[i], err);
+    pp_strings_free(&gpus);
+    return rc;
+}
+
 /* On a thread of the pool, on the job's own data. */
 static void solve(uv_work_t *request)
 {
     pp_thread_step_back();
     job *j = request->data;
-    pp_strings gpus = {0};
-    bool ok = pp_activity_list_gpus(j->activity, &gpus, &j->error) == 0;
-    j->solutions = ok ? calloc(gpus.count + 1, sizeof(pp_estimates *)) : NULL;
-    if (ok && !j->solutions)
-        ok = pp_error_nomem(&j->error) == 0;
-    for (size_t i = 0; ok && i < gpus.count; i++) {
-        pp_estimates **to = &j->solutions[i];
-        ok = pp_estimates_solve(j->activity, gpus.items[i], &j->options, to, &j->error) == 0;
-        if (ok)
-            (*to)->shared |= pp_strings_contain(&j->shared, gpus.items[i]);
-        j->n_solutions += ok;
-    }
-    ok = ok && pp_ranks_compare(j->activity, &j->ranks, &j->error) == 0;
-    if (!ok)
+    if (solve_target(j, &j->error) < 0)
         j->failed = j->target_failed = true;
-    pp_strings_free(&gpus);
 }
 
 static void on_loaded(void *user, pp_activity **activity, const pp_error *error)

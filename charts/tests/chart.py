@@ -67,15 +67,16 @@ def undescribed(schema, path=""):
 
 
 def check_copies():
-    crd = yaml.safe_load((ROOT / "crds/profilesession.yaml").read_text())
-    bare = list(undescribed(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
-    check("every field of the CRD is described", not bare, ", ".join(bare))
+    for name in ("consumptionpattern", "profilesession"):
+        crd = yaml.safe_load((ROOT / f"crds/{name}.yaml").read_text())
+        bare = list(undescribed(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
+        check(f"every field of the CRD {name} is described", not bare, ", ".join(bare))
+        check(f"the chart has the CRD {name}", (CHART / f"files/{name}.yaml").resolve() == ROOT / f"crds/{name}.yaml",
+              f"files/{name}.yaml is no link to it")
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     rules = " ".join(rule["rule"] for rule in spec["x-kubernetes-validations"])
     free = [name for name in spec["properties"] if not re.search(rf"\boldSelf\.{name}\b", rules)]
     check("what can be changed of a session", sorted(free) == ["suspend", "ttlSecondsAfterFinished"], ", ".join(free))
-    check("the chart has the CRD", (CHART / "files/profilesession.yaml").resolve() == ROOT / "crds/profilesession.yaml",
-          "files/profilesession.yaml is no link to it")
     rows = set(re.findall(r"(?m)^\| `([a-z]+\.\w+)` \|", (ROOT / "docs/configuration.md").read_text()))
     groups = json.loads((CHART / "values.schema.json").read_text())["properties"]["config"]["properties"]
     known = {f"{group}.{key}" for group, value in groups.items() for key, field in value.get("properties", {}).items()
@@ -248,6 +249,9 @@ RIGHTS = {
     "limits_watch.c": verbs_on("watched", "", "limitranges", None, "list", "watch")
                       | verbs_on("watched", "", "resourcequotas", None, "list", "watch"),
     "owners_ask.c": OWNERS,
+    "patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "get", "create")
+                  | verbs_on("watched", "precisionprobe.io", "consumptionpatterns/status", None, "patch")
+                  | verbs_on("watched", "precisionprobe.io", "profilesessions/status", None, "patch"),
     "reconcile.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "delete")
                    | verbs_on("watched", "precisionprobe.io", "profilesessions/status", None, "patch"),
     "rights_ask.c": {"create"},  # of reviews of one's own rights, which everybody may

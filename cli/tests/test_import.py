@@ -14,7 +14,7 @@ import pytest
 SERVER = str(pathlib.Path(__file__).parents[2] / "operator/store/tests/postgres")
 PSQL = sorted(glob.glob("/usr/lib/postgresql/*/bin/psql"))[-1]
 TABLES = ["session", "target", "process", "layer", "activity", "metric_sample", "sample", "attribution", "fit", "item",
-          "estimate", "pattern", "fine", "kernel", "host_wait", "gpu_copy"]
+          "estimate", "usage", "usage_metric", "usage_share", "pattern", "pattern_metric", "pattern_share", "fine", "kernel", "host_wait", "gpu_copy"]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,10 @@ def test_views_show_it_and_twice_changes_nothing(database, tmp_path):
     assert detail == [["dlrm", out.split()[-1], "Run", folder.GPU, "nvml", "t", "t", "1"]]
     assert ask(database, "SELECT count(*), min(source) FROM metric_sample") == [["600", "nvml"]]
     assert ask(database, "SELECT count(*), sum(steps) FROM activity, target") == [["6", "360"]]
-    assert ask(database, "SELECT metric, round(mean::numeric, 2) FROM pattern") == [["sm_active", "0.44"]]
+    assert ask(database, "SELECT metric, source, round(mean::numeric, 2) FROM pattern_metric") == [["sm_active", "layers", "0.44"]]
+    assert ask(database, "SELECT namespace, workload_kind, workload_name, sessions, gpus FROM pattern") == [
+        ["local", "Run", "dlrm", "1", "1"]]
+    assert ask(database, "SELECT round(sum(share)::numeric, 9) FROM pattern_share WHERE kind = 'bound'") == [["1.000000000"]]
     before = everything(database)
     code, again, complaint = run("-d", database, "--name", "other", results)
     assert (code, again) == (0, out.replace("imported as", "is there already:")), complaint

@@ -48,7 +48,7 @@ def clear(cluster):
     if cluster.get("-n", SERVICES, "profilesession", SESSION):
         say("the session and the jobs of an earlier demo are replaced")
     cluster.kubectl("-n", SERVICES, "delete", f"profilesession/{SESSION}", "job/dlrm", "job/dlrm-ddp", "job/dlrm-twin",
-                    "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
+                    "consumptionpattern/job-dlrm", "consumptionpattern/job-dlrm-ddp", "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
     wait_until("the pods of an earlier demo to go", lambda: not trainings(cluster), 60)
 
 
@@ -121,6 +121,8 @@ def check_twin(cluster):
 def show(cluster, rows, pods):
     say()
     say(cluster.kubectl("-n", SERVICES, "get", "psess").rstrip())
+    say()
+    say(cluster.kubectl("-n", SERVICES, "get", "consumptionpatterns").rstrip())
     for pod in pods:
         say(f"\npod {pod} (percent, GPUMem MiB; mean±standard error; in brackets: of a group below; -: not known)")
         say(report.table(rows, pod))
@@ -138,6 +140,8 @@ def profile(deployment, args):
         # The profiled jobs have done their part; without them the twin soon has enough losses to compare.
         cluster.kubectl("-n", SERVICES, "delete", "job", "dlrm-ddp", "--wait=false")
         wait_until("losses of the twin", lambda: len(common_losses(cluster)[2]) >= LOSSES, 180, every=2)
+    wait_until("the patterns", lambda: len(session.get()["status"].get("patterns", [])) == 2, 30)
+    cluster.kubectl("-n", SERVICES, "wait", "--for=condition=Ready", "cpat", "job-dlrm", "job-dlrm-ddp", "--timeout=30s")
     database = Database(cluster)
     ranges, rows = observed(database, item["metadata"]["uid"])
     comparison = compare(cluster, ranges, rows)

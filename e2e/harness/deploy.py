@@ -15,7 +15,7 @@ SERVICES = os.environ.get("PP_E2E_NAMESPACE", "precisionprobe-e2e")  # Prometheu
 SYSTEM = os.environ.get("PP_SYSTEM_NAMESPACE", "precisionprobe")  # the operator
 RELEASE = os.environ.get("PP_E2E_RELEASE", "precisionprobe")
 NAME = RELEASE if "precisionprobe" in RELEASE else f"{RELEASE}-precisionprobe"  # of its objects
-CRD = "profilesessions.precisionprobe.io"
+CRDS = ("profilesessions.precisionprobe.io", "consumptionpatterns.precisionprobe.io")
 MARK = "precisionprobe.io/e2e"  # label of the namespaces that demo and tests have made
 PRODUCT_IMAGE = "docker.io/precisionprobe/precisionprobe"
 EVLIB = "/usr/lib/*/libwebsockets-evlib_uv.so"
@@ -164,8 +164,8 @@ class Deployment:
             raise CommandError(f"this cluster has already: {'; '.join(found)}.\nIt would clash with what is put there: "
                                f"namespaces {SERVICES} and {SYSTEM}, release {RELEASE}, virtual\nnvidia.com/gpu on every "
                                f"node. Nothing was changed. {advice}")
-        crd = [] if cluster.get("crd", CRD) else [("crd", CRD)]
-        self.made = crd + [("namespace", name) for name, space in spaces.items() if not space]
+        crds = [("crd", name) for name in CRDS if not cluster.get("crd", name)]
+        self.made = crds + [("namespace", name) for name, space in spaces.items() if not space]
 
     def remove(self):
         """Takes off the cluster what was not there before check_free()."""

@@ -219,7 +219,7 @@ class World:
     def clear(self, namespace=SERVICES):
         """Trainings and sessions of a namespace go; what their agents' sanitizers said is returned."""
         reports = [(pod, text) for pod, text in self.agent_logs(namespace).items() if SANITIZER.search(text)]
-        self.cluster.kubectl("-n", namespace, "delete", "profilesessions,jobs", "--all", "--timeout=60s", check=False)
+        self.cluster.kubectl("-n", namespace, "delete", "profilesessions,jobs,consumptionpatterns", "--all", "--timeout=60s", check=False)
         self.cluster.kubectl("-n", namespace, "delete", "pods", "-l", "app in (dlrm,dlrm-twin,idle,idle-too)", "--timeout=60s",
                              check=False)
         wait_until("the trainings' pods to go",

@@ -210,6 +210,54 @@ def test_ranks_are_side_by_side(run, world):
         assert item["others"] == item["n"] and float(item["ms"]) > 0.8 * rank["ms_per_step"], (item, rank)
 
 
+def figure(row, name):
+    """As an object has it: what is not known is not there."""
+    found = {"value": row[name], "standardError": row[f"{name}_stderr"]}
+    return {key: value for key, value in found.items() if value is not None} if row[name] is not None else None
+
+
+def test_patterns_are_those_of_the_database(run, world):
+    """Objects, the session's status and SQL, to the last digit."""
+    names = wait_until("patterns in the status", lambda: run.session.get()["status"].get("patterns"), 30)
+    assert sorted(p["workload"] for p in names) == ["Job/dlrm", "Job/dlrm-ddp"]
+    world.cluster.kubectl("-n", SERVICES, "wait", "--for=condition=Ready", "cpat/job-dlrm", "cpat/job-dlrm-ddp", "--timeout=30s")
+    for short in names:
+        name = short["workload"].removeprefix("Job/")
+        of = f"WHERE namespace = '{SERVICES}' AND workload_kind = 'Job' AND workload_name = '{name}'"
+        row, = world.database.rows(f"SELECT *, step_ns * 1e-6 AS ms, step_ns_stderr * 1e-6 AS ms_stderr FROM pattern {of}")
+        item = world.cluster.get("-n", SERVICES, "cpat", f"job-{name}")
+        assert item["spec"] == {"workload": {"kind": "Job", "name": name}} and short["pattern"] == f"job-{name}"
+        status = item["status"]
+        assert (status["sessions"], status["gpus"], status["steps"]) == (1, 1 if name == "dlrm" else 2, row["steps"])
+        assert status["lastSession"] == run.uid == row["session_uid"]
+        assert status["bound"] == row["bound"] == short["bound"] and figure(row, "lead") == status["boundLead"]
+        assert status["step"]["milliseconds"] == figure(row, "ms") == short["milliseconds"]
+        assert row["ms_stderr"] > 0 and status["step"].get("idleShare") == figure(row, "idle")
+        shares = world.database.rows(f"SELECT kind, name, share, share_stderr FROM pattern_share {of}")
+        assert {(s["kind"], s["name"]): figure(s, "share") for s in shares} == {
+            **{("bound", b["by"]): b["share"] for b in status["bounds"]},
+            **{("layer", t["layerType"]) if "layerType" in t else ("phase", t["phase"]): t["share"] for t in status["time"]}}
+        assert abs(sum(s["share"] for s in shares if s["kind"] == "bound") - 1) < 1e-9
+        metrics = {m["metric"]: m for m in world.database.rows(f"SELECT * FROM pattern_metric {of}")}
+        found = {m["name"]: m for m in status["metrics"]}
+        assert {m.lower() for m in found} == {m.replace("_", "") for m in metrics} and len(found) >= 5
+        for key, m in metrics.items():
+            told = next(t for n, t in found.items() if n.lower() == key.replace("_", ""))
+            assert [told.get(part) for part in ("mean", "p50", "p95", "max", "profile", "source")] == [
+                *(figure(m, part) for part in ("mean", "p50", "p95")), m["most"], m["profile"], m["source"]]
+
+
+def test_the_patterns_means_are_the_truth(run, world):
+    """Of all the step's time, by the layers' values or by windows: as the virtual GPU knows it."""
+    for pod in run.of_job("dlrm"):
+        item = truth.workload(truth.fetch(world.cluster, run.ranges[pod]), pod)
+        means = {m["metric"]: m for m in world.database.rows(
+            f"SELECT metric, mean, mean_stderr FROM pattern_metric WHERE workload_name = 'dlrm' AND namespace = '{SERVICES}'")}
+        for metric, (series, _) in truth.SHARES.items():
+            known = item["mean"][series]
+            assert abs(means[metric]["mean"] - known) <= max(3 * means[metric]["mean_stderr"], 0.02 * abs(known)), metric
+
+
 def test_ddp_losses_without_the_probe(run, world):
     """The same two ranks once more, unselected now that the session is over: the same losses to the last bit."""
     profiled = [run.losses[name] for name in run.of_job("dlrm-ddp")]

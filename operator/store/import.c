@@ -103,10 +103,11 @@ int pp_store_import_samples(pp_store_import *i, const pp_activity *a, pp_error *
     return 0;
 }
 
-int pp_store_import_solution(pp_store_import *i, const pp_estimates *solution, pp_error *err)
+int pp_store_import_solution(pp_store_import *i, const pp_estimates *solution,
+                             const pp_usage *usage, pp_error *err)
 {
-    return pp_store_add_solution(&i->call.job, i->session_uid, i->pod_uid, solution, i->source,
-                                 true, err);
+    return pp_store_add_solution(&i->call.job, i->session_uid, i->pod_uid, solution, usage,
+                                 i->source, true, err);
 }
 
 int pp_store_import_ranks(pp_store_import *i, const pp_ranks *ranks, pp_error *err)

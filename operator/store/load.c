@@ -5,10 +5,13 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
+/* Waits are kept by process, whichever agents saw it: the first has them. */
 static const char processes_sql[] =
     "SELECT instance, process, gpus, kernels, fine, isolated, chip, "
-    "rank, world_size "
-    "FROM process WHERE session_uid = $1 AND pod_uid = $2 "
+    "rank, world_size, CASE WHEN row_number() OVER (PARTITION BY process ORDER BY instance "
+    "COLLATE \"C\") = 1 THEN (SELECT least(sum(w.ns), 9e18)::bigint FROM host_wait w WHERE "
+    "w.session_uid = p.session_uid AND w.pod_uid = p.pod_uid AND w.process = p.process) END "
+    "FROM process p WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
     "SELECT instance, process, layer, name, type, parameters, forward_left_out, "
@@ -85,7 +88,8 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     pp_activity_process *p = &a->processes[a->n_processes++];
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0),
                                .rank = (int32_t)pp_row_int(r, row, 7, 0),
-                               .world_size = (int32_t)pp_row_int(r, row, 8, 1)};
+                               .world_size = (int32_t)pp_row_int(r, row, 8, 1),
+                               .waited_ns = pp_row_int(r, row, 9, 0)};
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
         copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->pm, err) < 0 ||

@@ -8,34 +8,6 @@ static const char finish_sql[] =
     " WHERE session_uid = $1) t "
     "WHERE s.uid = $1 AND s.finished_at IS NULL";
 
-/* A workload's figures: the mean of its pods' job averages, and the 95th percentile of the raw
- * samples of their GPUs while they were observed, less those that may hold some of a dwell, whose
- * time is one multirange: as a join each sample would be held against each dwell. A session that
- * ended earlier does not replace a later one. Does nothing when the statement above did nothing to
- * a session of this phase. */
-static const char pattern_sql[] =
-    "INSERT INTO pattern AS o (namespace, workload_kind, workload_name, session_uid, metric, mean, "
-    "p95, finished_at) "
-    "SELECT t.namespace, t.workload_kind, t.workload_name, $1, e.metric, avg(e.mean), avg(p.p95), "
-    "s.finished_at "
-    "FROM session s JOIN target t ON t.session_uid = s.uid "
-    "JOIN estimate e ON e.session_uid = t.session_uid AND e.pod_uid = t.pod_uid AND e.kind = 'job' "
-    "CROSS JOIN LATERAL (SELECT coalesce(range_agg(int8range(d.start_ns, d.end_ns + a.late, "
-    "  '()')), '{}') AS held FROM activity d CROSS JOIN (SELECT (2 * coalesce(max(window_ns), 0) "
-    "  + greatest(2.5 * max(window_ns), 1.5e9, max(lag_ns)))::bigint AS late FROM attribution "
-    "  WHERE session_uid = t.session_uid AND pod_uid = t.pod_uid AND gpu_uuid = e.gpu_uuid) a "
-    " WHERE d.session_uid = t.session_uid AND d.pod_uid = t.pod_uid AND d.dwell IS NOT NULL) w "
-    "CROSS JOIN LATERAL (SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY m.value) AS p95 "
-    " FROM metric_sample m WHERE m.gpu_uuid = e.gpu_uuid AND m.metric = e.metric "
-    " AND m.at_ns BETWEEN t.observed_first_ns + s.prometheus_shift_ns "
-    "  AND t.observed_last_ns + s.prometheus_shift_ns "
-    " AND NOT w.held @> m.at_ns - s.prometheus_shift_ns) p "
-    "WHERE s.uid = $1 AND s.phase = 'Succeeded' "
-    "GROUP BY t.namespace, t.workload_kind, t.workload_name, e.metric, s.finished_at "
-    "ON CONFLICT (namespace, workload_kind, workload_name, metric) DO UPDATE SET "
-    "session_uid = excluded.session_uid, mean = excluded.mean, p95 = excluded.p95, "
-    "finished_at = excluded.finished_at WHERE excluded.finished_at >= o.finished_at";
-
 void pp_store_add_finish(pp_job *job, const char *session_uid, const char *phase,
                          int64_t finished_ns)
 {
@@ -43,7 +15,6 @@ void pp_store_add_finish(pp_job *job, const char *session_uid, const char *phase
     pp_sql_text(s, session_uid);
     pp_sql_text(s, phase);
     pp_sql_int8(s, finished_ns);
-    pp_sql_text(pp_job_add(job, pattern_sql), session_uid);
 }
 
 int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,

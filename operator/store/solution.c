@@ -483,7 +483,8 @@ int pp_store_skip_row(pp_job *job, int index, const PGresult *r, int row, pp_err
 }
 
 int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
-                          const pp_estimates *in, const char *source, bool final, pp_error *err)
+                          const pp_estimates *in, const pp_usage *usage, const char *source,
+                          bool final, pp_error *err)
 {
     const size_t n = in->n_estimates + in->n_sample_rows + 1;
     named *names = calloc(n, sizeof(*names));
@@ -496,12 +497,12 @@ int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_
     add(job, delete_samples_sql, session_uid, pod_uid, in);
     add_rows(job, session_uid, pod_uid, in, source, names);
     free(names);
-    return 0;
+    return usage ? pp_store_add_usage(job, session_uid, pod_uid, in->gpu, usage, err) : 0;
 }
 
 int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
-                          const pp_estimates *solution, bool final, pp_store_done_fn done,
-                          void *user, pp_error *err)
+                          const pp_estimates *solution, const pp_usage *usage, bool final,
+                          pp_store_done_fn done, void *user, pp_error *err)
 {
     if (pp_store_need(session_uid, "session", err) < 0 || pp_store_need(pod_uid, "pod", err) < 0)
         return -1;
@@ -510,8 +511,8 @@ int pp_store_put_solution(pp_store *store, const char *session_uid, const char *
         return pp_error_nomem(err);
     call->done = done;
     call->job.row = pp_store_skip_row;
-    if (pp_store_add_solution(&call->job, session_uid, pod_uid, solution, "prometheus", final,
-                              err) < 0) {
+    if (pp_store_add_solution(&call->job, session_uid, pod_uid, solution, usage, "prometheus",
+                              final, err) < 0) {
         pp_job_free(&call->job);
         return -1;
     }

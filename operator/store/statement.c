@@ -266,6 +266,18 @@ int64_t pp_row_array_int(pp_row_array *a)
     return p && n <= 8 ? take_int(p, n) : 0;
 }
 
+double pp_row_array_float(pp_row_array *a)
+{
+    size_t n = 0;
+    const unsigned char *p = next(a, &n);
+    double value = (double)NAN;
+    if (p && n == sizeof value) {
+        const int64_t bits = take_int(p, n);
+        memcpy(&value, &bits, sizeof value);
+    }
+    return value;
+}
+
 int pp_row_strings(const PGresult *r, int row, int column, pp_strings *ret, pp_error *err)
 {
     pp_row_array a;

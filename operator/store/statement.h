@@ -78,6 +78,8 @@ typedef struct pp_row_array {
 int pp_row_array_open(const PGresult *r, int row, int column, pp_row_array *ret, pp_error *err);
 /** The next integer of 2, 4 or 8 bytes; 0 past the end. */
 int64_t pp_row_array_int(pp_row_array *a);
+/** The next number of 8 bytes; NaN past the end. */
+double pp_row_array_float(pp_row_array *a);
 /** A text array into owned strings. */
 int pp_row_strings(const PGresult *r, int row, int column, pp_strings *ret, pp_error *err);
 

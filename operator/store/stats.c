@@ -250,6 +250,12 @@ static const char unfinished_sql[] = "SELECT uid FROM session WHERE finished_at 
                                      "AND ($1::text IS NULL OR namespace = $1) "
                                      "ORDER BY created_at, uid COLLATE \"C\" LIMIT 10000";
 
+/* A session has more than one workload at times: each once. */
+static const char pattern_sessions_sql[] =
+    "SELECT session_uid FROM (SELECT DISTINCT session_uid FROM latest_session "
+    "WHERE namespace = $1 OR $1 IS NULL) l JOIN session s ON s.uid = l.session_uid "
+    "ORDER BY s.finished_at DESC, s.uid LIMIT 10000";
+
 typedef struct uids_call {
     pp_call call;
     pp_store_uids_fn done;
@@ -273,8 +279,8 @@ static void uids_ended(pp_job *job, const pp_error *error)
     c->done(c->call.user, error ? NULL : &c->uids, error);
 }
 
-int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
-                             pp_error *err)
+static int load_uids(pp_store *store, const char *sql, const char *ns, pp_store_uids_fn done,
+                     void *user, pp_error *err)
 {
     uids_call *c = pp_call_new(sizeof(*c), uids_ended, user, err);
     if (!c)
@@ -282,6 +288,18 @@ int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn d
     c->done = done;
     c->call.job.row = uids_row;
     c->call.job.reset = c->call.job.release = uids_reset;
-    pp_sql_text(pp_job_add(&c->call.job, unfinished_sql), ns);
+    pp_sql_text(pp_job_add(&c->call.job, sql), ns);
     return pp_call_submit(store, PP_LANE_BULK, c, err);
+}
+
+int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
+                             pp_error *err)
+{
+    return load_uids(store, unfinished_sql, ns, done, user, err);
+}
+
+int pp_store_load_pattern_sessions(pp_store *store, const char *ns, pp_store_uids_fn done,
+                                   void *user, pp_error *err)
+{
+    return load_uids(store, pattern_sessions_sql, ns, done, user, err);
 }

@@ -25,6 +25,7 @@
 #include "controller/session.h"
 #include "estimate/activity.h"
 #include "estimate/estimates.h"
+#include "estimate/pattern/workloads.h"
 #include "estimate/ranks.h"
 
 #include <stdbool.h>
@@ -152,11 +153,11 @@ typedef void (*pp_store_load_fn)(void *user, pp_activity **activity, const pp_er
 int pp_store_load(pp_store *store, const char *session_uid, const char *pod_uid, int64_t before_ns,
                   int64_t after_ns, pp_store_load_fn done, void *user, pp_error *err);
 
-/** Replaces the target's solution for the solution's GPU and counts its revision up. A final one
- *  is replaced only by a final one. */
+/** Replaces the target's solution for the solution's GPU, and how that was used (NULL: not known),
+ *  and counts its revision up. A final one is replaced only by a final one. */
 int pp_store_put_solution(pp_store *store, const char *session_uid, const char *pod_uid,
-                          const pp_estimates *solution, bool final, pp_store_done_fn done,
-                          void *user, pp_error *err);
+                          const pp_estimates *solution, const pp_usage *usage, bool final,
+                          pp_store_done_fn done, void *user, pp_error *err);
 
 /** Replaces what is stored of the target's processes side by side. Nothing is kept of one that is
  *  alone in its pod and its job. What was put with `final` is replaced only by the same. */
@@ -176,7 +177,8 @@ void pp_store_import_free(pp_store_import *import);
 void pp_store_import_batch(pp_store_import *import, const pp_wire_batch *batch);
 /** Any number of samples, over at most 400 days. */
 int pp_store_import_samples(pp_store_import *import, const pp_activity *activity, pp_error *err);
-int pp_store_import_solution(pp_store_import *import, const pp_estimates *solution, pp_error *err);
+int pp_store_import_solution(pp_store_import *import, const pp_estimates *solution,
+                             const pp_usage *usage, pp_error *err);
 int pp_store_import_ranks(pp_store_import *import, const pp_ranks *ranks, pp_error *err);
 
 /** All of it in one transaction. `inserted` is false where a session of that UID is there already:
@@ -226,10 +228,22 @@ typedef void (*pp_store_stats_fn)(void *user, const pp_store_stats *stats, const
 int pp_store_load_stats(pp_store *store, const char *session_uid, int64_t after_ns,
                         pp_store_stats_fn done, void *user, pp_error *err);
 
-/** Final phase, time, first and last step, and for "Succeeded" the workloads' patterns. The first
- *  call wins; an unknown session is no error. */
+/** Final phase, time, first and last step. The first call wins; an unknown session is no error. */
 int pp_store_finish(pp_store *store, const char *session_uid, const char *phase,
                     int64_t finished_ns, pp_store_done_fn done, void *user, pp_error *err);
+
+/** *usages are sorted, and the store's; NULL with an error. */
+typedef void (*pp_store_usages_fn)(void *user, const pp_workload_usages *usages,
+                                   const pp_error *error);
+
+/** How GPUs were used by the workloads of a session, in the newest of all their sessions that
+ *  Succeeded: at most 16 of each, of 64 GPUs. */
+int pp_store_load_usages(pp_store *store, const char *session_uid, pp_store_usages_fn done,
+                         void *user, pp_error *err);
+
+/** Replaces the patterns of these workloads, but those that know of a later session. */
+int pp_store_put_patterns(pp_store *store, const pp_patterns *patterns, pp_store_done_fn done,
+                          void *user, pp_error *err);
 
 /** Borrowed for the call. */
 typedef void (*pp_store_uids_fn)(void *user, const pp_strings *uids, const pp_error *error);
@@ -238,6 +252,11 @@ typedef void (*pp_store_uids_fn)(void *user, const pp_strings *uids, const pp_er
  *  finished: those whose object is gone are to be finished. */
 int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
                              pp_error *err);
+
+/** UIDs of the newest sessions that Succeeded, of each workload of a namespace (NULL: of all), at
+ *  most 10,000: of these pp_store_load_usages() tells all workloads. */
+int pp_store_load_pattern_sessions(pp_store *store, const char *ns, pp_store_uids_fn done,
+                                   void *user, pp_error *err);
 
 /** Ages, ns; 0: for ever. */
 typedef struct pp_store_retention {

@@ -54,8 +54,11 @@ void pp_store_add_samples(pp_job *job, const pp_strings *gpus, const pp_activity
 int pp_store_check_samples(const pp_strings *gpus, const pp_activity_sample *samples, size_t n,
                            size_t most, int64_t *ret_first, int64_t *ret_last, pp_error *err);
 int pp_store_add_solution(pp_job *job, const char *session_uid, const char *pod_uid,
-                          const pp_estimates *solution, const char *source, bool final,
-                          pp_error *err);
+                          const pp_estimates *solution, const pp_usage *usage, const char *source,
+                          bool final, pp_error *err);
+/** Behind the solution, in its transaction: it stands and falls with it. */
+int pp_store_add_usage(pp_job *job, const char *session_uid, const char *pod_uid, const char *gpu,
+                       const pp_usage *usage, pp_error *err);
 /** Lets two jobs that solved the same target follow each other; each row of it is to be skipped. */
 void pp_store_lock_target(pp_job *job, const char *session_uid, const char *pod_uid);
 /** For jobs whose rows nobody reads: that of a lock. */

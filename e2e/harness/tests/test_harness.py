@@ -63,8 +63,11 @@ def test_somebody_elses_things_are_not_touched(objects, gpus, said):
     assert answers.asked == []
 
 
+CRDS = {("crd", name): OURS for name in deploy.CRDS}
+
+
 def test_an_earlier_runs_things_are_used_and_left():
-    answers = Answers({("namespace", SYSTEM): OURS, ("namespace", SERVICES): OURS, ("crd", deploy.CRD): OURS,
+    answers = Answers({("namespace", SYSTEM): OURS, ("namespace", SERVICES): OURS, **CRDS,
                        "mutatingwebhookconfigurations": webhook(SYSTEM)}, gpus=4)
     deployment = Deployment(answers)
     deployment.check_free()
@@ -73,7 +76,7 @@ def test_an_earlier_runs_things_are_used_and_left():
 
 
 def test_what_was_made_goes():
-    answers = Answers({("crd", deploy.CRD): OURS})
+    answers = Answers(dict(CRDS))
     deployment = Deployment(answers)
     deployment.check_free()
     deployment.remove()

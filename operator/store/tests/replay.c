@@ -168,7 +168,7 @@ static int solve_gpu(replay *r, const json_t *line, const char *gpu, pp_error *e
         return -1;
     begin(r);
     int rc = pp_store_put_solution(r->store, text_of(line, "session"), text_of(line, "pod"),
-                                   solution, true, on_done, r, err);
+                                   solution, NULL, true, on_done, r, err);
     rc = finish(r, rc, err);
     pp_estimates_free(solution);
     return rc;

@@ -1221,7 +1221,7 @@ static void put_solution(fixture *f, double mean, bool final)
     pp_estimates s;
     pp_error err = {0};
     make_solution(&s, mean);
-    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, final, on_done, f, &err), &err);
+    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, NULL, final, on_done, f, &err), &err);
     wait_all(f);
     assert_int_equal(f->failed, 0);
 }
@@ -1792,7 +1792,7 @@ static void shared_gpus_are_told(void **state)
     expect(f, shared_sql, "p1|f");
     make_solution(&s, 0.5);
     s.shared = true;
-    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, false, on_done, f, &err), &err);
+    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, NULL, false, on_done, f, &err), &err);
     wait_all(f);
     put_solution(f, 0.5, true); /* an operator that was started since has not heard of it yet */
     expect(f, shared_sql, "p1|t");
@@ -1817,7 +1817,7 @@ static void quality_of_solutions(void **state)
     expect(f, quality_sql, both);
     make_solution(&s, 0.5);
     s.n_closures = 0;
-    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, false, on_done, f, &err), &err);
+    called(f, pp_store_put_solution(f->store, "s1", "p1", &s, NULL, false, on_done, f, &err), &err);
     wait_all(f);
     expect(f, quality_sql, direct);
     put_solution(f, 0.5, true);
@@ -1864,9 +1864,6 @@ static void result_has_the_papers_columns(void **state)
            "SELECT layer, phase, metric, group_name, group_mean, latest FROM result_detail "
            "WHERE group_name IS NOT NULL",
            "bot.0|backward|sm_active|bot.0+bot.2|0.3|t");
-    expect(
-        f, "SELECT workload_kind, workload_name, metric, mean, p95 FROM pattern ORDER BY metric",
-        "Job|dlrm|fp32_active|NULL|NULL\nJob|dlrm|power|400|NULL\nJob|dlrm|sm_active|0.25|0.4875");
     expect(f,
            "SELECT phase, first_step_ns, last_step_ns, extract(epoch FROM finished_at)::bigint "
            "FROM session",
@@ -2033,12 +2030,6 @@ static void check_replays(fixture *f)
 static void replays_are_no_training(void **state)
 {
     (void)state;
-    static pp_activity_sample some[] = {
-        {0, PP_METRIC_SM_ACTIVE, T0 + SECOND / 2, 0.5},
-        {0, PP_METRIC_SM_ACTIVE, T0 + 3 * SECOND / 2, 0.75}, /* of replays */
-        {0, PP_METRIC_SM_ACTIVE, T0 + 9 * SECOND / 2, 0.75}, /* of replays, as late as may be */
-        {0, PP_METRIC_SM_ACTIVE, T0 + 11 * SECOND / 2, 0.25},
-    };
     fixture *f = start("t_replays");
     prepare_target(f);
     for (int again = 0; again < 2; again++) {
@@ -2071,10 +2062,6 @@ static void replays_are_no_training(void **state)
     assert_int_equal(seen.target.paused_ns, 2200000000);
     assert_int_equal(seen.session.paused_ns, 2200000000);
     assert_string_equal(seen.target.isolated, "compiled code");
-    put_samples(f, some, 4);
-    put_solution(f, 0.5, true);
-    finish_session(f, "Succeeded", T0 + 6 * SECOND);
-    expect(f, "SELECT metric, p95 FROM pattern WHERE p95 IS NOT NULL", "sm_active|0.4875");
     finish(f);
 }
 
@@ -2242,6 +2229,153 @@ static void retention(void **state)
     finish(f);
 }
 
+/* ---- patterns ---- */
+
+static void put_usage(fixture *f, const char *session, double step_ms, double sm)
+{
+    pp_error err = {0};
+    pp_estimates s;
+    make_solution(&s, 0.5);
+    pp_usage_metric metrics[] = {{.metric = PP_METRIC_SM_ACTIVE,
+                                  .source = PP_USAGE_LAYERS,
+                                  .mean = {sm, 0.01},
+                                  .p50 = {sm, NAN},
+                                  .p95 = {NAN, NAN},
+                                  .most = {NAN, NAN},
+                                  .has_profile = true,
+                                  .profile = {0.25, [PP_USAGE_BINS - 1] = 1.0 / 3}},
+                                 {.metric = PP_METRIC_GPU_MEM,
+                                  .source = PP_USAGE_WINDOWS,
+                                  .mean = {1000, 1},
+                                  .p50 = {1000, 1},
+                                  .p95 = {1001, 1},
+                                  .most = {1002, 0}}};
+    pp_usage u = {.steps = 40,
+                  .undisturbed = true,
+                  .busy = true,
+                  .step_ns = {step_ms * 1e6, 1e3},
+                  .step_sd_ns = NAN,
+                  .idle = {0.125, 0.01},
+                  .bounds = {[PP_BOUND_MEMORY] = {0.75, 0.02}, [PP_BOUND_LAUNCH] = {0.25, 0.02}},
+                  .metrics = metrics,
+                  .n_metrics = 2};
+    assert_int_equal(pp_usage_add_type(&u, hostile, true, (pp_figure){0.5, 0.1}, NULL), 0);
+    assert_int_equal(pp_usage_add_type(&u, "optimizer", false, (pp_figure){0.25, NAN}, NULL), 0);
+    called(f, pp_store_put_solution(f->store, session, "p1", &s, &u, true, on_done, f, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    pp_strings_free(&u.names);
+}
+
+typedef struct seen_usages {
+    fixture *f;
+    size_t n;
+    double steps[4];
+    char type[sizeof hostile];
+} seen_usages;
+
+static void on_usages(void *user, const pp_workload_usages *usages, const pp_error *error)
+{
+    seen_usages *s = user;
+    pp_error err = {0};
+    pp_patterns patterns = {0};
+    assert_null(error);
+    s->n = usages->n;
+    for (size_t i = 0; i < usages->n && i < 4; i++) {
+        s->steps[i] = usages->items[i].usage->step_ns.value;
+        (void)snprintf(s->type, sizeof s->type, "%s", usages->items[i].usage->types[0].name);
+    }
+    assert_int_equal(pp_patterns_make(usages, T0 + 3 * DAY, &patterns, &err), 0);
+    called(s->f, pp_store_put_patterns(s->f->store, &patterns, on_done, s->f, &err), &err);
+    pp_patterns_done(&patterns);
+    on_done(s->f, NULL);
+}
+
+static seen_usages make_patterns(fixture *f, const char *session)
+{
+    pp_error err = {0};
+    seen_usages seen = {.f = f};
+    called(f, pp_store_load_usages(f->store, session, on_usages, &seen, &err), &err);
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    return seen;
+}
+
+static void finish_one(fixture *f, const char *session, const char *phase, int64_t at)
+{
+    pp_error err = {0};
+    called(f, pp_store_finish(f->store, session, phase, at, on_done, f, &err), &err);
+    wait_all(f);
+}
+
+static void a_workload_is_what_its_sessions_are(void **state)
+{
+    (void)state;
+    fixture *f = start("t_patterns");
+    prepare_target(f);
+    put_usage(f, "s1", 10, 0.5);
+    expect(f, "SELECT steps, undisturbed, busy, step_ns, step_sd_ns, idle FROM usage",
+           "40|t|t|10000000|NULL|0.125");
+    expect(f,
+           "SELECT metric, source, mean, p50, p50_stderr, p95, most, cardinality(profile), "
+           "profile[1], profile[20] FROM usage_metric ORDER BY metric",
+           "gpu_mem|windows|1000|1000|1|1001|1002|NULL|NULL|NULL\n"
+           "sm_active|layers|0.5|0.5|NULL|NULL|NULL|20|0.25|0.3333333333333333");
+    expect(f,
+           "SELECT kind, name, share, share_stderr FROM usage_share WHERE kind <> 'layer' "
+           "ORDER BY kind, name",
+           "bound|Launch|0.25|0.02\nbound|Memory|0.75|0.02\nphase|optimizer|0.25|NULL");
+    assert_int_equal(make_patterns(f, "s1").n, 0); /* it has not succeeded */
+    expect(f, "SELECT count(*) FROM pattern", "0");
+    finish_one(f, "s1", "Succeeded", T0 + DAY);
+    seen_usages seen = make_patterns(f, "s1");
+    assert_int_equal(seen.n, 1);
+    assert_string_equal(seen.type, hostile);
+    expect(f,
+           "SELECT namespace, workload_kind, workload_name, session_uid, sessions, gpus, bound, "
+           "lead, steps, step_ns, idle FROM pattern",
+           "ml|Job|dlrm|s1|1|1|Memory|0.5|40|10000000|0.125");
+    expect(f,
+           "SELECT metric, source, mean, mean_stderr, most, profile[20] FROM pattern_metric "
+           "ORDER BY metric",
+           "gpu_mem|windows|1000|1|1002|NULL\nsm_active|layers|0.5|0.01|NULL|0.3333333333333333");
+    put_session(f, "s2", "Collecting");
+    put_target(f, "s2", "p1");
+    wait_all(f);
+    put_usage(f, "s2", 20, 0.75);
+    finish_one(f, "s2", "Succeeded", T0 + 2 * DAY);
+    seen = make_patterns(f, "s1"); /* whichever of its sessions is named */
+    assert_int_equal(seen.n, 2);
+    assert_true(seen.steps[0] == 10e6 && seen.steps[1] == 20e6);
+    expect(f,
+           "SELECT session_uid, sessions, gpus, steps, step_ns BETWEEN 15e6 AND 15.3e6, "
+           "step_ns_stderr > 4e6, last_at - first_at FROM pattern",
+           "s2|2|2|80|t|t|1 day");
+    expect(f, "SELECT count(*), count(DISTINCT kind) FROM pattern_share", "4|3");
+    /* What knows of fewer sessions does not come after it. */
+    execute(f->direct, "UPDATE session SET phase = 'Failed' WHERE uid = 's2'");
+    assert_int_equal(make_patterns(f, "s1").n, 1);
+    expect(f, "SELECT session_uid, sessions FROM pattern", "s2|2");
+    expect(f, "SELECT count(*) FROM pattern_metric", "2");
+    execute(f->direct, "DELETE FROM session WHERE uid = 's2'");
+    expect(f, "SELECT count(*) FROM pattern", "0");
+    finish(f);
+}
+
+static void a_usage_stands_and_falls_with_its_solution(void **state)
+{
+    (void)state;
+    fixture *f = start("t_usage");
+    prepare_target(f);
+    put_usage(f, "s1", 10, 0.5);
+    put_solution(f, 0.25, false); /* the final one stays, and its usage */
+    expect(f, "SELECT count(*) FROM usage", "1");
+    put_usage(f, "s1", 11, 0.5);
+    expect(f, "SELECT step_ns FROM usage", "11000000");
+    expect(f, "SELECT count(*) FROM usage_share", "4");
+    finish(f);
+}
+
 static const char everything_sql[] =
     "SELECT md5(string_agg(x, E'\\n' ORDER BY x)) FROM ("
     "SELECT (to_jsonb(a) - 'received_at')::text AS x FROM activity a UNION ALL "
@@ -2341,6 +2475,8 @@ int main(void)
         cmocka_unit_test(two_processes_migrate_at_once),
         cmocka_unit_test(newer_schema_is_refused),
         cmocka_unit_test(changed_migration_is_refused),
+        cmocka_unit_test(a_workload_is_what_its_sessions_are),
+        cmocka_unit_test(a_usage_stands_and_falls_with_its_solution),
         cmocka_unit_test(batch_twice_counts_once),
         cmocka_unit_test(clocks_are_kept),
         cmocka_unit_test(samples_on_another_clock),

@@ -1,0 +1,236 @@
+#include "controller/pattern_object.h"
+
+#include "common/time.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define API_VERSION "precisionprobe.io/v1alpha1"
+
+/* ---- name ---- */
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static uint32_t digest(uint32_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+/* Names of workloads are the API server's, but for runs that were imported. */
+static size_t add_clean(char *to, size_t at, size_t room, const char *text, bool *changed)
+{
+    for (; *text && at + 1 < room; text++) {
+        const char c = (char)tolower((unsigned char)*text);
+        const bool fits = isalnum((unsigned char)c) || (c == '-' && at > 0) ||
+                          (c == '.' && at > 0 && isalnum((unsigned char)to[at - 1]));
+        *changed |= !fits;
+        if (fits)
+            to[at++] = c;
+    }
+    *changed |= *text != '\0';
+    return at;
+}
+
+void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAME])
+{
+    enum { DIGEST = 9 }; /* "-01234567" */
+    bool changed = false;
+    size_t at = add_clean(ret, 0, 64, kind, &changed);
+    at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, "-", &changed);
+    at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, name, &changed);
+    while (at > 0 && !isalnum((unsigned char)ret[at - 1]))
+        at--;
+    ret[at] = '\0';
+    if (changed || at == 0)
+        (void)snprintf(ret + at, PP_PATTERN_NAME - at, "%s%08x", at ? "-" : "",
+                       (unsigned)digest(digest(2166136261u, kind) * 31, name));
+}
+
+/* ---- parts ---- */
+
+/* What is not known is left out. */
+static void set_number(json_t *to, const char *key, double value)
+{
+    if (isfinite(value))
+        (void)json_object_set_new(to, key, json_real(value));
+}
+
+static json_t *figure(pp_figure f, double scale)
+{
+    json_t *object = json_object();
+    set_number(object, "value", f.value * scale);
+    set_number(object, "standardError", f.standard_error * scale);
+    return object;
+}
+
+static void set_figure(json_t *to, const char *key, pp_figure f, double scale)
+{
+    if (isfinite(f.value))
+        (void)json_object_set_new(to, key, figure(f, scale));
+}
+
+static void set_time(json_t *to, const char *key, int64_t ns)
+{
+    char text[64];
+    pp_time_format(ns, 0, text, sizeof text);
+    (void)json_object_set_new(to, key, json_string(text));
+}
+
+static json_t *step_of(const pp_usage *u)
+{
+    json_t *step = json_object();
+    set_figure(step, "milliseconds", u->step_ns, 1e-6);
+    set_number(step, "spreadMilliseconds", u->step_sd_ns * 1e-6);
+    set_figure(step, "idleShare", u->idle, 1);
+    (void)json_object_set_new(step, "undisturbed", json_boolean(u->undisturbed));
+    return step;
+}
+
+static json_t *bounds_of(const pp_usage *u)
+{
+    json_t *all = json_array();
+    for (int k = 0; k < PP_BOUND_COUNT; k++) {
+        if (!(u->bounds[k].value > 0))
+            continue;
+        json_t *bound = json_pack("{ss}", "by", pp_bound_name((pp_bound)k));
+        set_figure(bound, "share", u->bounds[k], 1);
+        (void)json_array_append_new(all, bound);
+    }
+    return all;
+}
+
+static json_t *types_of(const pp_usage *u)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < u->n_types; i++) {
+        json_t *type =
+            json_pack("{ss}", u->types[i].layer ? "layerType" : "phase", u->types[i].name);
+        set_figure(type, "share", u->types[i].share, 1);
+        (void)json_array_append_new(all, type);
+    }
+    return all;
+}
+
+static json_t *metric_of(const pp_usage_metric *m)
+{
+    const pp_metric_info *info = pp_metric_get(m->metric);
+    json_t *metric = json_pack("{ssssss}", "name", info->spec_name, "unit", info->unit, "source",
+                               pp_usage_source_name(m->source));
+    set_figure(metric, "mean", m->mean, 1);
+    set_figure(metric, "p50", m->p50, 1);
+    set_figure(metric, "p95", m->p95, 1);
+    set_number(metric, "max", m->most.value);
+    if (m->has_profile) {
+        json_t *profile = json_array();
+        for (size_t i = 0; i < PP_USAGE_BINS; i++)
+            (void)json_array_append_new(profile, json_real(m->profile[i]));
+        (void)json_object_set_new(metric, "profile", profile);
+    }
+    return metric;
+}
+
+static json_t *metrics_of(const pp_usage *u)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < u->n_metrics; i++)
+        (void)json_array_append_new(all, metric_of(&u->metrics[i]));
+    return all;
+}
+
+/* ---- conditions ---- */
+
+static void keep_time(json_t *condition, const json_t *before)
+{
+    const json_t *list = json_object_get(before, "conditions");
+    const char *type = json_string_value(json_object_get(condition, "type"));
+    const char *status = json_string_value(json_object_get(condition, "status"));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *old = json_array_get(list, i);
+        const char *old_type = json_string_value(json_object_get(old, "type"));
+        const char *old_status = json_string_value(json_object_get(old, "status"));
+        json_t *time = json_object_get(old, "lastTransitionTime");
+        if (time && old_type && old_status && strcmp(old_type, type) == 0 &&
+            strcmp(old_status, status) == 0)
+            (void)json_object_set(condition, "lastTransitionTime", time);
+    }
+}
+
+void pp_pattern_keep_times(json_t *status, const json_t *before)
+{
+    json_t *list = json_object_get(status, "conditions");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        keep_time(json_array_get(list, i), before);
+}
+
+/* How many standard errors the first bound has to lead by. */
+#define SURE 2.0
+
+static json_t *bound_condition(const pp_pattern *p)
+{
+    const bool unknown = p->bound == PP_BOUND_UNKNOWN;
+    const bool sure = p->lead.value > SURE * p->lead.standard_error;
+    const char *status = unknown ? "Unknown" : sure ? "True" : "False";
+    const char *reason = unknown ? "TooLittleMeasured" : sure ? "Sure" : "Close";
+    return json_pack(
+        "{ssssssss}", "type", "Bound", "status", status, "reason", reason, "message",
+        unknown ? p->usage->busy ? "tensor cores, FP32 and memory were not all measured: ask for "
+                                   "TensorActive, FP32Active and DRAMActive"
+                                 : "it is not known when kernels ran: busy_reason of result_detail "
+                                   "says why"
+        : sure  ? "the largest share leads by more than two of its standard errors"
+                : "the next largest share is within two standard errors of the largest");
+}
+
+static json_t *conditions_of(const pp_pattern *p, int64_t now_ns)
+{
+    json_t *ready = json_pack("{ssssssss}", "type", "Ready", "status", "True", "reason", "Measured",
+                              "message", "made from the results of its sessions");
+    json_t *bound = bound_condition(p);
+    set_time(ready, "lastTransitionTime", now_ns);
+    set_time(bound, "lastTransitionTime", now_ns);
+    return json_pack("[oo]", ready, bound);
+}
+
+/* ---- in and out ---- */
+
+json_t *pp_pattern_object(const pp_pattern *p)
+{
+    char name[PP_PATTERN_NAME];
+    pp_pattern_name(p->kind, p->name, name);
+    return json_pack("{sssss{ssss}s{s{ssss}}}", "apiVersion", API_VERSION, "kind",
+                     "ConsumptionPattern", "metadata", "name", name, "namespace", p->namespace_,
+                     "spec", "workload", "kind", p->kind, "name", p->name);
+}
+
+json_t *pp_pattern_status(const pp_pattern *p, int64_t now_ns)
+{
+    json_t *status = json_pack("{sisisI}", "sessions", p->sessions, "gpus", p->gpus, "steps",
+                               (json_int_t)p->usage->steps);
+    (void)json_object_set_new(status, "conditions", conditions_of(p, now_ns));
+    set_time(status, "firstFinished", p->first_ns);
+    set_time(status, "lastFinished", p->last_ns);
+    (void)json_object_set_new(status, "lastSession", json_string(p->session));
+    (void)json_object_set_new(status, "bound", json_string(pp_bound_name(p->bound)));
+    set_figure(status, "boundLead", p->lead, 1);
+    (void)json_object_set_new(status, "shares", json_string(p->usage->busy ? "busy" : "elapsed"));
+    (void)json_object_set_new(status, "step", step_of(p->usage));
+    (void)json_object_set_new(status, "bounds", bounds_of(p->usage));
+    (void)json_object_set_new(status, "time", types_of(p->usage));
+    (void)json_object_set_new(status, "metrics", metrics_of(p->usage));
+    return json_pack("{so}", "status", status);
+}
+
+json_t *pp_pattern_summary(const pp_pattern *p)
+{
+    char name[PP_PATTERN_NAME], workload[2 * PP_PATTERN_NAME];
+    pp_pattern_name(p->kind, p->name, name);
+    (void)snprintf(workload, sizeof workload, "%s/%s", p->kind, p->name);
+    json_t *summary = json_pack("{ssssss}", "workload", workload, "pattern", name, "bound",
+                                pp_bound_name(p->bound));
+    set_figure(summary, "milliseconds", p->usage->step_ns, 1e-6);
+    set_figure(summary, "idleShare", p->usage->idle, 1);
+    return summary;
+}

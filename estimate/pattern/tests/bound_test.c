@@ -1,0 +1,88 @@
+/* Which bound a kernel has by what its units did: each, none, and what lies near the line. */
+#include "estimate/pattern/bound.h"
+
+#include "estimate/pattern/tests/near.h"
+
+#include <math.h>
+
+static const pp_bound_unit none = {NAN, NAN};
+
+static void bound(double tensor, double fp32, double memory, double error, bool least,
+                  double ret[PP_BOUND_COUNT])
+{
+    const pp_bound_unit units[] = {{tensor, error}, {fp32, error}, {memory, error}};
+    pp_bound_of_units(units, least, ret);
+    double sum = 0;
+    for (int i = 0; i < PP_BOUND_COUNT; i++) {
+        assert_true(ret[i] >= 0 && ret[i] <= 1);
+        sum += ret[i];
+    }
+    assert_near(sum, 1, 1e-12);
+}
+
+static void test_each(void **state)
+{
+    (void)state;
+    double p[PP_BOUND_COUNT];
+    bound(0.8, 0.1, 0.4, 0.02, false, p);
+    assert_true(p[PP_BOUND_TENSOR] > 0.999);
+    bound(0, 0.7, 0.3, 0.02, false, p);
+    assert_true(p[PP_BOUND_FP32] > 0.999);
+    bound(0.1, 0.1, 0.9, 0.02, false, p);
+    assert_true(p[PP_BOUND_MEMORY] > 0.999);
+    bound(0.3, 0.2, 0.4, 0.02, false, p);
+    assert_true(p[PP_BOUND_LATENCY] > 0.999);
+}
+
+static void test_near_the_line(void **state)
+{
+    (void)state;
+    double p[PP_BOUND_COUNT];
+    bound(0, 0, 0.6, 0.05, false, p);
+    assert_near(p[PP_BOUND_MEMORY], 0.5, 1e-12);
+    assert_near(p[PP_BOUND_LATENCY], 0.5, 1e-12);
+    bound(0, 0, 0.65, 0.05, false, p);
+    assert_near(p[PP_BOUND_MEMORY], 0.8413447, 1e-6);
+    bound(0.8, 0, 0.8, 0.02, false, p);
+    assert_near(p[PP_BOUND_TENSOR], p[PP_BOUND_MEMORY], 1e-12);
+    bound(0, 0, 0.62, 0, false, p);
+    assert_near(p[PP_BOUND_MEMORY], 0.9772499, 1e-6); /* known to a hundredth at best */
+}
+
+/* A unit that was not measured may have been the bound, unless another is seen to be. */
+static void test_not_measured(void **state)
+{
+    (void)state;
+    double p[PP_BOUND_COUNT];
+    pp_bound_unit units[] = {none, {0.1, 0.01}, {0.2, 0.01}};
+    pp_bound_of_units(units, false, p);
+    assert_near(p[PP_BOUND_UNKNOWN], 1, 1e-12);
+    units[2].value = 0.9;
+    pp_bound_of_units(units, false, p);
+    assert_true(p[PP_BOUND_MEMORY] > 0.999);
+    units[1] = units[2] = none;
+    pp_bound_of_units(units, false, p);
+    assert_near(p[PP_BOUND_UNKNOWN], 1, 1e-12);
+}
+
+/* Of a mean over time that may hold idle time only what is above the line is known. */
+static void test_lower_limits(void **state)
+{
+    (void)state;
+    double p[PP_BOUND_COUNT];
+    bound(0.3, 0.2, 0.4, 0.02, true, p);
+    assert_true(p[PP_BOUND_UNKNOWN] > 0.999);
+    bound(0.3, 0.2, 0.8, 0.02, true, p);
+    assert_true(p[PP_BOUND_MEMORY] > 0.999);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_near_the_line),
+        cmocka_unit_test(test_not_measured),
+        cmocka_unit_test(test_lower_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

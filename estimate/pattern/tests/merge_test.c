@@ -1,0 +1,170 @@
+/* Usages of several sessions into one: errors that hold, ages, and what is never averaged. */
+#include "estimate/pattern/merge.h"
+
+#include "common/draw.h"
+#include "estimate/pattern/tests/near.h"
+
+#include <math.h>
+
+#define DAY (INT64_C(86400) * 1000000000)
+#define NOW (20000 * DAY)
+
+static uint64_t drawn;
+
+/* Of a normal distribution (Box and Muller). */
+static double normal(void)
+{
+    const double u = ((double)(pp_draw(drawn++) >> 11) + 0.5) * 0x1p-53;
+    const double v = ((double)(pp_draw(drawn++) >> 11) + 0.5) * 0x1p-53;
+    return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+}
+
+/* Root mean square of the merged figure's error over what it says, of n with that error which
+ * differ by `between`. */
+static double z_of(size_t n, double error, double between)
+{
+    enum { RUNS = 4000, MOST = 8 };
+    double sum = 0;
+    for (int run = 0; run < RUNS; run++) {
+        pp_figure figures[MOST];
+        for (size_t i = 0; i < n; i++)
+            figures[i] = (pp_figure){10 + hypot(error, between) * normal(), error};
+        const pp_figure f = pp_figure_merge(figures, NULL, n);
+        sum += pow(fmin(fabs(f.value - 10) / f.standard_error, 6), 2);
+    }
+    return sqrt(sum / RUNS);
+}
+
+static void test_errors_hold(void **state)
+{
+    (void)state;
+    for (size_t n = 2; n <= 8; n += 3) {
+        const double alike = z_of(n, 0.3, 0), unlike = z_of(n, 0.1, 1);
+        print_message("%zu sessions: z %.2f alike, %.2f where they differ\n", n, alike, unlike);
+        assert_true(alike > 0.7 && alike < 1.1);
+        if (n > 2) /* of two that differ nobody knows by how much */
+            assert_true(unlike > 0.8 && unlike < 1.5);
+    }
+}
+
+static void test_figures(void **state)
+{
+    (void)state;
+    const pp_figure unknown = {NAN, NAN}, two = {2, 0.1}, four = {4, 0.1}, unsure = {40, 20};
+    assert_true(isnan(pp_figure_merge(&unknown, NULL, 1).value));
+    const pp_figure one[] = {unknown, two};
+    assert_near(pp_figure_merge(one, NULL, 2).value, 2, 1e-12);
+    assert_near(pp_figure_merge(one, NULL, 2).standard_error, 0.1, 1e-12);
+    const pp_figure differ[] = {two, four};
+    assert_near(pp_figure_merge(differ, NULL, 2).value, 3, 1e-9);
+    assert_true(pp_figure_merge(differ, NULL, 2).standard_error > 0.9);
+    const pp_figure more[] = {two, two, unsure};
+    assert_true(pp_figure_merge(more, NULL, 3).value < 2.1);
+    const double weights[] = {1, 0.25};
+    assert_near(pp_figure_merge(differ, weights, 2).value, 2.4, 0.05);
+}
+
+/* One GPU's. */
+static pp_usage *usage(double step_ms, double sm, pp_usage_source source, bool busy)
+{
+    pp_usage *u = calloc(1, sizeof *u);
+    assert_non_null(u);
+    u->metrics = calloc(PP_METRIC_COUNT, sizeof *u->metrics);
+    assert_non_null(u->metrics);
+    u->steps = 100;
+    u->busy = busy;
+    u->undisturbed = true;
+    u->step_ns = (pp_figure){step_ms * 1e6, step_ms * 1e3};
+    u->step_sd_ns = step_ms * 1e4;
+    u->idle = (pp_figure){0.2, 0.01};
+    u->bounds[PP_BOUND_MEMORY] = (pp_figure){0.8, 0.01};
+    u->bounds[PP_BOUND_LAUNCH] = (pp_figure){0.2, 0.01};
+    assert_int_equal(pp_usage_add_type(u, "Linear", true, (pp_figure){sm, 0.01}, NULL), 0);
+    u->metrics[0] = (pp_usage_metric){.metric = PP_METRIC_SM_ACTIVE,
+                                      .source = source,
+                                      .mean = {sm, 0.01},
+                                      .p50 = {sm, 0.01},
+                                      .p95 = {NAN, NAN},
+                                      .most = {sm, 0},
+                                      .has_profile = true,
+                                      .profile = {sm}};
+    u->n_metrics = 1;
+    return u;
+}
+
+static void free_all(pp_usage **all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        pp_usage_free(all[i]);
+}
+
+static void test_two_sessions(void **state)
+{
+    (void)state;
+    pp_usage *u[] = {usage(10, 0.5, PP_USAGE_LAYERS, true), usage(10, 0.5, PP_USAGE_LAYERS, true),
+                     usage(12, 0.7, PP_USAGE_LAYERS, true)};
+    assert_int_equal(pp_usage_add_type(u[2], "optimizer", false, (pp_figure){0.1, 0.01}, NULL), 0);
+    const pp_merge_input in[] = {
+        {"a", NOW - 2 * DAY, u[0]}, {"a", NOW - 2 * DAY, u[1]}, {"b", NOW - DAY, u[2]}};
+    pp_usage *merged = NULL;
+    assert_int_equal(pp_usage_merge(in, 3, NOW, &merged, NULL), 0);
+    assert_int_equal(merged->steps, 300);
+    assert_near(merged->step_ns.value, 11e6, 1e5); /* two GPUs are one session */
+    assert_true(merged->step_ns.standard_error > 0.9e6);
+    assert_near(merged->bounds[PP_BOUND_MEMORY].value, 0.8, 1e-12);
+    assert_int_equal(merged->n_metrics, 1);
+    assert_near(merged->metrics[0].mean.value, 0.6, 0.01);
+    assert_near(merged->metrics[0].most.value, 0.7, 0);
+    assert_true(isnan(merged->metrics[0].p95.value));
+    assert_near(merged->metrics[0].profile[0], 0.6, 0.01);
+    assert_int_equal(merged->n_types, 2);
+    assert_string_equal(merged->types[0].name, "Linear");
+    assert_near(merged->types[1].share.value, 0.05, 0.02); /* no time in the other one */
+    pp_usage_free(merged);
+    free_all(u, 3);
+}
+
+static void test_old_sessions_count_less(void **state)
+{
+    (void)state;
+    pp_usage *u[] = {usage(10, 0.5, PP_USAGE_LAYERS, true), usage(20, 0.5, PP_USAGE_LAYERS, true)};
+    const pp_merge_input in[] = {{"b", NOW, u[1]}, {"a", NOW - 2 * PP_MERGE_HALF_LIFE, u[0]}};
+    pp_usage *merged = NULL;
+    assert_int_equal(pp_usage_merge(in, 2, NOW, &merged, NULL), 0);
+    assert_near(merged->step_ns.value, 18e6, 0.1e6);
+    pp_usage_free(merged);
+    free_all(u, 2);
+}
+
+static void test_what_is_not_alike(void **state)
+{
+    (void)state;
+    pp_usage *u[] = {usage(10, 0.5, PP_USAGE_WINDOWS, true), usage(10, 0.9, PP_USAGE_LAYERS, true),
+                     usage(10, 0.1, PP_USAGE_LAYERS, false)};
+    const pp_merge_input in[] = {
+        {"c", NOW - 3 * DAY, u[2]}, {"a", NOW - 2 * DAY, u[0]}, {"b", NOW - DAY, u[1]}};
+    pp_usage *merged = NULL;
+    assert_int_equal(pp_usage_merge(in, 3, NOW, &merged, NULL), 0);
+    assert_true(merged->busy);
+    assert_int_equal(merged->steps, 200); /* none of elapsed time */
+    assert_int_equal(merged->metrics[0].source, PP_USAGE_LAYERS);
+    assert_near(merged->metrics[0].mean.value, 0.9, 1e-9);
+    pp_usage_free(merged);
+    u[0]->steps = 0;
+    const pp_merge_input nothing[] = {{"a", NOW, u[0]}};
+    pp_error err = {0};
+    assert_int_equal(pp_usage_merge(nothing, 1, NOW, &merged, &err), -1);
+    assert_int_equal(err.code, PP_ERR_INVALID);
+    assert_null(merged);
+    free_all(u, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors_hold),       cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_two_sessions),      cmocka_unit_test(test_old_sessions_count_less),
+        cmocka_unit_test(test_what_is_not_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

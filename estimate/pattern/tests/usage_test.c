@@ -1,0 +1,467 @@
+/* How a GPU was used, of a training whose truth is known: means, quantiles and their errors over
+ * many draws of it, what bounds it, and what is said where little was measured. */
+#include "estimate/pattern/usage.h"
+
+#include "common/draw.h"
+#include "estimate/pattern/tests/near.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define US 1000.0
+#define T0 INT64_C(1769000000000000000)
+#define GPU "GPU-a"
+
+enum { STEPS = 64, LAYERS = 4, ITEMS = LAYERS + 2, PIECES = STEPS * ITEMS, RUNS = 40 };
+
+/* An item of the training: how long its kernels take in a step, and by how much that differs from
+ * step to step; what its units do. */
+typedef struct truth {
+    pp_item_kind kind;
+    const char *type;
+    double us, sd;
+    double tensor, fp32, dram, sm;
+} truth;
+
+/* 1,000 us of which 800 are busy. */
+static const truth training[ITEMS] = {
+    {PP_ITEM_LAYER, "Linear", 300, 10, 0.9, 0.1, 0.3, 0.98},
+    {PP_ITEM_LAYER, "LayerNorm", 200, 8, 0, 0.2, 0.85, 0.9},
+    {PP_ITEM_LAYER, "Linear", 100, 5, 0.8, 0.1, 0.2, 0.95},
+    {PP_ITEM_LAYER, "Embedding", 80, 4, 0, 0.05, 0.3, 0.4},
+    {PP_ITEM_OPTIMIZER, "", 120, 5, 0, 0.1, 0.9, 0.8},
+    {PP_ITEM_DATA, "", 0, 0, 0, 0, 0, 0},
+};
+static const double step_us = 1000;
+
+typedef struct world {
+    pp_activity activity;
+    pp_activity_process process;
+    pp_activity_layer layers[LAYERS];
+    pp_activity_batch batch;
+    pp_activity_step steps[STEPS];
+    pp_activity_interval intervals[PIECES];
+    pp_activity_run runs[RUNS];
+    char *gpus[1];
+    pp_estimates estimates;
+    pp_estimates_item items[ITEMS + 1];
+    pp_estimate values[(ITEMS + 1) * PP_METRIC_COUNT];
+    pp_activity_sample samples[100];
+} world;
+
+static uint64_t drawn;
+static char names[LAYERS][8] = {"a", "b", "c", "d"};
+static char empty[] = "", gpu[] = GPU, instance[] = "agent";
+
+static double normal(void)
+{
+    const double u = ((double)(pp_draw(drawn++) >> 11) + 0.5) * 0x1p-53;
+    const double v = ((double)(pp_draw(drawn++) >> 11) + 0.5) * 0x1p-53;
+    return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+}
+
+static char *copy(const char *text)
+{
+    static char all[ITEMS][16];
+    for (int i = 0; i < ITEMS; i++)
+        if (strcmp(all[i], text) == 0 || !all[i][0]) {
+            (void)snprintf(all[i], sizeof all[i], "%s", text);
+            return all[i];
+        }
+    return NULL;
+}
+
+static void add_steps(world *w)
+{
+    pp_activity *a = &w->activity;
+    double at = 0;
+    for (int s = 0; s < STEPS; s++) {
+        const double begin = at, length = 1200 + 10 * normal(); /* marks lengthen it */
+        double busy = 0;
+        for (int i = 0; i < ITEMS; i++) {
+            const double us = training[i].us + training[i].sd * normal();
+            if (training[i].us <= 0)
+                continue;
+            w->intervals[a->n_intervals++] =
+                (pp_activity_interval){.layer = i < LAYERS ? i + 1 : 0,
+                                       .phase = i < LAYERS ? PP_PHASE_FORWARD : PP_PHASE_OPTIMIZER,
+                                       .start_ns = T0 + (int64_t)((begin + busy) * US),
+                                       .duration_ns = (int64_t)(us * US),
+                                       .kernels_ns = (int64_t)(us * US)};
+            w->items[i].busy_ns += (int64_t)(us * US);
+            w->items[i].total_ns += (int64_t)(us * US);
+            busy += us;
+        }
+        w->steps[s] = (pp_activity_step){.number = s,
+                                         .start_ns = T0 + (int64_t)(begin * US),
+                                         .duration_ns = (int64_t)(length * US),
+                                         .gap_ns = (int64_t)((length - busy) * US)};
+        w->items[ITEMS - 1].total_ns += (int64_t)((length - busy) * US);
+        w->estimates.step_ns += w->steps[s].duration_ns;
+        w->estimates.gap_ns += w->steps[s].gap_ns;
+        at += length;
+    }
+    w->batch = (pp_activity_batch){.last = true, .start_ns = T0, .end_ns = T0 + (int64_t)(at * US)};
+    a->n_steps = STEPS;
+}
+
+/* Runs of 50 steps in which nothing is marked. */
+static void add_runs(world *w)
+{
+    for (int i = 0; i < RUNS; i++) {
+        const double us = 50 * step_us + sqrt(50.0) * 20 * normal();
+        w->runs[i] = (pp_activity_run){.duration_ns = (int64_t)(us * US), .steps = 50};
+        w->estimates.counted_ns += w->runs[i].duration_ns;
+        w->estimates.counted_steps += 50;
+    }
+    w->activity.n_runs = RUNS;
+}
+
+static void add_value(world *w, uint32_t item, pp_metric metric, double value, double error)
+{
+    w->values[w->estimates.n_estimates++] = (pp_estimate){.item = item,
+                                                          .metric = metric,
+                                                          .mean = value + error * normal(),
+                                                          .standard_error = error,
+                                                          .basis = PP_BASIS_BUSY,
+                                                          .group_mean = NAN};
+}
+
+static void add_values(world *w, double error)
+{
+    for (uint32_t i = 0; i + 1 < ITEMS; i++) {
+        add_value(w, i, PP_METRIC_TENSOR_ACTIVE, training[i].tensor, error);
+        add_value(w, i, PP_METRIC_FP32_ACTIVE, training[i].fp32, error);
+        add_value(w, i, PP_METRIC_DRAM_ACTIVE, training[i].dram, error);
+        add_value(w, i, PP_METRIC_SM_ACTIVE, training[i].sm, error);
+    }
+}
+
+static world *make(double error)
+{
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->gpus[0] = gpu;
+    w->process = (pp_activity_process){
+        .instance = instance, .gpus = {.items = w->gpus, .count = 1}, .world_size = 1};
+    w->activity = (pp_activity){.processes = &w->process,
+                                .n_processes = 1,
+                                .layers = w->layers,
+                                .n_layers = LAYERS,
+                                .batches = &w->batch,
+                                .n_batches = 1,
+                                .steps = w->steps,
+                                .intervals = w->intervals,
+                                .runs = w->runs,
+                                .gpus = {.items = w->gpus, .count = 1},
+                                .samples = w->samples};
+    for (int i = 0; i < ITEMS; i++) {
+        w->items[i] = (pp_estimates_item){.kind = training[i].kind,
+                                          .phase = i < LAYERS      ? PP_PHASE_FORWARD
+                                                   : i + 1 < ITEMS ? PP_PHASE_OPTIMIZER
+                                                                   : PP_PHASE_DATA,
+                                          .layer = i < LAYERS ? names[i] : empty,
+                                          .type = copy(training[i].type)};
+        if (i < LAYERS)
+            w->layers[i] =
+                (pp_activity_layer){.id = i + 1, .name = names[i], .type = w->items[i].type};
+    }
+    w->items[ITEMS - 1].idle_share = 1;
+    w->items[ITEMS] = (pp_estimates_item){.kind = PP_ITEM_JOB, .layer = empty, .type = empty};
+    w->estimates = (pp_estimates){.gpu = gpu,
+                                  .items = w->items,
+                                  .n_items = ITEMS + 1,
+                                  .estimates = w->values,
+                                  .step_count = STEPS};
+    add_steps(w);
+    add_runs(w);
+    add_values(w, error);
+    w->estimates.step_mean_ns = (double)w->estimates.step_ns / STEPS;
+    return w;
+}
+
+/* `host_wait_us`: of each step. */
+static pp_usage *find(world *w, double host_wait_us)
+{
+    const pp_usage_input in = {.activity = &w->activity, .estimates = &w->estimates};
+    w->process.waited_ns = (int64_t)(host_wait_us * US) * STEPS;
+    pp_usage *u = NULL;
+    assert_int_equal(pp_usage_find(&in, &u, NULL), 0);
+    return u;
+}
+
+static const pp_usage_metric *metric_of(const pp_usage *u, pp_metric metric)
+{
+    for (size_t i = 0; i < u->n_metrics; i++)
+        if (u->metrics[i].metric == metric)
+            return &u->metrics[i];
+    return NULL;
+}
+
+static double true_mean(size_t of)
+{
+    double sum = 0;
+    for (int i = 0; i < ITEMS; i++)
+        sum += training[i].us / step_us * *(const double *)((const char *)&training[i] + of);
+    return sum;
+}
+
+/* ---- errors, over many draws ---- */
+
+typedef struct score {
+    const char *name;
+    double squares, bias;
+    int n;
+} score;
+
+static void add(score *s, pp_figure f, double truth_)
+{
+    assert_true(f.standard_error > 0);
+    s->squares += pow((f.value - truth_) / f.standard_error, 2);
+    s->bias += f.value - truth_;
+    s->n++;
+}
+
+static void test_errors_hold(void **state)
+{
+    (void)state;
+    enum { DRAWS = 400 };
+    score step = {.name = "step"}, idle = {.name = "idle"}, sm = {.name = "SMActive"},
+          dram = {.name = "DRAMActive"}, type = {.name = "Linear"}, p95 = {.name = "p95"};
+    for (int i = 0; i < DRAWS; i++) {
+        world *w = make(0.01);
+        pp_usage *u = find(w, 0);
+        add(&step, u->step_ns, step_us * US);
+        add(&idle, u->idle, 0.2);
+        add(&sm, metric_of(u, PP_METRIC_SM_ACTIVE)->mean, true_mean(offsetof(truth, sm)));
+        add(&dram, metric_of(u, PP_METRIC_DRAM_ACTIVE)->mean, true_mean(offsetof(truth, dram)));
+        add(&type, u->types[0].share, 0.4);
+        add(&p95, metric_of(u, PP_METRIC_TENSOR_ACTIVE)->p95, 0.9);
+        pp_usage_free(u);
+        free(w);
+    }
+    const score *all[] = {&step, &idle, &sm, &dram, &type, &p95};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const double z = sqrt(all[i]->squares / all[i]->n);
+        print_message("%s: z %.2f, bias %.4g\n", all[i]->name, z, all[i]->bias / all[i]->n);
+        assert_true(z > 0.8 && z < 1.25);
+    }
+}
+
+/* ---- what is told ---- */
+
+static void test_what_is_told(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    pp_usage *u = find(w, 0);
+    assert_true(u->busy && u->undisturbed);
+    assert_int_equal(u->steps, RUNS * 50);
+    assert_near(u->step_sd_ns, 10 * US, 4 * US);
+    assert_int_equal(u->n_types, 4);
+    assert_string_equal(u->types[0].name, "Linear");
+    assert_true(u->types[0].layer);
+    assert_string_equal(u->types[2].name, "optimizer");
+    assert_false(u->types[2].layer);
+    const pp_usage_metric *dram = metric_of(u, PP_METRIC_DRAM_ACTIVE);
+    assert_int_equal(dram->source, PP_USAGE_LAYERS);
+    assert_near(dram->p50.value, 0.3, 0.03);
+    assert_true(dram->has_profile);
+    /* The first 300 of 1,200 us are Linear's; its time in a bin is of a marked step. */
+    assert_near(dram->profile[0], 0.3, 0.1);
+    assert_near(dram->profile[PP_USAGE_BINS - 1], 0, 0.01);
+    double sum = 0;
+    for (int i = 0; i < PP_USAGE_BINS; i++)
+        sum += dram->profile[i] / PP_USAGE_BINS;
+    assert_near(sum, dram->mean.value, 1e-5);
+    assert_null(metric_of(u, PP_METRIC_POWER));
+    assert_null(metric_of(u, PP_METRIC_FP16_ACTIVE));
+    assert_near(metric_of(u, PP_METRIC_GPU_UTIL)->mean.value, 80, 2);
+    pp_usage_free(u);
+    free(w);
+}
+
+static void test_bounds(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    pp_usage *u = find(w, 0);
+    double sum = 0;
+    for (int i = 0; i < PP_BOUND_COUNT; i++)
+        sum += u->bounds[i].value;
+    assert_near(sum, 1, 1e-9);
+    assert_near(u->bounds[PP_BOUND_TENSOR].value, 0.4, 0.02);
+    assert_near(u->bounds[PP_BOUND_MEMORY].value, 0.32, 0.02);
+    assert_near(u->bounds[PP_BOUND_LATENCY].value, 0.08, 0.01);
+    assert_near(u->bounds[PP_BOUND_DATA].value, 0.2, 0.02); /* all that is idle is there */
+    pp_figure lead;
+    assert_int_equal(pp_usage_bound(u, &lead), PP_BOUND_TENSOR);
+    assert_near(lead.value, 0.08, 0.03);
+    pp_usage_free(u);
+    free(w);
+}
+
+/* What is idle in layers is the launches', but for what the host has waited before. */
+static void test_whose_idle_time_it_is(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    w->items[ITEMS - 1].total_ns = 0;
+    for (int i = 0; i < LAYERS; i++) {
+        w->items[i].total_ns *= 2;
+        w->items[i].idle_share = 0.5;
+    }
+    pp_usage *u = find(w, 0);
+    assert_near(u->bounds[PP_BOUND_LAUNCH].value, 0.2, 0.02);
+    assert_near(u->bounds[PP_BOUND_SYNCHRONIZATION].value, 0, 1e-9);
+    pp_usage_free(u);
+    u = find(w, 150);
+    assert_near(u->bounds[PP_BOUND_SYNCHRONIZATION].value, 0.15, 0.01);
+    assert_near(u->bounds[PP_BOUND_LAUNCH].value, 0.05, 0.02);
+    pp_usage_free(u);
+    u = find(w, 700);
+    assert_near(u->bounds[PP_BOUND_SYNCHRONIZATION].value, 0.2, 0.02);
+    assert_near(u->bounds[PP_BOUND_LAUNCH].value, 0, 1e-9);
+    pp_usage_free(u);
+    free(w);
+}
+
+/* Communication beside which kernels of others ran takes nothing of the step. */
+static void test_what_is_exposed(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    w->items[ITEMS - 2].kind = PP_ITEM_COMMUNICATION; /* 120 us of kernels */
+    w->items[ITEMS - 2].phase = PP_PHASE_COMMUNICATION;
+    pp_rank one = {.process = 0, .steps = STEPS, .wait_ns = 30 * US};
+    const pp_ranks ranks = {.ranks = &one, .n = 1};
+    const pp_usage_input in = {
+        .activity = &w->activity, .estimates = &w->estimates, .ranks = &ranks};
+    pp_usage *u = NULL;
+    assert_int_equal(pp_usage_find(&in, &u, NULL), 0);
+    assert_near(u->bounds[PP_BOUND_COMMUNICATION].value, 0.03, 0.005);
+    pp_usage_free(u);
+    free(w);
+}
+
+/* ---- where little was measured ---- */
+
+static void test_elapsed_times(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    w->estimates.gap_ns = -1;
+    for (int i = 0; i < ITEMS; i++)
+        w->items[i].busy_ns = -1;
+    for (size_t i = 0; i < w->estimates.n_estimates; i++)
+        w->values[i].basis = PP_BASIS_ELAPSED;
+    for (size_t i = 0; i < w->activity.n_intervals; i++)
+        w->intervals[i].kernels_ns = -1;
+    pp_usage *u = find(w, 0);
+    assert_false(u->busy);
+    assert_true(isnan(u->idle.value));
+    assert_near(u->bounds[PP_BOUND_LATENCY].value, 0, 0);
+    assert_true(u->bounds[PP_BOUND_TENSOR].value > 0.3); /* at least */
+    assert_near(u->bounds[PP_BOUND_DATA].value, 1.0 / 3, 0.02);
+    assert_null(metric_of(u, PP_METRIC_GPU_UTIL));
+    pp_usage_free(u);
+    free(w);
+}
+
+/* Without a value of most of the time a metric is told by its windows, if there are any. */
+static void test_windows(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    for (size_t i = 0; i < w->estimates.n_estimates; i++)
+        if (w->values[i].metric == PP_METRIC_SM_ACTIVE && w->values[i].item == 0)
+            w->values[i].mean = (double)NAN;
+    pp_usage *u = find(w, 0);
+    assert_null(metric_of(u, PP_METRIC_SM_ACTIVE));
+    pp_usage_free(u);
+    add_value(w, ITEMS, PP_METRIC_SM_ACTIVE, 0.7, 0.01);
+    add_value(w, ITEMS, PP_METRIC_GPU_MEM, 5000, 1);
+    for (int i = 0; i < 100; i++)
+        w->samples[i] =
+            (pp_activity_sample){.metric = i % 2 ? PP_METRIC_GPU_MEM : PP_METRIC_SM_ACTIVE,
+                                 .stamp_ns = T0 + i * 100,
+                                 .value = i % 2 ? 4000 + i : i / 100.0};
+    w->activity.n_samples = 100;
+    w->samples[99].stamp_ns = T0 - 1; /* before anything was observed */
+    u = find(w, 0);
+    const pp_usage_metric *sm = metric_of(u, PP_METRIC_SM_ACTIVE);
+    assert_int_equal(sm->source, PP_USAGE_WINDOWS);
+    assert_false(sm->has_profile);
+    assert_near(sm->p50.value, 0.49, 1e-9);
+    assert_near(sm->p95.value, 0.931, 1e-9);
+    assert_near(sm->p50.standard_error, 0.98 * 0.5 / sqrt(50), 0.002);
+    assert_true(isnan(sm->most.value));
+    const pp_usage_metric *memory = metric_of(u, PP_METRIC_GPU_MEM);
+    assert_near(memory->most.value, 4097, 0);
+    pp_usage_free(u);
+    /* A layer was replayed from the 40th sample's time on: what came then is none of the training.
+     */
+    pp_activity_batch two[] = {w->batch, {.start_ns = T0 + 4000, .end_ns = T0 + 5000, .dwell = 1}};
+    w->activity.batches = two;
+    w->activity.n_batches = 2;
+    u = find(w, 0);
+    assert_near(metric_of(u, PP_METRIC_SM_ACTIVE)->p50.value, 0.19, 1e-9);
+    assert_near(metric_of(u, PP_METRIC_GPU_MEM)->most.value, 4039, 0);
+    pp_usage_free(u);
+    free(w);
+}
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    world *w = make(0.005);
+    w->estimates.step_count = 0;
+    pp_usage *u = find(w, 0);
+    assert_int_equal(u->steps, 0);
+    assert_int_equal(u->n_metrics, 0);
+    pp_usage_free(u);
+    free(w);
+}
+
+/* More types than are told apart: the rest is one, and nothing is lost. */
+static void test_many_types(void **state)
+{
+    (void)state;
+    enum { MANY = 100 };
+    static pp_estimates_item items[MANY];
+    static char types[MANY][8];
+    world *w = make(0.005);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(types[i], sizeof types[i], "T%d", i);
+        items[i] = (pp_estimates_item){.kind = PP_ITEM_LAYER,
+                                       .layer = types[i],
+                                       .type = types[i],
+                                       .busy_ns = STEPS * (i + 1) * 100};
+    }
+    w->estimates.items = items;
+    w->estimates.n_items = MANY;
+    w->estimates.n_estimates = 0;
+    pp_usage *u = find(w, 0);
+    assert_int_equal(u->n_types, PP_USAGE_TYPES + 1);
+    assert_string_equal(u->types[0].name, "T99");
+    assert_string_equal(u->types[PP_USAGE_TYPES].name, "");
+    double sum = 0;
+    for (size_t i = 0; i < u->n_types; i++)
+        sum += u->types[i].share.value;
+    assert_near(sum, MANY * (MANY + 1) / 2 * 100 / u->step_ns.value, 1e-9);
+    pp_usage_free(u);
+    free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors_hold),     cmocka_unit_test(test_what_is_told),
+        cmocka_unit_test(test_bounds),          cmocka_unit_test(test_whose_idle_time_it_is),
+        cmocka_unit_test(test_what_is_exposed), cmocka_unit_test(test_elapsed_times),
+        cmocka_unit_test(test_windows),         cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_many_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,324 @@
+#include "estimate/pattern/usage.h"
+
+#include "common/cleanup.h"
+#include "estimate/pattern/usage_metrics.h"
+#include "estimate/pattern/usage_time.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct build {
+    const pp_usage_input *in;
+    const pp_usage_time *time;
+    pp_usage *to;
+    double *factor; /* of each item */
+} build;
+
+const char *pp_usage_source_name(pp_usage_source source)
+{
+    return source == PP_USAGE_LAYERS ? "layers" : "windows";
+}
+
+/* ---- bounds ---- */
+
+static const pp_metric units[] = {PP_METRIC_TENSOR_ACTIVE, PP_METRIC_FP32_ACTIVE,
+                                  PP_METRIC_DRAM_ACTIVE};
+
+/* Time that waits, not work: what it is bound by is told by its kind. */
+static pp_bound bound_of_kind(pp_item_kind kind)
+{
+    return kind == PP_ITEM_DATA            ? PP_BOUND_DATA
+           : kind == PP_ITEM_COMMUNICATION ? PP_BOUND_COMMUNICATION
+                                           : PP_BOUND_COUNT;
+}
+
+/* How likely each bound is, of each item's time: n times PP_BOUND_COUNT. */
+static int find_likely(const build *b, double *likely, pp_error *err)
+{
+    const size_t n = b->time->n;
+    PP_CLEANUP_FREE double *value = calloc(3 * n + 1, sizeof *value);
+    PP_CLEANUP_FREE double *error = calloc(3 * n + 1, sizeof *error);
+    if (!value || !error)
+        return pp_error_nomem(err);
+    for (size_t k = 0; k < 3; k++)
+        pp_usage_values(b->in->estimates, b->time, units[k], &value[k * n], &error[k * n]);
+    for (size_t i = 0; i < n; i++) {
+        double *of = &likely[i * PP_BOUND_COUNT];
+        const pp_bound kind = bound_of_kind(b->in->estimates->items[i].kind);
+        pp_bound_unit told[3];
+        for (size_t k = 0; k < 3; k++)
+            told[k] = (pp_bound_unit){value[k * n + i], error[k * n + i]};
+        if (kind == PP_BOUND_COUNT)
+            pp_bound_of_units(told, !b->time->busy, of);
+        else
+            of[kind] = 1;
+    }
+    return 0;
+}
+
+/* Of time in which kernels ran. Communication that runs beside others is no wait: ranks say what
+ * is. */
+static void add_busy(build *b, const double *likely)
+{
+    const pp_usage_time *t = b->time;
+    for (int k = 0; k < PP_BOUND_COUNT; k++) {
+        double share = 0, doubt = 0;
+        for (size_t i = 0; i < t->n; i++) {
+            const double p = likely[i * PP_BOUND_COUNT + (size_t)k];
+            b->factor[i] = p;
+            share += t->share[i] * p;
+            doubt += t->share[i] * t->share[i] * p * (1 - p);
+        }
+        const double of_time = pp_usage_time_error(t, b->factor);
+        b->to->bounds[k] = (pp_figure){share, sqrt(doubt + of_time * of_time)};
+    }
+}
+
+/* An item's time in which nothing ran, of a marked step: only how these compare counts. */
+static double idle_of(const pp_estimates_item *item)
+{
+    const double ns = (double)item->total_ns * item->idle_share;
+    return item->kind != PP_ITEM_JOB && item->kind != PP_ITEM_IDLE && ns > 0 ? ns : 0;
+}
+
+static void add_part(pp_figure *to, double share, double part_error)
+{
+    to->value += share;
+    to->standard_error = hypot(to->standard_error, part_error);
+}
+
+/* Of a marked step, ns in which the host waited by its own will (result_wait). */
+static double host_wait_of_step(const build *b)
+{
+    double ns = 0;
+    for (size_t i = 0; i < b->in->activity->n_processes; i++)
+        if (pp_activity_uses(b->in->activity, (uint32_t)i, b->in->estimates->gpu))
+            ns += (double)b->in->activity->processes[i].waited_ns;
+    return ns / (double)b->in->estimates->step_count;
+}
+
+/*
+ * Of time in which no kernel ran. A training that the host alone holds up never waits for its GPU:
+ * where the host has waited, it could have launched that much sooner, so that of the idle time is
+ * the synchronization's, and the rest the launches'.
+ */
+static void add_idle(build *b)
+{
+    const pp_usage_time *t = b->time;
+    const pp_estimates *e = b->in->estimates;
+    if (!(t->idle.value > 0))
+        return;
+    double all = 0, data = 0, waits = 0;
+    for (size_t i = 0; i < e->n_items; i++) {
+        all += idle_of(&e->items[i]);
+        data += e->items[i].kind == PP_ITEM_DATA ? idle_of(&e->items[i]) : 0;
+        waits += e->items[i].kind == PP_ITEM_COMMUNICATION ? idle_of(&e->items[i]) : 0;
+    }
+    const double idle = t->idle.value, error = t->idle.standard_error;
+    const double of_data = all > 0 ? data / all : 0, of_waits = all > 0 ? waits / all : 0;
+    const double host = idle * (1 - of_data - of_waits);
+    add_part(&b->to->bounds[PP_BOUND_DATA], idle * of_data, error * of_data);
+    add_part(&b->to->bounds[PP_BOUND_COMMUNICATION], idle * of_waits, error * of_waits);
+    const double of_host = error * (1 - of_data - of_waits);
+    const double waited = fmin(host_wait_of_step(b) / t->step_ns.value, host);
+    const double part = host > 0 ? waited / host : 0;
+    add_part(&b->to->bounds[PP_BOUND_SYNCHRONIZATION], waited, of_host * part);
+    add_part(&b->to->bounds[PP_BOUND_LAUNCH], host - waited, of_host * (1 - part));
+}
+
+/* What is left of a step is nobody's: too little was measured. */
+static void add_rest(pp_usage *to)
+{
+    double sum = 0;
+    for (int k = 0; k < PP_BOUND_COUNT; k++)
+        sum += to->bounds[k].value;
+    for (int k = 0; sum > 1 && k < PP_BOUND_COUNT; k++) {
+        to->bounds[k].value /= sum;
+        to->bounds[k].standard_error /= sum;
+    }
+    if (sum < 1)
+        to->bounds[PP_BOUND_UNKNOWN].value += 1 - sum;
+}
+
+static int find_bounds(build *b, pp_error *err)
+{
+    PP_CLEANUP_FREE double *likely = calloc(b->time->n * PP_BOUND_COUNT + 1, sizeof *likely);
+    if (!likely)
+        return pp_error_nomem(err);
+    if (find_likely(b, likely, err) < 0)
+        return -1;
+    add_busy(b, likely);
+    add_idle(b);
+    add_rest(b->to);
+    return 0;
+}
+
+/* ---- types of layers ---- */
+
+/* An item and the type that it is of: by its place in the list of types, once it has one. */
+typedef struct member {
+    const char *name;
+    bool layer;
+    double share;
+    size_t item, type;
+} member;
+
+static int compare_members(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    const int by = strcmp(x->name, y->name);
+    return by ? by : (int)x->layer - (int)y->layer;
+}
+
+static int compare_types(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    if (x->share != y->share)
+        return x->share > y->share ? -1 : 1;
+    return compare_members(a, b);
+}
+
+/* Items that take time, by their type. */
+static size_t list_members(const build *b, member *ret)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->time->n; i++) {
+        const pp_estimates_item *item = &b->in->estimates->items[i];
+        const bool layer = item->kind == PP_ITEM_LAYER;
+        if (b->time->share[i] > 0)
+            ret[n++] = (member){.name = layer ? item->type : pp_item_kind_name(item->kind),
+                                .layer = layer,
+                                .share = b->time->share[i],
+                                .item = i};
+    }
+    qsort(ret, n, sizeof *ret, compare_members);
+    return n;
+}
+
+/* Types with their shares, most first; returns how many. `item` is one of the members. */
+static size_t list_types(const member *members, size_t n, member *ret)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || compare_members(&members[i - 1], &members[i]) != 0)
+            ret[found++] = (member){.name = members[i].name, .layer = members[i].layer};
+        ret[found - 1].share += members[i].share;
+    }
+    qsort(ret, found, sizeof *ret, compare_types);
+    return found;
+}
+
+/* The rest of the types, if there are too many, is the last one. */
+static void sort_into_types(member *members, size_t n, const member *types, size_t n_types)
+{
+    for (size_t i = 0; i < n; i++) {
+        const size_t told = n_types < PP_USAGE_TYPES ? n_types : PP_USAGE_TYPES;
+        members[i].type = PP_USAGE_TYPES;
+        for (size_t k = 0; k < told && members[i].type == PP_USAGE_TYPES; k++)
+            if (compare_members(&members[i], &types[k]) == 0)
+                members[i].type = k;
+    }
+}
+
+static int find_types(build *b, pp_error *err)
+{
+    PP_CLEANUP_FREE member *members = calloc(b->time->n + 1, sizeof *members);
+    PP_CLEANUP_FREE member *types = calloc(b->time->n + 1, sizeof *types);
+    if (!members || !types)
+        return pp_error_nomem(err);
+    const size_t n = list_members(b, members);
+    const size_t n_types = list_types(members, n, types);
+    sort_into_types(members, n, types, n_types);
+    pp_usage *to = b->to;
+    const size_t told = n_types > PP_USAGE_TYPES ? PP_USAGE_TYPES + 1 : n_types;
+    for (size_t k = 0; k < told; k++) {
+        pp_figure share = {0, NAN};
+        memset(b->factor, 0, b->time->n * sizeof *b->factor);
+        for (size_t i = 0; i < n; i++)
+            if (members[i].type == k) {
+                b->factor[members[i].item] = 1;
+                share.value += members[i].share;
+            }
+        share.standard_error = pp_usage_time_error(b->time, b->factor);
+        const bool rest = k == PP_USAGE_TYPES;
+        if (pp_usage_add_type(to, rest ? "" : types[k].name, rest || types[k].layer, share, err) <
+            0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- in and out ---- */
+
+static int find(build *b, pp_error *err)
+{
+    pp_usage *to = b->to;
+    to->steps = b->time->steps;
+    to->undisturbed = b->time->undisturbed;
+    to->busy = b->time->busy;
+    to->step_ns = b->time->step_ns;
+    to->step_sd_ns = b->time->step_sd_ns;
+    to->idle = b->time->idle;
+    if (to->steps == 0)
+        return 0;
+    return find_bounds(b, err) < 0 || find_types(b, err) < 0 ||
+                   pp_usage_metrics_find(b->in->activity, b->in->estimates, b->time, to, err) < 0
+               ? -1
+               : 0;
+}
+
+int pp_usage_find(const pp_usage_input *in, pp_usage **ret, pp_error *err)
+{
+    *ret = NULL;
+    pp_usage_time time;
+    int rc = pp_usage_time_find(in, &time, err);
+    build b = {.in = in,
+               .time = &time,
+               .to = calloc(1, sizeof(pp_usage)),
+               .factor = calloc(time.n + 1, sizeof(double))};
+    if (rc == 0 && (!b.to || !b.factor))
+        rc = pp_error_nomem(err);
+    if (rc == 0)
+        rc = find(&b, err);
+    pp_usage_time_done(&time);
+    free(b.factor);
+    if (rc < 0)
+        pp_usage_free(b.to);
+    else
+        *ret = b.to;
+    return rc;
+}
+
+int pp_usage_add_type(pp_usage *usage, const char *name, bool layer, pp_figure share, pp_error *err)
+{
+    if (pp_strings_add(&usage->names, name, err) < 0)
+        return -1;
+    usage->types[usage->n_types++] = (pp_usage_type){
+        .name = usage->names.items[usage->names.count - 1], .layer = layer, .share = share};
+    return 0;
+}
+
+pp_bound pp_usage_bound(const pp_usage *usage, pp_figure *ret_lead)
+{
+    pp_bound first = PP_BOUND_UNKNOWN, second = PP_BOUND_COUNT;
+    for (int k = 0; k < PP_BOUND_COUNT; k++)
+        if (usage->bounds[k].value > usage->bounds[first].value)
+            first = (pp_bound)k;
+    for (int k = 0; k < PP_BOUND_COUNT; k++)
+        if (k != (int)first &&
+            (second == PP_BOUND_COUNT || usage->bounds[k].value > usage->bounds[second].value))
+            second = (pp_bound)k;
+    const pp_figure *x = &usage->bounds[first], *y = &usage->bounds[second];
+    *ret_lead = (pp_figure){x->value - y->value, hypot(x->standard_error, y->standard_error)};
+    return first;
+}
+
+void pp_usage_free(pp_usage *usage)
+{
+    if (!usage)
+        return;
+    free(usage->metrics);
+    pp_strings_free(&usage->names);
+    free(usage);
+}

@@ -1,0 +1,441 @@
+#include "estimate/pattern/usage_time.h"
+
+#include "common/cleanup.h"
+#include "estimate/marked_steps.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run of steps that took so many times as long as the median one's holds a pause
+ * (counted_steps.c). */
+#define PAUSED 2.0
+
+enum { PHASES = PP_PHASE_IDLE + 1, NO_ITEM = -1 };
+
+typedef struct build {
+    const pp_activity *activity;
+    const pp_estimates *estimates;
+    const pp_ranks *ranks;
+    pp_usage_time *to;
+    bool *uses;            /* of each process */
+    pp_marked_step *steps; /* of these, by start */
+    size_t n_steps;
+    double *block_steps;               /* how many each block has */
+    const pp_estimates_item **by_name; /* those that are layers, by name and phase */
+    size_t n_by_name;
+    int32_t *of_layer; /* item of each layer of the activity in each phase */
+    int32_t of_phase[PHASES];
+} build;
+
+/* ---- the step ---- */
+
+/* Mean of what one step takes, of runs of `steps` that took `ns` each, and its standard error as a
+ * ratio of two sums (Cochran, Sampling Techniques, 6.3). */
+typedef struct ratio {
+    double steps, ns, steps2, cross, ns2;
+    int64_t n;
+} ratio;
+
+static void add_to_ratio(ratio *r, double steps, double ns)
+{
+    r->steps += steps;
+    r->ns += ns;
+    r->steps2 += steps * steps;
+    r->cross += steps * ns;
+    r->ns2 += ns * ns;
+    r->n++;
+}
+
+static pp_figure mean_of_ratio(const ratio *r)
+{
+    pp_figure f = {NAN, NAN};
+    if (r->steps <= 0)
+        return f;
+    f.value = r->ns / r->steps;
+    const double n = (double)r->n;
+    const double squares = r->ns2 - 2 * f.value * r->cross + f.value * f.value * r->steps2;
+    if (r->n > 1)
+        f.standard_error = sqrt(fmax(squares, 0) * n / (n - 1)) / r->steps;
+    return f;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Steps in which nothing was marked, as the estimates' own mean has them. */
+static int find_counted(build *b, pp_error *err)
+{
+    const pp_activity *a = b->activity;
+    PP_CLEANUP_FREE double *each = calloc(a->n_runs + 1, sizeof *each);
+    if (!each)
+        return pp_error_nomem(err);
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_runs; i++)
+        if (b->uses[a->runs[i].process] && a->runs[i].steps > 0)
+            each[n++] = (double)a->runs[i].duration_ns / (double)a->runs[i].steps;
+    qsort(each, n, sizeof *each, compare_doubles);
+    ratio r = {0};
+    for (size_t i = 0; n > 0 && i < a->n_runs; i++) {
+        const pp_activity_run *run = &a->runs[i];
+        if (b->uses[run->process] && run->steps > 0 &&
+            (double)run->duration_ns / (double)run->steps <= PAUSED * each[n / 2])
+            add_to_ratio(&r, (double)run->steps, (double)run->duration_ns);
+    }
+    const pp_estimates *e = b->estimates;
+    b->to->steps = e->counted_steps;
+    b->to->step_ns = (pp_figure){(double)e->counted_ns / (double)e->counted_steps,
+                                 mean_of_ratio(&r).standard_error};
+    return 0;
+}
+
+/* What differs from step to step, and where no step was counted the step's time itself. */
+static void find_marked(build *b)
+{
+    ratio durations = {0};
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < b->n_steps; i++) {
+        const double ns = (double)(b->steps[i].span.end_ns - b->steps[i].span.start_ns);
+        add_to_ratio(&durations, 1, ns);
+        sum += ns;
+        squares += ns * ns;
+    }
+    const double n = (double)b->n_steps;
+    b->to->step_sd_ns = n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1)) : (double)NAN;
+    if (b->to->undisturbed)
+        return;
+    b->to->steps = b->estimates->step_count;
+    b->to->step_ns =
+        (pp_figure){b->estimates->step_mean_ns, mean_of_ratio(&durations).standard_error};
+}
+
+/* Kernels take as long in a marked step as in another, so what is left of an undisturbed one has
+ * the errors of both. */
+static void find_idle(build *b)
+{
+    const pp_activity *a = b->activity;
+    const pp_estimates *e = b->estimates;
+    b->to->idle = (pp_figure){NAN, NAN};
+    if (e->gap_ns < 0 || e->step_ns <= 0)
+        return;
+    ratio busy = {0};
+    for (size_t i = 0; i < a->n_steps; i++) {
+        const pp_activity_batch *batch = &a->batches[a->steps[i].batch];
+        if (b->uses[batch->process] && batch->dwell == 0 && a->steps[i].gap_ns >= 0)
+            add_to_ratio(&busy, 1, (double)(a->steps[i].duration_ns - a->steps[i].gap_ns));
+    }
+    const double step = b->to->step_ns.value;
+    const double kernels = (double)(e->step_ns - e->gap_ns) / (double)e->step_count;
+    const double from_step = kernels * b->to->step_ns.standard_error / step;
+    b->to->idle = (pp_figure){fmin(fmax(1 - kernels / step, 0), 1),
+                              hypot(mean_of_ratio(&busy).standard_error, from_step) / step};
+}
+
+/* ---- items ---- */
+
+static int compare_names(const pp_estimates_item *x, const char *layer, pp_phase phase)
+{
+    const int by = strcmp(x->layer, layer);
+    return by ? by : (x->phase > phase) - (x->phase < phase);
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    const pp_estimates_item *const *x = a, *const *y = b;
+    return compare_names(*x, (*y)->layer, (*y)->phase);
+}
+
+static int32_t find_by_name(const build *b, const char *layer, pp_phase phase)
+{
+    size_t from = 0, to = b->n_by_name;
+    while (from < to) {
+        const size_t at = (from + to) / 2;
+        const int by = compare_names(b->by_name[at], layer, phase);
+        if (by == 0)
+            return (int32_t)(b->by_name[at] - b->estimates->items);
+        if (by < 0)
+            from = at + 1;
+        else
+            to = at;
+    }
+    return NO_ITEM;
+}
+
+static int index_items(build *b, pp_error *err)
+{
+    const pp_estimates *e = b->estimates;
+    const pp_activity *a = b->activity;
+    b->by_name = calloc(e->n_items + 1, sizeof *b->by_name);
+    b->of_layer = calloc(a->n_layers * PHASES + 1, sizeof *b->of_layer);
+    if (!b->by_name || !b->of_layer)
+        return pp_error_nomem(err);
+    for (int i = 0; i < PHASES; i++)
+        b->of_phase[i] = NO_ITEM;
+    for (size_t i = 0; i < e->n_items; i++) {
+        if (e->items[i].kind == PP_ITEM_LAYER)
+            b->by_name[b->n_by_name++] = &e->items[i];
+        else if (e->items[i].kind != PP_ITEM_JOB && e->items[i].kind != PP_ITEM_IDLE)
+            b->of_phase[e->items[i].phase] = (int32_t)i;
+    }
+    qsort(b->by_name, b->n_by_name, sizeof *b->by_name, compare_items);
+    for (size_t i = 0; i < a->n_layers; i++)
+        for (int phase = 0; b->uses[a->layers[i].process] && phase < PHASES; phase++)
+            b->of_layer[i * PHASES + (size_t)phase] =
+                find_by_name(b, a->layers[i].name, (pp_phase)phase);
+    return 0;
+}
+
+static int32_t item_of(const build *b, uint32_t process, int32_t layer, uint8_t phase)
+{
+    if (phase >= PHASES)
+        return NO_ITEM;
+    if (layer == 0)
+        return b->of_phase[phase];
+    const pp_activity_layer *l = pp_activity_find_layer(b->activity, process, layer);
+    return l ? b->of_layer[(size_t)(l - b->activity->layers) * PHASES + phase] : NO_ITEM;
+}
+
+/* Of a step, ns in which a process on this GPU waited for others and did nothing else; NaN where
+ * that is not known. */
+static double wait_of_step(const build *b)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; b->ranks && i < b->ranks->n; i++)
+        for (size_t k = 0; k < b->activity->n_processes; k++)
+            if (b->uses[k] && b->activity->processes[k].process == b->ranks->ranks[i].process &&
+                b->ranks->ranks[i].steps > 0) {
+                sum += b->ranks->ranks[i].wait_ns;
+                n++;
+            }
+    return n ? sum / (double)n : (double)NAN;
+}
+
+/* What an item takes of a step, ns. Communication that runs beside others' kernels takes none of
+ * it: what is waited for does. */
+static double taken_by(const build *b, const pp_estimates_item *item)
+{
+    if (item->kind == PP_ITEM_JOB || item->kind == PP_ITEM_IDLE)
+        return 0;
+    const double steps = (double)b->estimates->step_count;
+    const double ns = (double)(b->to->busy ? item->busy_ns : item->total_ns) / steps;
+    const double wait =
+        item->kind == PP_ITEM_COMMUNICATION && b->to->busy ? wait_of_step(b) : (double)NAN;
+    return fmax(isfinite(wait) ? fmin(ns, wait) : ns, 0);
+}
+
+/* Where items overlap each has its kernels in full: together they take no more than there is. */
+static void find_shares(build *b)
+{
+    pp_usage_time *to = b->to;
+    const pp_estimates *e = b->estimates;
+    const double step = to->busy ? to->step_ns.value : e->step_mean_ns;
+    double sum = 0;
+    for (size_t i = 0; i < to->n; i++)
+        sum += (to->share[i] = taken_by(b, &e->items[i]) / step);
+    const double room = to->busy ? 1 - to->idle.value : 1;
+    for (size_t i = 0; sum > room && i < to->n; i++)
+        to->share[i] *= room / sum;
+}
+
+/* ---- runs of steps ---- */
+
+static int compare_starts(const void *a, const void *b)
+{
+    const pp_marked_step *x = a, *y = b;
+    if (x->span.start_ns != y->span.start_ns)
+        return x->span.start_ns < y->span.start_ns ? -1 : 1;
+    return (x->process > y->process) - (x->process < y->process);
+}
+
+/* The step in which a moment is; of several processes any that has begun by then. */
+static size_t step_at(const build *b, int64_t at)
+{
+    size_t from = 0, to = b->n_steps;
+    while (from < to) {
+        const size_t middle = (from + to) / 2;
+        if (b->steps[middle].span.start_ns <= at)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from ? from - 1 : 0;
+}
+
+static size_t block_of(const build *b, size_t step)
+{
+    return step * b->to->n_blocks / b->n_steps;
+}
+
+static void add_time(build *b, size_t step, int32_t item, double ns)
+{
+    if (b->to->n_blocks > 0)
+        b->to->blocks[(size_t)item * PP_USAGE_BLOCKS + block_of(b, step)] += ns;
+}
+
+/* An interval's time to the parts of its step that it lies in. */
+static void add_to_bins(build *b, size_t step, int32_t item, const pp_activity_interval *v,
+                        double part)
+{
+    const pp_time_range span = b->steps[step].span;
+    const double length = (double)(span.end_ns - span.start_ns);
+    if (length <= 0 || v->start_ns < span.start_ns)
+        return;
+    const double bin = length / PP_USAGE_BINS;
+    const double from = (double)(v->start_ns - span.start_ns);
+    const double to = fmin(from + (double)v->duration_ns, length);
+    for (int i = (int)(from / bin); i < PP_USAGE_BINS && i * bin < to; i++) {
+        const double in = fmin(to, (i + 1) * bin) - fmax(from, i * bin);
+        if (in > 0)
+            b->to->bins[(size_t)item * PP_USAGE_BINS + (size_t)i] += in * part / length;
+    }
+    b->to->has_bins = true;
+}
+
+static void add_intervals(build *b)
+{
+    const pp_activity *a = b->activity;
+    for (size_t i = 0; i < a->n_intervals; i++) {
+        const pp_activity_interval *v = &a->intervals[i];
+        const pp_activity_batch *batch = &a->batches[v->batch];
+        if (!b->uses[batch->process] || batch->dwell != 0 || v->duration_ns <= 0 ||
+            (b->to->busy && v->kernels_ns < 0))
+            continue;
+        const int32_t item = item_of(b, batch->process, v->layer, v->phase);
+        if (item == NO_ITEM)
+            continue;
+        const double ns = (double)(b->to->busy ? v->kernels_ns : v->duration_ns);
+        const size_t step = step_at(b, v->start_ns);
+        add_time(b, step, item, ns);
+        add_to_bins(b, step, item, v, ns / (double)v->duration_ns);
+    }
+}
+
+static void add_cells(build *b)
+{
+    const pp_activity *a = b->activity;
+    for (size_t i = 0; i < a->n_cells; i++) {
+        const pp_activity_cell *c = &a->cells[i];
+        const pp_activity_batch *batch = &a->batches[c->batch];
+        const int64_t ns = b->to->busy ? c->kernels_ns : c->busy_ns;
+        if (!b->uses[batch->process] || batch->dwell != 0 || ns < 0)
+            continue;
+        const int32_t item = item_of(b, batch->process, c->layer, c->phase);
+        if (item != NO_ITEM)
+            add_time(b, step_at(b, c->start_ns), item, (double)ns);
+    }
+}
+
+/* Sums of time into shares of a step, on the scale of the items' own. */
+static void scale(build *b)
+{
+    pp_usage_time *to = b->to;
+    const double *counts = b->block_steps;
+    for (size_t i = 0; i < to->n; i++) {
+        double mean = 0, *blocks = &to->blocks[i * PP_USAGE_BLOCKS];
+        double bins = 0, *bin = &to->bins[i * PP_USAGE_BINS];
+        for (size_t k = 0; k < to->n_blocks; k++)
+            mean += (blocks[k] /= counts[k]) / (double)to->n_blocks;
+        for (size_t k = 0; k < to->n_blocks; k++)
+            blocks[k] = mean > 0 ? blocks[k] * to->share[i] / mean : 0;
+        for (size_t k = 0; k < PP_USAGE_BINS; k++)
+            bins += bin[k];
+        for (size_t k = 0; k < PP_USAGE_BINS; k++)
+            bin[k] = bins > 0 ? bin[k] * to->share[i] / bins : 0;
+    }
+}
+
+static void find_blocks(build *b)
+{
+    if (b->n_steps == 0)
+        return;
+    b->to->n_blocks = b->n_steps < 2                 ? 0
+                      : b->n_steps < PP_USAGE_BLOCKS ? b->n_steps
+                                                     : PP_USAGE_BLOCKS;
+    for (size_t i = 0; b->to->n_blocks > 0 && i < b->n_steps; i++)
+        b->block_steps[block_of(b, i)]++;
+    add_intervals(b);
+    add_cells(b);
+    scale(b);
+}
+
+/* ---- in and out ---- */
+
+static int find_steps(build *b, pp_error *err)
+{
+    const pp_activity *a = b->activity;
+    b->uses = calloc(a->n_processes + 1, sizeof *b->uses);
+    if (!b->uses)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < a->n_processes; i++)
+        b->uses[i] = pp_activity_uses(a, (uint32_t)i, b->estimates->gpu);
+    if (pp_marked_steps_collect(a, b->uses, &b->steps, &b->n_steps, err) < 0)
+        return -1;
+    qsort(b->steps, b->n_steps, sizeof *b->steps, compare_starts);
+    b->to->undisturbed = b->estimates->counted_steps > 0 && b->estimates->counted_ns > 0;
+    if (b->to->undisturbed && find_counted(b, err) < 0)
+        return -1;
+    find_marked(b);
+    find_idle(b);
+    b->to->busy = b->estimates->gap_ns >= 0;
+    return 0;
+}
+
+static int find(build *b, pp_error *err)
+{
+    pp_usage_time *to = b->to;
+    to->n = b->estimates->n_items;
+    to->share = calloc(to->n + 1, sizeof *to->share);
+    to->blocks = calloc(to->n * PP_USAGE_BLOCKS + 1, sizeof *to->blocks);
+    to->bins = calloc(to->n * PP_USAGE_BINS + 1, sizeof *to->bins);
+    b->block_steps = calloc(PP_USAGE_BLOCKS, sizeof *b->block_steps);
+    if (!to->share || !to->blocks || !to->bins || !b->block_steps)
+        return pp_error_nomem(err);
+    if (b->estimates->step_count <= 0 || b->estimates->step_ns <= 0)
+        return 0;
+    if (find_steps(b, err) < 0 || index_items(b, err) < 0)
+        return -1;
+    find_shares(b);
+    find_blocks(b);
+    return 0;
+}
+
+int pp_usage_time_find(const pp_usage_input *in, pp_usage_time *ret, pp_error *err)
+{
+    *ret = (pp_usage_time){.step_ns = {NAN, NAN}, .step_sd_ns = NAN, .idle = {NAN, NAN}};
+    build b = {.activity = in->activity, .estimates = in->estimates, .ranks = in->ranks, .to = ret};
+    const int rc = find(&b, err);
+    free(b.uses);
+    free(b.steps);
+    free(b.block_steps);
+    free(b.by_name);
+    free(b.of_layer);
+    return rc;
+}
+
+void pp_usage_time_done(pp_usage_time *time)
+{
+    free(time->share);
+    free(time->blocks);
+    free(time->bins);
+    *time = (pp_usage_time){0};
+}
+
+double pp_usage_time_error(const pp_usage_time *time, const double *factor)
+{
+    if (time->n_blocks < 2)
+        return (double)NAN;
+    double sum = 0, squares = 0;
+    for (size_t k = 0; k < time->n_blocks; k++) {
+        double one = 0;
+        for (size_t i = 0; i < time->n; i++)
+            one += factor[i] * time->blocks[i * PP_USAGE_BLOCKS + k];
+        sum += one;
+        squares += one * one;
+    }
+    const double n = (double)time->n_blocks;
+    return sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n);
+}

@@ -1,0 +1,52 @@
+/* Patterns: what workloads are like, by the usages of all their sessions. */
+#ifndef PP_ESTIMATE_PATTERN_WORKLOADS_H
+#define PP_ESTIMATE_PATTERN_WORKLOADS_H
+
+#include "estimate/pattern/usage.h"
+
+/** One GPU of a workload in one of its sessions; owned. */
+typedef struct pp_workload_usage {
+    char *namespace_;
+    char *kind;
+    char *name;
+    char *session;       /**< UID */
+    int64_t finished_ns; /**< of the session, ns since 1970 */
+    pp_usage *usage;
+} pp_workload_usage;
+
+/** Sorted by workload, then by session: pp_workload_usages_sort(). */
+typedef struct pp_workload_usages {
+    pp_workload_usage *items;
+    size_t n;
+} pp_workload_usages;
+
+void pp_workload_usages_sort(pp_workload_usages *usages);
+/** Frees what it holds. */
+void pp_workload_usages_done(pp_workload_usages *usages);
+
+/** A ConsumptionPattern's figures. Texts are borrowed from the usages that it was made of. */
+typedef struct pp_pattern {
+    const char *namespace_;
+    const char *kind;
+    const char *name;
+    const char *session; /**< the newest of its sessions */
+    int sessions;        /**< with a step */
+    int gpus;            /**< of all of them */
+    int64_t first_ns;    /**< when the first of them finished */
+    int64_t last_ns;
+    pp_usage *usage; /**< owned */
+    pp_bound bound;
+    pp_figure lead; /**< of its share, before the next one */
+} pp_pattern;
+
+typedef struct pp_patterns {
+    pp_pattern *items;
+    size_t n;
+} pp_patterns;
+
+/** A pattern for each workload that has a step; `usages` are sorted. PP_ERR_NOMEM. */
+int pp_patterns_make(const pp_workload_usages *usages, int64_t now_ns, pp_patterns *ret,
+                     pp_error *err);
+void pp_patterns_done(pp_patterns *patterns);
+
+#endif
