@@ -53,9 +53,9 @@ static made *make(void)
     m->metrics[0] = (pp_usage_metric){.metric = PP_METRIC_DRAM_ACTIVE,
                                       .source = PP_USAGE_LAYERS,
                                       .mean = {1.0 / 3, 0.01},
-                                      .p50 = {0.5, NAN},
-                                      .p95 = {NAN, NAN},
-                                      .most = {NAN, NAN},
+                                      .p50 = {0.5, (double)NAN},
+                                      .p95 = {(double)NAN, (double)NAN},
+                                      .most = {(double)NAN, (double)NAN},
                                       .has_profile = true,
                                       .profile = {0.1}};
     m->usage =
@@ -63,13 +63,14 @@ static made *make(void)
                    .undisturbed = true,
                    .busy = true,
                    .step_ns = {12.5e6, 1e4},
-                   .step_sd_ns = NAN,
-                   .idle = {NAN, NAN},
+                   .step_sd_ns = (double)NAN,
+                   .idle = {(double)NAN, (double)NAN},
                    .bounds = {[PP_BOUND_MEMORY] = {0.7, 0.02}, [PP_BOUND_DATA] = {0.3, 0.02}},
                    .metrics = m->metrics,
                    .n_metrics = 1};
     assert_int_equal(
-        pp_usage_add_type(&m->usage, "<b>Linear</b>", true, (pp_figure){0.5, NAN}, NULL), 0);
+        pp_usage_add_type(&m->usage, "<b>Linear</b>", true, (pp_figure){0.5, (double)NAN}, NULL),
+        0);
     m->pattern = (pp_pattern){.namespace_ = "ml",
                               .kind = "Job",
                               .name = "dlrm",

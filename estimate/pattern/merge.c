@@ -81,7 +81,7 @@ pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_
 {
     const sums fixed = sum_up(figures, weights, n, 0);
     if (fixed.n == 0)
-        return (pp_figure){NAN, NAN};
+        return PP_UNKNOWN;
     if (fixed.n == 1) {
         size_t i = 0;
         while (!isfinite(figures[i].value))
@@ -173,7 +173,7 @@ static pp_figure merge_part(const build *b, const pp_usage_metric *like, part of
 {
     for (size_t i = 0; i < b->n; i++) {
         const pp_usage_metric *m = metric_of(b->usages[i], like->metric);
-        b->figures[i] = !m || m->source != like->source ? (pp_figure){NAN, NAN}
+        b->figures[i] = !m || m->source != like->source ? PP_UNKNOWN
                         : of == MEAN                    ? m->mean
                         : of == P50                     ? m->p50
                                                         : m->p95;
@@ -246,7 +246,7 @@ static pp_figure merge_type(const build *b, const pp_usage_type *like)
 {
     for (size_t i = 0; i < b->n; i++) {
         const pp_usage_type *type = type_of(b->usages[i], like);
-        b->figures[i] = type ? type->share : (pp_figure){0, NAN};
+        b->figures[i] = type ? type->share : (pp_figure){0, (double)NAN};
     }
     return pp_figure_merge(b->figures, b->weights, b->n);
 }

@@ -233,7 +233,7 @@ static int find_types(build *b, pp_error *err)
     pp_usage *to = b->to;
     const size_t told = n_types > PP_USAGE_TYPES ? PP_USAGE_TYPES + 1 : n_types;
     for (size_t k = 0; k < told; k++) {
-        pp_figure share = {0, NAN};
+        pp_figure share = {0, (double)NAN};
         memset(b->factor, 0, b->time->n * sizeof *b->factor);
         for (size_t i = 0; i < n; i++)
             if (members[i].type == k) {

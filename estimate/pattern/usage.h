@@ -24,6 +24,9 @@ typedef struct pp_figure {
     double standard_error; /**< NaN: too little was seen to say */
 } pp_figure;
 
+/** Nothing is known. */
+#define PP_UNKNOWN ((pp_figure){(double)NAN, (double)NAN})
+
 /** What a metric's figures are of. Values of the two are never averaged. */
 typedef enum pp_usage_source {
     PP_USAGE_LAYERS,  /**< the layers' values by the time that they take of a step */

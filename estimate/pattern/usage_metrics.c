@@ -238,7 +238,7 @@ static double sample_at(const work *w, double p)
 static pp_figure quantile_of_samples(const work *w, double p)
 {
     if (w->n_samples < LEAST_WINDOWS)
-        return (pp_figure){NAN, NAN};
+        return PP_UNKNOWN;
     const double rank = sqrt(p * (1 - p) / (double)w->n_samples);
     return (pp_figure){sample_at(w, p), (sample_at(w, p + rank) - sample_at(w, p - rank)) / 2};
 }
@@ -314,7 +314,7 @@ int pp_usage_metrics_find(const pp_activity *activity, const pp_estimates *estim
               .samples = samples,
               .dwells = dwells};
     find_observed(&w);
-    static const pp_figure unknown = {NAN, NAN};
+    static const pp_figure unknown = PP_UNKNOWN;
     for (int metric = 0; metric < PP_METRIC_COUNT; metric++) {
         pp_usage_metric *m = &usage->metrics[usage->n_metrics];
         *m = (pp_usage_metric){.metric = (pp_metric)metric,

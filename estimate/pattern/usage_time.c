@@ -49,7 +49,7 @@ static void add_to_ratio(ratio *r, double steps, double ns)
 
 static pp_figure mean_of_ratio(const ratio *r)
 {
-    pp_figure f = {NAN, NAN};
+    pp_figure f = PP_UNKNOWN;
     if (r->steps <= 0)
         return f;
     f.value = r->ns / r->steps;
@@ -118,7 +118,7 @@ static void find_idle(build *b)
 {
     const pp_activity *a = b->activity;
     const pp_estimates *e = b->estimates;
-    b->to->idle = (pp_figure){NAN, NAN};
+    b->to->idle = PP_UNKNOWN;
     if (e->gap_ns < 0 || e->step_ns <= 0)
         return;
     ratio busy = {0};
@@ -405,7 +405,7 @@ static int find(build *b, pp_error *err)
 
 int pp_usage_time_find(const pp_usage_input *in, pp_usage_time *ret, pp_error *err)
 {
-    *ret = (pp_usage_time){.step_ns = {NAN, NAN}, .step_sd_ns = NAN, .idle = {NAN, NAN}};
+    *ret = (pp_usage_time){.step_ns = PP_UNKNOWN, .step_sd_ns = (double)NAN, .idle = PP_UNKNOWN};
     build b = {.activity = in->activity, .estimates = in->estimates, .ranks = in->ranks, .to = ret};
     const int rc = find(&b, err);
     free(b.uses);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static const pp_bound_unit none = {NAN, NAN};
+static const pp_bound_unit none = {(double)NAN, (double)NAN};
 
 static void bound(double tensor, double fp32, double memory, double error, bool least,
                   double ret[PP_BOUND_COUNT])

@@ -50,7 +50,8 @@ static void test_errors_hold(void **state)
 static void test_figures(void **state)
 {
     (void)state;
-    const pp_figure unknown = {NAN, NAN}, two = {2, 0.1}, four = {4, 0.1}, unsure = {40, 20};
+    const pp_figure unknown = {(double)NAN, (double)NAN}, two = {2, 0.1}, four = {4, 0.1},
+                    unsure = {40, 20};
     assert_true(isnan(pp_figure_merge(&unknown, NULL, 1).value));
     const pp_figure one[] = {unknown, two};
     assert_near(pp_figure_merge(one, NULL, 2).value, 2, 1e-12);
@@ -84,7 +85,7 @@ static pp_usage *usage(double step_ms, double sm, pp_usage_source source, bool b
                                       .source = source,
                                       .mean = {sm, 0.01},
                                       .p50 = {sm, 0.01},
-                                      .p95 = {NAN, NAN},
+                                      .p95 = {(double)NAN, (double)NAN},
                                       .most = {sm, 0},
                                       .has_profile = true,
                                       .profile = {sm}};

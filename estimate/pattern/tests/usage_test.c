@@ -125,7 +125,7 @@ static void add_value(world *w, uint32_t item, pp_metric metric, double value, d
                                                           .mean = value + error * normal(),
                                                           .standard_error = error,
                                                           .basis = PP_BASIS_BUSY,
-                                                          .group_mean = NAN};
+                                                          .group_mean = (double)NAN};
 }
 
 static void add_values(world *w, double error)

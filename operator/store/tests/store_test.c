@@ -2239,9 +2239,9 @@ static void put_usage(fixture *f, const char *session, double step_ms, double sm
     pp_usage_metric metrics[] = {{.metric = PP_METRIC_SM_ACTIVE,
                                   .source = PP_USAGE_LAYERS,
                                   .mean = {sm, 0.01},
-                                  .p50 = {sm, NAN},
-                                  .p95 = {NAN, NAN},
-                                  .most = {NAN, NAN},
+                                  .p50 = {sm, (double)NAN},
+                                  .p95 = {(double)NAN, (double)NAN},
+                                  .most = {(double)NAN, (double)NAN},
                                   .has_profile = true,
                                   .profile = {0.25, [PP_USAGE_BINS - 1] = 1.0 / 3}},
                                  {.metric = PP_METRIC_GPU_MEM,
@@ -2254,13 +2254,14 @@ static void put_usage(fixture *f, const char *session, double step_ms, double sm
                   .undisturbed = true,
                   .busy = true,
                   .step_ns = {step_ms * 1e6, 1e3},
-                  .step_sd_ns = NAN,
+                  .step_sd_ns = (double)NAN,
                   .idle = {0.125, 0.01},
                   .bounds = {[PP_BOUND_MEMORY] = {0.75, 0.02}, [PP_BOUND_LAUNCH] = {0.25, 0.02}},
                   .metrics = metrics,
                   .n_metrics = 2};
     assert_int_equal(pp_usage_add_type(&u, hostile, true, (pp_figure){0.5, 0.1}, NULL), 0);
-    assert_int_equal(pp_usage_add_type(&u, "optimizer", false, (pp_figure){0.25, NAN}, NULL), 0);
+    assert_int_equal(
+        pp_usage_add_type(&u, "optimizer", false, (pp_figure){0.25, (double)NAN}, NULL), 0);
     called(f, pp_store_put_solution(f->store, session, "p1", &s, &u, true, on_done, f, &err), &err);
     wait_all(f);
     assert_int_equal(f->failed, 0);
