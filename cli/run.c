@@ -5,6 +5,7 @@
 #include "cli/results.h"
 #include "cli/run_copies.h"
 #include "cli/run_kernels.h"
+#include "cli/run_pattern.h"
 #include "cli/run_ranks.h"
 #include "cli/run_waits.h"
 #include "cli/sampling.h"
@@ -320,10 +321,35 @@ static int start_handles(run *r, pp_error *err)
 
 /* ---- results ---- */
 
+/* What is told of the GPUs, one by one. */
+typedef struct solutions {
+    const pp_activity *activity;
+    pp_ranks *ranks;
+    pp_run_pattern pattern;
+    json_t *gpus;
+} solutions;
+
 static int add_solution(void *user, const pp_estimates *solution, pp_error *err)
 {
-    return json_array_append_new(user, pp_results_of_solution(solution)) == 0 ? 0
-                                                                              : pp_error_nomem(err);
+    solutions *s = user;
+    if (json_array_append_new(s->gpus, pp_results_of_solution(solution)) < 0)
+        return pp_error_nomem(err);
+    return pp_run_pattern_add(&s->pattern, s->activity, solution, s->ranks, err);
+}
+
+static int solve_run(const run *r, json_t *gpus, json_t *results, pp_error *err)
+{
+    solutions s = {.activity = pp_activity_builder_get(r->activity), .gpus = gpus};
+    int rc = pp_ranks_compare(s.activity, &s.ranks, err);
+    if (rc == 0)
+        rc = pp_solve(s.activity, &r->options->solution, add_solution, &s, err);
+    if (rc == 0)
+        rc = pp_run_pattern_describe(&s.pattern, results, err);
+    if (rc == 0)
+        rc = pp_run_ranks_describe(s.ranks, results, err);
+    pp_run_pattern_done(&s.pattern);
+    pp_ranks_free(s.ranks);
+    return rc;
 }
 
 static int describe_gpus(const run *r, json_t *gpus, pp_error *err)
@@ -431,8 +457,7 @@ static int tell(run *r, pp_error *err)
     int recorded = pp_recording_end(PP_TAKE(r->recording), activity, err);
     if (json_object_set_new(results, "gpus", gpus) < 0)
         return pp_error_nomem(err);
-    if (pp_solve(activity, &r->options->solution, add_solution, gpus, err) < 0 ||
-        describe_gpus(r, gpus, err) < 0 || pp_run_ranks_describe(activity, results, err) < 0 ||
+    if (solve_run(r, gpus, results, err) < 0 || describe_gpus(r, gpus, err) < 0 ||
         pp_run_waits_describe(r->waits, results, err) < 0 ||
         pp_run_copies_describe(r->copies, results, err) < 0)
         return -1;

@@ -55,7 +55,7 @@ static size_t count_told(const pp_ranks *r)
     return n;
 }
 
-static int describe(const pp_ranks *r, json_t *results, pp_error *err)
+int pp_run_ranks_describe(const pp_ranks *r, json_t *results, pp_error *err)
 {
     json_t *all = json_array();
     if (count_told(r) < 2) {
@@ -68,14 +68,4 @@ static int describe(const pp_ranks *r, json_t *results, pp_error *err)
         (r->slowest && json_object_set_new(results, "slowest", slowest_object(r)) < 0))
         return pp_error_nomem(err);
     return 0;
-}
-
-int pp_run_ranks_describe(const pp_activity *activity, json_t *results, pp_error *err)
-{
-    pp_ranks *ranks = NULL;
-    if (pp_ranks_compare(activity, &ranks, err) < 0)
-        return -1;
-    const int rc = describe(ranks, results, err);
-    pp_ranks_free(ranks);
-    return rc;
 }

@@ -2,7 +2,7 @@
 #ifndef PP_CLI_RUN_RANKS_H
 #define PP_CLI_RUN_RANKS_H
 
-#include "estimate/activity.h"
+#include "estimate/ranks.h"
 
 #include <jansson.h>
 
@@ -10,6 +10,6 @@
  * Adds `ranks`, one object for each process, and `slowest`, where one is that the others wait for
  * (estimate/ranks.h). Nothing where a single process had marked steps.
  */
-int pp_run_ranks_describe(const pp_activity *activity, json_t *results, pp_error *err);
+int pp_run_ranks_describe(const pp_ranks *ranks, json_t *results, pp_error *err);
 
 #endif

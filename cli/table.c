@@ -4,6 +4,7 @@
 #include "cli/results.h"
 #include "cli/table_copies.h"
 #include "cli/table_kernels.h"
+#include "cli/table_pattern.h"
 #include "cli/table_ranks.h"
 #include "cli/table_waits.h"
 #include "common/metric.h"
@@ -534,6 +535,7 @@ void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
         if (!*why || *pp_results_text(gpu, "gpu"))
             print_gpu(to, gpu, layers, view);
     }
+    pp_table_pattern_print(to, results);
     pp_table_copies_print(to, results);
     pp_table_waits_print(to, results);
     pp_table_ranks_print(to, results);

@@ -205,21 +205,27 @@ json_t *pp_pattern_object(const pp_pattern *p)
                      "spec", "workload", "kind", p->kind, "name", p->name);
 }
 
+json_t *pp_pattern_figures(const pp_pattern *p)
+{
+    json_t *to = json_pack("{sIssss}", "steps", (json_int_t)p->usage->steps, "bound",
+                           pp_bound_name(p->bound), "shares", p->usage->busy ? "busy" : "elapsed");
+    set_figure(to, "boundLead", p->lead, 1);
+    (void)json_object_set_new(to, "step", step_of(p->usage));
+    (void)json_object_set_new(to, "bounds", bounds_of(p->usage));
+    (void)json_object_set_new(to, "time", types_of(p->usage));
+    (void)json_object_set_new(to, "metrics", metrics_of(p->usage));
+    return to;
+}
+
 json_t *pp_pattern_status(const pp_pattern *p, int64_t now_ns)
 {
-    json_t *status = json_pack("{sisisI}", "sessions", p->sessions, "gpus", p->gpus, "steps",
-                               (json_int_t)p->usage->steps);
+    json_t *status = pp_pattern_figures(p);
+    (void)json_object_set_new(status, "sessions", json_integer(p->sessions));
+    (void)json_object_set_new(status, "gpus", json_integer(p->gpus));
     (void)json_object_set_new(status, "conditions", conditions_of(p, now_ns));
     set_time(status, "firstFinished", p->first_ns);
     set_time(status, "lastFinished", p->last_ns);
     (void)json_object_set_new(status, "lastSession", json_string(p->session));
-    (void)json_object_set_new(status, "bound", json_string(pp_bound_name(p->bound)));
-    set_figure(status, "boundLead", p->lead, 1);
-    (void)json_object_set_new(status, "shares", json_string(p->usage->busy ? "busy" : "elapsed"));
-    (void)json_object_set_new(status, "step", step_of(p->usage));
-    (void)json_object_set_new(status, "bounds", bounds_of(p->usage));
-    (void)json_object_set_new(status, "time", types_of(p->usage));
-    (void)json_object_set_new(status, "metrics", metrics_of(p->usage));
     return json_pack("{so}", "status", status);
 }
 

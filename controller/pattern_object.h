@@ -17,6 +17,10 @@ void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAM
 /** Metadata and spec, to be created. A new reference; NULL where memory is out. */
 json_t *pp_pattern_object(const pp_pattern *pattern);
 
+/** Its figures alone: `steps`, `bound`, `boundLead`, `shares`, `step`, `bounds`, `time`, `metrics`,
+ * as in the object's status. A new reference; NULL where memory is out. */
+json_t *pp_pattern_figures(const pp_pattern *pattern);
+
 /** {"status": ...}: all that was measured, as JSON numbers of 17 digits; conditions have changed at
  * `now_ns` (since 1970). */
 json_t *pp_pattern_status(const pp_pattern *pattern, int64_t now_ns);

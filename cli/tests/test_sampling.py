@@ -64,6 +64,21 @@ def values_of(results):
             for item in gpu["items"]}
 
 
+def check_pattern(truth, pattern, said):
+    """Metrics over a step, and what bounds it, from the truth of each kernel. Its time is the training's own."""
+    assert pattern["shares"] == "busy" and pattern["step"]["undisturbed"]
+    assert sum(bound["share"]["value"] for bound in pattern["bounds"]) == pytest.approx(1)
+    assert "\nbound by, of a step: " in said
+    busy = 1 - pattern["step"]["idleShare"]["value"]
+    ns = sum(row["ns"] for row in truth["truth"])
+    means = {metric["name"]: metric for metric in pattern["metrics"]}
+    for name in driver.METRICS:
+        metric = means[name]
+        assert metric["source"] == "layers"
+        known = busy * sum(row[name] * row["ns"] for row in truth["truth"]) / ns
+        assert abs(metric["mean"]["value"] - known) < 0.01 + 3 * metric["mean"]["standardError"], (name, metric, known)
+
+
 @pytest.mark.parametrize("python, model", [(PYTHONS[0], "long"), (PYTHONS[-1], "random")], ids=["long", "random"])
 def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
@@ -74,6 +89,7 @@ def test_values_are_the_truth(tmp_path, python, model):
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
+    check_pattern(truth, results["pattern"], said)
     assert gpu["kernelSteps"] == gpu["steps"]
     layers = layers_of(results)
     for item in layers:  # its kernels run one after the other, and all have one name
