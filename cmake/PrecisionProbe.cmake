@@ -25,7 +25,9 @@ target_compile_options(
             -Wno-gnu-statement-expression
             -Werror
             -fvisibility=hidden
-            -fno-common)
+            -fno-common
+            # On aarch64 gcc would fuse a * b + c, which rounds once: the same data gives the same estimates everywhere.
+            -ffp-contract=off)
 # Statement expressions (PP_TAKE) are a GNU extension that gcc and clang both have.
 target_compile_options(pp_flags INTERFACE $<$<C_COMPILER_ID:GNU>:-Wlogical-op
                                           -Wduplicated-cond -Wno-pedantic

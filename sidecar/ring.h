@@ -28,6 +28,10 @@
 #define PP_RING_MAGIC UINT64_C(0x31474e4952505000) /* "\0PPRING1" */
 #define PP_RING_DIRECTORY "/run/precisionprobe"
 #define PP_RING_SUFFIX ".ring"
+/** How a file's name begins while it is not whole, in the ring directory and in the spool: it is
+ * renamed then. One that nobody holds was left by a process that was ended there; the agent removes
+ * it. */
+#define PP_RING_UNNAMED ".new-"
 /** Written by the agent before any trainer starts: mode and filters for those that come. */
 #define PP_RING_CONTROL "control.json"
 /** Made by the first Python that has loaded the hook, whether it ever trains or not. Each holds a

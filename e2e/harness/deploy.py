@@ -91,32 +91,52 @@ def compile_preset(preset):
     return build
 
 
-def install_programs(preset, prefix, *options):
+def aarch64_root():
+    """The root file system of arm64 packages; shows its own progress where it is missing."""
+    return run_shown(f"{E2E}/aarch64/root")
+
+
+def compile_aarch64(preset="release"):
+    """Compiles everything for aarch64, as users get it; returns the build folder. The cached settings go: they name the
+    root file system's files, and it may be another one."""
+    build = configure("aarch64", "--fresh", "--preset", preset, f"-DPP_HOOK_ZIG={zig()}", "-DCMAKE_C_COMPILER_LAUNCHER=ccache",
+                      f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake", f"-DPP_AARCH64_ROOT={aarch64_root()}")
+    compile_in(build)
+    return build
+
+
+def install_programs(preset, prefix, *options, compiled=compile_preset):
     """Compiles everything with a preset, and puts below `prefix`, which is made anew, what users get."""
     zig()
     with step(f"programs ({preset})"):
-        build = compile_preset(preset)
+        build = compiled(preset)
         run("rm", "-rf", prefix)
         run("cmake", "--install", build, "--prefix", prefix, *options, log="build.log")
 
 
-def build_product(preset="release", tag=None):
-    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by sources and tag."""
+def build_product(preset="release", tag=None, foreign=False):
+    """Compiles the programs and makes their image; returns (archive, image). Kept in the cache by sources and tag.
+
+    Foreign: for aarch64, on another machine.
+    """
     key = f"{preset}-{sources_key()}"
     image = f"{PRODUCT_IMAGE}:{tag or key}"
-    archive = os.path.join(CACHE, "images", f"precisionprobe-{key}{f'-{tag}' if tag else ''}.tar")
+    root = aarch64_root() if foreign else ""
+    kind = f"-aarch64-{os.path.basename(root)}" if foreign else ""
+    archive = os.path.join(CACHE, "images", f"precisionprobe-{key}{kind}{f'-{tag}' if tag else ''}.tar")
     if os.path.exists(archive):
         return archive, image
-    stage = build_folder(f"stage-{preset}")
-    install_programs(preset, f"{stage}/usr")
+    stage = build_folder(f"stage-{preset}{kind}")
+    install_programs(preset, f"{stage}/usr", compiled=compile_aarch64 if foreign else compile_preset)
     with step("image of the programs"):
         files = []
         for folder, _, names in os.walk(stage):
             for name in names:
                 path = os.path.join(folder, name)
                 files += ["--file", f"{path}:/{os.path.relpath(path, stage)}"]
-        for path in glob.glob(EVLIB):
-            files += ["--file", f"{path}:{path}"]
+        for path in glob.glob(root + EVLIB):
+            files += ["--file", f"{path}:{path.removeprefix(root)}"]
+        files += ["--sysroot", root, "--machine", "aarch64"] if foreign else []
         os.makedirs(os.path.dirname(archive), exist_ok=True)
         run(f"{E2E}/images/bundle", "--out", archive, "--tag", image, "--certificates", *files,
             "--entrypoint", "/usr/bin/precisionprobe-operator", log="images.log")

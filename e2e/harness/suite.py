@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 
-from . import checks
+from . import aarch64, checks
 from .cluster import Cluster
 from .deploy import Deployment
 from .progress import (CACHE, LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children,
@@ -22,7 +22,7 @@ LAST = re.compile(r"^=+ .*\b(passed|failed|error|errors|skipped|deselected|no te
 def parser():
     """e2e/test says what they mean, before there is a Python."""
     known = argparse.ArgumentParser(prog="e2e/test", add_help=False)
-    known.add_argument("--only", choices=["unit", "scenarios", "libraries"])
+    known.add_argument("--only", choices=["unit", "scenarios", "libraries", "aarch64"])
     known.add_argument("--quick", action="store_true")
     known.add_argument("--all", action="store_true")
     known.add_argument("-k", metavar="EXPR")
@@ -60,7 +60,7 @@ class Suite:
     # --- what runs beside the scenarios ---
 
     def beside_checks(self):
-        return checks.BESIDE + checks.EXTENDED * self.args.all
+        return checks.BESIDE + (checks.EXTENDED + aarch64.CHECKS) * self.args.all
 
     def begin_beside(self):
         """Holds a lock until they are over: scenarios that measure wait for it."""
@@ -163,6 +163,8 @@ class Suite:
         only = self.args.only
         if only == "libraries":
             return self.units(checks.LIBRARIES + checks.ALL_LIBRARIES * self.args.all)
+        if only == "aarch64":
+            return self.units(aarch64.CHECKS)
         if only != "unit":
             self.begin_preparing()
         if only != "scenarios":

@@ -65,14 +65,14 @@ def _add_bytes(tar, name, data):
     tar.addfile(info, io.BytesIO(data))
 
 
-def write(layer, name, config, out):
+def write(layer, name, config, out, machine=platform.machine()):
     """Wraps the layer tar as the image NAME into OUT, whole or not at all.
 
     The manifest comes first, so that a reader learns the image's identity
     without reading a gigabyte.
     """
     full_name(name)
-    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
     digest = _digest(layer)
     image = json.dumps({
         "architecture": architecture,

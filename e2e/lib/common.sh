@@ -77,3 +77,13 @@ lock() {
 
 # Eight hexadecimal digits that change when a file's content does.
 key_of() { cat "$@" | sha256sum | cut -c1-8; }
+
+# The archive's address as apt has it configured for the machine's own suite.
+mirror() {
+    local own url
+    own=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    url=$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+        awk -v own="$own" '$1 == own && $2 == "main" { print $3; exit }')
+    [ -n "$url" ] || die "apt's configuration names no archive for $own main"
+    printf '%s\n' "${url%/}"
+}

@@ -1,6 +1,7 @@
 """One of two pods has a wrong clock: the session ends on time, and the other one loses nothing."""
 import base64
 import json
+import platform
 import re
 import time
 import uuid
@@ -15,7 +16,7 @@ from harness.environment import AGENT, NAME, SERVICES, SYSTEM
 
 pytestmark = pytest.mark.extended
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+FAKETIME = f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1"
 # The sanitizer's allocator asks for the time unless it gives no memory back; libfaketime then looks its functions up, which
 # allocates, and waits for that allocator for ever.
 NO_TIME_IN_ALLOCATOR = "allocator_release_to_os_interval_ms=-1"

@@ -4,6 +4,7 @@
 #include "common/cleanup.h"
 #include "common/file.h"
 #include "common/wire.h"
+#include "sidecar/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -257,7 +258,7 @@ static int replace_file(const char *directory, const char *name, const json_t *r
     if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
         return pp_error_errno(err, "random numbers");
     int n = snprintf(path, sizeof path, "%s/%s", directory, name);
-    int m = snprintf(fresh, sizeof fresh, "%s/.new-%016" PRIx64, directory, id);
+    int m = snprintf(fresh, sizeof fresh, "%s/" PP_RING_UNNAMED "%016" PRIx64, directory, id);
     if (n < 0 || (size_t)n >= sizeof path || m < 0 || (size_t)m >= sizeof fresh)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "the directory's name is too long");
     PP_CLEANUP_FREE char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;

@@ -21,8 +21,6 @@ enum {
     UNNAMED_SECONDS = 60,
 };
 
-#define UNNAMED ".new-"
-
 struct pp_trainers {
     char *directory;
     pp_process *processes[PROCESSES_MAX];
@@ -132,7 +130,7 @@ void pp_trainers_scan(pp_trainers *t)
         if (n > suffix && strcmp(entry->d_name + n - suffix, PP_RING_SUFFIX) == 0 &&
             !is_known(t, entry->d_name))
             adopt(t, entry->d_name);
-        else if (strncmp(entry->d_name, UNNAMED, sizeof UNNAMED - 1) == 0)
+        else if (strncmp(entry->d_name, PP_RING_UNNAMED, sizeof PP_RING_UNNAMED - 1) == 0)
             remove_unnamed(dirfd(directory), entry->d_name);
     }
     (void)closedir(directory);

@@ -136,7 +136,7 @@ static void wait_for_one_before(void)
 static int publish(const char *folder, const char *id, const char *gpu, uint32_t period)
 {
     char fresh[PATH_MAX];
-    int n = snprintf(fresh, sizeof fresh, "%s/.new-%s-samples", folder, id);
+    int n = snprintf(fresh, sizeof fresh, "%s/" PP_RING_UNNAMED "%s-samples", folder, id);
     int m = snprintf(out.path, sizeof out.path, "%s/%s" PP_SAMPLES_SUFFIX, folder, id);
     if (n < 0 || (size_t)n >= sizeof fresh || m < 0 || (size_t)m >= sizeof out.path)
         return -1;

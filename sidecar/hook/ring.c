@@ -199,7 +199,7 @@ const char *pp_ring_open(const char *directory)
         return "there is a ring already";
     if (random_id(ring.id, sizeof ring.id) < 0)
         return "no random id";
-    int n = snprintf(ring.fresh, sizeof ring.fresh, "%s/.new-%s", directory, ring.id);
+    int n = snprintf(ring.fresh, sizeof ring.fresh, "%s/" PP_RING_UNNAMED "%s", directory, ring.id);
     int m = snprintf(ring.final, sizeof ring.final, "%s/%s" PP_RING_SUFFIX, directory, ring.id);
     if (n < 0 || (size_t)n >= sizeof ring.fresh || m < 0 || (size_t)m >= sizeof ring.final)
         return "the ring directory's name is too long";

@@ -2,6 +2,7 @@
 import fcntl
 import json
 import os
+import platform
 import re
 import signal
 import socket
@@ -259,7 +260,7 @@ def test_no_batch_goes_before_the_welcome(probe, server):
     assert stored(server) == sent(probe)
 
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+FAKETIME = f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1"
 needs_faketime = pytest.mark.skipif(not os.path.exists(FAKETIME), reason="Debian's package faketime is not installed")
 
 
