@@ -41,6 +41,7 @@
 #define PP_ANNOTATION_PYTHONPATH "precisionprobe.io/pythonpath"
 #define PP_ANNOTATION_LEFT "precisionprobe.io/not-injected" /* "Reason: sentence" */
 #define PP_LABEL_INJECTED "precisionprobe.io/injected"
+#define PP_LABEL_WORKLOAD "precisionprobe.io/workload"
 #define PP_LABEL_INJECT "precisionprobe.io/inject" /* "true": also where no session matches yet */
 
 typedef enum pp_session_phase {

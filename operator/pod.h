@@ -25,6 +25,7 @@ typedef struct pp_pod {
     char *owner_kind;  /**< of its workload: the controlling owner, "Deployment" for a ReplicaSet;
                           "Pod" without one */
     char *owner_name;
+    char *workload;      /**< by its label, in the owner's place in results; NULL: it has none */
     pp_owner_kind owner; /**< the same by group and kind: what is asked whether a pod will follow */
     json_t *labels;      /**< NULL: none */
     double cpu_request;  /**< cores, all containers together; NaN: none requested */

@@ -135,8 +135,8 @@ void pp_record_target(pp_runtime *runtime, const pp_pod *pod)
                                  .node = pod->node,
                                  .host_name = pod->host_name,
                                  .ip = pod->ip,
-                                 .workload_kind = pod->owner_kind,
-                                 .workload_name = pod->owner_name,
+                                 .workload_kind = pod->workload ? "Workload" : pod->owner_kind,
+                                 .workload_name = pod->workload ? pod->workload : pod->owner_name,
                                  .cpu_request = pod->cpu_request};
     pp_error err = {0};
     if (pp_store_put_target(runtime->op->store, &row, on_target_row, r, &err) < 0) {

@@ -115,6 +115,13 @@ static void test_owner_of_a_deployment_and_of_nobody(void **state)
     pod = decode("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"alone\",\"uid\":\"u\"}}", NULL);
     assert_string_equal(pod->owner_kind, "Pod");
     assert_string_equal(pod->owner_name, "alone");
+    assert_null(pod->workload);
+    pp_pod_free(pod);
+    pod = decode("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"alone\",\"uid\":\"u\","
+                 "\"labels\":{\"precisionprobe.io/workload\":\"ranker\"}}}",
+                 NULL);
+    assert_string_equal(pod->owner_name, "alone"); /* whom to ask whether a pod follows */
+    assert_string_equal(pod->workload, "ranker");
     pp_pod_free(pod);
 }
 
