@@ -27,6 +27,7 @@ static int make_visitors(pp_http_server *server)
         [SHARE_UNPROVEN] = {o->max_unproven, o->max_unproven_each, o->request_timeout,
                             o->request_timeout},
         [SHARE_REVIEW] = {PP_HTTP_MAX_REVIEWERS, 0, o->request_timeout, KEPT_OPEN},
+        [SHARE_API] = {PP_HTTP_MAX_API_CONNECTIONS, 0, o->request_timeout, KEPT_OPEN},
         [SHARE_PLAIN] = {PP_HTTP_MAX_PLAIN, PP_HTTP_MAX_PLAIN_EACH, o->request_timeout, KEPT_OPEN},
     };
     server->visitors = visitors_new(limits);
@@ -121,16 +122,25 @@ void http_arrival_is(pp_http_server *server, struct lws *wsi)
     visitors_rename(server->visitors, server, wsi);
 }
 
-bool http_arrival_reviews(pp_http_server *server, struct lws *wsi)
+static bool promote(pp_http_server *server, struct lws *wsi, visitor_share share)
 {
     const void *victim = NULL;
-    bool taken =
-        visitors_promote(server->visitors, wsi, SHARE_REVIEW, pp_time_monotonic(), &victim);
+    bool taken = visitors_promote(server->visitors, wsi, share, pp_time_monotonic(), &victim);
     if (victim)
         cut(server, victim);
     if (victim || !taken)
-        pp_meter_add(server->metrics.turned_away[SHARE_REVIEW], 1);
+        pp_meter_add(server->metrics.turned_away[share], 1);
     return taken;
+}
+
+bool http_arrival_reviews(pp_http_server *server, struct lws *wsi)
+{
+    return promote(server, wsi, SHARE_REVIEW);
+}
+
+bool http_arrival_proved(pp_http_server *server, struct lws *wsi)
+{
+    return promote(server, wsi, SHARE_API);
 }
 
 /* ---- descriptors ------------------------------------------------------------------------------
@@ -152,8 +162,8 @@ static size_t open_files(void)
 size_t http_arrivals_fit(const pp_http_options *options)
 {
     size_t files = open_files();
-    size_t others =
-        RESERVED_FILES + options->max_unproven + PP_HTTP_MAX_REVIEWERS + PP_HTTP_MAX_PLAIN;
+    size_t others = RESERVED_FILES + options->max_unproven + PP_HTTP_MAX_REVIEWERS +
+                    PP_HTTP_MAX_API_CONNECTIONS + PP_HTTP_MAX_PLAIN;
     size_t fit = files > others + MIN_CONNECTIONS ? files - others : MIN_CONNECTIONS;
     if (options->max_connections <= fit)
         return options->max_connections;
