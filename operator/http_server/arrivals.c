@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/time.h"
 
+#include <poll.h>
 #include <sys/resource.h>
 
 enum {
@@ -71,9 +72,23 @@ void http_arrivals_drain(pp_http_server *server)
     (void)cut_overdue(server);
 }
 
+/** Who reads results may leave before they are there. A reset that comes with the request is told
+ * to libuv once, which then watches the socket no more, and libwebsockets may be amid the handshake
+ * and miss it: so it is looked for. */
+static void cut_those_that_left(pp_http_server *server)
+{
+    for (peer *p = server->exchanges; p; p = p->hh.next) {
+        struct pollfd at = {.fd = lws_get_socket_fd(p->wsi)};
+        if (((exchange *)p)->stage == STAGE_API && poll(&at, 1, 0) > 0 &&
+            (at.revents & (POLLERR | POLLHUP)))
+            cut(server, p->wsi);
+    }
+}
+
 static void sweep(uv_timer_t *timer)
 {
     pp_http_server *server = timer->data;
+    cut_those_that_left(server);
     pp_meter_add(server->metrics.overdue, (double)cut_overdue(server));
     tell_counts(server);
     http_ingest_sweep(server);

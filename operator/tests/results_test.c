@@ -41,6 +41,8 @@ typedef struct trip {
     char text[12288];
     char *answer; /* owned; all that came */
     size_t n;
+    bool leaves; /* without waiting for an answer */
+    pthread_t thread;
     atomic_bool done;
 } trip;
 
@@ -76,7 +78,7 @@ static void *travel(void *context)
     SSL_set_fd(ssl, fd);
     if (fd >= 0 && SSL_connect(ssl) == 1 && SSL_write(ssl, t->text, (int)strlen(t->text)) > 0) {
         int got;
-        while ((got = SSL_read(ssl, t->answer + t->n, (int)(room - 1 - t->n))) > 0)
+        while (!t->leaves && (got = SSL_read(ssl, t->answer + t->n, (int)(room - 1 - t->n))) > 0)
             t->n += (size_t)got;
     }
     SSL_free(ssl);
@@ -100,28 +102,40 @@ static void reply_free(reply *r)
 }
 
 /** `headers`: whole lines. */
-static reply ask_with(world *w, const char *method, const char *path, const char *headers)
+static trip *set_out(world *w, const char *method, const char *path, const char *headers,
+                     bool leaves)
 {
-    static trip t;
-    pthread_t thread;
-    reply r = {0};
-    memset(&t, 0, sizeof t);
-    t.port = pp_http_tls_port(w->api->op.server);
-    (void)snprintf(t.text, sizeof t.text,
+    trip *t = calloc(1, sizeof *t);
+    t->port = pp_http_tls_port(w->api->op.server);
+    t->leaves = leaves;
+    (void)snprintf(t->text, sizeof t->text,
                    "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", method, path,
                    headers);
-    assert_int_equal(pthread_create(&thread, NULL, travel, &t), 0);
-    assert_true(api_server_run(w->api, is_done, &t));
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    r.raw = t.answer;
-    const char *end = strstr(t.answer, "\r\n\r\n");
+    assert_int_equal(pthread_create(&t->thread, NULL, travel, t), 0);
+    return t;
+}
+
+/** Waits for the answer, and frees the trip. */
+static reply come_back(world *w, trip *t)
+{
+    reply r = {0};
+    assert_true(api_server_run(w->api, is_done, t));
+    assert_int_equal(pthread_join(t->thread, NULL), 0);
+    r.raw = t->answer;
+    free(t);
+    const char *end = strstr(r.raw, "\r\n\r\n");
     if (!end)
         return r;
-    (void)snprintf(r.head, sizeof r.head, "%.*s\r\n", (int)(end - t.answer), t.answer);
+    (void)snprintf(r.head, sizeof r.head, "%.*s\r\n", (int)(end - r.raw), r.raw);
     r.status = (int)strtol(r.head + strlen("HTTP/1.1 "), NULL, 10);
     r.body = end + 4;
     r.json = json_loads(r.body, JSON_REJECT_DUPLICATES, NULL);
     return r;
+}
+
+static reply ask_with(world *w, const char *method, const char *path, const char *headers)
+{
+    return come_back(w, set_out(w, method, path, headers, false));
 }
 
 static reply ask(world *w, const char *path)
@@ -626,6 +640,35 @@ static void test_timeline(void **state)
     reply_free(&r);
 }
 
+/* By the names that everything else has for them. */
+static void test_phases_of_a_timeline(void **state)
+{
+    world *w = *state;
+    char sql[2048], numbers[128] = "", starts[256] = "", zeros[128] = "", threes[128] = "";
+    for (int i = 0; i < PP_WIRE_PHASES; i++) {
+        (void)snprintf(numbers + strlen(numbers), 8, "%s%d", i ? "," : "", i);
+        (void)snprintf(starts + strlen(starts), 16, "%s%d", i ? "," : "", 3000 + i);
+        (void)snprintf(zeros + strlen(zeros), 8, "%s0", i ? "," : "");
+        (void)snprintf(threes + strlen(threes), 8, "%s3", i ? "," : "");
+    }
+    (void)snprintf(
+        sql, sizeof sql,
+        "INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, "
+        " stretch_last, start_ns, end_ns, events, dropped, cost_ns, step_number, "
+        " step_start, step_duration, step_epoch, step_batch, layer, phase, step, start, "
+        " duration) VALUES ('s-new', 'p-0', 'agent', 2, 0, 1, true, 3000, 4000, 3, 0, 0, "
+        " '{3}', '{3000}', '{1000}', '{0}', '{0}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}')",
+        zeros, numbers, threes, starts, zeros);
+    execute(w->direct, sql);
+    reply r = ask(w, S1 "/timeline");
+    const json_t *intervals = json_object_get(json_array_get(items_of(&r), 2), "intervals");
+    assert_int_equal(json_array_size(intervals), PP_WIRE_PHASES);
+    for (int i = 0; i < PP_WIRE_PHASES; i++)
+        assert_string_equal(text_of(json_array_get(intervals, (size_t)i), "phase"),
+                            pp_wire_phase_name((pp_wire_phase)i));
+    reply_free(&r);
+}
+
 /* ---- revisions ---- */
 
 static int status_of(world *w, const char *path, const char *etag)
@@ -753,6 +796,125 @@ static void test_a_query_that_takes_long(void **state)
     reply_free(&r);
 }
 
+/** Until so many backends of the database wait for the test's lock. */
+static void await_locked(world *w, int n)
+{
+    static const char sql[] = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "
+                              "'item'::regclass";
+    const int64_t end = pp_time_monotonic() + INT64_C(60000000000);
+    while (atoi(cell(w, sql)) < n) {
+        assert_true(pp_time_monotonic() < end);
+        api_server_run_for(w->api, INT64_C(5000000));
+    }
+}
+
+/* So many run, so many wait; the next one is told to come later, and all others are answered. */
+static void test_many_queries(void **state)
+{
+    enum { ALL = 6 };
+    world *w = *state;
+    trip *trips[ALL];
+    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    for (int i = 0; i < ALL; i++) {
+        trips[i] = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
+        api_server_run_for(w->api, INT64_C(50000000));
+    }
+    await_locked(w, 2);
+    reply r = ask(w, S1 "/kernels");
+    assert_int_equal(r.status, 429);
+    assert_true(*header(&r, "Retry-After"));
+    reply_free(&r);
+    execute(w->direct, "ROLLBACK");
+    for (int i = 0; i < ALL; i++) {
+        r = come_back(w, trips[i]);
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+    }
+}
+
+/* Of those that leave, nothing is left: neither in the queue nor, in the end, in the database. */
+static void test_readers_that_leave(void **state)
+{
+    enum { ALL = 6 };
+    world *w = *state;
+    trip *trips[ALL];
+    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    for (int i = 0; i < ALL; i++)
+        trips[i] = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", true);
+    await_locked(w, 2);
+    for (int i = 0; i < ALL; i++) {
+        reply r = come_back(w, trips[i]);
+        reply_free(&r);
+    }
+    /* Soon there is room in the queue, while the two in the database still wait. */
+    trip *last = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
+    for (api_server_run_for(w->api, INT64_C(1000000000)); last->done;) {
+        reply early = come_back(w, last);
+        assert_int_equal(early.status, 429);
+        reply_free(&early);
+        last = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
+        api_server_run_for(w->api, INT64_C(1000000000));
+    }
+    execute(w->direct, "ROLLBACK");
+    reply r = come_back(w, last);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+}
+
+/* A stop ends what is being read; teardown sees that nothing is left on the loop. */
+static void test_a_stop_amid_a_query(void **state)
+{
+    world *w = *state;
+    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    trip *t = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
+    await_locked(w, 1);
+    pp_results_stop(&w->api->op);
+    pp_http_server_stop(w->api->op.server);
+    reply r = come_back(w, t);
+    assert_true(r.status == 0 || r.status == 503);
+    reply_free(&r);
+}
+
+/* Connections that are lost are made anew, amid a query too. */
+static void test_lost_connections(void **state)
+{
+    static const char cut[] = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                              "WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    world *w = *state;
+    (void)cell(w, cut);
+    reply r = ask(w, S1 "/layers");
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    trip *t = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
+    await_locked(w, 1);
+    (void)cell(w, cut);
+    execute(w->direct, "ROLLBACK");
+    r = come_back(w, t);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+}
+
+/* Nothing can be written by it, whatever a statement says. */
+static void test_queries_only_read(void **state)
+{
+    world *w = *state;
+    reply r = ask(w, S1);
+    reply_free(&r);
+    execute(w->direct,
+            "CREATE FUNCTION spoil() RETURNS text LANGUAGE plpgsql AS $$ BEGIN DELETE FROM rank; "
+            " RETURN 'x'; END $$;"
+            "ALTER VIEW result_rank RENAME TO result_rank_was;"
+            "CREATE VIEW result_rank AS SELECT namespace, session, session_uid, session_phase, "
+            " spoil() AS workload_kind, workload_name, pod_name, pod_uid, node, process, rank, "
+            " world_size, steps, ms_per_step, own_ms_per_step, own_stderr_ms, wait_ms_per_step, "
+            " others_own_ms_per_step, latest FROM result_rank_was");
+    r = ask(w, S1 "/ranks");
+    assert_true(r.status >= 500);
+    assert_string_equal(cell(w, "SELECT count(*) FROM rank"), "2");
+    reply_free(&r);
+}
+
 /* A page ends where it is large; all rows come all the same. */
 static void test_large_answers(void **state)
 {
@@ -780,10 +942,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_page_keeps_its_session, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_views, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timeline, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_phases_of_a_timeline, setup, teardown),
         cmocka_unit_test_setup_teardown(test_etags, setup, teardown),
         cmocka_unit_test_setup_teardown(test_requests_that_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(test_methods, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_query_that_takes_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_queries, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_readers_that_leave, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_stop_amid_a_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_queries_only_read, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large_answers, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
