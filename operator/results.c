@@ -23,6 +23,7 @@ typedef struct reading {
     pp_http_id id;
     pp_api_request request;
     pp_api_page page;
+    uint64_t asked;   /**< pp_api_etag_of it */
     pp_strings known; /**< versions that the client has */
     bool any;         /**< whatever there is, the client has it */
     pp_query_id query;
@@ -97,7 +98,7 @@ static bool is_known(const reading *r)
 static void answer_page(reading *r)
 {
     char etag[PP_API_MAX_ETAG];
-    pp_api_etag(r->page.version, etag);
+    pp_api_etag(r->page.version, r->asked, etag);
     const bool known = is_known(r);
     const pp_http_api_answer answer = {.status = known ? 304 : 200,
                                        .proved = true,
@@ -261,9 +262,10 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
     }
     r->op = op;
     r->id = id;
+    r->asked = pp_api_etag_of(request->path, request->query);
     pp_api_page_init(&r->page, r->request.kind, r->request.limit);
     HASH_ADD(hh, all->readings, id, sizeof r->id, r);
-    if (pp_api_etags_read(request->if_none_match, &r->known, &r->any, NULL) < 0) {
+    if (pp_api_etags_read(request->if_none_match, r->asked, &r->known, &r->any, NULL) < 0) {
         fail(r, PP_API_UNAVAILABLE, false, "out of memory");
         return;
     }

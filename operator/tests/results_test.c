@@ -315,7 +315,7 @@ static void may(world *w, const char *user, const char *access)
     w->api->objects[1].text = access;
 }
 
-static int setup(void **state)
+static int setup_with(void **state, int64_t query_timeout)
 {
     void *api = NULL;
     char base[256];
@@ -330,7 +330,7 @@ static int setup(void **state)
     w->api->config.api.enabled = true;
     w->api->config.api.connections = 2;
     w->api->config.api.max_waiting = 4;
-    w->api->config.api.query_timeout = INT64_C(5000000000);
+    w->api->config.api.query_timeout = query_timeout;
     const pp_store_options store = {.conninfo_file = w->conninfo_path};
     op->store = pp_store_new(op->loop, &store, &err);
     assert_non_null(op->store);
@@ -341,6 +341,17 @@ static int setup(void **state)
     may(w, USER, YES);
     *state = w;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, INT64_C(5000000000));
+}
+
+/** Where no query ends for its time. */
+static int setup_patient(void **state)
+{
+    return setup_with(state, INT64_C(600000000000));
 }
 
 static int teardown(void **state)
@@ -692,6 +703,8 @@ static void test_etags(void **state)
     reply_free(&r);
     assert_int_equal(status_of(w, S1 "/layers", etag), 304);
     assert_int_equal(status_of(w, S1 "/layers", "\"1-0123\""), 200);
+    assert_int_equal(status_of(w, S1 "/layers?limit=7", etag), 200);
+    assert_int_equal(status_of(w, S1 "/quality", etag), 200);
     execute(w->direct, "UPDATE attribution SET revision = 5 WHERE pod_uid = 'p-1'");
     assert_int_equal(status_of(w, S1 "/layers", etag), 200);
     r = ask(w, S1 "/layers");
@@ -788,6 +801,7 @@ static void test_a_query_that_takes_long(void **state)
     reply r = ask(w, S1 "/layers");
     assert_int_equal(r.status, 503);
     assert_true(*header(&r, "Retry-After"));
+    assert_non_null(strstr(r.body, "the database is away, or took too long"));
     assert_null(strstr(r.body, "SQLSTATE"));
     reply_free(&r);
     execute(w->direct, "ROLLBACK");
@@ -848,7 +862,9 @@ static void test_readers_that_leave(void **state)
     }
     /* Soon there is room in the queue, while the two in the database still wait. */
     trip *last = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
+    const int64_t end = pp_time_monotonic() + INT64_C(8000000000);
     for (api_server_run_for(w->api, INT64_C(1000000000)); last->done;) {
+        assert_true(pp_time_monotonic() < end);
         reply early = come_back(w, last);
         assert_int_equal(early.status, 429);
         reply_free(&early);
@@ -948,7 +964,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_methods, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_query_that_takes_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_queries, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_readers_that_leave, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_readers_that_leave, setup_patient, teardown),
         cmocka_unit_test_setup_teardown(test_a_stop_amid_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(test_queries_only_read, setup, teardown),

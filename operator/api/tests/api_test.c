@@ -275,16 +275,23 @@ static void entity_tags(void **state)
     pp_strings known = {0};
     bool any = true;
     (void)state;
-    pp_api_etag("abc123", tag);
+    pp_strings query = {0};
+    const uint64_t of = pp_api_etag_of("/a", &query);
+    assert_int_equal(pp_strings_add(&query, "limit=1", NULL), 0);
+    assert_true(of != pp_api_etag_of("/a", &query) && of != pp_api_etag_of("/b", &known));
+    pp_strings_free(&query);
+    pp_api_etag("abc123", of, tag);
     (void)snprintf(header, sizeof header, "\"other\", W/%s , \"", tag);
-    assert_int_equal(pp_api_etags_read(header, &known, &any, NULL), 0);
+    assert_int_equal(pp_api_etags_read(header, of, &known, &any, NULL), 0);
     assert_int_equal(known.count, 1);
     assert_string_equal(known.items[0], "abc123");
     assert_false(any);
     pp_strings_free(&known);
-    assert_int_equal(pp_api_etags_read(" *", &known, &any, NULL), 0);
+    assert_int_equal(pp_api_etags_read(header, of + 1, &known, &any, NULL), 0);
+    assert_int_equal(known.count, 0);
+    assert_int_equal(pp_api_etags_read(" *", of, &known, &any, NULL), 0);
     assert_true(any);
-    assert_int_equal(pp_api_etags_read("\"1-a'b\", \"1-\", \"1", &known, &any, NULL), 0);
+    assert_int_equal(pp_api_etags_read("\"1-a'b\", \"1-\", \"1", of, &known, &any, NULL), 0);
     assert_int_equal(known.count, 0);
 }
 
