@@ -172,7 +172,7 @@ static void cursors(void **state)
         (void)snprintf(cut, sizeof cut, "%.*s", (int)n, text);
         assert_int_equal(pp_api_cursor_read(PP_API_KERNELS, cut, &c, NULL), -1);
     }
-    strcat(text, "AAAA");
+    memcpy(text + strlen(text), "AAAA", 5);
     assert_int_equal(pp_api_cursor_read(PP_API_KERNELS, text, &c, NULL), -1);
     assert_int_equal(pp_api_cursor_read(PP_API_KERNELS, "a+b/", &c, NULL), -1);
 }

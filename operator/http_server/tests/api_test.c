@@ -96,7 +96,7 @@ static void test_what_does_not_reach_it(void **state)
     char path[256] = "/api/now?", part[] = "a&";
     client c = open_from(f, "127.0.0.1");
     for (int i = 0; i < 20; i++)
-        (void)strcat(path, part);
+        (void)snprintf(path + strlen(path), sizeof path - strlen(path), "%s", part);
     expect(&c, path, TOKEN, 400, NULL);
     client_close(&c);
     c = open_from(f, "127.0.0.1");
