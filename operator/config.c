@@ -17,6 +17,16 @@ enum { MAX_FILE = 1 << 20, MAX_STRING = 4096, MAX_STRINGS = 64 };
 
 /* Sorted by path. Descriptions are one line of Markdown. */
 static const pp_config_option options[] = {
+    {"api.connections", PP_CONFIG_INTEGER, AT(api.connections), "2", 1, 16, NULL,
+     "Connections to Postgres on which each replica reads results for the HTTP API; as many "
+     "queries "
+     "run at once"},
+    {"api.enabled", PP_CONFIG_BOOL, AT(api.enabled), "true", 0, 0, NULL,
+     "Whether results are served by HTTP, on `http.tlsPort` below /api/v1/"},
+    {"api.maxWaiting", PP_CONFIG_INTEGER, AT(api.max_waiting), "16", 0, 1024, NULL,
+     "Queries of the HTTP API that wait for a connection; further requests are answered 429"},
+    {"api.queryTimeout", PP_CONFIG_DURATION, AT(api.query_timeout), "5s", 0.1, 15, NULL,
+     "How long one query of the HTTP API may take in the database"},
     {"attribution.maxStandardErrorPoints", PP_CONFIG_NUMBER,
      AT(attribution.max_standard_error_points), "5", 0.1, 50, NULL,
      "Greatest standard error, in points of 100 of a metric's range, with which a layer's value is "

@@ -17,6 +17,12 @@
 /** Durations are ns. No string is NULL: "" means not given. Everything is owned. */
 typedef struct pp_config {
     struct {
+        bool enabled;
+        int64_t connections; /**< to the database, beside the store's */
+        int64_t max_waiting; /**< queries beside those that run */
+        int64_t query_timeout;
+    } api;
+    struct {
         double max_standard_error_points; /**< of 100, above which no value is reported */
         int64_t solve_interval;
     } attribution;

@@ -16,6 +16,7 @@
 #include "operator/pending_call.h"
 #include "operator/reconcile.h"
 #include "operator/replicas.h"
+#include "operator/results.h"
 #include "operator/retention.h"
 #include "operator/serve.h"
 #include "operator/session_runtime.h"
@@ -99,6 +100,7 @@ static void finish_stop(pp_operator *op)
     pp_replicas_stop(op);
     pp_match_index_free(op->matches);
     pp_workqueue_free(op->queue);
+    pp_results_stop(op);
     pp_kube_reviewer_free(op->reviewer);
     pp_kube_recorder_free(op->recorder);
     op->lease = NULL;
@@ -148,10 +150,11 @@ static void on_certificate(pp_operator *op, const pp_certificates *certificates)
                                              .session = pp_admission_session_came};
     pp_error err = {0};
     if (pp_addresses_start(op, &err) < 0 || pp_replicas_start(op, &err) < 0 ||
-        pp_admission_start(op, &err) < 0 || pp_serve_start(op, certificates, &err) < 0 ||
-        pp_stuck_start(op, &err) < 0 || pp_silent_start(op, &err) < 0 ||
-        pp_watches_start(op, &events, &err) < 0 || pp_limits_watch_start(op, &err) < 0 ||
-        pp_creations_start(op, &err) < 0 || pp_leader_start(op, on_handed_over, &err) < 0) {
+        pp_admission_start(op, &err) < 0 || pp_results_start(op, &err) < 0 ||
+        pp_serve_start(op, certificates, &err) < 0 || pp_stuck_start(op, &err) < 0 ||
+        pp_silent_start(op, &err) < 0 || pp_watches_start(op, &events, &err) < 0 ||
+        pp_limits_watch_start(op, &err) < 0 || pp_creations_start(op, &err) < 0 ||
+        pp_leader_start(op, on_handed_over, &err) < 0) {
         give_up(op, "starting", &err);
         return;
     }

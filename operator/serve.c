@@ -9,6 +9,7 @@
 #include "operator/claims.h"
 #include "operator/limits_watch.h"
 #include "operator/replicas.h"
+#include "operator/results.h"
 #include "operator/state.h"
 #include "operator/tls.h"
 #include "operator/watches.h"
@@ -68,6 +69,16 @@ static void on_disconnected(void *context, pp_http_id connection)
     pp_connections_disconnected(context, connection);
 }
 
+static void on_api(void *context, pp_http_id id, const pp_http_api_request *request)
+{
+    pp_results_request(context, id, request);
+}
+
+static void on_api_gone(void *context, pp_http_id id)
+{
+    pp_results_gone(context, id);
+}
+
 static bool ready(void *context, char *reason, size_t size)
 {
     const pp_operator *op = context;
@@ -115,6 +126,8 @@ int pp_serve_start(pp_operator *op, const pp_certificates *certificates, pp_erro
                                        .time = on_time,
                                        .hook = on_hook,
                                        .disconnected = on_disconnected,
+                                       .api = op->results ? on_api : NULL,
+                                       .api_gone = on_api_gone,
                                        .ready = ready};
     return pp_http_server_new(&options, &handlers, &op->server, err);
 }

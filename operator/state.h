@@ -52,6 +52,7 @@ struct pp_operator {
     pp_metric_source source;
     pp_meters meters;
     pp_turns turns;
+    struct pp_results *results; /**< the HTTP API; NULL: it is not served */
     struct pp_tls *tls;
     struct pp_admission *admission;
     json_t *owner;                  /**< ownerReference to the operator's Deployment; NULL: none */

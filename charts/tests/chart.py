@@ -148,6 +148,7 @@ WRONG_VALUES = (
     "config.injection.cpu=lots", "config.injection.memory=64MB", "config.injection.cpu=-1", "config.sampling.memory=much", "config.fine.memory=much",
     "config.injection.gpuResources[0]=nvidia.com gpu", 'config.injection.gpuResources[0]=""',
     "config.injection.release=perhaps", "config.injection.nativeSidecar=always", "config.ingest.endpoint=ws://x/y",
+    "config.api.connections=0", "config.api.queryTimeout=1h", "config.api.enabled=perhaps",
     "config.ingest.maxConnections=0", "config.ingest.maxConnections=many", "config.http.bindAddress=localhost",
     "config.kubernetes.namespace=ML", "config.kubernetes.requestsPerSecond=0", "config.log.level=loud",
     "config.sampling.periodMicroseconds=1", "config.attribution.maxStandardErrorPoints=51",
@@ -245,6 +246,7 @@ RIGHTS = {
                      | verbs_on("own", "events.k8s.io", "events", None, "create", "patch"),
     "kube/lease.c": verbs_on("own", "coordination.k8s.io", "leases", None, "create")
                     | verbs_on("own", "coordination.k8s.io", "leases", OWN, "get", "update"),
+    "kube/access_review.c": verbs_on("cluster", "authorization.k8s.io", "subjectaccessreviews", None, "create"),
     "kube/token_review.c": verbs_on("cluster", "authentication.k8s.io", "tokenreviews", None, "create"),
     "limits_watch.c": verbs_on("watched", "", "limitranges", None, "list", "watch")
                       | verbs_on("watched", "", "resourcequotas", None, "list", "watch"),
@@ -297,6 +299,8 @@ def check_rights():
     all_of_them = {right for rights in RIGHTS.values() for right in rights if isinstance(right, tuple)}
     release = verbs_on("watched", "", "pods", None, "delete")
     for name, sets, expected in (("all namespaces", [], all_of_them - release),
+                                 ("without the API", ["config.api.enabled=false"],
+                                  all_of_them - release - RIGHTS["kube/access_review.c"]),
                                  ("and pods released", ["config.injection.release=true"], all_of_them),
                                  ("one namespace", ["config.kubernetes.namespace=ml"], all_of_them - release),
                                  ("its own namespace", ["config.kubernetes.namespace=system"],

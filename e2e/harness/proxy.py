@@ -36,11 +36,11 @@ class Proxy:
         self.lock = threading.Lock()
         atexit.register(self.close)
 
-    def get(self, path):
+    def get(self, path, headers=None):
         """(status, text) of GET."""
         connection = Connection(self.serving())
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read().decode("utf-8", "replace")
         finally:

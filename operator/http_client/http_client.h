@@ -27,6 +27,7 @@ typedef enum pp_http_client_share {
     PP_HTTP_CLIENT_OTHER,      /**< 512 at once */
     PP_HTTP_CLIENT_LEASE,      /**< 16 */
     PP_HTTP_CLIENT_TOKENS,     /**< 128: TokenReviews */
+    PP_HTTP_CLIENT_READERS,    /**< 64: reviews of who reads results, and may */
     PP_HTTP_CLIENT_PROMETHEUS, /**< 512 */
     PP_HTTP_CLIENT_REPLICAS,   /**< 64: the operator's other replicas */
     PP_HTTP_CLIENT_SHARES,

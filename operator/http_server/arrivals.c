@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/time.h"
 
+#include <poll.h>
 #include <sys/resource.h>
 
 enum {
@@ -27,6 +28,7 @@ static int make_visitors(pp_http_server *server)
         [SHARE_UNPROVEN] = {o->max_unproven, o->max_unproven_each, o->request_timeout,
                             o->request_timeout},
         [SHARE_REVIEW] = {PP_HTTP_MAX_REVIEWERS, 0, o->request_timeout, KEPT_OPEN},
+        [SHARE_API] = {PP_HTTP_MAX_API_CONNECTIONS, 0, o->request_timeout, KEPT_OPEN},
         [SHARE_PLAIN] = {PP_HTTP_MAX_PLAIN, PP_HTTP_MAX_PLAIN_EACH, o->request_timeout, KEPT_OPEN},
     };
     server->visitors = visitors_new(limits);
@@ -70,9 +72,23 @@ void http_arrivals_drain(pp_http_server *server)
     (void)cut_overdue(server);
 }
 
+/** Who reads results may leave before they are there. A reset that comes with the request is told
+ * to libuv once, which then watches the socket no more, and libwebsockets may be amid the handshake
+ * and miss it: so it is looked for. */
+static void cut_those_that_left(pp_http_server *server)
+{
+    for (peer *p = server->exchanges; p; p = p->hh.next) {
+        struct pollfd at = {.fd = lws_get_socket_fd(p->wsi)};
+        if (((exchange *)p)->stage == STAGE_API && poll(&at, 1, 0) > 0 &&
+            (at.revents & (POLLERR | POLLHUP)))
+            cut(server, p->wsi);
+    }
+}
+
 static void sweep(uv_timer_t *timer)
 {
     pp_http_server *server = timer->data;
+    cut_those_that_left(server);
     pp_meter_add(server->metrics.overdue, (double)cut_overdue(server));
     tell_counts(server);
     http_ingest_sweep(server);
@@ -121,16 +137,25 @@ void http_arrival_is(pp_http_server *server, struct lws *wsi)
     visitors_rename(server->visitors, server, wsi);
 }
 
-bool http_arrival_reviews(pp_http_server *server, struct lws *wsi)
+static bool promote(pp_http_server *server, struct lws *wsi, visitor_share share)
 {
     const void *victim = NULL;
-    bool taken =
-        visitors_promote(server->visitors, wsi, SHARE_REVIEW, pp_time_monotonic(), &victim);
+    bool taken = visitors_promote(server->visitors, wsi, share, pp_time_monotonic(), &victim);
     if (victim)
         cut(server, victim);
     if (victim || !taken)
-        pp_meter_add(server->metrics.turned_away[SHARE_REVIEW], 1);
+        pp_meter_add(server->metrics.turned_away[share], 1);
     return taken;
+}
+
+bool http_arrival_reviews(pp_http_server *server, struct lws *wsi)
+{
+    return promote(server, wsi, SHARE_REVIEW);
+}
+
+bool http_arrival_proved(pp_http_server *server, struct lws *wsi)
+{
+    return promote(server, wsi, SHARE_API);
 }
 
 /* ---- descriptors ------------------------------------------------------------------------------
@@ -152,8 +177,8 @@ static size_t open_files(void)
 size_t http_arrivals_fit(const pp_http_options *options)
 {
     size_t files = open_files();
-    size_t others =
-        RESERVED_FILES + options->max_unproven + PP_HTTP_MAX_REVIEWERS + PP_HTTP_MAX_PLAIN;
+    size_t others = RESERVED_FILES + options->max_unproven + PP_HTTP_MAX_REVIEWERS +
+                    PP_HTTP_MAX_API_CONNECTIONS + PP_HTTP_MAX_PLAIN;
     size_t fit = files > others + MIN_CONNECTIONS ? files - others : MIN_CONNECTIONS;
     if (options->max_connections <= fit)
         return options->max_connections;

@@ -25,24 +25,6 @@ typedef struct answer {
 /* ---- reading the request -----------------------------------------------------------------------
  */
 
-static bool is_token(const char *text)
-{
-    static const char legal[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/=";
-    return *text && strspn(text, legal) == strlen(text);
-}
-
-/** The bearer token of the request into out (PP_HTTP_MAX_TOKEN + 16 bytes); NULL when none. */
-static const char *read_token(struct lws *wsi, char *out)
-{
-    static const char scheme[] = "Bearer ";
-    if (lws_hdr_copy(wsi, out, PP_HTTP_MAX_TOKEN + 16, WSI_TOKEN_HTTP_AUTHORIZATION) <= 0 ||
-        strncasecmp(out, scheme, sizeof scheme - 1) != 0)
-        return NULL;
-    const char *token = out + sizeof scheme - 1;
-    return is_token(token) && strlen(token) <= PP_HTTP_MAX_TOKEN ? token : NULL;
-}
-
 /** Whether a comma-separated header has the word among its items. */
 static bool header_has(struct lws *wsi, enum lws_token_indexes header, const char *word)
 {
@@ -113,7 +95,7 @@ bool http_upgrade_allowed(pp_http_server *server, struct lws *wsi, pp_http_ident
     if (lws_hdr_copy(wsi, path, sizeof path, WSI_TOKEN_GET_URI) <= 0 ||
         strcmp(path, PP_WIRE_PATH) != 0)
         return false;
-    answer a = judge(server, wsi, read_token(wsi, text), digest);
+    answer a = judge(server, wsi, http_bearer_token(wsi, text), digest);
     if (a.status != 101 || !http_ingest_make_place(server, &a.known->identity))
         return false;
     *ret_identity = a.known->identity;
@@ -149,7 +131,7 @@ void http_upgrade_begin(exchange *ex)
 {
     pp_http_server *server = ex->peer.server;
     char text[PP_HTTP_MAX_TOKEN + 16];
-    const char *token = read_token(ex->peer.wsi, text);
+    const char *token = http_bearer_token(ex->peer.wsi, text);
     answer a = judge(server, ex->peer.wsi, token, ex->digest);
     if (a.status == 101 && !http_ingest_has_place(server))
         a = (answer){.status = 503, .text = "there are too many connections"};

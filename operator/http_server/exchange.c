@@ -47,9 +47,10 @@ void http_exchange_free(exchange *ex)
 {
     peer *p = &ex->peer;
     HASH_DEL(p->server->exchanges, p);
-    if (ex->stage == STAGE_REVIEW)
+    if (ex->stage == STAGE_REVIEW || ex->stage == STAGE_API)
         ex->given_up(ex);
     p->server->review_bytes -= ex->reserved;
+    p->server->api_bytes -= ex->api_bytes;
     pp_buf_done(&ex->body);
     free(ex->answer);
     free(ex);
@@ -72,6 +73,7 @@ static const char *reason_phrase(int status)
         const char *phrase;
     } known[] = {
         {200, "OK"},
+        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -80,7 +82,10 @@ static const char *reason_phrase(int status)
         {408, "Request Timeout"},
         {411, "Length Required"},
         {413, "Content Too Large"},
+        {414, "URI Too Long"},
         {426, "Upgrade Required"},
+        {429, "Too Many Requests"},
+        {500, "Internal Server Error"},
         {503, "Service Unavailable"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -109,11 +114,14 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
     if (ex->answer) /* each request gets one */
         return;
     ex->close |= ex->peer.server->draining;
-    char head[MAX_HEAD];
-    int n = snprintf(head, sizeof head,
-                     "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s\r\n",
-                     status, reason_phrase(status), type, len, headers,
+    char head[MAX_HEAD], length[48] = "";
+    if (status != 304) /* which has no body, whatever its length would be */
+        (void)snprintf(length, sizeof length, "Content-Length: %zu\r\n", len);
+    int n = snprintf(head, sizeof head, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n%s%s%s\r\n", status,
+                     reason_phrase(status), type, length, headers,
                      ex->close ? "Connection: close\r\n" : "");
+    if (ex->head_only || status == 304)
+        len = 0;
     if (n > 0 && (size_t)n < sizeof head && len <= MAX_ANSWER)
         ex->answer = malloc(LWS_PRE + (size_t)n + len);
     if (ex->answer) {
@@ -125,7 +133,7 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
     } /* else nothing is written and the connection ends */
     count_answer(ex, status);
     visitors_idle(ex->peer.server->visitors, ex->peer.wsi, pp_time_monotonic());
-    http_exchange_enter(ex, STAGE_ANSWER, ANSWER_TIMEOUT);
+    http_exchange_enter(ex, STAGE_ANSWER, ex->answer_timeout ? ex->answer_timeout : ANSWER_TIMEOUT);
     lws_callback_on_writable(ex->peer.wsi);
 }
 

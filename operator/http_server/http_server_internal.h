@@ -18,6 +18,7 @@
 #include <uthash.h>
 
 enum {
+    HEADER_BYTES = 8192, /* a projected token has 1 to 2 KB; past this the peer is cut off */
     DIGEST_BYTES = 32,
     WRITE_PIECE = 16384, /* bytes written in one turn of the loop */
     MAX_ANSWER = 6 << 20,
@@ -27,7 +28,8 @@ enum {
 
 #define MILLISECOND INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
-#define ANSWER_TIMEOUT (10 * SECOND) /* for a peer to read its answer */
+#define ANSWER_TIMEOUT (10 * SECOND)     /* for a peer to read its answer */
+#define API_ANSWER_TIMEOUT (30 * SECOND) /* the same of the API's, which are large */
 
 typedef enum peer_kind { PEER_EXCHANGE, PEER_CONNECTION } peer_kind;
 
@@ -44,6 +46,7 @@ typedef enum exchange_stage {
     STAGE_BODY,      /* the request's body is coming in */
     STAGE_REVIEW,    /* the handler has the review */
     STAGE_AUTHORIZE, /* the token is being decided on */
+    STAGE_API,       /* the handler has a request of the API */
     STAGE_ANSWER,    /* the answer is being written */
 } exchange_stage;
 
@@ -66,7 +69,12 @@ struct exchange {
     size_t head_len;
     size_t answer_len; /* head and body */
     size_t written;
-    void (*given_up)(exchange *ex); /* where it ends in STAGE_REVIEW */
+    void (*given_up)(exchange *ex); /* where it ends in STAGE_REVIEW or STAGE_API */
+    bool head_only;                 /* the answer's body is not wanted */
+    bool asks;                      /* it has one of the API's places: `question` */
+    asking question;
+    size_t api_bytes;       /* as counted in the server's api_bytes */
+    int64_t answer_timeout; /* ns to read the answer; 0: ANSWER_TIMEOUT */
 };
 
 /** One message on its way out. */
@@ -214,6 +222,8 @@ struct pp_http_server {
     pod_share *holders;               /* those of which batches are not answered */
     verdict *verdicts[VERDICT_KINDS]; /* by digest */
     askers *askers;
+    askers *api_askers;
+    size_t api_bytes; /* of answers of the API that are not read yet */
     decoder *decoder;
     size_t open_connections;
     size_t displaced; /* connections that have no place any more */
@@ -245,6 +255,8 @@ bool http_arrival_admitted(pp_http_server *server, const struct lws_filter_netwo
 void http_arrival_is(pp_http_server *server, struct lws *wsi);
 /** It has proved to come for reviews; false where there is no place for it. */
 bool http_arrival_reviews(pp_http_server *server, struct lws *wsi);
+/** It has proved to come for results; false where there is no place for it. */
+bool http_arrival_proved(pp_http_server *server, struct lws *wsi);
 /** How many connections of agents fit beside all else; raises the limit of open files first. */
 size_t http_arrivals_fit(const pp_http_options *options);
 
@@ -284,6 +296,21 @@ bool http_review_path(exchange *ex, const char *path);
 void http_review_begin(exchange *ex);
 void http_review_body(exchange *ex);
 void http_review_late(exchange *ex);
+
+/* api.c: the HTTP API. */
+/** Before anybody can connect; -1 without memory. */
+int http_api_start(pp_http_server *server);
+void http_api_free(pp_http_server *server);
+/** Whether the request is one of the API's, whatever its method. */
+bool http_api_path(exchange *ex);
+void http_api_begin(exchange *ex);
+void http_api_late(exchange *ex);
+
+/* token.c: what a request brings to prove itself. */
+/** Whether a text can be a token, of PP_HTTP_MAX_TOKEN bytes at most. */
+bool http_is_token(const char *text);
+/** The request's bearer token, in out (PP_HTTP_MAX_TOKEN + 16 bytes); NULL: none. */
+const char *http_bearer_token(struct lws *wsi, char *out);
 
 /* authorization.c: who may upgrade. */
 bool http_upgrade_allowed(pp_http_server *server, struct lws *wsi, pp_http_identity *ret_identity);

@@ -97,6 +97,10 @@ static void route_request(exchange *ex)
     bool found = false;
     if (!read_length(ex))
         return;
+    if (!ex->plain && http_api_path(ex)) {
+        http_api_begin(ex);
+        return;
+    }
     if (method && !ex->plain && http_review_path(ex, path)) {
         begin_review(ex, method);
         return;
@@ -154,6 +158,9 @@ static int timer(exchange *ex)
         return 0;
     case STAGE_AUTHORIZE:
         http_upgrade_late(ex);
+        return 0;
+    case STAGE_API:
+        http_api_late(ex);
         return 0;
     case STAGE_ANSWER:
         break;

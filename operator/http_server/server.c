@@ -6,7 +6,6 @@
 #include <string.h>
 
 enum {
-    HEADER_BYTES = 8192,    /* a projected token has 1 to 2 KB; past this the peer is cut off */
     HEADERS_AT_ONCE = 512,  /* requests whose headers are in memory */
     HANDSHAKE_SECONDS = 10, /* for TLS, headers, gaps in a body */
     KEEPALIVE_SECONDS = 90, /* an idle connection is kept for its client, as Go's clients expect */
@@ -114,6 +113,7 @@ static void fill_defaults(pp_http_options *o)
     o->pod_rate = o->pod_rate ? o->pod_rate : PP_HTTP_POD_RATE;
     o->body_timeout = o->body_timeout ? o->body_timeout : 5 * SECOND;
     o->admission_timeout = o->admission_timeout ? o->admission_timeout : 3 * SECOND;
+    o->api_timeout = o->api_timeout ? o->api_timeout : 20 * SECOND;
     o->authorize_timeout = o->authorize_timeout ? o->authorize_timeout : 5 * SECOND;
     o->refusal_interval = o->refusal_interval ? o->refusal_interval : SECOND / 10;
     o->message_timeout = o->message_timeout ? o->message_timeout : 30 * SECOND;
@@ -234,7 +234,7 @@ void http_make_metrics(pp_metrics *m, server_metrics *s)
     if (!m)
         return;
     static const char *const shares[SHARES] = {"share=\"unproven\"", "share=\"review\"",
-                                               "share=\"plain\""};
+                                               "share=\"api\"", "share=\"plain\""};
     for (int i = 0; i < SHARES; i++) {
         s->in_share[i] = pp_metrics_gauge(m, "precisionprobe_http_connections",
                                           "Connections that are no agent's.", shares[i], NULL);
@@ -301,8 +301,8 @@ int pp_http_server_new(const pp_http_options *options, const pp_http_handlers *h
         *ret = NULL;
         return -1;
     }
-    if (http_verdicts_start(server) < 0 || http_arrivals_start(server) < 0 ||
-        http_ingest_start(server) < 0) {
+    if (http_verdicts_start(server) < 0 || http_api_start(server) < 0 ||
+        http_arrivals_start(server) < 0 || http_ingest_start(server) < 0) {
         destroy(server);
         return pp_error_nomem(err);
     }
@@ -366,6 +366,8 @@ static void finish_exchanges(pp_http_server *server)
             pp_http_admission_respond(server, p->id, NULL, NULL);
         else if (ex->stage == STAGE_AUTHORIZE)
             http_upgrade_late(ex);
+        else if (ex->stage == STAGE_API)
+            http_api_late(ex);
     }
 }
 
@@ -409,5 +411,6 @@ void pp_http_server_free(pp_http_server *server)
     http_arrivals_free(server);
     http_ingest_free(server);
     http_verdicts_free(server);
+    http_api_free(server);
     free(server);
 }

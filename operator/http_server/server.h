@@ -5,6 +5,7 @@
  *          POST /SECRET/labelled   the same, in namespaces that ask for the hook
  *          POST /SECRET/replica    a session's, passed on by another replica
  *          GET  /v1/ingest     WebSocket of the agents (docs/wire.md)
+ *          GET  /api/...       results (docs/api.md)
  *   plain  GET  /metrics, /healthz, /readyz
  *
  * What is decided lies with the caller: each request reaches it through pp_http_handlers with an
@@ -43,13 +44,18 @@ enum {
     PP_HTTP_MAX_WARNINGS = 8,            /**< of one admission answer */
     PP_HTTP_MAX_REVIEWS = 32 << 20, /**< bytes of reviews being read or answered, all together */
     PP_HTTP_MAX_UNPROVEN = 256,     /**< connections of the TLS port that have proved nothing yet */
-    PP_HTTP_MAX_UNPROVEN_EACH = 128, /**< the same of one address */
-    PP_HTTP_MAX_REVIEWERS = 128,     /**< connections that reviews come by */
-    PP_HTTP_MAX_ASKED = 64,          /**< tokens that are asked about at once */
-    PP_HTTP_MAX_ASKED_EACH = 32,     /**< of these from one address */
-    PP_HTTP_MAX_REFUSED = 64,        /**< tokens of one address refused at once, after a rest */
-    PP_HTTP_MAX_PLAIN = 64,          /**< connections of the plain port */
-    PP_HTTP_MAX_PLAIN_EACH = 32,     /**< the same of one address */
+    PP_HTTP_MAX_UNPROVEN_EACH = 128,  /**< the same of one address */
+    PP_HTTP_MAX_REVIEWERS = 128,      /**< connections that reviews come by */
+    PP_HTTP_MAX_ASKED = 64,           /**< tokens that are asked about at once */
+    PP_HTTP_MAX_ASKED_EACH = 32,      /**< of these from one address */
+    PP_HTTP_MAX_REFUSED = 64,         /**< tokens of one address refused at once, after a rest */
+    PP_HTTP_MAX_API = 32,             /**< requests of the API that are not answered, at once */
+    PP_HTTP_MAX_API_EACH = 16,        /**< of these from one address */
+    PP_HTTP_MAX_API_CONNECTIONS = 64, /**< connections that results were read by */
+    PP_HTTP_MAX_API_BYTES = 32 << 20, /**< of answers that are not read yet, all together */
+    PP_HTTP_MAX_PARAMETERS = 16,      /**< of a request's query */
+    PP_HTTP_MAX_PLAIN = 64,           /**< connections of the plain port */
+    PP_HTTP_MAX_PLAIN_EACH = 32,      /**< the same of one address */
 };
 
 /** Zero or NULL means the default; loop, certificate and max_connections are needed. */
@@ -76,6 +82,7 @@ typedef struct pp_http_options {
     int64_t body_timeout;      /**< ns for a whole request body; default 5 s */
     int64_t admission_timeout; /**< ns for the answer, then allowed without patch; default 3 s */
     int64_t authorize_timeout; /**< ns for the decision, then 503; default 5 s */
+    int64_t api_timeout;       /**< ns for the API's answer, then 503; default 20 s */
     int64_t refusal_interval;  /**< ns between refused tokens of an address in the long run; default
                                     0.1 s */
     int64_t message_timeout;   /**< ns for a whole message of an agent; default 30 s */
@@ -110,7 +117,26 @@ typedef enum pp_http_decision {
     PP_HTTP_UNAVAILABLE,  /**< 503: cannot be said now */
 } pp_http_decision;
 
-/** What the caller does. Every member but context must be given. */
+/** A request of the API. Texts are the server's, valid during the call only. */
+typedef struct pp_http_api_request {
+    const char *path;          /**< decoded */
+    const pp_strings *query;   /**< its parts, "name=value", decoded */
+    const char *token;         /**< NULL: none */
+    const char *if_none_match; /**< "": none */
+} pp_http_api_request;
+
+/** Texts are borrowed during the call. */
+typedef struct pp_http_api_answer {
+    int status;  /**< 401 counts against the address that asked */
+    bool proved; /**< the token was a good one: its connection is none of the unproven any more */
+    const char *type;
+    const char *etag;    /**< with its quotes; NULL: none */
+    const char *headers; /**< further ones, whole lines; NULL: none */
+    const char *body;
+    size_t len;
+} pp_http_api_answer;
+
+/** What the caller does. Every member but context, api and api_gone must be given. */
 typedef struct pp_http_handlers {
     void *context;
 
@@ -158,6 +184,13 @@ typedef struct pp_http_handlers {
 
     /** The connection has gone; nobody reads answers to what it still had. */
     void (*disconnected)(void *context, pp_http_id connection);
+
+    /** Answer with pp_http_api_respond. NULL: there is no API. Of HEAD the answer's body is left
+     * out here. */
+    void (*api)(void *context, pp_http_id id, const pp_http_api_request *request);
+
+    /** Nobody waits for the API's answer any more. */
+    void (*api_gone)(void *context, pp_http_id id);
 
     /** For /readyz: false with the reason why not. */
     bool (*ready)(void *context, char *reason, size_t size);
@@ -217,6 +250,9 @@ void pp_http_server_free(pp_http_server *server);
  */
 void pp_http_admission_respond(pp_http_server *server, pp_http_id id, const json_t *patch,
                                const pp_strings *warnings);
+
+/** Answers a request of the API. */
+void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_api_answer *answer);
 
 /** Answers authorize. identity is needed with PP_HTTP_GRANTED only; text goes to the agent. */
 void pp_http_authorize_respond(pp_http_server *server, pp_http_id id, pp_http_decision decision,

@@ -23,6 +23,8 @@ enum {
     BURST_SECONDS = 4,
     TOKENS_RATE = 100,
     TOKENS_BURST = 500,
+    READERS_RATE = 50, /* of calls for readers of results */
+    READERS_BURST = 200,
 };
 static const int64_t TOKEN_AGE_NS = INT64_C(60) * 1000000000;
 static const int64_t MILLISECOND = 1000000;
@@ -35,6 +37,8 @@ const pp_kube_resource PP_KUBE_SECRETS = {"", "v1", "secrets"};
 const pp_kube_resource PP_KUBE_NAMESPACES = {"", "v1", "namespaces"};
 const pp_kube_resource PP_KUBE_EVENTS = {"events.k8s.io", "v1", "events"};
 const pp_kube_resource PP_KUBE_LEASES = {"coordination.k8s.io", "v1", "leases"};
+const pp_kube_resource PP_KUBE_ACCESS_REVIEWS = {"authorization.k8s.io", "v1",
+                                                 "subjectaccessreviews"};
 const pp_kube_resource PP_KUBE_TOKENREVIEWS = {"authentication.k8s.io", "v1", "tokenreviews"};
 const pp_kube_resource PP_KUBE_MUTATING_WEBHOOKS = {"admissionregistration.k8s.io", "v1",
                                                     "mutatingwebhookconfigurations"};
@@ -93,6 +97,7 @@ static const unsigned max_in_flight[PP_HTTP_CLIENT_SHARES] = {
     [PP_HTTP_CLIENT_OTHER] = 256,
     [PP_HTTP_CLIENT_LEASE] = 16,
     [PP_HTTP_CLIENT_TOKENS] = 64,
+    [PP_HTTP_CLIENT_READERS] = 32,
 };
 
 struct pp_kube_client {
@@ -306,6 +311,7 @@ pp_kube_client *pp_kube_client_new(pp_http_client *http, const pp_kube_config *c
     client->timer.data = client;
     pp_kube_client_set_rate(client, DEFAULT_RATE);
     pp_pace_init(&client->lanes[PP_HTTP_CLIENT_TOKENS].pace, TOKENS_RATE, TOKENS_BURST);
+    pp_pace_init(&client->lanes[PP_HTTP_CLIENT_READERS].pace, READERS_RATE, READERS_BURST);
     pp_pace_init(&client->lanes[PP_HTTP_CLIENT_LEASE].pace, 0, 1);
     if (copy_config(&client->config, config, err) < 0 || refresh_token(client, err) < 0) {
         pp_kube_client_free(client);
@@ -679,7 +685,7 @@ int pp_kube_call_start(pp_kube_client *client, const pp_kube_call *options, pp_k
     call->content_type = v->content_type;
     call->max_body = options->max_body ? options->max_body : MAX_ANSWER;
     call->first = options->first;
-    call->share = share_of(options->resource);
+    call->share = options->for_readers ? PP_HTTP_CLIENT_READERS : share_of(options->resource);
     return start(client, call, ret_id, err);
 }
 

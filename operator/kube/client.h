@@ -33,6 +33,7 @@ extern const pp_kube_resource PP_KUBE_NAMESPACES;
 extern const pp_kube_resource PP_KUBE_EVENTS; /**< events.k8s.io/v1 */
 extern const pp_kube_resource PP_KUBE_LEASES;
 extern const pp_kube_resource PP_KUBE_TOKENREVIEWS;
+extern const pp_kube_resource PP_KUBE_ACCESS_REVIEWS; /**< SubjectAccessReviews */
 extern const pp_kube_resource PP_KUBE_MUTATING_WEBHOOKS;
 
 typedef enum pp_kube_verb {
@@ -69,16 +70,18 @@ typedef struct pp_kube_call {
     const json_t *body;               /**< serialized at once, not kept */
     int64_t timeout_ms;               /**< 0: 30 s */
     size_t max_body;                  /**< 0: 16 MiB */
+    bool for_readers;                 /**< asked for readers of results: in a share of its own */
     bool first;                       /**< somebody waits for it: before calls that wait */
     pp_kube_done_fn done;             /**< needed */
     void *user;
 } pp_kube_call;
 
 /*
- * Calls of the Lease, TokenReviews and all others each have a share of the requests in flight and a
- * pace of their own; past it they wait, and their timeout runs meanwhile. Where the API server
- * answers 429, or 503 with a Retry-After, the share rests so long and the call is sent again, if
- * its timeout allows (streams are not sent again). The Lease does neither.
+ * Calls of the Lease, TokenReviews, those for readers of results, and all others each have a share
+ * of the requests in flight and a pace of their own; past it they wait, and their timeout runs
+ * meanwhile. Where the API server answers 429, or 503 with a Retry-After, the share rests so long
+ * and the call is sent again, if its timeout allows (streams are not sent again). The Lease does
+ * neither.
  */
 
 /** `config` is copied; `http` outlives the client. NULL on error (e.g. the token is unreadable). */
@@ -86,7 +89,7 @@ pp_kube_client *pp_kube_client_new(pp_http_client *http, const pp_kube_config *c
                                    pp_error *err);
 
 /** Calls a second, of which four seconds' worth may come at once; 100 until this is called. That
- * of TokenReviews is 100, and 500 at once. */
+ * of TokenReviews is 100, and 500 at once; of calls for readers 50, and 200 at once. */
 void pp_kube_client_set_rate(pp_kube_client *client, double per_second);
 
 /** Told of each request that the API server has answered, a stream when it ends; status 0: it gave

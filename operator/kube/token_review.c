@@ -46,8 +46,8 @@ typedef struct question {
 
 struct pp_kube_reviewer {
     pp_kube_client *client;
-    char *audience;
-    kept *kept; /**< by digest, the oldest first */
+    char *audience; /**< NULL: the API server's own */
+    kept *kept;     /**< by digest, the oldest first */
     question *questions;
     uint64_t last_id;
     uv_timer_t timer;
@@ -88,11 +88,13 @@ static void split_username(owned_identity *who)
     who->service_account = strdup(colon + 1);
 }
 
-/** A server that does not know audiences answers none: its yes is not for us. */
+/** A server that does not know audiences answers none: its yes is not for us, but for itself. */
 static bool for_audience(const json_t *status, const char *audience)
 {
     size_t i;
     const json_t *a;
+    if (!audience)
+        return true;
     json_array_foreach(json_object_get(status, "audiences"), i, a)
     {
         const char *text = json_string_value(a);
@@ -115,6 +117,7 @@ static void read_identity(const pp_kube_reviewer *r, const json_t *object, owned
     who->authenticated = yes && ours && *who->username;
     who->pod_name = extra(status, "authentication.kubernetes.io/pod-name");
     who->pod_uid = extra(status, "authentication.kubernetes.io/pod-uid");
+    who->user = json_object_get(status, "user");
     split_username(ret);
     who->ns = text_or_empty(ret->ns);
     who->service_account = text_or_empty(ret->service_account);
@@ -204,15 +207,17 @@ static void on_reviewed(void *user, json_t *object, const pp_error *error)
 
 static int ask(pp_kube_reviewer *r, question *q, const char *token, pp_error *err)
 {
+    PP_CLEANUP_JSON json_t *audiences = r->audience ? json_pack("[s]", r->audience) : NULL;
     PP_CLEANUP_JSON json_t *body =
-        json_pack("{s:s, s:s, s:{s:s, s:[s]}}", "apiVersion", "authentication.k8s.io/v1", "kind",
-                  "TokenReview", "spec", "token", token, "audiences", r->audience);
+        json_pack("{s:s, s:s, s:{s:s, s:O*}}", "apiVersion", "authentication.k8s.io/v1", "kind",
+                  "TokenReview", "spec", "token", token, "audiences", audiences);
     if (!body)
         return pp_error_set(err, PP_ERR_INVALID, "the token is not text");
     pp_kube_call call = {.verb = PP_KUBE_CREATE,
                          .resource = &PP_KUBE_TOKENREVIEWS,
                          .body = body,
                          .timeout_ms = REVIEW_TIMEOUT_MS,
+                         .for_readers = !r->audience,
                          .done = on_reviewed,
                          .user = q};
     return pp_kube_call_start(r->client, &call, &q->call, err);
@@ -289,8 +294,8 @@ static void cancel(pp_kube_reviewer *r, question *q)
 pp_kube_reviewer *pp_kube_reviewer_new(pp_kube_client *client, const char *audience, pp_error *err)
 {
     pp_kube_reviewer *r = calloc(1, sizeof *r);
-    char *copy = strdup(audience);
-    if (!r || !copy) {
+    char *copy = audience ? strdup(audience) : NULL;
+    if (!r || (audience && !copy)) {
         free(r);
         free(copy);
         (void)pp_error_nomem(err);

@@ -20,13 +20,16 @@ typedef struct pp_kube_identity {
     const char *service_account;
     const char *pod_name; /**< of a pod-bound token, else "" */
     const char *pod_uid;
+    const json_t *user; /**< all that the server says of the user, for an access review; or NULL */
 } pp_kube_identity;
 
 /** `error` is NULL when the server answered, whatever it said. Both borrowed for the call. */
 typedef void (*pp_kube_review_fn)(void *user, const pp_kube_identity *identity,
                                   const pp_error *error);
 
-/** `audience` is what tokens must be made for ("precisionprobe"). NULL on error. */
+/** `audience` is what tokens must be made for ("precisionprobe"); NULL: for the API server itself,
+ * and so asked for readers of results.
+ * NULL on error. */
 pp_kube_reviewer *pp_kube_reviewer_new(pp_kube_client *client, const char *audience, pp_error *err);
 
 /** Cancels what is under way without callbacks. Run the loop until closed. */

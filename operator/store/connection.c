@@ -145,6 +145,12 @@ static void end_job(pp_connection *c, pp_job *job, const pp_error *error)
     pp_job_free(job);
 }
 
+/* Whether it has been sent as often as it may be. */
+static bool is_given_up(const pp_job *job)
+{
+    return job->attempts >= (job->max_attempts ? job->max_attempts : (unsigned)MAX_ATTEMPTS);
+}
+
 static void forget_answers(pp_job *job)
 {
     job->answered = 0;
@@ -223,7 +229,7 @@ static void take_back(pp_connection *c)
         }
         n++;
         forget_answers(job);
-        list_push(job->attempts >= MAX_ATTEMPTS ? &given_up : &again, job);
+        list_push(is_given_up(job) ? &given_up : &again, job);
     }
     c->n_sent = 0;
     c->sent_bytes = 0;
@@ -232,7 +238,7 @@ static void take_back(pp_connection *c)
         c->events.counted(c->events.user, n, false);
     for (pp_job *job = list_shift(&given_up); job; job = list_shift(&given_up)) {
         pp_error err;
-        pp_error_set(&err, PP_ERR_UNAVAILABLE, "given up after %d attempts", MAX_ATTEMPTS);
+        pp_error_set(&err, PP_ERR_UNAVAILABLE, "given up after %u attempts", job->attempts);
         end_job(c, job, &err);
     }
 }
@@ -421,7 +427,7 @@ static int take_failure(pp_connection *c, pp_job *job, const PGresult *r)
         pp_prepared_give_up(c->prepared);
     if (!job->failed) {
         job->failed = true;
-        job->again = (v == CONFLICT || lost) && job->attempts < MAX_ATTEMPTS;
+        job->again = (v == CONFLICT || lost) && !is_given_up(job);
         pp_error_set(&job->error, code, "%s (SQLSTATE %s)", message, sqlstate);
     }
     return 0;
@@ -526,13 +532,19 @@ static void become_ready(pp_connection *c)
 
 static void on_tick(uv_timer_t *timer);
 
+/* The connection may carry jobs, and is watched while it does. */
+static void begin_work(pp_connection *c)
+{
+    become_ready(c);
+    if (c->state == READY)
+        uv_timer_start(&c->timer, on_tick, TICK_MS, TICK_MS);
+}
+
 static void end_reading(pp_connection *c)
 {
     pp_error err = {0};
     if (c->state == ENDING && !c->migrated) {
-        become_ready(c);
-        if (c->state == READY)
-            uv_timer_start(&c->timer, on_tick, TICK_MS, TICK_MS);
+        begin_work(c);
         return;
     }
     if (c->state == ENDING) {
@@ -604,6 +616,10 @@ static void go_on_connecting(pp_connection *c)
         stop_poll(c);
         if (PQsetnonblocking(c->conn, 1) != 0) {
             lose(c, "cannot connect to Postgres", PQerrorMessage(c->conn));
+            return;
+        }
+        if (c->options->reads_only) {
+            begin_work(c);
             return;
         }
         /* The other process may be migrating: waiting for it is no stalled connection. */

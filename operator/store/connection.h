@@ -18,6 +18,7 @@ struct pp_job {
     int room;
     size_t bytes;
     unsigned attempts;
+    unsigned max_attempts;           /**< then it is given up; 0: as many as any */
     pp_prepared_statement *prepares; /**< it only has the server prepare this; connection.c's own */
     int answered;                    /**< statements whose answers are complete */
     bool answering;                  /**< a result of the next one has been seen */

@@ -43,6 +43,7 @@ typedef struct pp_store_options {
     int64_t backoff_min_ns;     /**< between attempts to connect, doubling; 0: 200 ms */
     int64_t backoff_max_ns;     /**< 0: 10 s */
     size_t max_queued_bytes;    /**< of what waits and is on its way; 0: 64 MiB */
+    bool reads_only;            /**< of a reader's connections (query.h): nothing is migrated */
     /** Called when `ready` or the text of the health changed; may be NULL. */
     void (*on_health)(void *user, bool ready, const char *text);
     void *user;

@@ -54,6 +54,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* Limits of durations, in seconds, which the schema cannot compare. The operator refuses what is beyond them, too,
        but when it starts. */ -}}
 {{- define "precisionprobe.durationLimits" -}}
+api.queryTimeout: [0.1, 15]
 attribution.solveInterval: [1, 3600]
 http.drain: [0, 20]
 postgres.connectTimeout: [1, 300]

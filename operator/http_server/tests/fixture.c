@@ -191,6 +191,48 @@ static void on_time(void *context, pp_http_id id, const pp_wire_time *answer)
     f->times++;
 }
 
+/** What was asked, as text: path, token, entity tags, then each part of the query. */
+static char *describe(const pp_http_api_request *request)
+{
+    pp_buf text;
+    pp_buf_init(&text, 65536);
+    (void)pp_buf_printf(&text, NULL, "%s|%s|%s", request->path,
+                        request->token ? request->token : "-", request->if_none_match);
+    for (size_t i = 0; i < request->query->count; i++)
+        (void)pp_buf_printf(&text, NULL, "|%s", request->query->items[i]);
+    return pp_buf_take(&text);
+}
+
+static void on_api(void *context, pp_http_id id, const pp_http_api_request *request)
+{
+    fixture *f = context;
+    const bool bad = request->token && starts(request->token, "bad");
+    const bool big = strcmp(request->path, "/api/big") == 0;
+    const size_t n = 5000000;
+    f->asked++;
+    if (strcmp(request->path, "/api/mute") == 0)
+        return;
+    char *text = big ? malloc(n + 1) : describe(request);
+    if (big) {
+        (void)memset(text, 'a', n);
+        text[n] = '\0';
+    }
+    const pp_http_api_answer answer = {.status = bad ? 401 : 200,
+                                       .proved = request->token && !bad,
+                                       .type = "text/plain",
+                                       .etag = bad ? NULL : "\"1-x\"",
+                                       .body = text,
+                                       .len = strlen(text)};
+    pp_http_api_respond(f->server, id, &answer);
+    free(text);
+}
+
+static void on_api_gone(void *context, pp_http_id id)
+{
+    (void)id;
+    ((fixture *)context)->given_up++;
+}
+
 static void on_disconnected(void *context, pp_http_id id)
 {
     (void)id;
@@ -256,6 +298,8 @@ void fixture_start(fixture *f, pp_http_options options)
         .time = on_time,
         .hook = on_hook,
         .disconnected = on_disconnected,
+        .api = on_api,
+        .api_gone = on_api_gone,
         .ready = on_ready,
     };
     pp_error err = {0};

@@ -4,6 +4,7 @@
  *   tokens   good*  granted (pod = the token), late* granted after 100 ms, bad* 401, nopod* 403,
  *            away* 503, mute* never answered
  *   reviews  pod name late: answered after 100 ms, mute: never, big: a patch of 2 MB
+ *   results  /api/now: what was asked, /api/big: 5 MB, /api/mute: not answered; token bad*: 401
  *   batches  acknowledged, but session "foreign": refused, session "held": kept until released
  */
 #ifndef PP_OPERATOR_HTTP_TESTS_FIXTURE_H
@@ -33,6 +34,8 @@ typedef struct fixture {
     int loop_left;         /* what uv_loop_close said */
     atomic_int authorized; /* calls */
     atomic_int reviews;
+    atomic_int asked; /* requests of the API */
+    atomic_int given_up;
     atomic_int batches;
     atomic_int byes;
     atomic_int times;

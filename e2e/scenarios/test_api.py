@@ -1,0 +1,105 @@
+"""The HTTP API on a cluster: real tokens and rights, the certificate that it shows, and the API server's proxy."""
+import base64
+import http.client
+import json
+import ssl
+
+import pytest
+
+from harness.environment import NAME, SYSTEM
+
+# Finished, so that the operator leaves them alone; the test takes them away.
+ROWS = """
+INSERT INTO session (uid, namespace, name, spec, method, phase, created_at, finished_at)
+SELECT '{namespace}-' || n, CASE n WHEN 3 THEN '{namespace}-other' ELSE '{namespace}' END, 'api', '{{}}', 'Auto', 'Failed',
+       now() - n * interval '1 hour', now() FROM generate_series(1, 3) n;
+INSERT INTO target (session_uid, pod_uid, namespace, pod_name, workload_kind, workload_name)
+VALUES ('{namespace}-1', 'p', '{namespace}', 'p', 'Pod', 'p');
+INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, samples, observed_ns, step_count, truncated)
+VALUES ('{namespace}-1', 'p', '', 1, true, 0, 0, 7, 3, false);
+INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, total_ns, windows)
+SELECT '{namespace}-1', 'p', '', 'layer', 'l' || n, 'forward', 3, 1234567 + n, 0 FROM generate_series(1, 5) n;
+"""
+READER = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: reader, namespace: {namespace}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: reader, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {role}-view}}
+subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
+"""
+
+
+class Verified(http.client.HTTPSConnection):
+    """To an address, where whoever answers has to be the operator's Service."""
+
+    def connect(self):
+        super(http.client.HTTPSConnection, self).connect()
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=f"{NAME}.{SYSTEM}.svc")
+
+
+def authority(world):
+    data = world.cluster.get("-n", SYSTEM, "secret", f"{NAME}-tls")["data"]
+    return base64.b64decode(data["ca.crt"]).decode()
+
+
+def get(world, address, path, **headers):
+    """(status, document, headers)."""
+    connection = Verified(*address, timeout=60, context=ssl.create_default_context(cadata=authority(world)))
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text else None, answer.headers
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def results(world, namespace):
+    """A namespace with two sessions of one name, and a token of whoever may view what is in it."""
+    world.database.psql(ROWS.format(namespace=namespace))
+    world.cluster.apply(READER.format(namespace=namespace, role=NAME))
+    yield namespace, world.cluster.kubectl("-n", namespace, "create", "token", "reader").strip()
+    world.database.psql(f"DELETE FROM session WHERE uid LIKE '{namespace}-_'")
+
+
+def test_whoever_may_view_may_read(world, results):
+    """The sessions of the namespace, pages of the latest one's layers, and nothing of another namespace."""
+    namespace, token = results
+    bearer = {"Authorization": f"Bearer {token}"}
+    base = f"/api/v1/namespaces/{namespace}/sessions"
+    with world.forward(SYSTEM, f"service/{NAME}", 443) as address:
+        status, listed, _ = get(world, address, base, **bearer)
+        assert status == 200 and [s["session_uid"] for s in listed["items"]] == [f"{namespace}-1", f"{namespace}-2"]
+        status, page, headers = get(world, address, f"{base}/api/layers?limit=3", **bearer)
+        assert status == 200 and [item["layer"] for item in page["items"]] == ["l1", "l2", "l3"]
+        wanted = world.database.value("SELECT ms_per_step::float8 FROM result_detail "
+                                      f"WHERE session_uid = '{namespace}-1' AND layer = 'l1'")
+        assert page["items"][0]["ms_per_step"] == wanted
+        status, page, _ = get(world, address, f"{base}/api/layers?limit=3&continue={page['continue']}", **bearer)
+        assert status == 200 and [item["layer"] for item in page["items"]] == ["l4", "l5"] and "continue" not in page
+        again = {"If-None-Match": headers["ETag"], **bearer}
+        assert get(world, address, f"{base}/api/layers?limit=3", **again)[0] == 304
+        missing = get(world, address, f"{base}/none", **bearer)[:2]
+        assert missing[0] == 404
+        assert get(world, address, f"/api/v1/namespaces/{namespace}-other/sessions/api", **bearer)[:2] == missing
+        assert get(world, address, f"/api/v1/namespaces/{namespace}-other/sessions", **bearer)[0] == 403
+        assert get(world, address, "/api/v1/sessions", **bearer)[0] == 403
+        assert get(world, address, base)[0] == 401
+        agents = world.cluster.kubectl("-n", namespace, "create", "token", "reader", "--audience=precisionprobe").strip()
+        assert get(world, address, base, Authorization=f"Bearer {agents}")[0] == 401
+
+
+def test_through_the_api_servers_proxy(world, results):
+    """What `kubectl proxy` reaches, with the token in the header that the proxy leaves alone."""
+    namespace, token = results
+    path = (f"/api/v1/namespaces/{SYSTEM}/services/https:{NAME}:443/proxy"
+            f"/api/v1/namespaces/{namespace}/sessions/api/layers")
+    status, text = world.cluster.proxy.get(path, {"X-PrecisionProbe-Token": token})
+    assert status == 200 and len(json.loads(text)["items"]) == 5
+    status, _ = world.cluster.proxy.get(path)
+    assert status == 401

@@ -1,0 +1,340 @@
+#include "operator/results.h"
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "operator/api/etag.h"
+#include "operator/api/openapi.h"
+#include "operator/api/page.h"
+#include "operator/api/request.h"
+#include "operator/results_access.h"
+#include "operator/state.h"
+#include "operator/store/query.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#define JSON_TYPE "application/json"
+
+/** A request that is not answered. */
+typedef struct reading {
+    pp_operator *op;
+    pp_http_id id;
+    pp_api_request request;
+    pp_api_page page;
+    uint64_t asked;   /**< pp_api_etag_of it */
+    pp_strings known; /**< versions that the client has */
+    bool any;         /**< whatever there is, the client has it */
+    pp_query_id query;
+    UT_hash_handle hh;
+} reading;
+
+struct pp_results {
+    pp_results_access *access;
+    pp_reader *reader;
+    reading *readings; /**< by id */
+};
+
+static const pp_query_kind queries[PP_API_KINDS] = {
+    [PP_API_SESSIONS] = PP_QUERY_SESSIONS_OF, /* of all namespaces: PP_QUERY_SESSIONS */
+    [PP_API_SESSION] = PP_QUERY_SESSION,      [PP_API_LAYERS] = PP_QUERY_LAYERS,
+    [PP_API_QUALITY] = PP_QUERY_QUALITY,      [PP_API_KERNELS] = PP_QUERY_KERNELS,
+    [PP_API_WAITS] = PP_QUERY_WAITS,          [PP_API_COPIES] = PP_QUERY_COPIES,
+    [PP_API_RANKS] = PP_QUERY_RANKS,          [PP_API_TIMELINE] = PP_QUERY_TIMELINE,
+};
+
+/* ---- answers ---- */
+
+static void free_reading(reading *r)
+{
+    struct pp_results *all = r->op->results;
+    HASH_DEL(all->readings, r);
+    pp_api_page_done(&r->page);
+    pp_strings_free(&r->known);
+    free(r);
+}
+
+static void answer_problem(pp_operator *op, pp_http_id id, const pp_api_problem *problem,
+                           bool proved)
+{
+    pp_buf body;
+    const char *headers =
+        problem->trouble == PP_API_UNAUTHORIZED ? "WWW-Authenticate: Bearer\r\n"
+        : problem->trouble == PP_API_UNAVAILABLE || problem->trouble == PP_API_BUSY
+            ? "Retry-After: 2\r\n"
+            : NULL;
+    pp_buf_init(&body, 4096);
+    (void)pp_api_problem_write(problem, &body, NULL);
+    const pp_http_api_answer answer = {.status = pp_api_trouble_status(problem->trouble),
+                                       .proved = proved,
+                                       .type = PP_API_PROBLEM_TYPE,
+                                       .headers = headers,
+                                       .body = body.data,
+                                       .len = body.len};
+    pp_http_api_respond(op->server, id, &answer);
+    pp_buf_done(&body);
+}
+
+static void fail(reading *r, pp_api_trouble trouble, bool proved, const char *detail)
+{
+    pp_api_problem problem = {0};
+    (void)pp_api_problem_set(&problem, trouble, "", "%s", detail);
+    answer_problem(r->op, r->id, &problem, proved);
+    free_reading(r);
+}
+
+/** Nothing of the user's tells it from a session that is not there. */
+static void fail_not_found(reading *r)
+{
+    fail(r, PP_API_NOT_FOUND, true, "there is no such session, or no right to get it");
+}
+
+static bool is_known(const reading *r)
+{
+    return r->any || pp_strings_contain(&r->known, r->page.version);
+}
+
+static void answer_page(reading *r)
+{
+    char etag[PP_API_MAX_ETAG];
+    pp_api_etag(r->page.version, r->asked, etag);
+    const bool known = is_known(r);
+    const pp_http_api_answer answer = {.status = known ? 304 : 200,
+                                       .proved = true,
+                                       .type = JSON_TYPE,
+                                       .etag = etag,
+                                       .body = known ? "" : r->page.body.data,
+                                       .len = known ? 0 : r->page.body.len};
+    pp_http_api_respond(r->op->server, r->id, &answer);
+    free_reading(r);
+}
+
+/* ---- reading ---- */
+
+/** Lists of sessions have no version of their own: theirs is the body's. */
+static int make_version(pp_api_page *page, pp_error *err)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    if (*page->version || page->kind != PP_API_SESSIONS)
+        return 0;
+    if (!EVP_Digest(page->body.data, page->body.len, digest, NULL, EVP_sha256(), NULL))
+        return pp_error_set(err, PP_ERR_INTERNAL, "SHA-256 is not available");
+    for (int i = 0; i < 16; i++)
+        (void)snprintf(page->version + 2 * i, 3, "%02x", digest[i]);
+    return 0;
+}
+
+static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
+{
+    return pp_api_page_row(&((reading *)user)->page, cells, n, err);
+}
+
+static void on_reset(void *user)
+{
+    pp_api_page_reset(&((reading *)user)->page);
+}
+
+static void fail_read(reading *r, const pp_error *error)
+{
+    pp_warn("api", "reading results: %s", error->message);
+    if (error->code == PP_ERR_UNAVAILABLE)
+        fail(r, PP_API_UNAVAILABLE, true, "the database is away, or took too long");
+    else
+        fail(r, PP_API_INTERNAL, true, "it could not be read");
+}
+
+static void on_read(void *user, const pp_error *error)
+{
+    reading *r = user;
+    pp_error err = {0};
+    r->query = 0;
+    if (error) {
+        fail_read(r, error);
+        return;
+    }
+    if (!r->page.begun && r->request.kind != PP_API_SESSIONS) {
+        fail_not_found(r);
+        return;
+    }
+    if (pp_api_page_end(&r->page, &err) < 0 || make_version(&r->page, &err) < 0) {
+        fail_read(r, &err);
+        return;
+    }
+    answer_page(r);
+}
+
+static const char *or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+static void read_results(reading *r)
+{
+    const pp_api_request *q = &r->request;
+    pp_query_key after[PP_API_MAX_KEYS];
+    pp_error err = {0};
+    for (size_t i = 0; i < q->cursor.n; i++)
+        after[i] = (pp_query_key){.text = q->cursor.keys[i].is_text ? q->cursor.keys[i].text : NULL,
+                                  .number = q->cursor.keys[i].number};
+    const bool all = q->kind == PP_API_SESSIONS && !*q->ns;
+    const pp_query query = {.kind = all ? PP_QUERY_SESSIONS : queries[q->kind],
+                            .ns = or_null(q->ns),
+                            .session = or_null(q->session),
+                            .uid = or_null(q->uid),
+                            .pod = or_null(q->pod),
+                            .process = q->process,
+                            .limit = q->limit,
+                            .known = &r->known,
+                            .after = after,
+                            .n_after = q->cursor.n};
+    if (pp_reader_query(r->op->results->reader, &query, on_row, on_reset, on_read, r, &r->query,
+                        &err) == 0)
+        return;
+    if (err.code == PP_ERR_UNAVAILABLE)
+        fail(r, PP_API_BUSY, true, "too much is read at once");
+    else
+        fail_read(r, &err);
+}
+
+static void on_access(void *user, pp_access verdict)
+{
+    reading *r = user;
+    switch (verdict) {
+    case PP_ACCESS_ALLOWED:
+        read_results(r);
+        return;
+    case PP_ACCESS_DENIED:
+        if (*r->request.session)
+            fail_not_found(r);
+        else
+            fail(r, PP_API_FORBIDDEN, true,
+                 *r->request.ns ? "the right to list profilesessions in this namespace is needed"
+                                : "the right to list profilesessions in all namespaces is needed");
+        return;
+    case PP_ACCESS_UNKNOWN:
+        fail(r, PP_API_UNAUTHORIZED, false,
+             "the token is none of this cluster's, for its API server");
+        return;
+    case PP_ACCESS_UNAVAILABLE:
+        fail(r, PP_API_UNAVAILABLE, false, "the API server cannot be asked who may read");
+        return;
+    }
+}
+
+/* ---- requests ---- */
+
+static void answer_document(pp_operator *op, pp_http_id id)
+{
+    const pp_http_api_answer answer = {.status = 200,
+                                       .type = "application/yaml",
+                                       .body = pp_api_openapi,
+                                       .len = strlen(pp_api_openapi)};
+    pp_http_api_respond(op->server, id, &answer);
+}
+
+static void refuse(pp_operator *op, pp_http_id id, pp_api_trouble trouble, const char *detail)
+{
+    pp_api_problem problem = {0};
+    (void)pp_api_problem_set(&problem, trouble, "", "%s", detail);
+    answer_problem(op, id, &problem, false);
+}
+
+static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *request)
+{
+    struct pp_results *all = op->results;
+    pp_api_problem problem = {0};
+    reading *r = calloc(1, sizeof *r);
+    if (!r) {
+        refuse(op, id, PP_API_UNAVAILABLE, "out of memory");
+        return;
+    }
+    const int rc = pp_api_parse(request->path, request->query, &r->request, &problem);
+    if (rc < 0 || r->request.kind == PP_API_OPENAPI || !request->token) {
+        if (rc < 0)
+            answer_problem(op, id, &problem, false);
+        else if (r->request.kind == PP_API_OPENAPI)
+            answer_document(op, id);
+        else
+            refuse(op, id, PP_API_UNAUTHORIZED, "a bearer token is needed");
+        free(r);
+        return;
+    }
+    r->op = op;
+    r->id = id;
+    r->asked = pp_api_etag_of(request->path, request->query);
+    pp_api_page_init(&r->page, r->request.kind, r->request.limit);
+    HASH_ADD(hh, all->readings, id, sizeof r->id, r);
+    if (pp_api_etags_read(request->if_none_match, r->asked, &r->known, &r->any, NULL) < 0) {
+        fail(r, PP_API_UNAVAILABLE, false, "out of memory");
+        return;
+    }
+    pp_results_access_ask(all->access, request->token, r->request.ns, r->request.session, on_access,
+                          r);
+}
+
+void pp_results_request(pp_operator *op, pp_http_id id, const pp_http_api_request *request)
+{
+    if (op->results)
+        begin(op, id, request);
+    else
+        refuse(op, id, PP_API_UNAVAILABLE, "the operator stops");
+}
+
+/** Nobody is told anything of it any more. */
+static void drop(reading *r)
+{
+    struct pp_results *all = r->op->results;
+    pp_results_access_forget(all->access, r);
+    pp_reader_cancel(all->reader, r->query);
+    free_reading(r);
+}
+
+void pp_results_gone(pp_operator *op, pp_http_id id)
+{
+    reading *r = NULL;
+    if (!op->results)
+        return;
+    HASH_FIND(hh, op->results->readings, &id, sizeof id, r);
+    if (r)
+        drop(r);
+}
+
+/* ---- life ---- */
+
+int pp_results_start(pp_operator *op, pp_error *err)
+{
+    const pp_config *config = op->config;
+    if (!config->api.enabled)
+        return 0;
+    const pp_reader_options options = {.conninfo_file = config->postgres.conninfo_file,
+                                       .connect_timeout_ns = config->postgres.connect_timeout,
+                                       .connections = (int)config->api.connections,
+                                       .max_waiting = (size_t)config->api.max_waiting,
+                                       .timeout_ns = config->api.query_timeout};
+    struct pp_results *all = calloc(1, sizeof *all);
+    if (!all)
+        return pp_error_nomem(err);
+    all->access = pp_results_access_new(op->kube, err);
+    all->reader = all->access ? pp_reader_new(op->loop, &options, err) : NULL;
+    if (!all->reader) {
+        pp_results_access_free(all->access);
+        free(all);
+        return -1;
+    }
+    op->results = all;
+    return 0;
+}
+
+void pp_results_stop(pp_operator *op)
+{
+    struct pp_results *all = op->results;
+    if (!all)
+        return;
+    while (all->readings)
+        drop(all->readings);
+    pp_results_access_free(all->access);
+    pp_reader_free(all->reader);
+    op->results = NULL;
+    free(all);
+}

@@ -1,0 +1,324 @@
+/*
+ * What the reader asks. A column's name begins with its section: '@' version, '#' key, '^' head,
+ * '+' nested, all else of the row. The views of docs/results.md say what the columns are; where a
+ * page of a view would read all of it, the tables are paged, and the expressions are the views'.
+ *
+ * A version is made of the rows that stand for all others of a session: its own, its pods', its
+ * solutions', and whether it is its workloads' latest. Whatever writes others writes one of these
+ * in the same transaction, and a row that was written has another xmin.
+ */
+#include "operator/store/query_sql.h"
+
+#include <stddef.h>
+
+const char pp_query_begin_sql[] =
+    "SELECT set_config('transaction_read_only', 'on', true), "
+    "set_config('statement_timeout', $1, true), set_config('TimeZone', 'UTC', true), "
+    "set_config('max_parallel_workers_per_gather', '0', true), set_config('jit', 'off', true)";
+
+/* ---- lists of sessions ---- */
+
+/* Its row, and what its pods say of it; s is a row of session. */
+#define LISTED                                                                                     \
+    "s.namespace, s.name AS session, s.uid AS session_uid, s.phase AS session_phase, s.method, "   \
+    "s.created_at, s.finished_at, to_timestamp(s.first_step_ns / 1e9) AS first_step, "             \
+    "to_timestamp(s.last_step_ns / 1e9) AS last_step, t.pods, t.workloads "
+#define LISTED_PODS                                                                                \
+    "CROSS JOIN LATERAL (SELECT coalesce(sum(n), 0)::bigint AS pods, coalesce(json_agg("           \
+    " json_build_object('kind', workload_kind, 'name', workload_name, 'pods', n) "                 \
+    " ORDER BY workload_kind, workload_name) FILTER (WHERE place <= 100), '[]') AS workloads "     \
+    "FROM (SELECT workload_kind, workload_name, count(*) AS n, "                                   \
+    "  row_number() OVER (ORDER BY workload_kind, workload_name) AS place FROM target "            \
+    " WHERE session_uid = s.uid GROUP BY workload_kind, workload_name) w) t "
+#define LIST(where, us, uid, limit)                                                                \
+    "WITH p AS MATERIALIZED (SELECT * FROM (SELECT *, "                                            \
+    "  (extract(epoch FROM created_at) * 1000000)::bigint AS us FROM session " where ") a "        \
+    " WHERE (a.us, a.uid) < (" us "::bigint, " uid "::text) "                                      \
+    " ORDER BY a.us DESC, a.uid DESC LIMIT " limit "::bigint) "                                    \
+    "SELECT s.us AS \"#us\", s.uid AS \"#uid\", " LISTED "FROM p s " LISTED_PODS                   \
+    "ORDER BY s.us DESC, s.uid DESC"
+
+/* ---- of one session ---- */
+
+/* s: the session, v: its version; l: its workloads, and whether it is their latest. $1 namespace,
+ * $2 name, $3 UID, $4 versions that are known. */
+#define SESSION                                                                                    \
+    "WITH s AS MATERIALIZED (SELECT *, xmin AS row_version FROM session "                          \
+    " WHERE namespace = $1::text AND name = $2::text AND ($3::text IS NULL OR uid = $3::text) "    \
+    " ORDER BY created_at DESC, uid LIMIT 1), "
+#define VERSION(more)                                                                              \
+    "l AS MATERIALIZED (SELECT w.*, EXISTS (SELECT 1 FROM latest_session a "                       \
+    "  WHERE a.session_uid = s.uid AND a.namespace = w.namespace "                                 \
+    "  AND a.workload_kind = w.workload_kind AND a.workload_name = w.workload_name) AS latest "    \
+    " FROM s CROSS JOIN LATERAL (SELECT DISTINCT namespace, workload_kind, workload_name "         \
+    "  FROM target WHERE session_uid = s.uid) w), "                                                \
+    "v AS MATERIALIZED (SELECT s.uid, s.namespace, s.name, s.phase, md5(concat_ws(' ', s.uid, "    \
+    " s.row_version, "                                                                             \
+    " (SELECT string_agg(concat_ws('/', t.pod_uid, t.xmin), ' ' ORDER BY t.pod_uid) "              \
+    "  FROM target t WHERE t.session_uid = s.uid), '-', "                                          \
+    " (SELECT string_agg(concat_ws('/', a.pod_uid, a.gpu_uuid, a.xmin), ' ' "                      \
+    "  ORDER BY a.pod_uid, a.gpu_uuid) FROM attribution a WHERE a.session_uid = s.uid), '-', "     \
+    " (SELECT string_agg(concat_ws('/', workload_kind, workload_name), ' ' "                       \
+    "  ORDER BY workload_kind, workload_name) FROM l WHERE latest)" more ")) AS version FROM s) "
+#define WITH_SESSION SESSION VERSION("")
+/* Ranks are put by a transaction of their own, and activity goes before its session does. */
+#define WITH_RANKS                                                                                 \
+    SESSION VERSION(", '-', (SELECT string_agg(concat_ws('/', r.pod_uid, r.process, r.xmin), ' ' " \
+                    " ORDER BY r.pod_uid, r.process) FROM rank r WHERE r.session_uid = s.uid)")
+#define WITH_TIMELINE                                                                              \
+    SESSION VERSION(", '-', (SELECT concat_ws('/', count(*), max(a.xmin::text::bigint)) "          \
+                    " FROM activity a WHERE a.session_uid = s.uid)")
+#define PHASES                                                                                     \
+    "'forward', 'backward', 'optimizer', 'recompute', 'zero_grad', 'data', 'communication', "      \
+    "'other', 'inference'"
+#define HEAD                                                                                       \
+    "v.version AS \"@version\", v.namespace AS \"^namespace\", v.name AS \"^session\", "           \
+    "v.uid AS \"^session_uid\", v.phase AS \"^session_phase\", "
+#define UNKNOWN "v.version <> ALL ($4::text[])"
+/* Of a target t. */
+#define POD "t.workload_kind, t.workload_name, t.pod_name, t.pod_uid, t.node, "
+#define LATEST                                                                                     \
+    "(SELECT l.latest FROM l WHERE l.namespace = t.namespace "                                     \
+    " AND l.workload_kind = t.workload_kind AND l.workload_name = t.workload_name) AS latest "
+
+static const char session_sql[] = WITH_SESSION
+    "SELECT v.version AS \"@version\", "
+    "s.namespace AS \"^namespace\", s.name AS \"^session\", s.uid AS \"^session_uid\", "
+    "s.phase AS \"^session_phase\", s.method AS \"^method\", s.created_at AS \"^created_at\", "
+    "s.finished_at AS \"^finished_at\", to_timestamp(s.first_step_ns / 1e9) AS "
+    "\"^first_step\", "
+    "to_timestamp(s.last_step_ns / 1e9) AS \"^last_step\", s.spec AS \"^spec\", "
+    "t.pods AS \"^pods\" "
+    "FROM s JOIN v ON true CROSS JOIN LATERAL (SELECT coalesce(json_agg(json_build_object("
+    " 'workload_kind', t.workload_kind, 'workload_name', t.workload_name, 'pod_name', "
+    "t.pod_name, "
+    " 'pod_uid', t.pod_uid, 'container', t.container, 'node', t.node, 'host_name', "
+    "t.host_name,  'ip', t.ip, 'latest', t.latest, 'steps', t.steps, 'events', t.events, "
+    " 'dropped', t.dropped, 'processes', t.processes, 'gpus', t.gpus) ORDER BY t.pod_name, "
+    " t.pod_uid), '[]') AS pods FROM (SELECT t.*, " LATEST
+    ", (SELECT coalesce(json_agg(DISTINCT p.process), '[]') FROM process p "
+    "  WHERE p.session_uid = s.uid AND p.pod_uid = t.pod_uid) AS processes, "
+    " (SELECT coalesce(json_agg(json_build_object('gpu_uuid', a.gpu_uuid, "
+    "   'revision', a.revision, 'final', a.final) ORDER BY a.gpu_uuid), '[]') FROM attribution "
+    "a   WHERE a.session_uid = s.uid AND a.pod_uid = t.pod_uid) AS gpus "
+    " FROM target t WHERE t.session_uid = s.uid ORDER BY t.pod_name, t.pod_uid LIMIT 5000) t) "
+    "t ";
+
+static const char layers_sql[] = WITH_SESSION
+    "SELECT " HEAD "v.uid AS \"#uid\", d.pod_uid AS \"#pod\", "
+    "d.gpu_uuid AS \"#gpu\", d.kind AS \"#kind\", d.layer AS \"#layer\", d.phase AS "
+    "\"#phase\", "
+    "d.workload_kind, d.workload_name, d.pod_name, d.pod_uid, d.node, d.gpu_uuid, "
+    "(SELECT l.latest FROM l WHERE l.workload_kind = d.workload_kind "
+    " AND l.workload_name = d.workload_name AND l.namespace = d.namespace) AS latest, "
+    "d.kind, d.layer, d.phase, d.type, d.parameters, d.calls, d.total_ns, "
+    "d.ms_per_step::float8 AS ms_per_step, d.least_ms_per_step::float8 AS least_ms_per_step, "
+    "d.share, d.data_num, d.busy_ns, d.busy_ms_per_step::float8 AS busy_ms_per_step, "
+    "d.idle_share, d.busy_reason, d.step_ns, d.gap_ns, d.shared, d.counted_steps, "
+    "d.counted_ms_per_step::float8 AS counted_ms_per_step, d.counted_idle_share, "
+    "d.marked_steps, "
+    "d.captures, d.first_marked, d.last_marked, d.lag_ns, d.lag_stderr_ns, d.window_ns, "
+    "d.revision, d.final, d.metric AS \"+metric\", d.mean AS \"+mean\", d.stderr AS "
+    "\"+stderr\", d.unit AS \"+unit\", d.windows AS \"+windows\", d.basis AS \"+basis\", "
+    "d.method AS \"+method\", d.source AS \"+source\", d.reason AS \"+reason\", "
+    "d.group_name AS \"+group_name\", d.group_mean AS \"+group_mean\", "
+    "d.group_stderr AS \"+group_stderr\", d.elapsed_mean AS \"+elapsed_mean\", "
+    "d.amount_per_step AS \"+amount_per_step\", d.amount_unit AS \"+amount_unit\", "
+    "d.achieved AS \"+achieved\", d.peak AS \"+peak\", d.peak_unit AS \"+peak_unit\" "
+    "FROM v LEFT JOIN LATERAL (SELECT d.* FROM (SELECT pod_uid, gpu_uuid, kind, layer, phase "
+    "  FROM item WHERE session_uid = v.uid AND " UNKNOWN
+    "  AND (pod_uid, gpu_uuid, kind, layer, phase) > "
+    "   ($5::text, $6::text, $7::text, $8::text, $9::text) "
+    "  ORDER BY pod_uid, gpu_uuid, kind, layer, phase LIMIT $10::bigint) p "
+    " JOIN result_detail d ON d.session_uid = v.uid AND d.pod_uid = p.pod_uid "
+    "  AND d.gpu_uuid = p.gpu_uuid AND d.kind = p.kind AND d.layer = p.layer "
+    "  AND d.phase = p.phase) d ON true "
+    "ORDER BY d.pod_uid, d.gpu_uuid, d.kind, d.layer, d.phase, d.metric";
+
+static const char quality_sql[] = WITH_SESSION
+    "SELECT " HEAD "v.uid AS \"#uid\", q.pod_uid AS \"#pod\", "
+    "q.gpu_uuid AS \"#gpu\", q.method AS \"#method\", q.place AS \"#process\", "
+    "q.metric AS \"#metric\", q.workload_kind, q.workload_name, q.pod_name, q.pod_uid, q.node, "
+    "q.gpu_uuid, (SELECT l.latest FROM l WHERE l.workload_kind = q.workload_kind "
+    " AND l.workload_name = q.workload_name AND l.namespace = q.namespace) AS latest, "
+    "q.method, q.process, q.metric, q.doubt, q.untold, q.explained, q.miss, q.expected_miss, "
+    "q.items, q.items_z, q.idle, q.idle_stderr, q.lag_ns, q.lag_stderr_ns::float8 AS "
+    "lag_stderr_ns, q.shift_ns, q.shift_stderr_ns, q.held, q.difference, q.noise, q.windows, "
+    "q.chip, q.period_ns, q.times, q.failed_times, q.sampled_ns, q.sampler_cpu_ns "
+    "FROM v LEFT JOIN LATERAL (SELECT * FROM (SELECT *, coalesce(process, -1)::bigint AS place "
+    "  FROM result_quality WHERE session_uid = v.uid) q WHERE " UNKNOWN
+    " AND (pod_uid, gpu_uuid, method, place, metric) > "
+    "  ($5::text, $6::text, $7::text, $8::bigint, $9::text) "
+    " ORDER BY pod_uid, gpu_uuid, method, place, metric LIMIT $10::bigint) q ON true "
+    "ORDER BY q.pod_uid, q.gpu_uuid, q.method, q.place, q.metric";
+
+/* Steps of the process that p's row is of, in the batches that told what `steps` counts. */
+#define STEPS_OF(steps)                                                                            \
+    "LEFT JOIN LATERAL (SELECT nullif(sum(" steps "), 0)::double precision AS steps FROM process " \
+    " WHERE session_uid = v.uid AND pod_uid = p.pod_uid AND process = p.process) n ON true "
+#define KERNEL_STEPS STEPS_OF("kernel_steps")
+#define WAIT_STEPS STEPS_OF("wait_steps")
+#define COPY_STEPS STEPS_OF("copy_steps")
+#define TARGET "LEFT JOIN target t ON t.session_uid = v.uid AND t.pod_uid = p.pod_uid "
+
+static const char kernels_sql[] = WITH_SESSION
+    ", p AS MATERIALIZED (SELECT k.* FROM v CROSS JOIN LATERAL (SELECT * "
+    " FROM kernel WHERE session_uid = v.uid AND " UNKNOWN
+    " AND (pod_uid, process, layer, phase, name) > "
+    "  ($5::text, $6::bigint, $7::text, $8::text, $9::text) "
+    " ORDER BY pod_uid, process, layer, phase, name LIMIT $10::bigint) k), "
+    "g AS MATERIALIZED (SELECT pod_uid, process, layer, phase, a.ns FROM (SELECT DISTINCT "
+    "  session_uid, pod_uid, process, layer, phase FROM p) d CROSS JOIN LATERAL ("
+    " SELECT nullif(sum(ns), 0)::double precision AS ns FROM kernel k WHERE "
+    "  k.session_uid = d.session_uid AND k.pod_uid = d.pod_uid AND k.process = d.process "
+    "  AND k.layer = d.layer AND k.phase = d.phase) a) "
+    "SELECT " HEAD "v.uid AS \"#uid\", p.pod_uid AS \"#pod\", p.process AS \"#process\", "
+    "p.layer AS \"#layer\", p.phase AS \"#phase\", p.name AS \"#kernel\", " POD LATEST
+    ", p.process, p.layer, p.phase, p.name AS kernel, p.count / n.steps AS calls_per_step, "
+    "p.ns / 1e6 / n.steps AS ms_per_step, p.ns / g.ns AS share "
+    "FROM v LEFT JOIN p ON true " TARGET KERNEL_STEPS
+    "LEFT JOIN g ON g.pod_uid = p.pod_uid AND g.process = p.process AND "
+    "g.layer = p.layer "
+    " AND g.phase = p.phase ORDER BY p.pod_uid, p.process, p.layer, "
+    "p.phase, p.name";
+
+static const char waits_sql[] = WITH_SESSION
+    ", p AS MATERIALIZED (SELECT k.* FROM v CROSS JOIN LATERAL (SELECT * "
+    " FROM host_wait WHERE session_uid = v.uid AND " UNKNOWN
+    " AND (pod_uid, process, layer, phase, call, file, line) > "
+    "  ($5::text, $6::bigint, $7::text, $8::text, $9::text, $10::text, $11::bigint) "
+    " ORDER BY pod_uid, process, layer, phase, call, file, line LIMIT $12::bigint) k) "
+    "SELECT " HEAD "v.uid AS \"#uid\", p.pod_uid AS \"#pod\", p.process AS \"#process\", "
+    "p.layer AS \"#layer\", p.phase AS \"#phase\", p.call AS \"#call\", p.file AS \"#file\", "
+    "p.line AS \"#line\", " POD LATEST ", p.process, p.layer, p.phase, p.call, p.file, p.line, "
+    "p.count / n.steps AS calls_per_step, p.ns / 1e6 / n.steps AS ms_per_step, "
+    "least(p.steps / n.steps, 1) AS share_of_steps "
+    "FROM v LEFT JOIN p ON true " TARGET WAIT_STEPS
+    "ORDER BY p.pod_uid, p.process, p.layer, p.phase, p.call, p.file, p.line";
+
+static const char copies_sql[] = WITH_SESSION
+    ", p AS MATERIALIZED (SELECT k.* FROM v CROSS JOIN LATERAL (SELECT * "
+    " FROM gpu_copy WHERE session_uid = v.uid AND " UNKNOWN
+    " AND (pod_uid, process, layer, phase, type, memory) > "
+    "  ($5::text, $6::bigint, $7::text, $8::text, $9::text, $10::text) "
+    " ORDER BY pod_uid, process, layer, phase, type, memory LIMIT $11::bigint) k) "
+    "SELECT " HEAD "v.uid AS \"#uid\", p.pod_uid AS \"#pod\", p.process AS \"#process\", "
+    "p.layer AS \"#layer\", p.phase AS \"#phase\", p.type AS \"#type\", "
+    "p.memory AS \"#memory\", " POD LATEST ", p.process, p.layer, p.phase, p.type, p.memory, "
+    "p.count / n.steps AS per_step, p.bytes / n.steps AS bytes_per_step, "
+    "p.ns / 1e6 / n.steps AS ms_per_step, "
+    "p.bytes / nullif(p.ns, 0)::double precision AS gb_per_second "
+    "FROM v LEFT JOIN p ON true " TARGET COPY_STEPS
+    "ORDER BY p.pod_uid, p.process, p.layer, p.phase, p.type, p.memory";
+
+static const char ranks_sql[] = WITH_RANKS
+    "SELECT " HEAD "v.uid AS \"#uid\", r.workload_kind AS \"#kind\", r.workload_name AS \"#name\", "
+    "r.rank AS \"#rank\", r.pod_uid AS \"#pod\", r.process AS \"#process\", r.workload_kind, "
+    "r.workload_name, r.pod_name, r.pod_uid, r.node, r.latest, r.process, r.rank, r.world_size, "
+    "r.steps, r.ms_per_step, r.own_ms_per_step, r.own_stderr_ms, r.wait_ms_per_step, "
+    "r.others_own_ms_per_step "
+    "FROM v LEFT JOIN LATERAL (SELECT * FROM result_rank WHERE session_uid = v.uid AND " UNKNOWN
+    " AND (workload_kind, workload_name, rank, pod_uid, process) > "
+    "  ($5::text, $6::text, $7::bigint, $8::text, $9::bigint) "
+    " ORDER BY workload_kind, workload_name, rank, pod_uid, process LIMIT $10::bigint) r ON true "
+    "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process";
+
+/*
+ * Steps whose intervals were kept one by one: those that batches of intervals hold. A step stands
+ * in the batch in which it ended, its intervals in those in which they ended, which are batches of
+ * the same process that touch its time. c: the process, p: the page's steps.
+ */
+static const char timeline_sql[] = WITH_TIMELINE
+    ", c AS MATERIALIZED (SELECT t.pod_name, t.pod_uid, t.node, q.process, q.rank FROM v "
+    " JOIN target t ON t.session_uid = v.uid "
+    " JOIN process q ON q.session_uid = t.session_uid AND q.pod_uid = t.pod_uid "
+    " WHERE ($5::text IS NULL OR t.pod_uid = $5::text) "
+    " AND ($6::bigint IS NULL OR q.process = $6::bigint) ORDER BY t.pod_uid, q.process LIMIT 1), "
+    "p AS MATERIALIZED (SELECT b.* FROM v CROSS JOIN c CROSS JOIN LATERAL (SELECT a.instance, "
+    "  a.stretch, u.number, u.begun, u.took, u.gap, u.epoch, u.batch "
+    " FROM activity a CROSS JOIN LATERAL unnest(a.step_number, a.step_start, a.step_duration, "
+    "   a.step_gap, a.step_epoch, a.step_batch) AS u (number, begun, took, gap, epoch, batch) "
+    " WHERE " UNKNOWN " AND a.session_uid = v.uid AND a.pod_uid = c.pod_uid "
+    "  AND a.process = c.process AND a.dwell IS NULL AND a.grid_start IS NULL "
+    "  AND a.end_ns >= $9::bigint AND (u.begun, u.number) > ($9::bigint, $10::bigint) "
+    " ORDER BY u.begun, u.number LIMIT $11::bigint) b) "
+    "SELECT " HEAD "c.pod_name AS \"^pod_name\", c.pod_uid AS \"^pod_uid\", "
+    "c.node AS \"^node\", c.process AS \"^process\", c.rank AS \"^rank\", "
+    "v.uid AS \"#uid\", c.pod_uid AS \"#pod\", c.process AS \"#process\", "
+    "p.begun AS \"#begin\", p.number AS \"#number\", p.number AS step, p.stretch AS capture, "
+    "p.begun AS start_ns, p.took AS duration_ns, nullif(p.gap, -1) AS gap_ns, p.epoch, p.batch, "
+    "i.begun - p.begun AS \"+start_ns\", i.took AS \"+duration_ns\", "
+    "nullif(i.busy, -1) AS \"+busy_ns\", coalesce(y.name, '') AS \"+layer\", "
+    "coalesce((ARRAY[" PHASES "])[i.code + 1], 'other') AS \"+phase\" "
+    "FROM v LEFT JOIN c ON true LEFT JOIN p ON true LEFT JOIN LATERAL (SELECT u.* "
+    " FROM activity a CROSS JOIN LATERAL unnest(a.layer, a.phase, a.step, a.start, a.duration, "
+    "   a.busy) AS u (layer, code, step, begun, took, busy) "
+    " WHERE a.session_uid = v.uid AND a.pod_uid = c.pod_uid AND a.instance = p.instance "
+    "  AND a.process = c.process AND a.stretch = p.stretch AND a.dwell IS NULL "
+    "  AND a.start_ns <= p.begun + p.took AND a.end_ns >= p.begun AND u.step = p.number "
+    " ORDER BY u.begun, u.took DESC LIMIT 20000) i ON true "
+    "LEFT JOIN layer y ON y.session_uid = v.uid AND y.pod_uid = c.pod_uid "
+    " AND y.instance = p.instance AND y.process = c.process AND y.layer = i.layer "
+    "ORDER BY p.begun, p.number, i.begun, i.took DESC, i.layer, i.code";
+
+/* A row of layers has a dozen parts, a step thousands of intervals. */
+enum { MOST_ITEMS = 1000, MOST_STEPS = 100, MOST_ROWS = 5000 };
+
+const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
+    [PP_QUERY_SESSIONS_OF] = {.sql = LIST("WHERE namespace = $1::text", "$2", "$3", "$4"),
+                              .ns = true,
+                              .keys = "it",
+                              .most = MOST_ROWS},
+    [PP_QUERY_SESSIONS] = {.sql = LIST("", "$1", "$2", "$3"), .keys = "it", .most = MOST_ROWS},
+    [PP_QUERY_SESSION] = {.sql = session_sql, .ns = true, .session = true, .keys = ""},
+    [PP_QUERY_LAYERS] = {.sql = layers_sql,
+                         .ns = true,
+                         .session = true,
+                         .known = true,
+                         .keys = "ttttt",
+                         .uid_is_first = true,
+                         .most = MOST_ITEMS},
+    [PP_QUERY_QUALITY] = {.sql = quality_sql,
+                          .ns = true,
+                          .session = true,
+                          .known = true,
+                          .keys = "tttit",
+                          .uid_is_first = true,
+                          .most = MOST_ROWS},
+    [PP_QUERY_KERNELS] = {.sql = kernels_sql,
+                          .ns = true,
+                          .session = true,
+                          .known = true,
+                          .keys = "tittt",
+                          .uid_is_first = true,
+                          .most = MOST_ROWS},
+    [PP_QUERY_WAITS] = {.sql = waits_sql,
+                        .ns = true,
+                        .session = true,
+                        .known = true,
+                        .keys = "titttti",
+                        .uid_is_first = true,
+                        .most = MOST_ROWS},
+    [PP_QUERY_COPIES] = {.sql = copies_sql,
+                         .ns = true,
+                         .session = true,
+                         .known = true,
+                         .keys = "titttt",
+                         .uid_is_first = true,
+                         .most = MOST_ROWS},
+    [PP_QUERY_RANKS] = {.sql = ranks_sql,
+                        .ns = true,
+                        .session = true,
+                        .known = true,
+                        .keys = "ttiti",
+                        .uid_is_first = true,
+                        .most = MOST_ROWS},
+    [PP_QUERY_TIMELINE] = {.sql = timeline_sql,
+                           .ns = true,
+                           .session = true,
+                           .known = true,
+                           .process = true,
+                           .keys = "tiii",
+                           .uid_is_first = true,
+                           .most = MOST_STEPS},
+};
