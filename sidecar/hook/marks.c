@@ -59,6 +59,7 @@ static struct {
     const void *trainer; /* the thread whose steps are counted: as pp_frames_thread has it */
     pp_steps ends;       /* which optimizers' steps end the training's */
     int depth;           /* optimizers open: wrappers call the one they wrap */
+    int closures;        /* of these that are open: what they do is not the optimizer's */
     Py_hash_t outermost; /* the outermost of these */
     bool by_hand;        /* the program says itself where its steps end */
     bool ended;          /* a step has ended, and none has begun since */
@@ -235,6 +236,11 @@ bool pp_marks_is_trainer(void)
     return is_trainer();
 }
 
+int pp_marks_give_up(void)
+{
+    return give_up();
+}
+
 enum { AGAINS = 16 }; /* checkpoints in checkpoints */
 
 static _Thread_local struct {
@@ -287,6 +293,7 @@ static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_
         *flags |= PP_MARK_MODEL;
     if (!is_trainer() || phase != PP_MARK_FORWARD)
         return 0;
+    pp_ranges_module(true);
     pp_engine_nodes nodes;
     if (pp_engine_forward(place & PP_PLACE_MODEL, args, &nodes) < 0)
         return -1;
@@ -500,6 +507,8 @@ static int on_leave(PyObject *module, PyObject *output)
     int rc = f.edge ? hook_nodes(&f, output) : 0;
     if (rc == 0 && pp_frames_count() == 0 && f.phase == PP_MARK_FORWARD)
         rc = end_outermost(place, &f);
+    if (pp_frames_count() == 0 && is_trainer())
+        pp_ranges_module(false);
     pp_frame_done(&f);
     return rc;
 }
@@ -522,6 +531,36 @@ void pp_marks_end(pp_mark_phase phase)
     spans &= ~(1U << phase);
     if (hook.state == MARKING)
         pp_mark_put(PP_MARK_END, (uint8_t)phase, 0, 0, 0, 0, 0);
+}
+
+/* ---- ranges that the program marks ---- */
+
+bool pp_marks_outside(uint8_t *ret_phase)
+{
+    const bool optimizer = hook.depth > 0 && hook.closures == 0;
+    if (hook.state != MARKING || !is_trainer() || pp_frames_count() > 0 || spans || optimizer ||
+        again_count > 0)
+        return false;
+    if (forward_phase(ret_phase) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    return *ret_phase != PP_MARK_RECOMPUTE;
+}
+
+int pp_marks_range_layer(PyObject *name, bool rest, uint32_t *ret)
+{
+    PyObject *said =
+        PyObject_CallMethod(hook.probe, "range", "OO", name, rest ? Py_True : Py_False);
+    const unsigned long layer = said ? PyLong_AsUnsignedLong(said) : 0;
+    Py_XDECREF(said);
+    *ret = layer <= PP_RING_LAYERS ? (uint32_t)layer : 0;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+const pp_self_hooks *pp_marks_backward_hooks(uint32_t layer)
+{
+    return make_hooks(layer) < 0 ? NULL : &backward[layer];
 }
 
 /* ---- what a checkpoint runs again ---- */
@@ -592,8 +631,10 @@ static int on_backward(const marker *m)
         if (queue_callback(COMMUNICATION_BEGIN) < 0)
             return -1;
     }
+    const unsigned flags = (m->kind == BACKWARD_PAUSE ? PP_MARK_PAUSES : 0) |
+                           (pp_ranges_is(m->layer) ? PP_MARK_RANGE : 0);
     pp_mark_put(m->kind == BACKWARD_BEGIN ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD,
-                m->kind == BACKWARD_PAUSE ? PP_MARK_PAUSES : 0, m->layer, 0, 0, 0);
+                (uint8_t)flags, m->layer, 0, 0, 0);
     return 0;
 }
 
@@ -623,6 +664,8 @@ static int put_start(void)
     hook.marked = 0;
     hook.marked_from = pp_now();
     hook.trainer = pp_frames_thread();
+    hook.closures = 0;
+    pp_ranges_clear();
     put_edge(PP_MARK_START);
     return pp_engine_step();
 }
@@ -692,8 +735,10 @@ static int on_step(void)
     int32_t epoch, batch;
     if (position(&epoch, &batch) < 0)
         return -1;
+    pp_ranges_step();
     pp_mark_put(PP_MARK_STEP, 0, clock_flags(), 0, hook.steps - 1, epoch, batch);
     pp_frames_clear(0);
+    hook.closures = 0;
     spans = 0; /* and what is open or queued still ended in an exception */
     hook.awaiting = false;
     hook.stepless = 0;
@@ -842,11 +887,14 @@ bool pp_marks_pause_optimizer(void)
     if (hook.state != MARKING || !hook.phases[PP_MARK_OPTIMIZER] || hook.depth == 0)
         return false;
     pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, PP_MARK_PAUSES, 0, 0, 0, 0);
+    hook.closures++;
     return true;
 }
 
 void pp_marks_resume_optimizer(void)
 {
+    if (hook.closures > 0)
+        hook.closures--;
     if (hook.state == MARKING)
         pp_mark_put(PP_MARK_BEGIN, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
 }

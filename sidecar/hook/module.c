@@ -407,8 +407,26 @@ static PyObject *m_engine(PyObject *self, PyObject *args)
     unsigned int loss, gradients;
     if (!PyArg_ParseTuple(args, "OOII", &method, &owner, &loss, &gradients))
         return NULL;
-    if (loss <= PP_RING_LAYERS && gradients <= PP_RING_LAYERS)
-        pp_engine_calls_begin(method, owner, loss, gradients);
+    const bool known = loss <= PP_RING_LAYERS && gradients <= PP_RING_LAYERS &&
+                       pp_engine_calls_begin(method, owner, loss, gradients);
+    return PyBool_FromLong(known);
+}
+
+static PyObject *m_ranges(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *targets;
+    int backward;
+    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &targets, &backward))
+        return NULL;
+    return pp_range_calls_begin(targets, backward) < 0 ? NULL : none();
+}
+
+static PyObject *m_ranges_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_range_calls_end();
     return none();
 }
 
@@ -528,6 +546,7 @@ static PyObject *m_leave(PyObject *self, PyObject *unused)
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
     pp_wait_calls_end();
+    pp_range_calls_end();
     pp_engine_calls_end();
     pp_thread_leave();
     pp_ring_close(false);
@@ -540,6 +559,7 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     (void)unused;
     pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
     pp_wait_calls_end();
+    pp_range_calls_end();
     pp_engine_calls_end();
     pp_ring_close(true);
     pp_thread_forget();
@@ -603,7 +623,11 @@ static PyMethodDef functions[] = {
      "Counts these calls while steps are marked; torch's folder and device."},
     {"waits_end", m_waits_end, METH_NOARGS, "Puts back what torch's methods call."},
     {"engine", m_engine, METH_VARARGS,
-     "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients."},
+     "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients; "
+     "whether it is known."},
+    {"ranges", m_ranges, METH_VARARGS,
+     "Tells ranges that the program marks while steps are marked; whether their backward, too."},
+    {"ranges_end", m_ranges_end, METH_NOARGS, "Puts back what torch calls for them."},
     {"engine_end", m_engine_end, METH_NOARGS, "Marks it no more."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},

@@ -221,6 +221,7 @@ FORWARD_S, BACKWARD_S = 0.003, 0.006
 
 
 SLOW = {"forward": [], "backward": [], "later": []}  # seconds of each call
+SEEN = {}  # what else a pattern tells
 
 
 def add(phase, begun):
@@ -821,15 +822,15 @@ def amd_gpu():
     return placed("cuda:0")
 
 
-def main():
-    iteration = globals()[sys.argv[1]]()
+def main(patterns):
+    iteration = patterns[sys.argv[1]]()
     begun = time.monotonic()
     for _ in range(COUNT):
         iteration()
     slow, quick = ({phase: 1e3 * of(calls) for phase, calls in SLOW.items() if calls}
                    for of in (statistics.mean, lambda calls: sorted(calls)[len(calls) // 10]))
-    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "quick": quick, "seconds": time.monotonic() - begun}))
+    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "quick": quick, "seconds": time.monotonic() - begun, **SEEN}))
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, devices, engine, layers, position, profilers, replay, settings, spans, waits
+from precisionprobe_hook import _marks, compiling, devices, engine, layers, position, profilers, ranges, replay, settings, spans, waits
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
@@ -35,6 +35,7 @@ class _Probe:
         self.known = {}  # id of a module that some step called -> [weak reference to it, its name as a layer or None]
         self.positions = position.Position()
         self.spans = spans.Spans()
+        self.ranges = ranges.Names(torch)
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
         self.isolation = replay.Isolation(torch)
         self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
@@ -127,7 +128,8 @@ class _Probe:
             _marks.look_anew()
         self.find_owners(layers.roots(called))
         chosen, model, first = layers.choose(called, self.filters.get("layers", {}), regions, named, others,
-                                             self.first and self.first(), self.owner, self.outside)
+                                             self.first and self.first(), self.owner,
+                                             {*self.outside, *self.ranges.names})
         self.first = first if first is None else weakref.ref(first)
         before = len(self.ids)
         if not self.place(chosen, model):
@@ -156,7 +158,8 @@ class _Probe:
         if recorded:
             self.profilers.install()
         self.sample_gpu(recorded)
-        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids, self.outside.values(),
+        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids,
+                             [*self.outside.values(), *self.ranges.names.values()],
                              self.why_not_isolated(called, regions, recorded))
         _marks.set_state(_marks.MARKING)
 
@@ -252,16 +255,33 @@ class _Probe:
         return layer
 
     def mark_engine(self, phases):
-        """Where no layer is left out: the time of one would be that of a loss, or of gradients."""
-        if not ("Forward" in phases and "Backward" in phases and layers.takes_all(self.filters.get("layers", {}))):
+        """Where no layer is left out: the time of one would be that of a loss, of gradients, or of a range."""
+        if not ("Forward" in phases and layers.takes_all(self.filters.get("layers", {}))):
             return
+        told = self.make_outside() if "Backward" in phases else ()
+        if engine.begin(self.torch, *(told or (0, 0))):
+            ranges.begin(self.torch, bool(told))
+
+    def make_outside(self):
+        """Layers of work outside of modules, where it can be told."""
         if not self.outside and len(self.ids) <= engine.MOST_LAYERS and engine.known(self.torch):
-            taken = set(name for name, _ in self.ids)
+            taken = self.taken()
             for plain in engine.NAMES:
                 name = layers.free_name(plain, taken)
                 self.outside[name] = _marks.layer(name, engine.TYPE, 0)
-        if self.outside:
-            engine.begin(self.torch, *self.outside.values())
+        return tuple(self.outside.values())
+
+    def taken(self):
+        return {*(name for name, _ in self.ids), *self.outside, *self.ranges.names}
+
+    def range(self, name, rest):
+        """From C: the layer of a range that the program enters; 0: it is not told."""
+        if len(self.ids) > ranges.MOST_LAYERS or self.ranges.by_torch(sys._getframe(1)):
+            return 0
+        layer = self.ranges.layer(name, rest, self.taken)
+        if layer:
+            self.isolation.leave_out_outside((layer,))
+        return layer
 
     def remembered(self):
         """Modules that earlier steps called: one that this step did not call may be called again."""
@@ -281,6 +301,7 @@ class _Probe:
 
     def remove_layers(self):
         waits.end()
+        ranges.end()
         engine.end()
         self.spans.remove()
         self.profilers.remove()
