@@ -415,6 +415,9 @@ int pp_marks_range_layer(PyObject *name, bool rest, uint32_t *ret);
 const pp_self_hooks *pp_marks_backward_hooks(uint32_t layer);
 /** Ends the hook because of an exception of our own; -1: it is the user's, and goes on. */
 int pp_marks_give_up(void);
+/** A gradient scaler has looked at a step's gradients. Where no optimizer has stepped since it did
+ * last, one that was skipped would have. -1: exception. */
+int pp_marks_scaled(void);
 /** The program says that a step ends here: from now on no optimizer ends any. -1: exception. */
 int pp_marks_step(void);
 /** Takes the modules called while discovering: a new list of weak references. */
@@ -538,6 +541,13 @@ int pp_range_names_find(PyObject *name, uint32_t *ret);
 int pp_range_calls_begin(PyObject *targets, bool backward);
 /** Puts back what is torch's. */
 void pp_range_calls_end(void);
+
+/* ---- scaler_calls.c: steps that a gradient scaler skips ---- */
+
+/** They are counted from now on; `function` is torch._amp_update_scale_, by which a scaler ends a
+ * step whether it was skipped or not. */
+void pp_scaler_calls_begin(PyObject *function);
+void pp_scaler_calls_end(void);
 
 /* ---- wait_calls.c: calls in which the host waits ---- */
 

@@ -62,6 +62,8 @@ static struct {
     int closures;        /* of these that are open: what they do is not the optimizer's */
     Py_hash_t outermost; /* the outermost of these */
     bool by_hand;        /* the program says itself where its steps end */
+    bool stepped;        /* an optimizer has, since a scaler looked at its gradients last */
+    const void *stepper; /* the thread in which it did */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
     bool isolate;        /* layers are to be replayed in this capture */
@@ -798,22 +800,16 @@ static int on_step_end(void)
     return put_start(); /* what was marked are two steps */
 }
 
-static int on_optimizer_end(PyObject *optimizer)
+/* An optimizer has stepped, or would have but for its gradients. */
+static int end_optimizer(Py_hash_t id, bool stepped)
 {
-    Py_hash_t id = PyObject_Hash(optimizer);
-    if (id == -1)
-        return -1;
-    bool again = hook.ended && id == hook.outermost;
-    if (again || (hook.depth > 0 && --hook.depth > 0))
-        return 0;
-    hook.ended = true;
     pp_steps_ends ends = {0};
     if (!hook.by_hand && look_at_optimizer(id, &ends) < 0)
         return -1;
     if (hook.state == MARKING && ends.late) {
         if (put_start() < 0) /* the step that was marked goes on to here */
             return -1;
-    } else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
+    } else if (stepped && hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
         pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
     if (ends.before) {
         count_step();
@@ -823,6 +819,29 @@ static int on_optimizer_end(PyObject *optimizer)
         return 0;
     count_step();
     return on_step_end();
+}
+
+static int on_optimizer_end(PyObject *optimizer)
+{
+    Py_hash_t id = PyObject_Hash(optimizer);
+    if (id == -1)
+        return -1;
+    bool again = hook.ended && id == hook.outermost;
+    if (again || (hook.depth > 0 && --hook.depth > 0))
+        return 0;
+    hook.ended = hook.stepped = true;
+    hook.stepper = pp_frames_thread();
+    return end_optimizer(id, true);
+}
+
+int pp_marks_scaled(void)
+{
+    if (!pp_ring() || hook.quiet || hook.state == OFF || hook.by_hand || !hook.ended ||
+        hook.depth > 0 || hook.stepper != pp_frames_thread())
+        return 0;
+    const bool stepped = hook.stepped;
+    hook.stepped = false;
+    return !stepped && end_optimizer(hook.outermost, false) < 0 ? give_up() : 0;
 }
 
 int pp_marks_step(void)

@@ -422,6 +422,21 @@ static PyObject *m_ranges(PyObject *self, PyObject *args)
     return pp_range_calls_begin(targets, backward) < 0 ? NULL : none();
 }
 
+static PyObject *m_scaler(PyObject *self, PyObject *function)
+{
+    (void)self;
+    pp_scaler_calls_begin(function);
+    return none();
+}
+
+static PyObject *m_scaler_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_scaler_calls_end();
+    return none();
+}
+
 static PyObject *m_ranges_end(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -547,6 +562,7 @@ static PyObject *m_leave(PyObject *self, PyObject *unused)
         PyErr_Clear();
     pp_wait_calls_end();
     pp_range_calls_end();
+    pp_scaler_calls_end();
     pp_engine_calls_end();
     pp_thread_leave();
     pp_ring_close(false);
@@ -560,6 +576,7 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
     pp_wait_calls_end();
     pp_range_calls_end();
+    pp_scaler_calls_end();
     pp_engine_calls_end();
     pp_ring_close(true);
     pp_thread_forget();
@@ -625,6 +642,8 @@ static PyMethodDef functions[] = {
     {"engine", m_engine, METH_VARARGS,
      "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients; "
      "whether it is known."},
+    {"scaler", m_scaler, METH_O, "Counts steps that a scaler skips, by this function of torch's."},
+    {"scaler_end", m_scaler_end, METH_NOARGS, "Puts back what that calls."},
     {"ranges", m_ranges, METH_VARARGS,
      "Tells ranges that the program marks while steps are marked; whether their backward, too."},
     {"ranges_end", m_ranges_end, METH_NOARGS, "Puts back what torch calls for them."},

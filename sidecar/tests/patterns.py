@@ -433,6 +433,23 @@ def flat_layers():
     return training(model, sgd(model.parameters()), lambda: model(torch.randn(2, 2)).square().mean())
 
 
+def skipped_steps():
+    """A scaler skips each fourth step of the optimizer, and three in a row once: their gradients are infinite."""
+    model, numbers = net(), itertools.count()
+    optimizer, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
+
+    def iteration():
+        number = next(numbers)
+        loss = loss_of(model)
+        if number % 4 == 3 or 41 <= number < 43:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return iteration
+
+
 def by_hand():
     """No optimizer of torch.optim."""
     import precisionprobe

@@ -29,6 +29,20 @@ def test_steps_are_the_loops(once, python, pattern):
     assert len(found) > 0.8 * COUNT
 
 
+@pytest.mark.parametrize("steps", [{}, {"skip": 60, "max": 0}])
+def test_steps_that_a_scaler_skips(probe, python, steps):
+    """They are steps of the training, without an optimizer; steps are counted between captures, too."""
+    if torch_of(python) < (2, 3):
+        pytest.skip("a torch without scalers for the CPU")
+    _, batches = sampled(probe, python, PATTERNS, "skipped_steps", str(COUNT), **({"steps": steps} if steps else {}))
+    found = numbers(batches)
+    assert len(found) == len(set(found)) > 0.8 * (COUNT - steps.get("skip", 0)) and max(found) == COUNT - 1
+    assert min(found) >= steps.get("skip", 0)
+    calls = Counter(phase for _, phase, _, count in pieces(batches) for _ in range(count))
+    assert calls[2] == pytest.approx(0.74 * len(found), abs=2)
+    assert calls_of(batches)["0", "backward"] == pytest.approx(1, abs=0.02)
+
+
 @pytest.mark.parametrize("pattern", ["closure", "named_closure"])
 def test_a_closure_is_no_work_of_the_optimizers(once, python, pattern):
     if torch_of(python) < (2, 0):

@@ -332,6 +332,8 @@ class _Probe:
     def install_optimizer(self):
         if self.optimizer_hooks:
             return
+        if waits.known():
+            _marks.scaler(getattr(self.torch, "_amp_update_scale_", None))
         module = sys.modules["torch.optim.optimizer"]
         if hasattr(module, "register_optimizer_step_pre_hook"):
             self.optimizer_hooks = [_Hook(module._global_optimizer_pre_hooks, _marks.OPTIMIZER_BEGIN),
@@ -342,6 +344,7 @@ class _Probe:
                                                    _marks.marker(_marks.OPTIMIZER_END))]
 
     def remove_optimizer(self):
+        _marks.scaler_end()
         while self.optimizer_hooks:
             self.optimizer_hooks.pop().remove()
         module = sys.modules["torch.optim.optimizer"]
