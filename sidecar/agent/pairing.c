@@ -152,7 +152,7 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
             return 0;     /* a second output of the layer: its work goes on */
         t->depth = known; /* it was left by an exception and begins again */
     }
-    if (t->depth > 0 && is_stale(&t->stack[t->depth - 1], mark))
+    if (t->depth > 0 && !(mark->flags & PP_MARK_RANGE) && is_stale(&t->stack[t->depth - 1], mark))
         t->depth--;
     if (t->depth > 0) {
         open_piece *outer = &t->stack[t->depth - 1];

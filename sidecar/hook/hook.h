@@ -358,6 +358,8 @@ typedef enum pp_kind {
     OPTIMIZER_END,
     COMMUNICATION_BEGIN, /* called once, by the autograd engine, when all nodes have run */
     COMMUNICATION_END,
+    COMPILE_BEGIN, /* torch's compiler begins, of a layer that stands for it */
+    COMPILE_END,
     RECORD_CALL,   /* global forward pre-hook: hands a call to the Python side, while isolating */
     RECORD_RETURN, /* global forward hook: and its result */
     KINDS,

@@ -975,6 +975,30 @@ static int mark_closure(PyObject *args, PyObject **ret)
     return *ret ? 0 : -1;
 }
 
+/* ---- compilation ---- */
+
+/* What the compiler does in this thread, in a region's call or in its backward, is not theirs. It
+ * may compile as it compiles; what began in another capture is no matter. */
+static _Thread_local struct {
+    int64_t capture;
+    int depth;
+} compiling;
+
+static int on_compile(const marker *m)
+{
+    const bool begins = m->kind == COMPILE_BEGIN;
+    if (compiling.capture != hook.marked_from) {
+        compiling.capture = hook.marked_from;
+        compiling.depth = 0;
+    }
+    if (begins ? compiling.depth++ > 0 : compiling.depth == 0 || --compiling.depth > 0)
+        return 0;
+    if (hook.state == MARKING && hook.phases[PP_MARK_FORWARD])
+        pp_mark_put(begins ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_FORWARD, PP_MARK_RANGE, m->layer,
+                    0, 0, 0);
+    return 0;
+}
+
 /* ---- the callable ---- */
 
 /* Whether it has begun the outermost optimizer's piece. */
@@ -1006,6 +1030,9 @@ static int dispatch(const marker *m, PyObject *args)
     case COMMUNICATION_BEGIN:
     case COMMUNICATION_END:
         return on_communication((pp_kind)m->kind);
+    case COMPILE_BEGIN:
+    case COMPILE_END:
+        return on_compile(m);
     case RECORD_CALL:
         return on_record("called", args);
     case RECORD_RETURN:

@@ -113,13 +113,14 @@ static PyObject *m_marker(PyObject *self, PyObject *args)
 {
     (void)self;
     int kind;
-    if (!PyArg_ParseTuple(args, "i", &kind))
+    unsigned int layer = 0;
+    if (!PyArg_ParseTuple(args, "i|I", &kind, &layer))
         return NULL;
-    if (kind < 0 || kind >= KINDS) {
+    if (kind < 0 || kind >= KINDS || layer > PP_RING_LAYERS) {
         PyErr_SetString(PyExc_ValueError, "no such kind");
         return NULL;
     }
-    return pp_marks_callable((pp_kind)kind, 0);
+    return pp_marks_callable((pp_kind)kind, layer);
 }
 
 /* Tells where a layer is: its module, its id (0: it is none), whether modules in it are layers
@@ -601,7 +602,7 @@ static PyMethodDef functions[] = {
     {"configure", m_configure, METH_VARARGS, "Gives the Python side and what torch has."},
     {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
     {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
-    {"marker", m_marker, METH_VARARGS, "A callable of one kind."},
+    {"marker", m_marker, METH_VARARGS, "A callable of one kind, and layer."},
     {"place", m_place, METH_VARARGS,
      "Where a layer is: module, id, parent, root, whether it has parameters; False: no room."},
     {"drop", m_drop, METH_O, "The module at this address is gone."},
@@ -681,6 +682,8 @@ PyMODINIT_FUNC PyInit__marks(void)
                                         "OPTIMIZER_END",
                                         "COMMUNICATION_BEGIN",
                                         "COMMUNICATION_END",
+                                        "COMPILE_BEGIN",
+                                        "COMPILE_END",
                                         "RECORD_CALL",
                                         "RECORD_RETURN"};
     static const char *const states[] = {"OFF",     "COUNTING", "DISCOVERING",

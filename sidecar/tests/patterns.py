@@ -440,6 +440,7 @@ def skipped_steps():
 
     def iteration():
         number = next(numbers)
+        time.sleep(0.002)
         loss = loss_of(model)
         if number % 4 == 3 or 41 <= number < 43:
             loss = loss * float("inf")
@@ -447,6 +448,27 @@ def skipped_steps():
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
+    return iteration
+
+
+def recompiled():
+    """Each 20th step has a batch of another size; the compiler takes 30 ms, of backward too where that is traced later."""
+    import torch._dynamo
+    from torch._dynamo.backends.common import aot_autograd
+    model, numbers = net(), itertools.count()
+    optimizer = sgd(model.parameters())
+
+    def compile_slowly(graph, inputs):
+        work("later", 10 * FORWARD_S)
+        return graph.forward
+    compiled = torch.compile(model, backend=aot_autograd(fw_compiler=compile_slowly, bw_compiler=compile_slowly), dynamic=False)
+
+    def iteration():
+        x = torch.randn(16 + next(numbers) // 20, 64)
+        compiled(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        SEEN.update(graphs=torch._dynamo.utils.counters["stats"]["unique_graphs"], compiled=len(SLOW["later"]))
     return iteration
 
 

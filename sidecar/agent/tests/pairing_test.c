@@ -842,6 +842,21 @@ static void test_ranges_that_do_not_nest(void **state)
     pp_pairing_free(p);
 }
 
+/* As a compiler does, in the backward of what it compiles. */
+static void test_a_range_within_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, B, 1);
+    flagged(p, 20, BEGIN, F, PP_MARK_RANGE, 9);
+    flagged(p, 30, END, F, PP_MARK_RANGE, 9);
+    (void)work(p, 40, END, B, 1);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    check_outside(p, 9, "F20-30 ");
+    check_outside(p, 1, "B10-20+ B30-40 ");
+    pp_pairing_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -879,6 +894,7 @@ int main(void)
         cmocka_unit_test(test_a_loss_of_too_many_parts),
         cmocka_unit_test(test_ranges_in_a_loss),
         cmocka_unit_test(test_ranges_that_do_not_nest),
+        cmocka_unit_test(test_a_range_within_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

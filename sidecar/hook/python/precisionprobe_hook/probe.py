@@ -36,6 +36,7 @@ class _Probe:
         self.positions = position.Position()
         self.spans = spans.Spans()
         self.ranges = ranges.Names(torch)
+        self.compilations = compiling.Compilations()
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
         self.isolation = replay.Isolation(torch)
         self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
@@ -151,6 +152,7 @@ class _Probe:
             always[self.marks[1].id] = True
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
+        self.mark_compiler()
         waits.begin(self.torch)
         self.mark_engine(phases)
         _marks.communication(self.queue(called))
@@ -254,6 +256,18 @@ class _Probe:
         self.ids[name, type_name] = layer
         return layer
 
+    def mark_compiler(self):
+        """Compiling is no region's work, but a layer's that stands for it; where nothing is compiled there is none."""
+        if not self.regions.any or not layers.wants(self.filters.get("layers", {}), *compiling.LAYER):
+            return
+        if compiling.LAYER not in self.ids:
+            name, type_name = compiling.LAYER
+            layer = _marks.layer(layers.free_name(name, self.taken()), type_name, 0)
+            if not layer:
+                return
+            self.ids[compiling.LAYER] = layer
+        self.compilations.install(self.ids[compiling.LAYER])
+
     def mark_engine(self, phases):
         """Where no layer is left out: the time of one would be that of a loss, of gradients, or of a range."""
         if not ("Forward" in phases and layers.takes_all(self.filters.get("layers", {}))):
@@ -301,6 +315,7 @@ class _Probe:
 
     def remove_layers(self):
         waits.end()
+        self.compilations.remove()
         ranges.end()
         engine.end()
         self.spans.remove()
