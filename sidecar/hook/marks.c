@@ -64,6 +64,7 @@ static struct {
     bool by_hand;        /* the program says itself where its steps end */
     bool stepped;        /* an optimizer has, since a scaler looked at its gradients last */
     const void *stepper; /* the thread in which it did */
+    Py_hash_t latest[3]; /* the optimizers that did last, or were skipped, the latest first */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
     bool isolate;        /* layers are to be replayed in this capture */
@@ -821,6 +822,20 @@ static int end_optimizer(Py_hash_t id, bool stepped)
     return on_step_end();
 }
 
+static void note_optimizer(Py_hash_t id)
+{
+    hook.latest[2] = hook.latest[1];
+    hook.latest[1] = hook.latest[0];
+    hook.latest[0] = id;
+}
+
+/* Whose turn it was: that of the only one, or of the other of two in turn; 0: nobody knows. */
+static Py_hash_t skipped_optimizer(void)
+{
+    const Py_hash_t *latest = hook.latest;
+    return latest[0] == latest[1] ? latest[0] : latest[0] == latest[2] ? latest[1] : 0;
+}
+
 static int on_optimizer_end(PyObject *optimizer)
 {
     Py_hash_t id = PyObject_Hash(optimizer);
@@ -831,6 +846,7 @@ static int on_optimizer_end(PyObject *optimizer)
         return 0;
     hook.ended = hook.stepped = true;
     hook.stepper = pp_frames_thread();
+    note_optimizer(id);
     return end_optimizer(id, true);
 }
 
@@ -839,9 +855,12 @@ int pp_marks_scaled(void)
     if (!pp_ring() || hook.quiet || hook.state == OFF || hook.by_hand || !hook.ended ||
         hook.depth > 0 || hook.stepper != pp_frames_thread())
         return 0;
-    const bool stepped = hook.stepped;
+    const Py_hash_t id = hook.stepped ? 0 : skipped_optimizer();
     hook.stepped = false;
-    return !stepped && end_optimizer(hook.outermost, false) < 0 ? give_up() : 0;
+    if (id == 0)
+        return 0;
+    note_optimizer(id);
+    return end_optimizer(id, false) < 0 ? give_up() : 0;
 }
 
 int pp_marks_step(void)

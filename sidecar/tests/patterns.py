@@ -451,6 +451,23 @@ def skipped_steps():
     return iteration
 
 
+def skipped_in_turn():
+    """A GAN whose critic is skipped now and then, each with an update of its own."""
+    generator, critic, numbers = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64)), net(), itertools.count()
+    optimizers, scaler = [sgd(each.parameters()) for each in (critic, generator)], torch.amp.GradScaler("cpu", init_scale=4.0)
+
+    def iteration():
+        number = next(numbers)
+        for optimizer in optimizers:
+            loss = critic(generator(torch.randn(16, 8))).square().mean()
+            skips = number % 4 == 3 and optimizer is optimizers[0]
+            scaler.scale(loss * float("inf") if skips else loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    return iteration
+
+
 def recompiled():
     """Each 20th step has a batch of another size; the compiler takes 30 ms, of backward too where that is traced later."""
     import torch._dynamo

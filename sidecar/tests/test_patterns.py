@@ -44,6 +44,16 @@ def test_steps_that_a_scaler_skips(probe, python, steps):
     assert calls_of(batches)["0", "backward"] == pytest.approx(1, abs=0.02)
 
 
+def test_steps_of_one_of_several_that_a_scaler_skips(probe, python):
+    """It is the one whose turn it was."""
+    if torch_of(python) < (2, 3):
+        pytest.skip("a torch without scalers for the CPU")
+    _, batches = sampled(probe, python, PATTERNS, "skipped_in_turn", str(COUNT))
+    found = numbers(batches)
+    assert len(found) == len(set(found)) > 0.8 * COUNT and abs(max(found) - (COUNT - 1)) <= 1
+    assert calls_of(batches)["0", "backward"] == pytest.approx(2, abs=0.05)
+
+
 def test_compiling_is_no_regions_work(probe, python):
     """Where a shape is new, four times in the steps that are marked."""
     if torch_of(python) < (2, 4):
