@@ -43,7 +43,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 14,
+    PP_RING_VERSION = 15,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -116,6 +116,8 @@ enum {
     PP_MARK_LOSS = 8,   /**< of such a BEGIN: a loss was computed behind the last model's forward */
     PP_MARK_MODEL = 16, /**< of a forward: its module has parameters */
     PP_MARK_AGAIN = 32, /**< of a recompute: all that a checkpoint runs again */
+    PP_MARK_RANGE = 64, /**< the program has marked it, or it is a compiler's: it may end before
+                           what began in it, and begin in a backward */
 };
 
 /** Whether a phase is a layer's, and not the step's. */

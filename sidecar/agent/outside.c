@@ -144,7 +144,8 @@ static void mark_in_engine(pp_outside *o, const pp_mark *mark, int64_t time, uns
         hold(o);
     if (before == 0 && o->busy > 0)
         end_part(o, time);
-    if (mark->kind == PP_MARK_BEGIN && mark->phase == PP_MARK_BACKWARD && !o->begun) {
+    if (mark->kind == PP_MARK_BEGIN && mark->phase == PP_MARK_BACKWARD && !o->begun &&
+        !(mark->flags & PP_MARK_RANGE)) {
         tell_loss(o, &o->backward, PP_MARK_BACKWARD);
         o->begun = true;
     }
@@ -159,7 +160,8 @@ static bool is_model(const pp_mark *mark)
            (mark->phase == PP_MARK_FORWARD || mark->phase == PP_MARK_INFERENCE);
 }
 
-static void mark_in_forward(pp_outside *o, const pp_mark *mark, int64_t time, bool was)
+static void mark_in_forward(pp_outside *o, const pp_mark *mark, int64_t time, bool was,
+                            bool in_piece)
 {
     const bool open = o->open[mark->thread];
     const bool here = o->returned && o->thread == mark->thread;
@@ -169,24 +171,25 @@ static void mark_in_forward(pp_outside *o, const pp_mark *mark, int64_t time, bo
             forget(&o->forward); /* what leads from one model to another is no loss */
         if (mark->phase == PP_MARK_OPTIMIZER)
             o->returned = false; /* no backward came */
-    } else if (!open && mark->phase == PP_MARK_FORWARD && is_model(mark)) {
+    } else if (!in_piece && mark->phase == PP_MARK_FORWARD && is_model(mark)) {
         o->returned = true;
         o->thread = mark->thread;
-        o->forward_since = time;
+        o->forward_since = open ? -1 : time;
         forget(&o->forward);
     } else if (was && !open && here) {
         o->forward_since = time;
     }
 }
 
-void pp_outside_mark(pp_outside *o, const pp_mark *mark, int64_t time, bool open, bool prolonged)
+void pp_outside_mark(pp_outside *o, const pp_mark *mark, int64_t time, pp_outside_open open,
+                     bool prolonged)
 {
     const bool was = o->open[mark->thread];
     const unsigned before = o->busy;
     o->told_count = 0;
-    set_open(o, mark->thread, open);
+    set_open(o, mark->thread, open != PP_OUTSIDE_NONE);
     if (o->engines > 0)
         mark_in_engine(o, mark, time, before, prolonged);
     else
-        mark_in_forward(o, mark, time, was);
+        mark_in_forward(o, mark, time, was, open == PP_OUTSIDE_PIECE);
 }

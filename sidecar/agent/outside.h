@@ -10,6 +10,8 @@
  * The hook says at backward's begin which of these can be told (PP_MARK_LOSS; the layer of
  * gradients, or none). What a forward does that is run again outside of a checkpoint's own layer is
  * told by nobody, nor what a backward within backward does: that is in none of these.
+ *
+ * What a range of the program's does is the range's, forward and backward: it is cut out of a loss.
  */
 #ifndef PP_AGENT_OUTSIDE_H
 #define PP_AGENT_OUTSIDE_H
@@ -40,6 +42,12 @@ typedef struct pp_outside_kept {
     size_t count;
     bool too_many;
 } pp_outside_kept;
+
+typedef enum pp_outside_open {
+    PP_OUTSIDE_NONE,
+    PP_OUTSIDE_RANGE, /**< ranges that the program marks alone: a loss may begin in them */
+    PP_OUTSIDE_PIECE,
+} pp_outside_open;
 
 typedef struct pp_outside {
     bool open[PP_OUTSIDE_THREADS]; /* the thread is within a piece */
@@ -72,9 +80,10 @@ void pp_outside_clear(pp_outside *o);
 /** The engine begins or ends: a mark with PP_MARK_ENGINE. No piece of backward is open then. */
 void pp_outside_engine(pp_outside *o, const pp_mark *mark, int64_t time);
 
-/** Any other begin or end; `open`: a piece is open in its thread behind it. `prolonged`: it made
- * the thread's last piece longer. */
-void pp_outside_mark(pp_outside *o, const pp_mark *mark, int64_t time, bool open, bool prolonged);
+/** Any other begin or end; `open`: what is open in its thread behind it. `prolonged`: it made the
+ * thread's last piece longer. */
+void pp_outside_mark(pp_outside *o, const pp_mark *mark, int64_t time, pp_outside_open open,
+                     bool prolonged);
 
 /** No piece is open in this thread any more, without a mark. */
 void pp_outside_left(pp_outside *o, uint8_t thread);

@@ -17,6 +17,7 @@ typedef struct open_piece {
     uint32_t layer;
     uint8_t phase;
     bool trains;
+    bool range;
 } open_piece;
 
 typedef struct thread {
@@ -151,7 +152,7 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
             return 0;     /* a second output of the layer: its work goes on */
         t->depth = known; /* it was left by an exception and begins again */
     }
-    if (t->depth > 0 && is_stale(&t->stack[t->depth - 1], mark))
+    if (t->depth > 0 && !(mark->flags & PP_MARK_RANGE) && is_stale(&t->stack[t->depth - 1], mark))
         t->depth--;
     if (t->depth > 0) {
         open_piece *outer = &t->stack[t->depth - 1];
@@ -170,6 +171,7 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
         .layer = mark->layer,
         .phase = mark->phase,
         .trains = mark->phase == PP_MARK_INFERENCE && (mark->flags & PP_MARK_TRAINS),
+        .range = mark->flags & PP_MARK_RANGE,
     };
     return 0;
 }
@@ -190,6 +192,16 @@ static bool prolong(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time)
     return longer;
 }
 
+/* A range that the program ends within something that began in it: its own time ended there. */
+static int end_within(pp_pairing *p, thread *t, int at, bool pauses, pp_error *err)
+{
+    if (add(p, &t->stack[at], t->stack[at].since, pauses, err) < 0)
+        return -1;
+    t->depth--;
+    memmove(&t->stack[at], &t->stack[at + 1], (size_t)(t->depth - at) * sizeof *t->stack);
+    return 0;
+}
+
 static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, bool *ret_prolonged,
                pp_error *err)
 {
@@ -199,6 +211,8 @@ static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, bool
         return 0;
     }
     const bool pauses = mark->flags & PP_MARK_PAUSES;
+    if ((mark->flags & PP_MARK_RANGE) && mark->phase != PP_MARK_BACKWARD && at < t->depth - 1)
+        return end_within(p, t, at, pauses, err);
     if (add(p, &t->stack[at], time, pauses, err) < 0)
         return -1;
     t->last = mark->phase == PP_MARK_BACKWARD ? (ssize_t)p->step.count - 1 : -1;
@@ -220,6 +234,15 @@ static int add_outside(pp_pairing *p, pp_error *err)
     return 0;
 }
 
+/* What is open in a thread, for work outside of pieces. */
+static pp_outside_open open_in(const thread *t)
+{
+    for (int i = 0; i < t->depth; i++)
+        if (!t->stack[i].range)
+            return PP_OUTSIDE_PIECE;
+    return t->depth > 0 ? PP_OUTSIDE_RANGE : PP_OUTSIDE_NONE;
+}
+
 static int work(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
 {
     thread *t = &p->threads[mark->thread];
@@ -227,7 +250,7 @@ static int work(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
     if (mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err) < 0
                                     : end(p, t, mark, time, &prolonged, err) < 0)
         return -1;
-    pp_outside_mark(&p->outside, mark, time, t->depth > 0, prolonged);
+    pp_outside_mark(&p->outside, mark, time, open_in(t), prolonged);
     return add_outside(p, err);
 }
 

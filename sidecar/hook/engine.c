@@ -33,6 +33,11 @@ int pp_engine_step(void)
     return next_number(&engine.known);
 }
 
+int64_t pp_engine_loss_from(void)
+{
+    return engine.loss_from;
+}
+
 void pp_engine_untold(void)
 {
     engine.untold = true;

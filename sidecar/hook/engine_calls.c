@@ -48,6 +48,9 @@ static int64_t begin(PyObject *args)
         return -1;
     if (!told.layer)
         return 0;
+    if (pp_marks_is_trainer() &&
+        pp_ranges_hook(PyTuple_GetItem(args, ROOTS), pp_marks_backward_hooks) < 0)
+        return -1;
     pp_mark_put(PP_MARK_BEGIN, PP_MARK_BACKWARD, PP_MARK_ENGINE | (told.loss ? PP_MARK_LOSS : 0),
                 told.layer, told.gradients, 0, 0);
     pp_ring_cost(pp_now() - begun + END_COST);
@@ -65,16 +68,36 @@ static void end(uint32_t loss)
     PyErr_Restore(type, value, trace);
 }
 
+static bool marks_ranges(void)
+{
+    return pp_ring() && pp_marks_state() == MARKING && pp_marks_is_trainer();
+}
+
+/* The ranges that are open go on; whatever exception it ended in stays. */
+static void resume(void)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    pp_ranges_resume(marks_ranges());
+    PyErr_Restore(type, value, trace);
+}
+
 static PyObject *run_backward(PyObject *self, PyObject *args, PyObject *kwargs)
 {
+    const bool paused = marks_ranges() && pp_ranges_pause();
     const int64_t begun = begin(args);
-    if (begun < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
+    if (begun < 0 && !PyErr_ExceptionMatches(PyExc_Exception)) {
+        if (paused)
+            resume();
         return NULL;
+    }
     if (begun < 0)
         PyErr_Clear();
     PyObject *result = ((keyed)(void (*)(void))original)(self, args, kwargs);
     if (begun > 0)
         end((uint32_t)begun);
+    if (paused)
+        resume();
     note_end(args, result != NULL);
     return result;
 }
@@ -96,11 +119,12 @@ static void find(PyObject *method, PyObject *owner)
     }
 }
 
-void pp_engine_calls_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients)
+bool pp_engine_calls_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients)
 {
     find(method, owner);
     pp_engine_layers(def ? loss : 0, gradients);
     pp_methods_exchange(def, original, (PyCFunction)(void (*)(void))run_backward);
+    return def != NULL;
 }
 
 void pp_engine_calls_end(void)

@@ -272,6 +272,11 @@ typedef struct pp_self_hooks {
 int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, size_t count,
                        const pp_self_hooks *hooks);
 
+/** Has a stretch of nodes, of these numbers and made one after the other, call `begin` and `end` as
+ * backward comes into it by `nodes` and leaves it. -1: exception. */
+int pp_nodes_hook_stretch(PyObject *nodes, int64_t from, int64_t to, PyObject *begin,
+                          PyObject *end);
+
 /* ---- frames.c: the forwards that are open in a thread ---- */
 
 typedef struct pp_frame {
@@ -353,6 +358,8 @@ typedef enum pp_kind {
     OPTIMIZER_END,
     COMMUNICATION_BEGIN, /* called once, by the autograd engine, when all nodes have run */
     COMMUNICATION_END,
+    COMPILE_BEGIN, /* torch's compiler begins, of a layer that stands for it */
+    COMPILE_END,
     RECORD_CALL,   /* global forward pre-hook: hands a call to the Python side, while isolating */
     RECORD_RETURN, /* global forward hook: and its result */
     KINDS,
@@ -400,6 +407,19 @@ bool pp_marks_optimizer_open(void);
 int64_t pp_marks_steps(void);
 /** Whether this is the thread whose steps are counted. */
 bool pp_marks_is_trainer(void);
+/** Whether what runs now, in the thread whose steps are counted, is in nothing that is marked but
+ * ranges; its phase. */
+bool pp_marks_outside(uint8_t *ret_phase);
+/** The layer of ranges of this name, or of all that have none of their own; 0: it is not told. -1:
+ * exception. */
+int pp_marks_range_layer(PyObject *name, bool rest, uint32_t *ret);
+/** What nodes of a layer call as backward runs them; owned here. NULL: exception. */
+const pp_self_hooks *pp_marks_backward_hooks(uint32_t layer);
+/** Ends the hook because of an exception of our own; -1: it is the user's, and goes on. */
+int pp_marks_give_up(void);
+/** A gradient scaler has looked at a step's gradients. Where no optimizer has stepped since it did
+ * last, one that was skipped would have. -1: exception. */
+int pp_marks_scaled(void);
 /** The program says that a step ends here: from now on no optimizer ends any. -1: exception. */
 int pp_marks_step(void);
 /** Takes the modules called while discovering: a new list of weak references. */
@@ -468,15 +488,68 @@ int pp_engine_returned(bool model);
 int pp_engine_ran(void);
 /** A backward begins from these; of any thread. -1: exception. */
 int pp_engine_runs(PyObject *roots, pp_engine_told *ret);
+/** The number of the first node behind the last model's forward; -1: there is none. */
+int64_t pp_engine_loss_from(void);
 /** Until the step ends nodes may run that are a module's and do not say so. */
 void pp_engine_untold(void);
 
 /* ---- engine_calls.c: when autograd's engine runs ---- */
 
 /** Marks when it does, by these layers; `method` is run_backward of the class `owner`. Where one of
- * the layers is 0, or that is not as expected, nothing is marked. */
-void pp_engine_calls_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
+ * the layers is 0, or that is not as expected, nothing is marked. False: it is not. */
+bool pp_engine_calls_begin(PyObject *method, PyObject *owner, uint32_t loss, uint32_t gradients);
 void pp_engine_calls_end(void);
+
+/* ---- ranges.c: ranges that the program marks, of the thread whose steps are counted ---- */
+
+/** What nodes of a layer call as backward runs them; NULL: exception. */
+typedef const pp_self_hooks *(*pp_ranges_hooks)(uint32_t layer);
+
+/** A capture begins, or a step's marks are of none. */
+void pp_ranges_clear(void);
+/** Whether they are told from now on, and their backward. */
+void pp_ranges_use(bool wanted, bool backward);
+bool pp_ranges_wanted(void);
+/** The program has entered one: `key` is torch's record, NULL: an NVTX range; layer 0: all that is
+ * known is that it is open. */
+void pp_ranges_open(const void *key, uint32_t layer, uint8_t phase);
+/** It leaves one; NULL: the innermost NVTX range. */
+void pp_ranges_leave(const void *key);
+/** Such a record is there no more. */
+void pp_ranges_gone(const void *key);
+/** A step ends: all that are open end. */
+void pp_ranges_step(void);
+/** A module begins or has returned that no other calls. */
+void pp_ranges_module(bool begins);
+/** Autograd's engine begins; false: they need not resume. `marked`: steps are. */
+bool pp_ranges_pause(void);
+void pp_ranges_resume(bool marked);
+bool pp_ranges_paused(void);
+/** A backward begins from these: has its nodes of ranges call hooks. -1: exception. */
+int pp_ranges_hook(PyObject *roots, pp_ranges_hooks hooks_of);
+/** A layer is a range; whether it is. */
+void pp_ranges_tell(uint32_t layer);
+bool pp_ranges_is(uint32_t layer);
+
+/* ---- range_names.c: their names ---- */
+
+/** The layer that a name is; 0: none. -1: exception. */
+int pp_range_names_find(PyObject *name, uint32_t *ret);
+
+/* ---- range_calls.c: the calls by which it marks them ---- */
+
+/** From now on ranges are told while steps are marked. `targets` is a list of (role, function of
+ * torch's, its name); what is not as expected is left alone. -1: exception. */
+int pp_range_calls_begin(PyObject *targets, bool backward);
+/** Puts back what is torch's. */
+void pp_range_calls_end(void);
+
+/* ---- scaler_calls.c: steps that a gradient scaler skips ---- */
+
+/** They are counted from now on; `function` is torch._amp_update_scale_, by which a scaler ends a
+ * step whether it was skipped or not. */
+void pp_scaler_calls_begin(PyObject *function);
+void pp_scaler_calls_end(void);
 
 /* ---- wait_calls.c: calls in which the host waits ---- */
 

@@ -59,8 +59,12 @@ static struct {
     const void *trainer; /* the thread whose steps are counted: as pp_frames_thread has it */
     pp_steps ends;       /* which optimizers' steps end the training's */
     int depth;           /* optimizers open: wrappers call the one they wrap */
+    int closures;        /* of these that are open: what they do is not the optimizer's */
     Py_hash_t outermost; /* the outermost of these */
     bool by_hand;        /* the program says itself where its steps end */
+    bool stepped;        /* an optimizer has, since a scaler looked at its gradients last */
+    const void *stepper; /* the thread in which it did */
+    Py_hash_t latest[3]; /* the optimizers that did last, or were skipped, the latest first */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
     bool isolate;        /* layers are to be replayed in this capture */
@@ -235,6 +239,11 @@ bool pp_marks_is_trainer(void)
     return is_trainer();
 }
 
+int pp_marks_give_up(void)
+{
+    return give_up();
+}
+
 enum { AGAINS = 16 }; /* checkpoints in checkpoints */
 
 static _Thread_local struct {
@@ -287,6 +296,7 @@ static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_
         *flags |= PP_MARK_MODEL;
     if (!is_trainer() || phase != PP_MARK_FORWARD)
         return 0;
+    pp_ranges_module(true);
     pp_engine_nodes nodes;
     if (pp_engine_forward(place & PP_PLACE_MODEL, args, &nodes) < 0)
         return -1;
@@ -500,6 +510,8 @@ static int on_leave(PyObject *module, PyObject *output)
     int rc = f.edge ? hook_nodes(&f, output) : 0;
     if (rc == 0 && pp_frames_count() == 0 && f.phase == PP_MARK_FORWARD)
         rc = end_outermost(place, &f);
+    if (pp_frames_count() == 0 && is_trainer())
+        pp_ranges_module(false);
     pp_frame_done(&f);
     return rc;
 }
@@ -522,6 +534,36 @@ void pp_marks_end(pp_mark_phase phase)
     spans &= ~(1U << phase);
     if (hook.state == MARKING)
         pp_mark_put(PP_MARK_END, (uint8_t)phase, 0, 0, 0, 0, 0);
+}
+
+/* ---- ranges that the program marks ---- */
+
+bool pp_marks_outside(uint8_t *ret_phase)
+{
+    const bool optimizer = hook.depth > 0 && hook.closures == 0;
+    if (hook.state != MARKING || !is_trainer() || pp_frames_count() > 0 || spans || optimizer ||
+        again_count > 0)
+        return false;
+    if (forward_phase(ret_phase) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    return *ret_phase != PP_MARK_RECOMPUTE;
+}
+
+int pp_marks_range_layer(PyObject *name, bool rest, uint32_t *ret)
+{
+    PyObject *said =
+        PyObject_CallMethod(hook.probe, "range", "OO", name, rest ? Py_True : Py_False);
+    const unsigned long layer = said ? PyLong_AsUnsignedLong(said) : 0;
+    Py_XDECREF(said);
+    *ret = layer <= PP_RING_LAYERS ? (uint32_t)layer : 0;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+const pp_self_hooks *pp_marks_backward_hooks(uint32_t layer)
+{
+    return make_hooks(layer) < 0 ? NULL : &backward[layer];
 }
 
 /* ---- what a checkpoint runs again ---- */
@@ -592,8 +634,10 @@ static int on_backward(const marker *m)
         if (queue_callback(COMMUNICATION_BEGIN) < 0)
             return -1;
     }
+    const unsigned flags = (m->kind == BACKWARD_PAUSE ? PP_MARK_PAUSES : 0) |
+                           (pp_ranges_is(m->layer) ? PP_MARK_RANGE : 0);
     pp_mark_put(m->kind == BACKWARD_BEGIN ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD,
-                m->kind == BACKWARD_PAUSE ? PP_MARK_PAUSES : 0, m->layer, 0, 0, 0);
+                (uint8_t)flags, m->layer, 0, 0, 0);
     return 0;
 }
 
@@ -623,6 +667,8 @@ static int put_start(void)
     hook.marked = 0;
     hook.marked_from = pp_now();
     hook.trainer = pp_frames_thread();
+    hook.closures = 0;
+    pp_ranges_clear();
     put_edge(PP_MARK_START);
     return pp_engine_step();
 }
@@ -692,8 +738,10 @@ static int on_step(void)
     int32_t epoch, batch;
     if (position(&epoch, &batch) < 0)
         return -1;
+    pp_ranges_step();
     pp_mark_put(PP_MARK_STEP, 0, clock_flags(), 0, hook.steps - 1, epoch, batch);
     pp_frames_clear(0);
+    hook.closures = 0;
     spans = 0; /* and what is open or queued still ended in an exception */
     hook.awaiting = false;
     hook.stepless = 0;
@@ -753,22 +801,16 @@ static int on_step_end(void)
     return put_start(); /* what was marked are two steps */
 }
 
-static int on_optimizer_end(PyObject *optimizer)
+/* An optimizer has stepped, or would have but for its gradients. */
+static int end_optimizer(Py_hash_t id, bool stepped)
 {
-    Py_hash_t id = PyObject_Hash(optimizer);
-    if (id == -1)
-        return -1;
-    bool again = hook.ended && id == hook.outermost;
-    if (again || (hook.depth > 0 && --hook.depth > 0))
-        return 0;
-    hook.ended = true;
     pp_steps_ends ends = {0};
     if (!hook.by_hand && look_at_optimizer(id, &ends) < 0)
         return -1;
     if (hook.state == MARKING && ends.late) {
         if (put_start() < 0) /* the step that was marked goes on to here */
             return -1;
-    } else if (hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
+    } else if (stepped && hook.state == MARKING && hook.phases[PP_MARK_OPTIMIZER])
         pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
     if (ends.before) {
         count_step();
@@ -778,6 +820,47 @@ static int on_optimizer_end(PyObject *optimizer)
         return 0;
     count_step();
     return on_step_end();
+}
+
+static void note_optimizer(Py_hash_t id)
+{
+    hook.latest[2] = hook.latest[1];
+    hook.latest[1] = hook.latest[0];
+    hook.latest[0] = id;
+}
+
+/* Whose turn it was: that of the only one, or of the other of two in turn; 0: nobody knows. */
+static Py_hash_t skipped_optimizer(void)
+{
+    const Py_hash_t *latest = hook.latest;
+    return latest[0] == latest[1] ? latest[0] : latest[0] == latest[2] ? latest[1] : 0;
+}
+
+static int on_optimizer_end(PyObject *optimizer)
+{
+    Py_hash_t id = PyObject_Hash(optimizer);
+    if (id == -1)
+        return -1;
+    bool again = hook.ended && id == hook.outermost;
+    if (again || (hook.depth > 0 && --hook.depth > 0))
+        return 0;
+    hook.ended = hook.stepped = true;
+    hook.stepper = pp_frames_thread();
+    note_optimizer(id);
+    return end_optimizer(id, true);
+}
+
+int pp_marks_scaled(void)
+{
+    if (!pp_ring() || hook.quiet || hook.state == OFF || hook.by_hand || !hook.ended ||
+        hook.depth > 0 || hook.stepper != pp_frames_thread())
+        return 0;
+    const Py_hash_t id = hook.stepped ? 0 : skipped_optimizer();
+    hook.stepped = false;
+    if (id == 0)
+        return 0;
+    note_optimizer(id);
+    return end_optimizer(id, false) < 0 ? give_up() : 0;
 }
 
 int pp_marks_step(void)
@@ -842,11 +925,14 @@ bool pp_marks_pause_optimizer(void)
     if (hook.state != MARKING || !hook.phases[PP_MARK_OPTIMIZER] || hook.depth == 0)
         return false;
     pp_mark_put(PP_MARK_END, PP_MARK_OPTIMIZER, PP_MARK_PAUSES, 0, 0, 0, 0);
+    hook.closures++;
     return true;
 }
 
 void pp_marks_resume_optimizer(void)
 {
+    if (hook.closures > 0)
+        hook.closures--;
     if (hook.state == MARKING)
         pp_mark_put(PP_MARK_BEGIN, PP_MARK_OPTIMIZER, 0, 0, 0, 0, 0);
 }
@@ -908,6 +994,30 @@ static int mark_closure(PyObject *args, PyObject **ret)
     return *ret ? 0 : -1;
 }
 
+/* ---- compilation ---- */
+
+/* What the compiler does in this thread, in a region's call or in its backward, is not theirs. It
+ * may compile as it compiles; what began in another capture is no matter. */
+static _Thread_local struct {
+    int64_t capture;
+    int depth;
+} compiling;
+
+static int on_compile(const marker *m)
+{
+    const bool begins = m->kind == COMPILE_BEGIN;
+    if (compiling.capture != hook.marked_from) {
+        compiling.capture = hook.marked_from;
+        compiling.depth = 0;
+    }
+    if (begins ? compiling.depth++ > 0 : compiling.depth == 0 || --compiling.depth > 0)
+        return 0;
+    if (hook.state == MARKING && hook.phases[PP_MARK_FORWARD])
+        pp_mark_put(begins ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_FORWARD, PP_MARK_RANGE, m->layer,
+                    0, 0, 0);
+    return 0;
+}
+
 /* ---- the callable ---- */
 
 /* Whether it has begun the outermost optimizer's piece. */
@@ -939,6 +1049,9 @@ static int dispatch(const marker *m, PyObject *args)
     case COMMUNICATION_BEGIN:
     case COMMUNICATION_END:
         return on_communication((pp_kind)m->kind);
+    case COMPILE_BEGIN:
+    case COMPILE_END:
+        return on_compile(m);
     case RECORD_CALL:
         return on_record("called", args);
     case RECORD_RETURN:

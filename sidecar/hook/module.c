@@ -113,13 +113,14 @@ static PyObject *m_marker(PyObject *self, PyObject *args)
 {
     (void)self;
     int kind;
-    if (!PyArg_ParseTuple(args, "i", &kind))
+    unsigned int layer = 0;
+    if (!PyArg_ParseTuple(args, "i|I", &kind, &layer))
         return NULL;
-    if (kind < 0 || kind >= KINDS) {
+    if (kind < 0 || kind >= KINDS || layer > PP_RING_LAYERS) {
         PyErr_SetString(PyExc_ValueError, "no such kind");
         return NULL;
     }
-    return pp_marks_callable((pp_kind)kind, 0);
+    return pp_marks_callable((pp_kind)kind, layer);
 }
 
 /* Tells where a layer is: its module, its id (0: it is none), whether modules in it are layers
@@ -407,8 +408,41 @@ static PyObject *m_engine(PyObject *self, PyObject *args)
     unsigned int loss, gradients;
     if (!PyArg_ParseTuple(args, "OOII", &method, &owner, &loss, &gradients))
         return NULL;
-    if (loss <= PP_RING_LAYERS && gradients <= PP_RING_LAYERS)
-        pp_engine_calls_begin(method, owner, loss, gradients);
+    const bool known = loss <= PP_RING_LAYERS && gradients <= PP_RING_LAYERS &&
+                       pp_engine_calls_begin(method, owner, loss, gradients);
+    return PyBool_FromLong(known);
+}
+
+static PyObject *m_ranges(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *targets;
+    int backward;
+    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &targets, &backward))
+        return NULL;
+    return pp_range_calls_begin(targets, backward) < 0 ? NULL : none();
+}
+
+static PyObject *m_scaler(PyObject *self, PyObject *function)
+{
+    (void)self;
+    pp_scaler_calls_begin(function);
+    return none();
+}
+
+static PyObject *m_scaler_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_scaler_calls_end();
+    return none();
+}
+
+static PyObject *m_ranges_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    pp_range_calls_end();
     return none();
 }
 
@@ -528,6 +562,8 @@ static PyObject *m_leave(PyObject *self, PyObject *unused)
     if (pp_marks_set_state(OFF, false) < 0)
         PyErr_Clear();
     pp_wait_calls_end();
+    pp_range_calls_end();
+    pp_scaler_calls_end();
     pp_engine_calls_end();
     pp_thread_leave();
     pp_ring_close(false);
@@ -540,6 +576,8 @@ static PyObject *m_forget(PyObject *self, PyObject *unused)
     (void)unused;
     pp_clock_now = &pp_clock_host; /* first: CUDA must not be asked for anything here */
     pp_wait_calls_end();
+    pp_range_calls_end();
+    pp_scaler_calls_end();
     pp_engine_calls_end();
     pp_ring_close(true);
     pp_thread_forget();
@@ -564,7 +602,7 @@ static PyMethodDef functions[] = {
     {"configure", m_configure, METH_VARARGS, "Gives the Python side and what torch has."},
     {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
     {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
-    {"marker", m_marker, METH_VARARGS, "A callable of one kind."},
+    {"marker", m_marker, METH_VARARGS, "A callable of one kind, and layer."},
     {"place", m_place, METH_VARARGS,
      "Where a layer is: module, id, parent, root, whether it has parameters; False: no room."},
     {"drop", m_drop, METH_O, "The module at this address is gone."},
@@ -603,7 +641,13 @@ static PyMethodDef functions[] = {
      "Counts these calls while steps are marked; torch's folder and device."},
     {"waits_end", m_waits_end, METH_NOARGS, "Puts back what torch's methods call."},
     {"engine", m_engine, METH_VARARGS,
-     "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients."},
+     "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients; "
+     "whether it is known."},
+    {"scaler", m_scaler, METH_O, "Counts steps that a scaler skips, by this function of torch's."},
+    {"scaler_end", m_scaler_end, METH_NOARGS, "Puts back what that calls."},
+    {"ranges", m_ranges, METH_VARARGS,
+     "Tells ranges that the program marks while steps are marked; whether their backward, too."},
+    {"ranges_end", m_ranges_end, METH_NOARGS, "Puts back what torch calls for them."},
     {"engine_end", m_engine_end, METH_NOARGS, "Marks it no more."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out what has this key."},
@@ -638,6 +682,8 @@ PyMODINIT_FUNC PyInit__marks(void)
                                         "OPTIMIZER_END",
                                         "COMMUNICATION_BEGIN",
                                         "COMMUNICATION_END",
+                                        "COMPILE_BEGIN",
+                                        "COMPILE_END",
                                         "RECORD_CALL",
                                         "RECORD_RETURN"};
     static const char *const states[] = {"OFF",     "COUNTING", "DISCOVERING",

@@ -249,40 +249,65 @@ static int hook_stretches(const walk *w, const pp_self_hooks *hooks)
     return hook_begun(w, hooks->begin);
 }
 
-static int walk_all(walk *w, PyObject *output, const pp_self_hooks *hooks)
+static int walk_from(walk *w, PyObject *nodes, const pp_self_hooks *hooks)
 {
-    PyObject *outputs = PyList_New(0);
-    int rc = outputs && pp_nodes_gather(output, outputs) == 0 ? come_in_each(w, outputs) : -1;
-    Py_XDECREF(outputs);
+    int rc = come_in_each(w, nodes);
     for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(w->queue); i++)
         rc = look_at(w, PyList_GetItem(w->queue, i));
     return rc == 0 && !w->too_many ? hook_stretches(w, hooks) : rc;
 }
 
+static void done(walk *w)
+{
+    Py_XDECREF(w->queue);
+    Py_XDECREF(w->visited);
+    Py_XDECREF(w->turned);
+    Py_XDECREF(w->begun);
+    Py_XDECREF(w->left);
+    Py_XDECREF(w->of);
+    free(w->entered);
+}
+
+/* To be done also where it fails. -1: exception. */
+static int make(walk *w, pp_part *whole, const pp_part *parts, size_t count)
+{
+    *w = (walk){.whole = whole,
+                .parts = parts,
+                .count = count,
+                .entered = calloc(count + 1, sizeof *w->entered),
+                .queue = PyList_New(0),
+                .visited = PySet_New(NULL),
+                .turned = PySet_New(NULL),
+                .begun = PySet_New(NULL),
+                .left = PyList_New(0),
+                .of = PyList_New(0)};
+    if (!w->entered)
+        (void)PyErr_NoMemory();
+    return w->entered && w->queue && w->visited && w->turned && w->begun && w->left && w->of ? 0
+                                                                                             : -1;
+}
+
 int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, size_t count,
                        const pp_self_hooks *hooks)
 {
-    walk w = {.whole = whole,
-              .parts = parts,
-              .count = count,
-              .entered = calloc(count + 1, sizeof *w.entered),
-              .queue = PyList_New(0),
-              .visited = PySet_New(NULL),
-              .turned = PySet_New(NULL),
-              .begun = PySet_New(NULL),
-              .left = PyList_New(0),
-              .of = PyList_New(0)};
-    int rc = -1;
-    if (!w.entered)
-        (void)PyErr_NoMemory();
-    else if (w.queue && w.visited && w.turned && w.begun && w.left && w.of)
-        rc = walk_all(&w, output, hooks);
-    Py_XDECREF(w.queue);
-    Py_XDECREF(w.visited);
-    Py_XDECREF(w.turned);
-    Py_XDECREF(w.begun);
-    Py_XDECREF(w.left);
-    Py_XDECREF(w.of);
-    free(w.entered);
+    walk w;
+    PyObject *outputs = PyList_New(0);
+    int rc = make(&w, whole, parts, count);
+    if (rc == 0)
+        rc = outputs && pp_nodes_gather(output, outputs) == 0 ? walk_from(&w, outputs, hooks) : -1;
+    Py_XDECREF(outputs);
+    done(&w);
+    return rc;
+}
+
+int pp_nodes_hook_stretch(PyObject *nodes, int64_t from, int64_t to, PyObject *begin, PyObject *end)
+{
+    pp_part whole = {.from = from, .to = to, .exits = PyList_New(0)};
+    const pp_self_hooks hooks = {.begin = begin, .pause = end, .end = end};
+    walk w;
+    int rc = whole.exits && make(&w, &whole, NULL, 0) == 0 ? walk_from(&w, nodes, &hooks) : -1;
+    if (whole.exits)
+        done(&w);
+    Py_XDECREF(whole.exits);
     return rc;
 }

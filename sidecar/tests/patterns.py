@@ -221,6 +221,7 @@ FORWARD_S, BACKWARD_S = 0.003, 0.006
 
 
 SLOW = {"forward": [], "backward": [], "later": []}  # seconds of each call
+SEEN = {}  # what else a pattern tells
 
 
 def add(phase, begun):
@@ -430,6 +431,62 @@ def flat_layers():
     """More than 4,096 layers, all in one module."""
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4200)))
     return training(model, sgd(model.parameters()), lambda: model(torch.randn(2, 2)).square().mean())
+
+
+def skipped_steps():
+    """A scaler skips each fourth step of the optimizer, and three in a row once: their gradients are infinite."""
+    model, numbers = net(), itertools.count()
+    optimizer, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
+
+    def iteration():
+        number = next(numbers)
+        time.sleep(0.002)
+        loss = loss_of(model)
+        if number % 4 == 3 or 41 <= number < 43:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return iteration
+
+
+def skipped_in_turn():
+    """A GAN whose critic is skipped now and then, each with an update of its own."""
+    generator, critic, numbers = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64)), net(), itertools.count()
+    optimizers, scaler = [sgd(each.parameters()) for each in (critic, generator)], torch.amp.GradScaler("cpu", init_scale=4.0)
+
+    def iteration():
+        number = next(numbers)
+        for optimizer in optimizers:
+            loss = critic(generator(torch.randn(16, 8))).square().mean()
+            skips = number % 4 == 3 and optimizer is optimizers[0]
+            scaler.scale(loss * float("inf") if skips else loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    return iteration
+
+
+def recompiled():
+    """Each 20th step has a batch of another size; the compiler takes 30 ms, of backward too where that is traced later."""
+    import torch._dynamo
+    from torch._dynamo.backends.common import aot_autograd
+    model, numbers = net(), itertools.count()
+    optimizer = sgd(model.parameters())
+
+    def compile_slowly(graph, inputs):
+        work("later", 10 * FORWARD_S)
+        return graph.forward
+    compiled = torch.compile(model, backend=aot_autograd(fw_compiler=compile_slowly, bw_compiler=compile_slowly), dynamic=False)
+
+    def iteration():
+        x = torch.randn(16 + next(numbers) // 20, 64)
+        compiled(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        SEEN.update(graphs=torch._dynamo.utils.counters["stats"]["unique_graphs"], compiled=len(SLOW["later"]))
+    return iteration
 
 
 def by_hand():
@@ -821,15 +878,15 @@ def amd_gpu():
     return placed("cuda:0")
 
 
-def main():
-    iteration = globals()[sys.argv[1]]()
+def main(patterns):
+    iteration = patterns[sys.argv[1]]()
     begun = time.monotonic()
     for _ in range(COUNT):
         iteration()
     slow, quick = ({phase: 1e3 * of(calls) for phase, calls in SLOW.items() if calls}
                    for of in (statistics.mean, lambda calls: sorted(calls)[len(calls) // 10]))
-    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "quick": quick, "seconds": time.monotonic() - begun}))
+    print("loop " + json.dumps({"iterations": COUNT, "slow": slow, "quick": quick, "seconds": time.monotonic() - begun, **SEEN}))
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

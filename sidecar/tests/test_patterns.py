@@ -2,7 +2,7 @@
 from collections import Counter
 
 import pytest
-from conftest import HERE, layers_of, pieces, sampled, told, torch_of, undelta
+from conftest import HERE, layers_of, pieces, run, sampled, told, torch_of, undelta
 
 PATTERNS = str(HERE / "patterns.py")
 COUNT = 200
@@ -27,6 +27,44 @@ def test_steps_are_the_loops(once, python, pattern):
     within = torch_of(python) < (2, 0) and pattern in ("closure", "named_closure", "lbfgs")  # the first begins before any forward
     assert abs(max(found) - (COUNT - 1)) <= LEARNING.get(pattern, within), found[-5:]
     assert len(found) > 0.8 * COUNT
+
+
+@pytest.mark.parametrize("steps", [{}, {"skip": 60, "max": 0}])
+def test_steps_that_a_scaler_skips(probe, python, steps):
+    """They are steps of the training, without an optimizer; steps are counted between captures, too."""
+    if torch_of(python) < (2, 3):
+        pytest.skip("a torch without scalers for the CPU")
+    _, batches = sampled(probe, python, PATTERNS, "skipped_steps", str(COUNT), **({"steps": steps} if steps else {}))
+    found = numbers(batches)
+    assert len(found) == len(set(found)) > 20 and max(found) == COUNT - 1 and min(found) >= steps.get("skip", 0)
+    calls = Counter()
+    for _, phase, _, count in pieces(batches):
+        calls[phase] += count
+    assert calls[2] == sum(number % 4 != 3 and not 41 <= number < 43 for number in found)
+    assert calls_of(batches)["0", "backward"] == pytest.approx(1, abs=0.02)
+
+
+def test_steps_of_one_of_several_that_a_scaler_skips(probe, python):
+    """It is the one whose turn it was."""
+    if torch_of(python) < (2, 3):
+        pytest.skip("a torch without scalers for the CPU")
+    _, batches = sampled(probe, python, PATTERNS, "skipped_in_turn", str(COUNT))
+    found = numbers(batches)
+    assert len(found) == len(set(found)) > 0.8 * COUNT and abs(max(found) - (COUNT - 1)) <= 1
+    assert calls_of(batches)["0", "backward"] == pytest.approx(2, abs=0.05)
+
+
+def test_compiling_is_no_regions_work(probe, python):
+    """Where a shape is new, four times in the steps that are marked."""
+    if torch_of(python) < (2, 4):
+        pytest.skip("a torch whose compiler does not tell that it compiles")
+    result, batches = sampled(probe, python, PATTERNS, "recompiled", "100")
+    alone = run(python, PATTERNS, "recompiled", "100")
+    assert all(told(result, "loop")[each] == told(alone, "loop")[each] for each in ("graphs", "compiled"))
+    ms, calls, steps = ms_of(batches), calls_of(batches), len(numbers(batches))
+    compiler = 1e3 * 10 * 0.003 * 4
+    assert ms["compile", "forward"] * steps > 2 * compiler and 4 <= round(calls["compile", "forward"] * steps) <= 8
+    assert ms["Sequential", "forward"] * steps < 0.5 * compiler and ms["Sequential", "backward"] * steps < 0.5 * compiler
 
 
 @pytest.mark.parametrize("pattern", ["closure", "named_closure"])

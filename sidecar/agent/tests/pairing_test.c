@@ -496,7 +496,7 @@ static void test_random_marks(void **state)
                      .phase = (uint8_t)(rand() % 7),
                      .layer = (uint32_t)(rand() % 6),
                      .thread = (uint8_t)(rand() % 7),
-                     .flags = (uint8_t)(rand() % 2),
+                     .flags = (uint8_t)(rand() % 2 + (rand() % 4 ? 0 : PP_MARK_RANGE)),
                      .value = i};
         if (m.kind >= PP_MARK_STEP && rand() % 8)
             m.kind = (uint8_t)(BEGIN + rand() % 2);
@@ -800,6 +800,63 @@ static void test_a_loss_of_too_many_parts(void **state)
     end_outside(p, 100, "B90-95 ", "");
 }
 
+/* A range around a model, of which another's work is a part, and one in its loss. */
+static void test_ranges_in_a_loss(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    flagged(p, 5, BEGIN, F, PP_MARK_RANGE, 9);
+    model(p, 10, 20, 1);
+    flagged(p, 30, END, F, PP_MARK_RANGE, 9);
+    flagged(p, 35, BEGIN, F, PP_MARK_RANGE, 10);
+    flagged(p, 40, END, F, PP_MARK_RANGE, 10);
+    engine(p, 50, BEGIN, PP_MARK_LOSS, GRADIENTS);
+    flagged(p, 60, BEGIN, B, PP_MARK_RANGE, 10); /* is no layer's backward yet */
+    flagged(p, 65, END, B, PP_MARK_RANGE, 10);
+    (void)work(p, 70, BEGIN, B, 1);
+    (void)work(p, 80, END, B, 1);
+    engine(p, 90, END, 0, 0);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    check_outside(p, 9, "F5-10+ F20-30 ");
+    check_outside(p, 10, "F35-40 B60-65 ");
+    check_outside(p, LOSS, "F30-35+ F40-50 B50-60+ B65-70 ");
+    check_outside(p, GRADIENTS, "B80-90 ");
+    pp_pairing_free(p);
+}
+
+/* The program ends one within another, and within a module; its own time has ended before. */
+static void test_ranges_that_do_not_nest(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    flagged(p, 10, BEGIN, F, PP_MARK_RANGE, 9);
+    flagged(p, 20, BEGIN, F, PP_MARK_RANGE, 10);
+    flagged(p, 30, END, F, PP_MARK_RANGE, 9);
+    (void)work(p, 40, BEGIN, F, 1);
+    flagged(p, 50, END, F, PP_MARK_RANGE, 10);
+    (void)work(p, 60, END, F, 1);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    check_outside(p, 9, "F10-20+ F20-20 ");
+    check_outside(p, 10, "F20-40+ F40-40 ");
+    check_outside(p, 1, "F40-60 ");
+    pp_pairing_free(p);
+}
+
+/* As a compiler does, in the backward of what it compiles. */
+static void test_a_range_within_backward(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(0);
+    (void)work(p, 10, BEGIN, B, 1);
+    flagged(p, 20, BEGIN, F, PP_MARK_RANGE, 9);
+    flagged(p, 30, END, F, PP_MARK_RANGE, 9);
+    (void)work(p, 40, END, B, 1);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 100, 11), PP_PAIRING_STEP);
+    check_outside(p, 9, "F20-30 ");
+    check_outside(p, 1, "B10-20+ B30-40 ");
+    pp_pairing_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -835,6 +892,9 @@ int main(void)
         cmocka_unit_test(test_a_layer_without_an_end_ends_with_its_backward),
         cmocka_unit_test(test_a_step_that_ends_within_backward),
         cmocka_unit_test(test_a_loss_of_too_many_parts),
+        cmocka_unit_test(test_ranges_in_a_loss),
+        cmocka_unit_test(test_ranges_that_do_not_nest),
+        cmocka_unit_test(test_a_range_within_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

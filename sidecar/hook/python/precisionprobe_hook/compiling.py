@@ -5,6 +5,7 @@ come and go. So it meets none: every callable that it returns is wrapped in a re
 which takes ours out of torch's tables while it runs and is a layer by itself. From programs that
 export, or compile in a way that is not seen here, the hook stands aside.
 """
+import contextlib
 import functools
 import sys
 import types
@@ -13,6 +14,7 @@ import weakref
 from precisionprobe_hook import _marks
 
 WHY = "torch.export is in use, or torch.compile in a way not known"
+LAYER = "compile", "(compilation)"  # what compiling is told as
 NO_STEP = "no optimizer steps outside compiled code"
 _OF_MODULES = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
 
@@ -110,6 +112,53 @@ class Regions:
                 module, name = self.compiled[each]
                 regions.append((each, module and module(), name))
         return modules, regions
+
+
+class Compilations:
+    """Has the compiler call our marks, as it begins and ends, while a capture runs (torch 2.4 and later)."""
+
+    def __init__(self):
+        self.hooks = []  # (the compiler's list, ours in it)
+        self.traced = None  # (module, its function, ours in its place)
+
+    def install(self, layer):
+        if not self.hooks:
+            self.install_backward(_marks.marker(_marks.COMPILE_BEGIN, layer), _marks.marker(_marks.COMPILE_END, layer))
+        handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+        for name, kind in (("start_callbacks", _marks.COMPILE_BEGIN), ("end_callbacks", _marks.COMPILE_END)):
+            callbacks = getattr(handler, name, None)
+            if type(callbacks) is list and not self.hooks[1:]:
+                self.hooks.append((callbacks, _marks.marker(kind, layer)))
+                callbacks.append(self.hooks[-1][1])
+
+    def install_backward(self, begin, end):
+        """What backward compiles as it first runs calls none of these until torch 2.8, but a context that is no compiled code's."""
+        module = sys.modules.get("torch._functorch._aot_autograd.runtime_wrappers")
+        original = getattr(module, "track_graph_compiling", None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        @contextlib.contextmanager
+        def track_graph_compiling(*args, **kwargs):
+            begin()
+            try:
+                with original(*args, **kwargs) as result:
+                    yield result
+            finally:
+                end()
+
+        self.traced = module, original, track_graph_compiling
+        module.track_graph_compiling = track_graph_compiling
+
+    def remove(self):
+        traced, self.traced = self.traced, None
+        if traced and traced[0].track_graph_compiling is traced[2]:
+            traced[0].track_graph_compiling = traced[1]
+        while self.hooks:
+            callbacks, hook = self.hooks.pop()
+            if hook in callbacks:  # the program may have cleared them
+                callbacks.remove(hook)
 
 
 def _autograd():

@@ -12,9 +12,12 @@ def known(torch):
 
 
 def begin(torch, loss, gradients):
+    """Whether it is told when the engine runs."""
+    if not waits.known():
+        return False
     cls = getattr(torch._C, "_ImperativeEngine", None)
     method = vars(cls).get("run_backward") if isinstance(cls, type) else None
-    _marks.engine(method, cls, loss, gradients)
+    return _marks.engine(method, cls, loss, gradients)
 
 
 def end():

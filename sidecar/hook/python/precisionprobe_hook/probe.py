@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, devices, engine, layers, position, profilers, replay, settings, spans, waits
+from precisionprobe_hook import _marks, compiling, devices, engine, layers, position, profilers, ranges, replay, settings, spans, waits
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _FAILURES = 3  # after so many errors of ours no further capture is tried
@@ -35,6 +35,8 @@ class _Probe:
         self.known = {}  # id of a module that some step called -> [weak reference to it, its name as a layer or None]
         self.positions = position.Position()
         self.spans = spans.Spans()
+        self.ranges = ranges.Names(torch)
+        self.compilations = compiling.Compilations()
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
         self.isolation = replay.Isolation(torch)
         self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
@@ -127,7 +129,8 @@ class _Probe:
             _marks.look_anew()
         self.find_owners(layers.roots(called))
         chosen, model, first = layers.choose(called, self.filters.get("layers", {}), regions, named, others,
-                                             self.first and self.first(), self.owner, self.outside)
+                                             self.first and self.first(), self.owner,
+                                             {*self.outside, *self.ranges.names})
         self.first = first if first is None else weakref.ref(first)
         before = len(self.ids)
         if not self.place(chosen, model):
@@ -149,6 +152,7 @@ class _Probe:
             always[self.marks[1].id] = True
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
+        self.mark_compiler()
         waits.begin(self.torch)
         self.mark_engine(phases)
         _marks.communication(self.queue(called))
@@ -156,7 +160,8 @@ class _Probe:
         if recorded:
             self.profilers.install()
         self.sample_gpu(recorded)
-        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids, self.outside.values(),
+        self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids,
+                             [*self.outside.values(), *self.ranges.names.values()],
                              self.why_not_isolated(called, regions, recorded))
         _marks.set_state(_marks.MARKING)
 
@@ -251,17 +256,46 @@ class _Probe:
         self.ids[name, type_name] = layer
         return layer
 
-    def mark_engine(self, phases):
-        """Where no layer is left out: the time of one would be that of a loss, or of gradients."""
-        if not ("Forward" in phases and "Backward" in phases and layers.takes_all(self.filters.get("layers", {}))):
+    def mark_compiler(self):
+        """Compiling is no region's work, but a layer's that stands for it; where nothing is compiled there is none."""
+        if not self.regions.any or not layers.wants(self.filters.get("layers", {}), *compiling.LAYER):
             return
+        if compiling.LAYER not in self.ids:
+            name, type_name = compiling.LAYER
+            layer = _marks.layer(layers.free_name(name, self.taken()), type_name, 0)
+            if not layer:
+                return
+            self.ids[compiling.LAYER] = layer
+        self.compilations.install(self.ids[compiling.LAYER])
+
+    def mark_engine(self, phases):
+        """Where no layer is left out: the time of one would be that of a loss, of gradients, or of a range."""
+        if not ("Forward" in phases and layers.takes_all(self.filters.get("layers", {}))):
+            return
+        told = self.make_outside() if "Backward" in phases else ()
+        if engine.begin(self.torch, *(told or (0, 0))):
+            ranges.begin(self.torch, bool(told))
+
+    def make_outside(self):
+        """Layers of work outside of modules, where it can be told."""
         if not self.outside and len(self.ids) <= engine.MOST_LAYERS and engine.known(self.torch):
-            taken = set(name for name, _ in self.ids)
+            taken = self.taken()
             for plain in engine.NAMES:
                 name = layers.free_name(plain, taken)
                 self.outside[name] = _marks.layer(name, engine.TYPE, 0)
-        if self.outside:
-            engine.begin(self.torch, *self.outside.values())
+        return tuple(self.outside.values())
+
+    def taken(self):
+        return {*(name for name, _ in self.ids), *self.outside, *self.ranges.names}
+
+    def range(self, name, rest):
+        """From C: the layer of a range that the program enters; 0: it is not told."""
+        if len(self.ids) > ranges.MOST_LAYERS or self.ranges.by_torch(sys._getframe(1)):
+            return 0
+        layer = self.ranges.layer(name, rest, self.taken)
+        if layer:
+            self.isolation.leave_out_outside((layer,))
+        return layer
 
     def remembered(self):
         """Modules that earlier steps called: one that this step did not call may be called again."""
@@ -281,6 +315,8 @@ class _Probe:
 
     def remove_layers(self):
         waits.end()
+        self.compilations.remove()
+        ranges.end()
         engine.end()
         self.spans.remove()
         self.profilers.remove()
@@ -311,6 +347,8 @@ class _Probe:
     def install_optimizer(self):
         if self.optimizer_hooks:
             return
+        if waits.known():
+            _marks.scaler(getattr(self.torch, "_amp_update_scale_", None))
         module = sys.modules["torch.optim.optimizer"]
         if hasattr(module, "register_optimizer_step_pre_hook"):
             self.optimizer_hooks = [_Hook(module._global_optimizer_pre_hooks, _marks.OPTIMIZER_BEGIN),
@@ -321,6 +359,7 @@ class _Probe:
                                                    _marks.marker(_marks.OPTIMIZER_END))]
 
     def remove_optimizer(self):
+        _marks.scaler_end()
         while self.optimizer_hooks:
             self.optimizer_hooks.pop().remove()
         module = sys.modules["torch.optim.optimizer"]

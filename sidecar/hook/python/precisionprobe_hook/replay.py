@@ -139,9 +139,8 @@ class Isolation:
                     self.leave_out(each, _PHASES, PARENT)
                 else:
                     self.layers[id(module)] = each
-            for layer in outside:
-                self.tell_left_out(layer, _PHASES, NO_MODULE)
             self.recording = True
+            self.leave_out_outside(outside)
         _marks.isolate(wanted and self.left(), why if limits else "")
 
     def end(self):
@@ -157,6 +156,11 @@ class Isolation:
 
     def wants(self, each):
         return any([(each.layer, phase) not in self.done for phase in _PHASES])
+
+    def leave_out_outside(self, outside):
+        """Layers that are no modules."""
+        for layer in outside if self.recording else ():
+            self.tell_left_out(layer, _PHASES, NO_MODULE)
 
     def tell_left_out(self, layer, phases, reason):
         for phase in phases:
