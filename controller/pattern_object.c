@@ -2,52 +2,11 @@
 
 #include "common/time.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define API_VERSION "precisionprobe.io/v1alpha1"
-
-/* ---- name ---- */
-
-/* FNV-1a (Fowler, Noll, Vo). */
-static uint32_t digest(uint32_t hash, const char *text)
-{
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
-/* Names of workloads are the API server's, but for runs that were imported. */
-static size_t add_clean(char *to, size_t at, size_t room, const char *text, bool *changed)
-{
-    for (; *text && at + 1 < room; text++) {
-        const char c = (char)tolower((unsigned char)*text);
-        const bool fits = isalnum((unsigned char)c) || (c == '-' && at > 0) ||
-                          (c == '.' && at > 0 && isalnum((unsigned char)to[at - 1]));
-        *changed |= !fits;
-        if (fits)
-            to[at++] = c;
-    }
-    *changed |= *text != '\0';
-    return at;
-}
-
-void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAME])
-{
-    enum { DIGEST = 9 }; /* "-01234567" */
-    bool changed = false;
-    size_t at = add_clean(ret, 0, 64, kind, &changed);
-    at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, "-", &changed);
-    at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, name, &changed);
-    while (at > 0 && !isalnum((unsigned char)ret[at - 1]))
-        at--;
-    ret[at] = '\0';
-    if (changed || at == 0)
-        (void)snprintf(ret + at, PP_PATTERN_NAME - at, "%s%08x", at ? "-" : "",
-                       (unsigned)digest(digest(2166136261u, kind) * 31, name));
-}
 
 /* ---- parts ---- */
 
@@ -198,11 +157,9 @@ static json_t *conditions_of(const pp_pattern *p, int64_t now_ns)
 
 json_t *pp_pattern_object(const pp_pattern *p)
 {
-    char name[PP_PATTERN_NAME];
-    pp_pattern_name(p->kind, p->name, name);
     return json_pack("{sssss{ssss}s{s{ssss}}}", "apiVersion", API_VERSION, "kind",
-                     "ConsumptionPattern", "metadata", "name", name, "namespace", p->namespace_,
-                     "spec", "workload", "kind", p->kind, "name", p->name);
+                     "ConsumptionPattern", "metadata", "name", p->object, "namespace",
+                     p->namespace_, "spec", "workload", "kind", p->kind, "name", p->name);
 }
 
 json_t *pp_pattern_figures(const pp_pattern *p)
@@ -231,10 +188,9 @@ json_t *pp_pattern_status(const pp_pattern *p, int64_t now_ns)
 
 json_t *pp_pattern_summary(const pp_pattern *p)
 {
-    char name[PP_PATTERN_NAME], workload[2 * PP_PATTERN_NAME];
-    pp_pattern_name(p->kind, p->name, name);
+    char workload[2 * PP_PATTERN_NAME];
     (void)snprintf(workload, sizeof workload, "%s/%s", p->kind, p->name);
-    json_t *summary = json_pack("{ssssss}", "workload", workload, "pattern", name, "bound",
+    json_t *summary = json_pack("{ssssss}", "workload", workload, "pattern", p->object, "bound",
                                 pp_bound_name(p->bound));
     set_figure(summary, "milliseconds", p->usage->step_ns, 1e-6);
     set_figure(summary, "idleShare", p->usage->idle, 1);

@@ -7,13 +7,6 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/** A name with its NUL. */
-enum { PP_PATTERN_NAME = 254 };
-
-/** "deployment-dlrm": the object's name, of its workload's kind and name. A workload whose name is
- * too long for that, or no part of one, has an end made from all of it. */
-void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAME]);
-
 /** Metadata and spec, to be created. A new reference; NULL where memory is out. */
 json_t *pp_pattern_object(const pp_pattern *pattern);
 

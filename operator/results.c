@@ -42,6 +42,7 @@ static const pp_query_kind queries[PP_API_KINDS] = {
     [PP_API_QUALITY] = PP_QUERY_QUALITY,      [PP_API_KERNELS] = PP_QUERY_KERNELS,
     [PP_API_WAITS] = PP_QUERY_WAITS,          [PP_API_COPIES] = PP_QUERY_COPIES,
     [PP_API_RANKS] = PP_QUERY_RANKS,          [PP_API_TIMELINE] = PP_QUERY_TIMELINE,
+    [PP_API_PATTERNS] = PP_QUERY_PATTERNS,    [PP_API_PATTERN] = PP_QUERY_PATTERN,
 };
 
 /* ---- answers ---- */
@@ -84,10 +85,33 @@ static void fail(reading *r, pp_api_trouble trouble, bool proved, const char *de
     free_reading(r);
 }
 
-/** Nothing of the user's tells it from a session that is not there. */
+static bool is_list(const reading *r)
+{
+    return r->request.kind == PP_API_SESSIONS || r->request.kind == PP_API_PATTERNS;
+}
+
+static pp_access_object object_of(const reading *r)
+{
+    return r->request.kind == PP_API_PATTERNS || r->request.kind == PP_API_PATTERN
+               ? PP_ACCESS_PATTERNS
+               : PP_ACCESS_SESSIONS;
+}
+
+/** Nothing of the user's tells it from one that is not there. */
 static void fail_not_found(reading *r)
 {
-    fail(r, PP_API_NOT_FOUND, true, "there is no such session, or no right to get it");
+    fail(r, PP_API_NOT_FOUND, true,
+         object_of(r) == PP_ACCESS_PATTERNS ? "there is no such pattern, or no right to get it"
+                                            : "there is no such session, or no right to get it");
+}
+
+static void fail_forbidden(reading *r)
+{
+    fail(r, PP_API_FORBIDDEN, true,
+         object_of(r) == PP_ACCESS_PATTERNS
+             ? "the right to list consumptionpatterns in this namespace is needed"
+         : *r->request.ns ? "the right to list profilesessions in this namespace is needed"
+                          : "the right to list profilesessions in all namespaces is needed");
 }
 
 static bool is_known(const reading *r)
@@ -112,11 +136,12 @@ static void answer_page(reading *r)
 
 /* ---- reading ---- */
 
-/** Lists of sessions have no version of their own: theirs is the body's. */
-static int make_version(pp_api_page *page, pp_error *err)
+/** Lists have no version of their own: theirs is the body's. */
+static int make_version(reading *r, pp_error *err)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
-    if (*page->version || page->kind != PP_API_SESSIONS)
+    pp_api_page *page = &r->page;
+    if (*page->version || !is_list(r))
         return 0;
     if (!EVP_Digest(page->body.data, page->body.len, digest, NULL, EVP_sha256(), NULL))
         return pp_error_set(err, PP_ERR_INTERNAL, "SHA-256 is not available");
@@ -153,11 +178,11 @@ static void on_read(void *user, const pp_error *error)
         fail_read(r, error);
         return;
     }
-    if (!r->page.begun && r->request.kind != PP_API_SESSIONS) {
+    if (!r->page.begun && !is_list(r)) {
         fail_not_found(r);
         return;
     }
-    if (pp_api_page_end(&r->page, &err) < 0 || make_version(&r->page, &err) < 0) {
+    if (pp_api_page_end(&r->page, &err) < 0 || make_version(r, &err) < 0) {
         fail_read(r, &err);
         return;
     }
@@ -180,7 +205,7 @@ static void read_results(reading *r)
     const bool all = q->kind == PP_API_SESSIONS && !*q->ns;
     const pp_query query = {.kind = all ? PP_QUERY_SESSIONS : queries[q->kind],
                             .ns = or_null(q->ns),
-                            .session = or_null(q->session),
+                            .session = or_null(q->name),
                             .uid = or_null(q->uid),
                             .pod = or_null(q->pod),
                             .process = q->process,
@@ -205,12 +230,10 @@ static void on_access(void *user, pp_access verdict)
         read_results(r);
         return;
     case PP_ACCESS_DENIED:
-        if (*r->request.session)
+        if (*r->request.name)
             fail_not_found(r);
         else
-            fail(r, PP_API_FORBIDDEN, true,
-                 *r->request.ns ? "the right to list profilesessions in this namespace is needed"
-                                : "the right to list profilesessions in all namespaces is needed");
+            fail_forbidden(r);
         return;
     case PP_ACCESS_UNKNOWN:
         fail(r, PP_API_UNAUTHORIZED, false,
@@ -269,8 +292,8 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
         fail(r, PP_API_UNAVAILABLE, false, "out of memory");
         return;
     }
-    pp_results_access_ask(all->access, request->token, r->request.ns, r->request.session, on_access,
-                          r);
+    pp_results_access_ask(all->access, request->token, object_of(r), r->request.ns, r->request.name,
+                          on_access, r);
 }
 
 void pp_results_request(pp_operator *op, pp_http_id id, const pp_http_api_request *request)

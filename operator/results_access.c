@@ -15,7 +15,10 @@ enum { DIGEST = 32, MAX_KEPT = 4096, MAX_NAME = 256 };
 static const int64_t KEEP_NS = INT64_C(10000000000);
 static const int64_t TOLD_EVERY_NS = INT64_C(60000000000);
 
-static const pp_kube_resource SESSIONS = {"precisionprobe.io", "v1alpha1", "profilesessions"};
+static const pp_kube_resource resources[] = {
+    [PP_ACCESS_SESSIONS] = {"precisionprobe.io", "v1alpha1", "profilesessions"},
+    [PP_ACCESS_PATTERNS] = {"precisionprobe.io", "v1alpha1", "consumptionpatterns"},
+};
 
 /** What was allowed. */
 typedef struct grant {
@@ -28,7 +31,8 @@ typedef struct grant {
 typedef struct question {
     pp_results_access *access;
     unsigned char digest[DIGEST];
-    char ns[MAX_NAME], session[MAX_NAME];
+    const pp_kube_resource *resource;
+    char ns[MAX_NAME], name[MAX_NAME];
     pp_kube_access_review *review; /**< NULL: the token's is awaited */
     pp_access_fn done;             /**< NULL: nobody waits */
     void *user;
@@ -45,14 +49,16 @@ struct pp_results_access {
 
 /* ---- what is kept ---- */
 
-static int digest_of(const char *token, const char *ns, const char *session, unsigned char *ret)
+static int digest_of(const char *token, const pp_kube_resource *resource, const char *ns,
+                     const char *name, unsigned char *ret)
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     /* With their ends, so that no two questions are one text. */
     const int rc = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) &&
                            EVP_DigestUpdate(ctx, token, strlen(token) + 1) &&
+                           EVP_DigestUpdate(ctx, resource->plural, strlen(resource->plural) + 1) &&
                            EVP_DigestUpdate(ctx, ns, strlen(ns) + 1) &&
-                           EVP_DigestUpdate(ctx, session, strlen(session) + 1) &&
+                           EVP_DigestUpdate(ctx, name, strlen(name) + 1) &&
                            EVP_DigestFinal_ex(ctx, ret, NULL)
                        ? 0
                        : -1;
@@ -138,22 +144,22 @@ static void on_identity(void *user, const pp_kube_identity *who, const pp_error 
         return;
     }
     const pp_kube_access access = {.user = who->user,
-                                   .verb = *q->session ? "get" : "list",
-                                   .resource = &SESSIONS,
+                                   .verb = *q->name ? "get" : "list",
+                                   .resource = q->resource,
                                    .ns = q->ns,
-                                   .name = q->session};
+                                   .name = q->name};
     q->review = q->done ? pp_kube_access_ask(q->access->kube, &access, on_access, q, &err) : NULL;
     if (!q->review)
         end(q, cannot_ask(q->access, "whether a user may read results", &err));
 }
 
-void pp_results_access_ask(pp_results_access *a, const char *token, const char *ns,
-                           const char *session, pp_access_fn done, void *user)
+void pp_results_access_ask(pp_results_access *a, const char *token, pp_access_object object,
+                           const char *ns, const char *name, pp_access_fn done, void *user)
 {
     pp_error err = {0};
     question *q = calloc(1, sizeof *q);
-    if (!q || strlen(ns) >= MAX_NAME || strlen(session) >= MAX_NAME ||
-        digest_of(token, ns, session, q->digest) < 0) {
+    if (!q || strlen(ns) >= MAX_NAME || strlen(name) >= MAX_NAME ||
+        digest_of(token, &resources[object], ns, name, q->digest) < 0) {
         free(q);
         done(user, PP_ACCESS_UNAVAILABLE);
         return;
@@ -164,10 +170,11 @@ void pp_results_access_ask(pp_results_access *a, const char *token, const char *
         return;
     }
     q->access = a;
+    q->resource = &resources[object];
     q->done = done;
     q->user = user;
     memcpy(q->ns, ns, strlen(ns) + 1);
-    memcpy(q->session, session, strlen(session) + 1);
+    memcpy(q->name, name, strlen(name) + 1);
     DL_APPEND(a->questions, q);
     if (pp_kube_review(a->reviewer, token, on_identity, q, &err) < 0)
         end(q, err.code == PP_ERR_INVALID ? PP_ACCESS_UNKNOWN

@@ -1,8 +1,8 @@
 /*
  * Who may read which results: a token's user, by TokenReview, and what the API server lets that
- * user do with the very ProfileSessions, by SubjectAccessReview. What was allowed is kept for 10 s
- * under the SHA-256 of the token and the question; the token itself is not kept. What was not is
- * asked anew.
+ * user do with the very ProfileSessions and ConsumptionPatterns, by SubjectAccessReview. What was
+ * allowed is kept for 10 s under the SHA-256 of the token and the question; the token itself is not
+ * kept. What was not is asked anew.
  */
 #ifndef PP_OPERATOR_RESULTS_ACCESS_H
 #define PP_OPERATOR_RESULTS_ACCESS_H
@@ -28,10 +28,16 @@ pp_results_access *pp_results_access_new(pp_kube_client *kube, pp_error *err);
 /** What is under way gets no answer. Run the loop until closed. NULL is allowed. */
 void pp_results_access_free(pp_results_access *access);
 
-/** Asks whether the token's user may `get` the session of that name, or, where it is "", `list` the
+/** What a right is of. */
+typedef enum pp_access_object {
+    PP_ACCESS_SESSIONS, /**< profilesessions */
+    PP_ACCESS_PATTERNS, /**< consumptionpatterns */
+} pp_access_object;
+
+/** Asks whether the token's user may `get` the object of that name, or, where it is "", `list` the
  * namespace's (""; those of all namespaces). Texts are borrowed during the call. */
-void pp_results_access_ask(pp_results_access *access, const char *token, const char *ns,
-                           const char *session, pp_access_fn done, void *user);
+void pp_results_access_ask(pp_results_access *access, const char *token, pp_access_object object,
+                           const char *ns, const char *name, pp_access_fn done, void *user);
 /** No answer comes for this user any more. */
 void pp_results_access_forget(pp_results_access *access, const void *user);
 

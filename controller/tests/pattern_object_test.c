@@ -74,6 +74,7 @@ static made *make(void)
     m->pattern = (pp_pattern){.namespace_ = "ml",
                               .kind = "Job",
                               .name = "dlrm",
+                              .object = "job-dlrm",
                               .session = "uid-1",
                               .sessions = 2,
                               .gpus = 3,

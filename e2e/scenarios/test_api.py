@@ -1,12 +1,10 @@
 """The HTTP API on a cluster: real tokens and rights, the certificate that it shows, and the API server's proxy."""
-import base64
-import http.client
 import json
-import ssl
 
 import pytest
 
 from harness.environment import NAME, SYSTEM
+from harness.results_api import get, reader
 
 # Finished, so that the operator leaves them alone; the test takes them away.
 ROWS = """
@@ -20,50 +18,13 @@ VALUES ('{namespace}-1', 'p', '', 1, true, 0, 0, 7, 3, false);
 INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, total_ns, windows)
 SELECT '{namespace}-1', 'p', '', 'layer', 'l' || n, 'forward', 3, 1234567 + n, 0 FROM generate_series(1, 5) n;
 """
-READER = """
-apiVersion: v1
-kind: ServiceAccount
-metadata: {{name: reader, namespace: {namespace}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: reader, namespace: {namespace}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {role}-view}}
-subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
-"""
-
-
-class Verified(http.client.HTTPSConnection):
-    """To an address, where whoever answers has to be the operator's Service."""
-
-    def connect(self):
-        super(http.client.HTTPSConnection, self).connect()
-        self.sock = self._context.wrap_socket(self.sock, server_hostname=f"{NAME}.{SYSTEM}.svc")
-
-
-def authority(world):
-    data = world.cluster.get("-n", SYSTEM, "secret", f"{NAME}-tls")["data"]
-    return base64.b64decode(data["ca.crt"]).decode()
-
-
-def get(world, address, path, **headers):
-    """(status, document, headers)."""
-    connection = Verified(*address, timeout=60, context=ssl.create_default_context(cadata=authority(world)))
-    try:
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        text = answer.read()
-        return answer.status, json.loads(text) if text else None, answer.headers
-    finally:
-        connection.close()
 
 
 @pytest.fixture
 def results(world, namespace):
     """A namespace with two sessions of one name, and a token of whoever may view what is in it."""
     world.database.psql(ROWS.format(namespace=namespace))
-    world.cluster.apply(READER.format(namespace=namespace, role=NAME))
-    yield namespace, world.cluster.kubectl("-n", namespace, "create", "token", "reader").strip()
+    yield namespace, reader(world, namespace)
     world.database.psql(f"DELETE FROM session WHERE uid LIKE '{namespace}-_'")
 
 

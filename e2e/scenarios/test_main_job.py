@@ -7,7 +7,8 @@ from harness import overlap, truth
 from harness.demo import compare, observed
 from harness.progress import wait_until
 from harness.session import WHOLE, losses, manifest, pods_of
-from harness.environment import SERVICES
+from harness.environment import NAME, SERVICES, SYSTEM
+from harness.results_api import get, reader
 
 pytestmark = [pytest.mark.long, pytest.mark.measures]
 
@@ -245,6 +246,28 @@ def test_patterns_are_those_of_the_database(run, world):
             told = next(t for n, t in found.items() if n.lower() == key.replace("_", ""))
             assert [told.get(part) for part in ("mean", "p50", "p95", "max", "profile", "source")] == [
                 *(figure(m, part) for part in ("mean", "p50", "p95")), m["most"], m["profile"], m["source"]]
+
+
+def test_the_api_tells_the_same_patterns(run, world):
+    """As the database has them, to the last digit."""
+    token = {"Authorization": f"Bearer {reader(world, SERVICES)}"}
+    base = f"/api/v1/namespaces/{SERVICES}/patterns"
+    with world.forward(SYSTEM, f"service/{NAME}", 443) as address:
+        status, listed, _ = get(world, address, base, **token)
+        assert status == 200 and [p["pattern"] for p in listed["items"]] == ["job-dlrm", "job-dlrm-ddp"]
+        for head in listed["items"]:
+            status, whole, _ = get(world, address, f"{base}/{head['pattern']}", **token)
+            assert status == 200 and {key: whole[key] for key in head} == head
+            of = f"WHERE namespace = '{SERVICES}' AND workload_name = '{head['workload_name']}'"
+            row, = world.database.rows(f"SELECT * FROM pattern {of}")
+            same = {"pattern": "object_name", "last_session": "session_uid"}
+            told = {key: value for key, value in head.items() if key not in ("first_finished", "last_finished")}
+            assert told == {key: row[same.get(key, key)] for key in told}
+            metrics = world.database.rows(f"SELECT * FROM pattern_metric {of} ORDER BY metric")
+            assert whole["metrics"] == [{key: m[key] for key in whole["metrics"][0]} for m in metrics]
+            shares = world.database.rows(f"SELECT kind, name, share, share_stderr FROM pattern_share {of}")
+            assert sorted(whole["bounds"] + whole["time"], key=str) == sorted(shares, key=str)
+    world.cluster.kubectl("-n", SERVICES, "delete", "serviceaccount/reader", "rolebinding/reader")
 
 
 def test_the_patterns_means_are_the_truth(run, world):

@@ -3,8 +3,53 @@
 #include "common/cleanup.h"
 #include "estimate/pattern/merge.h"
 
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- name ---- */
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static uint32_t digest(uint32_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+/* Names of workloads are the API server's, but for runs that were imported. */
+static size_t add_clean(char *to, size_t at, size_t room, const char *text, bool *changed)
+{
+    for (; *text && at + 1 < room; text++) {
+        const char c = (char)tolower((unsigned char)*text);
+        const bool fits = isalnum((unsigned char)c) || (c == '-' && at > 0) ||
+                          (c == '.' && at > 0 && isalnum((unsigned char)to[at - 1]));
+        *changed |= !fits;
+        if (fits)
+            to[at++] = c;
+    }
+    *changed |= *text != '\0';
+    return at;
+}
+
+void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAME])
+{
+    enum { DIGEST = 9 }; /* "-01234567" */
+    bool changed = false;
+    size_t at = add_clean(ret, 0, 64, kind, &changed);
+    at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, "-", &changed);
+    at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, name, &changed);
+    while (at > 0 && !isalnum((unsigned char)ret[at - 1]))
+        at--;
+    ret[at] = '\0';
+    if (changed || at == 0)
+        (void)snprintf(ret + at, PP_PATTERN_NAME - at, "%s%08x", at ? "-" : "",
+                       (unsigned)digest(digest(2166136261u, kind) * 31, name));
+}
+
+/* ---- usages ---- */
 
 static int compare_workloads(const pp_workload_usage *x, const pp_workload_usage *y)
 {
@@ -43,6 +88,8 @@ void pp_workload_usages_done(pp_workload_usages *usages)
     *usages = (pp_workload_usages){0};
 }
 
+/* ---- patterns ---- */
+
 /* Of one workload: the newest session is the last. */
 static void describe(const pp_workload_usage *all, size_t n, pp_pattern *to)
 {
@@ -62,6 +109,7 @@ static void describe(const pp_workload_usage *all, size_t n, pp_pattern *to)
     to->kind = before->kind;
     to->name = before->name;
     to->session = before->session;
+    pp_pattern_name(to->kind, to->name, to->object);
     to->last_ns = before->finished_ns;
 }
 

@@ -24,15 +24,23 @@ void pp_workload_usages_sort(pp_workload_usages *usages);
 /** Frees what it holds. */
 void pp_workload_usages_done(pp_workload_usages *usages);
 
+/** A name with its NUL. */
+enum { PP_PATTERN_NAME = 254 };
+
+/** "deployment-dlrm": the object's name, of its workload's kind and name. A workload whose name is
+ * too long for that, or no part of one, has an end made from all of it. */
+void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAME]);
+
 /** A ConsumptionPattern's figures. Texts are borrowed from the usages that it was made of. */
 typedef struct pp_pattern {
     const char *namespace_;
     const char *kind;
     const char *name;
-    const char *session; /**< the newest of its sessions */
-    int sessions;        /**< with a step */
-    int gpus;            /**< of all of them */
-    int64_t first_ns;    /**< when the first of them finished */
+    char object[PP_PATTERN_NAME]; /**< the object's name */
+    const char *session;          /**< the newest of its sessions */
+    int sessions;                 /**< with a step */
+    int gpus;                     /**< of all of them */
+    int64_t first_ns;             /**< when the first of them finished */
     int64_t last_ns;
     pp_usage *usage; /**< owned */
     pp_bound bound;

@@ -13,7 +13,7 @@ static const char *const keys_of[PP_API_KINDS] = {
     [PP_API_OPENAPI] = "",       [PP_API_SESSIONS] = "it",    [PP_API_SESSION] = "",
     [PP_API_LAYERS] = "tttttt",  [PP_API_QUALITY] = "ttttit", [PP_API_KERNELS] = "ttittt",
     [PP_API_WAITS] = "ttitttti", [PP_API_COPIES] = "ttitttt", [PP_API_RANKS] = "tttiti",
-    [PP_API_TIMELINE] = "ttiii",
+    [PP_API_TIMELINE] = "ttiii", [PP_API_PATTERNS] = "t",     [PP_API_PATTERN] = "",
 };
 
 const char *pp_api_keys_of(pp_api_kind kind)

@@ -25,6 +25,8 @@ typedef enum pp_api_kind {
     PP_API_COPIES,
     PP_API_RANKS,
     PP_API_TIMELINE,
+    PP_API_PATTERNS, /**< of a namespace's workloads */
+    PP_API_PATTERN,
     PP_API_KINDS,
 } pp_api_kind;
 

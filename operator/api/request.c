@@ -8,7 +8,7 @@
 #define PREFIX "/api/v1/"
 enum { MAX_SEGMENTS = 6, MAX_PROCESS = 65535 };
 
-/** What follows PREFIX; N and S are a namespace's and a session's name. */
+/** What follows PREFIX; N, S and P are a namespace's, a session's and a pattern's name. */
 static const struct {
     const char *segments[MAX_SEGMENTS];
     pp_api_kind kind;
@@ -24,6 +24,8 @@ static const struct {
     {{"namespaces", "N", "sessions", "S", "copies"}, PP_API_COPIES},
     {{"namespaces", "N", "sessions", "S", "ranks"}, PP_API_RANKS},
     {{"namespaces", "N", "sessions", "S", "timeline"}, PP_API_TIMELINE},
+    {{"namespaces", "N", "patterns"}, PP_API_PATTERNS},
+    {{"namespaces", "N", "patterns", "P"}, PP_API_PATTERN},
 };
 
 /* ---- the path ---- */
@@ -45,7 +47,7 @@ static size_t cut(char *text, const char **ret)
 
 static bool is_name(const char *segment)
 {
-    return strcmp(segment, "N") == 0 || strcmp(segment, "S") == 0;
+    return segment[1] == '\0' && strchr("NSP", segment[0]);
 }
 
 static bool fits(const char *const *segments, const char *const *given, size_t n)
@@ -75,9 +77,12 @@ static int take_name(const char *segment, const char *given, pp_api_request *ret
         pp_copy_cut(ret->ns, sizeof ret->ns, given);
         return 0;
     }
-    if (!*given || strlen(given) >= sizeof ret->session || !pp_api_is_plain(given))
-        return pp_api_problem_set(problem, PP_API_INVALID, "session", "must be a session's name");
-    pp_copy_cut(ret->session, sizeof ret->session, given);
+    if (!*given || strlen(given) >= sizeof ret->name || !pp_api_is_plain(given))
+        return segment[0] == 'S' ? pp_api_problem_set(problem, PP_API_INVALID, "session",
+                                                      "must be a session's name")
+                                 : pp_api_problem_set(problem, PP_API_INVALID, "pattern",
+                                                      "must be a pattern's name");
+    pp_copy_cut(ret->name, sizeof ret->name, given);
     return 0;
 }
 
@@ -168,14 +173,16 @@ static int read_pod(pp_api_request *r, const char *value, pp_api_problem *proble
     (BIT(PP_API_LAYERS) | BIT(PP_API_QUALITY) | BIT(PP_API_KERNELS) | BIT(PP_API_WAITS) |          \
      BIT(PP_API_COPIES) | BIT(PP_API_RANKS) | BIT(PP_API_TIMELINE))
 
+#define LISTS (BIT(PP_API_SESSIONS) | BIT(PP_API_PATTERNS))
+
 /** In the order in which they are read. */
 static const struct {
     const char *name;
     unsigned kinds;
     int (*read)(pp_api_request *r, const char *value, pp_api_problem *problem);
 } parameters[] = {
-    {"limit", PAGES | BIT(PP_API_SESSIONS), read_limit},
-    {"continue", PAGES | BIT(PP_API_SESSIONS), read_continue},
+    {"limit", PAGES | LISTS, read_limit},
+    {"continue", PAGES | LISTS, read_continue},
     {"uid", PAGES | BIT(PP_API_SESSION), read_uid},
     {"pod", BIT(PP_API_TIMELINE), read_pod},
     {"process", BIT(PP_API_TIMELINE), read_process},
@@ -205,7 +212,7 @@ static int read_parameter(pp_api_request *r, const char *text, unsigned *seen,
 /* A page that goes on stays in the session that the first one was of. */
 static int agree(pp_api_request *r, pp_api_problem *problem)
 {
-    if (r->cursor.n == 0 || r->kind == PP_API_SESSIONS)
+    if (r->cursor.n == 0 || BIT(r->kind) & LISTS)
         return 0;
     const char *uid = r->cursor.keys[0].text;
     if (!*uid || strlen(uid) >= sizeof r->uid || (*r->uid && strcmp(r->uid, uid) != 0))

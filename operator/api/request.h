@@ -21,12 +21,12 @@ enum {
 /** Texts are valid UTF-8 without control characters. */
 typedef struct pp_api_request {
     pp_api_kind kind;
-    char ns[64];       /**< "": all */
-    char session[254]; /**< "": a list of sessions */
-    char uid[65];      /**< of the session; "": the latest of that name */
-    char pod[65];      /**< UID, of the timeline; "": the first */
-    int64_t process;   /**< of the timeline; -1: the first */
-    int64_t limit;     /**< rows */
+    char ns[64];     /**< "": all */
+    char name[254];  /**< of the session, or the pattern; "": a list */
+    char uid[65];    /**< of the session; "": the latest of that name */
+    char pod[65];    /**< UID, of the timeline; "": the first */
+    int64_t process; /**< of the timeline; -1: the first */
+    int64_t limit;   /**< rows */
     pp_api_cursor cursor;
 } pp_api_request;
 

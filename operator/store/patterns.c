@@ -190,9 +190,9 @@ static const char delete_sql[] =
 static const char pattern_sql[] =
     "INSERT INTO pattern (namespace, workload_kind, workload_name, steps, undisturbed, busy, "
     "step_ns, step_ns_stderr, step_sd_ns, idle, idle_stderr, session_uid, sessions, gpus, "
-    "first_at, last_at, bound, lead, lead_stderr) "
+    "first_at, last_at, bound, lead, lead_stderr, object_name) "
     "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::int, $14::int, "
-    "to_timestamp($15::bigint / 1e9), to_timestamp($16::bigint / 1e9), $17, $18, $19 "
+    "to_timestamp($15::bigint / 1e9), to_timestamp($16::bigint / 1e9), $17, $18, $19, $20 "
     "WHERE " NEWER;
 #define IS_MADE                                                                                    \
     "EXISTS (SELECT 1 FROM pattern WHERE namespace = $1 AND workload_kind = $2 "                   \
@@ -229,6 +229,7 @@ static int add_pattern(pp_job *job, const pp_pattern *p, pp_error *err)
     pp_sql_text(s, pp_bound_name(p->bound));
     pp_sql_float8(s, p->lead.value);
     pp_sql_float8(s, p->lead.standard_error);
+    pp_sql_text(s, p->object);
     if (pp_usage_rows_metrics(add(job, pattern_metrics_sql, p), p->usage, err) < 0)
         return -1;
     return pp_usage_rows_shares(add(job, pattern_shares_sql, p), p->usage, err);

@@ -50,6 +50,8 @@ typedef enum pp_query_kind {
     PP_QUERY_COPIES,      /**< UID, pod, process, layer, phase, type, memory */
     PP_QUERY_RANKS,       /**< UID, workload's kind and name, rank, pod, process */
     PP_QUERY_TIMELINE,    /**< UID, pod, process, begin of the step (ns), its number */
+    PP_QUERY_PATTERNS,    /**< of a namespace: the pattern's name */
+    PP_QUERY_PATTERN,     /**< one, whole: no keys */
     PP_QUERY_KINDS,
 } pp_query_kind;
 
@@ -63,7 +65,7 @@ typedef struct pp_query_key {
 typedef struct pp_query {
     pp_query_kind kind;
     const char *ns;            /**< needed but for PP_QUERY_SESSIONS */
-    const char *session;       /**< its name, but for lists of sessions */
+    const char *session;       /**< its name, or the pattern's, but for lists */
     const char *uid;           /**< of the session; NULL: the latest of that name */
     const char *pod;           /**< of the timeline: its UID; NULL: the first */
     int64_t process;           /**< of the timeline; -1: the first */

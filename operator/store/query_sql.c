@@ -261,6 +261,48 @@ static const char timeline_sql[] = WITH_TIMELINE
     " AND y.instance = p.instance AND y.process = c.process AND y.layer = i.layer "
     "ORDER BY p.begun, p.number, i.begun, i.took DESC, i.layer, i.code";
 
+/* ---- patterns ---- */
+
+/* Of a pattern p. */
+#define PATTERN(at)                                                                                \
+    "p.namespace AS \"" at "namespace\", p.object_name AS \"" at "pattern\", "                     \
+    "p.workload_kind AS \"" at "workload_kind\", p.workload_name AS \"" at "workload_name\", "     \
+    "p.bound AS \"" at "bound\", p.lead AS \"" at "lead\", p.lead_stderr AS \"" at                 \
+    "lead_stderr\", p.sessions AS \"" at "sessions\", p.gpus AS \"" at "gpus\", p.steps AS \"" at  \
+    "steps\", p.first_at AS \"" at "first_finished\", p.last_at AS \"" at "last_finished\", "      \
+    "p.session_uid AS \"" at "last_session\", p.undisturbed AS \"" at "undisturbed\", p.busy "     \
+    "AS \"" at "busy\", p.step_ns AS \"" at "step_ns\", p.step_ns_stderr AS \"" at                 \
+    "step_ns_stderr\", p.step_sd_ns AS \"" at "step_sd_ns\", p.idle AS \"" at "idle\", "           \
+    "p.idle_stderr AS \"" at "idle_stderr\""
+#define OF_PATTERN                                                                                 \
+    "namespace = p.namespace AND workload_kind = p.workload_kind AND "                             \
+    "workload_name = p.workload_name"
+#define SHARES(kinds)                                                                              \
+    "(SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, 'share', share, "     \
+    " 'share_stderr', share_stderr) ORDER BY share DESC, kind, name), '[]') "                      \
+    "FROM pattern_share WHERE " OF_PATTERN " AND kind IN (" kinds "))"
+
+static const char patterns_sql[] = "SELECT p.object_name AS \"#name\", " PATTERN(
+    "") " FROM pattern p "
+        "WHERE p.namespace = $1::text AND p.object_name > $2::text ORDER BY p.object_name "
+        "LIMIT $3::bigint";
+
+/* Its parts are written with it: they have no version of their own. */
+static const char pattern_sql[] =
+    "SELECT md5(concat_ws('/', p.xmin, p.last_at, p.session_uid)) AS "
+    "\"@version\", " PATTERN("^") ", " SHARES("'bound'") " AS \"^bounds\", " SHARES(
+        "'layer', 'phase'") " AS \"^time\", "
+                            "(SELECT coalesce(json_agg(json_build_object('metric', "
+                            "metric, 'source', source, "
+                            " 'mean', mean, 'mean_stderr', mean_stderr, 'p50', "
+                            "p50, 'p50_stderr', p50_stderr, "
+                            " 'p95', p95, 'p95_stderr', p95_stderr, 'most', most, "
+                            "'profile', profile) ORDER BY metric), "
+                            " '[]') FROM pattern_metric WHERE " OF_PATTERN ") AS \"^metrics\" "
+                            "FROM pattern p WHERE p.namespace = $1::text AND "
+                            "p.object_name = $2::text "
+                            "AND ($3::text IS NULL OR p.session_uid = $3::text)";
+
 /* A row of layers has a dozen parts, a step thousands of intervals. */
 enum { MOST_ITEMS = 1000, MOST_STEPS = 100, MOST_ROWS = 5000 };
 
@@ -321,4 +363,6 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
                            .keys = "tiii",
                            .uid_is_first = true,
                            .most = MOST_STEPS},
+    [PP_QUERY_PATTERNS] = {.sql = patterns_sql, .ns = true, .keys = "t", .most = MOST_ROWS},
+    [PP_QUERY_PATTERN] = {.sql = pattern_sql, .ns = true, .session = true, .keys = ""},
 };

@@ -632,6 +632,98 @@ static void test_other_views(void **state)
     reply_free(&r);
 }
 
+static const char patterns_sql[] =
+    "INSERT INTO pattern (namespace, workload_kind, workload_name, object_name, session_uid, "
+    "sessions, gpus, first_at, last_at, bound, lead, lead_stderr, steps, undisturbed, busy, "
+    "step_ns, step_ns_stderr, step_sd_ns, idle, idle_stderr) SELECT namespace, 'Job', name, "
+    "'job-' || name, 's-new', 2, 3, '2026-01-01', '2026-01-02', 'Memory', 0.1, NULL, 400, true, "
+    "true, 1e7 / 3, 1234.5, NULL, 0.125, 0.01 FROM (VALUES ('ml', 'a'), ('ml', 'b'), "
+    "('other', 'c')) w (namespace, name);"
+    "INSERT INTO pattern_metric SELECT 'ml', 'Job', 'a', 'sm_active', 'layers', 1.0 / 3, 0.01, "
+    "0.5, NULL, NULL, NULL, NULL, ARRAY[0.1, 1.0 / 3];"
+    "INSERT INTO pattern_share VALUES ('ml', 'Job', 'a', 'bound', 'Memory', 0.75, 0.01), "
+    "('ml', 'Job', 'a', 'layer', '<b>\"', 0.5, NULL), ('ml', 'Job', 'a', 'phase', 'data', 0.2, "
+    "NULL)";
+
+static void test_patterns(void **state)
+{
+    world *w = *state;
+    execute(w->direct, patterns_sql);
+    reply r = ask(w, "/api/v1/namespaces/ml/patterns?limit=1");
+    assert_int_equal(json_array_size(items_of(&r)), 1);
+    const json_t *first = json_array_get(items_of(&r), 0);
+    assert_string_equal(text_of(first, "pattern"), "job-a");
+    assert_string_equal(text_of(first, "bound"), "Memory");
+    assert_true(number_of(first, "step_ns") == 1e7 / 3);
+    assert_true(json_is_null(json_object_get(first, "step_sd_ns")));
+    char path[512];
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/ml/patterns?continue=%s",
+                   text_of(r.json, "continue"));
+    reply_free(&r);
+    r = ask(w, path);
+    assert_int_equal(json_array_size(items_of(&r)), 1);
+    assert_string_equal(text_of(json_array_get(items_of(&r), 0), "workload_name"), "b");
+    reply_free(&r);
+    r = ask(w, "/api/v1/namespaces/empty/patterns");
+    assert_int_equal(r.status, 200);
+    assert_int_equal(json_array_size(items_of(&r)), 0);
+    reply_free(&r);
+    may(w, USER, NO);
+    r = ask(w, "/api/v1/namespaces/else/patterns");
+    assert_int_equal(r.status, 403);
+    reply_free(&r);
+}
+
+static void test_one_pattern(void **state)
+{
+    world *w = *state;
+    execute(w->direct, patterns_sql);
+    reply r = ask(w, "/api/v1/namespaces/ml/patterns/job-a");
+    assert_int_equal(r.status, 200);
+    assert_string_equal(text_of(r.json, "last_session"), "s-new");
+    const json_t *metric = json_array_get(json_object_get(r.json, "metrics"), 0);
+    assert_true(number_of(metric, "mean") == 1.0 / 3);
+    assert_true(json_is_null(json_object_get(metric, "p95")));
+    assert_int_equal(json_array_size(json_object_get(metric, "profile")), 2);
+    assert_int_equal(json_array_size(json_object_get(r.json, "bounds")), 1);
+    const json_t *type = json_array_get(json_object_get(r.json, "time"), 0);
+    assert_string_equal(text_of(type, "name"), "<b>\"");
+    char etag[256];
+    (void)snprintf(etag, sizeof etag, "Authorization: Bearer jane\r\nIf-None-Match: %s\r\n",
+                   header(&r, "ETag"));
+    reply_free(&r);
+    r = ask_with(w, "GET", "/api/v1/namespaces/ml/patterns/job-a", etag);
+    assert_int_equal(r.status, 304);
+    reply_free(&r);
+    execute(w->direct, "UPDATE pattern SET lead = 0.2 WHERE object_name = 'job-a'");
+    r = ask_with(w, "GET", "/api/v1/namespaces/ml/patterns/job-a", etag);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    r = ask(w, "/api/v1/namespaces/ml/patterns/job-c"); /* another namespace's */
+    assert_int_equal(r.status, 404);
+    reply_free(&r);
+}
+
+/* The right to a session is none to a pattern of that name. */
+static void test_what_is_asked_of_patterns(void **state)
+{
+    world *w = *state;
+    reply r = ask(w, "/api/v1/namespaces/ml/sessions/job-a");
+    reply_free(&r);
+    assert_int_equal(api_server_times(w->api, "POST " ACCESS), 1);
+    r = ask(w, "/api/v1/namespaces/ml/patterns/job-a");
+    assert_int_equal(r.status, 404);
+    reply_free(&r);
+    assert_int_equal(api_server_times(w->api, "POST " ACCESS), 2);
+    const api_request *last = NULL;
+    for (int i = 0; i < w->api->count; i++)
+        if (strncmp(w->api->requests[i].line, "POST " ACCESS, sizeof "POST " ACCESS - 1) == 0)
+            last = &w->api->requests[i];
+    assert_non_null(strstr(last->body, "\"resource\":\"consumptionpatterns\""));
+    assert_non_null(strstr(last->body, "\"name\":\"job-a\""));
+    assert_non_null(strstr(last->body, "\"verb\":\"get\""));
+}
+
 static void test_timeline(void **state)
 {
     world *w = *state;
@@ -962,6 +1054,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_page_keeps_its_session, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_views, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_patterns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_pattern, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_asked_of_patterns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timeline, setup, teardown),
         cmocka_unit_test_setup_teardown(test_phases_of_a_timeline, setup, teardown),
         cmocka_unit_test_setup_teardown(test_etags, setup, teardown),

@@ -28,7 +28,7 @@ static void paths_are_read(void **state)
     static const struct {
         const char *path;
         pp_api_kind kind;
-        const char *ns, *session;
+        const char *ns, *name;
     } all[] = {
         {"/api/v1/openapi.yaml", PP_API_OPENAPI, "", ""},
         {"/api/v1/sessions", PP_API_SESSIONS, "", ""},
@@ -37,6 +37,8 @@ static void paths_are_read(void **state)
         {"/api/v1/namespaces/ml/sessions/N", PP_API_SESSION, "ml", "N"},
         {"/api/v1/namespaces/ml/sessions/layers/layers", PP_API_LAYERS, "ml", "layers"},
         {"/api/v1/namespaces/ml/sessions/s/timeline", PP_API_TIMELINE, "ml", "s"},
+        {"/api/v1/namespaces/ml/patterns", PP_API_PATTERNS, "ml", ""},
+        {"/api/v1/namespaces/ml/patterns/job-dlrm", PP_API_PATTERN, "ml", "job-dlrm"},
     };
     pp_api_request r;
     pp_api_problem problem;
@@ -45,7 +47,7 @@ static void paths_are_read(void **state)
         assert_int_equal(parse(all[i].path, NULL, &r, &problem), 0);
         assert_int_equal(r.kind, all[i].kind);
         assert_string_equal(r.ns, all[i].ns);
-        assert_string_equal(r.session, all[i].session);
+        assert_string_equal(r.name, all[i].name);
         assert_int_equal(r.limit, PP_API_DEFAULT_LIMIT);
         assert_int_equal(r.cursor.n, 0);
     }

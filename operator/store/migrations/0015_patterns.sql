@@ -50,6 +50,7 @@ CREATE TABLE pattern (
     namespace       text NOT NULL,
     workload_kind   text NOT NULL,
     workload_name   text NOT NULL,
+    object_name     text NOT NULL,             -- of its ConsumptionPattern
     session_uid     text NOT NULL REFERENCES session (uid) ON DELETE CASCADE, -- the newest of its sessions
     sessions        integer NOT NULL,
     gpus            integer NOT NULL,          -- of all of them
@@ -97,4 +98,5 @@ CREATE TABLE pattern_share (
     FOREIGN KEY (namespace, workload_kind, workload_name) REFERENCES pattern ON DELETE CASCADE
 );
 CREATE INDEX ON pattern (session_uid);
+CREATE UNIQUE INDEX ON pattern (namespace, object_name);
 CREATE INDEX ON target (namespace, workload_kind, workload_name);
