@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** The kind of a workload that a label names. */
+#define PP_POD_LABELLED "Workload"
+
 typedef struct pp_pod {
     char *ns;
     char *name;

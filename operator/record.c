@@ -135,7 +135,7 @@ void pp_record_target(pp_runtime *runtime, const pp_pod *pod)
                                  .node = pod->node,
                                  .host_name = pod->host_name,
                                  .ip = pod->ip,
-                                 .workload_kind = pod->workload ? "Workload" : pod->owner_kind,
+                                 .workload_kind = pod->workload ? PP_POD_LABELLED : pod->owner_kind,
                                  .workload_name = pod->workload ? pod->workload : pod->owner_name,
                                  .cpu_request = pod->cpu_request};
     pp_error err = {0};
