@@ -282,7 +282,7 @@ static void add_to_bins(build *b, size_t step, int32_t item, const pp_activity_i
 {
     const pp_time_range span = b->steps[step].span;
     const double length = (double)(span.end_ns - span.start_ns);
-    if (length <= 0 || v->start_ns < span.start_ns)
+    if (length <= 0 || v->start_ns < span.start_ns || v->start_ns >= span.end_ns)
         return;
     const double bin = length / PP_USAGE_BINS;
     const double from = (double)(v->start_ns - span.start_ns);

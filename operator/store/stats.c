@@ -250,11 +250,12 @@ static const char unfinished_sql[] = "SELECT uid FROM session WHERE finished_at 
                                      "AND ($1::text IS NULL OR namespace = $1) "
                                      "ORDER BY created_at, uid COLLATE \"C\" LIMIT 10000";
 
-/* A session has more than one workload at times: each once. */
+/* A session has more than one workload at times: each once. What a replica that begins to lead
+ * makes anew is bounded: the API server has other things to do then. */
 static const char pattern_sessions_sql[] =
     "SELECT session_uid FROM (SELECT DISTINCT session_uid FROM latest_session "
     "WHERE namespace = $1 OR $1 IS NULL) l JOIN session s ON s.uid = l.session_uid "
-    "ORDER BY s.finished_at DESC, s.uid LIMIT 10000";
+    "ORDER BY s.finished_at DESC, s.uid LIMIT 1000";
 
 typedef struct uids_call {
     pp_call call;

@@ -255,7 +255,7 @@ int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn d
                              pp_error *err);
 
 /** UIDs of the newest sessions that Succeeded, of each workload of a namespace (NULL: of all), at
- *  most 10,000: of these pp_store_load_usages() tells all workloads. */
+ *  most 1,000: of these pp_store_load_usages() tells all workloads. */
 int pp_store_load_pattern_sessions(pp_store *store, const char *ns, pp_store_uids_fn done,
                                    void *user, pp_error *err);
 

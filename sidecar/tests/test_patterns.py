@@ -1,4 +1,5 @@
 """Steps are the training's, however its loop makes them (patterns.py)."""
+import statistics
 from collections import Counter
 
 import pytest
@@ -316,8 +317,8 @@ def quick(values):
     return sorted(values)[len(values) // 10]
 
 
-def quick_of(batches):
-    """ms of each row, and of what is in none, in quick steps."""
+def rows_of(batches):
+    """({row: {step: ns}}, {step: ns})."""
     rows, whole = {}, {}
     for batch in batches:
         layers, part = layers_of([batch]), batch["intervals"]
@@ -325,6 +326,12 @@ def quick_of(batches):
         for layer, phase, step, ns in zip(part["layer"], part["phase"], undelta(part["step"]), part["duration"]):
             row = rows.setdefault((layers[layer]["name"] if layer else "", PHASES[phase]), Counter())
             row[step] += ns
+    return rows, whole
+
+
+def quick_of(batches):
+    """ms of each row, and of what is in none, in quick steps."""
+    rows, whole = rows_of(batches)
     others = [ns - sum(row[step] for row in rows.values()) for step, ns in whole.items()]
     return {key: quick([row[step] for step in whole]) / 1e6 for key, row in rows.items()}, quick(others) / 1e6
 
@@ -350,9 +357,13 @@ def test_a_loss_is_a_row(probe, python):
 
 
 def test_a_cross_entropy_takes_what_the_programs_own_timers_say(probe, python):
-    """In the same steps, but for those that are not sampled."""
-    ms, _, slow, _ = quick_outside_of(probe, python, "wide_loss", 60)
-    assert all(ms["loss", phase] == pytest.approx(slow[phase], rel=0.15) for phase in ("forward", "backward")), (ms, slow)
+    """Step by step: the middle of the differences, since a busy machine stops some between the two clocks."""
+    result, batches = run_outside(probe, python, "wide_loss", 60)
+    rows, _ = rows_of(batches)
+    calls = told(result, "loop")["calls"]
+    for phase in ("forward", "backward"):
+        ratios = [ns / 1e6 / calls[phase][step - 1] for step, ns in rows["loss", phase].items() if step <= len(calls[phase])]
+        assert len(ratios) > 10 and statistics.median(ratios) == pytest.approx(1, abs=0.1), (phase, sorted(ratios))
 
 
 @pytest.mark.parametrize("pattern, losses", [("losses_of_two", 2), ("accumulated_losses", 4), ("checkpointed_loss", 1)])
