@@ -50,12 +50,12 @@ static int compare_shares(const void *a, const void *b)
 static void print_bounds(FILE *to, const json_t *bounds)
 {
     const size_t n = json_array_size(bounds);
-    PP_CLEANUP_FREE const json_t **all = calloc(n + 1, sizeof *all);
+    PP_CLEANUP_FREE const json_t **all = calloc(n + 1, sizeof(const json_t *));
     if (!all)
         return;
     for (size_t i = 0; i < n; i++)
         all[i] = json_array_get(bounds, i);
-    qsort(all, n, sizeof *all, compare_shares);
+    qsort(all, n, sizeof(const json_t *), compare_shares);
     (void)fputs("\nbound by, of a step: ", to);
     for (size_t i = 0; i < n; i++) {
         const json_t *share = json_object_get(all[i], "share");

@@ -183,8 +183,8 @@ static int solve_target(job *j, pp_error *err)
     if (rc == 0)
         rc = pp_ranks_compare(j->activity, &j->ranks, err);
     if (rc == 0) {
-        j->solutions = calloc(gpus.count + 1, sizeof *j->solutions);
-        j->usages = calloc(gpus.count + 1, sizeof *j->usages);
+        j->solutions = calloc(gpus.count + 1, sizeof(pp_estimates *));
+        j->usages = calloc(gpus.count + 1, sizeof(pp_usage *));
         rc = j->solutions && j->usages ? 0 : pp_error_nomem(err);
     }
     for (size_t i = 0; rc == 0 && i < gpus.count; i++)

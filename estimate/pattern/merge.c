@@ -277,8 +277,8 @@ static int merge_types(build *b, pp_error *err)
 
 /* ---- in and out ---- */
 
-/* Of usages that are alike, the newest last. */
-static int merge_alike(const pp_usage *const *usages, const double *weights, size_t n,
+/* Of usages that are alike, the newest last. `busy`: of all of them. */
+static int merge_alike(const pp_usage *const *usages, const double *weights, size_t n, bool busy,
                        pp_usage **ret, pp_error *err)
 {
     PP_CLEANUP_FREE pp_figure *figures = calloc(n + 1, sizeof *figures);
@@ -288,7 +288,7 @@ static int merge_alike(const pp_usage *const *usages, const double *weights, siz
         return pp_error_nomem(err);
     }
     b.to->undisturbed = true;
-    b.to->busy = usages[n - 1]->busy;
+    b.to->busy = busy;
     for (size_t i = 0; i < n; i++) {
         b.to->steps += usages[i]->steps;
         b.to->undisturbed = b.to->undisturbed && usages[i]->undisturbed;
@@ -322,7 +322,7 @@ static int compare_sessions(const void *a, const void *b)
 /* The GPUs of one session that are like the last of them. */
 static int merge_gpus(const pp_merge_input *in, size_t n, pp_usage **ret, pp_error *err)
 {
-    PP_CLEANUP_FREE const pp_usage **usages = calloc(n + 1, sizeof *usages);
+    PP_CLEANUP_FREE const pp_usage **usages = calloc(n + 1, sizeof(const pp_usage *));
     PP_CLEANUP_FREE double *weights = calloc(n + 1, sizeof *weights);
     *ret = NULL;
     if (!usages || !weights)
@@ -336,7 +336,7 @@ static int merge_gpus(const pp_merge_input *in, size_t n, pp_usage **ret, pp_err
             weights[found] = 1;
             usages[found++] = in[i].usage;
         }
-    return found ? merge_alike(usages, weights, found, ret, err) : 0;
+    return found ? merge_alike(usages, weights, found, busy, ret, err) : 0;
 }
 
 static int find_sessions(const pp_merge_input *in, size_t n, session *ret, size_t *ret_n,
@@ -359,7 +359,7 @@ static int find_sessions(const pp_merge_input *in, size_t n, session *ret, size_
 static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_usage **ret,
                           pp_error *err)
 {
-    PP_CLEANUP_FREE const pp_usage **usages = calloc(n + 1, sizeof *usages);
+    PP_CLEANUP_FREE const pp_usage **usages = calloc(n + 1, sizeof(const pp_usage *));
     PP_CLEANUP_FREE double *weights = calloc(n + 1, sizeof *weights);
     if (!usages || !weights)
         return pp_error_nomem(err);
@@ -371,7 +371,7 @@ static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_
         weights[found] = exp2(-age / (double)PP_MERGE_HALF_LIFE);
         usages[found++] = sessions[i].usage;
     }
-    return merge_alike(usages, weights, found, ret, err);
+    return merge_alike(usages, weights, found, sessions[n - 1].usage->busy, ret, err);
 }
 
 int pp_usage_merge(const pp_merge_input *in, size_t n, int64_t now_ns, pp_usage **ret,

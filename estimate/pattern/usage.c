@@ -268,25 +268,31 @@ static int find(build *b, pp_error *err)
                : 0;
 }
 
+static int find_with(const pp_usage_input *in, const pp_usage_time *time, pp_usage *to,
+                     pp_error *err)
+{
+    PP_CLEANUP_FREE double *factor = calloc(time->n + 1, sizeof *factor);
+    if (!factor)
+        return pp_error_nomem(err);
+    build b = {.in = in, .time = time, .to = to, .factor = factor};
+    return find(&b, err);
+}
+
 int pp_usage_find(const pp_usage_input *in, pp_usage **ret, pp_error *err)
 {
-    *ret = NULL;
     pp_usage_time time;
+    *ret = NULL;
+    pp_usage *to = calloc(1, sizeof *to);
+    if (!to)
+        return pp_error_nomem(err);
     int rc = pp_usage_time_find(in, &time, err);
-    build b = {.in = in,
-               .time = &time,
-               .to = calloc(1, sizeof(pp_usage)),
-               .factor = calloc(time.n + 1, sizeof(double))};
-    if (rc == 0 && (!b.to || !b.factor))
-        rc = pp_error_nomem(err);
     if (rc == 0)
-        rc = find(&b, err);
+        rc = find_with(in, &time, to, err);
     pp_usage_time_done(&time);
-    free(b.factor);
     if (rc < 0)
-        pp_usage_free(b.to);
+        pp_usage_free(to);
     else
-        *ret = b.to;
+        *ret = to;
     return rc;
 }
 

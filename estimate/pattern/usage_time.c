@@ -168,7 +168,7 @@ static int index_items(build *b, pp_error *err)
 {
     const pp_estimates *e = b->estimates;
     const pp_activity *a = b->activity;
-    b->by_name = calloc(e->n_items + 1, sizeof *b->by_name);
+    b->by_name = calloc(e->n_items + 1, sizeof(const pp_estimates_item *));
     b->of_layer = calloc(a->n_layers * PHASES + 1, sizeof *b->of_layer);
     if (!b->by_name || !b->of_layer)
         return pp_error_nomem(err);
@@ -180,7 +180,7 @@ static int index_items(build *b, pp_error *err)
         else if (e->items[i].kind != PP_ITEM_JOB && e->items[i].kind != PP_ITEM_IDLE)
             b->of_phase[e->items[i].phase] = (int32_t)i;
     }
-    qsort(b->by_name, b->n_by_name, sizeof *b->by_name, compare_items);
+    qsort(b->by_name, b->n_by_name, sizeof(const pp_estimates_item *), compare_items);
     for (size_t i = 0; i < a->n_layers; i++)
         for (int phase = 0; b->uses[a->layers[i].process] && phase < PHASES; phase++)
             b->of_layer[i * PHASES + (size_t)phase] =
