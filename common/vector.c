@@ -1,5 +1,7 @@
 #include "common/vector.h"
 
+#include <stdlib.h>
+
 double pp_dot(const double *a, const double *b, size_t n)
 {
     /* Four sums in a fixed order: fast without leave to reorder, and the same bits every time. */
@@ -14,4 +16,15 @@ double pp_dot(const double *a, const double *b, size_t n)
     for (; i < n; i++)
         s0 += a[i] * b[i];
     return (s0 + s1) + (s2 + s3);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void pp_sort_doubles(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, compare_doubles);
 }

@@ -7,4 +7,7 @@
 /** Sum of a[i] b[i]. */
 double pp_dot(const double *a, const double *b, size_t n);
 
+/** Sorts n values in place, the least first; none is NaN. */
+void pp_sort_doubles(double *values, size_t n);
+
 #endif

@@ -1,6 +1,7 @@
 #include "estimate/ranks.h"
 
 #include "common/cleanup.h"
+#include "common/vector.h"
 #include "estimate/spans.h"
 
 #include <math.h>
@@ -409,17 +410,11 @@ static int describe_items(build *b, pp_error *err)
 
 /* ---- who is waited for ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, size_t n)
 {
     if (n == 0)
         return (double)NAN;
-    qsort(values, n, sizeof *values, compare_doubles);
+    pp_sort_doubles(values, n);
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 

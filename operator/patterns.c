@@ -5,12 +5,13 @@
 #include "common/time.h"
 #include "controller/pattern_object.h"
 #include "operator/pending_call.h"
+#include "operator/watches.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const pp_kube_resource PATTERNS = {"precisionprobe.io", "v1alpha1", "consumptionpatterns"};
-static const pp_kube_resource SESSIONS = {"precisionprobe.io", "v1alpha1", "profilesessions"};
+const pp_kube_resource PP_CONSUMPTIONPATTERNS = {"precisionprobe.io", "v1alpha1",
+                                                 "consumptionpatterns"};
 
 enum { SUMMARIES = 16 };
 
@@ -30,7 +31,6 @@ struct pp_patterns_left {
     size_t next;
 };
 
-static void begin(work *w);
 static void next_left(pp_operator *op);
 
 static void end(work *w)
@@ -70,7 +70,7 @@ static void call_api(delivery *w, pp_kube_verb verb, const char *subresource, co
     const json_t *meta = json_object_get(w->object, "metadata");
     const pp_kube_call call = {
         .verb = verb,
-        .resource = &PATTERNS,
+        .resource = &PP_CONSUMPTIONPATTERNS,
         .ns = json_string_value(json_object_get(meta, "namespace")),
         .name = verb == PP_KUBE_CREATE ? NULL : json_string_value(json_object_get(meta, "name")),
         .subresource = subresource,
@@ -142,7 +142,7 @@ static void write_summaries(const work *w)
     PP_CLEANUP_JSON json_t *patch = json_pack("{s{sO}}", "status", "patterns", w->summaries);
     pp_pending_call *pending = pp_pending_call_new(w->op, sizeof *pending, NULL);
     const pp_kube_call call = {.verb = PP_KUBE_PATCH_MERGE,
-                               .resource = &SESSIONS,
+                               .resource = &PP_PROFILESESSIONS,
                                .ns = w->ns,
                                .name = w->name,
                                .subresource = "status",

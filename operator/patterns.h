@@ -8,6 +8,8 @@
 
 #include "operator/state.h"
 
+extern const pp_kube_resource PP_CONSUMPTIONPATTERNS;
+
 /** The session (`key`: namespace/name) has Succeeded, and the store says so: its workloads'
  * patterns are made anew. */
 void pp_patterns_make_of(pp_operator *op, const char *uid, const char *key);

@@ -4,6 +4,8 @@
 #include "common/time.h"
 #include "operator/kube/access_review.h"
 #include "operator/kube/token_review.h"
+#include "operator/patterns.h"
+#include "operator/watches.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -15,9 +17,9 @@ enum { DIGEST = 32, MAX_KEPT = 4096, MAX_NAME = 256 };
 static const int64_t KEEP_NS = INT64_C(10000000000);
 static const int64_t TOLD_EVERY_NS = INT64_C(60000000000);
 
-static const pp_kube_resource resources[] = {
-    [PP_ACCESS_SESSIONS] = {"precisionprobe.io", "v1alpha1", "profilesessions"},
-    [PP_ACCESS_PATTERNS] = {"precisionprobe.io", "v1alpha1", "consumptionpatterns"},
+static const pp_kube_resource *const resources[] = {
+    [PP_ACCESS_SESSIONS] = &PP_PROFILESESSIONS,
+    [PP_ACCESS_PATTERNS] = &PP_CONSUMPTIONPATTERNS,
 };
 
 /** What was allowed. */
@@ -159,7 +161,7 @@ void pp_results_access_ask(pp_results_access *a, const char *token, pp_access_ob
     pp_error err = {0};
     question *q = calloc(1, sizeof *q);
     if (!q || strlen(ns) >= MAX_NAME || strlen(name) >= MAX_NAME ||
-        digest_of(token, &resources[object], ns, name, q->digest) < 0) {
+        digest_of(token, resources[object], ns, name, q->digest) < 0) {
         free(q);
         done(user, PP_ACCESS_UNAVAILABLE);
         return;
@@ -170,7 +172,7 @@ void pp_results_access_ask(pp_results_access *a, const char *token, pp_access_ob
         return;
     }
     q->access = a;
-    q->resource = &resources[object];
+    q->resource = resources[object];
     q->done = done;
     q->user = user;
     memcpy(q->ns, ns, strlen(ns) + 1);

@@ -1,6 +1,7 @@
 #include "estimate/pattern/usage_metrics.h"
 
 #include "common/cleanup.h"
+#include "common/vector.h"
 #include "estimate/spans.h"
 
 #include <math.h>
@@ -174,12 +175,6 @@ static bool find_of_layers(work *w, pp_usage_metric *m)
 
 /* ---- of windows ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Samples that may hold some of a dwell, whose time is none of the training's: up to so long after
  * it, as windows are long and late. */
 static int64_t lateness(const pp_estimates *e)
@@ -224,7 +219,7 @@ static void find_samples(work *w, pp_metric metric)
             strcmp(a->gpus.items[s->gpu], w->estimates->gpu) == 0)
             w->samples[w->n_samples++] = s->value;
     }
-    qsort(w->samples, w->n_samples, sizeof *w->samples, compare_doubles);
+    pp_sort_doubles(w->samples, w->n_samples);
 }
 
 static double sample_at(const work *w, double p)

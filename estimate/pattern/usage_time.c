@@ -1,6 +1,7 @@
 #include "estimate/pattern/usage_time.h"
 
 #include "common/cleanup.h"
+#include "common/vector.h"
 #include "estimate/marked_steps.h"
 
 #include <math.h>
@@ -60,12 +61,6 @@ static pp_figure mean_of_ratio(const ratio *r)
     return f;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Steps in which nothing was marked, as the estimates' own mean has them. */
 static int find_counted(build *b, pp_error *err)
 {
@@ -77,7 +72,7 @@ static int find_counted(build *b, pp_error *err)
     for (size_t i = 0; i < a->n_runs; i++)
         if (b->uses[a->runs[i].process] && a->runs[i].steps > 0)
             each[n++] = (double)a->runs[i].duration_ns / (double)a->runs[i].steps;
-    qsort(each, n, sizeof *each, compare_doubles);
+    pp_sort_doubles(each, n);
     ratio r = {0};
     for (size_t i = 0; n > 0 && i < a->n_runs; i++) {
         const pp_activity_run *run = &a->runs[i];
