@@ -34,6 +34,7 @@ enum {
 #define STOPPED (4 * SECOND) /* that no capture runs meanwhile: it takes 1 to 3 s */
 #define START (5 * SECOND)   /* for its first sample: it takes 0.2 s */
 #define IDLE (20 * SECOND)   /* of samples without a capture */
+#define AHEAD (5 * SECOND)   /* of a capture, for the GPU to come to its first kernel */
 #define DRAIN (10 * SECOND)  /* for the last samples of a window */
 
 /* What sampling, joining and solving may take of a processor in all: so much at once, for some
@@ -94,6 +95,7 @@ struct pp_monitor {
     int64_t until;     /* kernels after it are another window's; INT64_MAX: still sampling */
     int64_t offset;    /* the least that the sampler told in the window; INT64_MAX: none */
     int64_t realtime;  /* ns: CLOCK_REALTIME less CLOCK_MONOTONIC */
+    int64_t begun_at;  /* when the first kernel of its capture began; INT64_MAX: none is told yet */
     bool told;         /* some of the window's kernels were, those before `from` apart */
     bool kernels_here; /* all of them are */
     pp_sampler *sampler;
@@ -329,12 +331,14 @@ void pp_monitor_free(pp_monitor *m, bool leave)
 
 /* ---- samples ---- */
 
-/* The latest ones only, while no capture runs; none that a window has no room for. */
+/* The latest ones only, while none of a capture's kernels are told; none that a window has no room
+ * for. */
 static int keep(pp_monitor *m, const pp_samples_one *samples, size_t n, pp_error *err)
 {
     work *w = &m->work;
-    if (m->ran_at == 0 && w->n_samples + n > 2 * KEPT_BEFORE) {
-        size_t kept = w->n_samples < KEPT_BEFORE ? w->n_samples : KEPT_BEFORE;
+    const size_t most = m->ran_at == 0 ? KEPT_BEFORE : KEPT_MOST / 4;
+    if ((m->ran_at == 0 || !m->told) && w->n_samples + n > 2 * most) {
+        size_t kept = w->n_samples < most ? w->n_samples : most;
         if (kept)
             memmove(w->samples, w->samples + w->n_samples - kept, kept * sizeof *w->samples);
         w->n_samples = kept;
@@ -397,6 +401,8 @@ void pp_monitor_kernel(void *monitor, const pp_kernels_placed *kernel)
         pp_sampling_clear(m->work.pm); /* a step that ended before the window */
     m->step = kernel->step;
     m->told = m->told || kernel->start >= m->from;
+    if (m->told && m->ran_at != 0 && kernel->start < m->begun_at)
+        m->begun_at = kernel->start;
     if (kernel->start > m->until) {
         m->kernels_here = true;
         return;
@@ -422,6 +428,7 @@ void pp_monitor_end(pp_monitor *m)
     } else { /* it is the end of a capture before, or this one had none */
         pp_sampling_clear(m->work.pm);
         m->told = false;
+        m->begun_at = INT64_MAX;
     }
 }
 
@@ -452,7 +459,7 @@ static int start(pp_monitor *m, int64_t now, pp_error *err)
     pp_sampling_clear(m->work.pm);
     m->ran_at = 0;
     m->from = now;
-    m->until = INT64_MAX;
+    m->until = m->begun_at = INT64_MAX;
     m->offset = INT64_MAX;
     m->told = m->kernels_here = false;
     enter(m, STARTING, now);
@@ -523,9 +530,12 @@ static bool is_affordable(const pp_monitor *m, int64_t now)
     return m->work.cpu - CREDIT < (now - m->begun) / SHARE - (sampler > 0 ? sampler : 0);
 }
 
-static bool is_over(const pp_monitor *m, const pp_monitor_input *in)
+/* A host may be seconds ahead of its GPU: what a capture marks runs then, when the host may have
+ * ended it already. */
+static bool is_over(const pp_monitor *m, int64_t now)
 {
-    return !in->running || m->kernels_here || in->now - m->ran_at >= WINDOW;
+    const bool begun = m->begun_at < now;
+    return m->kernels_here || now - (begun ? m->begun_at : m->ran_at) >= (begun ? WINDOW : AHEAD);
 }
 
 /* The sampler is there, and not ready yet. */
@@ -562,7 +572,7 @@ static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
             m->ran_at = in->now;
         if (m->ran_at == 0)
             return in->now - m->since > IDLE ? rest(m, in->now, err) : 0;
-        return is_over(m, in) ? drain(m, in->now, err) : 0;
+        return is_over(m, in->now) ? drain(m, in->now, err) : 0;
     case DRAINING:
         if (in->now - m->since > DRAIN || (h->state == PP_SAMPLES_RESTING && m->kernels_here))
             submit(m, in->now);

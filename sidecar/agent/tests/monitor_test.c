@@ -410,9 +410,11 @@ static void test_a_short_capture(void **state)
     }
     t.running = false;
     (void)poll("started");
+    assert_int_equal(t.header->want, PP_SAMPLES_SAMPLE); /* kernels may still run */
+    pp_monitor_end(t.monitor);
+    (void)poll("started");
     assert_int_equal(t.header->want, PP_SAMPLES_REST);
     show(PP_SAMPLES_RESTING);
-    pp_monitor_end(t.monitor);
     assert_true(wait_for(&e));
     check_estimates(&e);
     assert_true(e.sampled > 4 * S / 10 && e.sampled < 6 * S / 10);
@@ -446,6 +448,40 @@ static void test_a_capture_that_comes_late(void **state)
     assert_int_equal(e.failed, 0);
     assert_true(e.sampled > 2 * S && e.sampled < 5 * S / 2);
     check_estimates(&e);
+}
+
+/* The host has ended a capture before the GPU comes to the first kernel of it. */
+static void test_a_host_that_is_far_ahead(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    begin();
+    t.running = true;
+    for (int64_t from = t.now; t.now < from + 5 * S / 2; (void)poll("started")) {
+        t.running = t.now < from + 2 * S;
+        sample_step(t.now); /* of steps that were launched before, whose kernels are not told */
+    }
+    t.placed = t.sampled = t.now;
+    sample();
+    pp_monitor_end(t.monitor);
+    assert_true(wait_for(&e));
+    assert_int_equal(e.failed, 0);
+    assert_true(e.sampled > 19 * S / 10);
+    check_estimates(&e);
+}
+
+/* A capture of which no kernel is told. */
+static void test_a_capture_without_kernels(void **state)
+{
+    (void)state;
+    begin();
+    t.running = true;
+    const int64_t from = t.now;
+    while (t.header->want == PP_SAMPLES_SAMPLE && t.now < from + 20 * S) {
+        sample_step(t.now);
+        (void)poll("started");
+    }
+    assert_true(t.now < from + 6 * S);
 }
 
 /* What is told of the capture before while samples come already is not this one's. */
@@ -652,9 +688,10 @@ static void sample_noise(void)
         (void)poll("started");
     }
     t.running = false;
+    pp_monitor_end(t.monitor);
     (void)poll("started");
     show(PP_SAMPLES_RESTING);
-    pp_monitor_end(t.monitor);
+    (void)poll("started");
 }
 
 /* Until they are joined: then samples are asked for again. */
@@ -958,6 +995,8 @@ int main(void)
         WITH_FOLDER(test_a_session_that_is_over),
         WITH_FOLDER(test_a_short_capture),
         WITH_FOLDER(test_a_capture_that_comes_late),
+        WITH_FOLDER(test_a_host_that_is_far_ahead),
+        WITH_FOLDER(test_a_capture_without_kernels),
         WITH_FOLDER(test_a_capture_before_that_is_told_late),
         WITH_FOLDER(test_a_capture_that_is_over_as_samples_come),
         WITH_FOLDER(test_a_capture_that_breaks_as_samples_come),
