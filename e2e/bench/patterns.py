@@ -1,9 +1,10 @@
 """Consumption patterns of the same training, run after run, and of another one.
 
 `precisionprobe run --method Sampling` of ../training/kernels.py on the virtual GPU's driver (../gpu/driver): so many runs of one
-seed, and as many of another, whose kernels have other levels. A figure of a run is held against its mean over the runs, in its own
-standard errors: z is the root mean square of these over all figures, and 1 where standard errors say what differs. Two
-trainings are told apart where any figure of theirs differs by more than 5 standard errors.
+seed, and as many of another, whose kernels have other levels; or, on a GPU, of one of the benches' trainings with two batch
+sizes. A figure of a run is held against its mean over the runs, in its own standard errors: z is the root mean square of these
+over all figures, and 1 where standard errors say what differs. Two trainings are told apart where any figure of theirs differs
+by more than 5 standard errors.
 
 PP_CLI    the command line of precisionprobe, with its hook beside it or in PRECISIONPROBE_HOOK
 PP_VGPU   the folder with the built driver: e2e/gpu/driver in a build folder
@@ -26,18 +27,31 @@ E2E = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(E2E))
 from harness import driver  # noqa: E402
 
+VIRTUAL = ("long", "short", "random")
 LOW, HIGH = 0.8, 1.25
 APART = 5
 
 
-def train(args, seed, folder):
-    """The pattern of one run."""
+def on_virtual_gpu(args, seed, folder):
+    """What trains, its environment, and options of `precisionprobe run`."""
     timeline = str(folder / "timeline")
     laid = driver.lay_out(lab.needed("PP_VGPU"), str(folder / "driver"), timeline)
-    command = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", "--sampling-period", "100us",
-               "--budget", str(args.budget), "--capture", "2s", "-o", str(folder / "results"), "--", *lab.python(),
-               str(E2E / "training/kernels.py"), laid, timeline, args.model, str(seed), str(args.seconds), "4"]
-    environment = {**os.environ, "LD_LIBRARY_PATH": laid, "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}
+    command = [*lab.python(), str(E2E / "training/kernels.py"), laid, timeline, args.model, str(seed), str(args.seconds), "4"]
+    return command, {"LD_LIBRARY_PATH": laid, "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}, \
+        ["--sampling-period", "100us"]
+
+
+def on_gpu(args, batch):
+    command = [*lab.python(), str(lab.HERE / "accuracy.py"), args.model, "--role", "train", "--seconds", str(args.seconds)]
+    return command + (["--batch", str(batch)] if batch else []), {}, []
+
+
+def train(args, which, folder):
+    """The pattern of one run, of a seed or a batch size."""
+    command, more, options = on_virtual_gpu(args, which, folder) if args.model in VIRTUAL else on_gpu(args, which)
+    command = [*shlex.split(lab.needed("PP_CLI")), "run", "--quiet", "--method", "Sampling", *options, "--budget", str(args.budget),
+               "--capture", "2s", "-o", str(folder / "results"), "--", *command]
+    environment = {**os.environ, **more}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         sys.exit(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
@@ -84,8 +98,10 @@ def differences(ones, others, group):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=("long", "short", "random"))
+    parser.add_argument("model", choices=(*VIRTUAL, *lab.MODELS, *lab.LIBRARIES))
     parser.add_argument("--seed", type=int, help="of what is drawn; default: another one each time")
+    parser.add_argument("--batch", type=int, default=0, help="on a GPU: batch size (the model's own)")
+    parser.add_argument("--other-batch", type=int, default=0, help="on a GPU: that of the training that is to be told apart")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="that each trains at least (20)")
     parser.add_argument("--budget", type=float, default=0.6, help="percent (0.6: captures with times between them)")
@@ -95,18 +111,19 @@ def arguments():
 def main():
     args = arguments()
     seed = random.SystemRandom().randrange(1 << 29) if args.seed is None else args.seed
+    one, other = (seed, seed + 1) if args.model in VIRTUAL else (args.batch, args.other_batch)
     runs = {}
-    for which in (seed, seed + 1):
+    for which in (one, other):
         for _ in range(args.runs):
             with tempfile.TemporaryDirectory() as scratch:
                 runs.setdefault(which, []).append(figures(train(args, which, pathlib.Path(scratch))))
-    lab.figure("seed", seed, model=args.model, runs=args.runs)
-    agreement(runs[seed])
+    lab.figure("seed or batch size", one, model=args.model, runs=args.runs)
+    agreement(runs[one])
     group = "mean of metrics"
-    apart = differences(runs[seed], runs[seed + 1], group)
+    apart = differences(runs[one], runs[other], group)
     lab.figure("largest difference of another training's metrics, least of the runs", min(apart), "standard errors",
                holds=min(apart) > APART)
-    same = differences(runs[seed], runs[seed][1:] + runs[seed][:1], group)
+    same = differences(runs[one], runs[one][1:] + runs[one][:1], group)
     lab.figure("the same of two runs of one, most of the runs", max(same), "standard errors", limit=APART)
 
 
