@@ -71,6 +71,7 @@ struct pp_process {
     size_t run_count;
     int64_t
         paused_before; /* what the hook had of pauses when it was seen first, or the session came */
+    uint64_t steps_before; /* the running capture, as the hook counts them */
     pp_mark buffer[MARKS_AT_ONCE];
     pp_kernel kernel_buffer[KERNELS_AT_ONCE];
     char name_buffer[NAMES_AT_ONCE];
@@ -867,7 +868,7 @@ static void heed(pp_process *p, pp_monitor_advice advice, pp_ring_mode *mode)
         return;
     if (pp_pairing_running(p->pairing)) {
         if (advice != PP_MONITOR_STOP || pp_reader_header(p->reader)->isolating ||
-            p->sampled < FIRST_STEPS)
+            (uint64_t)pp_reader_header(p->reader)->steps - p->steps_before < FIRST_STEPS)
             return;
         pp_schedule_begin_anew(&p->schedule);
     }
@@ -886,6 +887,8 @@ static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_e
         pp_reader_gone(p->reader)) /* its sampler goes with it, for no other reason */
         return 0;
     const bool running = pp_pairing_running(p->pairing);
+    if (!running)
+        p->steps_before = (uint64_t)h->steps;
     const bool recorded = running && strcmp(h->clock, "kernels") == 0;
     pp_monitor_input input = {.now = p->now,
                               .realtime = p->offset,

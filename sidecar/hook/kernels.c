@@ -68,6 +68,10 @@ enum {
  * replays CUDA graphs (pytorch/pytorch issues 112507 and 150957). */
 #define VERSION_ANEW 24
 #define FLUSH_EVERY INT64_C(50000000)
+/* Each flush has CUPTI go on in other buffers, and a buffer comes back once all in it has run: of a
+ * host that is seconds ahead of its GPU each would take two. Where half of them are out, so often.
+ */
+#define FLUSH_FEW INT64_C(1000000000)
 /* ns of launches after the capture that show it is all there, whatever streams there are; and where
  * each stream has shown one: a stream's kernels run one after the other. */
 #define SETTLED INT64_C(200000000)
@@ -192,6 +196,7 @@ enum { DETACH_NONE = 0, DETACH_WAITS, DETACH_RUNS };
 static atomic_int state;
 static _Atomic int64_t ended_at; /* ns: when the capture ended */
 static atomic_uint free_buffers; /* a bit for each of this capture's */
+static atomic_bool ran_out;      /* of them */
 static uint8_t *buffers;         /* two captures' in turn, and one in reserve */
 static atomic_int pool;          /* which of the two */
 static atomic_bool left;         /* CUPTI was: those that it had are nobody's */
@@ -572,7 +577,10 @@ static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *max_records)
             at = (size_t)atomic_load(&pool) * BUFFERS + (size_t)__builtin_ctz(bit);
     }
     /* None at all would end the process: a CUPTI before CUDA 12.9 writes to it all the same. What
-     * comes into the one in reserve, from several threads maybe, is lost. */
+     * comes into the one in reserve, from several threads maybe, is lost, and CUPTI may never hand
+     * over what comes behind it. */
+    if (at == RESERVE)
+        atomic_store(&ran_out, true);
     *buffer = buffers + at * BUFFER_SIZE;
     *size = BUFFER_SIZE;
 }
@@ -609,8 +617,6 @@ static void buffer_filled(void *context, uint32_t stream, uint8_t *buffer, size_
         return;
     const size_t at = (size_t)(buffer - buffers) / BUFFER_SIZE;
     (void)pthread_mutex_lock(&lock);
-    if (at == RESERVE && valid > 0)
-        pp_ring_lose_kernels(1);
     if (at / BUFFERS == (size_t)atomic_load(&pool)) {
         take_records(context, stream, buffer, valid);
         atomic_fetch_or(&free_buffers, 1U << at % BUFFERS);
@@ -639,6 +645,7 @@ static bool take_buffers_back(void)
     (void)pthread_mutex_lock(&lock);
     atomic_store(&pool, !atomic_load(&pool));
     atomic_store(&free_buffers, buffers ? UINT_MAX : 0);
+    atomic_store(&ran_out, false);
     (void)pthread_mutex_unlock(&lock);
     return buffers != NULL;
 }
@@ -817,6 +824,8 @@ bool pp_kernels_full(void)
 {
     if (atomic_load(&state) == OUT)
         return false;
+    if (atomic_load(&ran_out))
+        return true;
     if (atomic_load(&by_calls))
         return atomic_load(&calls_fail);
     return atomic_load(&attached) >= RECORDS_MAX || (have_calls() && atomic_load(&graphs));
@@ -971,11 +980,23 @@ static news await_kernels(void)
     return here ? ALL_HERE : silent ? SILENT : AWAITED;
 }
 
-static void count_flush(void)
+/* What is done. `last`: and what is not. */
+static void flush(bool last)
 {
+    static int64_t flushed_at;
+    static bool told_loss;
+    const int64_t now = pp_now();
+    const bool few = __builtin_popcount(atomic_load(&free_buffers)) < BUFFERS / 2;
+    if (few && !last && now - flushed_at < FLUSH_FEW)
+        return;
+    flushed_at = now;
     (void)pthread_mutex_lock(&lock);
     flushes++;
+    if (atomic_load(&ran_out) && !told_loss)
+        pp_ring_lose_kernels(1);
+    told_loss = atomic_load(&ran_out);
     (void)pthread_mutex_unlock(&lock);
+    (void)cupti.flush(last);
 }
 
 int64_t pp_kernels_poll(bool last)
@@ -984,9 +1005,8 @@ int64_t pp_kernels_poll(bool last)
         return INT64_MAX;
     (void)pthread_mutex_lock(&api);
     int now = atomic_load(&state);
-    count_flush();
     if (now != OUT)
-        (void)cupti.flush(last);
+        flush(last);
     news came = await_kernels();
     if (last && now != OUT) {
         complete(INT64_MAX); /* the process ends, and CUPTI with it */

@@ -35,6 +35,7 @@ COPIES = {
     ("", OTHER, "d2h", "pageable"): (MEMCPY, 2, 1, 4, 10000),
 }
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
+AHEAD = 3000000000  # ns that the host is ahead
 # As the compiler mangles them.
 GEMM = b"_ZN4gemm3runILi4EEEvPf"
 COLLECTIVE = b"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
@@ -89,18 +90,24 @@ class Training(faults.Training):
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
         self.optimizer.register_step_pre_hook(lambda *_: launch([REST[OPTIMIZER]]))
         self.begin = [parameter.detach().clone() for parameter in self.model.parameters()]
-        self.log, self.pause, self.late = [], 0, 0
+        self.log, self.pause, self.late, self.ahead = [], 0, 0, 0
 
     def step(self):
         time.sleep(self.pause)
         super().step()
         copy("", OTHER)
         launch([REST[OTHER]])
-        double.pp_cupti_wait(not self.late)
-        launch([REST[COMMUNICATION]], name=COLLECTIVE)
+        self.wait()
+        launch([ns for phase, ns in REST.items() if phase == COMMUNICATION], name=COLLECTIVE)
         if self.late and self.steps % 40 == 0:
             launch([self.late], name=COLLECTIVE)
-        double.pp_cupti_wait(not self.late)
+        self.wait()
+
+    def wait(self):
+        if self.ahead:
+            double.pp_cupti_wait_until(ctypes.c_int64(self.ahead))
+        else:
+            double.pp_cupti_wait(not self.late)
 
     def calls(self):
         """Of CUPTI's functions, all until now."""
@@ -133,6 +140,7 @@ def waiting(training):
     for name, (forward, backward, *how) in LAYERS.items():
         LAYERS[name] = ([ns // 100 for ns in forward], [ns // 100 for ns in backward], *how)
     REST.update({phase: ns // 100 for phase, ns in REST.items()})
+    COPIES.update({key: (*copied, ns // 100) for key, (*copied, ns) in COPIES.items()})
     training.pause = 0.004
     captures(training)
 
@@ -141,6 +149,15 @@ def lagging(training):
     """Collectives run behind at times, and nothing waits for them."""
     training.late = LATE
     training.until(lambda: training.calls().count("finalize") >= 6)
+
+
+def ahead(training):
+    """The host is seconds ahead of its GPU and waits for nothing, for some 15 s."""
+    for name, (forward, backward, *how) in LAYERS.items():
+        LAYERS[name] = ([4 * ns for ns in forward], [4 * ns for ns in backward], *how)
+    del REST[COMMUNICATION]  # those are beside it
+    training.ahead = AHEAD
+    training.until(lambda: training.steps >= 900)
 
 
 def graphs(training):

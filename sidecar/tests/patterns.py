@@ -469,7 +469,8 @@ def skipped_in_turn():
 
 
 def recompiled():
-    """Each 20th step has a batch of another size; the compiler takes 180 ms, long beside what a busy machine adds to the steps, of backward too where that is traced later."""
+    """Each 20th step has a batch of another size; the compiler takes 180 ms, of backward too where that is traced later: long
+    beside what a busy machine adds to steps."""
     import torch._dynamo
     from torch._dynamo.backends.common import aot_autograd
     model, numbers = net(), itertools.count()

@@ -68,7 +68,8 @@ typedef void (*callback_fn)(void *, int domain, uint32_t id, const void *data);
 typedef struct buffer {
     uint8_t *data;
     size_t size, valid;
-    int source; /* a stream, or the calls */
+    int source;  /* a stream, or the calls */
+    bool closed; /* full, or by a flush: what comes next goes into another */
 } buffer;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -153,13 +154,23 @@ TEST(int, pp_cupti_attached, (void))
     return is;
 }
 
-/* Waits for the GPU, as what reads a loss does; for its collectives too. */
-TEST(void, pp_cupti_wait, (int collectives))
+static void wait_until(int64_t end)
 {
-    int64_t end = collectives && stream_ends[1] > stream_ends[0] ? stream_ends[1] : stream_ends[0];
     struct timespec t = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL) == EINTR)
         continue; /* whoever halts the training */
+}
+
+/* Waits for the GPU, as what reads a loss does; for its collectives too. */
+TEST(void, pp_cupti_wait, (int collectives))
+{
+    wait_until(collectives && stream_ends[1] > stream_ends[0] ? stream_ends[1] : stream_ends[0]);
+}
+
+/* Until no more than so much is left for the kernels' stream: a queue is full. */
+TEST(void, pp_cupti_wait_until, (int64_t left))
+{
+    wait_until(stream_ends[0] - left);
 }
 
 /* ---- records ---- */
@@ -178,8 +189,9 @@ static buffer *buffer_of(int source, size_t size)
     for (int i = client.count; i-- > 0;)
         if (client.buffers[i].source == source) {
             buffer *last = &client.buffers[i];
-            if (last->size - last->valid >= size)
+            if (!last->closed && last->size - last->valid >= size)
                 return last;
+            last->closed = true; /* it is full */
             break;
         }
     buffer *b = client.count < BUFFERS ? &client.buffers[client.count] : NULL;
@@ -478,26 +490,28 @@ static size_t ended_part(const buffer *b)
     return b->valid;
 }
 
-/* Takes what has ended, or all, out of a buffer; what is left of it goes into another, which its
- * source keeps, empty or not, until CUPTI is left: then nobody is handed it any more. */
-static buffer take_ended(buffer *b, bool all)
+/* A flush has what comes next go into other buffers, which their sources keep, empty or not, until
+ * CUPTI is left: then nobody is handed them any more. */
+static void close_buffers(void)
 {
-    buffer taken = *b;
-    size_t records = 0;
-    buffer rest = *b;
-    taken.valid = all ? b->valid : ended_part(b);
-    rest.valid -= taken.valid;
-    if (taken.valid) {
-        client.wanted(&rest.data, &rest.size, &records);
-        if (!rest.data && rest.valid) {
-            taken.valid = 0; /* later */
-            return taken;
-        }
-        if (rest.data)
-            memcpy(rest.data, taken.data + taken.valid, rest.valid);
+    const int count = client.count;
+    for (int i = 0; i < count && client.count < BUFFERS; i++) {
+        buffer *b = &client.buffers[i];
+        if (b->closed || b->valid == 0)
+            continue;
+        b->closed = true;
+        buffer *next = &client.buffers[client.count];
+        size_t records = 0;
+        *next = (buffer){.source = b->source};
+        client.wanted(&next->data, &next->size, &records);
+        client.count += next->data ? 1 : 0;
     }
-    *b = rest;
-    return taken;
+}
+
+/* Whether a buffer is handed over: all in it has ended, and nothing comes into it any more. */
+static bool is_over(const buffer *b)
+{
+    return b->closed && ended_part(b) == b->valid;
 }
 
 /* Hands over what has ended; `force`: all, and what still runs has no end. */
@@ -509,12 +523,14 @@ CUPTI(cuptiActivityFlushAll, (uint32_t force))
         (void)nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
     (void)pthread_mutex_lock(&lock);
     filled_fn filled = client.filled;
+    if (!fails("stuck"))
+        close_buffers();
     for (int i = 0; i < client.count && !fails("stuck"); i++) {
-        buffer taken = take_ended(&client.buffers[i], force);
-        if (taken.valid)
-            full[count++] = taken;
-        if (client.buffers[i].data)
-            client.buffers[kept++] = client.buffers[i];
+        const buffer b = client.buffers[i];
+        if (b.valid && (force || is_over(&b)))
+            full[count++] = b;
+        else
+            client.buffers[kept++] = b;
     }
     client.count = fails("stuck") ? client.count : kept;
     (void)done(force ? "flush-all" : "flush", false);
