@@ -1,9 +1,11 @@
 """Trainings that differ in what is told of their model and its batches.
 
 usage: models.py KIND STEPS
+       models.py steered SIZE ENOUGH   (batches of as many rows as the file SIZE says, until the file ENOUGH is there)
 """
 import contextlib
 import itertools
+import pathlib
 import sys
 
 import torch
@@ -95,7 +97,13 @@ def shapeless():
         yield (torch.randn(8, 16).as_subclass(Shapeless),), {}
 
 
+def steered(file):
+    while True:
+        yield (torch.randn(int(file.read_text() or 8), 16),), {}
+
+
 KINDS = {
+    "steered": lambda: (net(), steered(pathlib.Path(sys.argv[2]))),
     "plain": lambda: (net(), batches()),
     "wide": lambda: (net(64), batches()),
     "deep": lambda: (net(layers=2), batches()),
@@ -127,10 +135,11 @@ def forwards(kind, model, given):
         yield call(*args, **kwargs)
 
 
-def main(kind, steps):
+def main(kind, steps, goes_on=lambda: False):
     model, given = KINDS[kind]()
     optimizer = torch.optim.SGD([each for each in model.parameters() if isinstance(each, nn.Parameter)], lr=0.001)
-    for _ in range(steps):
+    while goes_on() or steps > 0:
+        steps -= 1
         optimizer.zero_grad()
         for out in forwards(kind, model, given):
             loss = out.square().mean()
@@ -141,4 +150,7 @@ def main(kind, steps):
 
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):
-        main(sys.argv[1], int(sys.argv[2]))
+        if sys.argv[1] == "steered":
+            main("steered", 0, lambda: not pathlib.Path(sys.argv[3]).exists())
+        else:
+            main(sys.argv[1], int(sys.argv[2]))
