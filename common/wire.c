@@ -94,6 +94,8 @@ static const pp_json_field process_fields[] = {
     {"torch", PP_JSON_STRING, offsetof(pp_wire_process, torch), false, PP_WIRE_MAX_VERSION},
     {"clock", PP_JSON_STRING, offsetof(pp_wire_process, clock), true, PP_WIRE_MAX_VERSION},
     {"model", PP_JSON_STRING, offsetof(pp_wire_process, model), false, PP_WIRE_MAX_TEXT},
+    {"modelDigest", PP_JSON_STRING, offsetof(pp_wire_process, digest), false, PP_WIRE_DIGEST},
+    {"batch", PP_JSON_STRING, offsetof(pp_wire_process, batch), false, PP_WIRE_MAX_BATCH},
     {"kernels", PP_JSON_STRING, offsetof(pp_wire_process, kernels), false, PP_WIRE_MAX_VERSION},
     {"isolated", PP_JSON_STRING, offsetof(pp_wire_process, isolated), false, PP_WIRE_MAX_VERSION},
     {0},
@@ -395,6 +397,11 @@ bool pp_wire_is_id(const char *text, size_t max)
     return n > 0 && n <= max && !text[n];
 }
 
+bool pp_wire_is_digest(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == PP_WIRE_DIGEST && !text[PP_WIRE_DIGEST];
+}
+
 bool pp_wire_is_address(const char *text)
 {
     unsigned char bytes[sizeof(struct in6_addr)];
@@ -461,6 +468,9 @@ static int check_process(const pp_wire_process *process, pp_error *err)
     if (strcmp(process->clock, "host") != 0 && strcmp(process->clock, "cuda") != 0 &&
         strcmp(process->clock, "kernels") != 0 && strcmp(process->clock, "foreign") != 0)
         return pp_error_field(err, "process.clock", "must be host, cuda, kernels or foreign");
+    if (process->digest && *process->digest && !pp_wire_is_digest(process->digest))
+        return pp_error_field(err, "process.modelDigest", "must be %d hexadecimal digits",
+                              PP_WIRE_DIGEST);
     return check_gpus(&process->gpus, err);
 }
 
@@ -1049,8 +1059,8 @@ static int decode_pm(const json_t *object, pp_wire_pm *pm, pp_error *err)
 /** The texts that may be absent are empty rather than NULL. */
 static int default_texts(pp_wire_process *process, pp_error *err)
 {
-    char **texts[] = {&process->python, &process->torch, &process->model, &process->kernels,
-                      &process->isolated};
+    char **texts[] = {&process->python, &process->torch,   &process->model,   &process->digest,
+                      &process->batch,  &process->kernels, &process->isolated};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = strdup("");
         if (!*texts[i])
@@ -1267,6 +1277,12 @@ static const char *text_or_empty(const char *text)
     return text ? text : "";
 }
 
+/* Absent where it is empty. */
+static const char *text_or_null(const char *text)
+{
+    return text && *text ? text : NULL;
+}
+
 static json_t *chip_json(const pp_chip *c)
 {
     return pp_wire_chip_is_known(c)
@@ -1279,13 +1295,13 @@ static json_t *chip_json(const pp_chip *c)
 
 static json_t *process_json(const pp_wire_process *p)
 {
-    return json_pack("{sIsIsIsossssssssssss*ss*so*}", "id", (json_int_t)p->id, "rank",
+    return json_pack("{sIsIsIsossssssssssss*ss*ss*ss*so*}", "id", (json_int_t)p->id, "rank",
                      (json_int_t)p->rank, "worldSize", (json_int_t)p->world_size, "gpus",
                      strings_json(&p->gpus), "hostname", p->hostname, "python",
                      text_or_empty(p->python), "torch", text_or_empty(p->torch), "clock", p->clock,
-                     "model", text_or_empty(p->model), "kernels",
-                     p->kernels && *p->kernels ? p->kernels : NULL, "isolated",
-                     p->isolated && *p->isolated ? p->isolated : NULL, "chip", chip_json(&p->chip));
+                     "model", text_or_empty(p->model), "modelDigest", text_or_null(p->digest),
+                     "batch", text_or_null(p->batch), "kernels", text_or_null(p->kernels),
+                     "isolated", text_or_null(p->isolated), "chip", chip_json(&p->chip));
 }
 
 /* Absent where it is 0: most agents have none. */

@@ -40,6 +40,8 @@ enum {
     PP_WIRE_MAX_FILES = 1024,    /**< ... and their files, of PP_WIRE_MAX_TEXT bytes */
     PP_WIRE_MAX_COPIES = 8192,   /**< rows of copies, per batch */
     PP_WIRE_MAX_TEXT = 512,      /**< bytes of a layer name, type, model, hostname */
+    PP_WIRE_DIGEST = 16,         /**< bytes of a model's digest */
+    PP_WIRE_MAX_BATCH = 256,     /**< bytes of the shapes of a process' batches */
     PP_WIRE_MAX_ID = 64,         /**< bytes of a session UID or an agent instance */
     PP_WIRE_MAX_GPU = 128,       /**< bytes of a GPU's UUID */
     PP_WIRE_MAX_REFUSAL = 63,    /**< bytes of why a process is not profiled */
@@ -97,10 +99,15 @@ typedef struct pp_wire_process {
     char *torch;
     char *clock;    /**< "host", "cuda", "kernels" or "foreign" */
     char *model;    /**< class of the model; never NULL, "" when not known */
+    char *digest;   /**< of its modules and parameters, 16 hexadecimal digits; the same */
+    char *batch;    /**< shapes of what it is trained with, as far as it is known; the same */
     char *kernels;  /**< why busy times are not known; never NULL, "" where they are */
     char *isolated; /**< why layers are not replayed; never NULL, "": they are, or need not be */
     pp_chip chip;   /**< what its one GPU is; zeros: not known */
 } pp_wire_process;
+
+/** Whether a text is a model's digest. */
+bool pp_wire_is_digest(const char *text);
 
 /** Whether anything is known of a chip, and nothing is out of range. */
 bool pp_wire_chip_is_known(const pp_chip *chip);

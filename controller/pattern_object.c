@@ -99,6 +99,18 @@ static json_t *metrics_of(const pp_usage *u)
     return all;
 }
 
+static json_t *models_of(const pp_usage *u)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < u->models.n && i < PP_MODELS_TOLD; i++) {
+        const pp_model *m = &u->models.items[i];
+        (void)json_array_append_new(
+            all, json_pack("{ss*ss*ss*}", "class", *m->name ? m->name : NULL, "digest",
+                           *m->digest ? m->digest : NULL, "batch", *m->batch ? m->batch : NULL));
+    }
+    return all;
+}
+
 /* ---- conditions ---- */
 
 static void keep_time(json_t *condition, const json_t *before)
@@ -167,6 +179,7 @@ json_t *pp_pattern_figures(const pp_pattern *p)
     json_t *to = json_pack("{sIssss}", "steps", (json_int_t)p->usage->steps, "bound",
                            pp_bound_name(p->bound), "shares", p->usage->busy ? "busy" : "elapsed");
     set_figure(to, "boundLead", p->lead, 1);
+    (void)json_object_set_new(to, "models", models_of(p->usage));
     (void)json_object_set_new(to, "step", step_of(p->usage));
     (void)json_object_set_new(to, "bounds", bounds_of(p->usage));
     (void)json_object_set_new(to, "time", types_of(p->usage));
@@ -179,6 +192,8 @@ json_t *pp_pattern_status(const pp_pattern *p, int64_t now_ns)
     json_t *status = pp_pattern_figures(p);
     (void)json_object_set_new(status, "sessions", json_integer(p->sessions));
     (void)json_object_set_new(status, "gpus", json_integer(p->gpus));
+    (void)json_object_set_new(status, "sessionsOfOtherModels",
+                              json_integer(p->sessions_of_other_models));
     (void)json_object_set_new(status, "conditions", conditions_of(p, now_ns));
     set_time(status, "firstFinished", p->first_ns);
     set_time(status, "lastFinished", p->last_ns);
@@ -190,8 +205,9 @@ json_t *pp_pattern_summary(const pp_pattern *p)
 {
     char workload[2 * PP_PATTERN_NAME];
     (void)snprintf(workload, sizeof workload, "%s/%s", p->kind, p->name);
-    json_t *summary = json_pack("{ssssss}", "workload", workload, "pattern", p->object, "bound",
-                                pp_bound_name(p->bound));
+    json_t *summary = json_pack("{sssssssIsI}", "workload", workload, "pattern", p->object, "bound",
+                                pp_bound_name(p->bound), "sessions", (json_int_t)p->sessions,
+                                "sessionsOfOtherModels", (json_int_t)p->sessions_of_other_models);
     set_figure(summary, "milliseconds", p->usage->step_ns, 1e-6);
     set_figure(summary, "idleShare", p->usage->idle, 1);
     return summary;

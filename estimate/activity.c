@@ -14,6 +14,9 @@ pp_activity *pp_activity_free(pp_activity *a)
         free(a->processes[i].instance);
         free(a->processes[i].kernels);
         free(a->processes[i].isolated);
+        free(a->processes[i].model);
+        free(a->processes[i].digest);
+        free(a->processes[i].batch);
         free(a->processes[i].pm);
         pp_strings_free(&a->processes[i].gpus);
     }

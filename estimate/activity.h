@@ -31,6 +31,8 @@ typedef struct pp_activity_process {
     int32_t rank;       /**< of its job's processes, from 0 */
     int32_t world_size; /**< how many these are; 1: it is alone */
     int64_t waited_ns;  /**< of its marked steps, in which the host waited by its own will */
+    /** What it trains, as wire.h has it: the latest that it said; NULL or "": not known. */
+    char *model, *digest, *batch;
 } pp_activity_process;
 
 typedef struct pp_activity_layer {

@@ -60,13 +60,25 @@ static int set_reason(char **to, const char *reason, pp_error *err)
     return 0;
 }
 
+static int set_text(char **to, const char *text, pp_error *err)
+{
+    char *copy = strdup(text ? text : "");
+    if (!copy)
+        return pp_error_nomem(err);
+    free(*to);
+    *to = copy;
+    return 0;
+}
+
 static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch *batch,
                     pp_error *err)
 {
     const pp_wire_process *in = &batch->process;
     if (set_reason(&p->kernels, in->kernels, err) < 0 ||
         set_reason(&p->pm, batch->pm.why, err) < 0 ||
-        set_reason(&p->isolated, in->isolated, err) < 0)
+        set_reason(&p->isolated, in->isolated, err) < 0 ||
+        set_text(&p->model, in->model, err) < 0 || set_text(&p->digest, in->digest, err) < 0 ||
+        set_text(&p->batch, in->batch, err) < 0)
         return -1;
     if (in->chip.capability)
         p->chip = in->chip;

@@ -43,13 +43,14 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 15,
+    PP_RING_VERSION = 16,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
     PP_RING_NAME = 182, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
     PP_RING_TYPE = 64,
     PP_RING_TEXT = 256,
+    PP_RING_DIGEST = 24,
     PP_RING_KERNEL_NAMES = 4095,    /**< numbers from 1 on */
     PP_RING_NAMES_SIZE = 256 << 10, /**< bytes of all, each with its NUL */
     PP_RING_KERNEL_NAME = 4096,     /**< bytes of one with its NUL; a longer one is cut */
@@ -283,7 +284,11 @@ typedef struct pp_ring_header {
     char python[PP_RING_TYPE];
     char torch[PP_RING_TYPE];
     char hostname[PP_RING_TEXT];
-    char model[PP_RING_TEXT];    /**< class of the model; set when layers were found */
+    char model[PP_RING_TEXT];          /**< class of the model; set when layers were found */
+    char model_digest[PP_RING_DIGEST]; /**< of its modules and parameters, 16 hexadecimal digits;
+                                          "": not known */
+    char batch[PP_RING_TEXT];    /**< shapes of what it is trained with, "64x3x224x224 float32";
+                                    by the steps marked so far; "": not known */
     char clock[16];              /**< "host", "kernels" or "cuda": docs/timing.md */
     char kernels[PP_RING_TYPE];  /**< why busy times are not known; "": they are */
     char copies[PP_RING_TYPE];   /**< why copies and fills are not recorded with kernels; "": they

@@ -429,6 +429,49 @@ static void test_dwells(void **state)
     pp_buf_done(&text);
 }
 
+/* The text for the process' key, or what is wrong with it. */
+static void check_model(const char *key, const char *value, const char *field)
+{
+    PP_CLEANUP_JSON json_t *object = parse(example);
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    (void)json_object_set_new(json_object_get(object, "process"), key,
+                              json_loads(value, JSON_DECODE_ANY, NULL));
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), *field ? -1 : 0);
+    assert_string_equal(err.field, field);
+    if (*field)
+        return;
+    pp_buf text;
+    pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+    assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+    PP_CLEANUP_JSON json_t *again = parse(text.data);
+    assert_true(json_equal(again, object));
+    pp_buf_done(&text);
+    pp_wire_batch_free(b);
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    char longest[PP_WIRE_MAX_BATCH + 4];
+    memset(longest, 'x', sizeof longest);
+    longest[0] = longest[PP_WIRE_MAX_BATCH + 1] = '"';
+    longest[PP_WIRE_MAX_BATCH + 2] = '\0';
+    check_model("modelDigest", "\"0123456789abcdef\"", "");
+    check_model("modelDigest", "\"0123456789ABCDEF\"", "process.modelDigest");
+    check_model("modelDigest", "\"0123456789abcde\"", "process.modelDigest");
+    check_model("modelDigest", "\"0123456789abcdef0\"", "process.modelDigest");
+    check_model("modelDigest", "\"0123456789abcde'\"", "process.modelDigest");
+    check_model("modelDigest", "7", "process.modelDigest");
+    check_model("batch", "\"64x*x224 float32, ...\"", "");
+    check_model("batch", "[64]", "process.batch");
+    check_model("batch", longest, "");
+    longest[PP_WIRE_MAX_BATCH + 1] = 'x';
+    longest[PP_WIRE_MAX_BATCH + 2] = '"';
+    longest[PP_WIRE_MAX_BATCH + 3] = '\0';
+    check_model("batch", longest, "process.batch");
+}
+
 static void test_wrong_dwells(void **state)
 {
     (void)state;
@@ -1581,6 +1624,7 @@ int main(void)
         cmocka_unit_test(test_small_messages),
         cmocka_unit_test(test_small_messages_refuse),
         cmocka_unit_test(test_dwells),
+        cmocka_unit_test(test_models),
         cmocka_unit_test(test_wrong_dwells),
         cmocka_unit_test(test_welcomes),
         cmocka_unit_test(test_times),

@@ -71,6 +71,7 @@ static made *make(void)
     assert_int_equal(
         pp_usage_add_type(&m->usage, "<b>Linear</b>", true, (pp_figure){0.5, (double)NAN}, NULL),
         0);
+    assert_int_equal(pp_models_add(&m->usage.models, "DLRM", "0123456789abcdef", "", NULL), 0);
     m->pattern = (pp_pattern){.namespace_ = "ml",
                               .kind = "Job",
                               .name = "dlrm",
@@ -78,6 +79,7 @@ static made *make(void)
                               .session = "uid-1",
                               .sessions = 2,
                               .gpus = 3,
+                              .sessions_of_other_models = 1,
                               .first_ns = NOW,
                               .last_ns = NOW + INT64_C(3600000000000),
                               .usage = &m->usage,
@@ -89,6 +91,7 @@ static made *make(void)
 static void done(made *m)
 {
     pp_strings_free(&m->usage.names);
+    pp_models_done(&m->usage.models);
     free(m);
 }
 
@@ -113,7 +116,8 @@ static void test_object(void **state)
     text = text_of(pp_pattern_summary(&m->pattern));
     assert_string_equal(
         text, "{\"bound\":\"Memory\",\"milliseconds\":{\"standardError\":0.01,\"value\":12.5},"
-              "\"pattern\":\"job-dlrm\",\"workload\":\"Job/dlrm\"}");
+              "\"pattern\":\"job-dlrm\",\"sessions\":2,\"sessionsOfOtherModels\":1,"
+              "\"workload\":\"Job/dlrm\"}");
     free(text);
     done(m);
 }
@@ -139,6 +143,11 @@ static void test_status(void **state)
     assert_string_equal(text_at(status, "firstFinished"), "2026-01-21T12:53:20Z");
     assert_string_equal(text_at(status, "lastFinished"), "2026-01-21T13:53:20Z");
     assert_int_equal(json_integer_value(json_object_get(status, "steps")), 123);
+    assert_int_equal(json_integer_value(json_object_get(status, "sessionsOfOtherModels")), 1);
+    const json_t *model = json_array_get(json_object_get(status, "models"), 0);
+    assert_string_equal(text_at(model, "class"), "DLRM");
+    assert_string_equal(text_at(model, "digest"), "0123456789abcdef");
+    assert_null(json_object_get(model, "batch"));
     const json_t *step = json_object_get(status, "step");
     assert_null(json_object_get(step, "idleShare"));
     assert_null(json_object_get(step, "spreadMilliseconds"));
@@ -153,6 +162,22 @@ static void test_status(void **state)
     const json_t *type = json_array_get(json_object_get(status, "time"), 0);
     assert_string_equal(text_at(type, "layerType"), "<b>Linear</b>");
     assert_string_equal(text_at(condition(status, 1), "status"), "True");
+    json_decref(object);
+    done(m);
+}
+
+static void test_many_models(void **state)
+{
+    (void)state;
+    made *m = make();
+    for (int i = 0; i < 40; i++) {
+        char digest[32];
+        (void)snprintf(digest, sizeof digest, "%016d", i);
+        assert_int_equal(pp_models_add(&m->usage.models, "Stage", digest, "", NULL), 0);
+    }
+    json_t *object = pp_pattern_status(&m->pattern, NOW);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(object, "status"), "models")),
+                     16);
     json_decref(object);
     done(m);
 }
@@ -188,9 +213,8 @@ static void test_conditions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_object),
-        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_object),
+        cmocka_unit_test(test_status),     cmocka_unit_test(test_many_models),
         cmocka_unit_test(test_conditions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

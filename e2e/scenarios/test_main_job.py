@@ -1,5 +1,6 @@
 """The main job: two trainings profiled for two minutes, their unselected twin, and the table held against the truth."""
 import math
+import re
 
 import pytest
 
@@ -211,6 +212,12 @@ def test_ranks_are_side_by_side(run, world):
         assert item["others"] == item["n"] and float(item["ms"]) > 0.8 * rank["ms_per_step"], (item, rank)
 
 
+def models_of(row):
+    """As an object has them."""
+    return [{"class": name, "digest": digest, "batch": batch}
+            for name, digest, batch in zip(row["models"], row["model_digests"], row["batches"])]
+
+
 def figure(row, name):
     """As an object has it: what is not known is not there."""
     found = {"value": row[name], "standardError": row[f"{name}_stderr"]}
@@ -232,6 +239,8 @@ def test_patterns_are_those_of_the_database(run, world):
         assert [status[key] for key in ("sessions", "gpus", "steps")] == [row[key] for key in ("sessions", "gpus", "steps")]
         assert row["sessions"] >= 1 and row["gpus"] >= len(run.of_job(name))
         assert status["lastSession"] == run.uid == row["session_uid"]
+        assert status["models"] == models_of(row) and all(re.fullmatch("[0-9a-f]{16}", m["digest"]) for m in status["models"])
+        assert status["sessionsOfOtherModels"] == row["sessions_of_other_models"] == short["sessionsOfOtherModels"]
         assert status["bound"] == row["bound"] == short["bound"] and figure(row, "lead") == status["boundLead"]
         assert status["step"]["milliseconds"] == figure(row, "ms") == short["milliseconds"]
         assert row["ms_stderr"] > 0 and status["step"].get("idleShare") == figure(row, "idle")
@@ -263,7 +272,8 @@ def test_the_api_tells_the_same_patterns(run, world):
             of = f"WHERE namespace = '{SERVICES}' AND workload_name = '{head['workload_name']}'"
             row, = world.database.rows(f"SELECT * FROM pattern {of}")
             same = {"pattern": "object_name", "last_session": "session_uid"}
-            told = {key: value for key, value in head.items() if key not in ("first_finished", "last_finished")}
+            told = {key: value for key, value in head.items() if key not in ("first_finished", "last_finished", "models")}
+            assert head["models"] == models_of(row)
             assert told == {key: row[same.get(key, key)] for key in told}
             metrics = world.database.rows(f"SELECT * FROM pattern_metric {of} ORDER BY metric")
             assert whole["metrics"] == [{key: m[key] for key in whole["metrics"][0]} for m in metrics]

@@ -275,7 +275,7 @@ static int merge_types(build *b, pp_error *err)
     return 0;
 }
 
-/* ---- in and out ---- */
+/* ---- several ---- */
 
 /* Of usages that are alike, the newest last. `busy`: of all of them. */
 static int merge_alike(const pp_usage *const *usages, const double *weights, size_t n, bool busy,
@@ -339,13 +339,19 @@ static int merge_gpus(const pp_merge_input *in, size_t n, pp_usage **ret, pp_err
     return found ? merge_alike(usages, weights, found, busy, ret, err) : 0;
 }
 
+static size_t end_of_session(const pp_merge_input *in, size_t n, size_t from)
+{
+    size_t end = from + 1;
+    while (end < n && strcmp(in[end].session, in[from].session) == 0)
+        end++;
+    return end;
+}
+
 static int find_sessions(const pp_merge_input *in, size_t n, session *ret, size_t *ret_n,
                          pp_error *err)
 {
     for (size_t i = 0, end; i < n; i = end) {
-        end = i + 1;
-        while (end < n && strcmp(in[end].session, in[i].session) == 0)
-            end++;
+        end = end_of_session(in, n, i);
         session *s = &ret[*ret_n];
         *s = (session){.finished_ns = in[i].finished_ns, .uid = in[i].session};
         if (merge_gpus(&in[i], end - i, &s->usage, err) < 0)
@@ -374,6 +380,86 @@ static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_
     return merge_alike(usages, weights, found, sessions[n - 1].usage->busy, ret, err);
 }
 
+/* ---- which sessions ---- */
+
+/* One session's GPUs, and what they trained. */
+typedef struct trained {
+    size_t begin, end;
+    bool any; /* has a step */
+    pp_models models;
+} trained;
+
+static int find_trained(const pp_merge_input *in, size_t n, trained *ret, size_t *ret_n,
+                        pp_error *err)
+{
+    for (size_t i = 0; i < n; i = ret[*ret_n - 1].end) {
+        trained *t = &ret[(*ret_n)++];
+        *t = (trained){.begin = i, .end = end_of_session(in, n, i)};
+        for (size_t k = t->begin; k < t->end; k++) {
+            if (in[k].usage->steps == 0)
+                continue;
+            t->any = true;
+            if (pp_models_add_all(&t->models, &in[k].usage->models, err) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+static const trained *newest_of(const pp_merge_input *in, const trained *all, size_t n)
+{
+    const trained *newest = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const pp_merge_input *x = &in[all[i].begin], *y = newest ? &in[newest->begin] : x;
+        if (all[i].any &&
+            (!newest || x->finished_ns > y->finished_ns ||
+             (x->finished_ns == y->finished_ns && strcmp(x->session, y->session) > 0)))
+            newest = &all[i];
+    }
+    return newest;
+}
+
+/* Moves those that are kept to the front; returns how many. */
+static size_t keep(pp_merge_input *in, const trained *all, size_t n, const trained *like,
+                   int *ret_others)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (like && all[i].any && !pp_models_equal(&all[i].models, &like->models)) {
+            (*ret_others)++;
+            continue;
+        }
+        for (size_t k = all[i].begin; k < all[i].end; k++)
+            in[kept++] = in[k];
+    }
+    return kept;
+}
+
+int pp_merge_select(pp_merge_input *in, size_t *n, int *ret_others, pp_error *err)
+{
+    *ret_others = 0;
+    PP_CLEANUP_FREE trained *all = calloc(*n + 1, sizeof *all);
+    if (!all)
+        return pp_error_nomem(err);
+    size_t sessions = 0;
+    int rc = find_trained(in, *n, all, &sessions, err);
+    if (rc == 0)
+        *n = keep(in, all, sessions, newest_of(in, all, sessions), ret_others);
+    for (size_t i = 0; i < sessions; i++)
+        pp_models_done(&all[i].models);
+    return rc;
+}
+
+/* ---- in and out ---- */
+
+static int merge_models(const pp_merge_input *in, size_t n, pp_usage *to, pp_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (in[i].usage->steps > 0 && pp_models_add_all(&to->models, &in[i].usage->models, err) < 0)
+            return -1;
+    return 0;
+}
+
 int pp_usage_merge(const pp_merge_input *in, size_t n, int64_t now_ns, pp_usage **ret,
                    pp_error *err)
 {
@@ -385,6 +471,11 @@ int pp_usage_merge(const pp_merge_input *in, size_t n, int64_t now_ns, pp_usage 
     int rc = find_sessions(in, n, sessions, &found, err);
     if (rc == 0)
         rc = merge_sessions(sessions, found, now_ns, ret, err);
+    if (rc == 0 && merge_models(in, n, *ret, err) < 0) {
+        pp_usage_free(*ret);
+        *ret = NULL;
+        rc = -1;
+    }
     for (size_t i = 0; i < found; i++)
         pp_usage_free(sessions[i].usage);
     return rc;

@@ -23,6 +23,13 @@ typedef struct pp_merge_input {
 } pp_merge_input;
 
 /**
+ * Keeps those of sessions that trained the same models as the newest one with a step, in their
+ * order: a workload of the same name may train another model since. `ret_others` are the sessions
+ * with a step that are left out. PP_ERR_NOMEM.
+ */
+int pp_merge_select(pp_merge_input *in, size_t *n, int *ret_others, pp_error *err);
+
+/**
  * Merges n usages as of `now_ns`, all of the same training. What is not alike is not averaged: the
  * newest session's usages say whether shares are of busy time and what each metric comes from, and
  * others are left out of that. The most of a metric is the highest. PP_ERR_INVALID: none has

@@ -249,6 +249,22 @@ static int find_types(build *b, pp_error *err)
     return 0;
 }
 
+/* ---- models ---- */
+
+/* Where a process of the GPU's says what it trains, one that does not is none of the training's. */
+static int find_models(const pp_usage_input *in, pp_models *to, pp_error *err)
+{
+    for (size_t i = 0; i < in->activity->n_processes; i++) {
+        const pp_activity_process *p = &in->activity->processes[i];
+        const char *name = p->model && strcmp(p->model, "?") != 0 ? p->model : "";
+        const bool known = *name || (p->digest && *p->digest) || (p->batch && *p->batch);
+        if (known && pp_activity_uses(in->activity, (uint32_t)i, in->estimates->gpu) &&
+            pp_models_add(to, name, p->digest, p->batch, err) < 0)
+            return -1;
+    }
+    return to->n > 0 ? 0 : pp_models_add(to, "", "", "", err);
+}
+
 /* ---- in and out ---- */
 
 static int find(build *b, pp_error *err)
@@ -262,7 +278,8 @@ static int find(build *b, pp_error *err)
     to->idle = b->time->idle;
     if (to->steps == 0)
         return 0;
-    return find_bounds(b, err) < 0 || find_types(b, err) < 0 ||
+    return find_models(b->in, &to->models, err) < 0 || find_bounds(b, err) < 0 ||
+                   find_types(b, err) < 0 ||
                    pp_usage_metrics_find(b->in->activity, b->in->estimates, b->time, to, err) < 0
                ? -1
                : 0;
@@ -326,5 +343,6 @@ void pp_usage_free(pp_usage *usage)
         return;
     free(usage->metrics);
     pp_strings_free(&usage->names);
+    pp_models_done(&usage->models);
     free(usage);
 }

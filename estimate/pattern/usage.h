@@ -12,6 +12,7 @@
 #include "estimate/activity.h"
 #include "estimate/estimates.h"
 #include "estimate/pattern/bound.h"
+#include "estimate/pattern/model.h"
 #include "estimate/ranks.h"
 
 enum {
@@ -68,6 +69,7 @@ typedef struct pp_usage {
     pp_usage_type types[PP_USAGE_TYPES + 1]; /**< most first */
     size_t n_types;
     pp_strings names; /**< of the types */
+    pp_models models; /**< that were trained */
 } pp_usage;
 
 /** What estimates do not have. */

@@ -90,12 +90,12 @@ void pp_workload_usages_done(pp_workload_usages *usages)
 
 /* ---- patterns ---- */
 
-/* Of one workload: the newest session is the last. */
-static void describe(const pp_workload_usage *all, size_t n, pp_pattern *to)
+/* Of what one workload's is made of: the newest session is the last. */
+static void describe(const pp_merge_input *all, size_t n, pp_pattern *to)
 {
-    const pp_workload_usage *before = NULL;
+    const pp_merge_input *before = NULL;
     for (size_t i = 0; i < n; i++) {
-        const pp_workload_usage *u = &all[i];
+        const pp_merge_input *u = &all[i];
         if (u->usage->steps == 0)
             continue;
         to->gpus++;
@@ -105,11 +105,7 @@ static void describe(const pp_workload_usage *all, size_t n, pp_pattern *to)
     }
     if (!before)
         return;
-    to->namespace_ = before->namespace_;
-    to->kind = before->kind;
-    to->name = before->name;
     to->session = before->session;
-    pp_pattern_name(to->kind, to->name, to->object);
     to->last_ns = before->finished_ns;
 }
 
@@ -117,14 +113,18 @@ static int make_one(const pp_workload_usage *all, size_t n, int64_t now_ns, pp_p
                     pp_error *err)
 {
     pp_pattern *to = &ret->items[ret->n];
-    describe(all, n, to);
-    if (to->gpus == 0)
-        return 0;
+    *to = (pp_pattern){.namespace_ = all->namespace_, .kind = all->kind, .name = all->name};
+    pp_pattern_name(to->kind, to->name, to->object);
     PP_CLEANUP_FREE pp_merge_input *in = calloc(n, sizeof *in);
     if (!in)
         return pp_error_nomem(err);
     for (size_t i = 0; i < n; i++)
         in[i] = (pp_merge_input){all[i].session, all[i].finished_ns, all[i].usage};
+    if (pp_merge_select(in, &n, &to->sessions_of_other_models, err) < 0)
+        return -1;
+    describe(in, n, to);
+    if (to->gpus == 0)
+        return 0;
     if (pp_usage_merge(in, n, now_ns, &to->usage, err) < 0)
         return -1;
     to->bound = pp_usage_bound(to->usage, &to->lead);

@@ -38,8 +38,9 @@ typedef struct pp_pattern {
     const char *name;
     char object[PP_PATTERN_NAME]; /**< the object's name */
     const char *session;          /**< the newest of its sessions */
-    int sessions;                 /**< with a step */
+    int sessions;                 /**< with a step, and of the newest one's models */
     int gpus;                     /**< of all of them */
+    int sessions_of_other_models; /**< that are not part of it */
     int64_t first_ns;             /**< when the first of them finished */
     int64_t last_ns;
     pp_usage *usage; /**< owned */

@@ -46,12 +46,17 @@ static void test_batches_are_gathered(void **state)
     batch->capture.end += 2 * S;
     batch->steps[0].start += 2 * S;
     batch->steps[0].number++;
+    free(batch->process.batch);
+    batch->process.batch = strdup("8x16 float32"); /* is known only now */
     assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
     pp_wire_batch_free(batch);
     const pp_activity *a = pp_activity_builder_get(b);
     assert_int_equal(a->n_processes, 1);
     assert_string_equal(a->processes[0].instance, "i");
     assert_string_equal(a->processes[0].gpus.items[0], "GPU-a");
+    assert_string_equal(a->processes[0].model, "M");
+    assert_string_equal(a->processes[0].digest, "");
+    assert_string_equal(a->processes[0].batch, "8x16 float32");
     assert_int_equal(a->n_layers, 2);
     assert_int_equal(a->layers[0].id, 1);
     assert_string_equal(a->layers[0].name, "a");

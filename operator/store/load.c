@@ -5,14 +5,21 @@
 #include <string.h>
 
 /* Rows in an order that depends on the data alone. */
-/* Waits are kept by process, whichever agents saw it: the first has them. */
+/* Waits are kept by process, whichever agents saw it: the first has them. What it trains is what it
+ * said last, to whichever of them. */
+#define LATEST(column)                                                                             \
+    "first_value(" column ") OVER (PARTITION BY process ORDER BY last_end_ns DESC NULLS LAST, "    \
+    "instance COLLATE \"C\")"
 static const char processes_sql[] =
     "SELECT instance, process, gpus, kernels, fine, isolated, chip, "
-    "rank, world_size, CASE WHEN row_number() OVER (PARTITION BY process ORDER BY instance "
-    "COLLATE \"C\") = 1 THEN (SELECT least(sum(w.ns), 9e18)::bigint FROM host_wait w WHERE "
-    "w.session_uid = p.session_uid AND w.pod_uid = p.pod_uid AND w.process = p.process) END "
-    "FROM process p WHERE session_uid = $1 AND pod_uid = $2 "
-    "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
+    "rank, world_size, " LATEST("model") ", " LATEST("model_digest") ", " LATEST(
+        "batch") ", CASE WHEN row_number() OVER (PARTITION BY process ORDER BY instance "
+                 "COLLATE \"C\") = 1 THEN (SELECT least(sum(w.ns), 9e18)::bigint FROM host_wait w "
+                 "WHERE "
+                 "w.session_uid = p.session_uid AND w.pod_uid = p.pod_uid AND w.process = "
+                 "p.process) END "
+                 "FROM process p WHERE session_uid = $1 AND pod_uid = $2 "
+                 "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
     "SELECT instance, process, layer, name, type, parameters, forward_left_out, "
     "backward_left_out FROM layer "
@@ -89,11 +96,13 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     *p = (pp_activity_process){.process = (int32_t)pp_row_int(r, row, 1, 0),
                                .rank = (int32_t)pp_row_int(r, row, 7, 0),
                                .world_size = (int32_t)pp_row_int(r, row, 8, 1),
-                               .waited_ns = pp_row_int(r, row, 9, 0)};
+                               .waited_ns = pp_row_int(r, row, 12, 0)};
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
         copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->pm, err) < 0 ||
-        copy_text(r, row, 5, &p->isolated, err) < 0 || take_chip(r, row, 6, &p->chip, err) < 0)
+        copy_text(r, row, 5, &p->isolated, err) < 0 || take_chip(r, row, 6, &p->chip, err) < 0 ||
+        copy_text(r, row, 9, &p->model, err) < 0 || copy_text(r, row, 10, &p->digest, err) < 0 ||
+        copy_text(r, row, 11, &p->batch, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
         if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)

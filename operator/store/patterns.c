@@ -35,7 +35,8 @@
 static const char usages_sql[] = CHOSEN
     "SELECT c.session_uid, c.pod_uid, c.gpu_uuid, c.namespace, c.workload_kind, c.workload_name, "
     "(extract(epoch FROM c.finished_at) * 1e9)::bigint, c.steps, c.undisturbed, c.busy, "
-    "c.step_ns, c.step_ns_stderr, c.step_sd_ns, c.idle, c.idle_stderr FROM chosen c " IN_ORDER;
+    "c.step_ns, c.step_ns_stderr, c.step_sd_ns, c.idle, c.idle_stderr, c.models, "
+    "c.model_digests, c.batches FROM chosen c " IN_ORDER;
 static const char metrics_sql[] = CHOSEN
     "SELECT c.session_uid, c.pod_uid, c.gpu_uuid, m.metric, m.source, m.mean, m.mean_stderr, "
     "m.p50, m.p50_stderr, m.p95, m.p95_stderr, m.most, m.profile FROM chosen c "
@@ -93,7 +94,7 @@ static int take_usage(usages_call *c, const PGresult *r, int row, pp_error *err)
         return pp_error_nomem(err);
     }
     pp_usage_rows_take_head(u->usage, r, row, 7);
-    return 0;
+    return pp_usage_rows_take_models(u->usage, r, row, 15, err);
 }
 
 static bool is_of(const usages_call *c, const PGresult *r, int row)
@@ -190,9 +191,11 @@ static const char delete_sql[] =
 static const char pattern_sql[] =
     "INSERT INTO pattern (namespace, workload_kind, workload_name, steps, undisturbed, busy, "
     "step_ns, step_ns_stderr, step_sd_ns, idle, idle_stderr, session_uid, sessions, gpus, "
-    "first_at, last_at, bound, lead, lead_stderr, object_name) "
+    "first_at, last_at, bound, lead, lead_stderr, object_name, models, model_digests, batches, "
+    "sessions_of_other_models) "
     "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::int, $14::int, "
-    "to_timestamp($15::bigint / 1e9), to_timestamp($16::bigint / 1e9), $17, $18, $19, $20 "
+    "to_timestamp($15::bigint / 1e9), to_timestamp($16::bigint / 1e9), $17, $18, $19, $20, "
+    "$21, $22, $23, $24::int "
     "WHERE " NEWER;
 #define IS_MADE                                                                                    \
     "EXISTS (SELECT 1 FROM pattern WHERE namespace = $1 AND workload_kind = $2 "                   \
@@ -230,6 +233,8 @@ static int add_pattern(pp_job *job, const pp_pattern *p, pp_error *err)
     pp_sql_float8(s, p->lead.value);
     pp_sql_float8(s, p->lead.standard_error);
     pp_sql_text(s, p->object);
+    pp_usage_rows_models(s, p->usage, PP_MODELS_TOLD);
+    pp_sql_int8(s, p->sessions_of_other_models);
     if (pp_usage_rows_metrics(add(job, pattern_metrics_sql, p), p->usage, err) < 0)
         return -1;
     return pp_usage_rows_shares(add(job, pattern_shares_sql, p), p->usage, err);

@@ -273,7 +273,11 @@ static const char timeline_sql[] = WITH_TIMELINE
     "p.session_uid AS \"" at "last_session\", p.undisturbed AS \"" at "undisturbed\", p.busy "     \
     "AS \"" at "busy\", p.step_ns AS \"" at "step_ns\", p.step_ns_stderr AS \"" at                 \
     "step_ns_stderr\", p.step_sd_ns AS \"" at "step_sd_ns\", p.idle AS \"" at "idle\", "           \
-    "p.idle_stderr AS \"" at "idle_stderr\""
+    "p.idle_stderr AS \"" at "idle_stderr\", p.sessions_of_other_models AS \"" at                  \
+    "sessions_of_other_models\", (SELECT coalesce(json_agg(json_build_object('class', m.class, "   \
+    " 'digest', m.digest, 'batch', m.batch) ORDER BY m.n), '[]') "                                 \
+    "FROM unnest(p.models, p.model_digests, p.batches) WITH ORDINALITY "                           \
+    "AS m (class, digest, batch, n)) AS \"" at "models\""
 #define OF_PATTERN                                                                                 \
     "namespace = p.namespace AND workload_kind = p.workload_kind AND "                             \
     "workload_name = p.workload_name"

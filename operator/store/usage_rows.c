@@ -25,6 +25,47 @@ void pp_usage_rows_head(pp_statement *s, const pp_usage *u)
     pp_sql_float8(s, known(u->idle.standard_error));
 }
 
+/* ---- models ---- */
+
+static const char *model_name(const void *p)
+{
+    return ((const pp_model *)p)->name;
+}
+
+static const char *model_digest(const void *p)
+{
+    return ((const pp_model *)p)->digest;
+}
+
+static const char *model_batch(const void *p)
+{
+    return ((const pp_model *)p)->batch;
+}
+
+void pp_usage_rows_models(pp_statement *s, const pp_usage *u, size_t most)
+{
+    const pp_models *m = &u->models;
+    const size_t n = m->n < most ? m->n : most;
+    pp_sql_texts(s, m->items, n, sizeof *m->items, model_name);
+    pp_sql_texts(s, m->items, n, sizeof *m->items, model_digest);
+    pp_sql_texts(s, m->items, n, sizeof *m->items, model_batch);
+}
+
+int pp_usage_rows_take_models(pp_usage *u, const PGresult *r, int row, int at, pp_error *err)
+{
+    pp_strings columns[3] = {{0}};
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < 3; i++)
+        rc = pp_row_strings(r, row, at + i, &columns[i], err);
+    for (size_t i = 0;
+         rc == 0 && i < columns[0].count && i < columns[1].count && i < columns[2].count; i++)
+        rc = pp_models_add(&u->models, columns[0].items[i], columns[1].items[i],
+                           columns[2].items[i], err);
+    for (int i = 0; i < 3; i++)
+        pp_strings_free(&columns[i]);
+    return rc;
+}
+
 /* ---- metrics ---- */
 
 static const char *metric_name(const void *p)

@@ -7,6 +7,8 @@
 
 /** Columns of usage and pattern: steps ... idle_stderr, 8 of them. */
 void pp_usage_rows_head(pp_statement *s, const pp_usage *usage);
+/** Columns models, model_digests and batches: `most` models at most. */
+void pp_usage_rows_models(pp_statement *s, const pp_usage *usage, size_t most);
 /** Of a metric each: name, source, mean, p50 and p95 with their errors, most, whether it has a
  * profile, and all profiles one behind the other: 11 arrays. */
 int pp_usage_rows_metrics(pp_statement *s, const pp_usage *usage, pp_error *err);
@@ -27,6 +29,7 @@ int pp_usage_rows_shares(pp_statement *s, const pp_usage *usage, pp_error *err);
 
 /* Rows into a usage, by column from `at` on, in the same order. */
 void pp_usage_rows_take_head(pp_usage *usage, const PGresult *r, int row, int at);
+int pp_usage_rows_take_models(pp_usage *usage, const PGresult *r, int row, int at, pp_error *err);
 /** Unknown metrics, of a later release, are left out. */
 int pp_usage_rows_take_metric(pp_usage *usage, const PGresult *r, int row, int at, pp_error *err);
 int pp_usage_rows_take_share(pp_usage *usage, const PGresult *r, int row, int at, pp_error *err);

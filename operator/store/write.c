@@ -237,11 +237,12 @@ static const char batch_sql[] =
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
-    "  replays, paused_ns, replaying, chip, kernel_steps, wait_steps, copy_steps) "
+    "  replays, paused_ns, replaying, chip, kernel_steps, wait_steps, copy_steps, model_digest, "
+    "  batch) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
     "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL, "
-    "  nullif($63::bigint[], '{}'), $74, $85, $93 FROM new "
+    "  nullif($63::bigint[], '{}'), $74, $85, $93, $94, $95 FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -251,6 +252,10 @@ static const char batch_sql[] =
     "   ELSE p.clock END, "
     "  model = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.model "
     "   ELSE p.model END, "
+    "  model_digest = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.model_digest "
+    "   ELSE p.model_digest END, "
+    "  batch = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.batch "
+    "   ELSE p.batch END, "
     "  open_stretch = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.open_stretch "
     "   ELSE p.open_stretch END, "
     "  replaying = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.replaying "
@@ -680,6 +685,13 @@ static void add_copies(pp_statement *s, const pp_wire_batch *b)
     pp_sql_int8(s, dwell ? 0 : b->copies.steps);
 }
 
+/* $94 and $95 */
+static void add_model(pp_statement *s, const pp_wire_process *p)
+{
+    pp_sql_text(s, p->digest ? p->digest : "");
+    pp_sql_text(s, p->batch ? p->batch : "");
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct pm_value {
     int64_t mean, error;
@@ -871,6 +883,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_kernels(s, b);
     add_waits(s, b);
     add_copies(s, b);
+    add_model(s, &b->process);
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

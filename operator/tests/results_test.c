@@ -635,9 +635,11 @@ static void test_other_views(void **state)
 static const char patterns_sql[] =
     "INSERT INTO pattern (namespace, workload_kind, workload_name, object_name, session_uid, "
     "sessions, gpus, first_at, last_at, bound, lead, lead_stderr, steps, undisturbed, busy, "
-    "step_ns, step_ns_stderr, step_sd_ns, idle, idle_stderr) SELECT namespace, 'Job', name, "
+    "step_ns, step_ns_stderr, step_sd_ns, idle, idle_stderr, models, model_digests, batches, "
+    "sessions_of_other_models) SELECT namespace, 'Job', name, "
     "'job-' || name, 's-new', 2, 3, '2026-01-01', '2026-01-02', 'Memory', 0.1, NULL, 400, true, "
-    "true, 1e7 / 3, 1234.5, NULL, 0.125, 0.01 FROM (VALUES ('ml', 'a'), ('ml', 'b'), "
+    "true, 1e7 / 3, 1234.5, NULL, 0.125, 0.01, '{\"\",<b>}', '{\"\",0123456789abcdef}', "
+    "'{\"\",8x16 float32}', 4 FROM (VALUES ('ml', 'a'), ('ml', 'b'), "
     "('other', 'c')) w (namespace, name);"
     "INSERT INTO pattern_metric SELECT 'ml', 'Job', 'a', 'sm_active', 'layers', 1.0 / 3, 0.01, "
     "0.5, NULL, NULL, NULL, NULL, ARRAY[0.1, 1.0 / 3];"
@@ -681,6 +683,11 @@ static void test_one_pattern(void **state)
     reply r = ask(w, "/api/v1/namespaces/ml/patterns/job-a");
     assert_int_equal(r.status, 200);
     assert_string_equal(text_of(r.json, "last_session"), "s-new");
+    assert_true(number_of(r.json, "sessions_of_other_models") == 4);
+    const json_t *model = json_array_get(json_object_get(r.json, "models"), 1);
+    assert_string_equal(text_of(model, "class"), "<b>");
+    assert_string_equal(text_of(model, "digest"), "0123456789abcdef");
+    assert_string_equal(text_of(model, "batch"), "8x16 float32");
     const json_t *metric = json_array_get(json_object_get(r.json, "metrics"), 0);
     assert_true(number_of(metric, "mean") == 1.0 / 3);
     assert_true(json_is_null(json_object_get(metric, "p95")));

@@ -205,6 +205,15 @@ static pp_chip chip_of(const pp_ring_header *h)
     return pp_wire_chip_is_known(&chip) ? chip : (pp_chip){0};
 }
 
+/* What is not known is empty. */
+static int describe_model(const pp_ring_header *h, pp_wire_process *to, pp_error *err)
+{
+    to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
+    to->digest = strdup(pp_wire_is_digest(h->model_digest) ? h->model_digest : "");
+    to->batch = h->batch[0] ? clean_text(h->batch, PP_WIRE_MAX_BATCH) : strdup("");
+    return to->model && to->digest && to->batch ? 0 : pp_error_nomem(err);
+}
+
 static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
@@ -214,13 +223,13 @@ static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
     to->hostname = clean_text(h->hostname, PP_WIRE_MAX_TEXT);
     to->python = clean_text(h->python, PP_WIRE_MAX_VERSION);
     to->torch = clean_text(h->torch, PP_WIRE_MAX_VERSION);
-    to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
     to->clock = strdup(*p->clock ? p->clock : clock_name(h->clock));
     to->kernels = p->why[0] ? clean_text(p->why, PP_WIRE_MAX_VERSION) : strdup("");
     to->isolated = h->isolated[0] ? clean_text(h->isolated, sizeof h->isolated) : strdup("");
-    if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->model ||
-        !to->clock)
+    if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->clock)
         return pp_error_nomem(err);
+    if (describe_model(h, to, err) < 0)
+        return -1;
     to->chip = chip_of(h);
     return fill_gpus(h->gpus, &to->gpus, err);
 }

@@ -55,6 +55,8 @@ static void terminate_texts(pp_ring_header *h)
     h->torch[sizeof h->torch - 1] = '\0';
     h->hostname[sizeof h->hostname - 1] = '\0';
     h->model[sizeof h->model - 1] = '\0';
+    h->model_digest[sizeof h->model_digest - 1] = '\0';
+    h->batch[sizeof h->batch - 1] = '\0';
     h->clock[sizeof h->clock - 1] = '\0';
     h->gpus[sizeof h->gpus - 1] = '\0';
     h->refusal[sizeof h->refusal - 1] = '\0';

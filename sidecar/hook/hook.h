@@ -445,6 +445,19 @@ void pp_marks_again_end(void);
 int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
 int pp_marks_region_end(PyObject *place, PyObject *result);
 
+/* ---- batch.c: the shapes of what the model is trained with ---- */
+
+int pp_batch_init(void);
+/** Another model's, or another session's: what was seen so far is none of it. */
+void pp_batch_anew(void);
+/** Whether a forward is still to be looked at. */
+bool pp_batch_wanted(void);
+/** A training forward of the model has returned, with these; `kwargs` NULL: not told. -1: the
+ * user's exception; an error of torch's makes the forward one that is not looked at. */
+int pp_batch_see(PyObject *args, PyObject *kwargs);
+/** Writes what is known by now into the ring. -1 as above. */
+int pp_batch_tell(void);
+
 /* ---- waits.c: waits of the host that are no marks yet ---- */
 
 /** Adds a wait, a PP_MARK_WAIT, to those of its thread; false: there is no room. */

@@ -493,6 +493,26 @@ static int end_outermost(uint32_t place, const pp_frame *f)
     return rc;
 }
 
+/* The model's forward has returned: what was it given? `args` is what torch gave the hook, from
+ * torch 2.0 on with the keyword arguments. */
+static int look_at_batch(PyObject *args)
+{
+    const Py_ssize_t n = PyTuple_Size(args);
+    if (hook.state != MARKING || !pp_batch_wanted() || n < 3 || !is_trainer())
+        return 0;
+    const uint32_t place = pp_module_map_find(PyTuple_GetItem(args, 0));
+    if (place == PP_PLACE_NONE || !(place & PP_PLACE_ROOT) ||
+        PyTuple_GetItem(args, n - 1) == Py_None)
+        return 0;
+    const int64_t begun = pp_now();
+    uint8_t phase;
+    int rc = forward_phase(&phase);
+    if (rc == 0 && phase == PP_MARK_FORWARD)
+        rc = pp_batch_see(PyTuple_GetItem(args, 1), n > 3 ? PyTuple_GetItem(args, 2) : NULL);
+    pp_ring_cost(pp_now() - begun);
+    return rc;
+}
+
 static int on_leave(PyObject *module, PyObject *output)
 {
     if (hook.state != MARKING) {
@@ -748,6 +768,8 @@ static int on_step(void)
     if (pp_engine_step() < 0)
         return -1;
     int64_t begun = pp_now();
+    if (pp_batch_tell() < 0)
+        return -1;
     bool over = pp_ring_mode_now() != PP_RING_SAMPLE || pp_kernels_full();
     if (over) {
         put_edge(PP_MARK_STOP);
@@ -1037,7 +1059,7 @@ static int dispatch(const marker *m, PyObject *args)
     case ENTER:
         return on_enter(first, n > 1 ? PyTuple_GetItem(args, 1) : Py_None);
     case LEAVE:
-        return on_leave(first, PyTuple_GetItem(args, n - 1));
+        return look_at_batch(args) < 0 ? -1 : on_leave(first, PyTuple_GetItem(args, n - 1));
     case BACKWARD_BEGIN:
     case BACKWARD_PAUSE:
     case BACKWARD_END:

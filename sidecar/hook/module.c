@@ -44,18 +44,27 @@ static PyObject *m_open(PyObject *self, PyObject *args)
 static PyObject *m_describe(PyObject *self, PyObject *args)
 {
     (void)self;
-    const char *model, *gpus;
+    const char *model, *digest, *gpus;
     int rank, world;
-    if (!PyArg_ParseTuple(args, "ssii", &model, &gpus, &rank, &world))
+    if (!PyArg_ParseTuple(args, "sssii", &model, &digest, &gpus, &rank, &world))
         return NULL;
     pp_ring_header *h = pp_ring();
     if (h) {
         pp_copy_text(h->model, sizeof h->model, model);
+        pp_copy_text(h->model_digest, sizeof h->model_digest, digest);
         pp_copy_text(h->gpus, sizeof h->gpus, gpus);
         h->rank = rank;
         h->world_size = world;
         pp_chip_describe(h);
     }
+    return none();
+}
+
+static PyObject *m_batch_anew(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    pp_batch_anew();
     return none();
 }
 
@@ -599,6 +608,7 @@ static PyObject *m_fail(PyObject *self, PyObject *unused)
 static PyMethodDef functions[] = {
     {"open", m_open, METH_VARARGS, "Makes the ring."},
     {"describe", m_describe, METH_VARARGS, "Says what is known once the model runs."},
+    {"batch_anew", m_batch_anew, METH_NOARGS, "Another model's batches are looked at."},
     {"configure", m_configure, METH_VARARGS, "Gives the Python side and what torch has."},
     {"phases", m_phases, METH_VARARGS, "Which phases are marked."},
     {"layer", m_layer, METH_VARARGS, "Adds a layer; its id, or 0 where there is no room."},
@@ -692,8 +702,8 @@ PyMODINIT_FUNC PyInit__marks(void)
     _Static_assert(sizeof states / sizeof *states == STATES, "a name for each");
     PyObject *module = NULL;
     pp_marks_use_pausing(pp_spans_pausing);
-    if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_spans_init() == 0 &&
-        pp_regions_init() == 0)
+    if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_batch_init() == 0 &&
+        pp_spans_init() == 0 && pp_regions_init() == 0)
         module = PyModule_Create(&definition);
     static const struct {
         const char *name;

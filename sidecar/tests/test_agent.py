@@ -700,9 +700,9 @@ def idle(probe, server):
     until(lambda: server.connections, "a connection")
 
 
-def begin(probe, python, *arguments):
+def begin(probe, python, *arguments, program=TRAIN):
     """A training that goes on until end(); it prints into a file."""
-    probe.training = subprocess.Popen([python, TRAIN, *arguments, str(probe.folder / "enough")],
+    probe.training = subprocess.Popen([python, program, *arguments, str(probe.folder / "enough")],
                                       stdout=open(probe.folder / "out", "w"), stderr=subprocess.STDOUT,
                                       env=probe.environment())
     return probe.training
@@ -745,6 +745,27 @@ def test_three_sessions_in_the_life_of_one_training(probe, server, python):
     without = run(python, TRAIN, "mixed", count)
     assert losses(with_probe)[:int(count)] == losses(without)[:int(count)]
     assert told(with_probe, "tables") == told(without, "tables")
+
+
+def test_a_session_tells_its_own_batches(probe, server, python):
+    """Those that the training had before it are none of it; what is known late comes with a later batch."""
+    idle(probe, server)
+    size = probe.folder / "size"
+    size.write_text("8")
+    training = begin(probe, python, "steered", str(size), program=str(HERE / "models.py"))
+    until(lambda: list(probe.ring.glob("*.ring")), "the training's ring")
+    for uid, rows in (("session-a", 8), ("session-b", 24)):
+        size.write_text(str(rows))
+        settings = settings_of(uid, stretch={"seconds": 0.1}, durationSeconds=1000)
+        server.say(True, session=uid, settings=settings)
+        until(lambda uid=uid: len(of_session(server, uid)) >= 3, "batches of " + uid)
+        server.say(False, session=uid, settings=settings)
+        until(lambda uid=uid: of_session(server, uid)[-1]["stretch"]["last"], "the capture's end")
+        assert of_session(server, uid)[-1]["process"]["batch"] == "%dx16 float32" % rows
+    assert end(probe, training).returncode == 0
+    probe.finish()
+    digests = {batch["process"]["modelDigest"] for batch in server.batches if batch["steps"]["number"]}
+    assert len(digests) == 1
 
 
 def test_the_next_session_waits_for_the_last_word_of_the_one_before(probe, server, python):

@@ -5,6 +5,7 @@
 #include "estimate/pattern/tests/near.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define DAY (INT64_C(86400) * 1000000000)
 #define NOW (20000 * DAY)
@@ -160,12 +161,82 @@ static void test_what_is_not_alike(void **state)
     free_all(u, 3);
 }
 
+static pp_usage *trains(const char *name, const char *digest, const char *batch)
+{
+    pp_usage *u = usage(10, 0.5, PP_USAGE_LAYERS, true);
+    assert_int_equal(pp_models_add(&u->models, name, digest, batch, NULL), 0);
+    return u;
+}
+
+/* Takes the usages, of sessions by the first letter of their names; the names of those kept. */
+static const char *kept(pp_usage **all, const char *const *names, size_t n, int expected_others)
+{
+    static char text[64];
+    pp_merge_input in[8];
+    int others = -1;
+    size_t left = n, at = 0;
+    assert_true(n <= 8);
+    for (size_t i = 0; i < n; i++)
+        in[i] = (pp_merge_input){names[i], NOW + names[i][0] * DAY, all[i]};
+    assert_int_equal(pp_merge_select(in, &left, &others, NULL), 0);
+    for (size_t i = 0; i < left; i++)
+        text[at++] = in[i].session[0];
+    text[at] = '\0';
+    assert_int_equal(others, expected_others);
+    free_all(all, n);
+    return text;
+}
+
+static void test_another_model_begins_anew(void **state)
+{
+    (void)state;
+    static const char *const four[] = {"a", "b", "c", "d"};
+    pp_usage *same[] = {trains("M", "1", "8"), trains("M", "1", "8"), trains("M", "1", "8"),
+                        trains("M", "1", "8")};
+    assert_string_equal(kept(same, four, 4, 0), "abcd");
+    pp_usage *back[] = {trains("M", "1", "8"), trains("M", "2", "8"), trains("M", "1", "16"),
+                        trains("M", "1", "8")}; /* what it was before, too */
+    assert_string_equal(kept(back, four, 4, 2), "ad");
+    pp_usage *unknown[] = {trains("M", "1", "8"), trains("M", "", "8"), trains("N", "", "8"),
+                           trains("M", "", "8")};
+    assert_string_equal(kept(unknown, four, 4, 2), "bd");
+    static const char *const backwards[] = {"d", "c", "b", "a"};
+    pp_usage *newest[] = {trains("N", "1", "8"), trains("N", "1", "8"), trains("M", "1", "8"),
+                          trains("M", "1", "8")};
+    assert_string_equal(kept(newest, backwards, 4, 2), "dc");
+    pp_usage *nothing[] = {trains("M", "1", "8"), trains("N", "1", "8"), trains("M", "1", "8"),
+                           trains("", "", "")};
+    nothing[1]->steps = nothing[3]->steps = 0; /* the newest has no step, and none of that counts */
+    assert_string_equal(kept(nothing, four, 4, 0), "abcd");
+}
+
+/* Pipeline stages: what a session's GPUs train is one set, whatever GPU has which. */
+static void test_sessions_of_several_models(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = {"a", "a", "b", "b", "c", "c", "c"};
+    pp_usage *u[] = {trains("S", "1", "8"), trains("S", "2", ""), trains("S", "1", "8"),
+                     trains("S", "3", ""),  trains("S", "2", ""), trains("S", "1", "8"),
+                     trains("S", "2", "")};
+    const pp_merge_input in[] = {{"a", NOW, u[0]}, {"a", NOW, u[1]}};
+    pp_usage *merged = NULL;
+    assert_int_equal(pp_usage_merge(in, 2, NOW, &merged, NULL), 0);
+    assert_int_equal(merged->models.n, 2);
+    assert_string_equal(merged->models.items[1].digest, "2");
+    pp_usage_free(merged);
+    assert_string_equal(kept(u, gpus, 7, 1), "aaccc");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors_hold),       cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_two_sessions),      cmocka_unit_test(test_old_sessions_count_less),
+        cmocka_unit_test(test_errors_hold),
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_two_sessions),
+        cmocka_unit_test(test_old_sessions_count_less),
         cmocka_unit_test(test_what_is_not_alike),
+        cmocka_unit_test(test_another_model_begins_anew),
+        cmocka_unit_test(test_sessions_of_several_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -455,6 +455,46 @@ static void test_many_types(void **state)
     free(w);
 }
 
+static char *text(const char *of)
+{
+    return (char *)(uintptr_t)of;
+}
+
+/* Of the GPU's processes that say what they train; one that says nothing is none of these. */
+static void test_models(void **state)
+{
+    (void)state;
+    world *w = make(0);
+    char other_gpu[] = "GPU-b", *other[] = {other_gpu};
+    const pp_activity_process mine = w->process;
+    pp_activity_process processes[] = {mine, mine, mine, mine, mine};
+    processes[0].model = text("B");
+    processes[0].digest = text("0123456789abcdef");
+    processes[0].batch = text("8x16 float32");
+    processes[1] = processes[0]; /* a rank that trains the same */
+    processes[2].model = text("A");
+    processes[3].model = text("?");
+    processes[4] = processes[0];
+    processes[4].model = text("C");
+    processes[4].gpus = (pp_strings){other, 1};
+    w->activity.processes = processes;
+    w->activity.n_processes = 5;
+    pp_usage *u = find(w, 0);
+    assert_int_equal(u->models.n, 2);
+    assert_string_equal(u->models.items[0].name, "A");
+    assert_string_equal(u->models.items[0].digest, "");
+    assert_string_equal(u->models.items[1].name, "B");
+    assert_string_equal(u->models.items[1].digest, "0123456789abcdef");
+    assert_string_equal(u->models.items[1].batch, "8x16 float32");
+    pp_usage_free(u);
+    processes[0] = processes[1] = processes[2] = mine;
+    u = find(w, 0);
+    assert_int_equal(u->models.n, 1);
+    assert_string_equal(u->models.items[0].name, "");
+    pp_usage_free(u);
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,7 +502,7 @@ int main(void)
         cmocka_unit_test(test_bounds),          cmocka_unit_test(test_whose_idle_time_it_is),
         cmocka_unit_test(test_what_is_exposed), cmocka_unit_test(test_elapsed_times),
         cmocka_unit_test(test_windows),         cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_many_types),
+        cmocka_unit_test(test_many_types),      cmocka_unit_test(test_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

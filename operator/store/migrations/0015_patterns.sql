@@ -1,5 +1,8 @@
 -- How each GPU of a session was used, and what its workload is like by its sessions (docs/patterns.md).
 -- Every figure has its standard error; NULL: it is not known.
+ALTER TABLE process
+    ADD COLUMN model_digest text,              -- of its modules and parameters; '' or NULL: not known, as of the next one
+    ADD COLUMN batch text;                     -- shapes of what it is trained with, as 64x3x224x224 float32
 CREATE TABLE usage (
     session_uid     text NOT NULL,
     pod_uid         text NOT NULL,
@@ -12,6 +15,9 @@ CREATE TABLE usage (
     step_sd_ns      double precision,          -- from step to step
     idle            double precision,          -- share of a step in which no kernel ran
     idle_stderr     double precision,
+    models          text[] NOT NULL,           -- that were trained: class of each; '' where it is not known, as of the others
+    model_digests   text[] NOT NULL,           -- of its modules and parameters
+    batches         text[] NOT NULL,           -- shapes of what it was trained with
     PRIMARY KEY (session_uid, pod_uid, gpu_uuid),
     FOREIGN KEY (session_uid, pod_uid, gpu_uuid) REFERENCES attribution ON DELETE CASCADE
 );
@@ -67,6 +73,10 @@ CREATE TABLE pattern (
     step_sd_ns      double precision,
     idle            double precision,
     idle_stderr     double precision,
+    models          text[] NOT NULL,           -- of the newest session, and of all that it is made of; as of usage, 16 at most
+    model_digests   text[] NOT NULL,
+    batches         text[] NOT NULL,
+    sessions_of_other_models integer NOT NULL, -- that are not part of it
     PRIMARY KEY (namespace, workload_kind, workload_name)
 );
 CREATE TABLE pattern_metric (

@@ -2065,6 +2065,45 @@ static void replays_are_no_training(void **state)
     finish(f);
 }
 
+static void put_model(fixture *f, const char *instance, int64_t seq, const char *digest,
+                      const char *shapes)
+{
+    sample_batch b;
+    pp_error err = {0};
+    make_batch(&b, seq);
+    b.batch.instance = (char *)(uintptr_t)instance;
+    b.batch.process.digest = (char *)(uintptr_t)digest;
+    b.batch.process.batch = (char *)(uintptr_t)shapes;
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
+    wait_all(f);
+}
+
+/* What it said last, to whichever agent, and in whatever order that comes. */
+static void what_a_process_trains(void **state)
+{
+    (void)state;
+    fixture *f = start("t_models");
+    prepare_target(f);
+    put_model(f, "agent-1", 1, "0123456789abcdef", "");
+    put_model(f, "agent-1", 3, "0123456789abcdef", hostile);
+    put_model(f, "agent-1", 2, "ffffffffffffffff", "8 int64");
+    expect(f, "SELECT model, model_digest, batch <> '' FROM process", "DLRM|0123456789abcdef|t");
+    pp_activity *a = load(f);
+    assert_string_equal(a->processes[0].model, "DLRM");
+    assert_string_equal(a->processes[0].digest, "0123456789abcdef");
+    assert_string_equal(a->processes[0].batch, hostile);
+    pp_activity_free(a);
+    put_model(f, "agent-0", 4, "ffffffffffffffff", "8 int64");
+    a = load(f);
+    assert_int_equal(a->n_processes, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(a->processes[i].digest, "ffffffffffffffff");
+        assert_string_equal(a->processes[i].batch, "8 int64");
+    }
+    pp_activity_free(a);
+    finish(f);
+}
+
 /* What an agent counts is its own to say: figures that cannot be summed keep no session from its
  * end. */
 static void figures_that_cannot_be(void **state)
@@ -2231,7 +2270,8 @@ static void retention(void **state)
 
 /* ---- patterns ---- */
 
-static void put_usage(fixture *f, const char *session, double step_ms, double sm)
+static void put_usage_of(fixture *f, const char *session, double step_ms, double sm,
+                         const char *batch)
 {
     pp_error err = {0};
     pp_estimates s;
@@ -2262,10 +2302,18 @@ static void put_usage(fixture *f, const char *session, double step_ms, double sm
     assert_int_equal(pp_usage_add_type(&u, hostile, true, (pp_figure){0.5, 0.1}, NULL), 0);
     assert_int_equal(
         pp_usage_add_type(&u, "optimizer", false, (pp_figure){0.25, (double)NAN}, NULL), 0);
+    assert_int_equal(pp_models_add(&u.models, hostile, "0123456789abcdef", batch, NULL), 0);
+    assert_int_equal(pp_models_add(&u.models, "", "", "", NULL), 0);
     called(f, pp_store_put_solution(f->store, session, "p1", &s, &u, true, on_done, f, &err), &err);
     wait_all(f);
     assert_int_equal(f->failed, 0);
     pp_strings_free(&u.names);
+    pp_models_done(&u.models);
+}
+
+static void put_usage(fixture *f, const char *session, double step_ms, double sm)
+{
+    put_usage_of(f, session, step_ms, sm, "8x16 float32");
 }
 
 typedef struct seen_usages {
@@ -2358,6 +2406,14 @@ static void a_workload_is_what_its_sessions_are(void **state)
     assert_int_equal(make_patterns(f, "s1").n, 1);
     expect(f, "SELECT session_uid, sessions FROM pattern", "s2|2");
     expect(f, "SELECT count(*) FROM pattern_metric", "2");
+    /* Another batch is another version, which begins anew. */
+    execute(f->direct, "UPDATE session SET phase = 'Succeeded' WHERE uid = 's2'");
+    put_usage_of(f, "s2", 20, 0.75, "16x16 float32");
+    assert_int_equal(make_patterns(f, "s1").n, 2);
+    expect(f,
+           "SELECT session_uid, sessions, sessions_of_other_models, gpus, steps, step_ns, "
+           "last_at - first_at, models[1], model_digests, batches FROM pattern",
+           "s2|1|1|1|40|20000000|00:00:00||{\"\",0123456789abcdef}|{\"\",\"16x16 float32\"}");
     execute(f->direct, "DELETE FROM session WHERE uid = 's2'");
     expect(f, "SELECT count(*) FROM pattern", "0");
     finish(f);
@@ -2511,6 +2567,7 @@ int main(void)
         cmocka_unit_test(copies_without_end),
         cmocka_unit_test(kernels_without_end),
         cmocka_unit_test(replays_are_no_training),
+        cmocka_unit_test(what_a_process_trains),
         cmocka_unit_test(figures_that_cannot_be),
         cmocka_unit_test(replays_of_who_is_gone),
         cmocka_unit_test(large_load),

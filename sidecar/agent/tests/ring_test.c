@@ -266,9 +266,13 @@ static void test_damage_is_noticed(void **state)
     h->layer_count = UINT32_MAX;
     memset(h->model, 'x', sizeof h->model); /* no NUL anywhere */
     memset(h->gpus, 'x', sizeof h->gpus);
+    memset(h->model_digest, 'x', sizeof h->model_digest);
+    memset(h->batch, 'x', sizeof h->batch);
     assert_int_equal(take(r, marks, 16), 4);
     assert_int_equal(pp_reader_header(r)->layer_count, PP_RING_LAYERS);
     assert_int_equal(strlen(pp_reader_header(r)->model), sizeof h->model - 1);
+    assert_int_equal(strlen(pp_reader_header(r)->model_digest), sizeof h->model_digest - 1);
+    assert_int_equal(strlen(pp_reader_header(r)->batch), sizeof h->batch - 1);
     h->head = 3;
     assert_int_equal(pp_reader_refresh(r, &err), -1);
     h->head = 4;

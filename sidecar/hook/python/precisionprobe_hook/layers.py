@@ -11,6 +11,7 @@ _DATA_PARALLEL = frozenset(("DistributedDataParallel", "DataParallel", "DeepSpee
 _LIMIT = 4096
 _FOLDS = (None, 16, 12, 8, 6, 5, 4, 3, 2, 1, 0)  # depths at which a module stands for all in it, where there are more layers
 _OPTIMIZED = 1  # of a code object's flags: its variables are no dictionary
+_MOST_MODULES = 32768  # that are looked at in a digest
 _DEEPEST = 40  # parents below are none: so many forwards may be open in a thread
 
 
@@ -240,6 +241,50 @@ def has_parameters(module):
 
 def wants(filters, name, type_name):
     return _Filter(filters).takes(name, type_name)
+
+
+def _own(module):
+    """Names, shapes and types of a module's own parameters; under ZeRO-3 and in FSDP's flat ones, those of the whole."""
+    found = []
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            whole = getattr(parameter, "ds_shape", None)
+            whole = getattr(parameter, "_shapes", None) if whole is None else whole
+            shape = parameter.shape if whole is None else whole
+            found.append((name, str(tuple(shape)), str(parameter.dtype)))
+    return found
+
+
+def _digest(model):
+    import hashlib  # torch has imported it
+    made = hashlib.blake2b(digest_size=8)
+    seen = set()
+    left = [((), model)]
+    while left and len(seen) < _MOST_MODULES:
+        path, module = left.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        parallel = type(module).__name__ in _DATA_PARALLEL
+        wrapper = parallel or any([name in _WRAPPERS for name in module._modules])
+        own = _own(module)
+        if own or not wrapper:
+            made.update(ascii((".".join(path), "" if wrapper else type(module).__name__, own)).encode())
+        for name, child in reversed(_children(module)):
+            hidden = name in _WRAPPERS or (parallel and name == "module")
+            left.append((path if hidden else path + (name,), child))
+    return made.hexdigest()
+
+
+def digest(model):
+    """
+    16 digits that a model has until it is changed: of names and classes of its modules, shapes and types of their
+    parameters, whatever wraps it. "": it cannot be told.
+    """
+    try:
+        return _digest(model) if model is not None else ""
+    except Exception:  # a module's attributes may be anything, and a lazy one's parameters have no shape yet
+        return ""
 
 
 def class_of(model):

@@ -44,6 +44,8 @@ class _Probe:
         self.calibrated = False
         self.failures = 0
         self.refused = ""
+        self.digested = lambda: None, ""  # weak reference to a model, and its digest
+        self.trained = None, lambda: None  # session and model whose batches are looked at
         self.first = None  # weak reference to the model whose modules go by their names alone
         self.looked = None  # number of the session in which modules that were not known were looked at
         self.sampled = None  # number of the session for which the GPU is sampled
@@ -140,7 +142,7 @@ class _Probe:
             _marks.look_anew()
         self.remember(others + called, chosen)
         self.remove_entry()
-        self.describe(layers.class_of(model if model is None else self.owner(model) or model))
+        self.describe(model)
         self.calibrate()
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
@@ -150,6 +152,9 @@ class _Probe:
         always = getattr(tables, "_global_forward_hooks_always_called", None)  # torch >= 2.0
         if always is not None:
             always[self.marks[1].id] = True
+        with_kwargs = getattr(tables, "_global_forward_hooks_with_kwargs", None)  # torch >= 2.0
+        if with_kwargs is not None:
+            with_kwargs[self.marks[1].id] = True
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
         self.mark_compiler()
@@ -322,11 +327,12 @@ class _Probe:
         self.profilers.remove()
         self.remove_records()
         self.isolation.end()
-        always = getattr(self.torch.nn.modules.module, "_global_forward_hooks_always_called", {})
+        tables = self.torch.nn.modules.module
         while self.marks:
             hook = self.marks.pop()
             hook.remove()
-            always.pop(hook.id, None)
+            getattr(tables, "_global_forward_hooks_always_called", {}).pop(hook.id, None)
+            getattr(tables, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
         self.placed.clear()
         _marks.clear()
 
@@ -379,9 +385,21 @@ class _Probe:
         return self.torch.autograd.Variable._execution_engine.queue_callback
 
     def describe(self, model):
+        """Of what is trained; the model is the largest module that no other calls, and may be in one that is not called."""
+        whole = model if model is None else self.owner(model) or model
         rank, world = settings.rank(self.torch)
         self.gpus = settings.gpus(self.torch)
-        _marks.describe(model, ",".join(self.gpus), rank, world)
+        _marks.describe(layers.class_of(whole), self.digest(whole), ",".join(self.gpus), rank, world)
+        session, trained = self.trained
+        if session != _marks.session() or trained() is not model:
+            self.trained = _marks.session(), (lambda: None) if model is None else weakref.ref(model)
+            _marks.batch_anew()
+
+    def digest(self, model):
+        """Once of each model."""
+        if model is not None and self.digested[0]() is not model:
+            self.digested = weakref.ref(model), layers.digest(model)
+        return "" if model is None else self.digested[1]
 
     def sample_gpu(self, recorded):
         """Has the hook's thread start the program that samples the GPU, once in a session that asks for it."""
