@@ -60,6 +60,8 @@ static const char data_sql[] =
     "INSERT INTO usage_share SELECT session_uid, pod_uid, gpu_uuid, 'bound', b, s, 0.01 FROM "
     "usage, "
     " (VALUES ('Memory', 0.625), ('Launch', 0.375)) v (b, s);"
+    "INSERT INTO usage_share SELECT session_uid, pod_uid, gpu_uuid, 'layer', 'Linear', 0.75, 0.01 "
+    " FROM usage;"
     "INSERT INTO pattern (namespace, workload_kind, workload_name, object_name, session_uid, "
     " sessions, gpus, first_at, last_at, bound, lead, steps, undisturbed, busy, step_ns, idle) "
     " SELECT 'ml', 'Job', 'dlrm', 'job-dlrm', 's-new', 2, 4, '2026-01-02', '2026-01-03', 'Memory', "
@@ -70,7 +72,19 @@ static const char data_sql[] =
     " FROM usage_share WHERE pod_uid = 'p-new0';"
     "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, windows, dropped_samples, "
     " repeated_samples, judged, explained) SELECT session_uid, pod_uid, gpu_uuid, 'sm_active', 9, "
-    " 0, 0, true, 0.75 FROM attribution;";
+    " 0, 0, true, 0.75 FROM attribution;"
+    "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock, kernel_steps, "
+    " wait_steps, copy_steps, rank) SELECT 's-new', 'p-new' || n, 'agent', 0, '{GPU-a}', "
+    " 'kernels', 3, 3, 3, n FROM generate_series(0, 1) n;"
+    "INSERT INTO kernel SELECT 's-new', 'p-new0', 0, 'l0000', 'forward', 'gemm' || k, 9, 1000 * k "
+    " FROM generate_series(1, 3) k;"
+    "INSERT INTO host_wait SELECT 's-new', 'p-new0', 0, '', 'other', 'item', 'train.py', k, 9, 2, "
+    " 5000000 FROM generate_series(1, 3) k;"
+    "INSERT INTO gpu_copy SELECT 's-new', 'p-new0', 0, '', 'data', 'h2d', k, 9, 4096, 700 "
+    " FROM unnest('{pageable,pinned}'::text[]) k;"
+    "INSERT INTO rank (session_uid, pod_uid, process, rank, world_size, steps, step_ns, wait_ns, "
+    " own_ns) SELECT 's-new', 'p-new' || n, 0, n, 2, 9, 1e6, 1e5, 9e5 + n "
+    " FROM generate_series(0, 1) n;";
 
 typedef struct world {
     api_server *api;
