@@ -440,6 +440,7 @@ def check_monitoring():
             check("dashboards are those of the files", {k: json.loads(v) for k, v in found[0]["data"].items()} == files
                   and len(files) == 2 and found[0]["metadata"]["labels"].get("grafana_dashboard") == "1")
     _, text, err = render_reused("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true")
+    check("Grafana finds the dashboards with the last release's values", 'grafana_dashboard: "1"' in text, err)
     check("with the last release's values", [kinds(text).count(k) for k in ("PodMonitor", "PrometheusRule", "ConfigMap")] == [1, 1, 2], err)
 
 

@@ -135,6 +135,7 @@ static size_t hostile(const char *ret[32], char longs[2][LONG + 1])
                                         "\xf0\x9f\x98",
                                         "\xed\xa0\x80",
                                         "\xc0\x80",
+                                        "\xc0\xaf",
                                         "a\xe2\x80\xae"
                                         "txt",
                                         "\xe2\x80\x8f",
@@ -168,6 +169,8 @@ static void names_stay_distinct_and_bounded(void **state)
         pp_label_value(names[i], values[i]);
         assert_null(strchr(values[i], '\n'));
         assert_string_not_equal(values[i], PP_LABEL_REST);
+        PP_CLEANUP_JSON json_t *text = json_string(values[i]); /* refuses what is no UTF-8 */
+        assert_non_null(text);
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(values[i], values[k]);
     }
@@ -193,10 +196,18 @@ static void cuts_are_between_characters(void **state)
                 memcpy(name + i * strlen(characters[c]), characters[c], strlen(characters[c]) + 1);
             pp_label_value(name, value);
             assert_true(strlen(value) <= PP_LABEL_BYTES);
-            PP_CLEANUP_JSON json_t *text = json_string(value); /* refuses what is no UTF-8 */
+            PP_CLEANUP_JSON json_t *text = json_string(value);
             assert_non_null(text);
             if (strlen(name) <= PP_LABEL_BYTES)
                 assert_string_equal(value, name);
+            (void)strcat(name, "y"); /* so that cuts lie elsewhere */
+            pp_label_value(name, value);
+            text = (json_decref(text), json_string(value));
+            assert_non_null(text);
+            memmove(name + 1, name, strlen(name) + 1);
+            pp_label_value(name, value);
+            text = (json_decref(text), json_string(value));
+            assert_non_null(text);
             name[0] = '\x01'; /* as many bytes more of a replacement, and a digest */
             pp_label_value(name, value);
             text = (json_decref(text), json_string(value));
