@@ -55,7 +55,7 @@ static bool is_printable(uint32_t code)
 /** The name with a replacement for each thing that cannot be printed; owned. */
 static char *clean(const char *name, bool *ret_changed)
 {
-    char *out = malloc(3 * strlen(name) + 1);
+    char *out = calloc(3 * strlen(name) + 1, 1);
     char *to = out;
     *ret_changed = false;
     for (const unsigned char *p = (const unsigned char *)name; out && *p;) {
@@ -110,7 +110,10 @@ static void escape(const char *text, char *out)
     for (; *text; text++) {
         if (*text == '\\' || *text == '"' || *text == '\n')
             *out++ = '\\';
-        *out++ = *text == '\n' ? 'n' : *text;
+        if (*text == '\n')
+            *out++ = 'n';
+        else
+            *out++ = *text;
     }
     *out = '\0';
 }

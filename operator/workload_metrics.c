@@ -214,7 +214,8 @@ static int put_failed(struct pp_workload_metrics *m, pp_error *err)
 static int put_workloads(struct pp_workload_metrics *m, pp_error *err)
 {
     size_t n = 0;
-    PP_CLEANUP_FREE const pp_workload_text **texts = calloc(m->shown.n + 1, sizeof *texts);
+    PP_CLEANUP_FREE const pp_workload_text **texts =
+        calloc(m->shown.n + 1, sizeof(const pp_workload_text *));
     if (!texts)
         return pp_error_nomem(err);
     for (size_t i = 0; i < m->shown.n; i++) {

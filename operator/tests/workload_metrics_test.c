@@ -281,8 +281,8 @@ static double sum_of(const char *text, const char *family, const char *with, int
     double sum = 0;
     *ret_n = 0;
     for (const char *at = text; (at = strstr(at, family)); at += strlen(family)) {
-        const char *end = strchr(at, '\n');
-        PP_CLEANUP_FREE char *line = strndup(at, (size_t)(end - at));
+        PP_CLEANUP_FREE char *line = strndup(at, strcspn(at, "\n"));
+        assert_non_null(line);
         if (at[-1] != '\n' || !strstr(line, with))
             continue;
         sum += strtod(strrchr(line, ' '), NULL);
@@ -298,7 +298,7 @@ static double value_of(const char *text, const char *series)
     const char *at = strstr(text, line);
     if (!at)
         fail_msg("there is no %s", series);
-    return strtod(at + strlen(line), NULL);
+    return at ? strtod(at + strlen(line), NULL) : (double)NAN;
 }
 
 static void close_to(double value, double other)
