@@ -91,6 +91,11 @@ static const pp_config_option options[] = {
      "Namespace of the Lease; empty: the operator's own"},
     {"log.level", PP_CONFIG_CHOICE, AT(log.level), "info", 0, 0, "debug|info|warn|error",
      "Lowest level that is logged"},
+    {"metrics.layers", PP_CONFIG_INTEGER, AT(metrics.layers), "20", 1, 200, NULL,
+     "Layers of a workload that /metrics tells apart, those that take most time; the rest is "
+     "summed"},
+    {"metrics.workloads", PP_CONFIG_INTEGER, AT(metrics.workloads), "200", 0, 1000, NULL,
+     "Workloads that /metrics tells, those whose sessions ended last; 0: none"},
     {"owner.deployment", PP_CONFIG_STRING, AT(owner.deployment), "", 0, 0, NULL,
      "Deployment in the operator's namespace that owns what the operator creates for itself "
      "(Lease, "

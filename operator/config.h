@@ -61,6 +61,10 @@ typedef struct pp_config {
         char *level; /**< debug, info, warn, error */
     } log;
     struct {
+        int64_t layers;    /**< of a workload, told apart */
+        int64_t workloads; /**< 0: none is exported */
+    } metrics;
+    struct {
         char *deployment;
     } owner;
     struct {

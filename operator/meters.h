@@ -40,6 +40,10 @@ typedef struct pp_meters {
     pp_meter *kube_events_dropped;
     pp_meter *idle;
     pp_meter *denied[PP_RIGHT_COUNT];
+    pp_meter *workloads; /**< set by workload_metrics.c, as are those below */
+    pp_meter *workloads_left_out;
+    pp_meter *workloads_without_layers;
+    pp_meter *workload_read_failures;
     pp_meter *store_up;
     pp_meter *prometheus_up;
     pp_meter *store_committed;

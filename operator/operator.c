@@ -25,6 +25,7 @@
 #include "operator/stuck.h"
 #include "operator/tls.h"
 #include "operator/watches.h"
+#include "operator/workload_metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,8 @@ static void on_tick(uv_timer_t *timer)
         pp_watches_enqueue_all(op);
     op->rights_news = false;
     pp_runtime_each_awake(op, collect_and_solve);
+    if (pp_watches_synced(op))
+        pp_workload_metrics_tick(op);
     if (++op->ticks % TRIM_EVERY_TICKS == 0)
         pp_memory_trim();
 }
@@ -101,6 +104,7 @@ static void finish_stop(pp_operator *op)
     pp_match_index_free(op->matches);
     pp_workqueue_free(op->queue);
     pp_results_stop(op);
+    pp_workload_metrics_stop(op);
     pp_kube_reviewer_free(op->reviewer);
     pp_kube_recorder_free(op->recorder);
     op->lease = NULL;
@@ -270,7 +274,7 @@ int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config,
     op->tick.data = op;
     op->retention.data = op;
     set_identity(op);
-    if (pp_meters_make(op, err) < 0 ||
+    if (pp_meters_make(op, err) < 0 || pp_workload_metrics_start(op, err) < 0 ||
         pp_meters_add_build(op->meters.registry, PP_VERSION, PP_ARCHITECTURE, err) < 0 ||
         pp_turns_start(&op->turns, loop, op->meters.turn_seconds, err) < 0 ||
         pp_solve_start(op, err) < 0 || connect_edges(op, err) < 0 || set_endpoint(op, err) < 0)
@@ -333,6 +337,7 @@ void pp_operator_done(pp_operator *op)
     pp_connections_forget_all(op);
     pp_solve_done(op);
     pp_patterns_done_all(op);
+    pp_workload_metrics_done(op);
     pp_metrics_free(op->meters.registry);
     json_decref(op->owner);
     json_decref(op->labels);

@@ -7,6 +7,7 @@
 #include "operator/patterns.h"
 #include "operator/state.h"
 #include "operator/watches.h"
+#include "operator/workload_metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,7 @@ static void on_finished(void *user, const pp_error *error)
     const reference *r = user;
     if (!error && *r->succeeded)
         pp_patterns_make_of(r->op, r->uid, r->succeeded);
+    pp_workload_metrics_changed(r->op);
     pp_runtime *runtime = resolve(user);
     if (runtime && error) {
         pp_warn(runtime->key, "storing the session's end: %s", error->message);

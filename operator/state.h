@@ -86,7 +86,8 @@ struct pp_operator {
     uv_timer_t tick;    /**< collects and solves what is due */
     unsigned ticks;
     uv_timer_t retention;
-    struct pp_patterns_left *patterns_left; /**< of patterns.c; NULL: none */
+    struct pp_workload_metrics *workload_metrics; /**< NULL: none are exported */
+    struct pp_patterns_left *patterns_left;       /**< of patterns.c; NULL: none */
     uv_timer_t recall; /**< of leader.c: how long agents are kept without the Lease */
     pp_rights rights;
     char rights_told[256]; /**< what the last Event about them said is missing */

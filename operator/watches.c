@@ -6,6 +6,7 @@
 #include "operator/session_runtime.h"
 #include "operator/solve_options.h"
 #include "operator/state.h"
+#include "operator/workload_metrics.h"
 
 #include <string.h>
 
@@ -116,6 +117,7 @@ static void on_session(void *user, const char *key, const void *object)
 {
     pp_operator *op = user;
     pp_meters_session(&op->meters, NULL, object);
+    pp_workload_metrics_session(op, NULL, object);
     take_session(op, key, object);
     op->watches_events->session(op, object);
 }
@@ -128,6 +130,7 @@ static void on_session_update(void *user, const char *key, const void *old, cons
     if (strcmp(before->uid, now->uid) != 0)
         pp_match_drop_session(op->matches, before->uid);
     pp_meters_session(&op->meters, before, now);
+    pp_workload_metrics_session(op, before, now);
     take_session(op, key, now);
     if (strcmp(before->uid, now->uid) != 0)
         op->watches_events->session(op, now);
@@ -138,6 +141,7 @@ static void on_session_delete(void *user, const char *key, const void *last)
     pp_operator *op = user;
     pp_match_drop_session(op->matches, ((const pp_session *)last)->uid);
     pp_meters_session(&op->meters, last, NULL);
+    pp_workload_metrics_session(op, last, NULL);
     pp_watches_enqueue(op, key);
 }
 

@@ -153,7 +153,8 @@ WRONG_VALUES = (
     "config.kubernetes.namespace=ML", "config.kubernetes.requestsPerSecond=0", "config.log.level=loud",
     "config.sampling.periodMicroseconds=1", "config.attribution.maxStandardErrorPoints=51",
     "resources.limits.memory=big", "resources.requests.cpu=-1", 'resources.limits.cpu=""', "resources.limit.cpu=1",
-    "image.repository=not an image", "image.tag=a:b", "image.digest=sha256:12", "image.pullPolicy=Sometimes",
+    "podMonitor.enabled=perhaps", "podMonitor.interval=often", "prometheusRule.labels.a=1", "dashboards.folder=x",
+    "config.metrics.layers=0", "config.metrics.workloads=1001", "image.repository=not an image", "image.tag=a:b", "image.digest=sha256:12", "image.pullPolicy=Sometimes",
     "image.pullSecrets[0]=A_B", "postgres.existingSecret=My_Secret", "postgres.secretKey=a/b", "replicaCount=-1",
     "replicaCount=many", "webhook.timeoutSeconds=0", "webhook.timeoutSeconds=10", "webhook.clientCA.key=../ca.crt",
     "webhook.objectSelector[0].key=a", "sessions.ttlSecondsAfterFinished=0", "sessions.ttlSecondsAfterFinished=31536001",
@@ -414,6 +415,35 @@ def check_network_policy():
         check(f"refused: {json.dumps(wrong)}", "/networkPolicy" in said, str(said))
 
 
+def check_monitoring():
+    """What watches the operator: only where it is asked for; files as they are, whatever braces they hold."""
+    wanted = {"podMonitor": "PodMonitor", "prometheusRule": "PrometheusRule", "dashboards": "ConfigMap"}
+    _, plain, _ = render("postgres.existingSecret=pg")
+    for value, kind in wanted.items():
+        _, text, err = render("postgres.existingSecret=pg", f"{value}.enabled=true", f"{value}.labels.team=ml")
+        more = kinds(text)
+        for known in kinds(plain):
+            more.remove(known) if known in more else None
+        check(f"{value} is there when asked for", more == [kind], err or str(more))
+        found = [d for d in map(yaml.safe_load, documents(text)) if d["metadata"]["labels"].get("team") == "ml"]
+        check(f"{value} has its labels", len(found) == 1 and found[0]["kind"] == kind, str(found)[:200])
+        if kind == "PodMonitor":
+            pods = next(d for d in map(yaml.safe_load, documents(text)) if d["kind"] == "Deployment")["spec"]["template"]
+            selector = found[0]["spec"]["selector"]["matchLabels"]
+            ports = [p["name"] for p in pods["spec"]["containers"][0]["ports"]]
+            check("the PodMonitor finds the operator's pods", selector.items() <= pods["metadata"]["labels"].items()
+                  and found[0]["spec"]["podMetricsEndpoints"][0]["port"] in ports, str(found[0]["spec"]))
+        elif kind == "PrometheusRule":
+            check("rules are those of the file", found[0]["spec"] == yaml.safe_load((CHART / "files/rules.yaml").read_text()))
+        else:
+            files = {f"precisionprobe-{f.name}": json.loads(f.read_text()) for f in (CHART / "files/dashboards").iterdir()}
+            check("dashboards are those of the files", {k: json.loads(v) for k, v in found[0]["data"].items()} == files
+                  and len(files) == 2 and found[0]["metadata"]["labels"].get("grafana_dashboard") == "1")
+    _, text, err = render_reused("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true")
+    check("Grafana finds the dashboards with the last release's values", 'grafana_dashboard: "1"' in text, err)
+    check("with the last release's values", [kinds(text).count(k) for k in ("PodMonitor", "PrometheusRule", "ConfigMap")] == [1, 1, 2], err)
+
+
 def check_expiry():
     for given, expected in (("604800 by default", 604800), ("=60", 60), ("=", None), ("=null", None)):
         sets = [f"sessions.ttlSecondsAfterFinished{given}"] if given.startswith("=") else []
@@ -499,6 +529,7 @@ def main():
     check_rendered()
     check_texts()
     check_expiry()
+    check_monitoring()
     check_network_policy()
     check_reused_values()
     check_odd_names()

@@ -282,6 +282,42 @@ def test_the_api_tells_the_same_patterns(run, world):
     world.cluster.kubectl("-n", SERVICES, "delete", "serviceaccount/reader", "rolebinding/reader")
 
 
+def test_the_operators_own_metrics_are_the_results(run, world):
+    """To the last digit where a Job has one GPU; the mean where it has two. The layers add up to the marked step."""
+    of = {name: f'workload_namespace="{SERVICES}",workload_kind="Job",workload_name="{name}"' for name in ("dlrm", "dlrm-ddp")}
+
+    def told():
+        metrics = world.metrics(world.wait_for_leader())
+        sessions = [key for key in metrics or () if key.startswith("precisionprobe_workload_info{") and run.uid in key]
+        return metrics if all(any(labels in key for key in sessions) for labels in of.values()) else None
+
+    metrics = wait_until("the session's workloads at /metrics", told, 60)
+    for name, labels in of.items():
+        rows = world.database.rows(
+            "SELECT layer, phase, sum(i.total_ns / 1e9::float8 / a.step_count) AS seconds, count(*) AS gpus FROM item i "
+            "JOIN attribution a USING (session_uid, pod_uid, gpu_uuid) JOIN target t USING (session_uid, pod_uid) "
+            f"WHERE session_uid = '{run.uid}' AND workload_name = '{name}' AND i.kind = 'layer' GROUP BY 1, 2")
+        step, = world.database.rows(
+            "SELECT avg(a.step_ns / 1e9::float8 / a.step_count) AS seconds, count(*) AS gpus FROM attribution a "
+            f"JOIN target t USING (session_uid, pod_uid) WHERE session_uid = '{run.uid}' AND workload_name = '{name}'")
+        series = {key: value for key, value in metrics.items() if key.startswith(f"precisionprobe_layer_step_seconds{{{labels},")}
+        assert abs(sum(series.values()) / step["seconds"] - 1) < 1e-6
+        named = {(r["layer"], r["phase"]): r["seconds"] / step["gpus"] for r in rows}
+        found = {key: series.get(f'precisionprobe_layer_step_seconds{{{labels},layer="{key[0]}",phase="{key[1]}"}}')
+                 for key in named}
+        assert len({layer for (layer, _), value in found.items() if value is not None}) == min(20, len({k[0] for k in named}))
+        assert all(value is None or value == pytest.approx(named[key], rel=1e-12, abs=0) for key, value in found.items())
+        if step["gpus"] == 1:
+            assert all(value in (None, named[key]) for key, value in found.items())
+    usage = {key: value for key, value in metrics.items() if key.startswith(f"precisionprobe_layer_usage_ratio{{{of['dlrm']},")}
+    means = {f'precisionprobe_layer_usage_ratio{{{of["dlrm"]},layer="{r["layer"]}",phase="{r["phase"]}",metric="{r["metric"]}"}}':
+             r["mean"] / 100 if r["metric"] == "gpu_util" else r["mean"]
+             for r in run.rows if r["kind"] == "layer" and r["pod_name"] in run.of_job("dlrm") and r["mean"] is not None}
+    of_layers = {key: value for key, value in usage.items() if 'layer=""' not in key}
+    assert len(of_layers) > 20 and of_layers.items() <= means.items()
+    assert metrics["precisionprobe_workloads_left_out"] == 0
+
+
 def test_the_means_of_a_usage_are_the_truth(run, world):
     """What patterns are made of. Of all the step's time, by the layers' values or by windows: as the virtual GPU knows it."""
     for pod in run.of_job("dlrm"):

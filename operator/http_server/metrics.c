@@ -36,7 +36,8 @@ typedef struct family {
 
 typedef struct collector {
     struct collector *next;
-    void (*collect)(void *context);
+    void (*collect)(void *context);                           /* either */
+    int (*append)(void *context, pp_buf *out, pp_error *err); /* or */
     void *context;
 } collector;
 
@@ -233,24 +234,35 @@ void pp_meter_observe(pp_meter *metric, double value)
     }
 }
 
+static int add_collector(pp_metrics *metrics, const collector *wanted, pp_error *err)
+{
+    collector *c = malloc(sizeof *c);
+    if (!c)
+        return pp_error_nomem(err);
+    *c = *wanted;
+    LL_APPEND(metrics->collectors, c);
+    return 0;
+}
+
 int pp_metrics_on_render(pp_metrics *metrics, void (*collect)(void *context), void *context,
                          pp_error *err)
 {
-    collector *c = calloc(1, sizeof *c);
-    if (!c)
-        return pp_error_nomem(err);
-    c->collect = collect;
-    c->context = context;
-    LL_APPEND(metrics->collectors, c);
-    return 0;
+    const collector c = {.collect = collect, .context = context};
+    return add_collector(metrics, &c, err);
+}
+
+int pp_metrics_on_append(pp_metrics *metrics,
+                         int (*append)(void *context, pp_buf *out, pp_error *err), void *context,
+                         pp_error *err)
+{
+    const collector c = {.append = append, .context = context};
+    return add_collector(metrics, &c, err);
 }
 
 /* ---- rendering ---------------------------------------------------------------------------------
  */
 
-/** A number as Prometheus reads it, as short as tells it from others; whole ones without exponent,
- * so that counters stay readable. */
-static void format_number(char *out, size_t size, double value)
+void pp_metrics_format_number(char *out, size_t size, double value)
 {
     if (isnan(value))
         (void)snprintf(out, size, "NaN");
@@ -266,7 +278,7 @@ static int render_line(pp_buf *out, const char *name, const char *suffix, const 
                        const char *more, double value, pp_error *err)
 {
     char number[40];
-    format_number(number, sizeof number, value);
+    pp_metrics_format_number(number, sizeof number, value);
     bool any = *labels || *more;
     return pp_buf_printf(out, err, "%s%s%s%s%s%s%s %s\n", name, suffix, any ? "{" : "", labels,
                          *labels && *more ? "," : "", more, any ? "}" : "", number);
@@ -278,7 +290,8 @@ static int render_histogram(pp_buf *out, const char *name, const pp_meter *m, pp
     for (size_t i = 0; i <= m->bound_count; i++) {
         char bound[40];
         char le[64];
-        format_number(bound, sizeof bound, i < m->bound_count ? m->bounds[i] : (double)INFINITY);
+        pp_metrics_format_number(bound, sizeof bound,
+                                 i < m->bound_count ? m->bounds[i] : (double)INFINITY);
         (void)snprintf(le, sizeof le, "le=\"%s\"", bound);
         cumulative = i < m->bound_count ? cumulative + m->buckets[i] : m->count;
         if (render_line(out, name, "_bucket", m->labels, le, (double)cumulative, err) < 0)
@@ -311,12 +324,18 @@ int pp_metrics_render(pp_metrics *metrics, pp_buf *out, pp_error *err)
     const collector *c;
     LL_FOREACH(metrics->collectors, c)
     {
-        c->collect(c->context);
+        if (c->collect)
+            c->collect(c->context);
     }
     const family *f;
     LL_FOREACH(metrics->families, f)
     {
         if (render_family(out, f, err) < 0)
+            return -1;
+    }
+    LL_FOREACH(metrics->collectors, c)
+    {
+        if (c->append && c->append(c->context, out, err) < 0)
             return -1;
     }
     return 0;

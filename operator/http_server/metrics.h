@@ -1,6 +1,7 @@
 /*
  * A small registry of metrics in Prometheus' text format. Metrics are made once, at start, by the
- * parts that own the figures, and live as long as the registry. Used on the loop's thread only.
+ * parts that own the figures, and live as long as the registry; others are appended at each
+ * rendering. Used on the loop's thread only.
  */
 #ifndef PP_OPERATOR_HTTP_SERVER_METRICS_H
 #define PP_OPERATOR_HTTP_SERVER_METRICS_H
@@ -17,7 +18,7 @@ typedef struct pp_meter pp_meter;
 enum {
     PP_METRICS_MAX_SERIES = 1000,  /**< of one registry */
     PP_METRICS_MAX_BUCKETS = 20,   /**< of one histogram, +Inf not counted */
-    PP_METRICS_MAX_TEXT = 1 << 20, /**< bytes of one rendering */
+    PP_METRICS_MAX_TEXT = 5 << 20, /**< bytes of one rendering */
 };
 
 /** An empty registry; NULL without memory. */
@@ -55,6 +56,16 @@ void pp_meter_observe(pp_meter *metric, double value);
 /** Called at each rendering before anything is written, to bring gauges up to date. */
 int pp_metrics_on_render(pp_metrics *metrics, void (*collect)(void *context), void *context,
                          pp_error *err);
+
+/** Called at each rendering behind all that the registry holds, to append families whose series
+ * come and go: whole ones, of other names than the registry's, in the text format. */
+int pp_metrics_on_append(pp_metrics *metrics,
+                         int (*append)(void *context, pp_buf *out, pp_error *err), void *context,
+                         pp_error *err);
+
+/** A number as Prometheus reads it, as short as tells it from others; whole ones without exponent,
+ * so that counters stay readable. */
+void pp_metrics_format_number(char *out, size_t size, double value);
 
 /** Adds process_* (memory, CPU time, open files, start time) as Prometheus' own clients do. */
 int pp_metrics_add_process(pp_metrics *metrics, pp_error *err);

@@ -219,6 +219,10 @@ static int add_parameters(pp_statement *s, const pp_query_text *t, const pp_quer
         pp_sql_text(s, q->session);
         pp_sql_text(s, q->uid);
     }
+    if (t->workload) {
+        pp_sql_text(s, q->workload_kind);
+        pp_sql_text(s, q->workload_name);
+    }
     if (t->known)
         pp_sql_strings(s, q->known);
     if (t->process) {

@@ -52,6 +52,9 @@ typedef enum pp_query_kind {
     PP_QUERY_TIMELINE,    /**< UID, pod, process, begin of the step (ns), its number */
     PP_QUERY_PATTERNS,    /**< of a namespace: the pattern's name */
     PP_QUERY_PATTERN,     /**< one, whole: no keys */
+    PP_QUERY_WORKLOADS,   /**< with the newest of the sessions `known`, the newest first: no keys */
+    PP_QUERY_WORKLOAD,    /**< in one session, as a mean over its GPUs: no keys. `limit` layers are
+                               told apart, those that take most time; the rest is summed */
     PP_QUERY_KINDS,
 } pp_query_kind;
 
@@ -64,13 +67,16 @@ typedef struct pp_query_key {
 /** Texts are borrowed during the call. */
 typedef struct pp_query {
     pp_query_kind kind;
-    const char *ns;            /**< needed but for PP_QUERY_SESSIONS */
+    const char *ns;            /**< needed but for PP_QUERY_SESSIONS and PP_QUERY_WORKLOADS */
     const char *session;       /**< its name, or the pattern's, but for lists */
     const char *uid;           /**< of the session; NULL: the latest of that name */
+    const char *workload_kind; /**< of PP_QUERY_WORKLOAD, as is its name */
+    const char *workload_name;
     const char *pod;           /**< of the timeline: its UID; NULL: the first */
     int64_t process;           /**< of the timeline; -1: the first */
     int64_t limit;             /**< rows; there is one more where others follow */
-    const pp_strings *known;   /**< versions whose rows the caller has: they are not read */
+    const pp_strings *known;   /**< versions whose rows the caller has: they are not read. Of
+                                    PP_QUERY_WORKLOADS UIDs of sessions */
     const pp_query_key *after; /**< only rows behind this key; as many parts as it has */
     size_t n_after;            /**< 0: from the first on */
 } pp_query;

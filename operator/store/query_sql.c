@@ -307,6 +307,76 @@ static const char pattern_sql[] =
                             "p.object_name = $2::text "
                             "AND ($3::text IS NULL OR p.session_uid = $3::text)";
 
+/* ---- workloads ---- */
+
+/* $1: UIDs of sessions. As in latest_session, of these alone. */
+static const char workloads_sql[] =
+    "SELECT w.*, count(*) OVER () AS workloads FROM (SELECT DISTINCT ON (t.namespace, "
+    "  t.workload_kind, t.workload_name) t.namespace, t.workload_kind, t.workload_name, "
+    "  s.uid AS session_uid, s.name AS session, s.finished_at "
+    " FROM session s JOIN target t ON t.session_uid = s.uid "
+    " WHERE s.uid = ANY ($1::text[]) AND s.phase = 'Succeeded' AND EXISTS (SELECT 1 "
+    "  FROM attribution a WHERE a.session_uid = s.uid AND a.pod_uid = t.pod_uid AND a.final) "
+    " ORDER BY t.namespace, t.workload_kind, t.workload_name, s.finished_at DESC NULLS LAST, "
+    "  s.uid) w ORDER BY w.finished_at DESC NULLS LAST, w.namespace, w.workload_kind, "
+    "w.workload_name LIMIT $2::bigint";
+
+/*
+ * g: the workload's GPUs; a pod's times of processes that name none ('') count where it has nothing
+ * else. i: of its items, per step, the mean over all GPUs: one that lacks an item has none of its
+ * time. k: layers by their time. $6: one more than are told apart.
+ */
+#define GPU_ITEMS                                                                                  \
+    "WITH g AS MATERIALIZED (SELECT a.*, t.cost_ns FROM session s "                                \
+    " JOIN target t ON t.session_uid = s.uid AND t.namespace = s.namespace "                       \
+    "  AND t.workload_kind = $4::text AND t.workload_name = $5::text "                             \
+    " JOIN attribution a ON a.session_uid = t.session_uid AND a.pod_uid = t.pod_uid "              \
+    "  AND a.final AND a.step_count > 0 AND (a.gpu_uuid <> '' OR NOT EXISTS (SELECT 1 "            \
+    "   FROM attribution o WHERE o.session_uid = a.session_uid AND o.pod_uid = a.pod_uid "         \
+    "   AND o.gpu_uuid <> '')) "                                                                   \
+    " WHERE s.uid = $3::text AND s.namespace = $1::text AND s.name = $2::text), "                  \
+    "n AS MATERIALIZED (SELECT nullif(count(*), 0)::float8 AS gpus FROM g), "                      \
+    "i AS MATERIALIZED (SELECT i.kind, i.layer, i.phase, "                                         \
+    "  sum(i.total_ns / 1e9::float8 / g.step_count) / min(n.gpus) AS seconds, "                    \
+    "  sum(i.share) / min(n.gpus) AS share, CASE WHEN bool_and(i.busy_ns IS NOT NULL) "            \
+    "   THEN sum(i.busy_ns / 1e9::float8 / g.step_count) / min(n.gpus) END AS busy "               \
+    " FROM n CROSS JOIN g JOIN item i USING (session_uid, pod_uid, gpu_uuid) "                     \
+    " WHERE i.kind NOT IN ('idle', 'job') GROUP BY i.kind, i.layer, i.phase), "                    \
+    "k AS MATERIALIZED (SELECT layer, row_number() OVER (ORDER BY sum(seconds) DESC, "             \
+    "  layer COLLATE \"C\") AS place FROM i WHERE kind = 'layer' GROUP BY layer), "
+/* What one GPU has cost the training is its pod's: it counts once. */
+#define WORKLOAD_HEAD                                                                              \
+    "h AS MATERIALIZED (SELECT n.gpus, (SELECT count(*) FROM k) AS layers, "                       \
+    "  u.step_ns / 1e9 AS step_seconds, u.idle, "                                                  \
+    "  c.cost / nullif(c.took, 0) AS cost, (SELECT coalesce((spec->>'overheadBudgetPercent')"      \
+    "   ::float8, 1) / 100 FROM session WHERE uid = $3::text) AS budget, "                         \
+    "  (SELECT json_object_agg(name, share) FROM (SELECT x.name, "                                 \
+    "    sum(x.share / u.gpus) AS share FROM g JOIN usage_share x "                                \
+    "    USING (session_uid, pod_uid, gpu_uuid) WHERE x.kind = 'bound' GROUP BY x.name) b) "       \
+    "   AS bounds, "                                                                               \
+    "  (SELECT json_object_agg(metric, mean) FROM (SELECT x.metric, avg(x.mean) AS mean FROM g "   \
+    "    JOIN usage_metric x USING (session_uid, pod_uid, gpu_uuid) "                              \
+    "    WHERE x.mean IS NOT NULL GROUP BY x.metric) m) AS metrics "                               \
+    " FROM n CROSS JOIN (SELECT nullif(count(*), 0)::float8 AS gpus, avg(x.step_ns) AS step_ns, "  \
+    "  avg(x.idle) AS idle FROM g JOIN usage x USING (session_uid, pod_uid, gpu_uuid)) u "         \
+    " CROSS JOIN (SELECT sum(cost)::float8 AS cost, sum(took)::float8 AS took FROM (SELECT "       \
+    "  max(cost_ns) AS cost, sum(step_ns + coalesce(counted_ns, 0)) AS took FROM g "               \
+    "  GROUP BY pod_uid) p) c), "
+static const char workload_sql[] = GPU_ITEMS WORKLOAD_HEAD
+    "r AS (SELECT i.kind, CASE WHEN k.place >= $6::bigint THEN NULL ELSE i.layer END AS layer, "
+    "  i.phase, sum(i.seconds) AS seconds, sum(i.share) AS share, "
+    "  CASE WHEN bool_and(i.busy IS NOT NULL) THEN sum(i.busy) END AS busy, min(k.place) AS place "
+    " FROM i LEFT JOIN k ON i.kind = 'layer' AND k.layer = i.layer GROUP BY 1, 2, 3) "
+    "SELECT h.gpus AS \"^gpus\", h.layers AS \"^layers\", h.step_seconds AS \"^step_seconds\", "
+    "h.idle AS \"^idle\", h.cost AS \"^cost\", h.budget AS \"^budget\", h.bounds AS \"^bounds\", "
+    "h.metrics AS \"^metrics\", r.layer, "
+    "CASE WHEN r.kind = 'layer' THEN r.phase ELSE r.kind END AS phase, r.seconds, r.share, "
+    "r.busy, (SELECT json_object_agg(metric, mean) FROM (SELECT e.metric, avg(e.mean) AS mean "
+    " FROM g JOIN estimate e ON e.session_uid = g.session_uid AND e.pod_uid = g.pod_uid "
+    "  AND e.gpu_uuid = g.gpu_uuid AND e.kind = r.kind AND e.layer = r.layer "
+    "  AND e.phase = r.phase WHERE e.mean IS NOT NULL GROUP BY e.metric) m) AS metrics "
+    "FROM h LEFT JOIN r ON true ORDER BY r.place NULLS LAST, r.kind, r.phase";
+
 /* A row of layers has a dozen parts, a step thousands of intervals. */
 enum { MOST_ITEMS = 1000, MOST_STEPS = 100, MOST_ROWS = 5000 };
 
@@ -369,4 +439,11 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
                            .most = MOST_STEPS},
     [PP_QUERY_PATTERNS] = {.sql = patterns_sql, .ns = true, .keys = "t", .most = MOST_ROWS},
     [PP_QUERY_PATTERN] = {.sql = pattern_sql, .ns = true, .session = true, .keys = ""},
+    [PP_QUERY_WORKLOADS] = {.sql = workloads_sql, .known = true, .keys = "", .most = MOST_ROWS},
+    [PP_QUERY_WORKLOAD] = {.sql = workload_sql,
+                           .ns = true,
+                           .session = true,
+                           .workload = true,
+                           .keys = "",
+                           .most = MOST_ITEMS},
 };

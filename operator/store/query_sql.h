@@ -12,6 +12,7 @@ typedef struct pp_query_text {
     const char *sql;
     bool ns;           /**< $1, text */
     bool session;      /**< then session, text, and UID, text or NULL */
+    bool workload;     /**< then its kind and its name, text */
     bool known;        /**< then the versions that the caller has, text[] */
     bool process;      /**< then pod, text or NULL, and process, integer or NULL */
     const char *keys;  /**< then the key behind which rows begin: 't' text, 'i' bigint */
