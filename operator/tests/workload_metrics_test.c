@@ -65,9 +65,10 @@ static const char data_sql[] =
     "INSERT INTO usage_share SELECT session_uid, pod_uid, gpu_uuid, 'layer', 'Linear', 0.75, 0.01 "
     " FROM usage;"
     "INSERT INTO pattern (namespace, workload_kind, workload_name, object_name, session_uid, "
-    " sessions, gpus, first_at, last_at, bound, lead, steps, undisturbed, busy, step_ns, idle) "
+    " sessions, gpus, first_at, last_at, bound, lead, steps, undisturbed, busy, step_ns, idle, "
+    " models, model_digests, batches, sessions_of_other_models) "
     " SELECT 'ml', 'Job', 'dlrm', 'job-dlrm', 's-new', 2, 4, '2026-01-02', '2026-01-03', 'Memory', "
-    " 0.25, 22, true, true, 1.2e8, 0.1;"
+    " 0.25, 22, true, true, 1.2e8, 0.1, '{Net}', '{\"\"}', '{\"\"}', 0;"
     "INSERT INTO pattern_metric SELECT 'ml', 'Job', 'dlrm', metric, source, mean, mean_stderr "
     " FROM usage_metric WHERE pod_uid = 'p-new0';"
     "INSERT INTO pattern_share SELECT 'ml', 'Job', 'dlrm', kind, name, share, share_stderr "
@@ -100,7 +101,7 @@ static void execute(PGconn *conn, const char *sql)
 {
     PGresult *r = PQexec(conn, sql);
     if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
+        fail_msg("%s: %s", PQerrorMessage(conn), sql);
     PQclear(r);
 }
 
