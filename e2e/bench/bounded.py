@@ -7,7 +7,8 @@ from torch import nn
 
 from training import Training
 
-SLOW_S = 0.007  # what the host does by itself in each step; a batch takes twice as long to be made
+LOADING_S = 0.014  # that a batch takes to be made
+HOST_S = 0.028  # that the host works by itself in each step: nearly as long as the GPU
 
 
 def _squares(output, _):
@@ -60,10 +61,10 @@ def _launch():
     return _of(nn.Sequential(*_products(200, 64)), (16, 64))
 
 
-def _mixed():
-    """Some 8 ms of kernels of both kinds, tensor cores' and the memory's."""
+def _mixed(rows=32768):
+    """Kernels of both kinds, tensor cores' and the memory's: some 8 ms, or more of more rows, whose launches take no longer."""
     layers = (layer for product in _products(14, 1024) for layer in (product, nn.GELU(), nn.GELU()))
-    return _of(nn.Sequential(*layers), (32768, 1024), torch.bfloat16)
+    return _of(nn.Sequential(*layers), (rows, 1024), torch.bfloat16)
 
 
 class Samples(torch.utils.data.IterableDataset):
@@ -93,7 +94,7 @@ class Loaded:
 def _data(removed):
     """A loader that takes longer than the rest of the step, and no worker ahead of it."""
     training = _mixed()
-    training.batches = Loaded(training.batches[0], 0 if removed else 2 * SLOW_S)
+    training.batches = Loaded(training.batches[0], 0 if removed else LOADING_S)
     return training
 
 
@@ -101,7 +102,7 @@ class Waiting(Training):
     """A host that has work of its own, which would take place while the GPU computes, if it did not wait for the loss first."""
 
     def __init__(self, removed):
-        of = _mixed()
+        of = _mixed(4 * 32768)
         super().__init__(of.model, of.optimizer, of.loss, of.batches)
         self.removed = removed
 
@@ -109,7 +110,7 @@ class Waiting(Training):
         loss = super().step()
         if not self.removed:
             loss.item()
-        until = time.monotonic() + SLOW_S
+        until = time.monotonic() + HOST_S
         while time.monotonic() < until:
             pass
         return loss

@@ -209,17 +209,33 @@ static double wait_of_step(const build *b)
     return n ? sum / (double)n : (double)NAN;
 }
 
-/* What an item takes of a step, ns. Communication that runs beside others' kernels takes none of
- * it: what is waited for does. */
+/* What an item takes of a step, ns. */
 static double taken_by(const build *b, const pp_estimates_item *item)
 {
-    if (item->kind == PP_ITEM_JOB || item->kind == PP_ITEM_IDLE)
-        return 0;
-    const double steps = (double)b->estimates->step_count;
-    const double ns = (double)(b->to->busy ? item->busy_ns : item->total_ns) / steps;
-    const double wait =
-        item->kind == PP_ITEM_COMMUNICATION && b->to->busy ? wait_of_step(b) : (double)NAN;
-    return fmax(isfinite(wait) ? fmin(ns, wait) : ns, 0);
+    const int64_t ns = b->to->busy ? item->busy_ns : item->total_ns;
+    const bool takes = item->kind != PP_ITEM_JOB && item->kind != PP_ITEM_IDLE && ns > 0;
+    return takes ? (double)ns / (double)b->estimates->step_count : 0;
+}
+
+static bool is_beside(const build *b, size_t item)
+{
+    return b->to->busy && b->estimates->items[item].kind == PP_ITEM_COMMUNICATION;
+}
+
+/* Communication that runs beside others' kernels takes none of the step: it has what these leave of
+ * the time in which any kernel ran, or what ranks say that they waited in it, if that is more. */
+static void expose_communication(build *b, double others, double step, double room)
+{
+    pp_usage_time *to = b->to;
+    double sum = 0;
+    for (size_t i = 0; i < to->n; i++)
+        sum += is_beside(b, i) ? to->share[i] : 0;
+    if (!(sum > 0))
+        return;
+    const double wait = wait_of_step(b) / step, left = fmax(room - others, 0);
+    const double exposed = fmin(sum, isfinite(wait) ? fmax(left, wait) : left);
+    for (size_t i = 0; i < to->n; i++)
+        to->share[i] *= is_beside(b, i) ? exposed / sum : 1;
 }
 
 /* Where items overlap each has its kernels in full: together they take no more than there is. */
@@ -228,10 +244,15 @@ static void find_shares(build *b)
     pp_usage_time *to = b->to;
     const pp_estimates *e = b->estimates;
     const double step = to->busy ? to->step_ns.value : e->step_mean_ns;
-    double sum = 0;
-    for (size_t i = 0; i < to->n; i++)
-        sum += (to->share[i] = taken_by(b, &e->items[i]) / step);
     const double room = to->busy ? 1 - to->idle.value : 1;
+    double others = 0, sum = 0;
+    for (size_t i = 0; i < to->n; i++) {
+        to->share[i] = taken_by(b, &e->items[i]) / step;
+        others += is_beside(b, i) ? 0 : to->share[i];
+    }
+    expose_communication(b, others, step, room);
+    for (size_t i = 0; i < to->n; i++)
+        sum += to->share[i];
     for (size_t i = 0; sum > room && i < to->n; i++)
         to->share[i] *= room / sum;
 }
