@@ -15,7 +15,7 @@ static const char *phrase_of(const char *bound)
                {"FP32", "FP32 pipes"},
                {"Memory", "memory bandwidth"},
                {"Latency", "latency of kernels"},
-               {"Communication", "other ranks"},
+               {"Communication", "communication"},
                {"Data", "data loading"},
                {"Synchronization", "host synchronization"},
                {"Launch", "launches"},

@@ -79,12 +79,15 @@ def squares(runs, key):
 
 def agreement(runs):
     """z by group and of all metrics' figures."""
-    groups = {}
+    groups, of_key = {}, {}
     for key in sorted(set().union(*runs)):
-        groups.setdefault(key[0], []).extend(squares(runs, key))
+        of_key[key] = squares(runs, key)
+        groups.setdefault(key[0], []).extend(of_key[key])
     for group, found in groups.items():
         if found:
-            lab.figure(f"z of patterns' figures: {group}", math.sqrt(sum(found) / len(found)), figures=len(found))
+            worst = max((key for key in of_key if key[0] == group and of_key[key]), key=lambda key: sum(of_key[key]))
+            lab.figure(f"z of patterns' figures: {group}", math.sqrt(sum(found) / len(found)), figures=len(found), worst=worst[1],
+                       of_which=[run[worst] for run in runs if worst in run])
     of_metrics = [s for group, found in groups.items() if group.endswith("metrics") for s in found]
     z = math.sqrt(sum(of_metrics) / len(of_metrics))
     lab.figure("z of patterns' figures: all of metrics", z, figures=len(of_metrics), holds=LOW <= z <= HIGH)
