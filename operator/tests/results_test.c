@@ -8,10 +8,9 @@
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
 #include "operator/http_server/certificates.h"
-#include "operator/tests/api_server.h"
+#include "operator/tests/test_database.h"
 
 #include <arpa/inet.h>
-#include <libpq-fe.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,8 +30,7 @@
 typedef struct world {
     api_server *api;
     pp_certificates certificates;
-    PGconn *direct;
-    char conninfo_path[64];
+    test_database database;
 } world;
 
 /** A request as it goes out, and what came back. */
@@ -177,21 +175,13 @@ static const char *header(const reply *r, const char *name)
 
 /* ---- the database ---- */
 
-static void execute(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
-    PQclear(r);
-}
-
 /** The first cell as text; "NULL". */
 static const char *cell(world *w, const char *sql)
 {
     static char text[512];
-    PGresult *r = PQexec(w->direct, sql);
+    PGresult *r = PQexec(w->database.direct, sql);
     if (PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) < 1)
-        fail_msg("%s: %s", sql, PQerrorMessage(w->direct));
+        fail_msg("%s: %s", sql, PQerrorMessage(w->database.direct));
     (void)snprintf(text, sizeof text, "%s", PQgetisnull(r, 0, 0) ? "NULL" : PQgetvalue(r, 0, 0));
     PQclear(r);
     return text;
@@ -246,44 +236,6 @@ static const char data_sql[] =
     "  '{1000,1000}', '{0,0}', '{0,1}', '{5,-1}', '{1,0,1}', '{0,2,1}', '{1,1,2}', "
     "  '{1100,1500,2200}', '{50,60,70}', '{40,-1,70}');";
 
-static void make_data(world *w, const char *base)
-{
-    char conninfo[512];
-    PGconn *conn = PQconnectdb(base);
-    execute(conn, "DROP DATABASE IF EXISTS t_results WITH (FORCE)");
-    execute(conn, "CREATE DATABASE t_results");
-    PQfinish(conn);
-    (void)snprintf(conninfo, sizeof conninfo, "%s dbname=t_results", base);
-    (void)snprintf(w->conninfo_path, sizeof w->conninfo_path, "/tmp/pp-results-%d", (int)getpid());
-    FILE *file = fopen(w->conninfo_path, "w");
-    assert_non_null(file);
-    (void)fputs(conninfo, file);
-    (void)fclose(file);
-    w->direct = PQconnectdb(conninfo);
-    execute(w->direct, "SET timezone = 'UTC'");
-}
-
-static bool is_ready(void *user)
-{
-    return pp_store_ready(((world *)user)->api->op.store, NULL);
-}
-
-static void read_base(char *out, int size)
-{
-    char path[512] = "";
-    FILE *state = fopen(getenv("PP_POSTGRES_STATE"), "r");
-    assert_non_null(state);
-    assert_non_null(fgets(path, sizeof path - 16, state));
-    (void)fclose(state);
-    path[strcspn(path, "\n")] = '\0';
-    memcpy(path + strlen(path), "/conninfo", sizeof "/conninfo");
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    assert_non_null(fgets(out, size, file));
-    out[strcspn(out, "\n")] = '\0';
-    (void)fclose(file);
-}
-
 /* ---- the operator ---- */
 
 static void on_api(void *context, pp_http_id id, const pp_http_api_request *request)
@@ -323,24 +275,17 @@ static void may(world *w, const char *user, const char *access)
 static int setup_with(void **state, int64_t query_timeout)
 {
     void *api = NULL;
-    char base[256];
     pp_error err = {0};
     world *w = calloc(1, sizeof *w);
     assert_int_equal(api_server_setup(&api), 0);
     w->api = api;
-    read_base(base, sizeof base);
-    make_data(w, base);
     pp_operator *op = &w->api->op;
-    w->api->config.postgres.conninfo_file = w->conninfo_path;
     w->api->config.api.enabled = true;
     w->api->config.api.connections = 2;
     w->api->config.api.max_waiting = 4;
     w->api->config.api.query_timeout = query_timeout;
-    const pp_store_options store = {.conninfo_file = w->conninfo_path};
-    op->store = pp_store_new(op->loop, &store, &err);
-    assert_non_null(op->store);
-    assert_true(api_server_run(w->api, is_ready, w));
-    execute(w->direct, data_sql);
+    test_database_make(&w->database, "t_results", w->api);
+    test_database_execute(&w->database, data_sql);
     assert_int_equal(pp_results_start(op, &err), 0);
     start_server(w);
     may(w, USER, YES);
@@ -365,12 +310,9 @@ static int teardown(void **state)
     void *api = w->api;
     pp_http_server_stop(w->api->op.server);
     pp_results_stop(&w->api->op);
-    pp_store_free(w->api->op.store);
-    w->api->config.postgres.conninfo_file = NULL;
+    test_database_done(&w->database, w->api);
     const int left = api_server_teardown(&api);
     pp_certificates_done(&w->certificates);
-    PQfinish(w->direct);
-    (void)unlink(w->conninfo_path);
     free(w);
     return left;
 }
@@ -591,9 +533,9 @@ static void test_a_page_keeps_its_session(void **state)
     (void)snprintf(path, sizeof path, S1 "/layers?limit=3&continue=%s",
                    text_of(r.json, "continue"));
     reply_free(&r);
-    execute(w->direct,
-            "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at) "
-            "VALUES ('s-newer', 'ml', 'dlrm', '{}', 'Auto', 'Pending', '2026-02-01')");
+    test_database_execute(
+        &w->database, "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at) "
+                      "VALUES ('s-newer', 'ml', 'dlrm', '{}', 'Auto', 'Pending', '2026-02-01')");
     r = ask(w, path);
     assert_string_equal(text_of(r.json, "session_uid"), "s-new");
     assert_string_equal(text_of(json_array_get(items_of(&r), 0), "layer"), "l0003");
@@ -650,7 +592,7 @@ static const char patterns_sql[] =
 static void test_patterns(void **state)
 {
     world *w = *state;
-    execute(w->direct, patterns_sql);
+    test_database_execute(&w->database, patterns_sql);
     reply r = ask(w, "/api/v1/namespaces/ml/patterns?limit=1");
     assert_int_equal(json_array_size(items_of(&r)), 1);
     const json_t *first = json_array_get(items_of(&r), 0);
@@ -679,7 +621,7 @@ static void test_patterns(void **state)
 static void test_one_pattern(void **state)
 {
     world *w = *state;
-    execute(w->direct, patterns_sql);
+    test_database_execute(&w->database, patterns_sql);
     reply r = ask(w, "/api/v1/namespaces/ml/patterns/job-a");
     assert_int_equal(r.status, 200);
     assert_string_equal(text_of(r.json, "last_session"), "s-new");
@@ -702,7 +644,8 @@ static void test_one_pattern(void **state)
     r = ask_with(w, "GET", "/api/v1/namespaces/ml/patterns/job-a", etag);
     assert_int_equal(r.status, 304);
     reply_free(&r);
-    execute(w->direct, "UPDATE pattern SET lead = 0.2 WHERE object_name = 'job-a'");
+    test_database_execute(&w->database,
+                          "UPDATE pattern SET lead = 0.2 WHERE object_name = 'job-a'");
     r = ask_with(w, "GET", "/api/v1/namespaces/ml/patterns/job-a", etag);
     assert_int_equal(r.status, 200);
     reply_free(&r);
@@ -774,7 +717,7 @@ static void test_phases_of_a_timeline(void **state)
         " duration) VALUES ('s-new', 'p-0', 'agent', 2, 0, 1, true, 3000, 4000, 3, 0, 0, "
         " '{3}', '{3000}', '{1000}', '{0}', '{0}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}')",
         zeros, numbers, threes, starts, zeros);
-    execute(w->direct, sql);
+    test_database_execute(&w->database, sql);
     reply r = ask(w, S1 "/timeline");
     const json_t *intervals = json_object_get(json_array_get(items_of(&r), 2), "intervals");
     assert_int_equal(json_array_size(intervals), PP_WIRE_PHASES);
@@ -809,20 +752,22 @@ static void test_etags(void **state)
     assert_int_equal(status_of(w, S1 "/layers", "\"1-0123\""), 200);
     assert_int_equal(status_of(w, S1 "/layers?limit=7", etag), 200);
     assert_int_equal(status_of(w, S1 "/quality", etag), 200);
-    execute(w->direct, "UPDATE attribution SET revision = 5 WHERE pod_uid = 'p-1'");
+    test_database_execute(&w->database,
+                          "UPDATE attribution SET revision = 5 WHERE pod_uid = 'p-1'");
     assert_int_equal(status_of(w, S1 "/layers", etag), 200);
     r = ask(w, S1 "/layers");
     (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
     reply_free(&r);
     /* Another session becomes its workload's latest. */
-    execute(w->direct,
-            "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at, "
-            " finished_at) VALUES ('s-3', 'ml', 'third', '{}', 'Auto', 'Succeeded', now(), now());"
-            "INSERT INTO target (session_uid, pod_uid, namespace, pod_name, workload_kind, "
-            " workload_name) VALUES ('s-3', 'p-3', 'ml', 'dlrm-3', 'Job', 'dlrm');"
-            "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
-            " samples, observed_ns, step_count, truncated) "
-            "VALUES ('s-3', 'p-3', 'GPU-a', 1, true, 0, 0, 0, 0, false)");
+    test_database_execute(
+        &w->database,
+        "INSERT INTO session (uid, namespace, name, spec, method, phase, created_at, "
+        " finished_at) VALUES ('s-3', 'ml', 'third', '{}', 'Auto', 'Succeeded', now(), now());"
+        "INSERT INTO target (session_uid, pod_uid, namespace, pod_name, workload_kind, "
+        " workload_name) VALUES ('s-3', 'p-3', 'ml', 'dlrm-3', 'Job', 'dlrm');"
+        "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
+        " samples, observed_ns, step_count, truncated) "
+        "VALUES ('s-3', 'p-3', 'GPU-a', 1, true, 0, 0, 0, 0, false)");
     assert_int_equal(status_of(w, S1 "/layers", etag), 200);
     r = ask(w, S1 "/layers");
     assert_true(json_is_false(json_object_get(json_array_get(items_of(&r), 0), "latest")));
@@ -901,14 +846,14 @@ static void test_methods(void **state)
 static void test_a_query_that_takes_long(void **state)
 {
     world *w = *state;
-    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    test_database_execute(&w->database, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
     reply r = ask(w, S1 "/layers");
     assert_int_equal(r.status, 503);
     assert_true(*header(&r, "Retry-After"));
     assert_true(has(&r, "the database is away, or took too long"));
     assert_false(has(&r, "SQLSTATE"));
     reply_free(&r);
-    execute(w->direct, "ROLLBACK");
+    test_database_execute(&w->database, "ROLLBACK");
     r = ask(w, S1 "/layers");
     assert_int_equal(r.status, 200);
     reply_free(&r);
@@ -932,7 +877,7 @@ static void test_many_queries(void **state)
     enum { ALL = 6 };
     world *w = *state;
     trip *trips[ALL];
-    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    test_database_execute(&w->database, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
     for (int i = 0; i < ALL; i++) {
         trips[i] = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
         api_server_run_for(w->api, INT64_C(50000000));
@@ -942,7 +887,7 @@ static void test_many_queries(void **state)
     assert_int_equal(r.status, 429);
     assert_true(*header(&r, "Retry-After"));
     reply_free(&r);
-    execute(w->direct, "ROLLBACK");
+    test_database_execute(&w->database, "ROLLBACK");
     for (int i = 0; i < ALL; i++) {
         r = come_back(w, trips[i]);
         assert_int_equal(r.status, 200);
@@ -956,7 +901,7 @@ static void test_readers_that_leave(void **state)
     enum { ALL = 6 };
     world *w = *state;
     trip *trips[ALL];
-    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    test_database_execute(&w->database, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
     for (int i = 0; i < ALL; i++)
         trips[i] = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", true);
     await_locked(w, 2);
@@ -975,7 +920,7 @@ static void test_readers_that_leave(void **state)
         last = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
         api_server_run_for(w->api, INT64_C(1000000000));
     }
-    execute(w->direct, "ROLLBACK");
+    test_database_execute(&w->database, "ROLLBACK");
     reply r = come_back(w, last);
     assert_int_equal(r.status, 200);
     reply_free(&r);
@@ -985,7 +930,7 @@ static void test_readers_that_leave(void **state)
 static void test_a_stop_amid_a_query(void **state)
 {
     world *w = *state;
-    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    test_database_execute(&w->database, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
     trip *t = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
     await_locked(w, 1);
     pp_results_stop(&w->api->op);
@@ -1005,11 +950,11 @@ static void test_lost_connections(void **state)
     reply r = ask(w, S1 "/layers");
     assert_int_equal(r.status, 200);
     reply_free(&r);
-    execute(w->direct, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    test_database_execute(&w->database, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
     trip *t = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", false);
     await_locked(w, 1);
     (void)cell(w, cut);
-    execute(w->direct, "ROLLBACK");
+    test_database_execute(&w->database, "ROLLBACK");
     r = come_back(w, t);
     assert_int_equal(r.status, 200);
     reply_free(&r);
@@ -1021,14 +966,15 @@ static void test_queries_only_read(void **state)
     world *w = *state;
     reply r = ask(w, S1);
     reply_free(&r);
-    execute(w->direct,
-            "CREATE FUNCTION spoil() RETURNS text LANGUAGE plpgsql AS $$ BEGIN DELETE FROM rank; "
-            " RETURN 'x'; END $$;"
-            "ALTER VIEW result_rank RENAME TO result_rank_was;"
-            "CREATE VIEW result_rank AS SELECT namespace, session, session_uid, session_phase, "
-            " spoil() AS workload_kind, workload_name, pod_name, pod_uid, node, process, rank, "
-            " world_size, steps, ms_per_step, own_ms_per_step, own_stderr_ms, wait_ms_per_step, "
-            " others_own_ms_per_step, latest FROM result_rank_was");
+    test_database_execute(
+        &w->database,
+        "CREATE FUNCTION spoil() RETURNS text LANGUAGE plpgsql AS $$ BEGIN DELETE FROM rank; "
+        " RETURN 'x'; END $$;"
+        "ALTER VIEW result_rank RENAME TO result_rank_was;"
+        "CREATE VIEW result_rank AS SELECT namespace, session, session_uid, session_phase, "
+        " spoil() AS workload_kind, workload_name, pod_name, pod_uid, node, process, rank, "
+        " world_size, steps, ms_per_step, own_ms_per_step, own_stderr_ms, wait_ms_per_step, "
+        " others_own_ms_per_step, latest FROM result_rank_was");
     r = ask(w, S1 "/ranks");
     assert_true(r.status >= 500);
     assert_string_equal(cell(w, "SELECT count(*) FROM rank"), "2");
@@ -1039,8 +985,9 @@ static void test_queries_only_read(void **state)
 static void test_large_answers(void **state)
 {
     world *w = *state;
-    execute(w->direct, "INSERT INTO kernel SELECT 's-new', 'p-0', 0, 'big', 'forward', "
-                       " rpad(k::text, 1000, 'x'), 1, 1 FROM generate_series(1, 5000) k");
+    test_database_execute(&w->database,
+                          "INSERT INTO kernel SELECT 's-new', 'p-0', 0, 'big', 'forward', "
+                          " rpad(k::text, 1000, 'x'), 1, 1 FROM generate_series(1, 5000) k");
     reply r = ask(w, S1 "/kernels?limit=5000");
     const size_t n = json_array_size(items_of(&r));
     assert_true(n > 1000 && n < 5000);

@@ -8,9 +8,8 @@
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
-#include "operator/tests/api_server.h"
+#include "operator/tests/test_database.h"
 
-#include <libpq-fe.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,69 +90,20 @@ static const char data_sql[] =
 
 typedef struct world {
     api_server *api;
-    PGconn *direct;
-    char conninfo_path[64];
+    test_database database;
 } world;
 
 /* ---- the database ---- */
 
-static void execute(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", PQerrorMessage(conn), sql);
-    PQclear(r);
-}
-
 /** The first cell as a number. */
 static double ask(const world *w, const char *sql)
 {
-    PGresult *r = PQexec(w->direct, sql);
+    PGresult *r = PQexec(w->database.direct, sql);
     if (PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) < 1 || PQgetisnull(r, 0, 0))
-        fail_msg("%s: %s", sql, PQerrorMessage(w->direct));
+        fail_msg("%s: %s", sql, PQerrorMessage(w->database.direct));
     const double value = strtod(PQgetvalue(r, 0, 0), NULL);
     PQclear(r);
     return value;
-}
-
-static void read_base(char *out, int size)
-{
-    char path[512] = "";
-    FILE *state = fopen(getenv("PP_POSTGRES_STATE"), "r");
-    assert_non_null(state);
-    assert_non_null(fgets(path, sizeof path - 16, state));
-    (void)fclose(state);
-    path[strcspn(path, "\n")] = '\0';
-    memcpy(path + strlen(path), "/conninfo", sizeof "/conninfo");
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    assert_non_null(fgets(out, size, file));
-    out[strcspn(out, "\n")] = '\0';
-    (void)fclose(file);
-}
-
-static bool is_ready(void *user)
-{
-    return pp_store_ready(((world *)user)->api->op.store, NULL);
-}
-
-static void make_database(world *w)
-{
-    char base[256];
-    char conninfo[512];
-    read_base(base, sizeof base);
-    PGconn *conn = PQconnectdb(base);
-    execute(conn, "DROP DATABASE IF EXISTS t_workloads WITH (FORCE)");
-    execute(conn, "CREATE DATABASE t_workloads");
-    PQfinish(conn);
-    (void)snprintf(conninfo, sizeof conninfo, "%s dbname=t_workloads", base);
-    (void)snprintf(w->conninfo_path, sizeof w->conninfo_path, "/tmp/pp-workloads-%d",
-                   (int)getpid());
-    FILE *file = fopen(w->conninfo_path, "w");
-    assert_non_null(file);
-    (void)fputs(conninfo, file);
-    (void)fclose(file);
-    w->direct = PQconnectdb(conninfo);
 }
 
 /* ---- the operator ---- */
@@ -196,17 +146,12 @@ static int setup(void **state)
     world *w = calloc(1, sizeof *w);
     assert_int_equal(api_server_setup(&api), 0);
     w->api = api;
-    make_database(w);
     pp_operator *op = &w->api->op;
-    w->api->config.postgres.conninfo_file = w->conninfo_path;
     w->api->config.metrics.workloads = 200;
     w->api->config.metrics.layers = 20;
     w->api->config.retention.interval = INT64_C(600000000000);
-    const pp_store_options store = {.conninfo_file = w->conninfo_path};
-    op->store = pp_store_new(op->loop, &store, &err);
-    assert_non_null(op->store);
-    assert_true(api_server_run(w->api, is_ready, w));
-    execute(w->direct, data_sql);
+    test_database_make(&w->database, "t_workloads", w->api);
+    test_database_execute(&w->database, data_sql);
     const pp_workqueue_options queue = {.process = on_key};
     op->queue = pp_workqueue_new(op->loop, &queue, &err);
     assert_int_equal(pp_meters_make(op, &err), 0);
@@ -226,12 +171,9 @@ static int teardown(void **state)
     pp_workload_metrics_stop(op);
     pp_workload_metrics_done(op);
     pp_workqueue_free(op->queue);
-    pp_store_free(op->store);
-    w->api->config.postgres.conninfo_file = NULL;
+    test_database_done(&w->database, w->api);
     const int left = api_server_teardown(&api);
     pp_metrics_free(registry);
-    PQfinish(w->direct);
-    (void)unlink(w->conninfo_path);
     free(w);
     return left;
 }
@@ -390,7 +332,7 @@ static void what_is_gone_has_no_series(void **state)
     goes(w, DLRM);
     session(w, 4, false);
     goes(w, "precisionprobe_session_failed_timestamp_seconds");
-    execute(w->direct, "DELETE FROM session WHERE uid = 's-gpt'");
+    test_database_execute(&w->database, "DELETE FROM session WHERE uid = 's-gpt'");
     pp_workload_metrics_changed(&w->api->op);
     goes(w, GPT);
     comes(w, "workload_name=\"cpu\"");
@@ -426,12 +368,12 @@ static void a_reading_that_fails_takes_nothing_away(void **state)
 {
     world *w = *state;
     comes(w, GPT);
-    execute(w->direct, "ALTER TABLE session RENAME TO away");
+    test_database_execute(&w->database, "ALTER TABLE session RENAME TO away");
     session(w, 2, false);
     goes(w, GPT);
     comes(w, "\nprecisionprobe_workload_read_failures_total 1\n");
     comes(w, DLRM);
-    execute(w->direct, "ALTER TABLE away RENAME TO session");
+    test_database_execute(&w->database, "ALTER TABLE away RENAME TO session");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
