@@ -69,6 +69,7 @@ typedef struct pp_metric_info {
         double scale; /**< GPM's value times this is in our unit */
     } gpm;
     const char *cupti[PP_METRIC_CUPTI_NAMES]; /**< in order of preference; NULL: no more */
+    double sampled_scale; /**< PM sampling's value times this is in our unit; 0: it is in it */
 } pp_metric_info;
 
 /** Never NULL for a metric below PP_METRIC_COUNT. */

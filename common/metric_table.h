@@ -62,7 +62,13 @@
           .cupti = {PP_OF_PEAK("sm__pipe_tensor_cycles_active"), \
                     PP_OF_PEAK("sm__pipe_tensor_cycles_active_realtime"), \
                     PP_OF_PEAK("TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime"), \
-                    PP_OF_PEAK("SM_A.TriageAC.sm__pipe_tensor_cycles_active")})
+                    PP_OF_PEAK("SM_A.TriageAC.sm__pipe_tensor_cycles_active")}) \
+    /* Cycles in a sample: sampled it is GHz. */ \
+    ENTRY(SM_CLOCK, "smClock", .spec_name = "SMClock", .column = "sm_clock", .heading = "SMClock", \
+          PP_METRIC_IS_LEVEL("MHz"), .sampled_scale = 1000, \
+          .dcgm = {"DCGM_FI_DEV_SM_CLOCK", 1}, \
+          .cupti = {"sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", \
+                    "gpc__cycles_elapsed.avg", "gpc__cycles_elapsed.max"})
 
 #define PP_METRIC_TABLE_OTHER(ENTRY) \
     ENTRY(GPU_UTIL, "", .spec_name = "GPUUtil", .column = "gpu_util", .heading = "GPUUtil", \
@@ -88,10 +94,7 @@
           .dcgm = {"DCGM_FI_PROF_NVLINK_RX_BYTES", 1}, .gpm = {60, PP_GPM_MIB}) \
     ENTRY(POWER, "", .spec_name = "Power", .column = "power", .heading = "Power", \
           PP_METRIC_IS_RATE("watts", "joules"), \
-          .dcgm = {"DCGM_FI_DEV_POWER_USAGE", 1}, .amd = {"gpu_power_usage", 1}) \
-    ENTRY(SM_CLOCK, "", .spec_name = "SMClock", .column = "sm_clock", .heading = "SMClock", \
-          PP_METRIC_IS_LEVEL("MHz"), \
-          .dcgm = {"DCGM_FI_DEV_SM_CLOCK", 1})
+          .dcgm = {"DCGM_FI_DEV_POWER_USAGE", 1}, .amd = {"gpu_power_usage", 1})
 
 #define PP_METRIC_TABLE(ENTRY) PP_METRIC_TABLE_SAMPLED(ENTRY) PP_METRIC_TABLE_OTHER(ENTRY)
 

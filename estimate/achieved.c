@@ -11,7 +11,8 @@ static const pp_chip *chip_of(const pp_activity *a, const char *gpu)
     return &unknown;
 }
 
-static double clock_of(const pp_estimates *s)
+/* Of the whole time, as the driver told it. */
+static double clock_of_job(const pp_estimates *s)
 {
     for (size_t i = 0; i < s->n_estimates; i++) {
         const pp_estimate *e = &s->estimates[i];
@@ -21,14 +22,28 @@ static double clock_of(const pp_estimates *s)
     return (double)NAN;
 }
 
+/* While the item's kernels ran, where that was sampled. Estimates are by item, as many of each. */
+static double clock_of(const pp_estimates *s, size_t estimate, double of_job)
+{
+    const size_t each = s->n_items ? s->n_estimates / s->n_items : 0;
+    const size_t from = each ? estimate / each * each : 0;
+    for (size_t i = from; i < from + each; i++) {
+        const pp_estimate *e = &s->estimates[i];
+        if (e->metric == PP_METRIC_SM_CLOCK && e->method == PP_METHOD_SAMPLING && e->mean > 0)
+            return e->mean;
+    }
+    return of_job;
+}
+
 void pp_achieved_fill(const pp_activity *activity, const char *gpu, pp_estimates *estimates)
 {
     const pp_chip *chip = chip_of(activity, gpu);
-    const double mhz = clock_of(estimates);
+    const double of_job = clock_of_job(estimates);
     for (size_t i = 0; i < estimates->n_estimates; i++) {
         pp_estimate *e = &estimates->estimates[i];
         const pp_peak which = pp_metric_get(e->metric)->peak;
         const bool clocked = which != PP_PEAK_MEMORY;
+        const double mhz = clock_of(estimates, i, of_job);
         e->peak = pp_chip_peak(chip, which, 0);
         e->achieved = !clocked  ? e->mean * e->peak
                       : mhz > 0 ? e->mean * pp_chip_peak(chip, which, mhz)

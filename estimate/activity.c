@@ -112,8 +112,9 @@ static void add_row(pp_activity *a, const pp_activity_pm *like, const pp_strings
         to->layer = (int32_t)row->layer;
         to->phase = (uint8_t)row->phase;
         to->metric = (pp_metric)m;
-        to->mean = (double)row->mean[m] / 1e6;
-        to->standard_error = (double)row->error[m] / 1e6;
+        const double scale = pp_metric_get((pp_metric)m)->sampled_scale;
+        to->mean = (double)row->mean[m] / 1e6 * (scale > 0 ? scale : 1);
+        to->standard_error = (double)row->error[m] / 1e6 * (scale > 0 ? scale : 1);
         to->kernels = row->kernels;
     }
 }

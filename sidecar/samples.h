@@ -25,7 +25,7 @@
 #define PP_SAMPLES_SUFFIX ".samples"
 
 enum {
-    PP_SAMPLES_VERSION = 3,
+    PP_SAMPLES_VERSION = 4,
     PP_SAMPLES_COUNT = 131072,                    /**< a power of two: 3.3 s of 25 us */
     PP_SAMPLES_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
     PP_SAMPLES_TEXT = 256,
@@ -52,7 +52,7 @@ typedef enum pp_samples_state {
 typedef struct pp_samples_one {
     int64_t start; /**< ns of the GPU's own clock */
     int64_t end;
-    float values[PP_SAMPLES_METRICS]; /**< shares of 1; NaN: not offered */
+    float values[PP_SAMPLES_METRICS]; /**< shares of 1, of the SMs' clock GHz; NaN: not offered */
 } pp_samples_one;
 
 /** The start of the file. Each side writes only its own part. `tail` is believed only where

@@ -17,8 +17,9 @@ static void test_what_pm_sampling_tells(void **state)
 {
     (void)state;
     /* Running agents and stored rows have them in this order. */
-    const pp_metric order[] = {PP_METRIC_SM_ACTIVE, PP_METRIC_SM_OCCUPANCY, PP_METRIC_DRAM_ACTIVE,
-                               PP_METRIC_FP32_ACTIVE, PP_METRIC_TENSOR_ACTIVE};
+    const pp_metric order[] = {PP_METRIC_SM_ACTIVE,     PP_METRIC_SM_OCCUPANCY,
+                               PP_METRIC_DRAM_ACTIVE,   PP_METRIC_FP32_ACTIVE,
+                               PP_METRIC_TENSOR_ACTIVE, PP_METRIC_SM_CLOCK};
     for (int i = 0; i < PP_WIRE_PM_METRICS; i++)
         assert_int_equal(order[i], i);
     assert_int_equal(sizeof order / sizeof *order, PP_WIRE_PM_METRICS);

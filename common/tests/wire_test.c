@@ -274,10 +274,10 @@ static void test_wrong_closure(void **state)
     static const struct {
         const char *key, *value, *field;
     } cases[] = {
-        {"metric", "[0,5]", "fine.closure.metric[1]"},
+        {"metric", "[0,6]", "fine.closure.metric[1]"},
         {"metric", "[-1,2]", "fine.closure.metric[0]"},
         {"metric", "[2,2]", "fine.closure.metric[1]"},
-        {"metric", "[0,1,2,3,4,4]", "fine.closure.metric"},
+        {"metric", "[0,1,2,3,4,5,5]", "fine.closure.metric"},
         {"metric", "[0]", "fine.closure.held"},
         {"held", "[-1,0]", "fine.closure.held[0]"},
         {"held", "[0,10000001]", "fine.closure.held[1]"},
@@ -355,7 +355,7 @@ static void test_wrong_pm_values(void **state)
         {"gpu", "\"a b\"", "fine.gpu"},
         {"gpu", "7", "fine.gpu"},
         {"sources", "[\"a\"]", "fine.sources"},
-        {"sources", "[\"a\",\"\",\"\",\"\",\"\",\"\"]", "fine.sources"},
+        {"sources", "[\"a\",\"\",\"\",\"\",\"\",\"\",\"\"]", "fine.sources"},
         {"tensorActive", "[-1,5]", "fine.tensorActive[1]"}, /* no source */
         {"sources", "[\"a\\nb\",\"\",\"\",\"\"]", "fine.sources"},
         {"layer", "[2,0]", "fine.layer[0]"},

@@ -101,13 +101,18 @@ def percent(kernel, name, method):
     return values[0] if len(values) == 1 else 100 * sum(values[:-1]) / LANES / values[-1]
 
 
-def measure(args, folder):
+def measure(args, folder, kind="ncu", *options):
     ncu = shlex.split(os.environ.get("PP_NCU") or shutil.which("ncu") or sys.exit("no ncu on PATH: set PP_NCU"))
     for number, names in enumerate(PASSES):
         metrics = ",".join([metric for name in names for metric in asked(name, args.method)] + [TIME])
-        text = run([*ncu, "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv",
-                    "--page", "raw", "--metrics", metrics, *command_of(args, "step")])
-        (folder / f"ncu{number}.csv").write_text(text, encoding="utf-8")
+        text = run([*ncu, "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", metrics,
+                    *(options or ("--profile-from-start", "off")), *command_of(args, "step")])
+        (folder / f"{kind}{number}.csv").write_text(text, encoding="utf-8")
+
+
+def measure_step(args, folder):
+    """The step as one range, in which kernels run as they do in training: none waits for another."""
+    measure(args, folder, "range", "--replay-mode", "app-range")
 
 
 def record(args, folder):
@@ -214,6 +219,23 @@ def alike(rows, runs):
     return {key for key, (recorded, measured) in times.items() if abs(measured / recorded - 1) < 0.05}
 
 
+def print_step(folder, results, runs, model, method):
+    """A step's activity, us of all: as sampled, by ncu's range of one step, and the sum of ncu's kernels.
+
+    The counters of a range and of samples are the same, and no row is told from another: what these two differ by is no
+    matter of whose a sample is. What the sum of kernels differs from the range by is what ncu does to kernels."""
+    gpu = results["gpus"][0]
+    for number, names in enumerate(PASSES):
+        step, = table(folder / f"range{number}.csv")
+        for name in names:
+            sampled = [fine["closure"][name]["held"] for fine in gpu["fine"] if name in fine.get("closure", {})]
+            ours = sampled[0] * gpu["stepMs"] * 1e3 if len(sampled) == 1 else None
+            kernels = [(percent(run[number], name, method), run[number][TIME]) for run in zip(*runs) if run[number]]
+            lab.figure(f"{name} of a step", ours, "us", peer=percent(step, name, method) * step[TIME] / 100,
+                       ncus_kernels=sum(value * us for value, us in kernels) / 100, step_us=gpu["stepMs"] * 1e3,
+                       range_us=step[TIME], kernels_us=sum(us for _, us in kernels), model=model)
+
+
 def evaluate(args, folder):
     rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     results = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
@@ -223,6 +245,8 @@ def evaluate(args, folder):
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
         errors.print_closure(args.model, results["gpus"][0].get("closure") or {})
     runs = match(rows, [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))], args.model)
+    if args.method == "Sampling":
+        print_step(folder, results, runs, args.model, args.method)
     true = truth(rows, runs, args.model, args.method)
     told = errors.estimates(results, args.method)
     if args.method == "Regression":
@@ -263,7 +287,10 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(args.keep or scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for made, make in (("results/results.json", sample), ("rows.json", record), (f"ncu{len(PASSES) - 1}.csv", measure)):
+        makers = [("results/results.json", sample), ("rows.json", record), (f"ncu{len(PASSES) - 1}.csv", measure)]
+        if args.method == "Sampling":
+            makers.append((f"range{len(PASSES) - 1}.csv", measure_step))
+        for made, make in makers:
             if not (folder / made).exists():
                 make(args, folder)
         page = evaluate(args, folder)

@@ -49,6 +49,17 @@ def busy_of(batch, elapsed):
     return {row: None if row in unknown else ns for row, ns in rows.items()}
 
 
+def of_nobody(batches):
+    """Percent of kernels' time that we say is nobody's: no layer's, no row's of its own, no phase's of the step."""
+    own = everything = 0
+    for batch in batches:
+        data = batch.get("grid") or batch.get("intervals") or {}
+        for layer, phase, ns in zip(data.get("layer", []), data.get("phase", []), data.get("kernels") or []):
+            own += max(0, ns) if layer == 0 and lab.PHASES[phase] == "other" else 0
+            everything += max(0, ns)
+    return 100 * own / everything if everything else None
+
+
 def ours(batches, elapsed):
     """What each batch holds, those left out that begin or end a capture: (steps, us by row, us of gaps, us in all)."""
     found = []
@@ -354,6 +365,9 @@ def main():
     if not parts:
         lab.figure("busy", None, model=args.model, why="fewer than three batches")
         return
+    nobody = None if elapsed else of_nobody(batches)
+    lab.figure("time of kernels that is nobody's", nobody, "%", limit=5, holds=elapsed or nobody is not None and nobody <= 5,
+               model=args.model)
     steps, theirs = recorded(args)
     print_rows(parts, steps, args.model)
     if not elapsed:

@@ -371,9 +371,18 @@ def _nested(device, small, batch, deterministic, wrap):
     return _many(Nested(width, 20 if small else 200), wrap, device, batch or 16, width)
 
 
+def _linears(device, small, batch, deterministic, wrap):
+    """Matrix products of 25 us, one after the other: a sample is of their like, wherever it begins and ends."""
+    width, layers, batch = (64, 4, batch or 64) if small else (1024, 48, batch or 8192)
+    model = wrap(nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers))).to(device, torch.bfloat16))
+    batches = [((torch.randn(batch, width).to(device, torch.bfloat16),), torch.randn(batch, width).to(device)) for _ in range(BATCHES)]
+    return Training(model, torch.optim.SGD(model.parameters(), lr=1e-4), lambda output, target: F.mse_loss(output.float(), target),
+                    batches)
+
+
 # Recommender and U-Net are for accuracy.py: nothing of the probe was tried on them before its figures were taken.
 MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt, "recommender": _recommender, "unet": _unet,
-          "slow": _slow, "wide": _wide, "nested": _nested}
+          "slow": _slow, "linears": _linears, "wide": _wide, "nested": _nested}
 # How the same models can be run besides: name -> (model, what is done with it).
 VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
             "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),

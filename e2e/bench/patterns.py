@@ -17,6 +17,7 @@ import os
 import pathlib
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,12 @@ def train(args, which, folder):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         sys.exit(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return json.loads((folder / "results/results.json").read_text(encoding="utf-8"))["pattern"]
+    results = folder / "results/results.json"
+    if args.keep:
+        kept = pathlib.Path(args.keep)
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy(results, kept / f"{args.model}-{which}-{len(list(kept.iterdir()))}.json")
+    return json.loads(results.read_text(encoding="utf-8"))["pattern"]
 
 
 def figures(pattern):
@@ -108,6 +114,7 @@ def arguments():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="that each trains at least (20)")
     parser.add_argument("--budget", type=float, default=0.6, help="percent (0.6: captures with times between them)")
+    parser.add_argument("--keep", help="a folder for the results of each run")
     return parser.parse_args()
 
 

@@ -137,6 +137,23 @@ static void trim(pp_sampling *f, const pp_sampling_clock *clock)
     f->n_samples = n;
 }
 
+/* Shares of cycles become rates, which add by time (sums.h). A clock that stands still tells
+ * nothing. */
+static void tell_rates(pp_sampling *f)
+{
+    bool known[PP_SAMPLING_METRICS];
+    for (size_t i = 0; i < f->n_samples; i++)
+        if (!(f->samples[i].values[PP_SAMPLING_CLOCK] > 0))
+            f->samples[i].values[PP_SAMPLING_CLOCK] = NAN;
+    pp_sampling_find_known(f, known);
+    for (size_t i = 0; i < f->n_samples && known[PP_SAMPLING_CLOCK]; i++) {
+        float *values = f->samples[i].values;
+        for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+            if (pp_sampling_is_of_cycles(m))
+                values[m] *= values[PP_SAMPLING_CLOCK] / (float)PP_SAMPLING_RATED_GHZ;
+    }
+}
+
 /* At the right lag it shows, too, which copies and fills run. */
 static int find_lag(const pp_sampling *f, const pp_sampling_clock *clock, pp_sampling_line *ret,
                     pp_error *err)
@@ -162,6 +179,7 @@ static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_samplin
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");
     trim(f, &near);
+    tell_rates(f);
     if (pp_sampling_cut_copies(f, err) < 0 || find_lag(f, &near, &line, err) < 0 ||
         pp_sampling_sum(f, &line, known, ret, err) < 0)
         return -1;

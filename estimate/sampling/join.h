@@ -60,7 +60,8 @@ typedef struct pp_sampling_kernel {
 typedef struct pp_sampling_sample {
     int64_t start; /**< ns, the samples' clock */
     int64_t end;
-    float values[PP_SAMPLING_METRICS]; /**< 0 to 1; NaN: not offered */
+    float values[PP_SAMPLING_METRICS]; /**< 0 to 1, of the SMs' clock GHz; NaN: not
+                                          offered */
 } pp_sampling_sample;
 
 /** A kernel, a copy or a fill. PP_ERR_TOO_LARGE past the limit, of kernels as of the others,

@@ -53,6 +53,7 @@ static int make_kinds(pp_sampling_kinds *k, pp_error *err)
         return pp_error_nomem(err);
     find_longest(f, k->longest);
     pp_sampling_find_known(f, k->known);
+    k->known[PP_SAMPLING_CLOCK] = false; /* it does not tell when a kernel runs: it is in rates */
     return 0;
 }
 

@@ -630,13 +630,21 @@ static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
         s->gap_sum[m] += s->sums->known[m] ? (double)sample->values[m] : 0;
 }
 
+/* What an item's share is to be multiplied by to be as the samples are. */
+static double rate_of(const summing *s, const pp_sampling_item *item, int m)
+{
+    const bool rates = s->sums->known[PP_SAMPLING_CLOCK] && pp_sampling_is_of_cycles(m);
+    return rates ? item->mean[PP_SAMPLING_CLOCK] / PP_SAMPLING_RATED_GHZ : 1;
+}
+
 /* Variance of what an item may be off by in this capture, if captures do not differ: as its
  * standard error says, as this one's lag is known, and as its samples of a step, which go along,
  * scatter. */
-static double allowed(const pp_sampling_item *item, const off *o, int m, double lag_stderr)
+static double allowed(const pp_sampling_item *item, const off *o, int m, double lag_stderr,
+                      double rate)
 {
     const double se = item->stderr_of[m], shifted_by = item->per_ns[m] * lag_stderr;
-    const double about = o->spread[m] - o->rest[m] * o->rest[m] / o->steps;
+    const double about = (o->spread[m] - o->rest[m] * o->rest[m] / o->steps) / (rate * rate);
     return se * se + shifted_by * shifted_by +
            about * o->steps / (o->steps - 1) / (o->squares * o->squares);
 }
@@ -650,8 +658,9 @@ static void judge_items(summing *s, double lag_stderr)
         const pp_sampling_item *item = &s->known->items[i];
         end_step(o, 0);
         for (int m = 0; m < PP_SAMPLING_METRICS && o->steps >= 2; m++) {
-            const double miss = o->rest[m] / o->squares;
-            const double variance = allowed(item, o, m, lag_stderr);
+            const double rate = rate_of(s, item, m);
+            const double miss = o->rest[m] / o->squares / rate;
+            const double variance = allowed(item, o, m, lag_stderr, rate);
             if (!s->sums->known[m] || !isfinite(miss * miss / variance))
                 continue;
             s->sums->predicted[m].items++;

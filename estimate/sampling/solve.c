@@ -38,14 +38,17 @@ typedef struct solving {
     unsigned without; /* pp_sampling_solution_part */
     pp_sampling_whole whole;
     pp_sampling_prior *prior;
-    pp_arrow matrix;            /* of columns and, behind them, groups of kernels that are alike */
-    double *share;              /* of each column, of the captures that know the metric ... */
-    double *held;               /* ... and the same of their windows that are held out */
-    double *theta;              /* the metric's estimates, as many as the matrix has rows */
-    double *rest;               /* n for each capture: X' (y - X theta) of its windows */
-    double *z, *signs;          /* scratch, as many */
-    double *times;              /* n for each capture: ns of its kernels' parts */
-    pp_sampling_causes *causes; /* of each item */
+    pp_arrow matrix; /* of columns and, behind them, groups of kernels that are alike */
+    double *clock;   /* of each column over PP_SAMPLING_RATED_GHZ ... */
+    bool clocked;    /* ... where it is known: what is told of cycles is a rate */
+    double idle_clock, mean_clock; /* GHz: of gaps, and of all samples */
+    double *share;                 /* of each column, of the captures that know the metric ... */
+    double *held;                  /* ... and the same of their windows that are held out */
+    double *theta;                 /* the metric's estimates, as many as the matrix has rows */
+    double *rest;                  /* n for each capture: X' (y - X theta) of its windows */
+    double *z, *signs;             /* scratch, as many */
+    double *times;                 /* n for each capture: ns of its kernels' parts */
+    pp_sampling_causes *causes;    /* of each item */
     double *errors;
     double noise; /* variance of what is left of a sample */
     double lag_stderr;
@@ -104,6 +107,14 @@ static pp_sampling_predicted predicted(const solving *s, int m)
     return p;
 }
 
+/* What samples of a metric are over the shares that they tell: where they are rates, their clock.
+ */
+static double rate_of_all(const solving *s, int m)
+{
+    const bool rates = s->clocked && pp_sampling_is_of_cycles(m);
+    return rates ? s->mean_clock / PP_SAMPLING_RATED_GHZ : 1;
+}
+
 /* Samples that lie in gaps tell what gaps are like: where no kernel runs no SM is active, unless
  * others use the GPU. Less is known of the time right behind a kernel, in which what it leaves may
  * be written to memory. */
@@ -111,7 +122,7 @@ static void begin_prior(solving *s, int m)
 {
     const pp_sampling_predicted p = predicted(s, m);
     double mean = 0, width = LONG_GAP;
-    if (p.gaps >= LEAST_GAPS && has(s, PP_SAMPLING_GAPS)) {
+    if (m != PP_SAMPLING_CLOCK && p.gaps >= LEAST_GAPS && has(s, PP_SAMPLING_GAPS)) {
         const double least = pp_metric_get((pp_metric)m)->within_sms ? LEAST_GAP : WRITTEN_GAP;
         mean = p.gap_y / p.gap_samples;
         const double differ = sqrt(gap_squares(&p, mean) * p.gaps) / p.gap_samples;
@@ -172,8 +183,11 @@ static double find_rest(solving *s, int m)
         if (!f->known[m])
             continue;
         for (size_t i = 0; i < f->n; i++) {
-            rest[index[i]] += f->columns[i].rhs[m];
-            left -= f->columns[i].rhs[m] * s->theta[index[i]];
+            const pp_sampling_column *c = &f->columns[i];
+            const double rhs =
+                m == PP_SAMPLING_CLOCK ? pp_clock_slower(c, c->share, s->idle_clock) : c->rhs[m];
+            rest[index[i]] += rhs;
+            left -= rhs * s->theta[index[i]];
         }
         for (size_t p = 0; p < f->n_pairs; p++) {
             uint32_t a = index[f->pairs[p].a];
@@ -265,9 +279,17 @@ static void add_item_times(solving *s, pp_sampling_item *item, size_t from, size
     }
 }
 
+/* By how much a column's value counts in its item's mean, which is over time. */
+static double weight_of(const solving *s, const pp_sampling_item *item, uint32_t column, int m)
+{
+    const double share = s->whole.columns[column].time / item->time;
+    return s->clocked && pp_sampling_is_of_cycles(m) ? share / s->clock[column] : share;
+}
+
 /* Where its kernels begin and end, a lag that is wrong takes a piece of what is beside them for
  * theirs, and loses one of their own: for each ns. */
-static double edge_error(const solving *s, size_t from, size_t to, double time)
+static double edge_error(const solving *s, const pp_sampling_item *item, size_t from, size_t to,
+                         int m)
 {
     double early = 0, late = 0;
     for (size_t i = from; i < to; i++) {
@@ -275,13 +297,13 @@ static double edge_error(const solving *s, size_t from, size_t to, double time)
         const pp_sampling_column *c = &s->whole.columns[at];
         if (c->key.gap)
             continue;
-        double count = (double)c->count;
+        double count = (double)c->count * weight_of(s, item, at, m) / c->time;
         double before = at > 0 ? s->theta[at - 1] : 0;
         double behind = at + 1 < s->whole.n ? s->theta[at + 1] : 0;
         early += count * (before - s->theta[at]);
         late += count * (behind - s->theta[at]);
     }
-    return fmax(fabs(early), fabs(late)) / time;
+    return fmax(fabs(early), fabs(late));
 }
 
 /* Of the variance of z' X' y: what the prior's width is, and not the samples' noise. */
@@ -319,14 +341,14 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
         uint32_t at = s->whole.by_key[i];
         if (w->columns[at].key.gap)
             continue;
-        s->z[at] = w->columns[at].time / item->time;
+        s->z[at] = weight_of(s, item, at, m);
         c.mean += s->z[at] * s->theta[at];
     }
     pp_arrow_solve(&s->matrix, s->z);
     for (size_t i = from; i < to; i++) {
         uint32_t at = s->whole.by_key[i];
         if (!w->columns[at].key.gap)
-            c.samples += s->noise * w->columns[at].time / item->time * s->z[at];
+            c.samples += s->noise * weight_of(s, item, at, m) * s->z[at];
     }
     c.prior = fmin(prior_variance(s), c.samples);
     c.samples -= c.prior;
@@ -334,8 +356,11 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
         const double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         c.captures += moved * moved * c.count / (c.count - 1);
     }
-    item->per_ns[m] = edge_error(s, from, to, item->time);
+    item->per_ns[m] = edge_error(s, item, from, to, m);
     c.edges = has(s, PP_SAMPLING_EDGES) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
+    if (s->clocked && pp_sampling_is_of_cycles(m))
+        c.clock =
+            pow(c.mean * item->stderr_of[PP_SAMPLING_CLOCK] / item->mean[PP_SAMPLING_CLOCK], 2);
     return c;
 }
 
@@ -377,9 +402,26 @@ static void estimate_metric(solving *s, int m)
     double sum = 0;
     for (size_t i = 0; i < w->n; i++)
         sum += s->held[i] * s->theta[i];
-    r->noise[m] = sqrt(s->noise);
-    r->held[m] = w->held_y[m] / w->held_with[m]; /* NaN where there are none */
-    r->closure[m] = sum / w->held_with[m] - r->held[m];
+    const double rate = rate_of_all(s, m);
+    r->noise[m] = sqrt(s->noise) / rate;
+    r->held[m] = w->held_y[m] / w->held_with[m] / rate; /* NaN where there are none */
+    r->closure[m] = sum / w->held_with[m] / rate - r->held[m];
+}
+
+/* What slows the clock down becomes a clock; nothing runs at none, or at a multiple of all's. */
+static void keep_clock(solving *s)
+{
+    const int m = PP_SAMPLING_CLOCK;
+    const double least = s->mean_clock / 4, most = s->mean_clock * 4;
+    pp_sampling_result *r = s->result;
+    for (size_t i = 0; i < s->whole.n; i++) {
+        s->theta[i] = fmax(least, fmin(s->idle_clock - s->theta[i], most));
+        s->clock[i] = s->theta[i] / PP_SAMPLING_RATED_GHZ;
+    }
+    for (size_t i = 0; i < r->n; i++)
+        r->items[i].mean[m] = fmax(least, fmin(s->idle_clock - s->causes[i].mean, most));
+    r->noise[m] = r->between[m] = r->held[m] = r->closure[m] = (double)NAN;
+    s->clocked = true;
 }
 
 /* By their keys. */
@@ -406,16 +448,17 @@ static double gap_error(const pp_sampling_predicted *p, double mean)
 static void judge(const solving *s, int m, pp_sampling_quality *ret)
 {
     const pp_sampling_predicted p = predicted(s, m);
+    const double rate = rate_of_all(s, m);
     const double total = p.yy - p.y * p.y / fmax(p.n, 1);
     *ret = (pp_sampling_quality){
         .explained = total > PP_SAMPLING_VARIES * p.n ? 1 - p.rest / total : (double)NAN,
-        .miss = sqrt(p.rest / p.n),
+        .miss = sqrt(p.rest / p.n) / rate,
         .items = p.items,
         .items_z =
             sqrt(p.z2 / (p.items + s->result->between[m] * s->result->between[m] * p.squares)),
-        .gap = p.gaps >= LEAST_GAPS ? p.gap_y / p.gap_samples : (double)NAN,
+        .gap = p.gaps >= LEAST_GAPS ? p.gap_y / p.gap_samples / rate : (double)NAN,
     };
-    ret->gap_stderr = gap_error(&p, ret->gap);
+    ret->gap_stderr = gap_error(&p, ret->gap * rate) / rate;
     ret->doubt = doubt_of(ret, pp_metric_get((pp_metric)m)->within_sms);
 }
 
@@ -469,6 +512,7 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     const size_t size = s->whole.n, rows = pp_prior_size(s->prior);
     s->share = malloc(size * sizeof *s->share);
     s->held = malloc(size * sizeof *s->held);
+    s->clock = malloc(size * sizeof *s->clock);
     s->theta = malloc(rows * sizeof *s->theta);
     s->z = malloc(rows * sizeof *s->z);
     s->signs = malloc(rows * sizeof *s->signs);
@@ -476,8 +520,8 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     s->times = calloc(size * n, sizeof *s->times);
     s->causes = malloc(size * sizeof *s->causes);
     s->errors = malloc(size * sizeof *s->errors);
-    if (!s->share || !s->held || !s->theta || !s->z || !s->signs || !s->rest || !s->times ||
-        !s->causes || !s->errors)
+    if (!s->share || !s->held || !s->clock || !s->theta || !s->z || !s->signs || !s->rest ||
+        !s->times || !s->causes || !s->errors)
         return pp_error_nomem(err);
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; i < captures[g]->n; i++)
@@ -495,26 +539,52 @@ static void judge_all(solving *s)
     pp_sampling_result *r = s->result;
     bool tenant = false;
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+        if (m == PP_SAMPLING_CLOCK)
+            continue; /* it is what it is, whoever uses the GPU */
         judge(s, m, &r->quality[m]);
         tenant |= r->quality[m].doubt == PP_SAMPLING_TENANT;
     }
     /* Whoever else uses the GPU adds to all of its metrics. */
     for (int m = 0; m < PP_SAMPLING_METRICS && tenant; m++)
-        r->quality[m].doubt = PP_SAMPLING_TENANT;
+        if (m != PP_SAMPLING_CLOCK)
+            r->quality[m].doubt = PP_SAMPLING_TENANT;
+}
+
+static int solve_metric(solving *s, int m, pp_error *err)
+{
+    if (s->whole.with[m] < 1) {
+        unknown_metric(s, m);
+        return 0;
+    }
+    if (fit(s, m, err) < 0)
+        return -1;
+    estimate_metric(s, m);
+    if (m == PP_SAMPLING_CLOCK)
+        keep_clock(s);
+    keep_values(s, m);
+    return 0;
+}
+
+/* First, since others are over it. */
+static int solve_clock(solving *s, pp_error *err)
+{
+    const int m = PP_SAMPLING_CLOCK;
+    if (s->whole.with[m] >= 1) {
+        s->idle_clock = pp_clock_idle(&s->whole);
+        s->mean_clock = s->whole.y[m] / s->whole.with[m];
+        find_shares(s, m);
+        pp_clock_slow_down(&s->whole, s->share, s->idle_clock);
+    }
+    return solve_metric(s, m, err);
 }
 
 static int solve(solving *s, pp_error *err)
 {
-    for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
-        if (s->whole.with[m] < 1) {
-            unknown_metric(s, m);
-            continue;
-        }
-        if (fit(s, m, err) < 0)
+    if (solve_clock(s, err) < 0)
+        return -1;
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+        if (m != PP_SAMPLING_CLOCK && solve_metric(s, m, err) < 0)
             return -1;
-        estimate_metric(s, m);
-        keep_values(s, m);
-    }
     judge_all(s);
     s->result->windows = (uint64_t)s->whole.windows;
     return 0;
@@ -538,6 +608,7 @@ int pp_sampling_solve_without(unsigned parts, const pp_sampling_sums *const *cap
     pp_prior_free(s.prior);
     free(s.share);
     free(s.held);
+    free(s.clock);
     free(s.theta);
     free(s.rest);
     free(s.z);

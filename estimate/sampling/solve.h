@@ -25,7 +25,7 @@ typedef struct pp_sampling_item {
     uint8_t phase;
     double time;                      /**< ns of its kernels, in all captures */
     uint64_t kernels;                 /**< how many ran */
-    double mean[PP_SAMPLING_METRICS]; /**< 0 to 1; NaN: not known */
+    double mean[PP_SAMPLING_METRICS]; /**< 0 to 1, of the SMs' clock GHz; NaN: not known */
     double stderr_of[PP_SAMPLING_METRICS];
     double per_ns[PP_SAMPLING_METRICS]; /**< by which the mean is off for each ns of the lag's error
                                          */
@@ -62,7 +62,7 @@ typedef struct pp_sampling_result {
     pp_sampling_quality quality[PP_SAMPLING_METRICS];
     size_t n_columns;                    /**< what is known of kernels' parts, and gaps ... */
     pp_sampling_key *keys;               /**< ... in order */
-    double *values[PP_SAMPLING_METRICS]; /**< NaN: not known */
+    double *values[PP_SAMPLING_METRICS]; /**< as sums have them: rates; NaN: not known */
 } pp_sampling_result;
 
 /** Parts of the solution, as bits: what each is worth shows where it is left out (program

@@ -78,6 +78,16 @@ int pp_sampling_whole_make(pp_sampling_whole *whole, const pp_sampling_sums *con
                            size_t n, pp_error *err);
 void pp_sampling_whole_free(pp_sampling_whole *whole);
 
+/* ---- the clock ---- */
+
+/** GHz, where nothing runs; where that was not seen, of all samples. */
+double pp_clock_idle(const pp_sampling_whole *whole);
+/** The sum of x y of a column as it is solved for: y is by how much the clock is slower than
+ * `idle`. `share`: sum of x. */
+double pp_clock_slower(const pp_sampling_column *column, double share, double idle);
+/** Makes the clock's sums such sums. `share`: of each column, of captures that know the clock. */
+void pp_clock_slow_down(pp_sampling_whole *whole, const double *share, double idle);
+
 /* ---- the prior ---- */
 
 /** By what the widths of its terms are scaled, which samples tell. */
@@ -132,6 +142,7 @@ typedef struct pp_sampling_causes {
     double samples;  /* their noise */
     double captures; /* a sandwich over captures; 0 where it is in one */
     double edges;    /* kernels that begin and end at other times than they say */
+    double clock;    /* what is not known of the clock that a rate is over */
 } pp_sampling_causes;
 
 /** ret[i]: standard error of the i-th of `n` items. Values differ from capture to capture by a

@@ -362,8 +362,8 @@ static void set_groups(pp_sampling_prior *p, const pp_sampling_whole *w, const d
     }
 }
 
-void pp_prior_begin(pp_sampling_prior *p, const pp_sampling_whole *w, const double *share, int m,
-                    double gap_mean, double gap_width)
+void pp_prior_begin(pp_sampling_prior *p, const pp_sampling_whole *w, const double *share,
+                    int metric, double gap_mean, double gap_width)
 {
     static const double widths[] = {[OF_SHORT_GAP] = SHORT_GAP,
                                     [OF_NEXT] = NEXT_PART,
@@ -371,18 +371,18 @@ void pp_prior_begin(pp_sampling_prior *p, const pp_sampling_whole *w, const doub
                                     [OF_ALIKE] = ALIKE};
     for (size_t i = 0; i < p->n_terms; i++) {
         term *t = &p->terms[i];
-        if (t->kind == LONG_GAP) {
+        if (t->kind == LONG_GAP || (t->kind == OF_SHORT_GAP && metric == PP_SAMPLING_CLOCK)) {
             t->mean = gap_mean;
             t->width = gap_width;
         } else if (t->kind == OF_LEVEL) {
-            t->mean = mean_of(w, share, m, p->factors[t->first].column);
+            t->mean = mean_of(w, share, metric, p->factors[t->first].column);
             t->width = LEVEL;
         } else if (t->kind != OF_GROUP) {
             t->mean = 0;
             t->width = widths[t->kind];
         }
     }
-    set_groups(p, w, share, m);
+    set_groups(p, w, share, metric);
     for (int c = 0; c < PP_PRIOR_CLASSES; c++)
         p->scale[c] = 1;
 }

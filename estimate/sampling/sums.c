@@ -164,6 +164,11 @@ static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
     }
 }
 
+bool pp_sampling_is_of_cycles(int metric)
+{
+    return pp_metric_get((pp_metric)metric)->within_sms;
+}
+
 int pp_sampling_sums_merge(pp_sampling_sums *into, const pp_sampling_sums *from, pp_error *err)
 {
     merging g = {0};

@@ -18,7 +18,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PP_SAMPLING_METRICS = PP_METRIC_SAMPLED_COUNT }; /**< by pp_metric */
+enum {
+    PP_SAMPLING_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
+    PP_SAMPLING_CLOCK = PP_METRIC_SM_CLOCK,
+};
+
+/** The SMs' monitors tell shares of cycles, and a cycle's length differs from kernel to kernel: on
+ * an H200 at 1980 MHz products of matrices run at 1.63 to 1.73 GHz, of which NVML's reading says
+ * nothing. In a sample that a fast and a slow kernel share, the one counts for more than its time.
+ * So where samples tell their clock sums are of rates, a share times the clock over this one: rates
+ * add by time. A kernel's share is its rate over its own clock. */
+#define PP_SAMPLING_RATED_GHZ 2.0
+
+/** Whether sums of a metric are of rates where the clock is known. */
+bool pp_sampling_is_of_cycles(int metric);
 
 /** Variance of samples from which on a metric varies. */
 #define PP_SAMPLING_VARIES 1e-8

@@ -78,7 +78,7 @@ static int add_qualities(const pp_sampling_result *r, pp_wire_pm *to, pp_error *
         return pp_error_nomem(err);
     for (int m = 0; m < PP_WIRE_PM_METRICS; m++) {
         const pp_sampling_quality *q = &r->quality[m];
-        if (!isfinite(r->noise[m]))
+        if (!isfinite(r->noise[m]) || m == PP_SAMPLING_CLOCK)
             continue;
         to->qualities[to->quality_count++] =
             (pp_wire_pm_quality){.metric = m,
@@ -102,7 +102,7 @@ static int add_closures(const pp_sampling_result *r, pp_wire_pm *to, pp_error *e
     for (int m = 0; m < PP_WIRE_PM_METRICS; m++) {
         const int64_t held = millionths(r->held[m]);
         const int64_t difference = millionths(fabs(r->closure[m]));
-        if (held < 0 || difference < 0)
+        if (held < 0 || difference < 0 || m == PP_SAMPLING_CLOCK)
             continue;
         to->closures[to->closure_count++] =
             (pp_wire_pm_closure){.metric = m,

@@ -317,9 +317,12 @@ static int read_values(const pp_pm *pm, const image *i, size_t index, pp_pm_samp
     int rc = pm->api.evaluate(&p);
     if (rc != PM_OK)
         return fail(pm, rc, "cuptiProfilerHostEvaluateToGpuValues", err);
-    for (size_t m = 0; m < pm->count; m++)
+    for (size_t m = 0; m < pm->count; m++) {
+        const bool counts = pm->metrics[m] == PP_METRIC_SM_CLOCK; /* cycles, not percent */
+        const double whole = counts ? (double)(ret->end - ret->start) : 100;
         if (isfinite(values[m]) && values[m] >= 0)
-            ret->values[pm->metrics[m]] = (float)(values[m] / 100);
+            ret->values[pm->metrics[m]] = (float)(values[m] / whole);
+    }
     return 0;
 }
 

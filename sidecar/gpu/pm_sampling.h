@@ -54,8 +54,8 @@ typedef struct pp_pm_options {
     uint32_t samples;       /**< evaluated and not taken, at most; 40 bytes each; 0: 200,000 */
 } pp_pm_options;
 
-/** One sample; `values` by pp_metric, shares of 1 that noise may carry past 1; NaN where the
- * chip does not offer it. */
+/** One sample; `values` by pp_metric, shares of 1 that noise may carry past 1, of the SMs' clock
+ * GHz; NaN where the chip does not offer it. */
 typedef struct pp_pm_sample {
     int64_t start; /**< ns of the GPU's own clock, near that since 1970 but not the host's */
     int64_t end;

@@ -88,7 +88,13 @@ static double until(double x, double tail)
     return 1 - tail + y - y * y / (2 * tail);
 }
 
-static void add_kernel(const vgpu_kernel *k, int64_t from, int64_t to, double sums[VGPU_LEVELS])
+/* Of a time: sums of levels by ns, of the SMs' as they come in cycles too, and the ns that a clock
+ * of full speed would be ahead. */
+typedef struct sums {
+    double levels[VGPU_LEVELS], of_cycles[VGPU_LEVELS], behind;
+} sums;
+
+static void add_kernel(const vgpu_kernel *k, int64_t from, int64_t to, sums *to_sums)
 {
     const double length = (double)(k->end - k->begin);
     double first = (double)(from - k->begin) / length, last = (double)(to - k->begin) / length;
@@ -97,28 +103,51 @@ static void add_kernel(const vgpu_kernel *k, int64_t from, int64_t to, double su
     if (!(first < last))
         return;
     const double part = (until(last, (double)k->tail) - until(first, (double)k->tail)) * length;
-    for (int l = 0; l < VGPU_LEVELS; l++)
-        sums[l] += (double)k->levels[l] * part;
+    const double slower = VGPU_SLOWER * (double)k->levels[VGPU_SM] / 100;
+    for (int l = 0; l < VGPU_LEVELS; l++) {
+        to_sums->levels[l] += (double)k->levels[l] * part;
+        to_sums->of_cycles[l] += (double)k->levels[l] * part * (1 - slower);
+    }
+    to_sums->behind += slower * (last - first) * length;
 }
 
 /* Kernels of several streams are not in order of time: what is this long over is left behind. */
 #define LONGEST INT64_C(250000000)
 
-void vgpu_timeline_mean(const vgpu_timeline *t, uint64_t *cursor, int64_t from, int64_t to,
-                        double means[VGPU_LEVELS])
+static sums sum_up(const vgpu_timeline *t, uint64_t *cursor, int64_t from, int64_t to)
 {
     uint64_t head = atomic_load_explicit(&t->head, memory_order_acquire);
-    double sums[VGPU_LEVELS] = {0};
+    sums all = {0};
     if (head > *cursor + VGPU_KERNELS / 2)
         *cursor = head - VGPU_KERNELS / 2;
     while (*cursor < head && t->kernels[*cursor % VGPU_KERNELS].end < from - LONGEST)
         ++*cursor;
     for (uint64_t i = *cursor; i < head; i++)
-        add_kernel(&t->kernels[i % VGPU_KERNELS], from, to, sums);
+        add_kernel(&t->kernels[i % VGPU_KERNELS], from, to, &all);
+    return all;
+}
+
+void vgpu_timeline_mean(const vgpu_timeline *t, uint64_t *cursor, int64_t from, int64_t to,
+                        double means[VGPU_LEVELS])
+{
+    const sums all = sum_up(t, cursor, from, to);
     for (int l = 0; l < VGPU_LEVELS; l++) {
-        double mean = sums[l] / (double)(to - from);
+        double mean = all.levels[l] / (double)(to - from);
         means[l] = mean < 100 ? mean : 100;
     }
+}
+
+void vgpu_timeline_monitored(const vgpu_timeline *t, uint64_t *cursor, int64_t from, int64_t to,
+                             double means[VGPU_LEVELS], double *ret_ghz)
+{
+    const sums all = sum_up(t, cursor, from, to);
+    const double time = (double)(to - from);
+    const double cycles = time - (all.behind < time / 2 ? all.behind : time / 2);
+    for (int l = 0; l < VGPU_LEVELS; l++) {
+        double mean = l == VGPU_DRAM ? all.levels[l] / time : all.of_cycles[l] / cycles;
+        means[l] = mean < 100 ? mean : 100;
+    }
+    *ret_ghz = VGPU_GHZ * cycles / time;
 }
 
 double vgpu_timeline_busy(const vgpu_timeline *t, int64_t from, int64_t to)

@@ -47,6 +47,16 @@ uint32_t vgpu_timeline_sampled(const vgpu_timeline *timeline);
 void vgpu_timeline_mean(const vgpu_timeline *timeline, uint64_t *cursor, int64_t from, int64_t to,
                         double means[VGPU_LEVELS]);
 
+/** The SMs' clock while nothing runs, and by which share of it a kernel slows it down that keeps
+ * them active all the time. */
+#define VGPU_GHZ 1.98
+#define VGPU_SLOWER 0.15
+
+/** The same as the monitors tell them: what is of the SMs as shares of their cycles, of which a
+ * time has more where they go faster. `ret_ghz`: their clock, its mean over the time. */
+void vgpu_timeline_monitored(const vgpu_timeline *timeline, uint64_t *cursor, int64_t from,
+                             int64_t to, double means[VGPU_LEVELS], double *ret_ghz);
+
 /** Percent of a time that has just passed in which a kernel ran; kernels side by side count twice,
  * to 100 at most. */
 double vgpu_timeline_busy(const vgpu_timeline *timeline, int64_t from, int64_t to);

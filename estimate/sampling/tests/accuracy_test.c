@@ -345,6 +345,56 @@ static void test_one_capture_is_not_judged(void **state)
 }
 
 /* What the samples say nothing of keeps the prior's width, however many captures say nothing. */
+/* Root mean square of the clock's error over its standard error, and the largest error, GHz. */
+static double clock_z(const sim *s, const pp_sampling_result *r, double *ret_worst)
+{
+    double z2 = 0;
+    *ret_worst = 0;
+    assert_int_equal(s->n_items, r->n);
+    for (size_t i = 0; i < r->n; i++)
+        for (size_t k = 0; k < s->n_items; k++) {
+            const pp_sampling_item *e = &r->items[i];
+            const sim_item *t = &s->items[k];
+            if (e->layer != t->layer || e->phase != t->phase)
+                continue;
+            const double off = fabs(e->mean[PP_SAMPLING_CLOCK] - t->mean[PP_SAMPLING_CLOCK]);
+            z2 += pow(off / e->stderr_of[PP_SAMPLING_CLOCK], 2);
+            *ret_worst = t->kernel >= 10 ? fmax(*ret_worst, off) : *ret_worst;
+        }
+    return sqrt(z2 / (double)r->n);
+}
+
+/* Kernels that slow the SMs' clock down, as products of matrices do by 15 % on an H200, with time
+ * beside them at full speed: a sample's share is of cycles. */
+static void test_clocks_that_differ(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        sim s;
+        sim_config c = launch_bound(24);
+        c.slower = 0.3;
+        c.clockless = !told;
+        sim_run(&s, &c);
+        pp_sampling_result *r = solved(&s);
+        const sim_score wide = sim_compare(&s, r, 50, 1e9), narrow = sim_compare(&s, r, 10, 50);
+        print_message("%s: %.2f and %.2f points, p95 %.2f and %.2f, z %.2f and %.2f\n",
+                      told ? "told" : "not told", wide.error, narrow.error, wide.p95, narrow.p95,
+                      wide.z, narrow.z);
+        if (told) {
+            double worst;
+            const double z = clock_z(&s, r, &worst);
+            print_message("the clock: z %.2f, %.3f GHz at most\n", z, worst);
+            assert_true(wide.error < 0.3 && narrow.error < 0.5);
+            assert_true(narrow.z < 1.25 && wide.z < 1.25);
+            assert_true(z < 1.3 && worst < 0.03);
+        } else {
+            assert_true(narrow.error > 1); /* what it is for */
+        }
+        pp_sampling_result_free(r);
+        sim_free(&s);
+    }
+}
+
 static void test_ignorance_is_told(void **state)
 {
     (void)state;
@@ -543,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_fills_are_no_gaps),
         cmocka_unit_test(test_copies_beside_kernels),
         cmocka_unit_test(test_one_capture_is_not_judged),
+        cmocka_unit_test(test_clocks_that_differ),
         cmocka_unit_test(test_ignorance_is_told),
         cmocka_unit_test(test_order_does_not_matter),
         cmocka_unit_test(test_a_metric_that_is_not_offered),

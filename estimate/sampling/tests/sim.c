@@ -17,6 +17,7 @@ typedef struct kernel {
     double rise, fall; /* at its begin and end */
     double level[SHARES];
     double now[SHARES]; /* in this capture */
+    double clock;       /* of the SMs while it runs, over PP_SAMPLING_RATED_GHZ */
 } kernel;
 
 /* One that ran. */
@@ -77,6 +78,7 @@ static void draw_kernel(model *m, const sim_config *c, kernel *k)
     k->fall = fmin(30, k->length * 0.5 * sim_uniform(&m->rng));
     for (int i = 0; i < SHARES; i++)
         k->level[i] = 0.03 + 0.82 * sim_uniform(&m->rng);
+    k->clock = c->slower > 0 ? 1 - c->slower * sim_uniform(&m->rng) : 1;
 }
 
 /* A network's layers are alike: their kernels are the same, with other data. */
@@ -105,7 +107,8 @@ static void draw_model(model *m, const sim_config *c)
     int layers = c->kernels / 5;
     m->n = c->kernels;
     m->kernels = need(calloc((size_t)m->n, sizeof *m->kernels));
-    m->fill = (kernel){.length = c->fill, .rise = 0.5, .fall = 1, .level = {0.45, 0.37, 0.41}};
+    m->fill = (kernel){
+        .length = c->fill, .rise = 0.5, .fall = 1, .level = {0.45, 0.37, 0.41}, .clock = 1};
     m->ran = need(calloc((size_t)m->n * 2, sizeof *m->ran));
     m->order = need(calloc((size_t)m->n, sizeof *m->order));
     m->names = need(calloc((size_t)m->n, sizeof *m->names));
@@ -208,6 +211,12 @@ typedef struct windows {
     double (*sums)[PP_SAMPLING_METRICS];
 } windows;
 
+/* What is counted in the SMs' cycles comes by these; memory has its own. */
+static double clock_for(int metric, const kernel *k)
+{
+    return pp_sampling_is_of_cycles(metric) ? k->clock : 1;
+}
+
 static void add_to_windows(windows *w, const sim *s, const ran *r)
 {
     const sim_config *c = &s->config;
@@ -224,8 +233,10 @@ static void add_to_windows(windows *w, const sim *s, const ran *r)
         double covered = fmax(0, fmin(idle, till) - fmax(busy, from));
         double part = area(s, r, till - r->start) - area(s, r, from - r->start);
         for (int j = 0; j < SHARES; j++)
-            w->sums[i][j] += part * r->level[j] / c->period;
-        w->sums[i][SIM_BUSY] += covered / c->period * (r->fill ? m->fill.level[0] : 1);
+            w->sums[i][j] += part * r->level[j] * clock_for(j, r->of) / c->period;
+        w->sums[i][SIM_BUSY] +=
+            covered / c->period * (r->fill ? m->fill.level[0] : 1) * clock_for(SIM_BUSY, r->of);
+        w->sums[i][PP_SAMPLING_CLOCK] += covered / c->period * (r->of->clock - 1);
     }
 }
 
@@ -286,9 +297,16 @@ static void tell_samples(sim *s, pp_sampling *f, const windows *w)
         pp_sampling_sample p = {
             .start = (int64_t)llround(1000 * on_samples_clock(c, from, w->first)),
             .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
-        for (int j = 0; j < PP_SAMPLING_METRICS; j++)
-            p.values[j] = (float)fmin(1, w->sums[i][j] + (j < SHARES ? c->tenant : 0) +
+        const double clock = 1 + w->sums[i][PP_SAMPLING_CLOCK];
+        for (int j = 0; j < PP_SAMPLING_CLOCK; j++) {
+            const double of_cycles = pp_sampling_is_of_cycles(j) ? clock : 1;
+            p.values[j] = (float)fmin(1, w->sums[i][j] / of_cycles + (j < SHARES ? c->tenant : 0) +
                                              c->noise * sim_normal(&m->rng));
+        }
+        p.values[PP_SAMPLING_CLOCK] =
+            c->clockless ? NAN
+                         : (float)(PP_SAMPLING_RATED_GHZ *
+                                   (clock + (c->slower > 0 ? 0.001 * sim_normal(&m->rng) : 0)));
         bool blank = c->missing && (c->blank == 0 || s->n_captures <= (size_t)c->blank);
         if (blank && sim_uniform(&m->rng) >= c->rare)
             p.values[c->missing - 1] = NAN;
@@ -376,6 +394,8 @@ static void add_truth(sim *s, const model *m, const kernel *k)
     bool beside = s->config.parallel && (k - m->kernels) % s->config.parallel == 0;
     for (int j = 0; j < SHARES; j++)
         item->mean[j] += area(s, &r, k->length) * k->level[j] * (beside ? 0.4 : 1);
+    const double slow = (1 - k->clock) * (k->length - dead(s, &r));
+    item->mean[PP_SAMPLING_CLOCK] += PP_SAMPLING_RATED_GHZ * (k->length - slow);
     item->time += k->length;
     item->kernel += 1;
 }
@@ -389,6 +409,7 @@ static void find_truth(sim *s)
     for (size_t i = 0; i < s->n_items; i++) {
         for (int j = 0; j < SHARES; j++)
             s->items[i].mean[j] /= s->items[i].time;
+        s->items[i].mean[PP_SAMPLING_CLOCK] /= s->items[i].time;
         s->items[i].kernel = s->items[i].time / s->items[i].kernel;
     }
 }

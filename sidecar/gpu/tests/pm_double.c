@@ -6,7 +6,8 @@
  *
  *   gpu GPU-... GH100       one line for each; a chip other than GH100 has no metric ".Triage..."
  *   timeline /dev/shm/...   its only GPU is the one of that file, see below
- *   at 2000000 sm=80 ...    what runs from so many ns after the beginning on: percent of counters
+ *   at 2000000 sm=80 ...    what runs from so many ns after the beginning on: percent of counters,
+ *                           and the SMs' clock, mhz=1980
  *   offset_ns -1400000      a setting, see below
  *   fault NAME CODE [N]     each call of that function fails with that code, but for the first N
  *
@@ -49,7 +50,7 @@
 
 #pragma weak vgpu_timeline_open
 #pragma weak vgpu_timeline_uuid
-#pragma weak vgpu_timeline_mean
+#pragma weak vgpu_timeline_monitored
 #pragma weak vgpu_timeline_sample
 
 enum { GPUS = 4, FAULTS = 4, MOMENTS = 16, CLOCK_STEP = 32 };
@@ -78,8 +79,8 @@ typedef enum setting {
     SETTINGS,
 } setting;
 
-/* A timeline has those up to FMA. */
-typedef enum counter { SM, WARPS, DRAM, FMA, TENSOR, COUNTERS } counter;
+/* A timeline has those up to FMA, and the clock. */
+typedef enum counter { SM, WARPS, DRAM, FMA, TENSOR, MHZ, COUNTERS } counter;
 
 typedef struct moment {
     double at; /* ns after the beginning */
@@ -106,7 +107,7 @@ static struct {
 
 static void read_moment(moment *m, char *text)
 {
-    static const char *const names[COUNTERS] = {"sm", "warps", "dram", "fma", "tensor"};
+    static const char *const names[COUNTERS] = {"sm", "warps", "dram", "fma", "tensor", "mhz"};
     char *rest = NULL;
     m->at = strtod(strtok_r(text, " \n", &rest), NULL);
     for (char *word; (word = strtok_r(NULL, " \n", &rest));)
@@ -401,6 +402,7 @@ static const struct {
     counter counter;
     bool apart, of_sm;
 } metrics[] = {
+    {"sm__cycles_elapsed", MHZ, false, false},
     {"sm__cycles_active", SM, false, true},
     {"sm__warps_active", WARPS, false, true},
     {"dram__throughput", DRAM, false, false},
@@ -412,12 +414,14 @@ enum { METRICS = sizeof metrics / sizeof *metrics };
 
 static int metric_named(const char *name)
 {
-    static const char rest[] = ".avg.pct_of_peak_sustained_elapsed";
-    const char *end = strstr(name, rest);
-    for (int m = 0; m < METRICS; m++)
+    for (int m = 0; m < METRICS; m++) {
+        const char *rest =
+            metrics[m].counter == MHZ ? ".avg" : ".avg.pct_of_peak_sustained_elapsed";
+        const char *end = strstr(name, rest);
         if (end && end[strlen(rest)] == '\0' && strlen(metrics[m].name) == (size_t)(end - name) &&
             strncmp(metrics[m].name, name, (size_t)(end - name)) == 0)
             return m;
+    }
     return -1;
 }
 
@@ -437,7 +441,7 @@ CUPTI(cuptiProfilerHostInitialize, pm_host_initialize *p)
     bool triage = strcmp(p->chip, "GH100") == 0;
     for (int m = 0; m < METRICS; m++) {
         const bool known = triage || !strstr(metrics[m].name, ".Triage");
-        const bool told = !table.timeline || metrics[m].counter <= FMA;
+        const bool told = !table.timeline || metrics[m].counter != TENSOR;
         p->host->offered |= known && told ? 1U << (16 + m) : 0;
     }
     state.hosts++;
@@ -513,6 +517,12 @@ static const picture *picture_in(const uint8_t *image, size_t size)
     return right ? i : NULL;
 }
 
+/* Percent, or cycles. */
+static double value_of(const slot *s, counter c)
+{
+    return c == MHZ ? s->values[c] * (double)(s->end - s->start) / 1000 : s->values[c];
+}
+
 CUPTI(cuptiProfilerHostEvaluateToGpuValues, pm_evaluate *p)
 {
     wait_for(&allowed, atomic_fetch_add_explicit(&evaluated, 1, memory_order_relaxed) + 1);
@@ -525,7 +535,7 @@ CUPTI(cuptiProfilerHostEvaluateToGpuValues, pm_evaluate *p)
         int m = metric_named(p->names[v]);
         if (m < 0 || !(p->host->offered & 1U << m))
             return CUPTI_INVALID_METRIC_NAME;
-        p->values[v] = i->slots[p->index].values[metrics[m].counter];
+        p->values[v] = value_of(&i->slots[p->index], metrics[m].counter);
     }
     if (p->index + 1 == i->completed)
         atomic_fetch_add_explicit(&finished, 1, memory_order_relaxed);
@@ -712,8 +722,10 @@ static void measure(const pm_object *o, int64_t number, double from, double to, 
         return;
     }
     static uint64_t cursor;
-    vgpu_timeline_mean(table.timeline, &cursor, beginning + (int64_t)from, beginning + (int64_t)to,
-                       s->values);
+    double ghz = 0;
+    vgpu_timeline_monitored(table.timeline, &cursor, beginning + (int64_t)from,
+                            beginning + (int64_t)to, s->values, &ghz);
+    s->values[MHZ] = 1000 * ghz;
     for (counter c = 0; c < COUNTERS; c++)
         s->values[c] = fmax(0, s->values[c] + noise_of(o->began + number, (int)c) *
                                                   (double)table.settings[NOISE] / 1000);

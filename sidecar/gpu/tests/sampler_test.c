@@ -24,7 +24,7 @@
 
 #define GPU "GPU-00112233-4455-6677-8899-aabbccddeeff"
 /* Patient, so that no capture breaks because its evaluation finds no processor. */
-#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10 tensor=30\npatient 1\n"
+#define BUSY "gpu " GPU " GH100\nat 0 sm=80 warps=40 dram=20 fma=10 tensor=30 mhz=1755\npatient 1\n"
 #define ID "0123456789abcdef"
 
 enum { LIMIT = 250 }; /* s: that anything is waited for */
@@ -188,7 +188,7 @@ static void sample(uint64_t count)
 /* Samples of the latest capture: one follows on the other, and the values are the table's. */
 static void check_capture(int64_t begun)
 {
-    static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F, 0.3F};
+    static const float expected[] = {0.8F, 0.4F, 0.2F, 0.1F, 0.3F, 1.755F};
     const uint64_t first = GET(first), head = GET(head);
     for (uint64_t i = first; i < head; i++) {
         assert_true(t.all[i].end > t.all[i].start);
