@@ -2,7 +2,7 @@
  * Koordinator: a NodeMetric, with the training as the pod that it is on that node. Its GPUs are
  * devices of the pod's usage, as koordlet reports them: gpu-core is percent of one GPU, gpu-memory
  * bytes. What Koordinator has no field for, how the training consumes, is an extension of the
- * pod's.
+ * pod's: under "Object", since Go's decoder knows no inlined maps (ExtensionsMap).
  */
 #include "cli/formats/figures.h"
 #include "cli/formats/schedulers.h"
@@ -62,8 +62,9 @@ static json_t *pod_of(const pp_format_job *job, json_t *devices)
                   json_object_get(job->told, "namespace"), "podUsage", "devices", devices);
     json_t *pattern = json_object_get(job->trainings[0].results, "pattern");
     if (pod && json_is_object(pattern))
-        (void)json_object_set_new(pod, "extensions",
-                                  json_pack("{sO}", "precisionprobe.io/pattern", pattern));
+        (void)json_object_set_new(
+            pod, "extensions",
+            json_pack("{s{sO}}", "Object", "precisionprobe.io/pattern", pattern));
     return pod;
 }
 

@@ -464,7 +464,7 @@ def test_koordinator(training):
     assert told["status"]["updateTime"] == folder.RESULTS["finished"]
     pod, = told["status"]["podsMetric"]
     device, = pod["podUsage"]["devices"]
-    assert (pod["name"], pod["namespace"], pod["extensions"]) == ("dlrm-0", "ml", {"precisionprobe.io/pattern": PATTERN})
+    assert (pod["name"], pod["namespace"], pod["extensions"]) == ("dlrm-0", "ml", {"Object": {"precisionprobe.io/pattern": PATTERN}})
     assert device == {"type": "gpu", "id": folder.GPU, "health": False,
                       "resources": {"koordinator.sh/gpu-core": "62500m", "koordinator.sh/gpu-memory": str(int(2048.5 * 2**20))}}
     assert all(QUANTITY.match(text) for text in device["resources"].values())
