@@ -62,6 +62,13 @@ static json_t *phase_of_item(const source *s)
     return json_string(kind && phase && strcmp(kind, "layer") == 0 ? phase : "");
 }
 
+/* Of what is no layer there is none. */
+static json_t *type_of_item(const source *s)
+{
+    const char *class = pp_json_get_string(s->item, "type", NULL);
+    return class && *class ? json_string(class) : NULL;
+}
+
 /* A column of whole ns in the database. */
 static json_t *lag(const source *s)
 {
@@ -138,7 +145,7 @@ static const column columns[] = {
     {"kind", TEXT, OF_ITEM, "kind", NULL},
     {"layer", TEXT, OF_ITEM, "layer", NULL},
     {"phase", TEXT, OF_ITEM, NULL, phase_of_item},
-    {"type", TEXT, OF_ITEM, "type", NULL},
+    {"type", TEXT, OF_ITEM, NULL, type_of_item},
     {"parameters", INTEGER, OF_ITEM, "parameters", NULL},
     {"calls", INTEGER, OF_ITEM, "calls", NULL},
     {"total_ns", INTEGER, OF_ITEM, "totalNs", NULL},

@@ -125,7 +125,7 @@ def rows_of_json(text):
             yield {**own, "metric": name, **told}
 
 
-COLUMNS = {"share": "share", "total_ns": "totalNs", "ms_per_step": "millisecondsPerStep", "calls": "calls", "type": "type",
+COLUMNS = {"share": "share", "total_ns": "totalNs", "ms_per_step": "millisecondsPerStep", "calls": "calls",
            "least_ms_per_step": "leastMillisecondsPerStep", "busy_ns": "busyNs", "idle_share": "idleShare",
            "parameters": "parameters", "busy_reason": "busyReason", "busy_ms_per_step": "busyMillisecondsPerStep"}
 OF_METRIC = {"mean": "mean", "stderr": "standardError", "windows": "windows", "method": "method", "source": "source",
@@ -143,6 +143,7 @@ def test_rows_have_all_digits_that_results_have(recording):
         gpu, one = known[row["gpu_uuid"], row["kind"], row["layer"], row["phase"]]
         told, = [value for name, value in one["metrics"].items() if re.sub("_", "", row["metric"]) == name.lower()]
         assert {ours: row[ours] for ours in COLUMNS} == {ours: one[name] for ours, name in COLUMNS.items()}
+        assert row["type"] == (one["type"] or None)
         assert {ours: row[ours] for ours in OF_METRIC} == {ours: told[name] for ours, name in OF_METRIC.items()}
         assert (row["marked_steps"], row["counted_ms_per_step"], row["gap_ns"]) == (gpu["steps"], gpu["countedStepMs"],
                                                                                     gpu["gapNs"])
@@ -190,17 +191,16 @@ def test_what_is_of_another_type_is_not_known(tmp_path):
 def test_hostile_names_survive(tmp_path):
     at = hostile(tmp_path)
     rows = list(rows_of_json(written("--format=json", at)))
-    assert [[row[name] for name in ("layer", "type", "busy_reason", "source")] for row in rows] == [[n] * 4 for n in HOSTILE]
+    assert [[row[name] for name in ("layer", "busy_reason", "source")] for row in rows] == [[n] * 3 for n in HOSTILE]
+    assert [row["type"] or "" for row in rows] == HOSTILE
     rows = table_of(run("--format=csv", at)[1].decode())
     assert [[unguarded(row[name]) for name in ("layer", "type", "source")] for row in rows] == [[n] * 3 for n in HOSTILE]
     assert not [text for row in rows for text in row.values() if text[:1] in tuple("=+-@\t\r\n") and text]
 
 
-def test_empty_is_not_null(tmp_path):
-    text = written("--format=csv", hostile(tmp_path))
-    at = text.splitlines()[0].split(",").index("layer")
-    assert ',"layer","","forward","",' in text.replace('"optimizer"', "") and at > 0
-    assert ",,\"sm_active\"" not in text.splitlines()[1] and text.splitlines()[1].endswith(",,,,")
+def test_empty_is_not_null(training):
+    """Kind, layer and phase; type and parameters; calls."""
+    assert ',"optimizer","","",,,60,' in written("--format=csv", training)
 
 
 def test_hostile_names_harm_no_terminal(tmp_path):
@@ -347,6 +347,13 @@ def test_lucid(training, tmp_path):
     assert (two["model"], two["batchsize"], two["speed"]) == ('A,"b"', "", "")
     assert notes == ("precisionprobe: lucid: empty, since not measured (--set NAME=VALUE): dataset, batchsize, amp, speed, "
                      "gmem_util, label\n")
+
+
+def test_lucid_counts_all_gpus(tmp_path):
+    two = results()
+    two["gpus"].append({**two["gpus"][0], "gpu": "GPU-b"})
+    row, = csv.DictReader(io.StringIO(written("--format=lucid", folder.write(tmp_path / "two", two))))
+    assert (float(row["speed"]), row["gpu_util"]) == (pytest.approx(2 * 64 * 1000 / 21.25), "62.5")
 
 
 def test_lucid_is_told_the_rest(training):
