@@ -69,8 +69,8 @@ static int finish(pid_t pid, pp_error *err)
 
 int pp_parquet_write(const pp_training *trainings, size_t n, const char *program, pp_error *err)
 {
-    pid_t pid;
-    int in;
+    pid_t pid = -1;
+    int in = -1;
     pp_error first = {0};
     if (!program)
         return pp_error_field(err, "--format", "parquet.py is not where it is installed");

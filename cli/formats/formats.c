@@ -9,15 +9,14 @@
 enum { DIGITS_MAX = 15, NAME_MAX_BYTES = 64 };
 
 static const pp_format *const formats[] = {&pp_format_koordinator, &pp_format_lucid,
-                                           &pp_format_muri, &pp_format_orion, &pp_format_trimaran};
-
-enum { FORMATS = sizeof formats / sizeof *formats };
+                                           &pp_format_muri,        &pp_format_orion,
+                                           &pp_format_trimaran,    NULL};
 
 const pp_format *pp_format_find(const char *name)
 {
-    for (size_t i = 0; i < FORMATS; i++) {
-        if (strcmp(formats[i]->name, name) == 0)
-            return formats[i];
+    for (const pp_format *const *f = formats; *f; f++) {
+        if (strcmp((*f)->name, name) == 0)
+            return *f;
     }
     return NULL;
 }

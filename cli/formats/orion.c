@@ -64,13 +64,22 @@ static int64_t sms_of(const orion *o, const json_t *item, double part)
     return sms < 1 ? 1 : sms;
 }
 
+static bool splits(char c)
+{
+    return c == ',' || (unsigned char)c < ' ';
+}
+
 /* As Orion's own files have it, without arguments of templates, and nothing that splits a line. */
 static void copy_name(const char *name, char out[NAME_MAX_BYTES])
 {
     size_t n = 0;
     for (const char *c = name; *c && *c != '<' && n + 1 < NAME_MAX_BYTES; c++)
-        out[n++] = *c == ',' || (unsigned char)*c < ' ' ? ';' : *c;
+        out[n++] = *c;
     out[n] = '\0';
+    for (char *c = out; *c; c++) {
+        if (splits(*c))
+            *c = ';';
+    }
     if (n == 0)
         (void)snprintf(out, NAME_MAX_BYTES, "(not told apart)");
 }
