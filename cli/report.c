@@ -7,6 +7,7 @@
 #include "cli/parquet.h"
 #include "cli/recorded.h"
 #include "cli/results.h"
+#include "cli/sort.h"
 #include "cli/table.h"
 #include "common/cleanup.h"
 
@@ -19,7 +20,7 @@
 
 /* ---- options ---- */
 
-enum { KEY_KERNELS = 256, KEY_FORMAT, KEY_SET };
+enum { KEY_KERNELS = 256, KEY_FORMAT, KEY_SET, KEY_SORT };
 
 static const struct argp_option known[] = {
     {"format", KEY_FORMAT, "FORMAT", 0,
@@ -30,6 +31,10 @@ static const struct argp_option known[] = {
      "List the N kernels that take most time below each row of the table, 1 to 20 (3)", 0},
     {"set", KEY_SET, "FIELD", 0,
      "NAME=VALUE: say what a scheduler's file needs and no measurement tells (any number)", 0},
+    {"sort", KEY_SORT, "COLUMN", 0,
+     "Rows by layer, or the largest first by ms_per_step, busy_ms_per_step, idle_share, calls, "
+     "parameters or a metric, such as sm_active (in the model's order)",
+     0},
     {0}};
 
 typedef struct parsing {
@@ -56,6 +61,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_KERNELS:
         return pp_kernels_option_parse(text, &p->out->kernels, p->err) < 0 ? EINVAL : 0;
+    case KEY_SORT:
+        p->out->sort = text;
+        return 0;
     case KEY_SET:
         return add_told(p->out, text);
     case ARGP_KEY_ARGS:
@@ -140,9 +148,11 @@ static int name_of(const char *path, opened *o, pp_error *err)
     return 0;
 }
 
-static int open_one(const char *path, bool recorded, opened *o, pp_error *err)
+static int open_one(const char *path, const char *sort, bool recorded, opened *o, pp_error *err)
 {
     if (name_of(path, o, err) < 0 || pp_results_read(path, &o->results, err) < 0)
+        return -1;
+    if (sort && pp_results_sort(o->results, sort, err) < 0)
         return -1;
     return recorded ? pp_recorded_read(o->folder, &o->recorded, err) : 0;
 }
@@ -157,7 +167,7 @@ static int open_all(const pp_report_options *options, bool recorded, trainings *
     for (size_t i = 0; i < n; i++) {
         opened *o = &t->items[i];
         t->n = i + 1;
-        if (open_one(options->paths[i], recorded, o, err) < 0)
+        if (open_one(options->paths[i], options->sort, recorded, o, err) < 0)
             return -1;
         t->trainings[i] = (pp_training){o->name, o->results, recorded ? &o->recorded : NULL};
     }
@@ -266,6 +276,8 @@ int pp_report(const pp_report_options *options, const char *parquet, pp_error *e
                               pp_format_names(), options->format);
     if (!format && options->n_told > 0)
         return pp_error_field(err, "--set", "is for what schedulers take: %s", pp_format_names());
+    if (format && options->sort)
+        return pp_error_field(err, "--sort", "is of rows, which %s has none of", format->name);
     if (options->kernels > 0 && strcmp(options->format, "table") != 0)
         return pp_error_field(err, "--kernels", "is of the table");
     int rc = open_all(options, format && format->recorded, &t, err);

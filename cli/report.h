@@ -10,7 +10,8 @@ typedef struct pp_report_options {
     const char *format;
     const char **told; /**< "NAME=VALUE" of --set; owned, the texts are argv's */
     int n_told;
-    int kernels; /**< below each row of the table */
+    const char *sort; /**< as in sort.h; NULL: the model's order */
+    int kernels;      /**< below each row of the table */
 } pp_report_options;
 
 /** From argv, whose first word is the verb. Always to be freed by pp_report_options_done. */

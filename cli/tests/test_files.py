@@ -213,6 +213,31 @@ def test_hostile_names_harm_no_terminal(tmp_path):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", text)
 
 
+@pytest.mark.parametrize("by, expected", [
+    ("layer", ["bottom", "bottom", "top", "data", "other", "idle", "job"]),
+    ("ms_per_step", ["top", "data", "bottom", "bottom", "other", "idle", "job"]),
+    ("sm_active", ["bottom", "bottom", "top", "data", "other", "idle", "job"]),
+    ("DRAMActive", ["top", "data", "bottom", "other", "bottom", "idle", "job"])])
+def test_rows_in_another_order(tmp_path, by, expected):
+    """Unknown values come last, and what is alike stays as it was."""
+    rows = [("idle", "idle", None, None), ("job", "idle", 9.0, 0.99), ("data", "data", 4.0, None), ("bottom", "forward", 1.0, 0.9),
+            ("other", "other", None, None), ("top", "forward", 5.0, 0.1), ("bottom", "backward", 1.0, 0.9)]
+    items = [{**item(name if phase in ("forward", "backward") else "", phase, [],
+                     "layer" if phase in ("forward", "backward") else name, SMActive=metric(active)), "millisecondsPerStep": ms}
+             for name, phase, ms, active in rows]
+    for one in items:
+        if one["layer"] == "top":
+            one["metrics"]["DRAMActive"] = metric(0.5)
+        if one["kind"] == "data":
+            one["metrics"]["DRAMActive"] = metric(0.4)
+    at = folder.write(tmp_path / "dlrm", results(items=items))
+    told = json.loads(written("--format=json", f"--sort={by}", at))["items"]
+    assert [one["layer"] or one["kind"] for one in told] == expected
+    assert [one["phase"] for one in told if one["layer"] == "bottom"] == ["forward", "backward"]
+    table = written(f"--sort={by}", at)
+    assert [line.split()[0] for line in table.splitlines()[3:3 + len(rows)]] == expected
+
+
 def test_several_and_files(training, tmp_path):
     other = folder.write(tmp_path / "other", results())
     (tmp_path / "kept.json").write_bytes((other / "results.json").read_bytes())
@@ -231,6 +256,8 @@ def test_nothing_was_sampled(tmp_path):
 def test_wrong_arguments(training):
     assert refused("--format=xml", training).startswith("--format must be table, csv, json, parquet, koordinator, ")
     assert refused("--format=csv", "--kernels", training) == "--kernels is of the table"
+    assert refused("--sort=x", training).startswith("--sort must be layer, ms_per_step")
+    assert refused("--sort=layer", "--format=orion", training) == "--sort is of rows, which orion has none of"
     assert refused("--set=a=b", training).startswith("--set is for what schedulers take: ")
     assert "No such file" in refused("--format=csv", training / "nowhere")
     assert refused("--format=csv", training / "batches.jsonl")
