@@ -1,9 +1,8 @@
 /* precisionprobe: profiles a training on one machine, without a cluster. */
 #include "cli/import.h"
 #include "cli/options.h"
-#include "cli/results.h"
+#include "cli/report.h"
 #include "cli/run.h"
-#include "cli/table.h"
 #include "cli/trace.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -17,34 +16,37 @@
 #include <unistd.h>
 
 /* From the program's folder; as installed, and in a build folder. */
-static const char *const hooks[] = {"../share/precisionprobe/hook/python",
-                                    "../sidecar/hook/python"};
+static const char *const hooks[] = {"../share/precisionprobe/hook/python", "../sidecar/hook/python",
+                                    NULL};
+static const char *const parquets[] = {"../share/precisionprobe/formats/parquet.py", "parquet.py",
+                                       NULL};
 
-static const char *find_hook(void)
+/* The first of these paths below which there is `file`, or that is one where that is "". Static;
+ * NULL: none. */
+static const char *find_beside(const char *const *paths, const char *file)
 {
     static char path[PATH_MAX];
     char program[PATH_MAX];
-    const char *told = getenv("PRECISIONPROBE_HOOK");
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash = NULL;
-    if (told && *told)
-        return told;
-    if (n > 0) {
-        program[n] = '\0';
-        slash = strrchr(program, '/');
-    }
+    program[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(program, '/');
     if (!slash)
         return NULL;
     *slash = '\0';
-    for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
-        char file[PATH_MAX];
-        (void)snprintf(file, sizeof file, "%.2000s/%s/sitecustomize.py", program, hooks[i]);
-        if (access(file, R_OK) != 0)
-            continue;
-        (void)snprintf(path, sizeof path, "%.2000s/%s", program, hooks[i]);
-        return path;
+    for (; *paths; paths++) {
+        char whole[PATH_MAX];
+        (void)snprintf(path, sizeof path, "%.2000s/%s", program, *paths);
+        (void)snprintf(whole, sizeof whole, "%.3000s%s", path, file);
+        if (access(whole, R_OK) == 0)
+            return path;
     }
     return NULL;
+}
+
+static const char *find_hook(void)
+{
+    const char *told = getenv("PRECISIONPROBE_HOOK");
+    return told && *told ? told : find_beside(hooks, "/sitecustomize.py");
 }
 
 static int complain(const pp_error *err)
@@ -88,45 +90,19 @@ static error_t take_folder(int key, char *text, struct argp_state *state)
 static const struct argp folder = {NULL, take_folder, "FOLDER", NULL, NULL, NULL, NULL};
 static const struct argp_child folder_child[] = {{&folder, 0, NULL, 0}, {0}};
 
-enum { KEY_KERNELS = 256, KEY_RANK };
-
-typedef struct report_options {
-    const char *folder;
-    int kernels;
-    pp_error *err;
-} report_options;
-
-static error_t take_report(int key, char *text, struct argp_state *state)
-{
-    report_options *options = state->input;
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = &options->folder;
-    else if (key == KEY_KERNELS)
-        return pp_kernels_option_parse(text, &options->kernels, options->err) < 0 ? EINVAL : 0;
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
+enum { KEY_RANK = 256 };
 
 static int report(int argc, char **argv)
 {
     static char name[] = "precisionprobe report";
-    static const struct argp_option known[] = {
-        {"kernels", KEY_KERNELS, "N", OPTION_ARG_OPTIONAL,
-         "List the N kernels that take most time below each row of the table, 1 to 20 (3)", 0},
-        {0}};
-    static const struct argp argp = {
-        known,        take_report, NULL, "Prints the table of a folder of results.",
-        folder_child, NULL,        NULL};
     pp_error err = {0};
-    report_options options = {.err = &err};
-    PP_CLEANUP_JSON json_t *results = NULL;
+    pp_report_options options;
     argv[0] = name;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &options) != 0 ||
-        pp_results_read(options.folder, &results, &err) < 0)
-        return complain(&err);
-    pp_table_print(results, stdout, &(pp_table_view){pp_table_columns(stdout), options.kernels});
-    return EXIT_SUCCESS;
+    int rc = pp_report_options_parse(argc, argv, &options, &err);
+    if (rc == 0)
+        rc = pp_report(&options, find_beside(parquets, ""), &err);
+    pp_report_options_done(&options);
+    return rc < 0 ? complain(&err) : EXIT_SUCCESS;
 }
 
 static int import(int argc, char **argv)
@@ -199,7 +175,7 @@ static int trace(int argc, char **argv)
 static int help(FILE *to, int status)
 {
     (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
-                "       precisionprobe report [OPTION...] FOLDER\n"
+                "       precisionprobe report [OPTION...] FILE...\n"
                 "       precisionprobe import [OPTION...] FOLDER\n"
                 "       precisionprobe trace [OPTION...] FOLDER > trace.json\n"
                 "       precisionprobe --version\n"

@@ -21,12 +21,26 @@ int pp_name_places(const char *text)
     return places;
 }
 
-/* Whether a control character begins here: of ASCII, or of those from U+0080 to U+009F, which
- * terminals obey as well. */
+/* Whether what begins here turns the direction of writing, or ends a line: U+061C, U+200E and
+ * U+200F, U+2028 to U+202E, U+2066 to U+2069. */
+static bool turns_writing(const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    if (t[0] == 0xd8)
+        return t[1] == 0x9c;
+    if (t[0] != 0xe2 || (t[1] != 0x80 && t[1] != 0x81))
+        return false;
+    return t[1] == 0x81 ? t[2] >= 0xa6 && t[2] <= 0xa9
+                        : t[2] == 0x8e || t[2] == 0x8f || (t[2] >= 0xa8 && t[2] <= 0xae);
+}
+
+/* Whether a control character begins here: of ASCII, of those from U+0080 to U+009F, which
+ * terminals obey as well, or of writing's direction. */
 static bool is_control(const char *text)
 {
     const unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
-    return first < ' ' || first == 0x7f || (first == 0xc2 && second >= 0x80 && second < 0xa0);
+    return first < ' ' || first == 0x7f || (first == 0xc2 && second >= 0x80 && second < 0xa0) ||
+           turns_writing(text);
 }
 
 /* Of a name that has `all` places: 0 where it is short enough as it is. */
@@ -69,6 +83,17 @@ void pp_name_print(FILE *to, const char *text, const pp_name_cut *c)
     const int places = shorten(text, c, &shown);
     (void)fprintf(to, "%s%*s", shown.data ? shown.data : "", c->places - places, "");
     pp_buf_done(&shown);
+}
+
+void pp_lines_print(FILE *to, const char *text)
+{
+    bool control = false;
+    for (const char *t = text; *t; t++) {
+        const bool begins = begins_character(*t);
+        control = begins ? *t != '\n' && is_control(t) : control;
+        if (begins || !control)
+            (void)fputc(control ? '?' : *t, to);
+    }
 }
 
 /* ---- names apart ---- */

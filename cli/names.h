@@ -1,6 +1,7 @@
 /*
  * Names in columns of a terminal: one that is too long loses its middle. They come from a training,
- * or from a file that anybody may have written: no control character of theirs is printed.
+ * or from a file that anybody may have written: no control character of theirs is printed, nor one
+ * that turns the direction of writing.
  */
 #ifndef PP_CLI_NAMES_H
 #define PP_CLI_NAMES_H
@@ -23,6 +24,9 @@ int pp_names_longest(const char *const *names, size_t n);
 
 /** To the left of a column; a control character as "?". */
 void pp_name_print(FILE *to, const char *text, const pp_name_cut *cut);
+
+/** A text of lines: control characters but the lines' ends as "?". */
+void pp_lines_print(FILE *to, const char *text);
 
 /** Whether a cut shows no two different names alike. */
 bool pp_names_apart(const char *const *names, size_t n, const pp_name_cut *cut);

@@ -1,5 +1,6 @@
 #include "cli/results.h"
 
+#include "cli/formats/csv.h"
 #include "common/cleanup.h"
 #include "common/file.h"
 #include "common/json.h"
@@ -134,22 +135,12 @@ json_t *pp_results_of_solution(const pp_estimates *s)
 
 /* ---- files ---- */
 
-static void csv_text(FILE *f, const char *text)
-{
-    (void)fputc('"', f);
-    for (const char *c = text; *c; c++) {
-        if (*c == '"')
-            (void)fputc('"', f);
-        (void)fputc(*c, f);
-    }
-    (void)fputc('"', f);
-}
-
+/* Nine digits: for people. results.json has all. */
 static void csv_number(FILE *f, const json_t *number)
 {
     (void)fputc(',', f);
     if (json_is_integer(number))
-        (void)fprintf(f, "%lld", (long long)json_integer_value(number));
+        pp_csv_value(f, number);
     else if (json_is_number(number))
         (void)fprintf(f, "%.9g", json_number_value(number));
 }
@@ -166,10 +157,10 @@ static void csv_item(FILE *f, const char *gpu, const json_t *item)
                                           "busyNs",
                                           "busyMillisecondsPerStep",
                                           "idleShare"};
-    csv_text(f, gpu);
+    pp_csv_plain_text(f, gpu);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         (void)fputc(',', f);
-        csv_text(f, pp_results_text(item, texts[i]));
+        pp_csv_plain_text(f, pp_results_text(item, texts[i]));
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         csv_number(f, json_object_get(item, numbers[i]));
@@ -178,7 +169,7 @@ static void csv_item(FILE *f, const char *gpu, const json_t *item)
         csv_number(f, pp_json_get(item, "metrics", name, "mean", NULL));
         csv_number(f, pp_json_get(item, "metrics", name, "standardError", NULL));
     }
-    (void)fputc('\n', f);
+    (void)fputs(PP_CSV_END, f);
 }
 
 static void csv_write(const json_t *results, FILE *f)
@@ -191,7 +182,7 @@ static void csv_write(const json_t *results, FILE *f)
         const char *column = pp_metric_get((pp_metric)m)->column;
         (void)fprintf(f, ",%s,%s_stderr", column, column);
     }
-    (void)fputc('\n', f);
+    (void)fputs(PP_CSV_END, f);
     size_t i, k;
     json_t *gpu, *item;
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
@@ -232,12 +223,14 @@ int pp_results_write(const json_t *results, const char *folder, pp_error *err)
     return close_file(f, err);
 }
 
-int pp_results_read(const char *folder, json_t **ret, pp_error *err)
+int pp_results_read(const char *from, json_t **ret, pp_error *err)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/results.json", folder);
+    struct stat s;
+    const bool file = stat(from, &s) == 0 && !S_ISDIR(s.st_mode);
+    int n = snprintf(path, sizeof path, "%s%s", from, file ? "" : "/results.json");
     if (n < 0 || (size_t)n >= sizeof path)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long");
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the name is too long");
     size_t length = 0;
     PP_CLEANUP_FREE char *text = pp_file_read(path, FILE_MAX, &length, err);
     if (!text)

@@ -24,8 +24,8 @@ json_t *pp_results_of_solution(const pp_estimates *solution);
 /** Writes results.json and layers.csv into the folder, which is made where it is missing. */
 int pp_results_write(const json_t *results, const char *folder, pp_error *err);
 
-/** Reads a folder's results.json; a new reference in *ret. */
-int pp_results_read(const char *folder, json_t **ret, pp_error *err);
+/** Reads a folder's results.json, or that file itself; a new reference in *ret. */
+int pp_results_read(const char *from, json_t **ret, pp_error *err);
 
 /** Whether steps were sampled and no layer in them. */
 bool pp_results_lack_layers(const json_t *results);

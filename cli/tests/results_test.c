@@ -95,6 +95,20 @@ static void holds(const char *text, const char *part)
         fail_msg("no \"%s\" in\n%s", part, text);
 }
 
+static void names_are_no_formulas(void **state)
+{
+    (void)state;
+    json_t *of = results(true);
+    json_t *read = NULL;
+    json_t *items = json_object_get(json_array_get(json_object_get(of, "gpus"), 0), "items");
+    (void)json_object_set_new(json_array_get(items, 0), "layer", json_string("=1+\"1\""));
+    char *csv = written(of, &read);
+    holds(csv, "\"layer\",\"'=1+\"\"1\"\"\",\"Linear\"");
+    free(csv);
+    json_decref(read);
+    json_decref(of);
+}
+
 static void known_times_are_shown(void **state)
 {
     (void)state;
@@ -255,6 +269,7 @@ static void untold_metrics_have_their_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_no_formulas),
         cmocka_unit_test(known_times_are_shown),
         cmocka_unit_test(names_are_whole_or_lose_their_middle),
         cmocka_unit_test(unknown_times_are_not_zero),

@@ -3,7 +3,9 @@
 PP_CLI  the program precisionprobe
 """
 import copy
+import datetime
 import glob
+import json
 import os
 import pathlib
 import subprocess
@@ -286,3 +288,41 @@ def test_what_is_missing_is_named(tmp_path):
     assert "samples.jsonl: No such file" in run("-d", "host=/nowhere", results)[2]
     assert "which folder?" in run("-d", "x")[2]
     assert "results.json" in run("-d", "x", tmp_path)[2]
+
+
+# The database's source is nvml where no other is known, and its share 0 where no steps were counted.
+OTHERWISE = {"source", "counted_idle_share"}
+
+
+@pytest.mark.parametrize("recording", ["regression", "replay", "sampling"])
+def test_rows_of_files_are_those_of_the_database(database, recording):
+    """As `precisionprobe report` writes them, without any database."""
+    at = pathlib.Path(__file__).parent / "recordings" / recording
+    code, _, complaint = run("--database", database, at)
+    assert code == 0, complaint
+    told = subprocess.run([os.environ["PP_CLI"], "report", "--format=json", at], capture_output=True, text=True, check=True)
+    files = {(one["gpu_uuid"], one["kind"], one["layer"], one["phase"], name): {**one, **metric, "metric": name}
+             for one in json.loads(told.stdout)["items"] for name, metric in one.pop("metrics").items()}
+    names = [name for name in next(iter(files.values())) if name not in OTHERWISE]
+    rows = [json.loads(row) for (row,) in ask_rows(database, f"SELECT to_json(d) FROM (SELECT {', '.join(names)} "
+                                                             "FROM result_detail) d")]
+    assert len(rows) == len(files)
+    for row in rows:
+        ours = files[tuple(row[name] for name in ("gpu_uuid", "kind", "layer", "phase", "metric"))]
+        for name in names:
+            assert close(ours[name], row[name]), (name, ours[name], row[name], ours)
+
+
+def ask_rows(database, sql):
+    got = subprocess.run([PSQL, "-XAt", "-F", "\x1f", "-d", database, "-c", sql], capture_output=True, text=True, check=True)
+    return [line.split("\x1f") for line in got.stdout.splitlines()]
+
+
+def close(ours, theirs):
+    """To the digits that files have: twelve, and microseconds of times in the database."""
+    if isinstance(ours, (int, float)) and not isinstance(theirs, str):
+        return ours == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+    if ours != theirs and ours and ours.startswith("20"):
+        ours, theirs = map(datetime.datetime.fromisoformat, (ours, theirs))
+        return abs(ours - theirs) <= datetime.timedelta(microseconds=1)
+    return ours == theirs

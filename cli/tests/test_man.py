@@ -40,10 +40,10 @@ def test_options_are_those_of_help(verb):
     assert ours and options_of_page(verb) == {(s or None, name, argument or None) for s, name, argument in ours}
 
 
-@pytest.mark.parametrize("verb", ["report", "trace"])
-def test_verbs_of_a_folder_have_help(verb):
+@pytest.mark.parametrize("verb, of", [("report", "FILE..."), ("trace", "FOLDER")])
+def test_verbs_of_a_folder_have_help(verb, of):
     told = run(os.environ["PP_CLI"], verb, "--help")
-    assert (told.returncode, told.stderr) == (0, "") and f"Usage: precisionprobe {verb} [OPTION...] FOLDER" in told.stdout
+    assert (told.returncode, told.stderr) == (0, "") and f"Usage: precisionprobe {verb} [OPTION...] {of}" in told.stdout
     without = run(os.environ["PP_CLI"], verb)
     assert without.returncode == 1 and "which folder?" in without.stderr
 

@@ -5,6 +5,7 @@ PP_HOOK          the folder with the built hook's Python; the virtual GPU's driv
 PP_TORCH_PYTHON  pythons that have torch, separated by colons: the first and the last are tested
 """
 import json
+import math
 import os
 import pathlib
 import random
@@ -20,6 +21,7 @@ sys.path.insert(0, str(ROOT / "e2e"))
 from harness import driver  # noqa: E402
 
 BUILT = pathlib.Path(os.environ["PP_HOOK"]).parents[2] / "e2e/gpu/driver"
+SMS = 132  # of the chip that the driver tells (sidecar/hook/tests/cuda.c)
 PYTHONS = os.environ["PP_TORCH_PYTHON"].split(":")
 
 
@@ -62,6 +64,20 @@ def values_of(results):
     return {(item["layer"] if item["kind"] == "layer" else "", item["phase"]):
             {name: (value["mean"], value["standardError"]) for name, value in item["metrics"].items()}
             for item in gpu["items"]}
+
+
+def check_orion(folder, gpu):
+    """Orion's file has a line for each kernel of a step, in the order in which they run: forwards in the order of the model,
+    backwards the other way round, and then the optimizer's. Each has its time, and the SMs of its layer."""
+    lines = subprocess.run([os.environ["PP_CLI"], "report", "--format=orion", folder / "out"], capture_output=True, text=True,
+                           check=True).stdout.splitlines()[1:]
+    forward, backward = ([item for item in gpu["items"] if item["kind"] == "layer" and item["phase"] == phase]
+                         for phase in ("forward", "backward"))
+    expected = [(int(kernel["millisecondsPerStep"] / kernel["callsPerStep"] * 1e6 + 0.5),
+                 math.ceil(item["metrics"]["SMActive"]["mean"] * SMS - 1e-9))
+                for item in forward + backward[::-1] for kernel in item.get("kernels", ()) for _ in range(round(kernel["callsPerStep"]))]
+    told = [(int(line.split(",")[4]), int(line.split(",")[3])) for line in lines]
+    assert told[:len(expected)] == expected and len(told) > len(expected)
 
 
 def check_pattern(truth, pattern, said):
@@ -122,6 +138,7 @@ def test_a_run_of_one_capture(tmp_path):
     print(driver.compare(driver.truth_of(output), values_of(results)), fine)
     assert driver.agrees(driver.truth_of(output), values_of(results))
     assert fine["sampledSeconds"] > 0.6 * gpu["observedNs"] / 1e9 > 1, "what was paid for was sampled"
+    check_orion(tmp_path, gpu)
 
 
 def test_a_run_that_is_over_too_soon(tmp_path):

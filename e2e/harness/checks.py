@@ -344,13 +344,14 @@ def all_libraries():
 TRACE_ENGINE = "@paulirish/trace_engine@0.0.65"  # of Chrome's developer tools
 
 
-def trace_readers():
-    """What reads our traces, from the package registries."""
+def readers():
+    """What reads our traces and files, from the package registries."""
     run(os.path.join(ROOT, "e2e/setup"), "nodejs", "npm")
     folder = from_registries("readers", "cli/tests/readers.txt",
                              also=("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", TRACE_ENGINE,
                                    "--prefix"))
-    return with_torch("cli/tests/test_trace_readers.py", [DEBIAN], 29765, PP_READERS=folder)
+    return [line for name in ("trace", "file")
+            for line in with_torch(f"cli/tests/test_{name}_readers.py", [DEBIAN], 29765, PP_READERS=folder)]
 
 
 def killer():
@@ -378,7 +379,7 @@ SLOW = ("unit tests under TSan", "clang-tidy")
 # Of a build that the unit tests have made; alone they make it.
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
 ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
-EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces", trace_readers),
+EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces and files", readers),
             ("a hundred seeds of the killer", killer)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]

@@ -1,5 +1,6 @@
 #include "operator/api/value.h"
 
+#include "common/number.h"
 #include "common/time.h"
 
 #include <inttypes.h>
@@ -84,13 +85,9 @@ int pp_api_write_text(pp_buf *out, const char *text, pp_error *err)
 
 int pp_api_write_real(pp_buf *out, double value, pp_error *err)
 {
-    char text[40] = "null";
-    for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    return pp_buf_append(out, text, strlen(text), err);
+    char text[PP_NUMBER_TEXT];
+    const char *known = isfinite(value) ? pp_number_text(value, text) : "null";
+    return pp_buf_append(out, known, strlen(known), err);
 }
 
 static int write_time(pp_buf *out, int64_t ns, pp_error *err)
