@@ -46,6 +46,9 @@ typedef struct pp_store_options {
     bool reads_only;            /**< of a reader's connections (query.h): nothing is migrated */
     /** Called when `ready` or the text of the health changed; may be NULL. */
     void (*on_health)(void *user, bool ready, const char *text);
+    /** What the database's owner is to put right, though all goes on; once for each text. May be
+     *  NULL. */
+    void (*on_warning)(void *user, const char *text);
     void *user;
 } pp_store_options;
 

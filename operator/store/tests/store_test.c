@@ -174,6 +174,25 @@ static void new_database(fixture *f, const char *name)
 /* Waits for a round trip of both connections: the schema is there. */
 static void wait_schema(fixture *f);
 
+static void close_store(fixture *f)
+{
+    pp_store_free(f->store);
+    f->store = NULL;
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+}
+
+/* The schema is its owner's; whatever else the store does it may do as a member of the writers. */
+static void go_on_as_writer(fixture *f)
+{
+    close_store(f);
+    execute(f->direct, "DO $$ BEGIN CREATE ROLE store_writer LOGIN IN ROLE precisionprobe_writer; "
+                       "EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    const size_t n = strlen(f->conninfo);
+    (void)snprintf(f->conninfo + n, sizeof(f->conninfo) - n, " user=store_writer");
+    open_store(f);
+    wait_schema(f);
+}
+
 static fixture *start(const char *database)
 {
     fixture *f = calloc(1, sizeof(*f));
@@ -185,14 +204,8 @@ static fixture *start(const char *database)
     wait_schema(f);
     f->direct = open_direct(f->conninfo);
     execute(f->direct, "SET timezone = 'UTC'");
+    go_on_as_writer(f);
     return f;
-}
-
-static void close_store(fixture *f)
-{
-    pp_store_free(f->store);
-    f->store = NULL;
-    uv_run(&f->loop, UV_RUN_DEFAULT);
 }
 
 static void finish(fixture *f)
