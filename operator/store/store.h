@@ -257,6 +257,11 @@ typedef void (*pp_store_uids_fn)(void *user, const pp_strings *uids, const pp_er
 int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
                              pp_error *err);
 
+/** Which of these workloads ("NAMESPACE/KIND/NAME", of which none holds a slash) have neither a
+ *  pattern nor a usage of a GPU, in the given order. `workloads` is borrowed during the call. */
+int pp_store_load_without_results(pp_store *store, const pp_strings *workloads,
+                                  pp_store_uids_fn done, void *user, pp_error *err);
+
 /** UIDs of the newest sessions that Succeeded, of each workload of a namespace (NULL: of all), at
  *  most 1,000: of these pp_store_load_usages() tells all workloads. */
 int pp_store_load_pattern_sessions(pp_store *store, const char *ns, pp_store_uids_fn done,
