@@ -1226,7 +1226,8 @@ static void make_solution(pp_estimates *s, double mean)
                         .closures = {{PP_METRIC_SM_ACTIVE, 0.5, -0.01, 9}},
                         .n_closures = 1,
                         .sample_rows = rows,
-                        .n_sample_rows = 1};
+                        .n_sample_rows = 1,
+                        .samples_error = 0.0025};
 }
 
 static void put_solution(fixture *f, double mean, bool final)
@@ -2191,6 +2192,7 @@ static void statistics(void **state)
     assert_int_equal(s.session.samples_joined, 20);
     assert_int_equal(s.session.samples_stored, 1);
     assert_int_equal(s.session.samples_deduplicated, 2);
+    assert_true(s.session.samples_error == 0.0025);
     assert_int_equal(s.session.metrics_seen, 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_SM_ACTIVE);
     assert_true(s.session.final_written);
     assert_int_equal(s.session.final_layers, 1);
