@@ -21,6 +21,7 @@ import lab  # noqa: E402  pylint: disable=wrong-import-position
 
 BOARD = ROOT / "charts/precisionprobe/files/dashboards/postgres.json"
 MILLISECONDS = 100  # at the 95th percentile, of each query
+SECOND = 1000  # of retention, which nobody waits for but what the operator writes of solutions
 LARGE = "(SELECT count(*) FROM target WHERE session_uid = s.uid) = 32"
 SHARE = 0.5  # of what COPY of the same rows does, at least
 KINDS = ("sessions_of", "sessions", "session", "layers", "quality", "kernels", "waits", "copies", "ranks", "timeline", "patterns",
@@ -100,20 +101,20 @@ def asked(kind, session):
     return " ".join((kind, *fields)) + "\n"
 
 
-def read(server, conninfo, limit, sessions, note, must):
+def read(server, conninfo, rows_of_page, sessions, note, limit):
     questions = "".join(asked(kind, session) for kind in KINDS for session in sessions)
     times, rows = {}, {}
-    for line in run(server.bench, "read", conninfo, limit, input=questions).splitlines():
+    for line in run(server.bench, "read", conninfo, rows_of_page, input=questions).splitlines():
         kind, n, seconds = line.split()
         times.setdefault(kind, []).append(1000 * float(seconds))
         rows.setdefault(kind, []).append(int(n))
     for kind, values in times.items():
-        tell(f"API, {kind}{note}", values, must, rows=percentile(rows[kind], 0.5))
+        tell(f"API, {kind}{note}", values, limit, rows=percentile(rows[kind], 0.5))
 
 
-def tell(name, values, must, **more):
+def tell(name, values, limit, **more):
     value = percentile(values, 0.95)
-    lab.figure(name, value, "ms", **({"limit": MILLISECONDS} if must else {}), median=percentile(values, 0.5), most=max(values), **more)
+    lab.figure(name, value, "ms", **({"limit": limit} if limit else {}), median=percentile(values, 0.5), most=max(values), **more)
 
 
 # --- dashboards -------------------------------------------------------------
@@ -131,7 +132,7 @@ def questions_of(session):
         yield title, re.sub(r"\$__timeFilter\(([\w.]+)\)", r"\1 BETWEEN '2026-01-01' AND '2026-03-31'", sql)
 
 
-def dashboards(conninfo, sessions, note, must):
+def dashboards(conninfo, sessions, note, limit):
     titles, script = [], ["\\timing on"]
     for session in sessions:
         for title, sql in questions_of(session):
@@ -142,7 +143,7 @@ def dashboards(conninfo, sessions, note, must):
     for title, value in zip(titles, re.findall(r"(?m)^Time: ([\d.]+) ms", answer), strict=True):
         times.setdefault(title, []).append(float(value))
     for title, values in times.items():
-        tell(f"dashboard, {title}{note}", values, must)
+        tell(f"dashboard, {title}{note}", values, limit)
 
 
 def readers(conninfo):
@@ -152,6 +153,25 @@ def readers(conninfo):
              f"INSERT INTO reader VALUES ('{role}', '{namespace}')")
 
 
+# --- retention --------------------------------------------------------------
+
+def retention(server, conninfo):
+    """Of the older half of the sessions: pieces that delete, and what is asked every ten minutes when nothing is left to."""
+    before = psql(conninfo, "-c", "SELECT (extract(epoch FROM max(finished_at)) * 1e9)::bigint FROM (SELECT finished_at FROM session "
+                  "ORDER BY uid LIMIT (SELECT count(*) / 2 FROM session)) s").strip()
+
+    def pieces(n):
+        lines = [line.split() for line in run(server.bench, "retire", conninfo, before, n).splitlines()]
+        return [1000 * float(seconds) for seconds, _ in lines], sum(int(rows) for _, rows in lines)
+    values, rows = pieces(50)
+    tell("retention, a piece", values, SECOND, rows=rows)
+    psql(conninfo, "-c", f"DELETE FROM activity USING session s WHERE uid = session_uid AND s.finished_at < to_timestamp({before} / 1e9)",
+         "-c", f"DELETE FROM sample USING session s WHERE uid = session_uid AND s.finished_at < to_timestamp({before} / 1e9)",
+         "-c", "VACUUM ANALYZE sample, activity")
+    values, rows = pieces(20)
+    tell("retention, nothing left", values, SECOND, rows=rows)
+
+
 def reading(server, args):
     conninfo = server.database("t_read")
     psql(conninfo, "-v", f"sessions={args.sessions}", "-f", HERE / "store_rows.sql")
@@ -159,13 +179,14 @@ def reading(server, args):
     lab.figure("sample rows", int(psql(conninfo, "-c", "SELECT count(*) FROM sample")), "rows")
     readers(conninfo)
     many, large = chosen(conninfo, args.times, "true"), chosen(conninfo, max(args.times // 5, 1), LARGE)
-    read(server, conninfo, 500, many, "", True)
-    read(server, conninfo, 5000, large, ", sessions of 32 pods, 5,000 rows", False)
-    dashboards(conninfo, many, "", True)
-    dashboards(conninfo, large, ", sessions of 32 pods", False)
+    read(server, conninfo, 500, many, "", MILLISECONDS)
+    read(server, conninfo, 5000, large, ", sessions of 32 pods, 5,000 rows", None)
+    dashboards(conninfo, many, "", MILLISECONDS)
+    dashboards(conninfo, large, ", sessions of 32 pods", None)
     own = chosen(conninfo, args.times, "s.namespace = 'ns-3'")
-    dashboards(f"{conninfo} user=tenant", own, ", as a reader of one namespace", True)
-    dashboards(f"{conninfo} user=everybody", many, ", as a reader of all", True)
+    dashboards(f"{conninfo} user=tenant", own, ", as a reader of one namespace", MILLISECONDS)
+    dashboards(f"{conninfo} user=everybody", many, ", as a reader of all", MILLISECONDS)
+    retention(server, conninfo)
 
 
 def main():

@@ -88,10 +88,13 @@ BEGIN
         BEGIN
             PERFORM pg_advisory_xact_lock(7738142, 1);
             FOR part IN
-                SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-                WHERE i.inhparent = '%1$s.metric_sample'::regclass
-                  AND (substr(c.relname, 15)::bigint + 1) * 86400000000000 <= before_ns
-                ORDER BY substr(c.relname, 15)::bigint LIMIT max_parts
+                -- Apart, or names of other relations may be taken for numbers: which comes first is the planner's choice.
+                WITH parts AS MATERIALIZED (
+                    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                    WHERE i.inhparent = '%1$s.metric_sample'::regclass)
+                SELECT p.relname FROM parts p
+                WHERE (substr(p.relname, 15)::bigint + 1) * 86400000000000 <= before_ns
+                ORDER BY substr(p.relname, 15)::bigint LIMIT max_parts
             LOOP
                 EXECUTE format('DROP TABLE %1$s.%%I', part);
                 dropped := dropped + 1;

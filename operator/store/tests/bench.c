@@ -6,6 +6,8 @@
  * table, in a database of its own: a line for each, "NAME ROWS SECONDS SECONDS_OF_COPY" store_bench
  * read CONNINFO LIMIT     queries of the API from stdin, a line for each, "KIND NAMESPACE SESSION
  * UID WORKLOAD" (- for none): "KIND ROWS SECONDS"
+ *   store_bench retire CONNINFO NS N    N pieces of retention, of what ended before NS: "SECONDS
+ * ROWS" for each
  */
 #include "common/time.h"
 #include "operator/store/query.h"
@@ -415,6 +417,27 @@ static void read_all(bench *b, const char *conninfo, int64_t limit)
     uv_run(&b->loop, UV_RUN_DEFAULT);
 }
 
+/* ---- retention ---- */
+
+static void on_retired(void *user, const pp_store_retired *retired, const pp_error *error)
+{
+    bench *b = user;
+    on_done(b, error);
+    b->rows = (long)(retired->sample_rows + retired->batches);
+}
+
+static void retire(bench *b, int64_t before_ns, long pieces)
+{
+    const pp_store_retention ages = {.activity = 1, .samples = 1};
+    pp_error err = {0};
+    for (; pieces > 0; pieces--) {
+        const int64_t from = pp_time_monotonic();
+        called(b, pp_store_retire(b->store, &ages, before_ns + 1, on_retired, b, &err), &err);
+        wait_all(b);
+        (void)printf("%.6f %ld\n", (double)(pp_time_monotonic() - from) / 1e9, b->rows);
+    }
+}
+
 int main(int argc, char **argv)
 {
     bench b = {0};
@@ -423,8 +446,16 @@ int main(int argc, char **argv)
         read_all(&b, argv[2], strtol(argv[3], NULL, 10));
         return 0;
     }
+    if (argc == 5 && strcmp(argv[1], "retire") == 0) {
+        open_store(&b, argv[2]);
+        retire(&b, strtoll(argv[3], NULL, 10), strtol(argv[4], NULL, 10));
+        close_store(&b);
+        return 0;
+    }
     if (argc != 3 || (strcmp(argv[1], "schema") != 0 && strcmp(argv[1], "write") != 0)) {
-        (void)fputs("usage: store_bench schema|write CONNINFO, read CONNINFO LIMIT\n", stderr);
+        (void)fputs(
+            "usage: store_bench schema|write CONNINFO, read CONNINFO LIMIT, retire CONNINFO NS N\n",
+            stderr);
         return 2;
     }
     open_store(&b, argv[2]);

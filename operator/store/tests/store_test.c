@@ -2283,6 +2283,24 @@ static void retention(void **state)
     finish(f);
 }
 
+/* Of so many that a plan reads the catalog's relations first, whose names are no days. */
+static void days_among_other_relations(void **state)
+{
+    (void)state;
+    fixture *f = start("t_days");
+    const pp_store_retention ages = {.samples = DAY};
+    execute(f->direct, "SELECT metric_sample_partitions(86400000000000, 86400000000000 * 100)");
+    execute(f->direct, "ANALYZE pg_class; ANALYZE pg_inherits");
+    pp_store_retired r = retire(f, ages, T0);
+    assert_int_equal(r.partitions, 10);
+    assert_true(r.more);
+    expect(f,
+           "SELECT min(substr(relname, 15)::int) FROM pg_class WHERE relname LIKE "
+           "'metric_sample_%' AND relkind = 'r'",
+           "11");
+    finish(f);
+}
+
 /* ---- patterns ---- */
 
 static void put_usage_of(fixture *f, const char *session, double step_ms, double sm,
@@ -2593,6 +2611,7 @@ int main(void)
         cmocka_unit_test(result_has_the_papers_columns),
         cmocka_unit_test(statistics),
         cmocka_unit_test(retention),
+        cmocka_unit_test(days_among_other_relations),
         cmocka_unit_test(replay_gives_the_same),
         cmocka_unit_test(unfinished_sessions),
         cmocka_unit_test(killed_server_loses_and_doubles_nothing),
