@@ -69,7 +69,8 @@ class Server:
 # --- writing ----------------------------------------------------------------
 
 def writing(server, rounds):
-    """Of `activity` a row is a batch, whose counters, layers and kernels go with it: COPY does none of that."""
+    """Of `activity` a row is a batch, which is a transaction of its own, with counters, layers and kernels: its agent waits for the
+    commit. COPY does none of that, so nothing is asked of it."""
     conninfo = server.database("t_write")
     shares, rates = {}, {}
     for _ in range(rounds):
