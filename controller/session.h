@@ -330,10 +330,12 @@ typedef struct pp_session_stats {
     int64_t samples_joined;       /**< raw metric samples used by the last solution */
     int64_t samples_stored;       /**< sample rows */
     int64_t samples_deduplicated; /**< windows folded into a row that was there */
-    unsigned metrics_seen;        /**< bits of metrics with at least one raw sample */
-    bool samples_complete;        /**< nothing is left to ask Prometheus for (pp_plan_complete) */
-    bool final_written;           /**< a solution marked final is in the store, with: */
-    int64_t final_layers;         /**< distinct names; in as many phases, on as many pods: */
+    double
+        samples_error; /**< largest relative error of a layer's mean from these rows; NaN: none */
+    unsigned metrics_seen; /**< bits of metrics with at least one raw sample */
+    bool samples_complete; /**< nothing is left to ask Prometheus for (pp_plan_complete) */
+    bool final_written;    /**< a solution marked final is in the store, with: */
+    int64_t final_layers;  /**< distinct names; in as many phases, on as many pods: */
     int64_t final_phases, final_pods;
     int64_t final_job_means; /**< estimates of kind job with a mean */
     int64_t final_own;       /**< layers' estimates with a mean of their own */

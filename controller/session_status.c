@@ -4,6 +4,7 @@
 #include "common/cleanup.h"
 #include "common/time.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -114,6 +115,22 @@ static json_t *targets_value(const pp_session_decision *d)
     return list;
 }
 
+/* In hundredths of a per cent, so that a status does not change with each solution. */
+static void set_percent(json_t *to, const char *key, double share)
+{
+    (void)json_object_set_new(to, key, json_real(round(share * 1e4) / 1e2));
+}
+
+/* What de-duplication has spared, and what it has cost. */
+static void set_samples(json_t *to, const pp_session_stats *st)
+{
+    const double windows = (double)st->samples_stored + (double)st->samples_deduplicated;
+    if (windows > 0)
+        set_percent(to, "sampleReductionPercent", (double)st->samples_deduplicated / windows);
+    if (windows > 0 && isfinite(st->samples_error))
+        set_percent(to, "sampleErrorPercent", st->samples_error);
+}
+
 static json_t *counts_value(const pp_session_decision *d)
 {
     const pp_session_stats *st = &d->stats;
@@ -129,6 +146,7 @@ static json_t *counts_value(const pp_session_decision *d)
     (void)set_int(value, "samplesJoined", st->samples_joined);
     (void)set_int(value, "samplesStored", st->samples_stored);
     (void)set_int(value, "samplesDeduplicated", st->samples_deduplicated);
+    set_samples(value, st);
     return value;
 }
 

@@ -475,6 +475,8 @@ static void recall_counts(const pp_session *s, pp_session_stats *ret)
     ret->samples_joined = previous_count(s, "samplesJoined");
     ret->samples_stored = previous_count(s, "samplesStored");
     ret->samples_deduplicated = previous_count(s, "samplesDeduplicated");
+    const json_t *error = pp_json_get(s->status, "counts", "sampleErrorPercent", NULL);
+    ret->samples_error = error ? json_number_value(error) / 100 : (double)NAN;
 }
 
 static int64_t previous_place(const pp_session *s, const char *name)

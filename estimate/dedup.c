@@ -20,14 +20,17 @@ bool pp_dedup_same(const pp_sample_row *a, const pp_sample_row *b, double tolera
     return true;
 }
 
-bool pp_dedup_fold(pp_sample_row *last, const pp_sample_row *next, double tolerance_percent)
+bool pp_dedup_fold(pp_sample_row *last, const pp_sample_row *first, const pp_sample_row *next,
+                   double tolerance_percent)
 {
     if (next->first_ns >= last->first_ns && next->last_ns <= last->last_ns)
         return true;
-    if (next->first_ns <= last->last_ns || !pp_dedup_same(last, next, tolerance_percent))
+    if (next->first_ns <= last->last_ns || !pp_dedup_same(first, next, tolerance_percent))
         return false;
     double before = (double)last->windows, more = (double)next->windows;
     last->share = (last->share * before + next->share * more) / (before + more);
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        last->values[m] = (last->values[m] * before + next->values[m] * more) / (before + more);
     last->windows += next->windows;
     last->last_ns = next->last_ns;
     return true;

@@ -148,9 +148,10 @@ typedef struct pp_estimates {
     size_t n_closures;
     pp_estimates_sample *sample_rows; /**< de-duplicated */
     size_t n_sample_rows;
-    bool truncated; /**< more data than one solution may hold: the earliest were taken */
-    bool shared;    /**< others are known to have used the GPU meanwhile: by its metrics where no
-                         kernel of ours ran; who knows it otherwise adds it */
+    double samples_error; /**< largest relative error of an item's mean by its share, from these */
+    bool truncated;       /**< more data than one solution may hold: the earliest were taken */
+    bool shared; /**< others are known to have used the GPU meanwhile: by its metrics where no
+                      kernel of ours ran; who knows it otherwise adds it */
 } pp_estimates;
 
 /** Accepts NULL; returns NULL. */

@@ -204,11 +204,36 @@ static int push(pp_estimates *s, size_t *room, size_t item, const pp_sample_row 
     return 0;
 }
 
+/* Sums of the metrics' values by the item's share. */
+static void add_weighted(const pp_sample_row *row, double sums[PP_METRIC_COUNT])
+{
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        if (!isnan(row->values[m]))
+            sums[m] += (double)row->windows * row->share * row->values[m];
+}
+
+/* By how much the item's rows miss its means, which are of the same weights: a mean over windows is
+ * theirs, one by the item's share is not quite, where share and value vary together in a row. */
+static double error_of(const double sums[PP_METRIC_COUNT], const pp_estimates *s, size_t from)
+{
+    double folded[PP_METRIC_COUNT] = {0};
+    double worst = 0;
+    for (size_t i = from; i < s->n_sample_rows; i++)
+        add_weighted(&s->sample_rows[i].row, folded);
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        if (sums[m] != 0)
+            worst = fmax(worst, fabs(folded[m] / sums[m] - 1));
+    return worst;
+}
+
 /* One item's rows, in the order of time. */
 static int make_item(const pp_problem *p, const pp_regression_result *r, const covers *c,
                      double tolerance, size_t item, size_t *room, pp_estimates *s, pp_error *err)
 {
+    const size_t from = s->n_sample_rows;
+    double sums[PP_METRIC_COUNT] = {0};
     pp_sample_row *last = NULL;
+    pp_sample_row first;
     for (size_t i = 0; i < r->n_windows; i++) {
         const pp_regression_window *w = &r->windows[i];
         const double share = w->usable && w->end_ns > w->start_ns ? share_of(c, item, w) : 0;
@@ -218,7 +243,8 @@ static int make_item(const pp_problem *p, const pp_regression_result *r, const c
         s->items[item].windows++;
         read_window(p, w, &row);
         row.share = share;
-        if (last && pp_dedup_fold(last, &row, tolerance))
+        add_weighted(&row, sums);
+        if (last && pp_dedup_fold(last, &first, &row, tolerance))
             continue;
         if (s->n_sample_rows >= MAX_ROWS) {
             s->truncated = true;
@@ -227,7 +253,9 @@ static int make_item(const pp_problem *p, const pp_regression_result *r, const c
         if (push(s, room, item, &row, err) < 0)
             return -1;
         last = &s->sample_rows[s->n_sample_rows - 1].row;
+        first = row;
     }
+    s->samples_error = fmax(s->samples_error, error_of(sums, s, from));
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "operator/agent_connections.h"
 #include "operator/claims.h"
 #include "operator/deployment.h"
+#include "operator/old_patterns.h"
 #include "operator/patterns.h"
 #include "operator/session_runtime.h"
 #include "operator/state.h"
@@ -29,6 +30,7 @@ static void start_leading(pp_operator *op)
     pp_connections_tell_all(op);
     pp_watches_enqueue_all(op);
     pp_patterns_resume(op);
+    pp_old_patterns_due(op);
 }
 
 /* They go to the replica that leads now, or wait for one. */

@@ -57,6 +57,12 @@ static void on_store_health(void *user, bool is_ready, const char *text)
     pp_watches_enqueue_all(op);
 }
 
+static void on_store_warning(void *user, const char *text)
+{
+    (void)user;
+    pp_warn(NULL, "Postgres: %s", text);
+}
+
 static void repeat_store_health(pp_operator *op)
 {
     const char *text = NULL;
@@ -242,6 +248,7 @@ static int connect_edges(pp_operator *op, pp_error *err)
                                     .max_queued_bytes =
                                         (size_t)config->postgres.max_queued_mebibytes << 20,
                                     .on_health = on_store_health,
+                                    .on_warning = on_store_warning,
                                     .user = op};
     op->store = pp_store_new(op->loop, &store, err);
     if (!op->store || pp_metric_preset(config->prometheus.preset, &op->source, err) < 0)

@@ -52,6 +52,7 @@ typedef enum stage { ASKED, CREATED, WRITTEN } stage;
 typedef struct delivery {
     pp_pending_call pending;
     stage stage;
+    bool again;     /* it was gone by the time that its status was written */
     json_t *object; /* to be created */
     json_t *status; /* {"status": ...} */
 } delivery;
@@ -99,7 +100,9 @@ static void on_object(void *user, json_t *object, const pp_error *error)
 {
     delivery *w = user;
     const bool made = w->stage == CREATED && (!error || error->code == PP_ERR_CONFLICT);
-    if (w->stage == ASKED && error && error->code == PP_ERR_NOT_FOUND) {
+    const bool gone = error && error->code == PP_ERR_NOT_FOUND;
+    if (gone && (w->stage == ASKED || (w->stage == WRITTEN && !w->again))) {
+        w->again = w->stage == WRITTEN; /* past its retention until now, perhaps */
         w->stage = CREATED;
         call_api(w, PP_KUBE_CREATE, NULL, w->object);
         return;

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "common/time.h"
+#include "operator/old_patterns.h"
 #include "operator/state.h"
 #include "operator/watches.h"
 
@@ -38,6 +39,10 @@ static void on_retired(void *user, const pp_store_retired *retired, const pp_err
                 (long long)retired->kernel_rows, (long long)retired->wait_rows,
                 (long long)retired->copy_rows, (long long)retired->sessions,
                 (long long)retired->partitions);
+    if (retired->sessions > 0)
+        pp_old_patterns_due(op);
+    if (!retired->more)
+        pp_old_patterns_sweep(op);
     if (retired->more && !op->stopping)
         uv_timer_start(&op->retention, op->retention.timer_cb, 1000,
                        (uint64_t)(op->config->retention.interval / 1000000));

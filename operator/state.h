@@ -88,6 +88,7 @@ struct pp_operator {
     uv_timer_t retention;
     struct pp_workload_metrics *workload_metrics; /**< NULL: none are exported */
     struct pp_patterns_left *patterns_left;       /**< of patterns.c; NULL: none */
+    bool old_patterns_due;                        /**< of old_patterns.c */
     uv_timer_t recall; /**< of leader.c: how long agents are kept without the Lease */
     pp_rights rights;
     char rights_told[256]; /**< what the last Event about them said is missing */

@@ -251,6 +251,7 @@ RIGHTS = {
     "kube/token_review.c": verbs_on("cluster", "authentication.k8s.io", "tokenreviews", None, "create"),
     "limits_watch.c": verbs_on("watched", "", "limitranges", None, "list", "watch")
                       | verbs_on("watched", "", "resourcequotas", None, "list", "watch"),
+    "old_patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "list", "delete"),
     "owners_ask.c": OWNERS,
     "patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "get", "create")
                   | verbs_on("watched", "precisionprobe.io", "consumptionpatterns/status", None, "patch")

@@ -455,6 +455,9 @@ static void report(world *w, size_t pod, double first, double last)
     st->events += 100;
     st->steps += 10;
     st->counted_steps += 30;
+    st->samples_stored = 300;
+    st->samples_deduplicated = 100;
+    st->samples_error = 0.00456;
     st->layers = 21;
 }
 
@@ -1959,6 +1962,9 @@ static void test_unread(void **state)
     const json_t *status = json_object_get(w.object, "status");
     assert_int_equal(json_integer_value(pp_json_get(status, "counts", "steps", NULL)), 10);
     assert_int_equal(json_integer_value(pp_json_get(status, "counts", "countedSteps", NULL)), 30);
+    assert_true(json_real_value(pp_json_get(status, "counts", "sampleReductionPercent", NULL)) ==
+                25);
+    assert_true(json_real_value(pp_json_get(status, "counts", "sampleErrorPercent", NULL)) == 0.46);
     assert_int_equal(json_integer_value(pp_json_get(status, "counts", "podsReporting", NULL)), 1);
     assert_int_equal(json_integer_value(pp_json_get(status, "progress", "batch", NULL)), 7);
     assert_true(w.did.n_targets == 1 && w.did.targets[0].steps == 10 &&

@@ -41,38 +41,44 @@ static void test_fold(void **state)
 {
     (void)state;
     pp_sample_row last = row(10, 50, 1000, 0.5), next = row(20, 52, 1000, 0.5);
+    const pp_sample_row first = last;
     next.share = 0.8;
     next.windows = 2;
-    assert_true(pp_dedup_fold(&last, &next, 5));
+    assert_true(pp_dedup_fold(&last, &first, &next, 5));
     assert_true(last.first_ns == 10 && last.last_ns == 20 && last.windows == 3);
     assert_true(fabs(last.share - 0.7) < 1e-12);
-    assert_true(last.values[PP_METRIC_GPU_UTIL] == 50);
+    assert_true(fabs(last.values[PP_METRIC_GPU_UTIL] - 154.0 / 3) < 1e-12);
+    assert_true(isnan(last.values[PP_METRIC_DRAM_ACTIVE]));
     pp_sample_row copy = last;
-    assert_true(pp_dedup_fold(&last, &next, 5)); /* seen twice counts once */
+    assert_true(pp_dedup_fold(&last, &first, &next, 5)); /* seen twice counts once */
     assert_memory_equal(&copy, &last, sizeof copy);
     pp_sample_row overlapping = row(20, 50, 1000, 0.5);
     overlapping.last_ns = 30;
-    assert_false(pp_dedup_fold(&last, &overlapping, 5));
+    assert_false(pp_dedup_fold(&last, &first, &overlapping, 5));
     pp_sample_row before = row(5, 50, 1000, 0.5);
-    assert_false(pp_dedup_fold(&last, &before, 5));
+    assert_false(pp_dedup_fold(&last, &first, &before, 5));
 }
 
 /* Values that creep must not be folded for ever into the first. */
 static void test_drift(void **state)
 {
     (void)state;
-    pp_sample_row last = row(0, 0, 1000, 0.5);
+    pp_sample_row last = row(0, 0, 1000, 0.5), first = last;
     int rows = 1;
     int64_t windows = 0;
+    double sum = 0;
     for (int i = 1; i < 100; i++) {
         pp_sample_row next = row(i, i, 1000, 0.5);
-        if (pp_dedup_fold(&last, &next, 5))
+        if (pp_dedup_fold(&last, &first, &next, 5))
             continue;
         windows += last.windows;
-        last = next;
+        sum += (double)last.windows * last.values[PP_METRIC_GPU_UTIL];
+        last = first = next;
         rows++;
     }
     assert_int_equal(rows, 17); /* steps of 6 points */
+    sum += (double)last.windows * last.values[PP_METRIC_GPU_UTIL];
+    assert_true(fabs(sum - 4950) < 1e-9); /* and the mean is that of all windows */
     assert_int_equal(windows + last.windows, 100);
 }
 

@@ -589,17 +589,22 @@ static void discard(stored *st)
     sim_free(st->from);
 }
 
-static pp_estimates *solve(const pp_activity *a, bool job_only)
+static pp_estimates *solve_within(const pp_activity *a, bool job_only, double tolerance)
 {
     pp_estimates *s = NULL;
     pp_error err = {0};
     const pp_estimates_options options = {.attribution = {.window_ns = S / 4, .scrape_ns = S / 4},
                                           .metrics = 1U << PP_METRIC_SM_ACTIVE,
-                                          .tolerance_percent = 5,
+                                          .tolerance_percent = tolerance,
                                           .method = job_only ? PP_METHOD_JOB : PP_METHOD_AUTO};
     if (pp_estimates_solve(a, gpu_a, &options, &s, &err) < 0)
         fail_msg("%s: %s", err.field, err.message);
     return s;
+}
+
+static pp_estimates *solve(const pp_activity *a, bool job_only)
+{
+    return solve_within(a, job_only, 5);
 }
 
 static sim_config small(void)
@@ -651,6 +656,52 @@ static void training_becomes_rows(void **state)
         windows += s->items[i].windows;
     assert_int_equal(windows, folded); /* every window of every item is in one row */
     pp_estimates_free(s);
+    discard(&st);
+}
+
+/* SMActive of an item's rows: its mean over windows, and the mean by the item's share of them. */
+static void means_of(const pp_estimates *s, uint32_t item, double *over_windows, double *by_share)
+{
+    double n = 0, sum = 0, share = 0, weighted = 0;
+    for (size_t i = 0; i < s->n_sample_rows; i++) {
+        const pp_sample_row *row = &s->sample_rows[i].row;
+        const double value = row->values[PP_METRIC_SM_ACTIVE];
+        if (s->sample_rows[i].item != item)
+            continue;
+        n += (double)row->windows;
+        sum += (double)row->windows * value;
+        share += (double)row->windows * row->share;
+        weighted += (double)row->windows * row->share * value;
+    }
+    *over_windows = sum / n;
+    *by_share = weighted / share;
+}
+
+/* Of coarse rows and of one for each window. */
+static void what_folding_costs(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    double worst = 0;
+    store(&st, &config);
+    pp_estimates *each = solve_within(&st.activity, false, 0);
+    pp_estimates *folded = solve_within(&st.activity, false, 20);
+    assert_true(folded->n_sample_rows < each->n_sample_rows / 2);
+    assert_true(each->samples_error < 1e-12);
+    for (uint32_t i = 0; i + 1 < each->n_items; i++) {
+        double mean, by_share, folded_mean, folded_by_share;
+        means_of(each, i, &mean, &by_share);
+        means_of(folded, i, &folded_mean, &folded_by_share);
+        if (isnan(mean)) /* it never ran */
+            continue;
+        assert_true(fabs(folded_mean - mean) < 1e-12);
+        worst = fmax(worst, fabs(folded_by_share / by_share - 1));
+    }
+    assert_true(worst > 0.01);
+    assert_true(fabs(folded->samples_error - worst) < 1e-9);
+    pp_estimates_free(each);
+    pp_estimates_free(folded);
     discard(&st);
 }
 
@@ -927,6 +978,7 @@ int main(void)
         cmocka_unit_test(largest_model_is_solved),
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
+        cmocka_unit_test(what_folding_costs),
         cmocka_unit_test(no_gpu_gives_times),
         cmocka_unit_test(without_a_gpu_each_has_its_own_time),
         cmocka_unit_test(memory_is_the_jobs),

@@ -594,10 +594,15 @@ static void on_connect_timeout(uv_timer_t *timer)
     lose(c, "cannot connect to Postgres", "no answer in time");
 }
 
-static void ignore_notice(void *user, const PGresult *r)
+/* Notices are of no interest, but for warnings of the schema's own functions. */
+static void on_notice(void *user, const PGresult *r)
 {
-    (void)user;
-    (void)r;
+    const pp_connection *c = user;
+    const char *severity = PQresultErrorField(r, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+    if (c->state == ENDING && severity && text && strcmp(severity, "WARNING") == 0 &&
+        c->events.warned)
+        c->events.warned(c->events.user, text);
 }
 
 static void go_on_connecting(pp_connection *c)
@@ -612,7 +617,7 @@ static void go_on_connecting(pp_connection *c)
             lose(c, "cannot watch the socket", NULL);
         return;
     case PGRES_POLLING_OK:
-        PQsetNoticeReceiver(c->conn, ignore_notice, NULL);
+        PQsetNoticeReceiver(c->conn, on_notice, c);
         stop_poll(c);
         if (PQsetnonblocking(c->conn, 1) != 0) {
             lose(c, "cannot connect to Postgres", PQerrorMessage(c->conn));

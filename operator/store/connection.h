@@ -48,6 +48,8 @@ typedef struct pp_connection_events {
     /** A job left: its bytes are free again. Called before its own `done`. */
     void (*left)(void *user, const pp_job *job, const pp_error *error);
     void (*closed)(void *user); /**< the last thing said */
+    /** The schema's own code warned, while it was brought up to date. May be NULL. */
+    void (*warned)(void *user, const char *text);
     void *user;
 } pp_connection_events;
 

@@ -5,13 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The version from which on access_settle() is there. */
+enum { ACCESS = 16 };
+
 /* The lock's key is ours alone; a second process waits here until the first has committed. */
 static const char begin_text[] =
     "BEGIN;"
     "SELECT pg_advisory_xact_lock(7738142, 0);"
-    "CREATE TABLE IF NOT EXISTS schema_migration ("
+    /* IF NOT EXISTS asks for the right to create, which a writer lacks, even where it exists. */
+    "DO $$ BEGIN IF to_regclass(quote_ident(current_schema()) || '.schema_migration') IS NULL THEN "
+    "CREATE TABLE schema_migration ("
     "version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, "
-    "applied_at timestamptz NOT NULL DEFAULT now());"
+    "applied_at timestamptz NOT NULL DEFAULT now()); END IF; END $$;"
     "SELECT version, name, checksum FROM schema_migration ORDER BY version";
 
 const char *pp_migrate_begin(void)
@@ -65,7 +70,8 @@ static int put_metrics(pp_buf *out, pp_error *err)
         " ON CONFLICT (name) DO UPDATE SET (spec_name, unit, peak_unit, per_step, sampled) = "
         "(excluded.spec_name, excluded.unit, excluded.peak_unit, "
         "excluded.per_step, excluded.sampled) "
-        "WHERE metric IS DISTINCT FROM excluded; SELECT metric_columns(); COMMIT");
+        "WHERE metric IS DISTINCT FROM excluded; SELECT metric_columns(); SELECT access_settle(); "
+        "COMMIT");
 }
 
 int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n, pp_buf *out,
@@ -80,10 +86,12 @@ int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n
     if (rows == (int)n)
         return put_metrics(out, err) < 0 ? -1 : 0;
     const pp_migration *m = &known[rows];
+    /* What a migration makes is never there without its policies. */
     if (pp_buf_printf(out, err,
-                      "%s\n;INSERT INTO schema_migration (version, name, checksum) "
+                      "%s\n;%sINSERT INTO schema_migration (version, name, checksum) "
                       "VALUES (%d, '%s', '%s'); COMMIT",
-                      m->sql, m->version, m->name, m->checksum) < 0)
+                      m->sql, m->version >= ACCESS ? "SELECT access_settle();" : "", m->version,
+                      m->name, m->checksum) < 0)
         return -1;
     return 1;
 }

@@ -341,7 +341,7 @@ pp_reader *pp_reader_new(uv_loop_t *loop, const pp_reader_options *options, pp_e
         free_reader(reader);
         return NULL;
     }
-    const pp_connection_events events = {on_changed, on_counted, on_left, on_closed, reader};
+    const pp_connection_events events = {on_changed, on_counted, on_left, on_closed, NULL, reader};
     for (; reader->n < options->connections; reader->n++) {
         reader->connections[reader->n] = pp_connection_new(loop, &reader->options, &events, err);
         if (!reader->connections[reader->n]) {

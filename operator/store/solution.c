@@ -15,13 +15,14 @@ static const char lock_sql[] =
 static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
     "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
-    "step_ns, gap_ns, shared, counted_steps, counted_ns, captures, first_step_ns, last_step_ns) "
+    "step_ns, gap_ns, shared, counted_steps, counted_ns, captures, first_step_ns, last_step_ns, "
+    "samples_error) "
     "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1), "
     "$16 OR EXISTS (SELECT 1 FROM process p JOIN target o USING (session_uid, pod_uid), target t "
     "WHERE p.session_uid = $1 AND p.pod_uid <> $2 AND $3 = ANY (p.gpus) "
     "AND t.session_uid = $1 AND t.pod_uid = $2 AND o.observed_first_ns < t.observed_last_ns "
     "AND t.observed_first_ns < o.observed_last_ns), $17, $18, $19, nullif($20, 0), "
-    "nullif($21, 0)) "
+    "nullif($21, 0), $22) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
@@ -30,7 +31,8 @@ static const char attribution_sql[] =
     "truncated = excluded.truncated, step_ns = excluded.step_ns, gap_ns = excluded.gap_ns, "
     "shared = a.shared OR excluded.shared, counted_steps = excluded.counted_steps, "
     "counted_ns = excluded.counted_ns, captures = excluded.captures, "
-    "first_step_ns = excluded.first_step_ns, last_step_ns = excluded.last_step_ns "
+    "first_step_ns = excluded.first_step_ns, last_step_ns = excluded.last_step_ns, "
+    "samples_error = excluded.samples_error "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -211,6 +213,7 @@ static void add_attribution(pp_statement *s, const pp_estimates *in, bool final)
     pp_sql_int8(s, in->captures);
     pp_sql_int8(s, in->first_step_ns);
     pp_sql_int8(s, in->last_step_ns);
+    pp_sql_float8(s, in->n_sample_rows > 0 ? in->samples_error : (double)NAN);
 }
 
 static void add_items(pp_statement *s, const pp_estimates *in)

@@ -57,7 +57,8 @@ static const char figures_sql[] =
     " WHERE a.session_uid = $1 AND a.final AND e.kind = 'job' AND e.mean IS NOT NULL), "
     "e.own, e.groups, q.judged, q.doubted, q.predicted, q.least, coalesce(q.doubt, q.untold), "
     "(SELECT coalesce(sum(c), 0)::bigint FROM (SELECT min(counted_steps) AS c FROM attribution "
-    " WHERE session_uid = $1 GROUP BY pod_uid) least) FROM "
+    " WHERE session_uid = $1 GROUP BY pod_uid) least), "
+    "(SELECT max(samples_error) FROM attribution WHERE session_uid = $1) FROM "
     /* A metric of a GPU is in doubt where nothing tells it that is not. */
     "(SELECT count(*) AS judged, count(*) FILTER (WHERE doubted) AS doubted, "
     " count(explained) FILTER (WHERE NOT doubted) AS predicted, "
@@ -182,6 +183,7 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
     const char *doubt = pp_row_text(r, row, 15);
     (void)snprintf(all->doubt, sizeof(all->doubt), "%s", doubt ? doubt : "");
     all->counted_steps = pp_row_int(r, row, 16, 0);
+    all->samples_error = pp_row_float(r, row, 17);
 }
 
 static void take_seen(pp_session_stats *all, const PGresult *r, int row)
@@ -280,16 +282,42 @@ static void uids_ended(pp_job *job, const pp_error *error)
     c->done(c->call.user, error ? NULL : &c->uids, error);
 }
 
-static int load_uids(pp_store *store, const char *sql, const char *ns, pp_store_uids_fn done,
-                     void *user, pp_error *err)
+static uids_call *uids_call_new(pp_store_uids_fn done, void *user, pp_error *err)
 {
     uids_call *c = pp_call_new(sizeof(*c), uids_ended, user, err);
     if (!c)
-        return -1;
+        return NULL;
     c->done = done;
     c->call.job.row = uids_row;
     c->call.job.reset = c->call.job.release = uids_reset;
+    return c;
+}
+
+static int load_uids(pp_store *store, const char *sql, const char *ns, pp_store_uids_fn done,
+                     void *user, pp_error *err)
+{
+    uids_call *c = uids_call_new(done, user, err);
+    if (!c)
+        return -1;
     pp_sql_text(pp_job_add(&c->call.job, sql), ns);
+    return pp_call_submit(store, PP_LANE_BULK, c, err);
+}
+
+static const char without_results_sql[] =
+    "SELECT k FROM unnest($1::text[]) WITH ORDINALITY AS a (k, n) "
+    "CROSS JOIN LATERAL (SELECT string_to_array(k, '/') AS w) p "
+    "WHERE NOT EXISTS (SELECT 1 FROM pattern WHERE namespace = w[1] AND workload_kind = w[2] "
+    " AND workload_name = w[3]) "
+    "AND NOT EXISTS (SELECT 1 FROM target t JOIN usage u USING (session_uid, pod_uid) "
+    " WHERE t.namespace = w[1] AND t.workload_kind = w[2] AND t.workload_name = w[3]) ORDER BY n";
+
+int pp_store_load_without_results(pp_store *store, const pp_strings *workloads,
+                                  pp_store_uids_fn done, void *user, pp_error *err)
+{
+    uids_call *c = uids_call_new(done, user, err);
+    if (!c)
+        return -1;
+    pp_sql_strings(pp_job_add(&c->call.job, without_results_sql), workloads);
     return pp_call_submit(store, PP_LANE_BULK, c, err);
 }
 

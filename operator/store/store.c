@@ -7,6 +7,8 @@
 
 #define OR(value, otherwise) ((value) ? (value) : (otherwise))
 
+enum { MAX_WARNINGS = 16 };
+
 static void on_changed(void *user)
 {
     pp_store *s = user;
@@ -44,8 +46,23 @@ static void on_left(void *user, const pp_job *job, const pp_error *error)
     s->counters.queued_bytes -= job->bytes;
 }
 
+/* Both connections hear it, each time that they connect: it is told once, until it is another. */
+static void on_warned(void *user, const char *text)
+{
+    pp_store *s = user;
+    for (size_t i = 0; i < s->warnings.count; i++) {
+        if (strcmp(s->warnings.items[i], text) == 0)
+            return;
+    }
+    if (s->closing || !s->options.on_warning || s->warnings.count >= MAX_WARNINGS ||
+        pp_strings_add(&s->warnings, text, NULL) < 0)
+        return;
+    s->options.on_warning(s->options.user, text);
+}
+
 static void free_store(pp_store *s)
 {
+    pp_strings_free(&s->warnings);
     free(s->conninfo);
     free(s->conninfo_file);
     free(s);
@@ -93,7 +110,7 @@ pp_store *pp_store_new(uv_loop_t *loop, const pp_store_options *options, pp_erro
         return NULL;
     }
     (void)snprintf(s->text, sizeof(s->text), "connecting");
-    const pp_connection_events events = {on_changed, on_counted, on_left, on_closed, s};
+    const pp_connection_events events = {on_changed, on_counted, on_left, on_closed, on_warned, s};
     for (int i = 0; i < PP_LANES; i++) {
         s->lanes[i] = pp_connection_new(loop, &s->options, &events, err);
         if (!s->lanes[i]) {

@@ -46,6 +46,9 @@ typedef struct pp_store_options {
     bool reads_only;            /**< of a reader's connections (query.h): nothing is migrated */
     /** Called when `ready` or the text of the health changed; may be NULL. */
     void (*on_health)(void *user, bool ready, const char *text);
+    /** What the database's owner is to put right, though all goes on; once for each text. May be
+     *  NULL. */
+    void (*on_warning)(void *user, const char *text);
     void *user;
 } pp_store_options;
 
@@ -253,6 +256,11 @@ typedef void (*pp_store_uids_fn)(void *user, const pp_strings *uids, const pp_er
  *  finished: those whose object is gone are to be finished. */
 int pp_store_load_unfinished(pp_store *store, const char *ns, pp_store_uids_fn done, void *user,
                              pp_error *err);
+
+/** Which of these workloads ("NAMESPACE/KIND/NAME", of which none holds a slash) have neither a
+ *  pattern nor a usage of a GPU, in the given order. `workloads` is borrowed during the call. */
+int pp_store_load_without_results(pp_store *store, const pp_strings *workloads,
+                                  pp_store_uids_fn done, void *user, pp_error *err);
 
 /** UIDs of the newest sessions that Succeeded, of each workload of a namespace (NULL: of all), at
  *  most 1,000: of these pp_store_load_usages() tells all workloads. */

@@ -21,6 +21,7 @@ struct pp_store {
     bool was_ready;
     char text[512];
     pp_store_counters counters;
+    pp_strings warnings; /**< that were told */
 };
 
 /** A call with nothing to say but whether it worked; others put it first in a struct of theirs. */

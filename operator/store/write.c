@@ -943,11 +943,7 @@ enum { MAX_SAMPLES = 100000 };
 #define DAY_NS INT64_C(86400000000000)
 
 static const char partitions_sql[] = "SELECT metric_sample_partitions($1, $2)";
-static const char samples_sql[] =
-    "INSERT INTO metric_sample (gpu_uuid, metric, source, at_ns, value) "
-    "SELECT ($1::text[])[g + 1], ($2::text[])[m + 1], $7, at, v "
-    "FROM unnest($3::integer[], $4::integer[], $5::bigint[], $6::float8[]) AS s (g, m, at, v) "
-    "ON CONFLICT DO NOTHING";
+static const char samples_sql[] = "SELECT metric_sample_put($1, $2, $3, $4, $5, $6, $7)";
 
 GETTER(sample_gpu, pp_activity_sample, gpu)
 GETTER(sample_metric, pp_activity_sample, metric)

@@ -132,7 +132,7 @@ static int start(void **state)
                                     .connect_timeout_ns = INT64_C(60) * 1000000000,
                                     .stall_timeout_ns = INT64_C(60) * 1000000000,
                                     .max_queued_bytes = 1 << 20};
-    const pp_connection_events events = {nothing, counted, left, nothing, f};
+    const pp_connection_events events = {nothing, counted, left, nothing, NULL, f};
     f->connection = pp_connection_new(&f->loop, &f->options, &events, &f->error);
     assert_non_null(f->connection);
     *state = f;
