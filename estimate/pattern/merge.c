@@ -362,6 +362,33 @@ static int find_sessions(const pp_merge_input *in, size_t n, session *ret, size_
     return *ret_n ? 0 : pp_error_field(err, "usages", "none has a step");
 }
 
+static void add_error(pp_figure *to, double error)
+{
+    to->standard_error = hypot(to->standard_error, error);
+}
+
+/* The time in which no kernel runs, or a part of it: a step that is longer is so by that. */
+static bool is_idle(pp_bound bound)
+{
+    return bound == PP_BOUND_DATA || bound == PP_BOUND_SYNCHRONIZATION || bound == PP_BOUND_LAUNCH;
+}
+
+/* Of one session alone: where the next one's steps are longer, their kernels take as long. */
+static void expect_others(pp_usage *u)
+{
+    const double by = PP_MERGE_STEPS_DIFFER, idle = u->idle.value;
+    const double of_idle = idle > 0 ? by * (1 - idle) / idle : 0;
+    add_error(&u->step_ns, by * u->step_ns.value);
+    add_error(&u->idle, by * (1 - idle));
+    for (int k = 0; k < PP_BOUND_COUNT; k++)
+        add_error(&u->bounds[k], (is_idle((pp_bound)k) ? of_idle : by) * u->bounds[k].value);
+    for (size_t i = 0; i < u->n_types; i++)
+        add_error(&u->types[i].share, by * u->types[i].share.value);
+    for (size_t i = 0; i < u->n_metrics; i++)
+        if (pp_metric_get(u->metrics[i].metric)->kind != PP_METRIC_LEVEL)
+            add_error(&u->metrics[i].mean, by * u->metrics[i].mean.value);
+}
+
 static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_usage **ret,
                           pp_error *err)
 {
@@ -377,7 +404,11 @@ static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_
         weights[found] = exp2(-age / (double)PP_MERGE_HALF_LIFE);
         usages[found++] = sessions[i].usage;
     }
-    return merge_alike(usages, weights, found, sessions[n - 1].usage->busy, ret, err);
+    if (merge_alike(usages, weights, found, sessions[n - 1].usage->busy, ret, err) < 0)
+        return -1;
+    if (found == 1)
+        expect_others(*ret);
+    return 0;
 }
 
 /* ---- which sessions ---- */

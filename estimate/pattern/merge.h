@@ -15,6 +15,12 @@
 /** Age at which a session counts half. */
 #define PP_MERGE_HALF_LIFE (INT64_C(30) * 86400 * 1000000000)
 
+/** What a step takes differs by this share, a standard deviation, from one session of a training to
+ * the next: another process, and another mood of its host and its GPU. One session cannot tell, so
+ * this is in the errors of a single one's; several tell themselves. Of five of a GPT on an H200
+ * steps differ by 2.7 % (docs/patterns.md). */
+#define PP_MERGE_STEPS_DIFFER 0.02
+
 /** A usage and where it comes from; those of one session are next to each other. */
 typedef struct pp_merge_input {
     const char *session; /**< its UID; compared alone */

@@ -70,7 +70,8 @@ static void add_busy(build *b, const double *likely)
             share += t->share[i] * p;
             doubt += t->share[i] * t->share[i] * p * (1 - p);
         }
-        const double of_time = pp_usage_time_error(t, b->factor);
+        const double of_time =
+            hypot(pp_usage_time_error(t, b->factor), pp_usage_step_error(t, share));
         b->to->bounds[k] = (pp_figure){share, sqrt(doubt + of_time * of_time)};
     }
 }
@@ -240,7 +241,8 @@ static int find_types(build *b, pp_error *err)
                 b->factor[members[i].item] = 1;
                 share.value += members[i].share;
             }
-        share.standard_error = pp_usage_time_error(b->time, b->factor);
+        share.standard_error = hypot(pp_usage_time_error(b->time, b->factor),
+                                     pp_usage_step_error(b->time, share.value));
         const bool rest = k == PP_USAGE_TYPES;
         if (pp_usage_add_type(to, rest ? "" : types[k].name, rest || types[k].layer, share, err) <
             0)

@@ -141,8 +141,7 @@ static pp_figure mean_of_parts(work *w)
             w->factor[p->item] = p->value / w->told;
     }
     const double of_time = pp_usage_time_error(w->time, w->factor);
-    const pp_figure *step = &w->time->step_ns;
-    const double of_step = w->time->busy ? mean.value * step->standard_error / step->value : 0;
+    const double of_step = pp_usage_step_error(w->time, mean.value);
     mean.standard_error = sqrt(variance + of_time * of_time + of_step * of_step);
     return mean;
 }

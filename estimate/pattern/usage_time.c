@@ -455,3 +455,8 @@ double pp_usage_time_error(const pp_usage_time *time, const double *factor)
     const double n = (double)time->n_blocks;
     return sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n);
 }
+
+double pp_usage_step_error(const pp_usage_time *time, double sum)
+{
+    return time->busy ? sum * time->step_ns.standard_error / time->step_ns.value : 0;
+}

@@ -33,4 +33,8 @@ void pp_usage_time_done(pp_usage_time *time);
  * than two. */
 double pp_usage_time_error(const pp_usage_time *time, const double *factor);
 
+/** What such a sum may be off by since the step that shares are of is: of busy time in marked steps
+ * it is another one. */
+double pp_usage_step_error(const pp_usage_time *time, double sum);
+
 #endif

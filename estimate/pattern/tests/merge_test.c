@@ -126,6 +126,31 @@ static void test_two_sessions(void **state)
     free_all(u, 3);
 }
 
+/* One session does not know what the next one's steps are like; two do. */
+static void test_a_single_session(void **state)
+{
+    (void)state;
+    pp_usage *u[] = {usage(10, 0.5, PP_USAGE_LAYERS, true), usage(10, 0.5, PP_USAGE_LAYERS, true)};
+    u[0]->metrics[u[0]->n_metrics++] =
+        (pp_usage_metric){.metric = PP_METRIC_GPU_MEM, .mean = {900, 1}};
+    const pp_merge_input in[] = {{"a", NOW, u[0]}, {"b", NOW, u[1]}};
+    pp_usage *merged = NULL;
+    assert_int_equal(pp_usage_merge(in, 1, NOW, &merged, NULL), 0);
+    assert_near(merged->step_ns.standard_error, hypot(1e4, 2e5), 1);
+    assert_near(merged->idle.standard_error, hypot(0.01, 0.02 * 0.8), 1e-9);
+    assert_near(merged->bounds[PP_BOUND_LAUNCH].standard_error, hypot(0.01, 0.02 * 0.8), 1e-9);
+    assert_near(merged->bounds[PP_BOUND_MEMORY].standard_error, hypot(0.01, 0.02 * 0.8), 1e-9);
+    assert_near(merged->types[0].share.standard_error, hypot(0.01, 0.02 * 0.5), 1e-9);
+    assert_near(merged->metrics[0].mean.standard_error, hypot(0.01, 0.02 * 0.5), 1e-9);
+    assert_near(merged->metrics[0].p50.standard_error, 0.01, 1e-9);
+    assert_near(merged->metrics[1].mean.standard_error, 1, 1e-9);
+    pp_usage_free(merged);
+    assert_int_equal(pp_usage_merge(in, 2, NOW, &merged, NULL), 0);
+    assert_true(merged->step_ns.standard_error < 2e4);
+    pp_usage_free(merged);
+    free_all(u, 2);
+}
+
 static void test_old_sessions_count_less(void **state)
 {
     (void)state;
@@ -232,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_hold),
         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_a_single_session),
         cmocka_unit_test(test_two_sessions),
         cmocka_unit_test(test_old_sessions_count_less),
         cmocka_unit_test(test_what_is_not_alike),
