@@ -290,8 +290,8 @@ def test_what_is_missing_is_named(tmp_path):
     assert "results.json" in run("-d", "x", tmp_path)[2]
 
 
-# The database's source is nvml where no other is known, and its share 0 where no steps were counted.
-OTHERWISE = {"source", "counted_idle_share"}
+# The database's source is nvml where no other is known.
+OTHERWISE = {"source"}
 
 
 @pytest.mark.parametrize("recording", ["regression", "replay", "sampling"])

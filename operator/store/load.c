@@ -14,7 +14,8 @@ static const char processes_sql[] =
     "SELECT instance, process, gpus, kernels, fine, isolated, chip, "
     "rank, world_size, " LATEST("model") ", " LATEST("model_digest") ", " LATEST(
         "batch") ", CASE WHEN row_number() OVER (PARTITION BY process ORDER BY instance "
-                 "COLLATE \"C\") = 1 THEN (SELECT least(sum(w.ns), 9e18)::bigint FROM host_wait w "
+                 "COLLATE \"C\") = 1 THEN (SELECT least(coalesce(sum(w.ns), 0), "
+                 "9e18)::bigint FROM host_wait w "
                  "WHERE "
                  "w.session_uid = p.session_uid AND w.pod_uid = p.pod_uid AND w.process = "
                  "p.process) END "

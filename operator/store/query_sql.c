@@ -192,7 +192,7 @@ static const char waits_sql[] = WITH_SESSION
     "p.layer AS \"#layer\", p.phase AS \"#phase\", p.call AS \"#call\", p.file AS \"#file\", "
     "p.line AS \"#line\", " POD LATEST ", p.process, p.layer, p.phase, p.call, p.file, p.line, "
     "p.count / n.steps AS calls_per_step, p.ns / 1e6 / n.steps AS ms_per_step, "
-    "least(p.steps / n.steps, 1) AS share_of_steps "
+    "CASE WHEN p.steps > n.steps THEN 1 ELSE p.steps / n.steps END AS share_of_steps "
     "FROM v LEFT JOIN p ON true " TARGET WAIT_STEPS
     "ORDER BY p.pod_uid, p.process, p.layer, p.phase, p.call, p.file, p.line";
 

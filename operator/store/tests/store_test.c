@@ -686,6 +686,7 @@ static void stored_is_loaded(void **state)
     assert_false(a->intervals[4].goes_on);
     assert_int_equal(a->steps[1].gap_ns, SECOND / 8);
     assert_string_equal(a->processes[0].kernels, "");
+    assert_int_equal(a->processes[0].waited_ns, 0);
     assert_int_equal(a->n_samples, 3); /* GPU-b is not this pod's */
     assert_int_equal(a->samples[2].stamp_ns, T0 + SECOND);
     pp_activity_free(a);
@@ -2118,6 +2119,50 @@ static void what_a_process_trains(void **state)
     finish(f);
 }
 
+/* A pod of which nothing has come yet has done nothing. */
+static void a_pod_that_has_said_nothing(void **state)
+{
+    (void)state;
+    fixture *f = start("t_said_nothing");
+    prepare_target(f);
+    const stats_seen seen = stats_of(f, "s1");
+    assert_int_equal(seen.n_targets, 1);
+    assert_int_equal(seen.target.paused_ns, 0);
+    assert_int_equal(seen.target.replays, 0);
+    finish(f);
+}
+
+/* No share of steps that were not counted, or of which nobody told whether the host waited. */
+static void what_is_not_known_is_null(void **state)
+{
+    (void)state;
+    fixture *f = start("t_null");
+    prepare_target(f);
+    execute(f->direct,
+            "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock) VALUES "
+            "('s1', 'p1', 'agent', 0, '{GPU-a}', 'cuda');"
+            "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
+            " samples, observed_ns, step_count, truncated, step_ns, gap_ns, counted_steps, "
+            " counted_ns) SELECT 's1', 'p1', 'GPU-' || name, 1, true, 0, 0, 1000, 5, false, 1000, "
+            " gap, counted, ns FROM (VALUES ('counted', 600, 10, 1000), ('gap', NULL, 10, 1000), "
+            "  ('longer', 0, 10, 1000), ('none', 500, 0, 0), ('old', 500, NULL, NULL)) "
+            " AS v (name, gap, counted, ns);"
+            "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, "
+            " total_ns, windows) SELECT 's1', 'p1', gpu_uuid, 'job', '', '', 0, 0, 0 "
+            " FROM attribution;"
+            "INSERT INTO host_wait VALUES ('s1', 'p1', 0, '', 'other', 'item', 'f.py', 1, 9, 2, "
+            " 50)");
+    expect(f,
+           "SELECT gpu_uuid, round(counted_idle_share::numeric, 9)::float8 FROM result_detail "
+           "ORDER BY gpu_uuid COLLATE \"C\"",
+           "GPU-counted|0.2\nGPU-gap|NULL\nGPU-longer|0\nGPU-none|NULL\nGPU-old|NULL");
+    expect(f, "SELECT calls_per_step, share_of_steps, ms_per_step FROM result_wait",
+           "NULL|NULL|NULL");
+    execute(f->direct, "UPDATE process SET wait_steps = 1");
+    expect(f, "SELECT calls_per_step, share_of_steps FROM result_wait", "9|1");
+    finish(f);
+}
+
 /* What an agent counts is its own to say: figures that cannot be summed keep no session from its
  * end. */
 static void figures_that_cannot_be(void **state)
@@ -2601,6 +2646,8 @@ int main(void)
         cmocka_unit_test(kernels_without_end),
         cmocka_unit_test(replays_are_no_training),
         cmocka_unit_test(what_a_process_trains),
+        cmocka_unit_test(a_pod_that_has_said_nothing),
+        cmocka_unit_test(what_is_not_known_is_null),
         cmocka_unit_test(figures_that_cannot_be),
         cmocka_unit_test(replays_of_who_is_gone),
         cmocka_unit_test(large_load),
