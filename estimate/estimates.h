@@ -4,6 +4,7 @@
 
 #include "common/metric.h"
 #include "estimate/activity.h"
+#include "estimate/bound.h"
 #include "estimate/dedup.h"
 #include "estimate/method.h"
 #include "estimate/regression/regression.h"
@@ -54,6 +55,8 @@ typedef struct pp_estimates_item {
                             kernels were recorded in a part of its time, as that part has it */
     double idle_share; /**< of its own time, shared with none, in which none ran; NaN */
     const char *busy_reason; /**< the solution's or static: why busy_ns is -1; NULL: it is not */
+    pp_bound bound;      /**< what bounds its kernels, UNKNOWN where too little was measured ... */
+    double bound_likely; /**< ... and how likely that is; NaN: of the job, and of idle time */
 } pp_estimates_item;
 
 typedef struct pp_estimate {

@@ -1,6 +1,7 @@
 #include "estimate/solve.h"
 
 #include "estimate/achieved.h"
+#include "estimate/item_bounds.h"
 #include "estimate/problem.h"
 #include "estimate/replay/boundary_search.h"
 #include "estimate/replay/replay.h"
@@ -492,6 +493,8 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_estimates
         drop_overruled(s);
     if (rc == 0)
         pp_achieved_fill(activity, gpu, s);
+    if (rc == 0)
+        rc = pp_item_bounds_fill(s, err);
     pp_regression_result_free(result);
     return rc;
 }

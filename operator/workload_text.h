@@ -9,7 +9,7 @@
 
 #include "common/buf.h"
 #include "common/metric.h"
-#include "estimate/pattern/bound.h"
+#include "estimate/bound.h"
 
 #include <stdint.h>
 

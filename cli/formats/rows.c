@@ -156,6 +156,8 @@ static const column columns[] = {
     {"busy_ms_per_step", REAL, OF_ITEM, "busyMillisecondsPerStep", NULL},
     {"idle_share", REAL, OF_ITEM, "idleShare", NULL},
     {"busy_reason", TEXT, OF_ITEM, "busyReason", NULL},
+    {"bound", TEXT, OF_ITEM, "bound", NULL},
+    {"bound_likely", REAL, OF_ITEM, "boundLikely", NULL},
     {"step_ns", INTEGER, OF_GPU, "stepNs", NULL},
     {"gap_ns", INTEGER, OF_GPU, "gapNs", NULL},
     {"counted_steps", INTEGER, OF_GPU, "countedSteps", NULL},

@@ -1,6 +1,7 @@
 #include "estimate/pattern/usage.h"
 
 #include "common/cleanup.h"
+#include "estimate/item_bounds.h"
 #include "estimate/pattern/usage_metrics.h"
 #include "estimate/pattern/usage_time.h"
 
@@ -21,41 +22,6 @@ const char *pp_usage_source_name(pp_usage_source source)
 }
 
 /* ---- bounds ---- */
-
-static const pp_metric units[] = {PP_METRIC_TENSOR_ACTIVE, PP_METRIC_FP32_ACTIVE,
-                                  PP_METRIC_DRAM_ACTIVE};
-
-/* Time that waits, not work: what it is bound by is told by its kind. */
-static pp_bound bound_of_kind(pp_item_kind kind)
-{
-    return kind == PP_ITEM_DATA            ? PP_BOUND_DATA
-           : kind == PP_ITEM_COMMUNICATION ? PP_BOUND_COMMUNICATION
-                                           : PP_BOUND_COUNT;
-}
-
-/* How likely each bound is, of each item's time: n times PP_BOUND_COUNT. */
-static int find_likely(const build *b, double *likely, pp_error *err)
-{
-    const size_t n = b->time->n;
-    PP_CLEANUP_FREE double *value = calloc(3 * n + 1, sizeof *value);
-    PP_CLEANUP_FREE double *error = calloc(3 * n + 1, sizeof *error);
-    if (!value || !error)
-        return pp_error_nomem(err);
-    for (size_t k = 0; k < 3; k++)
-        pp_usage_values(b->in->estimates, b->time, units[k], &value[k * n], &error[k * n]);
-    for (size_t i = 0; i < n; i++) {
-        double *of = &likely[i * PP_BOUND_COUNT];
-        const pp_bound kind = bound_of_kind(b->in->estimates->items[i].kind);
-        pp_bound_unit told[3];
-        for (size_t k = 0; k < 3; k++)
-            told[k] = (pp_bound_unit){value[k * n + i], error[k * n + i]};
-        if (kind == PP_BOUND_COUNT)
-            pp_bound_of_units(told, !b->time->busy, of);
-        else
-            of[kind] = 1;
-    }
-    return 0;
-}
 
 /* Of time in which kernels ran. Communication that runs beside others is no wait: ranks say what
  * is. */
@@ -147,7 +113,7 @@ static int find_bounds(build *b, pp_error *err)
     PP_CLEANUP_FREE double *likely = calloc(b->time->n * PP_BOUND_COUNT + 1, sizeof *likely);
     if (!likely)
         return pp_error_nomem(err);
-    if (find_likely(b, likely, err) < 0)
+    if (pp_item_bounds(b->in->estimates, b->time->busy, likely, err) < 0)
         return -1;
     add_busy(b, likely);
     add_idle(b);

@@ -10,8 +10,8 @@
 #define PP_ESTIMATE_PATTERN_USAGE_H
 
 #include "estimate/activity.h"
+#include "estimate/bound.h"
 #include "estimate/estimates.h"
-#include "estimate/pattern/bound.h"
 #include "estimate/pattern/model.h"
 #include "estimate/ranks.h"
 

@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/vector.h"
+#include "estimate/item_bounds.h"
 #include "estimate/spans.h"
 
 #include <math.h>
@@ -12,36 +13,6 @@
 #define COVERED 0.95
 
 enum { LEAST_WINDOWS = 5 };
-
-/* ---- values of items ---- */
-
-/* A mean over elapsed time is one over busy time where it is known how long nothing ran. */
-static double over_time_of(const pp_usage_time *time, const pp_estimates_item *item, pp_basis basis,
-                           double value)
-{
-    if (!time->busy)
-        return basis == PP_BASIS_ELAPSED ? value : (double)NAN;
-    if (basis == PP_BASIS_BUSY)
-        return value;
-    return item->idle_share < 1 ? value / (1 - item->idle_share) : (double)NAN;
-}
-
-void pp_usage_values(const pp_estimates *estimates, const pp_usage_time *time, pp_metric metric,
-                     double *value, double *error)
-{
-    for (size_t i = 0; i < time->n; i++)
-        value[i] = error[i] = (double)NAN;
-    for (size_t i = 0; i < estimates->n_estimates; i++) {
-        const pp_estimate *e = &estimates->estimates[i];
-        const pp_estimates_item *item = &estimates->items[e->item];
-        if (e->metric != metric || item->kind == PP_ITEM_JOB || item->kind == PP_ITEM_IDLE)
-            continue;
-        const bool own = isfinite(e->mean);
-        value[e->item] = over_time_of(time, item, e->basis, own ? e->mean : e->group_mean);
-        error[e->item] =
-            over_time_of(time, item, e->basis, own ? e->standard_error : e->group_standard_error);
-    }
-}
 
 /* ---- of layers ---- */
 
@@ -280,7 +251,7 @@ static bool find_metric(work *w, pp_usage_metric *m)
         m->most = (pp_figure){w->samples[w->n_samples - 1], 0};
     if (find_time_of_kernels(w, m))
         return true;
-    pp_usage_values(w->estimates, w->time, m->metric, w->value, w->error);
+    pp_item_values(w->estimates, w->time->busy, m->metric, w->value, w->error);
     return (info->kind == PP_METRIC_SHARE && !info->time_of_kernels && find_of_layers(w, m)) ||
            find_of_windows(w, m);
 }

@@ -50,14 +50,17 @@ static const char delete_samples_sql[] =
 static const char items_sql[] =
     "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, type, parameters, "
     "calls, "
-    "total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns) "
+    "total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns, bound, bound_likely) "
     "SELECT $1, $2, $3, kind, layer, phase, type, nullif(parameters, -1), calls, total_ns, share, "
-    "windows, nullif(busy_ns, -1), idle_share, busy_reason, nullif(least_ns, -1) FROM "
+    "windows, nullif(busy_ns, -1), idle_share, busy_reason, nullif(least_ns, -1), bound, "
+    "bound_likely FROM "
     "unnest($4::text[], $5::text[], "
     "$6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], "
-    "$12::bigint[], $13::bigint[], $14::float8[], $15::text[], $16::bigint[]) AS i (kind, layer, "
+    "$12::bigint[], $13::bigint[], $14::float8[], $15::text[], $16::bigint[], $17::text[], "
+    "$18::float8[]) AS i (kind, layer, "
     "phase, type, "
-    "parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns) "
+    "parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns, "
+    "bound, bound_likely) "
     "WHERE " STANDS;
 
 static const char estimates_sql[] =
@@ -177,6 +180,18 @@ static const char *get_busy_reason(const void *p)
     return ((const pp_estimates_item *)p)->busy_reason;
 }
 
+static const char *get_bound(const void *p)
+{
+    const pp_estimates_item *item = p;
+    return item->bound == PP_BOUND_UNKNOWN ? NULL : pp_bound_name(item->bound);
+}
+
+static double get_bound_likely(const void *p)
+{
+    const pp_estimates_item *item = p;
+    return item->bound == PP_BOUND_UNKNOWN ? (double)NAN : item->bound_likely;
+}
+
 static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, const char *pod_uid,
                          const pp_estimates *in)
 {
@@ -232,6 +247,8 @@ static void add_items(pp_statement *s, const pp_estimates *in)
     pp_sql_floats(s, in->items, in->n_items, size, get_idle_share);
     pp_sql_texts(s, in->items, in->n_items, size, get_busy_reason);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_least);
+    pp_sql_texts(s, in->items, in->n_items, size, get_bound);
+    pp_sql_floats(s, in->items, in->n_items, size, get_bound_likely);
 }
 
 /* Of items by index, so that estimates and sample rows can name theirs. */

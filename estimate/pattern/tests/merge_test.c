@@ -2,7 +2,7 @@
 #include "estimate/pattern/merge.h"
 
 #include "common/draw.h"
-#include "estimate/pattern/tests/near.h"
+#include "common/tests/near.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "estimate/pattern/usage.h"
 
 #include "common/draw.h"
-#include "estimate/pattern/tests/near.h"
+#include "common/tests/near.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -697,15 +697,19 @@ static void stored_is_loaded(void **state)
 static void put_sampled(fixture *f, const char *instance, int64_t seq, int64_t kernels,
                         int64_t mean, int64_t lag)
 {
-    static char *sources[] = {(char *)(uintptr_t) "sm", (char *)(uintptr_t) "",
-                              (char *)(uintptr_t) "dram", (char *)(uintptr_t) "",
-                              (char *)(uintptr_t) "tensor"};
+    static char *sources[] = {(char *)(uintptr_t) "sm",     (char *)(uintptr_t) "",
+                              (char *)(uintptr_t) "dram",   (char *)(uintptr_t) "",
+                              (char *)(uintptr_t) "tensor", (char *)(uintptr_t) "cycles"};
     sample_batch b;
     pp_error err = {0};
     make_batch(&b, seq);
     pp_wire_pm_row rows[] = {
-        {1, PP_WIRE_FORWARD, kernels, {mean, -1, 20, -1, 125000}, {300, -1, -1, -1, 500}},
-        {0, PP_WIRE_OTHER, 1, {-1, -1, 250000, -1, -1}, {-1, -1, 400, -1, -1}},
+        {1,
+         PP_WIRE_FORWARD,
+         kernels,
+         {mean, -1, 20, -1, 125000, 1715000},
+         {300, -1, -1, -1, 500, 9000}},
+        {0, PP_WIRE_OTHER, 1, {-1, -1, 250000, -1, -1, -1}, {-1, -1, 400, -1, -1, -1}},
     };
     b.batch.instance = (char *)(uintptr_t)instance;
     b.batch.capture = (pp_wire_capture){
@@ -787,7 +791,7 @@ static void pm_values_are_replaced(void **state)
     finish(f);
 }
 
-/* An agent of 0.1 tells four metrics; a database may hold both. */
+/* An agent of 0.1 tells four metrics, a later one five or six; a database may hold both. */
 static void agents_of_two_releases(void **state)
 {
     (void)state;
@@ -802,9 +806,11 @@ static void agents_of_two_releases(void **state)
     put_pm(f, "agent-1", 3, 60, 500000);
     wait_all(f);
     expect(f, "SELECT cardinality(sources), cardinality(mean), cardinality(layer) FROM fine",
-           "5|10|2");
+           "6|12|2");
     pp_activity *a = load(f);
-    assert_int_equal(a->n_pm, 3);
+    assert_int_equal(a->n_pm, 4);
+    assert_int_equal(a->pm[2].metric, PP_METRIC_SM_CLOCK);
+    assert_true(a->pm[2].mean == 1715 && a->pm[2].standard_error == 9); /* MHz */
     assert_int_equal(a->pm[1].metric, PP_METRIC_TENSOR_ACTIVE);
     assert_true(a->pm[1].mean == 0.125 && a->pm[1].standard_error == 0.0005);
     assert_string_equal(a->sources.items[a->pm[1].source], "tensor");
@@ -1081,16 +1087,17 @@ static void make_items(pp_estimates_item items[ITEMS])
 {
     static const pp_estimates_item made[ITEMS] = {
         {PP_ITEM_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, SECOND / 2, 0.25, 7,
-         SECOND / 4, 0.75, NULL},
+         SECOND / 4, 0.75, NULL, PP_BOUND_MEMORY, 0.9},
         {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, -1, 0.5, 9, -1, NONE,
-         "another CUPTI client"},
+         "another CUPTI client", PP_BOUND_UNKNOWN, 1},
         {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, -1, 0.1, 1, -1, NONE,
-         "not measured outside of steps"},
+         "not measured outside of steps", PP_BOUND_UNKNOWN, NONE},
         {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, -1, NONE, 10, -1, NONE,
-         "known of the steps: gap_ns"},
+         "known of the steps: gap_ns", PP_BOUND_UNKNOWN, NONE},
         {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, SECOND, 0.25, 7, 0, 1,
-         NULL},
-        {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, -1, 0.1, 1, 0, 1, NULL},
+         NULL, PP_BOUND_UNKNOWN, 1},
+        {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, -1, 0.1, 1, 0, 1, NULL,
+         PP_BOUND_DATA, 1},
     };
     for (int i = 0; i < ITEMS; i++) {
         const bool layer = made[i].kind == PP_ITEM_LAYER;
@@ -1754,6 +1761,11 @@ static void solution_is_replaced(void **state)
            "gpu_util|regression|prometheus\nsm_active|sampling|sm__cycles");
     expect(f, "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active FROM sample",
            "bot.0|forward|3|80|NULL|0.125");
+    expect(
+        f,
+        "SELECT DISTINCT kind, phase, bound, bound_likely FROM result_detail ORDER BY kind, phase",
+        "data||Data|1\nidle||NULL|NULL\njob||NULL|NULL\nlayer|backward|NULL|NULL\n"
+        "layer|forward|Memory|0.9\nlayer|recompute|NULL|NULL");
     expect(f, "SELECT lag_ns, window_ns, truncated, step_ns, gap_ns FROM attribution",
            "123456|250000000|f|2500000000|500000000");
     expect(f,
@@ -2465,7 +2477,8 @@ static void a_workload_is_what_its_sessions_are(void **state)
     expect(f,
            "SELECT metric, source, mean, mean_stderr, most, profile[20] FROM pattern_metric "
            "ORDER BY metric",
-           "gpu_mem|windows|1000|1|1002|NULL\nsm_active|layers|0.5|0.01|NULL|0.3333333333333333");
+           "gpu_mem|windows|1000|1|1002|NULL\nsm_active|layers|0.5|0.01414213562373095|NULL|0."
+           "3333333333333333");
     put_session(f, "s2", "Collecting");
     put_target(f, "s2", "p1");
     wait_all(f);

@@ -6,8 +6,8 @@
  * is where Nsight Compute draws that line too (its "GPU Speed Of Light" section). A value that may
  * lie on either side of the line counts on both, by how likely each is.
  */
-#ifndef PP_ESTIMATE_PATTERN_BOUND_H
-#define PP_ESTIMATE_PATTERN_BOUND_H
+#ifndef PP_ESTIMATE_BOUND_H
+#define PP_ESTIMATE_BOUND_H
 
 #include "common/metric.h"
 

@@ -1,4 +1,4 @@
-#include "estimate/pattern/bound.h"
+#include "estimate/bound.h"
 
 #include <math.h>
 

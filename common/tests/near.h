@@ -1,6 +1,6 @@
 /* Doubles that are to be so near each other. */
-#ifndef PP_ESTIMATE_PATTERN_TESTS_NEAR_H
-#define PP_ESTIMATE_PATTERN_TESTS_NEAR_H
+#ifndef PP_COMMON_TESTS_NEAR_H
+#define PP_COMMON_TESTS_NEAR_H
 
 #include "common/tests/cmocka_all.h"
 

@@ -1,7 +1,7 @@
 /* Which bound a kernel has by what its units did: each, none, and what lies near the line. */
-#include "estimate/pattern/bound.h"
+#include "estimate/item_bounds.h"
 
-#include "estimate/pattern/tests/near.h"
+#include "common/tests/near.h"
 
 #include <math.h>
 
@@ -76,13 +76,50 @@ static void test_lower_limits(void **state)
     assert_true(p[PP_BOUND_MEMORY] > 0.999);
 }
 
+/* Each by its values over the time in which its kernels ran, as sure as these are. */
+static void test_items(void **state)
+{
+    (void)state;
+    enum { PRODUCT, COPY, SLOW, UNMEASURED, LOADER, JOB, ITEMS, VALUES = 3 * 3 };
+    static char layer[] = "layer", empty[] = "";
+    pp_estimates_item items[ITEMS] = {[COPY] = {.idle_share = 0.5},
+                                      [LOADER] = {.kind = PP_ITEM_DATA},
+                                      [JOB] = {.kind = PP_ITEM_JOB}};
+    static const pp_metric metrics[] = {PP_METRIC_TENSOR_ACTIVE, PP_METRIC_FP32_ACTIVE,
+                                        PP_METRIC_DRAM_ACTIVE};
+    static const double means[3][3] = {{0.9, 0.1, 0.3}, {0.05, 0.05, 0.4}, {0.3, 0.2, 0.59}};
+    pp_estimate values[VALUES];
+    for (uint32_t i = 0; i < ITEMS; i++)
+        items[i].layer = i < LOADER ? layer : empty;
+    for (uint32_t i = 0; i < VALUES; i++)
+        values[i] = (pp_estimate){.item = i / 3,
+                                  .metric = metrics[i % 3],
+                                  .mean = means[i / 3][i % 3],
+                                  .standard_error = 0.02,
+                                  .basis = i / 3 == COPY ? PP_BASIS_ELAPSED : PP_BASIS_BUSY,
+                                  .group_mean = (double)NAN};
+    pp_estimates e = {.items = items, .n_items = ITEMS, .estimates = values, .n_estimates = VALUES};
+    assert_int_equal(pp_item_bounds_fill(&e, NULL), 0);
+    assert_int_equal(items[PRODUCT].bound, PP_BOUND_TENSOR);
+    assert_true(items[PRODUCT].bound_likely > 0.999);
+    assert_int_equal(items[COPY].bound, PP_BOUND_MEMORY); /* 0.4 of a time that idles by half */
+    assert_int_equal(items[SLOW].bound, PP_BOUND_LATENCY);
+    assert_near(items[SLOW].bound_likely, 0.6914625,
+                1e-6); /* half a standard error from the line */
+    assert_int_equal(items[UNMEASURED].bound, PP_BOUND_UNKNOWN);
+    assert_int_equal(items[LOADER].bound, PP_BOUND_DATA);
+    assert_true(isnan(items[JOB].bound_likely));
+    e.gap_ns = -1; /* nobody knows when kernels ran */
+    assert_int_equal(pp_item_bounds_fill(&e, NULL), 0);
+    assert_int_equal(items[COPY].bound, PP_BOUND_UNKNOWN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_near_the_line),
-        cmocka_unit_test(test_not_measured),
-        cmocka_unit_test(test_lower_limits),
+        cmocka_unit_test(test_each),         cmocka_unit_test(test_near_the_line),
+        cmocka_unit_test(test_not_measured), cmocka_unit_test(test_lower_limits),
+        cmocka_unit_test(test_items),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
