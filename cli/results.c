@@ -54,7 +54,7 @@ static json_t *per_step(const pp_estimates *s, int64_t ns)
 
 static json_t *item_object(const pp_estimates *s, const pp_estimates_item *i)
 {
-    const bool bound = i->bound != PP_BOUND_UNKNOWN;
+    const char *bound = pp_bound_told(i->bound, i->bound_likely);
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "kind", pp_item_kind_name(i->kind), "layer", i->layer, "type", i->type, "phase",
@@ -63,8 +63,8 @@ static json_t *item_object(const pp_estimates *s, const pp_estimates_item *i)
         per_step(s, i->total_ns), "leastMillisecondsPerStep", per_step(s, i->least_ns), "share",
         real(i->share), "busyNs", integer_or_null(i->busy_ns), "busyMillisecondsPerStep",
         per_step(s, i->busy_ns), "idleShare", real(i->idle_share), "busyReason",
-        text_or_null(i->busy_reason), "bound", text_or_null(bound ? pp_bound_name(i->bound) : NULL),
-        "boundLikely", real(bound ? i->bound_likely : (double)NAN), "metrics", json_object());
+        text_or_null(i->busy_reason), "bound", text_or_null(bound), "boundLikely",
+        real(bound ? i->bound_likely : (double)NAN), "metrics", json_object());
 }
 
 /* How values of replays hold against windows that were held out; nothing where there are none. */

@@ -19,10 +19,13 @@ enum {
     NAME_LEAST = 24, /* places of layers' names */
     TYPE_MOST = 20,  /* of their types, where the terminal is too narrow */
     METRIC_PLACES = 11,
+    BOUND_PLACES = 8,
     OTHER_PLACES = 62, /* of the columns beside names and metrics */
 };
 
 #define NOTHING_MS 0.0005
+/* A bound that is less likely is asked about. */
+#define SURE 0.95
 
 /* To the right of a column. A character of several bytes takes one place. */
 static void print_padded(FILE *to, const char *text, int places)
@@ -85,6 +88,7 @@ static void print_times(FILE *to, const json_t *item)
 typedef struct layout {
     pp_name_cut layer, type;
     bool metrics[PP_METRIC_COUNT]; /* by number; those of which the table has any value */
+    bool bounds;                   /* whether anything is known to be bound by something */
     double steps;                  /* that were marked */
     pp_table_view view;
     pp_name_cut kernels;
@@ -123,6 +127,7 @@ static void measure(layout *l, const json_t *item)
               type = pp_name_places(pp_results_text(item, "type"));
     l->layer.places = layer > l->layer.places ? layer : l->layer.places;
     l->type.places = type > l->type.places ? type : l->type.places;
+    l->bounds |= *pp_results_text(item, "bound") != '\0';
     pp_metric metric;
     for (int i = 0; (metric = pp_metric_in_column(i)) < PP_METRIC_COUNT; i++)
         l->metrics[metric] |= has_value(item, pp_metric_get(metric)->spec_name);
@@ -154,6 +159,7 @@ static void fit(layout *l, const json_t *items, int columns)
     int others = OTHER_PLACES;
     for (int m = 0; m < PP_METRIC_COUNT; m++)
         others += l->metrics[m] ? METRIC_PLACES + 1 : 0;
+    others += l->bounds ? BOUND_PLACES + 1 : 0;
     const int left = columns - others;
     if (columns <= 0 || l->layer.places + l->type.places <= left)
         return;
@@ -191,6 +197,15 @@ static void print_calls(FILE *to, const json_t *item, double steps)
         (void)fprintf(to, " %7s", "");
 }
 
+static void print_bound(FILE *to, const json_t *item)
+{
+    const char *bound = pp_results_text(item, "bound");
+    const bool sure = json_number_value(json_object_get(item, "boundLikely")) >= SURE;
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.7s%s", *bound ? bound : "-", *bound && !sure ? "?" : "");
+    (void)fprintf(to, " %-*s", BOUND_PLACES, text);
+}
+
 static void print_item(FILE *to, const layout *l, const json_t *item)
 {
     pp_name_print(to, name_of(item), &l->layer);
@@ -205,6 +220,8 @@ static void print_item(FILE *to, const layout *l, const json_t *item)
         if (l->metrics[metric])
             print_value(to, pp_json_get(item, "metrics", info->spec_name, NULL), info->shown);
     }
+    if (l->bounds)
+        print_bound(to, item);
     (void)fputc('\n', to);
     pp_table_kernels_print(to, item, &l->view, &l->kernels);
 }
@@ -316,8 +333,10 @@ static void print_heading(FILE *to, const layout *l, const json_t *gpu)
     print_device(to, json_object_get(gpu, "device"));
     print_amounts(to, job_of(gpu));
     print_achieved(to, job_of(gpu));
-    (void)fprintf(to, " (percent ± standard error; in brackets: of a group; -: not known; "
-                      "≤: with what marks may have added)\n");
+    (void)fprintf(to,
+                  " (percent ± standard error; in brackets: of a group; -: not known; "
+                  "≤: with what marks may have added%s)\n",
+                  l->bounds ? "; bound ?: less than 95 % sure" : "");
     (void)fprintf(to, "%-*s %-*s %-9s %7s %9s %6s %9s %6s", l->layer.places, "layer",
                   l->type.places, "type", "phase", "calls", "ms/step", "share", "busy ms", "idle");
     pp_metric metric;
@@ -325,6 +344,8 @@ static void print_heading(FILE *to, const layout *l, const json_t *gpu)
         if (l->metrics[metric])
             (void)fprintf(to, " %*s", METRIC_PLACES, pp_metric_get(metric)->heading);
     }
+    if (l->bounds)
+        (void)fprintf(to, " bound");
     (void)fputc('\n', to);
     if (l->view.kernels > 0 && pp_table_kernels_known(gpu))
         pp_table_kernels_heading(to);

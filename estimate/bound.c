@@ -15,6 +15,11 @@ const char *pp_bound_name(pp_bound bound)
     return names[bound];
 }
 
+const char *pp_bound_told(pp_bound bound, double likely)
+{
+    return bound != PP_BOUND_UNKNOWN && likely > 0 ? pp_bound_name(bound) : NULL;
+}
+
 pp_bound pp_bound_of_metric(pp_metric metric)
 {
     switch (metric) {

@@ -28,6 +28,9 @@ typedef enum pp_bound {
  * "Unknown". */
 const char *pp_bound_name(pp_bound bound);
 
+/** The name of a bound that is so likely; NULL: nothing is known, so 0 or NaN, or too little. */
+const char *pp_bound_told(pp_bound bound, double likely);
+
 /** Share of its limit that a unit was at, and its standard error; NaN: not measured. */
 typedef struct pp_bound_unit {
     double value, standard_error;

@@ -132,6 +132,23 @@ static void known_times_are_shown(void **state)
     json_decref(read);
 }
 
+static void bounds_are_shown(void **state)
+{
+    (void)state;
+    json_t *of = results(true), *read = NULL;
+    json_t *items = json_object_get(json_array_get(json_object_get(of, "gpus"), 0), "items");
+    (void)json_object_set_new(json_array_get(items, 0), "bound", json_string("Memory"));
+    (void)json_object_set_new(json_array_get(items, 0), "boundLikely", json_real(0.93));
+    free(written(of, &read));
+    char *table = printed(read);
+    holds(table, "   idle bound\n");
+    holds(table, "≤62.5% Memory? \n");
+    holds(table, "100.0% -       \n");
+    free(table);
+    json_decref(of);
+    json_decref(read);
+}
+
 /* One layer of the model "names", and one that takes no time, which is counted. */
 static void names_are_whole_or_lose_their_middle(void **state)
 {
@@ -270,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_no_formulas),
+        cmocka_unit_test(bounds_are_shown),
         cmocka_unit_test(known_times_are_shown),
         cmocka_unit_test(names_are_whole_or_lose_their_middle),
         cmocka_unit_test(unknown_times_are_not_zero),

@@ -183,13 +183,13 @@ static const char *get_busy_reason(const void *p)
 static const char *get_bound(const void *p)
 {
     const pp_estimates_item *item = p;
-    return item->bound == PP_BOUND_UNKNOWN ? NULL : pp_bound_name(item->bound);
+    return pp_bound_told(item->bound, item->bound_likely);
 }
 
 static double get_bound_likely(const void *p)
 {
     const pp_estimates_item *item = p;
-    return item->bound == PP_BOUND_UNKNOWN ? (double)NAN : item->bound_likely;
+    return pp_bound_told(item->bound, item->bound_likely) ? item->bound_likely : (double)NAN;
 }
 
 static pp_statement *add(pp_job *job, const char *sql, const char *session_uid, const char *pod_uid,
