@@ -32,6 +32,7 @@ METRICS = {"SMActive": "sm__cycles_active", "SMOccupancy": "sm__warps_active", "
 # What NVML counts as FP32Active (docs/accuracy.md): no integer instructions of that pipe.
 FP32 = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("ffma", "fadd", "fmul"))
 CYCLES = "sm__cycles_elapsed.sum"
+ELAPSED = "sm__cycles_elapsed.avg"
 LANES = 128  # threads whose instructions an SM executes in a cycle
 PASSES = (("SMActive", "SMOccupancy", "DRAMActive"), ("FP32Active",), ("TensorActive",))  # what ncu measures in one run each
 # Rows by their busy time; limits of the mean error of a metric, and of all p95, points (errors.py).
@@ -104,7 +105,7 @@ def percent(kernel, name, method):
 def measure(args, folder, kind="ncu", *options):
     ncu = shlex.split(os.environ.get("PP_NCU") or shutil.which("ncu") or sys.exit("no ncu on PATH: set PP_NCU"))
     for number, names in enumerate(PASSES):
-        metrics = ",".join([metric for name in names for metric in asked(name, args.method)] + [TIME])
+        metrics = ",".join([metric for name in names for metric in asked(name, args.method)] + [TIME, ELAPSED])
         text = run([*ncu, "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", metrics,
                     *(options or ("--profile-from-start", "off")), *command_of(args, "step")])
         (folder / f"{kind}{number}.csv").write_text(text, encoding="utf-8")
@@ -184,14 +185,36 @@ def ncu_is_longer(rows, runs):
     return statistics.median(kernel[TIME] - row[1] for run in runs for kernel, row in zip(run, rows) if kernel)
 
 
+def cycles(kernel):
+    """Of an SM, while ncu looked at a kernel; None in tables of earlier runs."""
+    text = kernel.get(ELAPSED)
+    return float(text.replace(",", "")) if text else None
+
+
+def idle_clock(runs):
+    """MHz: the fastest that an SM ran at, which is what it does where nothing slows it down."""
+    clocks = [cycles(kernel) / kernel[TIME] for run in runs for kernel in run if kernel and cycles(kernel)]
+    return max(clocks, default=None)
+
+
+def of_record(kernel, name, us, longer, clock):
+    """By what a share that ncu tells is to be multiplied to be one of the time that a kernel's record has.
+
+    Nothing of the kernel runs in the time by which ncu's is longer. Shares within SMs are of their cycles, of which such
+    time has more than as much of the kernel's own, where that slows the clock down."""
+    if name == "DRAMActive" or not clock or not cycles(kernel):
+        return (us + longer) / us
+    return cycles(kernel) / (cycles(kernel) - longer * clock)
+
+
 def truth(rows, runs, model, method="Sampling"):
     """{(layer, phase): {"us": of a step, metric: percent}} of rows all of whose kernels ncu saw.
 
     What ncu counts for a kernel it divides by a time that begins before and ends after what the kernel's record has:
     shares of that time are turned into shares of the record's by the median of the difference over all kernels.
     """
-    longer = ncu_is_longer(rows, runs)
-    lab.figure("ncu's kernels are longer than their records", longer, "us", kernels=len(rows), model=model)
+    longer, clock = ncu_is_longer(rows, runs), idle_clock(runs)
+    lab.figure("ncu's kernels are longer than their records", longer, "us", kernels=len(rows), idle_mhz=clock, model=model)
     sums, missed = {}, set()
     for i, (_, us, layer, phase) in enumerate(rows):
         row = sums.setdefault((layer, phase), {"us": 0.0, **dict.fromkeys(METRICS, 0.0)})
@@ -201,7 +224,7 @@ def truth(rows, runs, model, method="Sampling"):
                 missed.add((layer, phase))
                 continue
             for name in names:
-                row[name] += percent(run[i], name, method) * (us + longer)
+                row[name] += percent(run[i], name, method) * us * of_record(run[i], name, us, longer, clock)
     return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()
             if key not in missed}
 
