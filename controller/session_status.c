@@ -129,6 +129,8 @@ static void set_samples(json_t *to, const pp_session_stats *st)
         set_percent(to, "sampleReductionPercent", (double)st->samples_deduplicated / windows);
     if (windows > 0 && isfinite(st->samples_error))
         set_percent(to, "sampleErrorPercent", st->samples_error);
+    if (windows > 0 && isfinite(st->samples_spread))
+        set_percent(to, "sampleSpreadPercent", st->samples_spread);
 }
 
 static json_t *counts_value(const pp_session_decision *d)

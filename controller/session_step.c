@@ -464,6 +464,12 @@ static int64_t previous_count(const pp_session *s, const char *name)
     return json_integer_value(pp_json_get(s->status, "counts", name, NULL));
 }
 
+static double previous_percent(const pp_session *s, const char *name)
+{
+    const json_t *value = pp_json_get(s->status, "counts", name, NULL);
+    return value ? json_number_value(value) / 100 : (double)NAN;
+}
+
 /* As the status says them: what the store holds is not known. */
 static void recall_counts(const pp_session *s, pp_session_stats *ret)
 {
@@ -475,8 +481,8 @@ static void recall_counts(const pp_session *s, pp_session_stats *ret)
     ret->samples_joined = previous_count(s, "samplesJoined");
     ret->samples_stored = previous_count(s, "samplesStored");
     ret->samples_deduplicated = previous_count(s, "samplesDeduplicated");
-    const json_t *error = pp_json_get(s->status, "counts", "sampleErrorPercent", NULL);
-    ret->samples_error = error ? json_number_value(error) / 100 : (double)NAN;
+    ret->samples_error = previous_percent(s, "sampleErrorPercent");
+    ret->samples_spread = previous_percent(s, "sampleSpreadPercent");
 }
 
 static int64_t previous_place(const pp_session *s, const char *name)

@@ -151,8 +151,11 @@ typedef struct pp_estimates {
     size_t n_closures;
     pp_estimates_sample *sample_rows; /**< de-duplicated */
     size_t n_sample_rows;
-    double samples_error; /**< largest relative error of an item's mean by its share, from these */
-    bool truncated;       /**< more data than one solution may hold: the earliest were taken */
+    double samples_error;  /**< largest relative error of a mean of an item's, over windows or by
+                                its share of them, from these rows */
+    double samples_spread; /**< how far windows are from their rows, of the item and metric where it
+                                is most: root mean square, as a share of the metric's range */
+    bool truncated;        /**< more data than one solution may hold: the earliest were taken */
     bool shared; /**< others are known to have used the GPU meanwhile: by its metrics where no
                       kernel of ours ran; who knows it otherwise adds it */
 } pp_estimates;

@@ -1,6 +1,9 @@
 /*
  * Sample rows: for each reconstructed metric window, what each item took of it and what the
- * metrics read, folded where it repeats. For people and plots; estimates do not come from here.
+ * metrics read. Most windows are folded: of a training whose steps take longer than a window, each
+ * differs from the one before by what ran in it, and hardly one repeats. So runs of RUN windows are
+ * made first, and runs that repeat are folded. For people and plots; estimates do not come from
+ * here.
  */
 #include "estimate/sample_rows.h"
 #include "estimate/spans.h"
@@ -9,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 500000 };
+enum {
+    MAX_ROWS = 500000,
+    RUN = 24, /* at least, of 20 that would do for 95 %: items of few windows have a row, too */
+};
 
 /* Sorted, disjoint spans with the time before each, to measure overlaps by two searches. */
 typedef struct cover {
@@ -188,6 +194,7 @@ static void read_window(const pp_problem *p, const pp_regression_window *w, pp_s
         ret->values[m] = (double)NAN;
     for (size_t m = 0; m < p->n_metrics; m++)
         ret->values[p->metric_ids[m]] = value_at(&p->metrics[m], w->stamp_ns);
+    memcpy(ret->by_share, ret->values, sizeof(ret->by_share));
 }
 
 static int push(pp_estimates *s, size_t *room, size_t item, const pp_sample_row *row, pp_error *err)
@@ -204,59 +211,149 @@ static int push(pp_estimates *s, size_t *room, size_t item, const pp_sample_row 
     return 0;
 }
 
-/* Sums of the metrics' values by the item's share. */
-static void add_weighted(const pp_sample_row *row, double sums[PP_METRIC_COUNT])
+/* Sums over windows or rows of one item, whose means these are. */
+typedef struct sums {
+    double windows[PP_METRIC_COUNT];
+    double values[PP_METRIC_COUNT];
+    double by_share[PP_METRIC_COUNT];
+    double squares[PP_METRIC_COUNT];
+} sums;
+
+static void add_up(sums *s, const pp_sample_row *row)
 {
-    for (int m = 0; m < PP_METRIC_COUNT; m++)
-        if (!isnan(row->values[m]))
-            sums[m] += (double)row->windows * row->share * row->values[m];
+    const double n = (double)row->windows;
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        if (isnan(row->values[m]))
+            continue;
+        s->windows[m] += n;
+        s->values[m] += n * row->values[m];
+        s->by_share[m] += n * row->share * row->by_share[m];
+        s->squares[m] += n * row->values[m] * row->values[m];
+    }
 }
 
-/* By how much the item's rows miss its means, which are of the same weights: a mean over windows is
- * theirs, one by the item's share is not quite, where share and value vary together in a row. */
-static double error_of(const double sums[PP_METRIC_COUNT], const pp_estimates *s, size_t from)
+static double difference(double is, double was)
 {
-    double folded[PP_METRIC_COUNT] = {0};
-    double worst = 0;
-    for (size_t i = from; i < s->n_sample_rows; i++)
-        add_weighted(&s->sample_rows[i].row, folded);
-    for (int m = 0; m < PP_METRIC_COUNT; m++)
-        if (sums[m] != 0)
-            worst = fmax(worst, fabs(folded[m] / sums[m] - 1));
-    return worst;
+    return was != 0 ? fabs(is / was - 1) : 0;
+}
+
+/* What rows cost that stand for these windows: by how much their means are off, which are of the
+ * same weights, and how far a window is from its row, where the metric's range says what is far. */
+static void tell_cost(const sums *windows, const sums *rows, pp_estimates *s)
+{
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const pp_metric_info *info = pp_metric_get((pp_metric)m);
+        if (windows->windows[m] <= 0)
+            continue;
+        s->samples_error =
+            fmax(s->samples_error, fmax(difference(rows->values[m], windows->values[m]),
+                                        difference(rows->by_share[m], windows->by_share[m])));
+        if (isnan(info->min) || isnan(info->max))
+            continue;
+        /* Of a row's windows: their squares' sum less that of their mean's. */
+        const double left = fmax(windows->squares[m] - rows->squares[m], 0);
+        s->samples_spread =
+            fmax(s->samples_spread, sqrt(left / windows->windows[m]) / (info->max - info->min));
+    }
+}
+
+/* Rows of one item in the making, in the order of time. */
+typedef struct maker {
+    pp_estimates *s;
+    size_t *room;
+    size_t item;
+    double tolerance; /* per cent; 0: a row for each window */
+    size_t from;      /* the item's first row */
+    int64_t runs;     /* to be made of ... */
+    int64_t windows;  /* ... this many windows */
+    int64_t taken;    /* of these */
+    int64_t at;       /* the run that is being made */
+    pp_sample_row run;
+    pp_sample_row first; /* run that the last row began as */
+} maker;
+
+static bool is_full(const maker *k)
+{
+    return k->s->n_sample_rows >= MAX_ROWS;
+}
+
+/* The run becomes a row, or part of the last one. */
+static int end_run(maker *k, pp_error *err)
+{
+    if (k->run.windows == 0)
+        return 0;
+    pp_sample_row *last =
+        k->s->n_sample_rows > k->from ? &k->s->sample_rows[k->s->n_sample_rows - 1].row : NULL;
+    if (last && k->tolerance > 0 && pp_dedup_fold(last, &k->first, &k->run, k->tolerance))
+        return 0;
+    k->first = k->run;
+    if (!is_full(k))
+        return push(k->s, k->room, k->item, &k->run, err);
+    k->s->truncated = true;
+    return 0;
+}
+
+static int take_window(maker *k, const pp_sample_row *row, pp_error *err)
+{
+    const int64_t at = k->taken++ * k->runs / k->windows;
+    if (at == k->at && k->run.windows > 0 && pp_dedup_join(&k->run, row))
+        return 0;
+    const int rc = end_run(k, err);
+    k->at = at;
+    k->run = *row;
+    return rc;
+}
+
+/* Share of window i that the item took; 0: no row stands for it. Each end of windows counts once,
+ * for it is what names a row. */
+static double share_in(const pp_regression_result *r, const covers *c, size_t item, size_t i)
+{
+    const pp_regression_window *w = &r->windows[i];
+    const bool again = i > 0 && w->end_ns <= r->windows[i - 1].end_ns;
+    return w->usable && w->end_ns > w->start_ns && !again ? share_of(c, item, w) : 0;
+}
+
+static int64_t count_windows(const pp_regression_result *r, const covers *c, size_t item)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < r->n_windows; i++)
+        n += share_in(r, c, item, i) > 0;
+    return n;
 }
 
 /* One item's rows, in the order of time. */
-static int make_item(const pp_problem *p, const pp_regression_result *r, const covers *c,
-                     double tolerance, size_t item, size_t *room, pp_estimates *s, pp_error *err)
+static int make_item(const pp_problem *p, const pp_regression_result *r, const covers *c, maker *k,
+                     pp_error *err)
 {
-    const size_t from = s->n_sample_rows;
-    double sums[PP_METRIC_COUNT] = {0};
-    pp_sample_row *last = NULL;
-    pp_sample_row first;
-    for (size_t i = 0; i < r->n_windows; i++) {
-        const pp_regression_window *w = &r->windows[i];
-        const double share = w->usable && w->end_ns > w->start_ns ? share_of(c, item, w) : 0;
+    sums windows = {0}, rows = {0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->n_windows && !is_full(k); i++) {
+        const double share = share_in(r, c, k->item, i);
         pp_sample_row row;
         if (share <= 0)
             continue;
-        s->items[item].windows++;
-        read_window(p, w, &row);
+        read_window(p, &r->windows[i], &row);
         row.share = share;
-        add_weighted(&row, sums);
-        if (last && pp_dedup_fold(last, &first, &row, tolerance))
-            continue;
-        if (s->n_sample_rows >= MAX_ROWS) {
-            s->truncated = true;
-            return 0;
-        }
-        if (push(s, room, item, &row, err) < 0)
-            return -1;
-        last = &s->sample_rows[s->n_sample_rows - 1].row;
-        first = row;
+        add_up(&windows, &row);
+        rc = take_window(k, &row, err);
     }
-    s->samples_error = fmax(s->samples_error, error_of(sums, s, from));
+    if (rc < 0 || end_run(k, err) < 0)
+        return -1;
+    for (size_t i = k->from; i < k->s->n_sample_rows; i++)
+        add_up(&rows, &k->s->sample_rows[i].row);
+    if (is_full(k))
+        k->s->truncated = k->s->truncated || k->taken < k->windows;
+    else
+        tell_cost(&windows, &rows, k->s);
     return 0;
+}
+
+/* Windows are dealt to runs evenly, so that each has RUN at least, where there are as many. */
+static int64_t count_runs(int64_t windows, double tolerance_percent)
+{
+    if (tolerance_percent <= 0)
+        return windows;
+    return windows < RUN ? 1 : windows / RUN;
 }
 
 int pp_sample_rows_make(const pp_problem *p, const pp_regression_result *r,
@@ -265,8 +362,18 @@ int pp_sample_rows_make(const pp_problem *p, const pp_regression_result *r,
     covers c = {0};
     size_t room = 0;
     int rc = covers_make(p, &c, err);
-    for (size_t item = 0; rc == 0 && item < r->n_rows; item++)
-        rc = make_item(p, r, &c, tolerance_percent, item, &room, s, err);
+    for (size_t item = 0; rc == 0 && item < r->n_rows; item++) {
+        const int64_t windows = count_windows(r, &c, item);
+        maker k = {.s = s,
+                   .room = &room,
+                   .item = item,
+                   .tolerance = tolerance_percent,
+                   .from = s->n_sample_rows,
+                   .windows = windows,
+                   .runs = count_runs(windows, tolerance_percent)};
+        s->items[item].windows = windows;
+        rc = make_item(p, r, &c, &k, err);
+    }
     covers_done(&c);
     s->items[r->n_rows].windows = s->windows;
     return rc;

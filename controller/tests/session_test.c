@@ -458,6 +458,7 @@ static void report(world *w, size_t pod, double first, double last)
     st->samples_stored = 300;
     st->samples_deduplicated = 100;
     st->samples_error = 0.00456;
+    st->samples_spread = 0.123456;
     st->layers = 21;
 }
 
@@ -1965,6 +1966,8 @@ static void test_unread(void **state)
     assert_true(json_real_value(pp_json_get(status, "counts", "sampleReductionPercent", NULL)) ==
                 25);
     assert_true(json_real_value(pp_json_get(status, "counts", "sampleErrorPercent", NULL)) == 0.46);
+    assert_true(json_real_value(pp_json_get(status, "counts", "sampleSpreadPercent", NULL)) ==
+                12.35);
     assert_int_equal(json_integer_value(pp_json_get(status, "counts", "podsReporting", NULL)), 1);
     assert_int_equal(json_integer_value(pp_json_get(status, "progress", "batch", NULL)), 7);
     assert_true(w.did.n_targets == 1 && w.did.targets[0].steps == 10 &&

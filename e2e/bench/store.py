@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """How fast is the store: rows per second against COPY, and each query of the API and of the dashboards at ten million sample rows?
+How many rows does folding windows spare, and what does it cost the means that are made of them?
 
 Needs the build (`--build`), no GPU and no cluster: it starts a Postgres of its own by operator/store/tests/postgres, as that is
-configured there, and fills it with e2e/bench/store_rows.sql.
+configured there, and fills it with e2e/bench/store_rows.sql, or with recorded runs.
 """
 import argparse
+import itertools
 import json
+import math
 import os
 import pathlib
 import random
@@ -24,6 +27,10 @@ MILLISECONDS = 100  # at the 95th percentile, of each query
 SECOND = 1000  # of retention, which nobody waits for but what the operator writes of solutions
 LARGE = "(SELECT count(*) FROM target WHERE session_uid = s.uid) = 32"
 SHARE = 0.5  # of what COPY of the same rows does, at least
+TOLERANCE = 5  # as a session has it that says nothing else
+REDUCTION = 95  # per cent of windows, at least
+ERROR = 1  # per cent of any mean, at most
+RECORDINGS = {"demo": 250, "in_step": 250, "regression": 100}  # of cli/tests/recordings: windows in ms
 KINDS = ("sessions_of", "sessions", "session", "layers", "quality", "kernels", "waits", "copies", "ranks", "timeline", "patterns",
          "pattern", "workloads", "workload")
 
@@ -190,20 +197,87 @@ def reading(server, args):
     retention(server, conninfo)
 
 
+# --- folding ----------------------------------------------------------------
+
+def lines_of(folder, milliseconds, tolerance):
+    """A recorded run, as store_replay takes it."""
+    batches = [json.loads(line) for line in (folder / "batches.jsonl").read_text(encoding="utf-8").splitlines()]
+    uid, named = batches[0]["session"], {"namespace": "ns", "name": folder.name}
+    yield {"type": "session", "uid": uid, "method": "Regression", "created": 1, "spec": {}, **named}
+    yield {"type": "target", "session": uid, "pod": "pod", "workload": "job", **named}
+    for batch in batches:
+        yield {"type": "batch", "pod": "pod", "batch": batch}
+    for line in (folder / "samples.jsonl").read_text(encoding="utf-8").splitlines():
+        of = json.loads(line)
+        for at, value in zip(itertools.accumulate(of["at"]), of["value"]):
+            yield {"type": "sample", "gpu": of["gpu"], "metric": of["metric"], "at": at, "value": value}
+    yield {"type": "solve", "session": uid, "pod": "pod", "window": milliseconds * 10**6, "scrape": milliseconds * 10**6, "lag": 0,
+           "error": 0.05, "tolerance": tolerance}
+
+
+def rows_of(server, name, tolerance):
+    """(rows of `sample` of a recorded run, as they are stored with a tolerance; how far windows are from them, in per cent)"""
+    conninfo = server.database(f"t_{name}_{tolerance}")
+    text = "".join(json.dumps(line) + "\n" for line in lines_of(ROOT / "cli/tests/recordings" / name, RECORDINGS[name], tolerance))
+    run(server.bench.parent / "store_replay", conninfo, input=text)
+    rows = psql(conninfo, "-c", "SELECT to_json(s) FROM sample s ORDER BY layer, phase, first_ns").splitlines()
+    return [json.loads(row) for row in rows], 100 * float(psql(conninfo, "-c", "SELECT max(samples_spread) FROM attribution"))
+
+
+def means(rows, suffix, part=(-math.inf, math.inf)):
+    """{(layer, phase, metric, of what): mean} over windows and by share; of a part of the time, rows count by how much of them is in it."""
+    sums = {}
+    for row in rows:
+        first, last = row["first_ns"], row["last_ns"]
+        inside = (min(last, part[1]) - max(first, part[0])) / (last - first) if last > first else part[0] <= first < part[1]
+        for metric in [key for key in row if f"{key}_by_share" in row and row[key] is not None]:
+            for kind, weight, value in (("windows", row["windows"], row[metric]),
+                                        ("share", row["windows"] * row["share"], row[metric + suffix])):
+                of = sums.setdefault((row["layer"], row["phase"], metric, kind), [0, 0])
+                of[0] += weight * max(inside, 0)
+                of[1] += weight * max(inside, 0) * value
+    return {key: value / weight for key, (weight, value) in sums.items() if weight > 0}
+
+
+def folding(server):
+    """What is stored of recorded runs, held against a row for each window. The means of these are of what was read and of nothing
+    else; nothing is asked of halves of the time, which rows that lie in both do not tell apart."""
+    for name in RECORDINGS:
+        each, _ = rows_of(server, name, 0)
+        folded, spread = rows_of(server, name, TOLERANCE)
+        if not each or any(row["windows"] != 1 for row in each) or sum(row["windows"] for row in folded) != len(each):
+            sys.exit(f"{name}: windows are lost, or folded at a tolerance of 0")
+        reduction = 100 * (1 - len(folded) / len(each))
+        lab.figure(f"folding, {name}: windows that are no rows", reduction, "%", must=REDUCTION, holds=reduction >= REDUCTION,
+                   windows=len(each), rows=len(folded))
+        was, now = means(each, ""), means(folded, "_by_share")
+        errors = [0 if value == now[key] else abs(now[key] / value - 1) if value else math.inf for key, value in was.items()]
+        lab.figure(f"folding, {name}: error of a mean, the largest", 100 * max(errors), "%", limit=ERROR, means=len(errors))
+        lab.figure(f"folding, {name}: windows from their rows, root mean square of the worst", spread, "% of the range")
+        middle = (min(row["first_ns"] for row in each) + max(row["last_ns"] for row in each)) / 2
+        apart = [abs(value - now[key]) for part in ((-math.inf, middle), (middle, math.inf))
+                 for was, now in [(means(each, "", part), means(folded, "_by_share", part))]
+                 for key, value in was.items() if key in now and key[2].endswith("_active")]
+        lab.figure(f"folding, {name}: means of each half of the time, the median's difference", 100 * percentile(apart, 0.5), "points",
+                   most=100 * max(apart))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=ROOT / "build/dev", help="folder of the build")
     parser.add_argument("--sessions", type=int, default=2000, help="2000 have ten million sample rows")
     parser.add_argument("--times", type=int, default=100, help="that each query is asked, of sessions at random")
     parser.add_argument("--rounds", type=int, default=5, help="of writing")
-    parser.add_argument("--only", choices=("write", "read"))
+    parser.add_argument("--only", choices=("write", "read", "fold"))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         server = Server(args.build, folder)
         try:
-            if args.only != "read":
+            if args.only in (None, "write"):
                 writing(server, args.rounds)
-            if args.only != "write":
+            if args.only in (None, "fold"):
+                folding(server)
+            if args.only in (None, "read"):
                 reading(server, args)
         finally:
             server.stop()

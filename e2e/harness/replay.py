@@ -138,7 +138,8 @@ RESULTS = {
     "fit": ("metric", "r2, noise, step_variation, closure, windows, dropped_samples, repeated_samples"),
     "attribution": ("final", "windows, samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, "
                              "truncated, step_ns, gap_ns"),
-    "sample": ("layer, phase, first_ns", "last_ns, windows, share, gpu_util, gpu_mem, dram_active, fp32_active, sm_active"),
+    "sample": ("layer, phase, first_ns", "last_ns, windows, share, gpu_util, gpu_mem, dram_active, fp32_active, sm_active, "
+                                           "gpu_util_by_share, sm_active_by_share"),
 }
 
 

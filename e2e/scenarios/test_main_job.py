@@ -182,6 +182,7 @@ def test_sample_rows_are_deduplicated(run, world):
     assert row["stored"] == counts["samplesStored"]
     assert row["windows"] - row["stored"] == counts["samplesDeduplicated"]
     assert row["most"] > 1
+    assert counts["sampleErrorPercent"] <= 1 and counts["sampleSpreadPercent"] > 0
 
 
 def test_nothing_is_invented(run):

@@ -14,6 +14,7 @@ static pp_sample_row row(int64_t at, double util, double mem, double sm)
     r.values[PP_METRIC_GPU_UTIL] = util;
     r.values[PP_METRIC_GPU_MEM] = mem;
     r.values[PP_METRIC_SM_ACTIVE] = sm;
+    memcpy(r.by_share, r.values, sizeof r.by_share);
     return r;
 }
 
@@ -49,6 +50,8 @@ static void test_fold(void **state)
     assert_true(fabs(last.share - 0.7) < 1e-12);
     assert_true(fabs(last.values[PP_METRIC_GPU_UTIL] - 154.0 / 3) < 1e-12);
     assert_true(isnan(last.values[PP_METRIC_DRAM_ACTIVE]));
+    assert_true(fabs(last.by_share[PP_METRIC_GPU_UTIL] - (50 * 0.5 + 52 * 1.6) / 2.1) < 1e-12);
+    assert_true(isnan(last.by_share[PP_METRIC_DRAM_ACTIVE]));
     pp_sample_row copy = last;
     assert_true(pp_dedup_fold(&last, &first, &next, 5)); /* seen twice counts once */
     assert_memory_equal(&copy, &last, sizeof copy);
@@ -57,6 +60,25 @@ static void test_fold(void **state)
     assert_false(pp_dedup_fold(&last, &first, &overlapping, 5));
     pp_sample_row before = row(5, 50, 1000, 0.5);
     assert_false(pp_dedup_fold(&last, &first, &before, 5));
+}
+
+/* Whatever the values: only what was measured has to be the same. */
+static void test_join(void **state)
+{
+    (void)state;
+    pp_sample_row last = row(10, 0, 1000, 0), next = row(20, 100, 3000, 1);
+    next.share = 1;
+    assert_true(pp_dedup_join(&last, &next));
+    assert_true(last.windows == 2 && last.share == 0.75 && last.last_ns == 20);
+    assert_true(last.values[PP_METRIC_SM_ACTIVE] == 0.5);
+    assert_true(fabs(last.by_share[PP_METRIC_SM_ACTIVE] - 2 / 3.0) < 1e-12);
+    const pp_sample_row less = row(30, 50, 1000, NONE), more = row(30, 50, 1000, 0.5);
+    const pp_sample_row copy = last;
+    assert_false(pp_dedup_join(&last, &less));
+    assert_memory_equal(&copy, &last, sizeof copy);
+    pp_sample_row unmeasured = row(10, 50, 1000, NONE);
+    assert_false(pp_dedup_join(&unmeasured, &more));
+    assert_true(pp_dedup_join(&unmeasured, &less));
 }
 
 /* Values that creep must not be folded for ever into the first. */
@@ -147,8 +169,8 @@ static void test_convert(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),  cmocka_unit_test(test_fold),    cmocka_unit_test(test_drift),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_same),  cmocka_unit_test(test_fold),  cmocka_unit_test(test_join),
+        cmocka_unit_test(test_drift), cmocka_unit_test(test_names), cmocka_unit_test(test_convert),
     };
     return cmocka_run_group_tests_name("dedup", tests, NULL, NULL);
 }

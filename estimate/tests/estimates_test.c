@@ -659,49 +659,106 @@ static void training_becomes_rows(void **state)
     discard(&st);
 }
 
-/* SMActive of an item's rows: its mean over windows, and the mean by the item's share of them. */
-static void means_of(const pp_estimates *s, uint32_t item, double *over_windows, double *by_share)
+/* An item's means of a metric, from its rows: over windows, and by the item's share of them. */
+static void means_of(const pp_estimates *s, uint32_t item, pp_metric metric, double *over_windows,
+                     double *by_share)
 {
     double n = 0, sum = 0, share = 0, weighted = 0;
     for (size_t i = 0; i < s->n_sample_rows; i++) {
         const pp_sample_row *row = &s->sample_rows[i].row;
-        const double value = row->values[PP_METRIC_SM_ACTIVE];
         if (s->sample_rows[i].item != item)
             continue;
         n += (double)row->windows;
-        sum += (double)row->windows * value;
+        sum += (double)row->windows * row->values[metric];
         share += (double)row->windows * row->share;
-        weighted += (double)row->windows * row->share * value;
+        weighted += (double)row->windows * row->share * row->by_share[metric];
     }
     *over_windows = sum / n;
     *by_share = weighted / share;
 }
 
-/* Of coarse rows and of one for each window. */
+/* The row of the item that stands for a window. */
+static const pp_sample_row *row_of(const pp_estimates *s, const pp_estimates_sample *window)
+{
+    for (size_t i = 0; i < s->n_sample_rows; i++) {
+        const pp_sample_row *row = &s->sample_rows[i].row;
+        if (s->sample_rows[i].item == window->item && row->first_ns <= window->row.first_ns &&
+            row->last_ns >= window->row.first_ns)
+            return row;
+    }
+    fail_msg("no row stands for a window of item %u", window->item);
+    return NULL;
+}
+
+/* Root mean square of what an item's windows are apart from their rows. */
+static double spread_of(const pp_estimates *each, const pp_estimates *rows, uint32_t item)
+{
+    double n = 0, sum = 0;
+    for (size_t i = 0; i < each->n_sample_rows; i++) {
+        const pp_estimates_sample *window = &each->sample_rows[i];
+        if (window->item != item)
+            continue;
+        const double apart = window->row.values[PP_METRIC_SM_ACTIVE] -
+                             row_of(rows, window)->values[PP_METRIC_SM_ACTIVE];
+        sum += apart * apart;
+        n++;
+    }
+    return n > 0 ? sqrt(sum / n) : 0;
+}
+
+static void check_means(const pp_estimates *each, const pp_estimates *folded)
+{
+    for (uint32_t i = 0; i + 1 < each->n_items; i++) {
+        double mean, by_share, folded_mean, folded_by_share;
+        means_of(each, i, PP_METRIC_SM_ACTIVE, &mean, &by_share);
+        means_of(folded, i, PP_METRIC_SM_ACTIVE, &folded_mean, &folded_by_share);
+        if (isnan(mean)) /* it never ran */
+            continue;
+        assert_true(fabs(folded_mean - mean) < 1e-12);
+        assert_true(fabs(folded_by_share - by_share) < 1e-12);
+    }
+}
+
+/* Of rows, against one for each window: 95 % of them, and no mean. */
 static void what_folding_costs(void **state)
 {
     (void)state;
     stored st = {0};
     const sim_config config = small();
-    double worst = 0;
+    double spread = 0;
     store(&st, &config);
     pp_estimates *each = solve_within(&st.activity, false, 0);
-    pp_estimates *folded = solve_within(&st.activity, false, 20);
-    assert_true(folded->n_sample_rows < each->n_sample_rows / 2);
-    assert_true(each->samples_error < 1e-12);
-    for (uint32_t i = 0; i + 1 < each->n_items; i++) {
-        double mean, by_share, folded_mean, folded_by_share;
-        means_of(each, i, &mean, &by_share);
-        means_of(folded, i, &folded_mean, &folded_by_share);
-        if (isnan(mean)) /* it never ran */
-            continue;
-        assert_true(fabs(folded_mean - mean) < 1e-12);
-        worst = fmax(worst, fabs(folded_by_share / by_share - 1));
-    }
-    assert_true(worst > 0.01);
-    assert_true(fabs(folded->samples_error - worst) < 1e-9);
+    int64_t windows = 0;
+    for (size_t i = 0; i + 1 < each->n_items; i++)
+        windows += each->items[i].windows;
+    assert_int_equal(each->n_sample_rows, windows); /* of a tolerance of 0 */
+    assert_true(each->samples_error < 1e-12 && each->samples_spread < 1e-12);
+    pp_estimates *folded = solve_within(&st.activity, false, 5);
+    assert_true((double)folded->n_sample_rows <= 0.05 * (double)windows);
+    assert_true(folded->samples_error < 1e-9);
+    check_means(each, folded);
+    for (uint32_t i = 0; i + 1 < each->n_items; i++)
+        spread = fmax(spread, spread_of(each, folded, i));
+    assert_true(spread > 0.01 && fabs(folded->samples_spread - spread) < 1e-6);
     pp_estimates_free(each);
     pp_estimates_free(folded);
+    discard(&st);
+}
+
+/* Where it is small, runs are not folded: rows are of 24 windows at least, and of 47 at most. */
+static void runs_of_windows(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    pp_estimates *s = solve_within(&st.activity, false, 1e-9);
+    for (size_t i = 0; i < s->n_sample_rows; i++) {
+        const int64_t windows = s->sample_rows[i].row.windows;
+        const int64_t of_item = s->items[s->sample_rows[i].item].windows;
+        assert_in_range(windows, of_item < 24 ? of_item : 24, 47);
+    }
+    pp_estimates_free(s);
     discard(&st);
 }
 
@@ -979,6 +1036,7 @@ int main(void)
         cmocka_unit_test(unknown_gpu),
         cmocka_unit_test(training_becomes_rows),
         cmocka_unit_test(what_folding_costs),
+        cmocka_unit_test(runs_of_windows),
         cmocka_unit_test(no_gpu_gives_times),
         cmocka_unit_test(without_a_gpu_each_has_its_own_time),
         cmocka_unit_test(memory_is_the_jobs),

@@ -16,13 +16,13 @@ static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
     "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
     "step_ns, gap_ns, shared, counted_steps, counted_ns, captures, first_step_ns, last_step_ns, "
-    "samples_error) "
+    "samples_error, samples_spread) "
     "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1), "
     "$16 OR EXISTS (SELECT 1 FROM process p JOIN target o USING (session_uid, pod_uid), target t "
     "WHERE p.session_uid = $1 AND p.pod_uid <> $2 AND $3 = ANY (p.gpus) "
     "AND t.session_uid = $1 AND t.pod_uid = $2 AND o.observed_first_ns < t.observed_last_ns "
     "AND t.observed_first_ns < o.observed_last_ns), $17, $18, $19, nullif($20, 0), "
-    "nullif($21, 0), $22) "
+    "nullif($21, 0), $22, $23) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
@@ -32,7 +32,7 @@ static const char attribution_sql[] =
     "shared = a.shared OR excluded.shared, counted_steps = excluded.counted_steps, "
     "counted_ns = excluded.counted_ns, captures = excluded.captures, "
     "first_step_ns = excluded.first_step_ns, last_step_ns = excluded.last_step_ns, "
-    "samples_error = excluded.samples_error "
+    "samples_error = excluded.samples_error, samples_spread = excluded.samples_spread "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -96,18 +96,19 @@ static const char fits_sql[] =
     "explained, miss, expected_miss, items, items_z, idle, idle_stderr, shift_ns, "
     "shift_stderr_ns, untold) WHERE " STANDS;
 
-/* A column for each metric, named as the metric's own. */
+/* Two columns for each metric: its means, and those by share. */
 static const char *make_samples_sql(void)
 {
-    static char sql[2048];
-    char columns[512] = "", arrays[512] = "";
+    static char sql[4096];
+    char columns[1024] = "", arrays[1024] = "";
     size_t named = 0, given = 0;
     if (sql[0])
         return sql;
-    for (int m = 0; m < PP_METRIC_COUNT; m++) {
-        named += (size_t)snprintf(columns + named, sizeof columns - named, ", %s",
-                                  pp_metric_get((pp_metric)m)->column);
-        given += (size_t)snprintf(arrays + given, sizeof arrays - given, ", $%d::float8[]", 10 + m);
+    for (int i = 0; i < 2 * PP_METRIC_COUNT; i++) {
+        named += (size_t)snprintf(columns + named, sizeof columns - named, ", %s%s",
+                                  pp_metric_get((pp_metric)(i % PP_METRIC_COUNT))->column,
+                                  i < PP_METRIC_COUNT ? "" : "_by_share");
+        given += (size_t)snprintf(arrays + given, sizeof arrays - given, ", $%d::float8[]", 10 + i);
     }
     (void)snprintf(sql, sizeof sql,
                    "INSERT INTO sample (session_uid, pod_uid, gpu_uuid, layer, phase, "
@@ -229,6 +230,7 @@ static void add_attribution(pp_statement *s, const pp_estimates *in, bool final)
     pp_sql_int8(s, in->first_step_ns);
     pp_sql_int8(s, in->last_step_ns);
     pp_sql_float8(s, in->n_sample_rows > 0 ? in->samples_error : (double)NAN);
+    pp_sql_float8(s, in->n_sample_rows > 0 ? in->samples_spread : (double)NAN);
 }
 
 static void add_items(pp_statement *s, const pp_estimates *in)
@@ -451,6 +453,16 @@ ROW_INT_GETTER(row_last, last_ns)
 ROW_INT_GETTER(row_windows, windows)
 ROW_FLOAT_GETTER(row_share, share)
 ROW_FLOAT_GETTER(row_value, values[((const named *)p)->metric])
+ROW_FLOAT_GETTER(row_by_share, by_share[((const named *)p)->metric])
+
+static void add_row_values(pp_statement *s, named *r, size_t n, double (*value)(const void *))
+{
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        for (size_t i = 0; i < n; i++)
+            r[i].metric = (pp_metric)m;
+        pp_sql_floats(s, r, n, sizeof(*r), value);
+    }
+}
 
 static void add_sample_rows(pp_statement *s, named *r, size_t n)
 {
@@ -461,11 +473,8 @@ static void add_sample_rows(pp_statement *s, named *r, size_t n)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_last);
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, r, n, size, row_windows);
     pp_sql_floats(s, r, n, size, row_share);
-    for (int m = 0; m < PP_METRIC_COUNT; m++) {
-        for (size_t i = 0; i < n; i++)
-            r[i].metric = (pp_metric)m;
-        pp_sql_floats(s, r, n, size, row_value);
-    }
+    add_row_values(s, r, n, row_value);
+    add_row_values(s, r, n, row_by_share);
 }
 
 static void add_rows(pp_job *job, const char *session_uid, const char *pod_uid,

@@ -58,7 +58,8 @@ static const char figures_sql[] =
     "e.own, e.groups, q.judged, q.doubted, q.predicted, q.least, coalesce(q.doubt, q.untold), "
     "(SELECT coalesce(sum(c), 0)::bigint FROM (SELECT min(counted_steps) AS c FROM attribution "
     " WHERE session_uid = $1 GROUP BY pod_uid) least), "
-    "(SELECT max(samples_error) FROM attribution WHERE session_uid = $1) FROM "
+    "(SELECT max(samples_error) FROM attribution WHERE session_uid = $1), "
+    "(SELECT max(samples_spread) FROM attribution WHERE session_uid = $1) FROM "
     /* A metric of a GPU is in doubt where nothing tells it that is not. */
     "(SELECT count(*) AS judged, count(*) FILTER (WHERE doubted) AS doubted, "
     " count(explained) FILTER (WHERE NOT doubted) AS predicted, "
@@ -184,6 +185,7 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
     (void)snprintf(all->doubt, sizeof(all->doubt), "%s", doubt ? doubt : "");
     all->counted_steps = pp_row_int(r, row, 16, 0);
     all->samples_error = pp_row_float(r, row, 17);
+    all->samples_spread = pp_row_float(r, row, 18);
 }
 
 static void take_seen(pp_session_stats *all, const PGresult *r, int row)

@@ -183,7 +183,8 @@ static void make_items(pp_estimates_item *items, pp_estimates_sample *rows, char
                                                .windows = 2,
                                                .share = 0.01}};
             for (int m = 0; m < PP_METRIC_COUNT; m++)
-                s->row.values[m] = m < 8 ? (w * 31 + m) % 100 / 100.0 : (double)NAN;
+                s->row.values[m] = s->row.by_share[m] =
+                    m < 8 ? (w * 31 + m) % 100 / 100.0 : (double)NAN;
         }
     }
 }

@@ -1162,11 +1162,13 @@ static void make_job_estimates(pp_estimate estimates[3], double mean)
 
 static void make_sample(pp_estimates_sample *sample, double mean)
 {
-    *sample = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}}};
+    *sample = (pp_estimates_sample){0, {T0, T0 + SECOND, 3, 0.5, {0}, {0}}};
     for (int m = 0; m < PP_METRIC_COUNT; m++)
-        sample->row.values[m] = NONE;
+        sample->row.values[m] = sample->row.by_share[m] = NONE;
     sample->row.values[PP_METRIC_GPU_UTIL] = 80;
+    sample->row.by_share[PP_METRIC_GPU_UTIL] = 85;
     sample->row.values[PP_METRIC_SM_ACTIVE] = mean;
+    sample->row.by_share[PP_METRIC_SM_ACTIVE] = 2 * mean;
 }
 
 static void make_fits(pp_estimates_fit fits[FITS])
@@ -1235,7 +1237,8 @@ static void make_solution(pp_estimates *s, double mean)
                         .n_closures = 1,
                         .sample_rows = rows,
                         .n_sample_rows = 1,
-                        .samples_error = 0.0025};
+                        .samples_error = 0.0025,
+                        .samples_spread = 0.125};
 }
 
 static void put_solution(fixture *f, double mean, bool final)
@@ -1759,13 +1762,15 @@ static void solution_is_replaced(void **state)
            "layer|bot.0|backward|known only together with its group|NULL|NULL");
     expect(f, "SELECT metric, method, source FROM estimate WHERE phase = 'forward' ORDER BY metric",
            "gpu_util|regression|prometheus\nsm_active|sampling|sm__cycles");
-    expect(f, "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active FROM sample",
-           "bot.0|forward|3|80|NULL|0.125");
     expect(
         f,
         "SELECT DISTINCT kind, phase, bound, bound_likely FROM result_detail ORDER BY kind, phase",
         "data||Data|1\nidle||NULL|NULL\njob||NULL|NULL\nlayer|backward|NULL|NULL\n"
         "layer|forward|Memory|0.9\nlayer|recompute|NULL|NULL");
+    expect(f,
+           "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active, gpu_util_by_share, "
+           "gpu_mem_by_share, sm_active_by_share FROM sample",
+           "bot.0|forward|3|80|NULL|0.125|85|NULL|0.25");
     expect(f, "SELECT lag_ns, window_ns, truncated, step_ns, gap_ns FROM attribution",
            "123456|250000000|f|2500000000|500000000");
     expect(f,
@@ -2249,7 +2254,7 @@ static void statistics(void **state)
     assert_int_equal(s.session.samples_joined, 20);
     assert_int_equal(s.session.samples_stored, 1);
     assert_int_equal(s.session.samples_deduplicated, 2);
-    assert_true(s.session.samples_error == 0.0025);
+    assert_true(s.session.samples_error == 0.0025 && s.session.samples_spread == 0.125);
     assert_int_equal(s.session.metrics_seen, 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_SM_ACTIVE);
     assert_true(s.session.final_written);
     assert_int_equal(s.session.final_layers, 1);
