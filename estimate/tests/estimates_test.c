@@ -745,6 +745,28 @@ static void what_folding_costs(void **state)
     discard(&st);
 }
 
+/* A tolerance of 0 folds nothing, not even windows that read the same as the one before. */
+static void windows_that_read_the_same(void **state)
+{
+    (void)state;
+    stored st = {0};
+    const sim_config config = small();
+    store(&st, &config);
+    for (size_t i = 0; i < st.activity.n_samples; i++)
+        st.activity.samples[i].value = st.activity.samples[i].value > 0.4 ? 0.8 : 0.2;
+    pp_estimates *s = solve_within(&st.activity, false, 0);
+    size_t windows = 0, same = 0;
+    for (size_t i = 0; i + 1 < s->n_items; i++)
+        windows += (size_t)s->items[i].windows;
+    for (size_t i = 1; i < s->n_sample_rows; i++)
+        same += s->sample_rows[i].item == s->sample_rows[i - 1].item &&
+                pp_dedup_same(&s->sample_rows[i].row, &s->sample_rows[i - 1].row, 0);
+    assert_int_equal(s->n_sample_rows, windows);
+    assert_true(windows > 100 && same > 10);
+    pp_estimates_free(s);
+    discard(&st);
+}
+
 /* Where it is small, runs are not folded: rows are of 24 windows at least, and of 47 at most. */
 static void runs_of_windows(void **state)
 {
@@ -1037,6 +1059,7 @@ int main(void)
         cmocka_unit_test(training_becomes_rows),
         cmocka_unit_test(what_folding_costs),
         cmocka_unit_test(runs_of_windows),
+        cmocka_unit_test(windows_that_read_the_same),
         cmocka_unit_test(no_gpu_gives_times),
         cmocka_unit_test(without_a_gpu_each_has_its_own_time),
         cmocka_unit_test(memory_is_the_jobs),
