@@ -6,6 +6,7 @@
  * here.
  */
 #include "estimate/sample_rows.h"
+#include "common/cleanup.h"
 #include "estimate/spans.h"
 
 #include <math.h>
@@ -304,36 +305,33 @@ static int take_window(maker *k, const pp_sample_row *row, pp_error *err)
     return rc;
 }
 
-/* Share of window i that the item took; 0: no row stands for it. Each end of windows counts once,
- * for it is what names a row. */
-static double share_in(const pp_regression_result *r, const covers *c, size_t item, size_t i)
-{
-    const pp_regression_window *w = &r->windows[i];
-    const bool again = i > 0 && w->end_ns <= r->windows[i - 1].end_ns;
-    return w->usable && w->end_ns > w->start_ns && !again ? share_of(c, item, w) : 0;
-}
-
-static int64_t count_windows(const pp_regression_result *r, const covers *c, size_t item)
+/* Shares of the windows that the item took, 0 where no row stands for one; how many are not. Each
+ * end of windows counts once, for it is what names a row. */
+static int64_t find_shares(const pp_regression_result *r, const covers *c, size_t item,
+                           double *shares)
 {
     int64_t n = 0;
-    for (size_t i = 0; i < r->n_windows; i++)
-        n += share_in(r, c, item, i) > 0;
+    for (size_t i = 0; i < r->n_windows; i++) {
+        const pp_regression_window *w = &r->windows[i];
+        const bool again = i > 0 && w->end_ns <= r->windows[i - 1].end_ns;
+        shares[i] = w->usable && w->end_ns > w->start_ns && !again ? share_of(c, item, w) : 0;
+        n += shares[i] > 0;
+    }
     return n;
 }
 
 /* One item's rows, in the order of time. */
-static int make_item(const pp_problem *p, const pp_regression_result *r, const covers *c, maker *k,
-                     pp_error *err)
+static int make_item(const pp_problem *p, const pp_regression_result *r, const double *shares,
+                     maker *k, pp_error *err)
 {
     sums windows = {0}, rows = {0};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < r->n_windows && !is_full(k); i++) {
-        const double share = share_in(r, c, k->item, i);
         pp_sample_row row;
-        if (share <= 0)
+        if (shares[i] <= 0)
             continue;
         read_window(p, &r->windows[i], &row);
-        row.share = share;
+        row.share = shares[i];
         add_up(&windows, &row);
         rc = take_window(k, &row, err);
     }
@@ -356,14 +354,16 @@ static int64_t count_runs(int64_t windows, double tolerance_percent)
     return windows < RUN ? 1 : windows / RUN;
 }
 
-int pp_sample_rows_make(const pp_problem *p, const pp_regression_result *r,
-                        double tolerance_percent, pp_estimates *s, pp_error *err)
+static int make_items(const pp_problem *p, const pp_regression_result *r, const covers *c,
+                      double tolerance_percent, pp_estimates *s, pp_error *err)
 {
-    covers c = {0};
+    PP_CLEANUP_FREE double *shares = calloc(r->n_windows + 1, sizeof(*shares));
     size_t room = 0;
-    int rc = covers_make(p, &c, err);
+    int rc = 0;
+    if (!shares)
+        return pp_error_nomem(err);
     for (size_t item = 0; rc == 0 && item < r->n_rows; item++) {
-        const int64_t windows = count_windows(r, &c, item);
+        const int64_t windows = find_shares(r, c, item, shares);
         maker k = {.s = s,
                    .room = &room,
                    .item = item,
@@ -372,8 +372,17 @@ int pp_sample_rows_make(const pp_problem *p, const pp_regression_result *r,
                    .windows = windows,
                    .runs = count_runs(windows, tolerance_percent)};
         s->items[item].windows = windows;
-        rc = make_item(p, r, &c, &k, err);
+        rc = make_item(p, r, shares, &k, err);
     }
+    return rc;
+}
+
+int pp_sample_rows_make(const pp_problem *p, const pp_regression_result *r,
+                        double tolerance_percent, pp_estimates *s, pp_error *err)
+{
+    covers c = {0};
+    int rc = covers_make(p, &c, err);
+    rc = rc < 0 ? rc : make_items(p, r, &c, tolerance_percent, s, err);
     covers_done(&c);
     s->items[r->n_rows].windows = s->windows;
     return rc;
