@@ -164,7 +164,8 @@ def report_parquet(served, environment):
 
 ITEM = {"type": "type", "parameters": "parameters", "calls": "calls", "total_ns": "totalNs", "ms_per_step": "millisecondsPerStep",
         "least_ms_per_step": "leastMillisecondsPerStep", "share": "share", "busy_ns": "busyNs",
-        "busy_ms_per_step": "busyMillisecondsPerStep", "idle_share": "idleShare", "busy_reason": "busyReason"}
+        "busy_ms_per_step": "busyMillisecondsPerStep", "idle_share": "idleShare", "busy_reason": "busyReason",
+        "bound": "bound", "bound_likely": "boundLikely"}
 GPU = {"step_ns": "stepNs", "gap_ns": "gapNs", "counted_steps": "countedSteps", "counted_ms_per_step": "countedStepMs",
        "counted_idle_share": "countedIdleShare", "marked_steps": "steps", "captures": "captures", "first_marked": "firstStepNs",
        "last_marked": "lastStepNs"}
