@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.parse
 
 import pytest
 
@@ -31,6 +32,11 @@ def needed(name):
     if name not in os.environ:
         pytest.exit(f"{name} is not set: see operator/tests/readers/conftest.py", returncode=2)
     return os.environ[name]
+
+
+def quoted(text):
+    """As a part of a path."""
+    return urllib.parse.quote(text, safe="")
 
 
 # --- sessions ---------------------------------------------------------------------
@@ -81,8 +87,8 @@ def solved(place):
     return place
 
 
-def imported(conninfo, place):
-    done = subprocess.run([needed("PP_CLI"), "import", "--database", conninfo, place], capture_output=True, text=True, check=True,
+def imported(conninfo, name, place):
+    done = subprocess.run([needed("PP_CLI"), "import", "--database", conninfo, f"--name={name}", place], capture_output=True, text=True, check=True,
                           timeout=120)
     return done.stdout.split()[-1]
 
@@ -117,7 +123,7 @@ class Served:
         """All items of all pages."""
         items, more = [], ""
         while more is not None:
-            page = self.api(f"{path}?limit=7{more and '&continue=' + more}")
+            page = self.api(f"{path}?limit=7{more and '&continue=' + quoted(more)}")
             items += page["items"]
             more = page.get("continue")
         return items
@@ -137,16 +143,16 @@ class Served:
             time.sleep(0.1)
 
 
-def serve(folders):
-    """Yields all that reads the sessions of these folders, once it has them."""
+def serve(folders, **options):
+    """Yields all that reads the sessions of these folders, by their workloads, once it has them; `options` of the operator."""
     with postgres() as conninfo, Kubernetes() as kubernetes:
         kubernetes.tokens["all"] = {"username": "all", "uid": "all"}
-        for place in folders.values():
-            kubernetes.add(GROUP, "profilesessions", profile_session(conninfo, imported(conninfo, place)))
-        with Operator(needed("PP_OPERATOR"), kubernetes, conninfo) as operator:
+        for name, place in folders.items():
+            kubernetes.add(GROUP, "profilesessions", profile_session(conninfo, imported(conninfo, name, place)))
+        with Operator(needed("PP_OPERATOR"), kubernetes, conninfo, **options) as operator:
             served = Served(conninfo, kubernetes, operator, folders)
             served.wait("a pattern", lambda: set(served.patterns()) == set(folders))
-            served.wait("a workload's metrics", lambda: all(f'workload_name="{name}",session=' in served.metrics() for name in folders))
+            served.wait("a workload's metrics", lambda: f"precisionprobe_workloads {len(folders)}\n" in served.metrics())
             yield served
 
 
