@@ -126,6 +126,16 @@ typedef struct import {
     pp_error *err; /* of the store's answer */
 } import;
 
+/* Whether paths of the HTTP API can have it, and lines of programs. */
+static bool is_name(const char *name)
+{
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+        if (*c < ' ' || *c == 0x7f || *c == '/')
+            return false;
+    }
+    return *name && strlen(name) <= 253 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
 static int set_name(import *m, pp_error *err)
 {
     char path[PATH_MAX];
@@ -134,8 +144,9 @@ static int set_name(import *m, pp_error *err)
         return pp_error_errno(err, "%s", m->options->folder);
     if (!name)
         name = strrchr(path, '/') + 1;
-    if (!*name || strlen(name) > 253)
-        return pp_error_field(err, "--name", "must have 1 to 253 bytes");
+    if (!is_name(name))
+        return pp_error_field(err, "--name",
+                              "must have 1 to 253 bytes, no slash and no control character");
     (void)snprintf(m->name, sizeof m->name, "%s", name);
     return 0;
 }

@@ -1,6 +1,7 @@
 #include "cli/names.h"
 
 #include "common/buf.h"
+#include "common/text.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,28 +20,6 @@ int pp_name_places(const char *text)
     for (const char *c = text; *c; c++)
         places += begins_character(*c);
     return places;
-}
-
-/* Whether what begins here turns the direction of writing, or ends a line: U+061C, U+200E and
- * U+200F, U+2028 to U+202E, U+2066 to U+2069. */
-static bool turns_writing(const char *text)
-{
-    const unsigned char *t = (const unsigned char *)text;
-    if (t[0] == 0xd8)
-        return t[1] == 0x9c;
-    if (t[0] != 0xe2 || (t[1] != 0x80 && t[1] != 0x81))
-        return false;
-    return t[1] == 0x81 ? t[2] >= 0xa6 && t[2] <= 0xa9
-                        : t[2] == 0x8e || t[2] == 0x8f || (t[2] >= 0xa8 && t[2] <= 0xae);
-}
-
-/* Whether a control character begins here: of ASCII, of those from U+0080 to U+009F, which
- * terminals obey as well, or of writing's direction. */
-static bool is_control(const char *text)
-{
-    const unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
-    return first < ' ' || first == 0x7f || (first == 0xc2 && second >= 0x80 && second < 0xa0) ||
-           turns_writing(text);
 }
 
 /* Of a name that has `all` places: 0 where it is short enough as it is. */
@@ -64,7 +43,7 @@ static int shorten(const char *text, const pp_name_cut *c, pp_buf *out)
     for (const char *t = text; *t; t++) {
         const bool begins = begins_character(*t);
         at += begins;
-        control = begins ? is_control(t) : control;
+        control = begins ? pp_text_is_control(t) : control;
         if (gone && begins && at == c->head + 1)
             (void)pp_buf_append(out, "…", sizeof "…" - 1, NULL);
         if ((before && at <= 1) || (gone && at > c->head && at <= c->head + gone))
@@ -90,7 +69,7 @@ void pp_lines_print(FILE *to, const char *text)
     bool control = false;
     for (const char *t = text; *t; t++) {
         const bool begins = begins_character(*t);
-        control = begins ? *t != '\n' && is_control(t) : control;
+        control = begins ? *t != '\n' && pp_text_is_control(t) : control;
         if (begins || !control)
             (void)fputc(control ? '?' : *t, to);
     }

@@ -1,5 +1,6 @@
 #include "controller/condition.h"
 
+#include "common/text.h"
 #include "common/time.h"
 
 #include <stdarg.h>
@@ -69,6 +70,7 @@ void pp_session_set(pp_session_turn *turn, pp_condition_type type, pp_condition_
     va_start(args, fmt);
     (void)vsnprintf(c->message, sizeof c->message, fmt, args);
     va_end(args);
+    pp_text_tame(c->message); /* pods say why they are not sampled; kubectl prints that as it is */
     (void)snprintf(c->reason, sizeof c->reason, "%s", reason);
     c->status = status;
     bool same = before.reason[0] && before.status == status;

@@ -31,12 +31,6 @@ typedef struct column {
     json_t *(*make)(const source *); /* a new reference, or NULL: not known */
 } column;
 
-static json_t *number_in(const json_t *object, const char *key, double scale)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_real(json_number_value(value) * scale) : NULL;
-}
-
 static json_t *name_of_training(const source *s)
 {
     return json_string(s->training->name);
@@ -123,14 +117,26 @@ static json_t *peak_unit(const source *s)
     return text_or_null(info ? pp_peak_unit(info->peak) : NULL);
 }
 
+/* To the digits that are left: of a busy share of 0.01, which is 1 less twelve digits, ten are. */
+static json_t *busy_part(double mean, double busy)
+{
+    char text[PP_NUMBER_TEXT];
+    const int lost = busy > 1e-11 && busy < 1 ? (int)ceil(-log10(busy)) : 0;
+    (void)snprintf(text, sizeof text, "%.*g", busy > 1e-11 ? 12 - lost : 1, mean * busy);
+    return json_real(strtod(text, NULL));
+}
+
 static json_t *elapsed_mean(const source *s)
 {
     const char *basis = pp_json_get_string(s->metric, "basis", NULL);
     const json_t *idle = json_object_get(s->item, "idleShare");
-    if (basis && strcmp(basis, "elapsed") == 0)
-        return number_in(s->metric, "mean", 1);
-    return basis && strcmp(basis, "busy") == 0 && json_is_number(idle)
-               ? number_in(s->metric, "mean", 1 - json_number_value(idle))
+    const json_t *mean = json_object_get(s->metric, "mean");
+    if (!basis || !json_is_number(mean))
+        return NULL;
+    if (strcmp(basis, "elapsed") == 0)
+        return json_real(json_number_value(mean));
+    return strcmp(basis, "busy") == 0 && json_is_number(idle)
+               ? busy_part(json_number_value(mean), 1 - json_number_value(idle))
                : NULL;
 }
 

@@ -1741,6 +1741,10 @@ static void test_sampling_alone_and_none_is_sampled(void **state)
     w.pods[1].pm_why = "the driver lets nobody";
     (void)step(&w, 22);
     assert_stalled(&w, "NotSampled", "The operator's administrator");
+    w.pods[0].pm_why = "\x1b[2Jno\nwhy \xe2\x80\xae"; /* it is the pod's own to say */
+    (void)step(&w, 23);
+    assert_non_null(
+        strstr(condition(&w, PP_CONDITION_SAMPLED, "NotSampled")->message, "dlrm-0: ?[2Jno?why ?"));
     world_done(&w);
 }
 

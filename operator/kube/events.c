@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "common/time.h"
 #include "operator/kube/kube_internal.h"
 
@@ -353,6 +354,7 @@ void pp_kube_event(pp_kube_recorder *r, const pp_kube_object_ref *ref, pp_kube_e
     if (n < 0 || r->closing)
         return;
     cut_utf8(note, MAX_NOTE - 1);
+    pp_text_tame(note); /* what pods say is in some, and kubectl prints it as it is */
     const char *type_name = type == PP_KUBE_EVENT_WARNING ? "Warning" : "Normal";
     PP_CLEANUP_FREE char *key =
         kube_format("%s|%s|%s|%s|%s|%s|%s|%s", ref->kind, ref->ns ? ref->ns : "", ref->name,
