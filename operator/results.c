@@ -194,6 +194,18 @@ static const char *or_null(const char *text)
     return *text ? text : NULL;
 }
 
+static pp_query_kind query_of(const pp_api_request *q)
+{
+    return q->kind == PP_API_SESSIONS && !*q->ns ? PP_QUERY_SESSIONS : queries[q->kind];
+}
+
+/** The page ends where the rows do that are read, else the last one would look like the end. */
+static void begin_page(reading *r)
+{
+    const int64_t most = pp_query_most(query_of(&r->request)), limit = r->request.limit;
+    pp_api_page_init(&r->page, r->request.kind, most && most < limit ? most : limit);
+}
+
 static void read_results(reading *r)
 {
     const pp_api_request *q = &r->request;
@@ -202,8 +214,7 @@ static void read_results(reading *r)
     for (size_t i = 0; i < q->cursor.n; i++)
         after[i] = (pp_query_key){.text = q->cursor.keys[i].is_text ? q->cursor.keys[i].text : NULL,
                                   .number = q->cursor.keys[i].number};
-    const bool all = q->kind == PP_API_SESSIONS && !*q->ns;
-    const pp_query query = {.kind = all ? PP_QUERY_SESSIONS : queries[q->kind],
+    const pp_query query = {.kind = query_of(q),
                             .ns = or_null(q->ns),
                             .session = or_null(q->name),
                             .uid = or_null(q->uid),
@@ -286,7 +297,7 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
     r->op = op;
     r->id = id;
     r->asked = pp_api_etag_of(request->path, request->query);
-    pp_api_page_init(&r->page, r->request.kind, r->request.limit);
+    begin_page(r);
     HASH_ADD(hh, all->readings, id, sizeof r->id, r);
     if (pp_api_etags_read(request->if_none_match, r->asked, &r->known, &r->any, NULL) < 0) {
         fail(r, PP_API_UNAVAILABLE, false, "out of memory");

@@ -239,6 +239,11 @@ static int add_parameters(pp_statement *s, const pp_query_text *t, const pp_quer
     return s->failed ? pp_error_nomem(err) : 0;
 }
 
+int64_t pp_query_most(pp_query_kind kind)
+{
+    return pp_query_texts[kind].most;
+}
+
 static int add_statements(read_call *c, const pp_query *q, pp_error *err)
 {
     const pp_query_text *t = &pp_query_texts[q->kind];

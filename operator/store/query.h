@@ -58,6 +58,10 @@ typedef enum pp_query_kind {
     PP_QUERY_KINDS,
 } pp_query_kind;
 
+/** Rows of a page at most, whatever `limit` is, so that one more says that others follow; 0: it has
+ * no pages. */
+int64_t pp_query_most(pp_query_kind kind);
+
 /** A row's key, or a part of it. */
 typedef struct pp_query_key {
     const char *text; /**< NULL: an integer */
@@ -74,7 +78,7 @@ typedef struct pp_query {
     const char *workload_name;
     const char *pod;           /**< of the timeline: its UID; NULL: the first */
     int64_t process;           /**< of the timeline; -1: the first */
-    int64_t limit;             /**< rows; there is one more where others follow */
+    int64_t limit;             /**< rows, pp_query_most at most; one more where others follow */
     const pp_strings *known;   /**< versions whose rows the caller has: they are not read. Of
                                     PP_QUERY_WORKLOADS UIDs of sessions */
     const pp_query_key *after; /**< only rows behind this key; as many parts as it has */

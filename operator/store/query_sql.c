@@ -263,6 +263,9 @@ static const char timeline_sql[] = WITH_TIMELINE
 
 /* ---- patterns ---- */
 
+/* JSON has no number for what is none: it is not known. */
+#define FINITE(x) "CASE WHEN " x " > '-Infinity' AND " x " < 'Infinity' THEN " x " END"
+#define MEASURED(column) "'" column "', " FINITE(column)
 /* Of a pattern p. */
 #define PATTERN(at)                                                                                \
     "p.namespace AS \"" at "namespace\", p.object_name AS \"" at "pattern\", "                     \
@@ -282,29 +285,34 @@ static const char timeline_sql[] = WITH_TIMELINE
     "namespace = p.namespace AND workload_kind = p.workload_kind AND "                             \
     "workload_name = p.workload_name"
 #define SHARES(kinds)                                                                              \
-    "(SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, 'share', share, "     \
-    " 'share_stderr', share_stderr) ORDER BY share DESC, kind, name), '[]') "                      \
-    "FROM pattern_share WHERE " OF_PATTERN " AND kind IN (" kinds "))"
+    "(SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, "                     \
+    " 'share', " FINITE("share") ", 'share_stderr', " FINITE(                                      \
+        "share_stderr") ") ORDER BY share DESC, kind, name), '[]') "                               \
+                        "FROM pattern_share WHERE " OF_PATTERN " AND kind IN (" kinds "))"
 
 static const char patterns_sql[] = "SELECT p.object_name AS \"#name\", " PATTERN(
     "") " FROM pattern p "
         "WHERE p.namespace = $1::text AND p.object_name > $2::text ORDER BY p.object_name "
         "LIMIT $3::bigint";
 
+#define LEVELS                                                                                     \
+    MEASURED("mean")                                                                               \
+    ", " MEASURED("mean_stderr") ", " MEASURED("p50") ", " MEASURED("p50_stderr") ", " MEASURED(   \
+        "p95") ", " MEASURED("p95_stderr") ", " MEASURED("most")
+#define PROFILE                                                                                    \
+    "(SELECT json_agg(" FINITE(                                                                    \
+        "u.v") " ORDER BY u.n) FROM unnest(profile) WITH ORDINALITY u (v, n))"
+#define METRICS                                                                                    \
+    "(SELECT coalesce(json_agg(json_build_object('metric', metric, 'source', source, " LEVELS      \
+    ", 'profile', " PROFILE ") ORDER BY metric), '[]') FROM pattern_metric WHERE " OF_PATTERN ")"
+
 /* Its parts are written with it: they have no version of their own. */
 static const char pattern_sql[] =
     "SELECT md5(concat_ws('/', p.xmin, p.last_at, p.session_uid)) AS "
     "\"@version\", " PATTERN("^") ", " SHARES("'bound'") " AS \"^bounds\", " SHARES(
-        "'layer', 'phase'") " AS \"^time\", "
-                            "(SELECT coalesce(json_agg(json_build_object('metric', "
-                            "metric, 'source', source, "
-                            " 'mean', mean, 'mean_stderr', mean_stderr, 'p50', "
-                            "p50, 'p50_stderr', p50_stderr, "
-                            " 'p95', p95, 'p95_stderr', p95_stderr, 'most', most, "
-                            "'profile', profile) ORDER BY metric), "
-                            " '[]') FROM pattern_metric WHERE " OF_PATTERN ") AS \"^metrics\" "
-                            "FROM pattern p WHERE p.namespace = $1::text AND "
-                            "p.object_name = $2::text "
+        "'layer', 'phase'") " AS \"^time\", " METRICS
+                            " AS \"^metrics\" FROM pattern p WHERE p.namespace = "
+                            "$1::text AND p.object_name = $2::text "
                             "AND ($3::text IS NULL OR p.session_uid = $3::text)";
 
 /* ---- workloads ---- */

@@ -524,6 +524,26 @@ static void test_pages(void **state)
     }
 }
 
+/* Where rows of a kind have fewer to a page than were asked for, others follow all the same. */
+static void test_pages_that_end_early(void **state)
+{
+    world *w = *state;
+    test_database_execute(
+        &w->database,
+        "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, total_ns, "
+        " windows) SELECT 's-new', 'p-0', 'GPU-a', 'layer', 'more' || k, 'forward', 1, 1, 1 "
+        " FROM generate_series(1, 1200) k;"
+        "INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, "
+        " stretch_last, start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, "
+        " step_duration, step_epoch, step_batch, layer, phase, step, start, duration) "
+        "SELECT 's-new', 'p-0', 'agent', 1 + k, 0, 1, true, 3000 * k, 3000 * k + 1000, 1, 0, 0, "
+        " ARRAY[k + 2], ARRAY[3000 * k], '{1000}', '{0}', '{0}', '{1}', '{0}', ARRAY[k + 2], "
+        " ARRAY[3000 * k], '{10}' FROM generate_series(1, 250) k");
+    page_through(w, "layers", 5000, 1220);
+    page_through(w, "timeline", 5000, 252);
+    page_through(w, "timeline", 500, 252);
+}
+
 /* A page that goes on stays in its session, though a later one has the name by then. */
 static void test_a_page_keeps_its_session(void **state)
 {
@@ -584,7 +604,7 @@ static const char patterns_sql[] =
     "'{\"\",8x16 float32}', 4 FROM (VALUES ('ml', 'a'), ('ml', 'b'), "
     "('other', 'c')) w (namespace, name);"
     "INSERT INTO pattern_metric SELECT 'ml', 'Job', 'a', 'sm_active', 'layers', 1.0 / 3, 0.01, "
-    "0.5, NULL, NULL, NULL, NULL, ARRAY[0.1, 1.0 / 3];"
+    "'NaN', NULL, 'Infinity', NULL, NULL, ARRAY[0.1, 1.0 / 3, 'NaN'];"
     "INSERT INTO pattern_share VALUES ('ml', 'Job', 'a', 'bound', 'Memory', 0.75, 0.01), "
     "('ml', 'Job', 'a', 'layer', '<b>\"', 0.5, NULL), ('ml', 'Job', 'a', 'phase', 'data', 0.2, "
     "NULL)";
@@ -633,7 +653,10 @@ static void test_one_pattern(void **state)
     const json_t *metric = json_array_get(json_object_get(r.json, "metrics"), 0);
     assert_true(number_of(metric, "mean") == 1.0 / 3);
     assert_true(json_is_null(json_object_get(metric, "p95")));
-    assert_int_equal(json_array_size(json_object_get(metric, "profile")), 2);
+    assert_true(json_is_null(json_object_get(metric, "p50"))); /* NaN and Infinity are no numbers */
+    const json_t *profile = json_object_get(metric, "profile");
+    assert_int_equal(json_array_size(profile), 3);
+    assert_true(json_is_null(json_array_get(profile, 2)));
     assert_int_equal(json_array_size(json_object_get(r.json, "bounds")), 1);
     const json_t *type = json_array_get(json_object_get(r.json, "time"), 0);
     assert_string_equal(text_of(type, "name"), "<b>\"");
@@ -1006,6 +1029,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_session, setup, teardown),
         cmocka_unit_test_setup_teardown(test_layers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pages_that_end_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_page_keeps_its_session, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_views, setup, teardown),
         cmocka_unit_test_setup_teardown(test_patterns, setup, teardown),
