@@ -10,6 +10,7 @@
 
 enum {
     MAX_CELLS = 96,
+    MAX_CANCELS = 2, /* at once: others need the pool's threads, and a server may not answer */
     MAX_KEY_BYTES = 64 << 10,
     ATTEMPTS = 2, /* the caller waits: one more where the connection broke */
 };
@@ -30,6 +31,7 @@ typedef struct read_call {
     pp_job job;
     pp_reader *reader;
     pp_query_id id;
+    uint64_t who;
     int lane; /* whose connection has it; -1: it waits */
     bool cancelled;
     pp_query_row_fn row;
@@ -42,7 +44,16 @@ typedef struct read_call {
     struct read_call *prev, *next; /* of those that wait */
 } read_call;
 
+/** A query's end, asked for in the database: on another thread, since that connects, and waits. */
+typedef struct cancelling {
+    uv_work_t work;
+    pp_reader *reader;
+    int lane;
+    PGcancel *cancel;
+} cancelling;
+
 struct pp_reader {
+    uv_loop_t *loop;
     pp_store_options options; /* of its connections */
     size_t max_waiting;
     char timeout[32]; /* as Postgres takes it */
@@ -50,6 +61,8 @@ struct pp_reader {
     int open; /* connections not yet said to be closed */
     pp_connection *connections[PP_READER_MAX_CONNECTIONS];
     read_call *running[PP_READER_MAX_CONNECTIONS];
+    bool held[PP_READER_MAX_CONNECTIONS]; /* a cancelling is under way, which may come late */
+    int cancels;                          /* of these */
     read_call *waiting;
     size_t n_waiting;
     pp_query_id last_id;
@@ -188,15 +201,51 @@ static int take_row(pp_job *job, int index, const PGresult *r, int row, pp_error
 
 /* ---- queue ---- */
 
+static int running_of(const pp_reader *reader, uint64_t who)
+{
+    int n = 0;
+    for (int i = 0; i < reader->n; i++)
+        n += reader->running[i] && reader->running[i]->who == who;
+    return n;
+}
+
+static size_t waiting_of(const pp_reader *reader, uint64_t who)
+{
+    size_t n = 0;
+    for (const read_call *c = reader->waiting; c; c = c->next)
+        n += c->who == who;
+    return n;
+}
+
+/* The first that may run: each leaves one connection to others, so that the queries of one that
+ * take long keep nobody waiting. */
+static read_call *next_call(const pp_reader *reader)
+{
+    const int most = reader->n > 1 ? reader->n - 1 : 1;
+    for (read_call *c = reader->waiting; c; c = c->next) {
+        if (!c->who || running_of(reader, c->who) < most)
+            return c;
+    }
+    return NULL;
+}
+
+static bool may_wait(const pp_reader *reader, uint64_t who)
+{
+    return reader->n_waiting < reader->max_waiting &&
+           (!who || waiting_of(reader, who) < (reader->max_waiting + 1) / 2);
+}
+
 static void pump(pp_reader *reader)
 {
     if (reader->pumping || reader->closing)
         return;
     reader->pumping = true;
     for (int i = 0; i < reader->n && reader->waiting; i++) {
-        if (reader->running[i] || !pp_connection_ready(reader->connections[i]))
+        if (reader->running[i] || reader->held[i] || !pp_connection_ready(reader->connections[i]))
             continue;
-        read_call *c = reader->waiting;
+        read_call *c = next_call(reader);
+        if (!c)
+            break;
         DL_DELETE(reader->waiting, c);
         reader->n_waiting--;
         c->lane = i;
@@ -315,7 +364,7 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
                     pp_query_reset_fn reset, pp_query_done_fn done, void *user, pp_query_id *ret_id,
                     pp_error *err)
 {
-    if (reader->closing || reader->n_waiting >= reader->max_waiting)
+    if (reader->closing || !may_wait(reader, query->who))
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "too many queries wait");
     read_call *c = calloc(1, sizeof *c);
     if (!c)
@@ -326,6 +375,7 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
                              .release = on_release,
                              .max_attempts = ATTEMPTS},
                      .reader = reader,
+                     .who = query->who,
                      .lane = -1,
                      .row = row,
                      .reset = reset,
@@ -344,11 +394,55 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
     return 0;
 }
 
+static void free_reader(pp_reader *reader);
+
+static void ask_to_end(uv_work_t *work)
+{
+    char why[256];
+    (void)PQcancel(((cancelling *)work)->cancel, why, sizeof why);
+}
+
+static void on_asked_to_end(uv_work_t *work, int status)
+{
+    cancelling *c = (cancelling *)work;
+    pp_reader *reader = c->reader;
+    (void)status;
+    reader->held[c->lane] = false;
+    reader->cancels--;
+    PQfreeCancel(c->cancel);
+    free(c);
+    if (reader->closing && reader->open == 0 && reader->cancels == 0)
+        free_reader(reader);
+    else
+        pump(reader);
+}
+
+/* Its connection carries nothing else until that is over: it would end what is not meant. Where it
+ * cannot be asked for, the query's time in the database is limited all the same. */
+static void cancel_running(pp_reader *reader, int lane)
+{
+    reader->running[lane]->cancelled = true;
+    if (reader->held[lane] || reader->cancels >= MAX_CANCELS)
+        return;
+    PGcancel *cancel = pp_connection_canceller(reader->connections[lane]);
+    cancelling *c = cancel ? calloc(1, sizeof *c) : NULL;
+    if (c) {
+        *c = (cancelling){.reader = reader, .lane = lane, .cancel = cancel};
+        if (uv_queue_work(reader->loop, &c->work, ask_to_end, on_asked_to_end) == 0) {
+            reader->held[lane] = true;
+            reader->cancels++;
+            return;
+        }
+    }
+    free(c);
+    PQfreeCancel(cancel);
+}
+
 void pp_reader_cancel(pp_reader *reader, pp_query_id id)
 {
     for (int i = 0; i < reader->n; i++) {
         if (reader->running[i] && reader->running[i]->id == id)
-            reader->running[i]->cancelled = true; /* its time in the database is limited */
+            cancel_running(reader, i);
     }
     for (read_call *c = reader->waiting; c; c = c->next) {
         if (c->id != id)
@@ -372,7 +466,7 @@ static void free_reader(pp_reader *reader)
 static void on_closed(void *user)
 {
     pp_reader *reader = user;
-    if (--reader->open == 0 && reader->closing)
+    if (--reader->open == 0 && reader->closing && reader->cancels == 0)
         free_reader(reader);
 }
 
@@ -403,6 +497,7 @@ pp_reader *pp_reader_new(uv_loop_t *loop, const pp_reader_options *options, pp_e
         pp_error_nomem(err);
         return NULL;
     }
+    reader->loop = loop;
     if (set_options(reader, options, err) < 0) {
         free_reader(reader);
         return NULL;
@@ -432,7 +527,7 @@ void pp_reader_free(pp_reader *reader)
         pp_job_free(&c->job);
     }
     reader->n_waiting = 0;
-    if (reader->open == 0) {
+    if (reader->open == 0 && reader->cancels == 0) {
         free_reader(reader);
         return;
     }

@@ -71,6 +71,8 @@ typedef struct pp_query_key {
 /** Texts are borrowed during the call. */
 typedef struct pp_query {
     pp_query_kind kind;
+    uint64_t who;              /**< for whom: nobody has all connections, where there are several,
+                                    nor more than half of the places to wait; 0: not counted so */
     const char *ns;            /**< needed but for PP_QUERY_SESSIONS and PP_QUERY_WORKLOADS */
     const char *session;       /**< its name, or the pattern's, but for lists */
     const char *uid;           /**< of the session; NULL: the latest of that name */
@@ -103,7 +105,8 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
                     pp_query_reset_fn reset, pp_query_done_fn done, void *user, pp_query_id *ret_id,
                     pp_error *err);
 
-/** No callback comes any more. Unknown and finished ids are fine. */
+/** No callback comes any more, and what runs in the database is cancelled there, soon. Unknown and
+ * finished ids are fine. */
 void pp_reader_cancel(pp_reader *reader, pp_query_id id);
 
 #endif
