@@ -2,14 +2,16 @@
 
 An operator alone (harness/alone.py: its program, a Postgres, a small API server), without a cluster. All the time --agents agents
 send what was recorded on a GPU, each a batch a second, and --reviews admission reviews a second come; --readers readers, each with
-a token and a connection of its own, ask --rate times a second in all, for --seconds of every two times as long. Figures are p99 of
-a batch's acknowledgement and of a review, with readers and without, from the same run; of what readers wait for; and of a layer
-table of 1,200 rows. Then the same beside readers that read a byte a second, and beside queries that hang in the database.
+a token and a connection of its own, ask --rate times a second in all. First all of them come at once, and read all of their pages for
+the first time; then they read and rest in turns of --seconds. Figures are p99 of a batch's acknowledgement and of a review, with
+readers and without, from the same run; of what readers wait for; and, by one who asks for nothing else, of a layer table of 1,200
+rows with six metrics each. Then the same beside readers that read a byte a second, and beside queries that hang in the database.
 
     PP_OPERATOR=build/release/operator/precisionprobe-operator /usr/bin/python3 e2e/bench/readers.py
 """
 import argparse
 import asyncio
+import base64
 import json
 import os
 import pathlib
@@ -30,6 +32,7 @@ from harness.api import pod_object, session_object  # noqa: E402
 DATA = lab.HERE.parents[1] / "operator/tests/served/data.sql"
 SPACE = "training"
 TABLE = "/api/v1/namespaces/large/sessions/dlrm/layers?limit=5000"
+PAGE = "/api/v1/namespaces/large/sessions/dlrm/layers"  # of 500 rows
 # What readers ask for, and how often of 100: a page of a dashboard that is open, again and again, and now and then another.
 ASKED = [(40, "again", "/api/v1/namespaces/large/sessions/dlrm/layers"), (20, "session", "/api/v1/namespaces/a/sessions/dlrm"),
          (15, "list", "/api/v1/namespaces/a/sessions"), (10, "layers", "/api/v1/namespaces/a/sessions/dlrm/layers"),
@@ -192,6 +195,8 @@ async def table(place):
         if place["now"] != "table":
             continue
         path, rows, began, took = TABLE, 0, time.perf_counter(), 0.0
+        await connection.request("GET", PAGE, ["Authorization: Bearer table"])
+        tell("page", began)
         while path:
             asked = time.perf_counter()
             status, _, body = await connection.request("GET", path, ["Authorization: Bearer table"])
@@ -230,7 +235,7 @@ async def hanging(place, name):
         if place["now"] == "hang":
             began = time.perf_counter()
             try:
-                status, _, _ = await connection.request("GET", "/api/v1/namespaces/b/sessions/dlrm/waits",
+                status, _, _ = await connection.request("GET", "/api/v1/namespaces/b/patterns/job-one",
                                                         [f"Authorization: Bearer {name}"])
             except (OSError, asyncio.IncompleteReadError) as error:
                 status = type(error).__name__
@@ -300,7 +305,6 @@ def patched(pod, patch):
 
 def add_training(kubernetes, operator, agents):
     """A session and its pods, injected by the operator's own reviews; what their agents know."""
-    import base64
     session = session_object("live", {"app": "train"}, duration="2h", deadline="24h")
     session["metadata"].update(namespace=SPACE, generation=1)
     kubernetes.add("precisionprobe.io", "profilesessions", session)
@@ -360,6 +364,8 @@ def measure(args, operator, conninfo, place, folder):
     steady_, reading_, hostile_ = (Role(role, place, folder) for role in ROLES)
     phases = Phases()
     time.sleep(args.warm)
+    reading_.say("on")
+    phases.during("cold", 2 * args.seconds)
     for _ in range(args.rounds):
         for name in ("off", "on"):
             reading_.say(name)
@@ -373,7 +379,7 @@ def measure(args, operator, conninfo, place, folder):
         lock = None
         if name == "hang":
             lock = subprocess.Popen(["psql", "-X", "-q", "-d", conninfo], stdin=subprocess.PIPE, text=True)
-            lock.stdin.write("BEGIN; LOCK TABLE host_wait IN ACCESS EXCLUSIVE MODE;\n" if not args.no_lock else "")
+            lock.stdin.write("BEGIN; LOCK TABLE pattern_share IN ACCESS EXCLUSIVE MODE;\n")
             lock.stdin.flush()
         hostile_.say(name)
         phases.during(name, args.seconds)
@@ -391,7 +397,8 @@ def figures(args, phases, told):
     if args.keep:
         pathlib.Path(args.keep).write_text(json.dumps([phases.spans, told]), encoding="utf-8")
     compare(phases, told, ["on"], ["off"], f"with {args.readers} readers")
-    waits = [took for name in ("read-again", "read-session", "read-list") for took in phases.of(told, name, "on")]
+    for kind in ("ingest", "review"):
+        lab.figure(f"{kind} p99 while {args.readers} readers come at once", percentile(phases.of(told, kind, "cold"), 0.99), "ms")
     reads = [(kind, status) for kind, began, _, status in told if kind.startswith("read") for start, end in phases.spans["on"]
              if start <= began < end]
     length = sum(end - start for start, end in phases.spans["on"])
@@ -403,9 +410,9 @@ def figures(args, phases, told):
         times = [took * 1e3 for what, began, took, status in told if what == kind and status in ("200", "304")
                  for start, end in phases.spans["on"] if start <= began < end]
         lab.figure(f"{kind} p99", percentile(times, 0.99), "ms", p50=percentile(times, 0.5), count=len(times))
-    table_ = phases.of(told, "table", "table")
-    lab.figure("layer table of 1,200 rows p99", percentile(table_, 0.99), "ms", limit=50.0, p50=statistics.median(table_),
-               count=len(table_))
+    for kind, what in (("page", "the first 500 of a layer table of 1,200 rows"), ("table", "a layer table of 1,200 rows, in two pages")):
+        times = phases.of(told, kind, "table")
+        lab.figure(f"{what}, p99", percentile(times, 0.99), "ms", limit=50.0, p50=statistics.median(times), count=len(times))
     for name, what in (("slow", "beside readers that read a byte a second"), ("hang", "beside queries that hang")):
         compare(phases, told, [name], ["off"], what)
         reads = [(took * 1e3, status) for kind, began, took, status in told if kind == "read-session" for start, end in phases.spans[name]
@@ -413,7 +420,6 @@ def figures(args, phases, told):
         good = [took for took, status in reads if status == "200"]
         lab.figure(f"read-session p99 {what}", percentile(good, 0.99), "ms", limit=100.0)
         lab.figure(f"readers' requests that are not answered {what}", 100 * (1 - len(good) / max(1, len(reads))), "%", limit=1.0)
-    del waits
 
 
 def main():
@@ -427,7 +433,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--warm", type=float, default=5.0)
     parser.add_argument("--keep", help="a file for all that was measured")
-    parser.add_argument("--no-lock", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.role:
         return asyncio.run(play(args.role))

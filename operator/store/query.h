@@ -49,6 +49,7 @@ typedef enum pp_query_kind {
     PP_QUERY_WAITS,       /**< UID, pod, process, layer, phase, call, file, line */
     PP_QUERY_COPIES,      /**< UID, pod, process, layer, phase, type, memory */
     PP_QUERY_RANKS,       /**< UID, workload's kind and name, rank, pod, process */
+    PP_QUERY_RANK_ITEMS,  /**< the same, and layer, phase */
     PP_QUERY_TIMELINE,    /**< UID, pod, process, begin of the step (ns), its number */
     PP_QUERY_PATTERNS,    /**< of a namespace: the pattern's name */
     PP_QUERY_PATTERN,     /**< one, whole: no keys */

@@ -223,6 +223,19 @@ static const char ranks_sql[] = WITH_RANKS
     " ORDER BY workload_kind, workload_name, rank, pod_uid, process LIMIT $10::bigint) r ON true "
     "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process";
 
+static const char rank_items_sql[] = WITH_RANKS
+    "SELECT " HEAD "v.uid AS \"#uid\", r.workload_kind AS \"#kind\", r.workload_name AS \"#name\", "
+    "r.rank AS \"#rank\", r.pod_uid AS \"#pod\", r.process AS \"#process\", "
+    "r.layer AS \"#layer\", r.phase AS \"#phase\", r.workload_kind, r.workload_name, r.pod_name, "
+    "r.pod_uid, r.node, r.latest, r.process, r.rank, r.world_size, r.layer, r.phase, "
+    "r.calls_per_step, r.ms_per_step, r.others_ms_per_step "
+    "FROM v LEFT JOIN LATERAL (SELECT * FROM result_rank_item WHERE session_uid = v.uid "
+    " AND " UNKNOWN " AND (workload_kind, workload_name, rank, pod_uid, process, layer, phase) > "
+    "  ($5::text, $6::text, $7::bigint, $8::text, $9::bigint, $10::text, $11::text) "
+    " ORDER BY workload_kind, workload_name, rank, pod_uid, process, layer, phase "
+    " LIMIT $12::bigint) r ON true "
+    "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process, r.layer, r.phase";
+
 /*
  * Steps whose intervals were kept one by one: those that batches of intervals hold. A step stands
  * in the batch in which it ended, its intervals in those in which they ended, which are batches of
@@ -437,6 +450,13 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
                         .keys = "ttiti",
                         .uid_is_first = true,
                         .most = MOST_ROWS},
+    [PP_QUERY_RANK_ITEMS] = {.sql = rank_items_sql,
+                             .ns = true,
+                             .session = true,
+                             .known = true,
+                             .keys = "ttititt",
+                             .uid_is_first = true,
+                             .most = MOST_ROWS},
     [PP_QUERY_TIMELINE] = {.sql = timeline_sql,
                            .ns = true,
                            .session = true,

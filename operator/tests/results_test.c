@@ -229,6 +229,8 @@ static const char data_sql[] =
     "INSERT INTO rank (session_uid, pod_uid, process, rank, world_size, steps, step_ns, wait_ns, "
     " own_ns) SELECT 's-new', 'p-' || n, 0, n, 2, 9, 1e6, 1e5, 9e5 + n FROM generate_series(0, 1) "
     "n;"
+    "INSERT INTO rank_item SELECT 's-new', 'p-' || n, 0, 'l' || k, 'forward', 2, 1e6 * k + n "
+    " FROM generate_series(0, 1) n, generate_series(1, 3) k;"
     "INSERT INTO layer SELECT 's-new', 'p-0', 'agent', 0, 1, 'bot.0', 'Linear', 4;"
     "INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, stretch_last, "
     " start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, step_duration, "
@@ -515,8 +517,8 @@ static void test_pages(void **state)
     static const struct {
         const char *what;
         size_t rows;
-    } all[] = {{"layers", 20}, {"quality", 2}, {"kernels", 6}, {"waits", 3},
-               {"copies", 2},  {"ranks", 2},   {"timeline", 2}};
+    } all[] = {{"layers", 20}, {"quality", 2}, {"kernels", 6},  {"waits", 3},
+               {"copies", 2},  {"ranks", 2},   {"timeline", 2}, {"ranks/items", 6}};
     world *w = *state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         page_through(w, all[i].what, 1, all[i].rows);
@@ -589,6 +591,14 @@ static void test_other_views(void **state)
     reply_free(&r);
     r = ask(w, S1 "/ranks");
     assert_true(number_of(json_array_get(items_of(&r), 0), "others_own_ms_per_step") == 0.900001);
+    reply_free(&r);
+    r = ask(w, S1 "/ranks/items?limit=4");
+    const json_t *item = json_array_get(items_of(&r), 3); /* of the second rank */
+    assert_string_equal(text_of(item, "layer"), "l1");
+    assert_int_equal(json_integer_value(json_object_get(item, "rank")), 1);
+    assert_true(number_of(item, "ms_per_step") == 1.000001);
+    assert_true(number_of(item, "others_ms_per_step") == 1);
+    assert_true(number_of(item, "calls_per_step") == 2);
     reply_free(&r);
     r = ask(w, S1 "/quality");
     assert_true(number_of(json_array_get(items_of(&r), 0), "explained") == 0.75);
@@ -776,6 +786,15 @@ static void test_etags(void **state)
     assert_int_equal(status_of(w, S1 "/layers", "\"1-0123\""), 200);
     assert_int_equal(status_of(w, S1 "/layers?limit=7", etag), 200);
     assert_int_equal(status_of(w, S1 "/quality", etag), 200);
+    r = ask(w, S1 "/ranks/items");
+    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
+    reply_free(&r);
+    assert_int_equal(status_of(w, S1 "/ranks/items", etag), 304);
+    test_database_execute(&w->database, "UPDATE rank SET steps = 10 WHERE rank = 1");
+    assert_int_equal(status_of(w, S1 "/ranks/items", etag), 200);
+    r = ask(w, S1 "/layers");
+    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
+    reply_free(&r);
     test_database_execute(&w->database,
                           "UPDATE attribution SET revision = 5 WHERE pod_uid = 'p-1'");
     assert_int_equal(status_of(w, S1 "/layers", etag), 200);
@@ -824,6 +843,7 @@ static void test_requests_that_are_wrong(void **state)
     expect_problem(w, S1 "/layers?offset=5", 400, "offset");
     expect_problem(w, S1 "/layers?continue=AAAA", 400, "continue");
     expect_problem(w, S1 "/layers?uid=", 400, "uid");
+    expect_problem(w, S1 "/layers/items", 404, NULL);
     expect_problem(w, "/api/v1/namespaces/M%4C/sessions", 400, "namespace");
     expect_problem(w, "/api/v1/namespaces/ml/sessions/%ff", 400, "session");
     expect_problem(w, "/api/v1/namespaces/ml/sessions/a%7fb", 400, "session");

@@ -9,7 +9,7 @@ import time
 import pytest
 import yaml
 
-PACE = 1 / 40  # s: the operator asks the API server about readers 50 times a second, and past that who asks waits
+PACE = 1 / 100  # s: the operator asks the API server about readers 200 times a second, and past that who asks waits
 DATE = ("date",)  # headers that say nothing of what is there
 OPEN = "/api/v1/openapi.yaml"
 NAMESPACE = "/api/v1/namespaces/{namespace}"
@@ -17,7 +17,7 @@ SESSION = NAMESPACE + "/sessions/{session}"
 # What reading each path needs, of the namespace: whoever lists is told that it may not, whoever asks for one that there is none.
 NEEDS = {"/api/v1/sessions": "list", NAMESPACE + "/sessions": "list", NAMESPACE + "/patterns": "list",
          NAMESPACE + "/patterns/{pattern}": "get", SESSION: "get",
-         **{f"{SESSION}/{rows}": "get" for rows in ("layers", "quality", "kernels", "waits", "copies", "ranks", "timeline")}}
+         **{f"{SESSION}/{rows}": "get" for rows in ("layers", "quality", "kernels", "waits", "copies", "ranks", "ranks/items", "timeline")}}
 STATUS = {"list": 403, "get": 404}
 ROWS = [path for path in NEEDS if path.startswith(SESSION)]
 
