@@ -15,6 +15,8 @@
 static const char prefix[] = "/api/";
 static const char token_header[] = "x-precisionprobe-token:";
 
+#define UNREAD_GRACE SECOND
+
 /* ---- the request's parts ---- */
 
 static const struct {
@@ -137,6 +139,34 @@ void http_api_late(exchange *ex)
     answer_problem(ex, 503, "unavailable", "Retry-After: 2\r\n", "no answer came in time");
 }
 
+/** The answer that nobody has read to its end for longest; NULL: there is none. */
+static exchange *longest_unread(const pp_http_server *server)
+{
+    exchange *longest = NULL;
+    for (peer *p = server->exchanges; p; p = p->hh.next) {
+        exchange *ex = (exchange *)p;
+        if (ex->stage == STAGE_ANSWER && ex->api_bytes &&
+            (!longest || ex->deadline < longest->deadline))
+            longest = ex;
+    }
+    return longest;
+}
+
+/** Room for one more answer. Who reads slowly goes for it, a while after the answer was there: few
+ * of them would keep all others waiting. */
+static bool make_room(pp_http_server *server, size_t len)
+{
+    while (server->api_bytes > 0 && server->api_bytes + len > PP_HTTP_MAX_API_BYTES) {
+        exchange *slow = longest_unread(server);
+        if (!slow || slow->deadline - API_ANSWER_TIMEOUT + UNREAD_GRACE > pp_time_monotonic())
+            return false;
+        server->api_bytes -= slow->api_bytes;
+        slow->api_bytes = 0;
+        http_arrival_cut(server, slow->peer.wsi);
+    }
+    return true;
+}
+
 void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_api_answer *answer)
 {
     static const char common[] = "Cache-Control: private, no-cache\r\n"
@@ -154,7 +184,7 @@ void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_ap
                        "there are too many connections");
         return;
     }
-    if (server->api_bytes > 0 && server->api_bytes + answer->len > PP_HTTP_MAX_API_BYTES) {
+    if (!make_room(server, answer->len)) {
         answer_problem(ex, 503, "unavailable", "Retry-After: 1\r\n",
                        "too many answers are not read yet");
         return;

@@ -261,6 +261,8 @@ void http_arrival_is(pp_http_server *server, struct lws *wsi);
 bool http_arrival_reviews(pp_http_server *server, struct lws *wsi);
 /** It has proved to come for results; false where there is no place for it. */
 bool http_arrival_proved(pp_http_server *server, struct lws *wsi);
+/** Ends a connection, on the loop's next turn. */
+void http_arrival_cut(pp_http_server *server, struct lws *wsi);
 /** How many connections of agents fit beside all else; raises the limit of open files first. */
 size_t http_arrivals_fit(const pp_http_options *options);
 

@@ -243,13 +243,24 @@ static void test_answers_that_are_not_read(void **state)
         send_get(&slow[i], "/api/big");
         assert_true(fixture_wait(&f->asked, i + 1));
     }
+    /* For a moment there is no room; then they go for others, those first that were there first. */
     client c = open_from(f, "127.0.0.1");
-    expect(&c, "/api/big", TOKEN, 503, NULL);
-    response r = client_response(&slow[0]);
+    response r = get(&c, "/api/big", TOKEN);
+    for (int tries = 0; r.status == 503 && tries < 100; tries++) {
+        response_free(&r);
+        usleep(100000);
+        r = get(&c, "/api/big", TOKEN);
+    }
     assert_int_equal(r.status, 200);
     assert_int_equal(r.len, 5000000);
     response_free(&r);
-    expect(&c, "/api/big", TOKEN, 200, NULL);
+    r = client_response(&slow[0]);
+    assert_int_equal(r.status, 0); /* not to its end */
+    response_free(&r);
+    r = client_response(&slow[FIT - 1]);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(r.len, 5000000);
+    response_free(&r);
     for (int i = 0; i < FIT; i++)
         client_close(&slow[i]);
     client_close(&c);
