@@ -202,13 +202,11 @@ async def table(place):
             status, _, body = await connection.request("GET", path, ["Authorization: Bearer table"])
             took += time.perf_counter() - asked
             if status != 200:
-                raise RuntimeError(body.decode())
+                break
             page = json.loads(body)  # in our own time
             rows += len(page["items"])
             path = page.get("continue") and f"{TABLE}&continue={page['continue']}"
-        if rows != 1200:
-            raise RuntimeError(f"the table has {rows} rows")
-        print(f"table {began:.6f} {took:.6f} 200", flush=True)
+        print(f"table {began:.6f} {took:.6f} {status if status != 200 or rows == 1200 else 'rows'}", flush=True)
 
 
 async def slow(place, name):
@@ -225,6 +223,7 @@ async def slow(place, name):
             if not await connection.reader.read(1):
                 break
         connection.close()
+        await asyncio.sleep(1)
 
 
 async def hanging(place, name):

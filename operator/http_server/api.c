@@ -15,7 +15,7 @@
 static const char prefix[] = "/api/";
 static const char token_header[] = "x-precisionprobe-token:";
 
-#define UNREAD_GRACE SECOND
+#define UNREAD_GRACE (SECOND / 4)
 
 /* ---- the request's parts ---- */
 
@@ -139,26 +139,25 @@ void http_api_late(exchange *ex)
     answer_problem(ex, 503, "unavailable", "Retry-After: 2\r\n", "no answer came in time");
 }
 
-/** The answer that nobody has read to its end for longest; NULL: there is none. */
+/** The answer of which nothing was read for longest; NULL: there is none. */
 static exchange *longest_unread(const pp_http_server *server)
 {
     exchange *longest = NULL;
     for (peer *p = server->exchanges; p; p = p->hh.next) {
         exchange *ex = (exchange *)p;
-        if (ex->stage == STAGE_ANSWER && ex->api_bytes &&
-            (!longest || ex->deadline < longest->deadline))
+        if (ex->stage == STAGE_ANSWER && ex->api_bytes && (!longest || ex->moved < longest->moved))
             longest = ex;
     }
     return longest;
 }
 
-/** Room for one more answer. Who reads slowly goes for it, a while after the answer was there: few
- * of them would keep all others waiting. */
+/** Room for one more answer. Who has stopped to read goes for it: few of them would keep all others
+ * waiting. */
 static bool make_room(pp_http_server *server, size_t len)
 {
     while (server->api_bytes > 0 && server->api_bytes + len > PP_HTTP_MAX_API_BYTES) {
         exchange *slow = longest_unread(server);
-        if (!slow || slow->deadline - API_ANSWER_TIMEOUT + UNREAD_GRACE > pp_time_monotonic())
+        if (!slow || slow->moved + UNREAD_GRACE > pp_time_monotonic())
             return false;
         server->api_bytes -= slow->api_bytes;
         slow->api_bytes = 0;

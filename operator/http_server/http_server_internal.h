@@ -76,6 +76,7 @@ struct exchange {
     bool has_token;                 /* of the API; digest is its */
     asking question;
     size_t api_bytes;       /* as counted in the server's api_bytes */
+    int64_t moved;          /* monotonic ns: when some of the answer was taken off last */
     int64_t answer_timeout; /* ns to read the answer; 0: ANSWER_TIMEOUT */
 };
 

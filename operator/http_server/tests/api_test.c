@@ -243,7 +243,7 @@ static void test_answers_that_are_not_read(void **state)
         send_get(&slow[i], "/api/big");
         assert_true(fixture_wait(&f->asked, i + 1));
     }
-    /* For a moment there is no room; then they go for others, those first that were there first. */
+    /* For a moment there is no room; then they go for others, those first that stopped first. */
     client c = open_from(f, "127.0.0.1");
     response r = get(&c, "/api/big", TOKEN);
     for (int tries = 0; r.status == 503 && tries < 100; tries++) {
