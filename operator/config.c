@@ -23,7 +23,7 @@ static const pp_config_option options[] = {
      "run at once"},
     {"api.enabled", PP_CONFIG_BOOL, AT(api.enabled), "true", 0, 0, NULL,
      "Whether results are served by HTTP, on `http.tlsPort` below /api/v1/"},
-    {"api.maxWaiting", PP_CONFIG_INTEGER, AT(api.max_waiting), "16", 0, 1024, NULL,
+    {"api.maxWaiting", PP_CONFIG_INTEGER, AT(api.max_waiting), "48", 0, 1024, NULL,
      "Queries of the HTTP API that wait for a connection; further requests are answered 429"},
     {"api.queryTimeout", PP_CONFIG_DURATION, AT(api.query_timeout), "5s", 0.1, 15, NULL,
      "How long one query of the HTTP API may take in the database"},

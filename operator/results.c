@@ -26,6 +26,7 @@ typedef struct reading {
     uint64_t asked;   /**< pp_api_etag_of it */
     pp_strings known; /**< versions that the client has */
     bool any;         /**< whatever there is, the client has it */
+    uint64_t who;     /**< whose token it is; 0: not known yet */
     pp_query_id query;
     UT_hash_handle hh;
 } reading;
@@ -38,11 +39,12 @@ struct pp_results {
 
 static const pp_query_kind queries[PP_API_KINDS] = {
     [PP_API_SESSIONS] = PP_QUERY_SESSIONS_OF, /* of all namespaces: PP_QUERY_SESSIONS */
-    [PP_API_SESSION] = PP_QUERY_SESSION,      [PP_API_LAYERS] = PP_QUERY_LAYERS,
-    [PP_API_QUALITY] = PP_QUERY_QUALITY,      [PP_API_KERNELS] = PP_QUERY_KERNELS,
-    [PP_API_WAITS] = PP_QUERY_WAITS,          [PP_API_COPIES] = PP_QUERY_COPIES,
-    [PP_API_RANKS] = PP_QUERY_RANKS,          [PP_API_TIMELINE] = PP_QUERY_TIMELINE,
-    [PP_API_PATTERNS] = PP_QUERY_PATTERNS,    [PP_API_PATTERN] = PP_QUERY_PATTERN,
+    [PP_API_SESSION] = PP_QUERY_SESSION,       [PP_API_LAYERS] = PP_QUERY_LAYERS,
+    [PP_API_QUALITY] = PP_QUERY_QUALITY,       [PP_API_KERNELS] = PP_QUERY_KERNELS,
+    [PP_API_WAITS] = PP_QUERY_WAITS,           [PP_API_COPIES] = PP_QUERY_COPIES,
+    [PP_API_RANKS] = PP_QUERY_RANKS,           [PP_API_TIMELINE] = PP_QUERY_TIMELINE,
+    [PP_API_PATTERNS] = PP_QUERY_PATTERNS,     [PP_API_PATTERN] = PP_QUERY_PATTERN,
+    [PP_API_RANK_ITEMS] = PP_QUERY_RANK_ITEMS,
 };
 
 /* ---- answers ---- */
@@ -57,7 +59,7 @@ static void free_reading(reading *r)
 }
 
 static void answer_problem(pp_operator *op, pp_http_id id, const pp_api_problem *problem,
-                           bool proved)
+                           uint64_t who)
 {
     pp_buf body;
     const char *headers =
@@ -68,7 +70,7 @@ static void answer_problem(pp_operator *op, pp_http_id id, const pp_api_problem 
     pp_buf_init(&body, 4096);
     (void)pp_api_problem_write(problem, &body, NULL);
     const pp_http_api_answer answer = {.status = pp_api_trouble_status(problem->trouble),
-                                       .proved = proved,
+                                       .who = who,
                                        .type = PP_API_PROBLEM_TYPE,
                                        .headers = headers,
                                        .body = body.data,
@@ -77,11 +79,11 @@ static void answer_problem(pp_operator *op, pp_http_id id, const pp_api_problem 
     pp_buf_done(&body);
 }
 
-static void fail(reading *r, pp_api_trouble trouble, bool proved, const char *detail)
+static void fail(reading *r, pp_api_trouble trouble, const char *detail)
 {
     pp_api_problem problem = {0};
     (void)pp_api_problem_set(&problem, trouble, "", "%s", detail);
-    answer_problem(r->op, r->id, &problem, proved);
+    answer_problem(r->op, r->id, &problem, r->who);
     free_reading(r);
 }
 
@@ -100,14 +102,14 @@ static pp_access_object object_of(const reading *r)
 /** Nothing of the user's tells it from one that is not there. */
 static void fail_not_found(reading *r)
 {
-    fail(r, PP_API_NOT_FOUND, true,
+    fail(r, PP_API_NOT_FOUND,
          object_of(r) == PP_ACCESS_PATTERNS ? "there is no such pattern, or no right to get it"
                                             : "there is no such session, or no right to get it");
 }
 
 static void fail_forbidden(reading *r)
 {
-    fail(r, PP_API_FORBIDDEN, true,
+    fail(r, PP_API_FORBIDDEN,
          object_of(r) == PP_ACCESS_PATTERNS
              ? "the right to list consumptionpatterns in this namespace is needed"
          : *r->request.ns ? "the right to list profilesessions in this namespace is needed"
@@ -125,7 +127,7 @@ static void answer_page(reading *r)
     pp_api_etag(r->page.version, r->asked, etag);
     const bool known = is_known(r);
     const pp_http_api_answer answer = {.status = known ? 304 : 200,
-                                       .proved = true,
+                                       .who = r->who,
                                        .type = JSON_TYPE,
                                        .etag = etag,
                                        .body = known ? "" : r->page.body.data,
@@ -164,9 +166,9 @@ static void fail_read(reading *r, const pp_error *error)
 {
     pp_warn("api", "reading results: %s", error->message);
     if (error->code == PP_ERR_UNAVAILABLE)
-        fail(r, PP_API_UNAVAILABLE, true, "the database is away, or took too long");
+        fail(r, PP_API_UNAVAILABLE, "the database is away, or took too long");
     else
-        fail(r, PP_API_INTERNAL, true, "it could not be read");
+        fail(r, PP_API_INTERNAL, "it could not be read");
 }
 
 static void on_read(void *user, const pp_error *error)
@@ -194,6 +196,18 @@ static const char *or_null(const char *text)
     return *text ? text : NULL;
 }
 
+static pp_query_kind query_of(const pp_api_request *q)
+{
+    return q->kind == PP_API_SESSIONS && !*q->ns ? PP_QUERY_SESSIONS : queries[q->kind];
+}
+
+/** The page ends where the rows do that are read, else the last one would look like the end. */
+static void begin_page(reading *r)
+{
+    const int64_t most = pp_query_most(query_of(&r->request)), limit = r->request.limit;
+    pp_api_page_init(&r->page, r->request.kind, most && most < limit ? most : limit);
+}
+
 static void read_results(reading *r)
 {
     const pp_api_request *q = &r->request;
@@ -202,11 +216,11 @@ static void read_results(reading *r)
     for (size_t i = 0; i < q->cursor.n; i++)
         after[i] = (pp_query_key){.text = q->cursor.keys[i].is_text ? q->cursor.keys[i].text : NULL,
                                   .number = q->cursor.keys[i].number};
-    const bool all = q->kind == PP_API_SESSIONS && !*q->ns;
-    const pp_query query = {.kind = all ? PP_QUERY_SESSIONS : queries[q->kind],
+    const pp_query query = {.kind = query_of(q),
                             .ns = or_null(q->ns),
                             .session = or_null(q->name),
                             .uid = or_null(q->uid),
+                            .who = r->who,
                             .pod = or_null(q->pod),
                             .process = q->process,
                             .limit = q->limit,
@@ -217,14 +231,15 @@ static void read_results(reading *r)
                         &err) == 0)
         return;
     if (err.code == PP_ERR_UNAVAILABLE)
-        fail(r, PP_API_BUSY, true, "too much is read at once");
+        fail(r, PP_API_BUSY, "too much is read at once");
     else
         fail_read(r, &err);
 }
 
-static void on_access(void *user, pp_access verdict)
+static void on_access(void *user, pp_access verdict, uint64_t who)
 {
     reading *r = user;
+    r->who = who;
     switch (verdict) {
     case PP_ACCESS_ALLOWED:
         read_results(r);
@@ -236,11 +251,10 @@ static void on_access(void *user, pp_access verdict)
             fail_forbidden(r);
         return;
     case PP_ACCESS_UNKNOWN:
-        fail(r, PP_API_UNAUTHORIZED, false,
-             "the token is none of this cluster's, for its API server");
+        fail(r, PP_API_UNAUTHORIZED, "the token is none of this cluster's, for its API server");
         return;
     case PP_ACCESS_UNAVAILABLE:
-        fail(r, PP_API_UNAVAILABLE, false, "the API server cannot be asked who may read");
+        fail(r, PP_API_UNAVAILABLE, "the API server cannot be asked who may read");
         return;
     }
 }
@@ -260,7 +274,7 @@ static void refuse(pp_operator *op, pp_http_id id, pp_api_trouble trouble, const
 {
     pp_api_problem problem = {0};
     (void)pp_api_problem_set(&problem, trouble, "", "%s", detail);
-    answer_problem(op, id, &problem, false);
+    answer_problem(op, id, &problem, 0);
 }
 
 static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *request)
@@ -275,7 +289,7 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
     const int rc = pp_api_parse(request->path, request->query, &r->request, &problem);
     if (rc < 0 || r->request.kind == PP_API_OPENAPI || !request->token) {
         if (rc < 0)
-            answer_problem(op, id, &problem, false);
+            answer_problem(op, id, &problem, 0);
         else if (r->request.kind == PP_API_OPENAPI)
             answer_document(op, id);
         else
@@ -286,10 +300,10 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
     r->op = op;
     r->id = id;
     r->asked = pp_api_etag_of(request->path, request->query);
-    pp_api_page_init(&r->page, r->request.kind, r->request.limit);
+    begin_page(r);
     HASH_ADD(hh, all->readings, id, sizeof r->id, r);
     if (pp_api_etags_read(request->if_none_match, r->asked, &r->known, &r->any, NULL) < 0) {
-        fail(r, PP_API_UNAVAILABLE, false, "out of memory");
+        fail(r, PP_API_UNAVAILABLE, "out of memory");
         return;
     }
     pp_results_access_ask(all->access, request->token, object_of(r), r->request.ns, r->request.name,

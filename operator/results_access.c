@@ -25,6 +25,7 @@ static const pp_kube_resource *const resources[] = {
 /** What was allowed. */
 typedef struct grant {
     unsigned char digest[DIGEST];
+    uint64_t who;
     int64_t until_ns;
     UT_hash_handle hh;
 } grant;
@@ -36,6 +37,7 @@ typedef struct question {
     const pp_kube_resource *resource;
     char ns[MAX_NAME], name[MAX_NAME];
     pp_kube_access_review *review; /**< NULL: the token's is awaited */
+    uint64_t who;                  /**< its user; 0: not known yet */
     pp_access_fn done;             /**< NULL: nobody waits */
     void *user;
     struct question *prev, *next;
@@ -74,18 +76,29 @@ static void drop(pp_results_access *a, grant *g)
     free(g);
 }
 
-static bool is_granted(pp_results_access *a, const unsigned char *digest)
+/** A number for a user, never 0. */
+static uint64_t number_of(const char *username)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    uint64_t number = 0;
+    (void)EVP_Digest(username, strlen(username), digest, NULL, EVP_sha256(), NULL);
+    memcpy(&number, digest, sizeof number);
+    return number ? number : 1;
+}
+
+/** To whom; 0: it is not. */
+static uint64_t granted_to(pp_results_access *a, const unsigned char *digest)
 {
     grant *g = NULL;
     HASH_FIND(hh, a->grants, digest, DIGEST, g);
     if (g && g->until_ns <= pp_time_monotonic()) {
         drop(a, g);
-        return false;
+        return 0;
     }
-    return g != NULL;
+    return g ? g->who : 0;
 }
 
-static void keep(pp_results_access *a, const unsigned char *digest)
+static void keep(pp_results_access *a, const unsigned char *digest, uint64_t who)
 {
     grant *g = NULL;
     HASH_FIND(hh, a->grants, digest, DIGEST, g);
@@ -97,6 +110,7 @@ static void keep(pp_results_access *a, const unsigned char *digest)
     if (!g)
         return;
     memcpy(g->digest, digest, DIGEST);
+    g->who = who;
     g->until_ns = pp_time_monotonic() + KEEP_NS;
     HASH_ADD(hh, a->grants, digest, DIGEST, g);
 }
@@ -107,7 +121,7 @@ static void end(question *q, pp_access verdict)
 {
     DL_DELETE(q->access->questions, q);
     if (q->done)
-        q->done(q->user, verdict);
+        q->done(q->user, verdict, q->who);
     free(q);
 }
 
@@ -129,7 +143,7 @@ static void on_access(void *user, bool allowed, const pp_error *error)
         return;
     }
     if (allowed)
-        keep(q->access, q->digest);
+        keep(q->access, q->digest, q->who);
     end(q, allowed ? PP_ACCESS_ALLOWED : PP_ACCESS_DENIED);
 }
 
@@ -145,6 +159,7 @@ static void on_identity(void *user, const pp_kube_identity *who, const pp_error 
         end(q, PP_ACCESS_UNKNOWN);
         return;
     }
+    q->who = number_of(who->username);
     const pp_kube_access access = {.user = who->user,
                                    .verb = *q->name ? "get" : "list",
                                    .resource = q->resource,
@@ -163,12 +178,13 @@ void pp_results_access_ask(pp_results_access *a, const char *token, pp_access_ob
     if (!q || strlen(ns) >= MAX_NAME || strlen(name) >= MAX_NAME ||
         digest_of(token, resources[object], ns, name, q->digest) < 0) {
         free(q);
-        done(user, PP_ACCESS_UNAVAILABLE);
+        done(user, PP_ACCESS_UNAVAILABLE, 0);
         return;
     }
-    if (is_granted(a, q->digest)) {
+    const uint64_t who = granted_to(a, q->digest);
+    if (who) {
         free(q);
-        done(user, PP_ACCESS_ALLOWED);
+        done(user, PP_ACCESS_ALLOWED, who);
         return;
     }
     q->access = a;

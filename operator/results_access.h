@@ -10,6 +10,7 @@
 #include "operator/kube/client.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct pp_results_access pp_results_access;
 
@@ -20,8 +21,9 @@ typedef enum pp_access {
     PP_ACCESS_UNAVAILABLE, /**< the API server cannot be asked; the log has why */
 } pp_access;
 
-/** May be called before pp_results_access_ask returns. */
-typedef void (*pp_access_fn)(void *user, pp_access verdict);
+/** `who` stands for the token's user; 0: it is not known. May be called before
+ * pp_results_access_ask returns. */
+typedef void (*pp_access_fn)(void *user, pp_access verdict, uint64_t who);
 
 /** NULL on error. */
 pp_results_access *pp_results_access_new(pp_kube_client *kube, pp_error *err);

@@ -341,6 +341,21 @@ def all_libraries():
     return said
 
 
+def served(examples="15"):
+    """The operator's API on a real Postgres, asked by its own OpenAPI and by who may not read; `examples` requests of each kind."""
+    build = compile_preset("asan")
+    folder = from_registries("fuzzer", "operator/tests/served/packages.txt")
+    output = expect("served.log", DEBIAN, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no",
+                    "--durations=5", os.path.join(ROOT, "operator/tests/served"), timeout=7200,
+                    env={"PP_OPERATOR": f"{build}/operator/precisionprobe-operator", "PP_FUZZ_EXAMPLES": examples,
+                         "PP_STORE_REPLAY": f"{build}/operator/store/tests/store_replay", "PP_FUZZER": folder})
+    return [f"operator/tests/served: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
+
+
+def served_long():
+    return served("300")
+
+
 TRACE_ENGINE = "@paulirish/trace_engine@0.0.65"  # of Chrome's developer tools
 
 
@@ -374,12 +389,12 @@ BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan"))]
 BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older torch", older_hook), ("programs (release)", release),
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
-          ("the trainings' tests", trainings)]
+          ("the trainings' tests", trainings), ("the API, by its own description", served)]
 SLOW = ("unit tests under TSan", "clang-tidy")
 # Of a build that the unit tests have made; alone they make it.
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
 ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
 EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces and files", readers),
-            ("a hundred seeds of the killer", killer)]
+            ("a hundred seeds of the killer", killer), ("the API, by its own description, for long", served_long)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]

@@ -10,10 +10,19 @@ enum { FORM = 1, HEAD = 2, MAX_BYTES = PP_API_MAX_CURSOR / 4 * 3 };
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 static const char *const keys_of[PP_API_KINDS] = {
-    [PP_API_OPENAPI] = "",       [PP_API_SESSIONS] = "it",    [PP_API_SESSION] = "",
-    [PP_API_LAYERS] = "tttttt",  [PP_API_QUALITY] = "ttttit", [PP_API_KERNELS] = "ttittt",
-    [PP_API_WAITS] = "ttitttti", [PP_API_COPIES] = "ttitttt", [PP_API_RANKS] = "tttiti",
-    [PP_API_TIMELINE] = "ttiii", [PP_API_PATTERNS] = "t",     [PP_API_PATTERN] = "",
+    [PP_API_OPENAPI] = "",
+    [PP_API_SESSIONS] = "it",
+    [PP_API_SESSION] = "",
+    [PP_API_LAYERS] = "tttttt",
+    [PP_API_QUALITY] = "ttttit",
+    [PP_API_KERNELS] = "ttittt",
+    [PP_API_WAITS] = "ttitttti",
+    [PP_API_COPIES] = "ttitttt",
+    [PP_API_RANKS] = "tttiti",
+    [PP_API_TIMELINE] = "ttiii",
+    [PP_API_PATTERNS] = "t",
+    [PP_API_PATTERN] = "",
+    [PP_API_RANK_ITEMS] = "tttititt",
 };
 
 const char *pp_api_keys_of(pp_api_kind kind)

@@ -27,6 +27,7 @@ typedef enum pp_api_kind {
     PP_API_TIMELINE,
     PP_API_PATTERNS, /**< of a namespace's workloads */
     PP_API_PATTERN,
+    PP_API_RANK_ITEMS, /**< where the ranks' time goes */
     PP_API_KINDS,
 } pp_api_kind;
 

@@ -23,6 +23,7 @@ static const struct {
     {{"namespaces", "N", "sessions", "S", "waits"}, PP_API_WAITS},
     {{"namespaces", "N", "sessions", "S", "copies"}, PP_API_COPIES},
     {{"namespaces", "N", "sessions", "S", "ranks"}, PP_API_RANKS},
+    {{"namespaces", "N", "sessions", "S", "ranks", "items"}, PP_API_RANK_ITEMS},
     {{"namespaces", "N", "sessions", "S", "timeline"}, PP_API_TIMELINE},
     {{"namespaces", "N", "patterns"}, PP_API_PATTERNS},
     {{"namespaces", "N", "patterns", "P"}, PP_API_PATTERN},
@@ -171,7 +172,7 @@ static int read_pod(pp_api_request *r, const char *value, pp_api_problem *proble
 #define BIT(kind) (1U << (kind))
 #define PAGES                                                                                      \
     (BIT(PP_API_LAYERS) | BIT(PP_API_QUALITY) | BIT(PP_API_KERNELS) | BIT(PP_API_WAITS) |          \
-     BIT(PP_API_COPIES) | BIT(PP_API_RANKS) | BIT(PP_API_TIMELINE))
+     BIT(PP_API_COPIES) | BIT(PP_API_RANKS) | BIT(PP_API_RANK_ITEMS) | BIT(PP_API_TIMELINE))
 
 #define LISTS (BIT(PP_API_SESSIONS) | BIT(PP_API_PATTERNS))
 

@@ -3,7 +3,6 @@
 #include "common/number.h"
 #include "common/time.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,15 +96,29 @@ static int write_time(pp_buf *out, int64_t ns, pp_error *err)
     return pp_api_write_text(out, text, err);
 }
 
+static int write_integer(pp_buf *out, int64_t value, pp_error *err)
+{
+    char text[24];
+    size_t at = sizeof text;
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    do
+        text[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        text[--at] = '-';
+    return pp_buf_append(out, text + at, sizeof text - at, err);
+}
+
 int pp_api_write_cell(pp_buf *out, const pp_cell *cell, pp_error *err)
 {
     switch (cell->type) {
     case PP_CELL_NULL:
         break;
     case PP_CELL_BOOL:
-        return pp_buf_printf(out, err, "%s", cell->number ? "true" : "false");
+        return cell->number ? pp_buf_append(out, "true", 4, err)
+                            : pp_buf_append(out, "false", 5, err);
     case PP_CELL_INT:
-        return pp_buf_printf(out, err, "%" PRId64, cell->number);
+        return write_integer(out, cell->number, err);
     case PP_CELL_FLOAT:
         return pp_api_write_real(out, cell->real, err);
     case PP_CELL_TEXT:

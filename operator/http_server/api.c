@@ -8,11 +8,14 @@
 
 #include "common/time.h"
 
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char prefix[] = "/api/";
 static const char token_header[] = "x-precisionprobe-token:";
+
+#define UNREAD_GRACE (SECOND / 4)
 
 /* ---- the request's parts ---- */
 
@@ -107,8 +110,18 @@ static void answer_problem(exchange *ex, int status, const char *name, const cha
 static void end_question(exchange *ex, bool refused)
 {
     if (ex->asks)
-        askers_answered(ex->peer.server->api_askers, &ex->question, refused);
-    ex->asks = false;
+        askers_answered(ex->asks, &ex->question, refused);
+    ex->asks = NULL;
+}
+
+/** Whether the token was good is known by now. */
+static void learn(exchange *ex, const pp_http_api_answer *answer)
+{
+    known_tokens *known = ex->peer.server->known_tokens;
+    if (ex->has_token && answer->who)
+        known_tokens_keep(known, ex->digest, answer->who, pp_time_monotonic());
+    else if (ex->has_token && answer->status == 401)
+        known_tokens_drop(known, ex->digest);
 }
 
 /** It goes before it is answered. */
@@ -126,6 +139,33 @@ void http_api_late(exchange *ex)
     answer_problem(ex, 503, "unavailable", "Retry-After: 2\r\n", "no answer came in time");
 }
 
+/** The answer of which nothing was read for longest; NULL: there is none. */
+static exchange *longest_unread(const pp_http_server *server)
+{
+    exchange *longest = NULL;
+    for (peer *p = server->exchanges; p; p = p->hh.next) {
+        exchange *ex = (exchange *)p;
+        if (ex->stage == STAGE_ANSWER && ex->api_bytes && (!longest || ex->moved < longest->moved))
+            longest = ex;
+    }
+    return longest;
+}
+
+/** Room for one more answer. Who has stopped to read goes for it: few of them would keep all others
+ * waiting. */
+static bool make_room(pp_http_server *server, size_t len)
+{
+    while (server->api_bytes > 0 && server->api_bytes + len > PP_HTTP_MAX_API_BYTES) {
+        exchange *slow = longest_unread(server);
+        if (!slow || slow->moved + UNREAD_GRACE > pp_time_monotonic())
+            return false;
+        server->api_bytes -= slow->api_bytes;
+        slow->api_bytes = 0;
+        http_arrival_cut(server, slow->peer.wsi);
+    }
+    return true;
+}
+
 void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_api_answer *answer)
 {
     static const char common[] = "Cache-Control: private, no-cache\r\n"
@@ -136,13 +176,14 @@ void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_ap
     if (!ex || ex->stage != STAGE_API)
         return;
     end_question(ex, answer->status == 401);
-    if (answer->proved && !http_arrival_proved(server, ex->peer.wsi)) {
+    learn(ex, answer);
+    if (answer->who && !http_arrival_proved(server, ex->peer.wsi)) {
         ex->close = true;
         answer_problem(ex, 503, "unavailable", "Retry-After: 1\r\n",
                        "there are too many connections");
         return;
     }
-    if (server->api_bytes > 0 && server->api_bytes + answer->len > PP_HTTP_MAX_API_BYTES) {
+    if (!make_room(server, answer->len)) {
         answer_problem(ex, 503, "unavailable", "Retry-After: 1\r\n",
                        "too many answers are not read yet");
         return;
@@ -158,25 +199,38 @@ void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_ap
 
 /* ---- requests ---- */
 
-/** Whether a place for a question is free for whoever sent it. */
-static bool take_place(exchange *ex)
+/** Whose token it is, where that is known; else 0. */
+static uint64_t owner_of(exchange *ex, const char *token, int64_t now)
 {
-    pp_http_server *server = ex->peer.server;
-    visitor_address from = {{0}};
-    (void)visitors_address(server->visitors, ex->peer.wsi, &from);
-    ex->asks = askers_ask(server->api_askers, &from, pp_time_monotonic(), &ex->question);
-    return ex->asks;
+    ex->has_token =
+        token && EVP_Digest(token, strlen(token), ex->digest, NULL, EVP_sha256(), NULL) == 1;
+    return ex->has_token ? known_tokens_find(ex->peer.server->known_tokens, ex->digest, now) : 0;
 }
 
-static void hand_on(exchange *ex, const char *path, const pp_strings *query)
+/** Whether a place for a question is free for whoever sent it: by its token, or where that says
+ * nothing, by its address. */
+static bool take_place(exchange *ex, const char *token)
 {
     pp_http_server *server = ex->peer.server;
-    char token[HEADER_BYTES], known[1024] = "";
+    const int64_t now = pp_time_monotonic();
+    const uint64_t who = owner_of(ex, token, now);
+    visitor_address from = {{0}};
+    if (who)
+        (void)memcpy(from.bytes, &who, sizeof who);
+    else
+        (void)visitors_address(server->visitors, ex->peer.wsi, &from);
+    askers *of = who ? server->reader_askers : server->api_askers;
+    ex->asks = askers_ask(of, &from, now, &ex->question) ? of : NULL;
+    return ex->asks != NULL;
+}
+
+static void hand_on(exchange *ex, const char *path, const pp_strings *query, const char *token)
+{
+    pp_http_server *server = ex->peer.server;
+    char known[1024] = "";
     (void)lws_hdr_copy(ex->peer.wsi, known, sizeof known, WSI_TOKEN_HTTP_IF_NONE_MATCH);
-    const pp_http_api_request request = {.path = path,
-                                         .query = query,
-                                         .token = read_token(ex->peer.wsi, token),
-                                         .if_none_match = known};
+    const pp_http_api_request request = {
+        .path = path, .query = query, .token = token, .if_none_match = known};
     ex->given_up = give_up;
     http_exchange_enter(ex, STAGE_API, server->options.api_timeout);
     server->handlers.api(server->handlers.context, ex->peer.id, &request);
@@ -184,7 +238,8 @@ static void hand_on(exchange *ex, const char *path, const pp_strings *query)
 
 void http_api_begin(exchange *ex)
 {
-    char path[HEADER_BYTES];
+    char path[HEADER_BYTES], text[HEADER_BYTES];
+    const char *token = read_token(ex->peer.wsi, text);
     pp_strings query = {0};
     if (ex->expected > 0) {
         ex->close = true;
@@ -193,13 +248,13 @@ void http_api_begin(exchange *ex)
         answer_problem(ex, 405, "method", "Allow: GET, HEAD\r\n", "results are read only");
     } else if (ex->peer.server->stopping) {
         answer_problem(ex, 503, "unavailable", "Retry-After: 2\r\n", "the operator stops");
-    } else if (!take_place(ex)) {
+    } else if (!take_place(ex, token)) {
         answer_problem(ex, 429, "busy", "Retry-After: 1\r\n", "too much is asked at once");
     } else if (read_query(ex->peer.wsi, &query) < 0) {
         end_question(ex, false);
         answer_problem(ex, 400, "invalid", "", "the query has too many parts");
     } else {
-        hand_on(ex, path, &query);
+        hand_on(ex, path, &query, token);
     }
     pp_strings_free(&query);
 }
@@ -208,11 +263,17 @@ int http_api_start(pp_http_server *server)
 {
     const asker_limits limits = {PP_HTTP_MAX_API, PP_HTTP_MAX_API_EACH,
                                  server->options.refusal_interval, PP_HTTP_MAX_REFUSED};
+    const asker_limits readers = {PP_HTTP_MAX_READS, PP_HTTP_MAX_READS_EACH,
+                                  server->options.refusal_interval, PP_HTTP_MAX_REFUSED};
     server->api_askers = askers_new(&limits);
-    return server->api_askers ? 0 : -1;
+    server->reader_askers = askers_new(&readers);
+    server->known_tokens = known_tokens_new();
+    return server->api_askers && server->reader_askers && server->known_tokens ? 0 : -1;
 }
 
 void http_api_free(pp_http_server *server)
 {
     askers_free(server->api_askers);
+    askers_free(server->reader_askers);
+    known_tokens_free(server->known_tokens);
 }

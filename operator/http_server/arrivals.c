@@ -47,6 +47,11 @@ static void cut(pp_http_server *server, const void *who)
     lws_cancel_service(server->context);
 }
 
+void http_arrival_cut(pp_http_server *server, struct lws *wsi)
+{
+    cut(server, wsi);
+}
+
 static void tell_counts(pp_http_server *server)
 {
     for (int share = 0; share < SHARES; share++)

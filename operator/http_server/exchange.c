@@ -114,6 +114,7 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
     if (ex->answer) /* each request gets one */
         return;
     ex->close |= ex->peer.server->draining;
+    ex->moved = pp_time_monotonic();
     char head[MAX_HEAD], length[48] = "";
     if (status != 304) /* which has no body, whatever its length would be */
         (void)snprintf(length, sizeof length, "Content-Length: %zu\r\n", len);
@@ -172,6 +173,7 @@ int http_exchange_write(exchange *ex)
     if (lws_write(ex->peer.wsi, ex->answer + LWS_PRE + ex->written, n, how) < (int)n)
         return -1;
     ex->written += n;
+    ex->moved = pp_time_monotonic();
     if (last)
         return finish(ex);
     lws_callback_on_writable(ex->peer.wsi);

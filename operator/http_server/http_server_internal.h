@@ -10,6 +10,7 @@
 #include "common/buf.h"
 #include "operator/http_server/askers.h"
 #include "operator/http_server/decoder.h"
+#include "operator/http_server/known_tokens.h"
 #include "operator/http_server/server.h"
 #include "operator/http_server/visitors.h"
 
@@ -64,16 +65,18 @@ struct exchange {
     char uid[129];                      /* of the admission review */
     bool labelled;                      /* its namespace asks for the hook */
     bool relayed;                       /* by another replica */
-    unsigned char digest[DIGEST_BYTES]; /* of the token, in STAGE_AUTHORIZE */
+    unsigned char digest[DIGEST_BYTES]; /* of the token, in STAGE_AUTHORIZE and STAGE_API */
     unsigned char *answer;              /* LWS_PRE bytes of room, head, body */
     size_t head_len;
     size_t answer_len; /* head and body */
     size_t written;
     void (*given_up)(exchange *ex); /* where it ends in STAGE_REVIEW or STAGE_API */
     bool head_only;                 /* the answer's body is not wanted */
-    bool asks;                      /* it has one of the API's places: `question` */
+    askers *asks;                   /* whose place it has, for `question`; NULL: none */
+    bool has_token;                 /* of the API; digest is its */
     asking question;
     size_t api_bytes;       /* as counted in the server's api_bytes */
+    int64_t moved;          /* monotonic ns: when some of the answer was taken off last */
     int64_t answer_timeout; /* ns to read the answer; 0: ANSWER_TIMEOUT */
 };
 
@@ -222,7 +225,9 @@ struct pp_http_server {
     pod_share *holders;               /* those of which batches are not answered */
     verdict *verdicts[VERDICT_KINDS]; /* by digest */
     askers *askers;
-    askers *api_askers;
+    askers *api_askers;    /* by address */
+    askers *reader_askers; /* by whose token it is, of those that are known */
+    known_tokens *known_tokens;
     size_t api_bytes; /* of answers of the API that are not read yet */
     decoder *decoder;
     size_t open_connections;
@@ -257,6 +262,8 @@ void http_arrival_is(pp_http_server *server, struct lws *wsi);
 bool http_arrival_reviews(pp_http_server *server, struct lws *wsi);
 /** It has proved to come for results; false where there is no place for it. */
 bool http_arrival_proved(pp_http_server *server, struct lws *wsi);
+/** Ends a connection, on the loop's next turn. */
+void http_arrival_cut(pp_http_server *server, struct lws *wsi);
 /** How many connections of agents fit beside all else; raises the limit of open files first. */
 size_t http_arrivals_fit(const pp_http_options *options);
 

@@ -1,6 +1,7 @@
 #include "operator/http_server/http_server_internal.h"
 
 #include "common/log.h"
+#include "common/time.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +11,27 @@ enum {
     HANDSHAKE_SECONDS = 10, /* for TLS, headers, gaps in a body */
     KEEPALIVE_SECONDS = 90, /* an idle connection is kept for its client, as Go's clients expect */
     STOP_TURN_MS = 20,
+    LINES_A_MINUTE = 10, /* of libwebsockets' errors in the log */
 };
 
 #define STOP_GRACE (500 * MILLISECOND)
+
+/** A peer brings some of its errors about, too, as by a request that has no end. */
+static bool may_warn(void)
+{
+    static int64_t minute;
+    static int said;
+    const int64_t now = pp_time_monotonic() / (60 * SECOND);
+    said = now == minute ? said + 1 : 1;
+    minute = now;
+    return said <= LINES_A_MINUTE;
+}
 
 /** libwebsockets' lines into ours. Its warnings are about peers, who must not fill our log. */
 static void log_line(int level, const char *line)
 {
     int n = (int)strcspn(line, "\r\n");
-    pp_log(level == LLL_ERR ? PP_LOG_WARN : PP_LOG_DEBUG, "http", "%.*s", n, line);
+    pp_log(level == LLL_ERR && may_warn() ? PP_LOG_WARN : PP_LOG_DEBUG, "http", "%.*s", n, line);
 }
 
 static void free_peer(struct lws *wsi)

@@ -44,18 +44,21 @@ enum {
     PP_HTTP_MAX_WARNINGS = 8,            /**< of one admission answer */
     PP_HTTP_MAX_REVIEWS = 32 << 20, /**< bytes of reviews being read or answered, all together */
     PP_HTTP_MAX_UNPROVEN = 256,     /**< connections of the TLS port that have proved nothing yet */
-    PP_HTTP_MAX_UNPROVEN_EACH = 128,  /**< the same of one address */
-    PP_HTTP_MAX_REVIEWERS = 128,      /**< connections that reviews come by */
-    PP_HTTP_MAX_ASKED = 64,           /**< tokens that are asked about at once */
-    PP_HTTP_MAX_ASKED_EACH = 32,      /**< of these from one address */
-    PP_HTTP_MAX_REFUSED = 64,         /**< tokens of one address refused at once, after a rest */
-    PP_HTTP_MAX_API = 32,             /**< requests of the API that are not answered, at once */
-    PP_HTTP_MAX_API_EACH = 16,        /**< of these from one address */
-    PP_HTTP_MAX_API_CONNECTIONS = 64, /**< connections that results were read by */
-    PP_HTTP_MAX_API_BYTES = 32 << 20, /**< of answers that are not read yet, all together */
-    PP_HTTP_MAX_PARAMETERS = 16,      /**< of a request's query */
-    PP_HTTP_MAX_PLAIN = 64,           /**< connections of the plain port */
-    PP_HTTP_MAX_PLAIN_EACH = 32,      /**< the same of one address */
+    PP_HTTP_MAX_UNPROVEN_EACH = 128, /**< the same of one address */
+    PP_HTTP_MAX_REVIEWERS = 128,     /**< connections that reviews come by */
+    PP_HTTP_MAX_ASKED = 64,          /**< tokens that are asked about at once */
+    PP_HTTP_MAX_ASKED_EACH = 32,     /**< of these from one address */
+    PP_HTTP_MAX_REFUSED = 64,        /**< tokens of one address refused at once, after a rest */
+    PP_HTTP_MAX_API = 32,        /**< requests of the API that are not answered, at once, of tokens
+                                      that are not known to be good */
+    PP_HTTP_MAX_API_EACH = 16,   /**< of these from one address */
+    PP_HTTP_MAX_READS = 64,      /**< the same, of tokens that are */
+    PP_HTTP_MAX_READS_EACH = 16, /**< of these of one user */
+    PP_HTTP_MAX_API_CONNECTIONS = 256, /**< connections that results were read by */
+    PP_HTTP_MAX_API_BYTES = 32 << 20,  /**< of answers that are not read yet, all together */
+    PP_HTTP_MAX_PARAMETERS = 16,       /**< of a request's query */
+    PP_HTTP_MAX_PLAIN = 64,            /**< connections of the plain port */
+    PP_HTTP_MAX_PLAIN_EACH = 32,       /**< the same of one address */
 };
 
 /** Zero or NULL means the default; loop, certificate and max_connections are needed. */
@@ -127,8 +130,10 @@ typedef struct pp_http_api_request {
 
 /** Texts are borrowed during the call. */
 typedef struct pp_http_api_answer {
-    int status;  /**< 401 counts against the address that asked */
-    bool proved; /**< the token was a good one: its connection is none of the unproven any more */
+    int status;   /**< 401 counts against the address that asked */
+    uint64_t who; /**< not 0: the token was a good one, of the user that this number stands for. Its
+                       connection is none of the unproven any more, and what the token asks next is
+                       counted as that user's, not the address's */
     const char *type;
     const char *etag;    /**< with its quotes; NULL: none */
     const char *headers; /**< further ones, whole lines; NULL: none */

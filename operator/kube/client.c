@@ -23,8 +23,8 @@ enum {
     BURST_SECONDS = 4,
     TOKENS_RATE = 100,
     TOKENS_BURST = 500,
-    READERS_RATE = 50, /* of calls for readers of results */
-    READERS_BURST = 200,
+    READERS_RATE = 200, /* of calls for readers of results */
+    READERS_BURST = 400,
 };
 static const int64_t TOKEN_AGE_NS = INT64_C(60) * 1000000000;
 static const int64_t MILLISECOND = 1000000;

@@ -802,6 +802,11 @@ bool pp_connection_ready(const pp_connection *c)
     return c->state == READY;
 }
 
+PGcancel *pp_connection_canceller(const pp_connection *c)
+{
+    return c->state == READY ? PQgetCancel(c->conn) : NULL;
+}
+
 const char *pp_connection_text(const pp_connection *c)
 {
     return c->text;

@@ -61,6 +61,9 @@ void pp_connection_close(pp_connection *c);
 /** Takes the job over. */
 void pp_connection_submit(pp_connection *c, pp_job *job);
 bool pp_connection_ready(const pp_connection *c);
+/** What ends the server's work for this connection (PQcancel), whatever it then is: to be freed
+ * with PQfreeCancel. NULL: there is no connection, or no memory. */
+PGcancel *pp_connection_canceller(const pp_connection *c);
 const char *pp_connection_text(const pp_connection *c);
 
 #endif

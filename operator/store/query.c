@@ -1,5 +1,6 @@
 #include "operator/store/query.h"
 
+#include "common/buf.h"
 #include "operator/store/connection.h"
 #include "operator/store/query_sql.h"
 
@@ -9,6 +10,8 @@
 
 enum {
     MAX_CELLS = 96,
+    MAX_CANCELS = 2, /* at once: others need the pool's threads, and a server may not answer */
+    MAX_KEY_BYTES = 64 << 10,
     ATTEMPTS = 2, /* the caller waits: one more where the connection broke */
 };
 #define SECOND INT64_C(1000000000)
@@ -18,20 +21,39 @@ enum {
 /** Types of columns beside those of parameters. */
 enum { OID_JSON = 114, OID_TIMESTAMPTZ = 1184, OID_JSONB = 3802 };
 
+/** What is the same of a column in all rows of an answer. */
+typedef struct column {
+    pp_cell_section section;
+    Oid type;
+} column;
+
 typedef struct read_call {
     pp_job job;
     pp_reader *reader;
     pp_query_id id;
+    uint64_t who;
     int lane; /* whose connection has it; -1: it waits */
     bool cancelled;
     pp_query_row_fn row;
     pp_query_reset_fn reset;
     pp_query_done_fn done;
     void *user;
+    int n_columns; /* 0: no row has come */
+    column columns[MAX_CELLS];
+    pp_buf key;                    /* of the row before, as it came */
     struct read_call *prev, *next; /* of those that wait */
 } read_call;
 
+/** A query's end, asked for in the database: on another thread, since that connects, and waits. */
+typedef struct cancelling {
+    uv_work_t work;
+    pp_reader *reader;
+    int lane;
+    PGcancel *cancel;
+} cancelling;
+
 struct pp_reader {
+    uv_loop_t *loop;
     pp_store_options options; /* of its connections */
     size_t max_waiting;
     char timeout[32]; /* as Postgres takes it */
@@ -39,6 +61,8 @@ struct pp_reader {
     int open; /* connections not yet said to be closed */
     pp_connection *connections[PP_READER_MAX_CONNECTIONS];
     read_call *running[PP_READER_MAX_CONNECTIONS];
+    bool held[PP_READER_MAX_CONNECTIONS]; /* a cancelling is under way, which may come late */
+    int cancels;                          /* of these */
     read_call *waiting;
     size_t n_waiting;
     pp_query_id last_id;
@@ -71,72 +95,145 @@ static int64_t microseconds(int64_t us)
                                                       : us * 1000 + POSTGRES_EPOCH;
 }
 
-static int read_value(const PGresult *r, int row, int column, pp_cell *ret, pp_error *err)
+static int read_value(const PGresult *r, int row, int i, Oid type, pp_cell *ret, pp_error *err)
 {
-    switch ((int)PQftype(r, column)) {
+    switch ((int)type) {
     case PP_SQL_BOOL:
         ret->type = PP_CELL_BOOL;
-        ret->number = pp_row_bool(r, row, column);
+        ret->number = pp_row_bool(r, row, i);
         return 0;
     case PP_SQL_INT2:
     case PP_SQL_INT4:
     case PP_SQL_INT8:
         ret->type = PP_CELL_INT;
-        ret->number = pp_row_int(r, row, column, 0);
+        ret->number = pp_row_int(r, row, i, 0);
         return 0;
     case PP_SQL_FLOAT8:
         ret->type = PP_CELL_FLOAT;
-        ret->real = pp_row_float(r, row, column);
+        ret->real = pp_row_float(r, row, i);
         return 0;
     case PP_SQL_TEXT:
         ret->type = PP_CELL_TEXT;
-        ret->text = PQgetvalue(r, row, column);
+        ret->text = PQgetvalue(r, row, i);
         return 0;
     case OID_JSON:
         ret->type = PP_CELL_JSON;
-        ret->text = PQgetvalue(r, row, column);
+        ret->text = PQgetvalue(r, row, i);
         return 0;
     case OID_JSONB: /* a version comes first */
         ret->type = PP_CELL_JSON;
-        ret->text = PQgetvalue(r, row, column) + 1;
+        ret->text = PQgetvalue(r, row, i) + 1;
         return 0;
     case OID_TIMESTAMPTZ:
         ret->type = PP_CELL_TIME;
-        ret->number = microseconds(pp_row_int(r, row, column, 0));
+        ret->number = microseconds(pp_row_int(r, row, i, 0));
         return 0;
     default:
         return pp_error_set(err, PP_ERR_INTERNAL, "column %s has a type that is not read",
-                            PQfname(r, column));
+                            PQfname(r, i));
     }
 }
 
-static int read_cell(const PGresult *r, int row, int column, pp_cell *ret, pp_error *err)
+static int read_cell(const PGresult *r, int row, int i, const column *of, pp_cell *ret,
+                     pp_error *err)
 {
-    const char *name = PQfname(r, column);
-    const pp_cell_section section = section_of(*name);
-    *ret = (pp_cell){.section = section, .name = section == PP_CELL_ROW ? name : name + 1};
-    return PQgetisnull(r, row, column) ? 0 : read_value(r, row, column, ret, err);
+    const char *name = PQfname(r, i);
+    *ret = (pp_cell){.section = of->section, .name = of->section == PP_CELL_ROW ? name : name + 1};
+    return PQgetisnull(r, row, i) ? 0 : read_value(r, row, i, of->type, ret, err);
+}
+
+static int learn_columns(read_call *c, const PGresult *r, pp_error *err)
+{
+    const int n = PQnfields(r);
+    if (n > MAX_CELLS)
+        return pp_error_set(err, PP_ERR_INTERNAL, "a row has %d columns", n);
+    for (int i = 0; i < n; i++)
+        c->columns[i] = (column){section_of(*PQfname(r, i)), PQftype(r, i)};
+    c->n_columns = n;
+    return 0;
+}
+
+/* 1: the row has the key of the one before; 0: another, which is kept, or none. */
+static int same_key(read_call *c, const PGresult *r, int row, pp_error *err)
+{
+    bool same = c->key.len > 0;
+    size_t at = 0;
+    for (int i = 0; same && i < c->n_columns; i++) {
+        if (c->columns[i].section != PP_CELL_KEY)
+            continue;
+        const size_t n = (size_t)PQgetlength(r, row, i);
+        same = at + n < c->key.len && memcmp(c->key.data + at, PQgetvalue(r, row, i), n + 1) == 0;
+        at += n + 1;
+    }
+    if (same)
+        return at == c->key.len;
+    pp_buf_reset(&c->key);
+    for (int i = 0; i < c->n_columns; i++) {
+        if (c->columns[i].section == PP_CELL_KEY &&
+            pp_buf_append(&c->key, PQgetvalue(r, row, i), (size_t)PQgetlength(r, row, i) + 1, err) <
+                0)
+            return -1;
+    }
+    return 0;
 }
 
 static int take_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
     read_call *c = (read_call *)job;
     pp_cell cells[MAX_CELLS];
-    const int n = PQnfields(r);
+    size_t n = 0;
     if (index == 0) /* of what begins the transaction */
         return 0;
     if (c->cancelled)
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "nobody waits for it");
-    if (n > MAX_CELLS)
-        return pp_error_set(err, PP_ERR_INTERNAL, "a row has %d columns", n);
-    for (int i = 0; i < n; i++) {
-        if (read_cell(r, row, i, &cells[i], err) < 0)
+    if (!c->n_columns && learn_columns(c, r, err) < 0)
+        return -1;
+    const int same = same_key(c, r, row, err);
+    for (int i = 0; same >= 0 && i < c->n_columns; i++) {
+        const pp_cell_section section = c->columns[i].section;
+        if (same && section != PP_CELL_KEY && section != PP_CELL_NESTED)
+            continue;
+        if (read_cell(r, row, i, &c->columns[i], &cells[n++], err) < 0)
             return -1;
     }
-    return c->row(c->user, cells, (size_t)n, err);
+    return same < 0 ? -1 : c->row(c->user, cells, n, err);
 }
 
 /* ---- queue ---- */
+
+static int running_of(const pp_reader *reader, uint64_t who)
+{
+    int n = 0;
+    for (int i = 0; i < reader->n; i++)
+        n += reader->running[i] && reader->running[i]->who == who;
+    return n;
+}
+
+static size_t waiting_of(const pp_reader *reader, uint64_t who)
+{
+    size_t n = 0;
+    for (const read_call *c = reader->waiting; c; c = c->next)
+        n += c->who == who;
+    return n;
+}
+
+/* The first that may run: each leaves one connection to others, so that the queries of one that
+ * take long keep nobody waiting. */
+static read_call *next_call(const pp_reader *reader)
+{
+    const int most = reader->n > 1 ? reader->n - 1 : 1;
+    for (read_call *c = reader->waiting; c; c = c->next) {
+        if (!c->who || running_of(reader, c->who) < most)
+            return c;
+    }
+    return NULL;
+}
+
+static bool may_wait(const pp_reader *reader, uint64_t who)
+{
+    return reader->n_waiting < reader->max_waiting &&
+           (!who || waiting_of(reader, who) < (reader->max_waiting + 1) / 2);
+}
 
 static void pump(pp_reader *reader)
 {
@@ -144,9 +241,11 @@ static void pump(pp_reader *reader)
         return;
     reader->pumping = true;
     for (int i = 0; i < reader->n && reader->waiting; i++) {
-        if (reader->running[i] || !pp_connection_ready(reader->connections[i]))
+        if (reader->running[i] || reader->held[i] || !pp_connection_ready(reader->connections[i]))
             continue;
-        read_call *c = reader->waiting;
+        read_call *c = next_call(reader);
+        if (!c)
+            break;
         DL_DELETE(reader->waiting, c);
         reader->n_waiting--;
         c->lane = i;
@@ -158,9 +257,16 @@ static void pump(pp_reader *reader)
 
 static void on_reset(pp_job *job)
 {
-    const read_call *c = (const read_call *)job;
+    read_call *c = (read_call *)job;
+    c->n_columns = 0;
+    pp_buf_reset(&c->key);
     if (!c->cancelled)
         c->reset(c->user);
+}
+
+static void on_release(pp_job *job)
+{
+    pp_buf_done(&((read_call *)job)->key);
 }
 
 static void on_done(pp_job *job, const pp_error *error)
@@ -239,6 +345,11 @@ static int add_parameters(pp_statement *s, const pp_query_text *t, const pp_quer
     return s->failed ? pp_error_nomem(err) : 0;
 }
 
+int64_t pp_query_most(pp_query_kind kind)
+{
+    return pp_query_texts[kind].most;
+}
+
 static int add_statements(read_call *c, const pp_query *q, pp_error *err)
 {
     const pp_query_text *t = &pp_query_texts[q->kind];
@@ -253,19 +364,24 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
                     pp_query_reset_fn reset, pp_query_done_fn done, void *user, pp_query_id *ret_id,
                     pp_error *err)
 {
-    if (reader->closing || reader->n_waiting >= reader->max_waiting)
+    if (reader->closing || !may_wait(reader, query->who))
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "too many queries wait");
     read_call *c = calloc(1, sizeof *c);
     if (!c)
         return pp_error_nomem(err);
-    *c = (read_call){
-        .job = {.row = take_row, .reset = on_reset, .done = on_done, .max_attempts = ATTEMPTS},
-        .reader = reader,
-        .lane = -1,
-        .row = row,
-        .reset = reset,
-        .done = done,
-        .user = user};
+    *c = (read_call){.job = {.row = take_row,
+                             .reset = on_reset,
+                             .done = on_done,
+                             .release = on_release,
+                             .max_attempts = ATTEMPTS},
+                     .reader = reader,
+                     .who = query->who,
+                     .lane = -1,
+                     .row = row,
+                     .reset = reset,
+                     .done = done,
+                     .user = user};
+    pp_buf_init(&c->key, MAX_KEY_BYTES);
     if (add_statements(c, query, err) < 0) {
         pp_job_free(&c->job);
         return -1;
@@ -278,11 +394,55 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
     return 0;
 }
 
+static void free_reader(pp_reader *reader);
+
+static void ask_to_end(uv_work_t *work)
+{
+    char why[256];
+    (void)PQcancel(((cancelling *)work)->cancel, why, sizeof why);
+}
+
+static void on_asked_to_end(uv_work_t *work, int status)
+{
+    cancelling *c = (cancelling *)work;
+    pp_reader *reader = c->reader;
+    (void)status;
+    reader->held[c->lane] = false;
+    reader->cancels--;
+    PQfreeCancel(c->cancel);
+    free(c);
+    if (reader->closing && reader->open == 0 && reader->cancels == 0)
+        free_reader(reader);
+    else
+        pump(reader);
+}
+
+/* Its connection carries nothing else until that is over: it would end what is not meant. Where it
+ * cannot be asked for, the query's time in the database is limited all the same. */
+static void cancel_running(pp_reader *reader, int lane)
+{
+    reader->running[lane]->cancelled = true;
+    if (reader->held[lane] || reader->cancels >= MAX_CANCELS)
+        return;
+    PGcancel *cancel = pp_connection_canceller(reader->connections[lane]);
+    cancelling *c = cancel ? calloc(1, sizeof *c) : NULL;
+    if (c) {
+        *c = (cancelling){.reader = reader, .lane = lane, .cancel = cancel};
+        if (uv_queue_work(reader->loop, &c->work, ask_to_end, on_asked_to_end) == 0) {
+            reader->held[lane] = true;
+            reader->cancels++;
+            return;
+        }
+    }
+    free(c);
+    PQfreeCancel(cancel);
+}
+
 void pp_reader_cancel(pp_reader *reader, pp_query_id id)
 {
     for (int i = 0; i < reader->n; i++) {
         if (reader->running[i] && reader->running[i]->id == id)
-            reader->running[i]->cancelled = true; /* its time in the database is limited */
+            cancel_running(reader, i);
     }
     for (read_call *c = reader->waiting; c; c = c->next) {
         if (c->id != id)
@@ -306,7 +466,7 @@ static void free_reader(pp_reader *reader)
 static void on_closed(void *user)
 {
     pp_reader *reader = user;
-    if (--reader->open == 0 && reader->closing)
+    if (--reader->open == 0 && reader->closing && reader->cancels == 0)
         free_reader(reader);
 }
 
@@ -337,6 +497,7 @@ pp_reader *pp_reader_new(uv_loop_t *loop, const pp_reader_options *options, pp_e
         pp_error_nomem(err);
         return NULL;
     }
+    reader->loop = loop;
     if (set_options(reader, options, err) < 0) {
         free_reader(reader);
         return NULL;
@@ -366,7 +527,7 @@ void pp_reader_free(pp_reader *reader)
         pp_job_free(&c->job);
     }
     reader->n_waiting = 0;
-    if (reader->open == 0) {
+    if (reader->open == 0 && reader->cancels == 0) {
         free_reader(reader);
         return;
     }

@@ -49,6 +49,7 @@ typedef enum pp_query_kind {
     PP_QUERY_WAITS,       /**< UID, pod, process, layer, phase, call, file, line */
     PP_QUERY_COPIES,      /**< UID, pod, process, layer, phase, type, memory */
     PP_QUERY_RANKS,       /**< UID, workload's kind and name, rank, pod, process */
+    PP_QUERY_RANK_ITEMS,  /**< the same, and layer, phase */
     PP_QUERY_TIMELINE,    /**< UID, pod, process, begin of the step (ns), its number */
     PP_QUERY_PATTERNS,    /**< of a namespace: the pattern's name */
     PP_QUERY_PATTERN,     /**< one, whole: no keys */
@@ -57,6 +58,10 @@ typedef enum pp_query_kind {
                                told apart, those that take most time; the rest is summed */
     PP_QUERY_KINDS,
 } pp_query_kind;
+
+/** Rows of a page at most, whatever `limit` is, so that one more says that others follow; 0: it has
+ * no pages. */
+int64_t pp_query_most(pp_query_kind kind);
 
 /** A row's key, or a part of it. */
 typedef struct pp_query_key {
@@ -67,6 +72,8 @@ typedef struct pp_query_key {
 /** Texts are borrowed during the call. */
 typedef struct pp_query {
     pp_query_kind kind;
+    uint64_t who;              /**< for whom: nobody has all connections, where there are several,
+                                    nor more than half of the places to wait; 0: not counted so */
     const char *ns;            /**< needed but for PP_QUERY_SESSIONS and PP_QUERY_WORKLOADS */
     const char *session;       /**< its name, or the pattern's, but for lists */
     const char *uid;           /**< of the session; NULL: the latest of that name */
@@ -74,14 +81,15 @@ typedef struct pp_query {
     const char *workload_name;
     const char *pod;           /**< of the timeline: its UID; NULL: the first */
     int64_t process;           /**< of the timeline; -1: the first */
-    int64_t limit;             /**< rows; there is one more where others follow */
+    int64_t limit;             /**< rows, pp_query_most at most; one more where others follow */
     const pp_strings *known;   /**< versions whose rows the caller has: they are not read. Of
                                     PP_QUERY_WORKLOADS UIDs of sessions */
     const pp_query_key *after; /**< only rows behind this key; as many parts as it has */
     size_t n_after;            /**< 0: from the first on */
 } pp_query;
 
-/** The rows come in the order of their keys. -1 ends the query with *err. */
+/** The rows come in the order of their keys; one that has the key of the row before comes with its
+ * key and what is nested alone. -1 ends the query with *err. */
 typedef int (*pp_query_row_fn)(void *user, const pp_cell *cells, size_t n, pp_error *err);
 /** The rows so far count for nothing: they come again. */
 typedef void (*pp_query_reset_fn)(void *user);
@@ -98,7 +106,8 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
                     pp_query_reset_fn reset, pp_query_done_fn done, void *user, pp_query_id *ret_id,
                     pp_error *err);
 
-/** No callback comes any more. Unknown and finished ids are fine. */
+/** No callback comes any more, and what runs in the database is cancelled there, soon. Unknown and
+ * finished ids are fine. */
 void pp_reader_cancel(pp_reader *reader, pp_query_id id);
 
 #endif

@@ -224,6 +224,19 @@ static const char ranks_sql[] = WITH_RANKS
     " ORDER BY workload_kind, workload_name, rank, pod_uid, process LIMIT $10::bigint) r ON true "
     "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process";
 
+static const char rank_items_sql[] = WITH_RANKS
+    "SELECT " HEAD "v.uid AS \"#uid\", r.workload_kind AS \"#kind\", r.workload_name AS \"#name\", "
+    "r.rank AS \"#rank\", r.pod_uid AS \"#pod\", r.process AS \"#process\", "
+    "r.layer AS \"#layer\", r.phase AS \"#phase\", r.workload_kind, r.workload_name, r.pod_name, "
+    "r.pod_uid, r.node, r.latest, r.process, r.rank, r.world_size, r.layer, r.phase, "
+    "r.calls_per_step, r.ms_per_step, r.others_ms_per_step "
+    "FROM v LEFT JOIN LATERAL (SELECT * FROM result_rank_item WHERE session_uid = v.uid "
+    " AND " UNKNOWN " AND (workload_kind, workload_name, rank, pod_uid, process, layer, phase) > "
+    "  ($5::text, $6::text, $7::bigint, $8::text, $9::bigint, $10::text, $11::text) "
+    " ORDER BY workload_kind, workload_name, rank, pod_uid, process, layer, phase "
+    " LIMIT $12::bigint) r ON true "
+    "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process, r.layer, r.phase";
+
 /*
  * Steps whose intervals were kept one by one: those that batches of intervals hold. A step stands
  * in the batch in which it ended, its intervals in those in which they ended, which are batches of
@@ -264,6 +277,9 @@ static const char timeline_sql[] = WITH_TIMELINE
 
 /* ---- patterns ---- */
 
+/* JSON has no number for what is none: it is not known. */
+#define FINITE(x) "CASE WHEN " x " > '-Infinity' AND " x " < 'Infinity' THEN " x " END"
+#define MEASURED(column) "'" column "', " FINITE(column)
 /* Of a pattern p. */
 #define PATTERN(at)                                                                                \
     "p.namespace AS \"" at "namespace\", p.object_name AS \"" at "pattern\", "                     \
@@ -283,29 +299,34 @@ static const char timeline_sql[] = WITH_TIMELINE
     "namespace = p.namespace AND workload_kind = p.workload_kind AND "                             \
     "workload_name = p.workload_name"
 #define SHARES(kinds)                                                                              \
-    "(SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, 'share', share, "     \
-    " 'share_stderr', share_stderr) ORDER BY share DESC, kind, name), '[]') "                      \
-    "FROM pattern_share WHERE " OF_PATTERN " AND kind IN (" kinds "))"
+    "(SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, "                     \
+    " 'share', " FINITE("share") ", 'share_stderr', " FINITE(                                      \
+        "share_stderr") ") ORDER BY share DESC, kind, name), '[]') "                               \
+                        "FROM pattern_share WHERE " OF_PATTERN " AND kind IN (" kinds "))"
 
 static const char patterns_sql[] = "SELECT p.object_name AS \"#name\", " PATTERN(
     "") " FROM pattern p "
         "WHERE p.namespace = $1::text AND p.object_name > $2::text ORDER BY p.object_name "
         "LIMIT $3::bigint";
 
+#define LEVELS                                                                                     \
+    MEASURED("mean")                                                                               \
+    ", " MEASURED("mean_stderr") ", " MEASURED("p50") ", " MEASURED("p50_stderr") ", " MEASURED(   \
+        "p95") ", " MEASURED("p95_stderr") ", " MEASURED("most")
+#define PROFILE                                                                                    \
+    "(SELECT json_agg(" FINITE(                                                                    \
+        "u.v") " ORDER BY u.n) FROM unnest(profile) WITH ORDINALITY u (v, n))"
+#define METRICS                                                                                    \
+    "(SELECT coalesce(json_agg(json_build_object('metric', metric, 'source', source, " LEVELS      \
+    ", 'profile', " PROFILE ") ORDER BY metric), '[]') FROM pattern_metric WHERE " OF_PATTERN ")"
+
 /* Its parts are written with it: they have no version of their own. */
 static const char pattern_sql[] =
     "SELECT md5(concat_ws('/', p.xmin, p.last_at, p.session_uid)) AS "
     "\"@version\", " PATTERN("^") ", " SHARES("'bound'") " AS \"^bounds\", " SHARES(
-        "'layer', 'phase'") " AS \"^time\", "
-                            "(SELECT coalesce(json_agg(json_build_object('metric', "
-                            "metric, 'source', source, "
-                            " 'mean', mean, 'mean_stderr', mean_stderr, 'p50', "
-                            "p50, 'p50_stderr', p50_stderr, "
-                            " 'p95', p95, 'p95_stderr', p95_stderr, 'most', most, "
-                            "'profile', profile) ORDER BY metric), "
-                            " '[]') FROM pattern_metric WHERE " OF_PATTERN ") AS \"^metrics\" "
-                            "FROM pattern p WHERE p.namespace = $1::text AND "
-                            "p.object_name = $2::text "
+        "'layer', 'phase'") " AS \"^time\", " METRICS
+                            " AS \"^metrics\" FROM pattern p WHERE p.namespace = "
+                            "$1::text AND p.object_name = $2::text "
                             "AND ($3::text IS NULL OR p.session_uid = $3::text)";
 
 /* ---- workloads ---- */
@@ -430,6 +451,13 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
                         .keys = "ttiti",
                         .uid_is_first = true,
                         .most = MOST_ROWS},
+    [PP_QUERY_RANK_ITEMS] = {.sql = rank_items_sql,
+                             .ns = true,
+                             .session = true,
+                             .known = true,
+                             .keys = "ttititt",
+                             .uid_is_first = true,
+                             .most = MOST_ROWS},
     [PP_QUERY_TIMELINE] = {.sql = timeline_sql,
                            .ns = true,
                            .session = true,

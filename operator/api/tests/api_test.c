@@ -37,6 +37,7 @@ static void paths_are_read(void **state)
         {"/api/v1/namespaces/ml/sessions/N", PP_API_SESSION, "ml", "N"},
         {"/api/v1/namespaces/ml/sessions/layers/layers", PP_API_LAYERS, "ml", "layers"},
         {"/api/v1/namespaces/ml/sessions/s/timeline", PP_API_TIMELINE, "ml", "s"},
+        {"/api/v1/namespaces/ml/sessions/s/ranks/items", PP_API_RANK_ITEMS, "ml", "s"},
         {"/api/v1/namespaces/ml/patterns", PP_API_PATTERNS, "ml", ""},
         {"/api/v1/namespaces/ml/patterns/job-dlrm", PP_API_PATTERN, "ml", "job-dlrm"},
     };

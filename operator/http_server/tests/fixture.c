@@ -203,6 +203,15 @@ static char *describe(const pp_http_api_request *request)
     return pp_buf_take(&text);
 }
 
+/** The user of a token: what it begins with, up to a dash. */
+static uint64_t who_of(const char *token)
+{
+    uint64_t who = 1;
+    for (; *token && *token != '-'; token++)
+        who = who * 31 + (unsigned char)*token;
+    return who;
+}
+
 static void on_api(void *context, pp_http_id id, const pp_http_api_request *request)
 {
     fixture *f = context;
@@ -218,7 +227,7 @@ static void on_api(void *context, pp_http_id id, const pp_http_api_request *requ
         text[n] = '\0';
     }
     const pp_http_api_answer answer = {.status = bad ? 401 : 200,
-                                       .proved = request->token && !bad,
+                                       .who = request->token && !bad ? who_of(request->token) : 0,
                                        .type = "text/plain",
                                        .etag = bad ? NULL : "\"1-x\"",
                                        .body = text,

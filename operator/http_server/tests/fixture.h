@@ -4,8 +4,9 @@
  *   tokens   good*  granted (pod = the token), late* granted after 100 ms, bad* 401, nopod* 403,
  *            away* 503, mute* never answered
  *   reviews  pod name late: answered after 100 ms, mute: never, big: a patch of 2 MB
- *   results  /api/now: what was asked, /api/big: 5 MB, /api/mute: not answered; token bad*: 401
- *   batches  acknowledged, but session "foreign": refused, session "held": kept until released
+ *   results  /api/now: what was asked, /api/big: 5 MB, /api/mute: not answered; token bad*: 401;
+ * tokens are of one user that are the same up to a dash batches  acknowledged, but session
+ * "foreign": refused, session "held": kept until released
  */
 #ifndef PP_OPERATOR_HTTP_TESTS_FIXTURE_H
 #define PP_OPERATOR_HTTP_TESTS_FIXTURE_H
