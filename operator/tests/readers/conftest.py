@@ -143,12 +143,14 @@ class Served:
             time.sleep(0.1)
 
 
-def serve(folders, **options):
-    """Yields all that reads the sessions of these folders, by their workloads, once it has them; `options` of the operator."""
+def serve(folders, after="", **options):
+    """Yields all that reads the sessions of these folders, by their workloads, once it has them. `after`: SQL behind the imports;
+    `options` of the operator."""
     with postgres() as conninfo, Kubernetes() as kubernetes:
         kubernetes.tokens["all"] = {"username": "all", "uid": "all"}
         for name, place in folders.items():
             kubernetes.add(GROUP, "profilesessions", profile_session(conninfo, imported(conninfo, name, place)))
+        psql(conninfo, after)
         with Operator(needed("PP_OPERATOR"), kubernetes, conninfo, **options) as operator:
             served = Served(conninfo, kubernetes, operator, folders)
             served.wait("a pattern", lambda: set(served.patterns()) == set(folders))
