@@ -1,7 +1,8 @@
 /*
- * solve_again FOLDER TO: the results of a recording, as `precisionprobe run` of today writes them
- * into TO: solved again, with the pattern, ranks, kernels, waits and copies that follow from its
- * batches and samples. For tests that hold readers of one session against each other.
+ * solve_again FOLDER TO [MS]: the results of a recording, as `precisionprobe run` of today writes
+ * them into TO: solved again, with the pattern, ranks, kernels, waits and copies that follow from
+ * its batches and samples. MS: as an operator solves whose exporter is collected, and scraped,
+ * every so many ms. For tests that hold readers of one session against each other.
  */
 #include "cli/recording.h"
 #include "cli/results.h"
@@ -26,6 +27,7 @@ typedef struct again {
     pp_run_pattern pattern;
     pp_ranks *ranks;
     json_t *results, *gpus;
+    int64_t scrape_ns; /* 0: a run's */
 } again;
 
 static int take_batch(void *user, const pp_wire_batch *batch, pp_error *err)
@@ -50,10 +52,21 @@ static int take_solution(void *user, const pp_estimates *solution, pp_error *err
     return pp_run_pattern_add(&a->pattern, a->activity, solution, a->ranks, err);
 }
 
-/* The options are those of pp_import. */
-static int solve(again *a, const char *folder, pp_error *err)
+/* Those of pp_import, or of operator/solve.c. */
+static pp_estimates_options options_of(const again *a)
 {
     pp_estimates_options options = pp_solve_defaults();
+    if (a->scrape_ns) {
+        options.scraped = true;
+        options.attribution = (pp_regression_options){
+            .window_ns = a->scrape_ns, .scrape_ns = a->scrape_ns, .max_standard_error = 0.05};
+    }
+    return options;
+}
+
+static int solve(again *a, const char *folder, pp_error *err)
+{
+    pp_estimates_options options = options_of(a);
     const char *method = pp_json_get_string(a->results, "method", NULL);
     if (pp_method_from_spec_name(method, &options.method) < 0)
         return pp_error_field(err, "method", "is none");
@@ -92,10 +105,11 @@ int main(int argc, char **argv)
 {
     again a = {0};
     pp_error err = {0};
-    if (argc != 3) {
-        (void)fputs("usage: solve_again FOLDER TO\n", stderr);
+    if (argc != 3 && argc != 4) {
+        (void)fputs("usage: solve_again FOLDER TO [MS]\n", stderr);
         return 2;
     }
+    a.scrape_ns = argc == 4 ? strtoll(argv[3], NULL, 10) * 1000000 : 0;
     const int rc = run(&a, argv[1], argv[2], &err);
     if (rc < 0)
         (void)fprintf(stderr, "%s: %s %s\n", argv[1], err.field, err.message);

@@ -75,15 +75,18 @@ def made(place):
 
 
 def recorded(place, name):
+    """On a GPU of its own: some were recorded within a minute on one, and an operator reads samples from before and behind a session."""
     shutil.copytree(RECORDINGS / name, place)
+    for file in place.iterdir():
+        file.write_text(file.read_text().replace("GPU-9fb84752", f"GPU-{name.encode().hex()[:8]}"))
     results = json.loads((place / "results.json").read_text())
     (place / "results.json").write_text(json.dumps({**FACTS, **results}))
     return place
 
 
-def solved(place):
-    """The same folder, with results that a run of today would have written."""
-    subprocess.run([needed("PP_SOLVE_AGAIN"), place, place], check=True, timeout=120)
+def solved(place, *scrape):
+    """The same folder, with results that a run of today would have written; `scrape` ms: as an operator solves."""
+    subprocess.run([needed("PP_SOLVE_AGAIN"), place, place, *map(str, scrape)], check=True, timeout=120)
     return place
 
 
@@ -100,6 +103,22 @@ def profile_session(conninfo, uid):
             "metadata": {"name": row["name"], "namespace": row["namespace"], "uid": uid},
             "spec": {"selector": {"matchLabels": {"app": "none"}}, "duration": "2m"},
             "status": {"phase": "Succeeded", "completionTime": row["finished_at"][:19] + "Z"}}
+
+
+# What an import has found, so that the operator finds it anew; what agents had sent is left.
+FORGET = """DELETE FROM pattern; DELETE FROM usage; DELETE FROM attribution; DELETE FROM rank; DELETE FROM sample;
+UPDATE metric_sample SET source = 'prometheus'; UPDATE session SET phase = 'Finishing', finished_at = NULL"""
+
+
+def unfinished(conninfo, object_):
+    """The same session as it is when its pods have ended: the operator solves it, and says how it went."""
+    uid = object_["metadata"]["uid"]
+    row = json.loads(psql(conninfo, "SELECT to_json(r) FROM (SELECT s.method, "
+                                    f"to_timestamp(observed_first_ns / 1e9) AS at FROM target JOIN session s ON uid = '{uid}' "
+                                    "WHERE session_uid = uid) r"))
+    metrics = psql(conninfo, "SELECT spec_name FROM metric").split()
+    return {**object_, "spec": {"selector": object_["spec"]["selector"], "steps": {"max": 1}, "method": row["method"], "metrics": metrics},
+            "status": {"phase": "Finishing", "startTime": row["at"][:19] + "Z"}}
 
 
 # --- the operator -----------------------------------------------------------------
@@ -149,7 +168,8 @@ def serve(folders, after="", **options):
     with postgres() as conninfo, Kubernetes() as kubernetes:
         kubernetes.tokens["all"] = {"username": "all", "uid": "all"}
         for name, place in folders.items():
-            kubernetes.add(GROUP, "profilesessions", profile_session(conninfo, imported(conninfo, name, place)))
+            object_ = profile_session(conninfo, imported(conninfo, name, place))
+            kubernetes.add(GROUP, "profilesessions", unfinished(conninfo, object_) if after == FORGET else object_)
         psql(conninfo, after)
         with Operator(needed("PP_OPERATOR"), kubernetes, conninfo, **options) as operator:
             served = Served(conninfo, kubernetes, operator, folders)
@@ -158,10 +178,18 @@ def serve(folders, after="", **options):
             yield served
 
 
-@pytest.fixture(scope="session")
-def served(tmp_path_factory):
-    """The demo's recording, those of GPUs, and one that has whatever these lack."""
+SCRAPE = 250  # ms
+
+
+@pytest.fixture(scope="session", params=["imported", "solved"])
+def served(request, tmp_path_factory):
+    """The demo's recording, those of GPUs, and one that has whatever these lack; imported, or solved by the operator from what
+    agents have sent."""
     place = tmp_path_factory.mktemp("sessions")
     folders = {name: recorded(place / name, name) for name in ("demo", "sampling", "replay", "regression")}
     folders["made"] = made(place / "made")
-    yield from serve({name: solved(at) for name, at in folders.items()})
+    if request.param == "imported":
+        yield from serve({name: solved(at) for name, at in folders.items()})
+        return
+    intervals = {"prometheus__collectionInterval": f"{SCRAPE}ms", "prometheus__scrapeInterval": f"{SCRAPE}ms"}
+    yield from serve({name: solved(at, SCRAPE) for name, at in folders.items()}, after=FORGET, **intervals)
