@@ -349,7 +349,11 @@ def served(examples="15"):
                     "--durations=5", os.path.join(ROOT, "operator/tests/served"), timeout=7200,
                     env={"PP_OPERATOR": f"{build}/operator/precisionprobe-operator", "PP_FUZZ_EXAMPLES": examples,
                          "PP_STORE_REPLAY": f"{build}/operator/store/tests/store_replay", "PP_FUZZER": folder})
-    return [f"operator/tests/served: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
+    output += expect("scheduler.log", DEBIAN, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no",
+                     os.path.join(ROOT, "operator/tests/readers/test_scheduler.py"), timeout=1200,
+                     env={"PP_OPERATOR": f"{build}/operator/precisionprobe-operator", "PP_CLI": f"{build}/cli/precisionprobe",
+                          "PP_SOLVE_AGAIN": f"{build}/cli/tests/solve_again", "PYTHONPATH": folder})
+    return [f"operator/tests: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
 def served_long():
