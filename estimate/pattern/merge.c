@@ -404,11 +404,12 @@ static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_
         weights[found] = exp2(-age / (double)PP_MERGE_HALF_LIFE);
         usages[found++] = sessions[i].usage;
     }
-    if (merge_alike(usages, weights, found, sessions[n - 1].usage->busy, ret, err) < 0)
-        return -1;
-    if (found == 1)
-        expect_others(*ret);
-    return 0;
+    pp_usage *merged = NULL;
+    const int rc = merge_alike(usages, weights, found, sessions[n - 1].usage->busy, &merged, err);
+    if (merged && found == 1)
+        expect_others(merged);
+    *ret = merged;
+    return rc;
 }
 
 /* ---- which sessions ---- */
