@@ -22,17 +22,11 @@ static double clock_of_job(const pp_estimates *s)
     return (double)NAN;
 }
 
-/* While the item's kernels ran, where that was sampled. Estimates are by item, as many of each. */
-static double clock_of(const pp_estimates *s, size_t estimate, double of_job)
+/* While the item's kernels ran, where that was sampled. */
+static double clock_of(const pp_estimates *s, uint32_t item, double of_job)
 {
-    const size_t each = s->n_items ? s->n_estimates / s->n_items : 0;
-    const size_t from = each ? estimate / each * each : 0;
-    for (size_t i = from; i < from + each; i++) {
-        const pp_estimate *e = &s->estimates[i];
-        if (e->metric == PP_METRIC_SM_CLOCK && e->method == PP_METHOD_SAMPLING && e->mean > 0)
-            return e->mean;
-    }
-    return of_job;
+    const pp_estimate *e = pp_estimates_find(s, item, PP_METRIC_SM_CLOCK);
+    return e && e->method == PP_METHOD_SAMPLING && e->mean > 0 ? e->mean : of_job;
 }
 
 void pp_achieved_fill(const pp_activity *activity, const char *gpu, pp_estimates *estimates)
@@ -43,7 +37,7 @@ void pp_achieved_fill(const pp_activity *activity, const char *gpu, pp_estimates
         pp_estimate *e = &estimates->estimates[i];
         const pp_peak which = pp_metric_get(e->metric)->peak;
         const bool clocked = which != PP_PEAK_MEMORY;
-        const double mhz = clock_of(estimates, i, of_job);
+        const double mhz = clock_of(estimates, e->item, of_job);
         e->peak = pp_chip_peak(chip, which, 0);
         e->achieved = !clocked  ? e->mean * e->peak
                       : mhz > 0 ? e->mean * pp_chip_peak(chip, which, mhz)

@@ -42,3 +42,12 @@ pp_estimates *pp_estimates_free(pp_estimates *s)
     free(s);
     return NULL;
 }
+
+pp_estimate *pp_estimates_find(const pp_estimates *s, size_t item, pp_metric metric)
+{
+    const size_t each = s->n_items ? s->n_estimates / s->n_items : 0;
+    for (size_t i = item * each; i < (item + 1) * each; i++)
+        if (s->estimates[i].metric == metric)
+            return &s->estimates[i];
+    return NULL;
+}

@@ -160,6 +160,10 @@ typedef struct pp_estimates {
                       kernel of ours ran; who knows it otherwise adds it */
 } pp_estimates;
 
+/** An item's estimate of a metric, the solution's; NULL: it has none. They are by item, as many of
+ * each. */
+pp_estimate *pp_estimates_find(const pp_estimates *estimates, size_t item, pp_metric metric);
+
 /** Accepts NULL; returns NULL. */
 pp_estimates *pp_estimates_free(pp_estimates *solution);
 

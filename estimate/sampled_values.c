@@ -63,16 +63,6 @@ static int64_t sampled_process(const pp_activity *a, const char *gpu)
     return found;
 }
 
-static pp_estimate *find_estimate(pp_estimates *s, uint32_t item, pp_metric metric)
-{
-    /* They are by item, as many of each. */
-    const size_t each = s->n_items ? s->n_estimates / s->n_items : 0;
-    for (size_t i = item * each; i < (item + 1) * each; i++)
-        if (s->estimates[i].metric == metric)
-            return &s->estimates[i];
-    return NULL;
-}
-
 static int take(const pp_activity *a, const pp_activity_pm *f, pp_estimate *to, pp_error *err)
 {
     char *source = strdup(a->sources.items[f->source]);
@@ -160,7 +150,7 @@ static int take_values(const pp_activity *a, const char *gpu, int64_t process, p
             continue;
         const place wanted = {f->phase, layer_of(a, f), 0};
         const place *at = bsearch(&wanted, places, s->n_items, sizeof *places, compare);
-        pp_estimate *to = at ? find_estimate(s, at->item, f->metric) : NULL;
+        pp_estimate *to = at ? pp_estimates_find(s, at->item, f->metric) : NULL;
         const char *doubt = pp_sampled_values_doubt(a->processes[process].pm_doubt[f->metric]);
         if (to && doubt)
             refuse(doubt, to);

@@ -107,12 +107,17 @@ static pp_sampling_predicted predicted(const solving *s, int m)
     return p;
 }
 
+/* Whether samples of a metric are a share times the clock. */
+static bool is_rate(const solving *s, int m)
+{
+    return s->clocked && pp_sampling_is_of_cycles(m);
+}
+
 /* What samples of a metric are over the shares that they tell: where they are rates, their clock.
  */
 static double rate_of_all(const solving *s, int m)
 {
-    const bool rates = s->clocked && pp_sampling_is_of_cycles(m);
-    return rates ? s->mean_clock / PP_SAMPLING_RATED_GHZ : 1;
+    return is_rate(s, m) ? s->mean_clock / PP_SAMPLING_RATED_GHZ : 1;
 }
 
 /* Samples that lie in gaps tell what gaps are like: where no kernel runs no SM is active, unless
@@ -283,7 +288,7 @@ static void add_item_times(solving *s, pp_sampling_item *item, size_t from, size
 static double weight_of(const solving *s, const pp_sampling_item *item, uint32_t column, int m)
 {
     const double share = s->whole.columns[column].time / item->time;
-    return s->clocked && pp_sampling_is_of_cycles(m) ? share / s->clock[column] : share;
+    return is_rate(s, m) ? share / s->clock[column] : share;
 }
 
 /* Where its kernels begin and end, a lag that is wrong takes a piece of what is beside them for
@@ -358,7 +363,7 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
     }
     item->per_ns[m] = edge_error(s, item, from, to, m);
     c.edges = has(s, PP_SAMPLING_EDGES) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
-    if (s->clocked && pp_sampling_is_of_cycles(m))
+    if (is_rate(s, m))
         c.clock =
             pow(c.mean * item->stderr_of[PP_SAMPLING_CLOCK] / item->mean[PP_SAMPLING_CLOCK], 2);
     return c;
@@ -570,8 +575,9 @@ static int solve_clock(solving *s, pp_error *err)
 {
     const int m = PP_SAMPLING_CLOCK;
     if (s->whole.with[m] >= 1) {
-        s->idle_clock = pp_clock_idle(&s->whole);
+        const pp_sampling_predicted p = predicted(s, m);
         s->mean_clock = s->whole.y[m] / s->whole.with[m];
+        s->idle_clock = p.gaps >= LEAST_GAPS ? p.gap_y / p.gap_samples : s->mean_clock;
         find_shares(s, m);
         pp_clock_slow_down(&s->whole, s->share, s->idle_clock);
     }

@@ -2,18 +2,6 @@
  * adds up is by how much each slows it down. */
 #include "estimate/sampling/solve_internal.h"
 
-enum { LEAST_GAPS = 10 };
-
-double pp_clock_idle(const pp_sampling_whole *w)
-{
-    pp_sampling_predicted p = {0};
-    for (size_t g = 0; g < w->n_captures; g++)
-        if (w->captures[g]->known[PP_SAMPLING_CLOCK])
-            pp_sampling_predicted_add(&p, &w->captures[g]->predicted[PP_SAMPLING_CLOCK]);
-    return p.gaps >= LEAST_GAPS ? p.gap_y / p.gap_samples
-                                : w->y[PP_SAMPLING_CLOCK] / w->with[PP_SAMPLING_CLOCK];
-}
-
 double pp_clock_slower(const pp_sampling_column *column, double share, double idle)
 {
     return idle * share - column->rhs[PP_SAMPLING_CLOCK];

@@ -80,8 +80,6 @@ void pp_sampling_whole_free(pp_sampling_whole *whole);
 
 /* ---- the clock ---- */
 
-/** GHz, where nothing runs; where that was not seen, of all samples. */
-double pp_clock_idle(const pp_sampling_whole *whole);
 /** The sum of x y of a column as it is solved for: y is by how much the clock is slower than
  * `idle`. `share`: sum of x. */
 double pp_clock_slower(const pp_sampling_column *column, double share, double idle);
