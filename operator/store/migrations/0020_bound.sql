@@ -1,4 +1,5 @@
 -- What bounds the kernels of each layer in each phase (docs/patterns.md), and how likely that is.
+-- counted_idle_share is NULL where no steps were counted (0019 says why).
 ALTER TABLE item
     ADD COLUMN bound text,                     -- NULL: too little was measured, or of an earlier release
     ADD COLUMN bound_likely double precision;
